@@ -1,0 +1,37 @@
+# Needs Node >= 20.19, npm and make. Everything else is installed by the targets themselves.
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-latest build vet bench services clean
+
+installed := node_modules/.installed
+
+help: ## what the targets do
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
+
+$(installed): package-lock.json package.json $(wildcard packages/*/package.json)
+	@node scripts/check-node.mjs
+	npm ci --no-audit --no-fund --loglevel=error
+	@touch $(installed)
+
+demo: $(installed) ## run the main job: orders through a router, with failures and duplicates
+	@npm run -s demo
+
+test: $(installed) ## set up everything and run all tests
+	@scripts/services run -- node scripts/test.mjs
+
+test-latest: $(installed) ## the same tests on the newest Node LTS
+	@scripts/with-latest-node scripts/services run -- node scripts/test.mjs
+
+build: $(installed) ## compile all packages
+	npx tsc -b
+
+vet: $(installed) ## lint, types, dead code, packed packages; npm audit as a report
+	@node scripts/vet.mjs
+
+bench: $(installed) ## all benchmarks
+	@npm run -s bench
+
+services: $(installed) ## start the servers that tests need and keep them until Ctrl-C
+	@scripts/services up
+
+clean: ## remove what was built
+	rm -rf node_modules .cache packages/*/dist bench/dist examples/*/dist packages/*/*.tsbuildinfo bench/*.tsbuildinfo examples/*/*.tsbuildinfo

@@ -1,0 +1,27 @@
+/** The promise, or a rejection with the signal's reason if that comes first. What the promise does afterwards is nobody's business any more. */
+export function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const onAbort = () => reject(signal.reason)
+    if (signal.aborted) onAbort()
+    else signal.addEventListener('abort', onAbort, { once: true })
+    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort))
+  })
+}
+
+/** A controller that is aborted with its parent signal. Dispose it, or a long-lived parent keeps it for ever. */
+export interface LinkedController extends Disposable {
+  readonly signal: AbortSignal
+  abort(reason: unknown): void
+}
+
+export function linkedController(parent: AbortSignal): LinkedController {
+  const controller = new AbortController()
+  const onAbort = () => controller.abort(parent.reason)
+  if (parent.aborted) onAbort()
+  else parent.addEventListener('abort', onAbort, { once: true })
+  return {
+    signal: controller.signal,
+    abort: (reason) => controller.abort(reason),
+    [Symbol.dispose]: () => parent.removeEventListener('abort', onAbort),
+  }
+}

@@ -1,0 +1,114 @@
+import { AckordError, describeValue } from './errors.ts'
+
+/** What CloudEvents can carry: text, numbers, booleans, instants, bytes. */
+export type AttributeValue = string | number | boolean | Date | Uint8Array
+
+/** A message's metadata under CloudEvents names. Never changed in place: `message.withAttributes()` makes a copy. */
+export interface Attributes {
+  /** Unique together with `source`. */
+  readonly id?: string | undefined
+  readonly type?: string | undefined
+  readonly source?: string | undefined
+  readonly specversion?: string | undefined
+  readonly subject?: string | undefined
+  /** An instant, or its RFC 3339 text. */
+  readonly time?: Date | string | undefined
+  readonly datacontenttype?: string | undefined
+  readonly dataschema?: string | undefined
+  /** The ordering key: messages with the same one are handled in turn, where order is asked for. */
+  readonly partitionkey?: string | undefined
+  readonly correlationid?: string | undefined
+  /** From this instant on the message is not worth handling. */
+  readonly expirytime?: Date | string | undefined
+  readonly traceparent?: string | undefined
+  readonly tracestate?: string | undefined
+  readonly [extension: string]: AttributeValue | undefined
+}
+
+const requiredNames: ReadonlySet<string> = new Set(['id', 'type', 'source', 'specversion'])
+const optionalNames: ReadonlySet<string> = new Set(['subject', 'time', 'datacontenttype', 'dataschema'])
+const textNames = [
+  'id',
+  'type',
+  'source',
+  'specversion',
+  'subject',
+  'datacontenttype',
+  'dataschema',
+  'partitionkey',
+  'correlationid',
+] as const
+const instantNames = ['time', 'expirytime'] as const
+
+/** The class CloudEvents puts a name in; every name is in exactly one. */
+export function attributeClass(name: string): 'required' | 'optional' | 'extension' {
+  if (requiredNames.has(name)) return 'required'
+  return optionalNames.has(name) ? 'optional' : 'extension'
+}
+
+/** Names of the required attributes that are absent or empty. */
+export function missingAttributes(attributes: Attributes): string[] {
+  return [...requiredNames].filter((name) => attributes[name] === undefined || attributes[name] === '')
+}
+
+/** Throws unless every known attribute has its type and every other one a type that CloudEvents can carry. */
+export function checkAttributes(
+  attributes: Attributes,
+  owner: string,
+  options: { readonly retryable?: boolean } = {},
+): void {
+  const invalid = (name: string, problem: string) =>
+    new AckordError('ACKORD_INVALID_ATTRIBUTES', `Attribute '${name}' of ${owner} ${problem}.`, options)
+  for (const name of textNames) {
+    const value: unknown = attributes[name]
+    if (value !== undefined && typeof value !== 'string') {
+      throw invalid(name, `must be a text; it is ${describeValue(value)}`)
+    }
+  }
+  for (const name of instantNames) {
+    const value: unknown = attributes[name]
+    if (value !== undefined && parseInstant(value) === undefined) {
+      const found = typeof value === 'string' ? 'a text of another form' : describeValue(value)
+      throw invalid(name, `must be a valid Date or an RFC 3339 text; it is ${found}`)
+    }
+  }
+  for (const name in attributes) {
+    const value: unknown = attributes[name]
+    if (value === undefined) continue
+    if (isDataMember(name)) throw invalid(name, 'must have another name: CloudEvents keeps it for the data')
+    if (!isAttributeValue(value)) {
+      throw invalid(name, `must be a text, number, boolean, Date or bytes; it is ${describeValue(value)}`)
+    }
+  }
+}
+
+/** Whether the structured form has the data under this name, so that no attribute can be there. */
+export function isDataMember(name: string): boolean {
+  return name === 'data' || name === 'data_base64'
+}
+
+function isAttributeValue(value: unknown): value is AttributeValue {
+  switch (typeof value) {
+    case 'string':
+    case 'boolean':
+      return true
+    case 'number':
+      return Number.isFinite(value)
+    default:
+      return value instanceof Date || value instanceof Uint8Array
+  }
+}
+
+const rfc3339 = /^(\d{4})-(\d{2})-(\d{2})[Tt ]\d{2}:\d{2}:\d{2}(?:\.\d+)?(?:[Zz]|[+-]\d{2}:\d{2})$/
+
+/** A Date or an RFC 3339 text as an instant; anything else is `undefined`. */
+export function parseInstant(value: unknown): Date | undefined {
+  if (value instanceof Date) return Number.isNaN(value.getTime()) ? undefined : value
+  const parts = typeof value === 'string' ? rfc3339.exec(value) : null
+  if (parts === null) return undefined
+  const [text, year, month, day] = parts
+  // Date.parse takes 30 February for 2 March.
+  if (Number(day) > 28 && Number(day) > new Date(Date.UTC(Number(year), Number(month), 0)).getUTCDate()) return undefined
+  const time = Date.parse(text)
+  return Number.isNaN(time) ? undefined : new Date(time)
+}

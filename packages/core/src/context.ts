@@ -1,0 +1,178 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
+import type { Attributes } from './attributes.ts'
+import type { Message } from './message.ts'
+
+declare const valueType: unique symbol
+
+/** Names a value in a context and carries its type. Two keys of the same name are different keys. */
+export interface ContextKey<V> {
+  readonly name: string
+  /** Whether the value belongs to one call, as a transaction does: a message refuses to carry it. */
+  readonly callScoped: boolean
+  readonly [valueType]?: (value: V) => V
+}
+
+/** Immutable. What a handler knows beside its message: cancellation, deadline and values under typed keys. It never crosses a broker. */
+export interface Context {
+  /** Aborted when the work should end: time-out, deadline, forced shutdown. Settling the message does not abort it. */
+  readonly signal: AbortSignal
+  /** Milliseconds since the epoch. It is reported, nothing ends by it alone; `deadlineMiddleware()` enforces it. */
+  readonly deadline?: number | undefined
+  /** Looks in the values given by `with`, then in the message's (live), then in the parent. */
+  get<V>(key: ContextKey<V>): V | undefined
+  with<V>(key: ContextKey<V>, value: V): Context
+}
+
+export function contextKey<V>(name: string, options: { readonly callScoped?: boolean } = {}): ContextKey<V> {
+  return { name, callScoped: options.callScoped ?? false }
+}
+
+/** The message a context was made for. */
+export const messageKey: ContextKey<Message> = contextKey('ackord.message', { callScoped: true })
+
+/** Its attributes. */
+export const attributesKey: ContextKey<Attributes> = contextKey('ackord.attributes', { callScoped: true })
+
+export interface RootContextOptions {
+  /** Default: a signal that is never aborted. */
+  readonly signal?: AbortSignal | undefined
+  /** Milliseconds since the epoch. Default: none. */
+  readonly deadline?: number | undefined
+  /** Whether `enter()` puts contexts derived from this one into the ambient storage. Default: true. */
+  readonly ambient?: boolean | undefined
+}
+
+/** A context without parent, for code that starts outside of a router. */
+export function rootContext(options: RootContextOptions = {}): Context {
+  const { signal = neverAborted, deadline, ambient = true } = options
+  return new ContextNode(undefined, { signal, deadline, ambient })
+}
+
+/** The same context with another signal. The caller links the signal to the old one where that one should count too. */
+export function withSignal(context: Context, signal: AbortSignal): Context {
+  return new ContextNode(context, { signal, deadline: undefined, ambient: isAmbient(context) })
+}
+
+/** The same context with this deadline, or its own if that is earlier. */
+export function withDeadline(context: Context, deadline: number): Context {
+  return new ContextNode(context, { signal: undefined, deadline, ambient: isAmbient(context) })
+}
+
+/** Used by `message.context(parent)`. */
+export function messageContext(parent: Context, message: Message): Context {
+  return new ContextNode(parent, undefined, message)
+}
+
+const attemptKey: ContextKey<true> = contextKey('ackord.attempt', { callScoped: true })
+
+/** For middleware that calls `next` more than once on purpose: each call gets a context of its own from here. */
+export function beginAttempt(context: Context): Context {
+  return context.with(attemptKey, true)
+}
+
+/** The router's, at the handler: whether this is the first arrival of the attempt. A second one means that some middleware called `next` twice. */
+export function arrive(context: Context): boolean {
+  return context instanceof ContextNode ? context.arrive() : true
+}
+
+const neverAborted = new AbortController().signal
+
+interface Own {
+  readonly signal: AbortSignal | undefined
+  readonly deadline: number | undefined
+  readonly ambient: boolean
+}
+
+// One class for all kinds of node, because one is made per message and per middleware: call sites stay monomorphic.
+class ContextNode implements Context {
+  readonly #parent: Context | undefined
+  readonly #own: Own | undefined
+  readonly #message: Message | undefined
+  readonly #key: ContextKey<unknown> | undefined
+  readonly #value: unknown
+  readonly ambient: boolean
+  #arrived = false
+
+  constructor(
+    parent: Context | undefined,
+    own?: Own | undefined,
+    message?: Message | undefined,
+    key?: ContextKey<unknown> | undefined,
+    value?: unknown,
+  ) {
+    this.#parent = parent
+    this.#own = own
+    this.#message = message
+    this.#key = key
+    this.#value = value
+    this.ambient = own === undefined ? isAmbient(parent) : own.ambient
+  }
+
+  get signal(): AbortSignal {
+    return this.#own?.signal ?? this.#parent?.signal ?? neverAborted
+  }
+
+  get deadline(): number | undefined {
+    const inherited = this.#parent?.deadline
+    const own = this.#message === undefined ? this.#own?.deadline : this.#message.expiryTime?.getTime()
+    if (own === undefined) return inherited
+    return inherited === undefined ? own : Math.min(own, inherited)
+  }
+
+  get<V>(key: ContextKey<V>): V | undefined {
+    // The cast holds because `with` stores a value only under a key of its type.
+    if (this.#key === key) return this.#value as V
+    const message = this.#message
+    if (message !== undefined) {
+      // The same for the two keys that are answered from the message.
+      if ((key as ContextKey<unknown>) === messageKey) return message as V
+      if ((key as ContextKey<unknown>) === attributesKey) return message.attributes as V
+      const value = message.value(key)
+      if (value !== undefined) return value
+    }
+    return this.#parent?.get(key)
+  }
+
+  /** Marks the nearest attempt, which the message's own context is the first of; `false` if it was marked before. */
+  arrive(): boolean {
+    if (this.#message === undefined && this.#key !== attemptKey) {
+      return this.#parent instanceof ContextNode ? this.#parent.arrive() : true
+    }
+    if (this.#arrived) return false
+    this.#arrived = true
+    return true
+  }
+
+  with<V>(key: ContextKey<V>, value: V): Context {
+    return new ContextNode(this, undefined, undefined, key as ContextKey<unknown>, value)
+  }
+}
+
+const storage = new AsyncLocalStorage<Context | undefined>()
+
+/** The context of the message that is being handled here; `undefined` outside of a handler and with `ambient: false`. */
+export function currentContext(): Context | undefined {
+  return storage.getStore()
+}
+
+/**
+ * Runs `work` with this context as the ambient one. Whoever hands a changed context to `next` goes through it:
+ * `enter(changed, () => next(message, changed))`; otherwise code further in finds the old one.
+ */
+export function enter<R>(context: Context, work: () => R): R {
+  return isAmbient(context) ? storage.run(context, work) : work()
+}
+
+/** The form for the router's innermost loop: no closure per message. */
+export function enterWith<M, R>(context: Context, work: (message: M, context: Context) => R, message: M): R {
+  return isAmbient(context) ? storage.run(context, work, message, context) : work(message, context)
+}
+
+/** Runs `work` without an ambient context. Background loops start here, or they would keep one message's context for ever. */
+export function outside<R>(work: () => R): R {
+  return storage.getStore() === undefined ? work() : storage.run(undefined, work)
+}
+
+function isAmbient(context: Context | undefined): boolean {
+  return context instanceof ContextNode ? context.ambient : true
+}

@@ -1,0 +1,290 @@
+import { AckordError } from './errors.ts'
+import type { Logger } from './logger.ts'
+import { ackingOf, isMessage, type Message } from './message.ts'
+import type { Runtime, Timer } from './runtime.ts'
+import { nameOf } from './stages.ts'
+
+export interface DispatcherOptions {
+  /** Handles and settles one message. Never rejects. */
+  readonly work: (message: Message) => Promise<void>
+  /** Takes a message whose ordering key could not be told. Never rejects. */
+  readonly refuse: (message: Message, error: unknown) => Promise<void>
+  readonly concurrency: number
+  readonly orderingKey: ((message: Message) => string | undefined) | undefined
+  /** How many messages may wait behind others of their key. */
+  readonly buffer: number
+  readonly shutdownTimeout: number
+  /** Aborts the handlers' signals. */
+  readonly force: (reason: AckordError) => void
+  readonly runtime: Runtime
+  readonly logger: Logger
+}
+
+interface Lane {
+  readonly waiting: Message[]
+}
+
+interface Ready {
+  readonly message: Message
+  readonly lane: Lane | undefined
+  readonly key: string | undefined
+}
+
+const warnEvery = 5000
+
+/**
+ * Reads messages and has them worked on: some at once, those of one key in turn.
+ *
+ *     reading ─ source ends ─▶ draining ─ all work done ─▶ ended
+ *             ─ stop()      ─▶ stopping: reads no more, nacks what only waits ─ work done ─▶ ended
+ *                                       └ shutdownTimeout passed: handlers' signals are aborted, and waited for
+ */
+export class Dispatcher {
+  readonly #options: DispatcherOptions
+  readonly #reading = new AbortController()
+  readonly #lanes = new Map<string, Lane>()
+  readonly #settling = new Set<Promise<unknown>>()
+  #ready: Ready[] = []
+  #running = 0
+  #waiting = 0
+  #stopping = false
+  #onRoom: (() => void) | undefined
+  #onStop: (() => void) | undefined
+  #onDrained: (() => void) | undefined
+  #onSourceStuck: (() => void) | undefined
+  #ended: Promise<void> | undefined
+
+  constructor(options: DispatcherOptions) {
+    this.#options = options
+  }
+
+  /** How many messages are being handled. */
+  get running(): number {
+    return this.#running
+  }
+
+  /** How many were read and wait for their turn. */
+  get queued(): number {
+    return this.#ready.length + this.#waiting
+  }
+
+  get stopping(): boolean {
+    return this.#stopping
+  }
+
+  /** Aborted by `stop()`; sources end their iteration then. */
+  get signal(): AbortSignal {
+    return this.#reading.signal
+  }
+
+  /**
+   * Resolves when the source has ended, or after `stop()`, and everything in hand is settled. Rejects if the source failed, after the same.
+   * `cooperative` sources end when `signal` is aborted and are waited for; others are left waiting in their `next()`.
+   */
+  run(messages: AsyncIterable<Message>, options: { readonly cooperative: boolean }): Promise<void> {
+    this.#ended ??= this.#run(messages, options.cooperative)
+    return this.#ended
+  }
+
+  /** Idempotent. Resolves when the run has ended, however it did. */
+  async stop(): Promise<void> {
+    if (!this.#stopping) {
+      this.#stopping = true
+      this.#reading.abort()
+      this.#nackQueued()
+      this.#onRoom?.()
+      this.#onStop?.()
+    }
+    await this.#ended?.catch(() => {})
+  }
+
+  async #run(messages: AsyncIterable<Message>, cooperative: boolean): Promise<void> {
+    const stopped = new Promise<void>((resolve) => {
+      this.#onStop = resolve
+    })
+    let failure: { readonly error: unknown } | undefined
+    const read = this.#read(messages).catch((error: unknown) => {
+      failure = { error }
+    })
+
+    await Promise.race([read, stopped])
+    const stuck = new Promise<void>((resolve) => {
+      this.#onSourceStuck = resolve
+    })
+    const timers = this.#stopping ? this.#startForceTimers() : undefined
+    if (cooperative) await Promise.race([read, stuck])
+    await this.#drained()
+    // What was read before the stop and nacked because of it.
+    await Promise.all(this.#settling)
+    timers?.cancel()
+    if (failure !== undefined) throw sourceFailed(failure.error)
+  }
+
+  async #read(messages: AsyncIterable<Message>): Promise<void> {
+    const { concurrency, orderingKey, buffer, work } = this.#options
+    const oneByOne = concurrency === 1 && orderingKey === undefined
+    const most = concurrency + (orderingKey === undefined ? 0 : buffer)
+    const iterator = messages[Symbol.asyncIterator]()
+    let open = true
+    try {
+      while (!this.#stopping) {
+        if (this.#running + this.queued >= most) await this.#room()
+        if (this.#stopping) break
+        const { done, value } = await iterator.next()
+        if (done === true) {
+          open = false
+          break
+        }
+        if (!isMessage(value)) throw new TypeError('The source yielded something that is not a Message.')
+        if (this.#stopping) {
+          this.#nack(value, shutdownError(value))
+          break
+        }
+        if (oneByOne) {
+          this.#running = 1
+          await work(value)
+          this.#running = 0
+        } else {
+          this.#accept(value)
+          this.#startReady()
+        }
+      }
+    } catch (error) {
+      open = false
+      throw error
+    } finally {
+      this.#onDrained?.()
+      if (open) await iterator.return?.()
+    }
+  }
+
+  #room(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#onRoom = () => {
+        this.#onRoom = undefined
+        resolve()
+      }
+    })
+  }
+
+  #accept(message: Message): void {
+    let key: string | undefined
+    try {
+      key = this.#options.orderingKey?.(message)
+    } catch (error) {
+      this.#track(this.#options.refuse(message, error))
+      return
+    }
+    if (key === undefined) {
+      this.#ready.push({ message, lane: undefined, key })
+      return
+    }
+    const lane = this.#lanes.get(key)
+    if (lane !== undefined) {
+      lane.waiting.push(message)
+      this.#waiting += 1
+      return
+    }
+    const opened: Lane = { waiting: [] }
+    this.#lanes.set(key, opened)
+    this.#ready.push({ message, lane: opened, key })
+  }
+
+  #startReady(): void {
+    while (this.#running < this.#options.concurrency) {
+      const next = this.#ready.shift()
+      if (next === undefined) return
+      this.#running += 1
+      // `work` never rejects.
+      void this.#options.work(next.message).then(() => this.#finished(next))
+    }
+  }
+
+  #finished({ message, lane, key }: Ready): void {
+    this.#running -= 1
+    if (lane !== undefined && key !== undefined) this.#advance(lane, key, message)
+    this.#startReady()
+    this.#onRoom?.()
+    if (this.#running === 0) this.#onDrained?.()
+  }
+
+  #advance(lane: Lane, key: string, message: Message): void {
+    if (message.state === 'nacked' || this.#stopping) {
+      // Redelivered behind a later one of its key it would be out of order: those behind it go back with it.
+      const retryAfter = ackingOf(message)?.retryAfter
+      const reason = (waiting: Message) => (this.#stopping ? shutdownError(waiting) : keyNacked(waiting, key))
+      for (const waiting of lane.waiting) this.#nack(waiting, reason(waiting), retryAfter)
+      this.#waiting -= lane.waiting.length
+      this.#lanes.delete(key)
+      return
+    }
+    const next = lane.waiting.shift()
+    if (next === undefined) {
+      this.#lanes.delete(key)
+      return
+    }
+    this.#waiting -= 1
+    this.#ready.push({ message: next, lane, key })
+  }
+
+  #nackQueued(): void {
+    const ready = this.#ready
+    this.#ready = []
+    for (const { message } of ready) this.#nack(message, shutdownError(message))
+    for (const lane of this.#lanes.values()) {
+      for (const message of lane.waiting) this.#nack(message, shutdownError(message))
+      this.#waiting -= lane.waiting.length
+      lane.waiting.length = 0
+    }
+  }
+
+  #nack(message: Message, error: AckordError, retryAfter?: number): void {
+    const nacked = message.nack(error, { retryAfter }).catch((failure: unknown) => {
+      this.#options.logger.error({ err: failure, message: nameOf(message) }, 'The broker did not take a nack; it will deliver the message again when it sees fit.')
+    })
+    this.#track(nacked)
+  }
+
+  #track(promise: Promise<unknown>): void {
+    const tracked = promise.finally(() => this.#settling.delete(tracked))
+    this.#settling.add(tracked)
+  }
+
+  async #drained(): Promise<void> {
+    while (this.#running > 0 || this.queued > 0) {
+      await new Promise<void>((resolve) => {
+        this.#onDrained = resolve
+      })
+    }
+  }
+
+  #startForceTimers(): Timer {
+    const { runtime, shutdownTimeout, force, logger } = this.#options
+    let timer: Timer | undefined
+    const warn = () => {
+      const fields = { running: this.#running }
+      logger.warn(fields, 'Stopping takes long: the source did not end, or handlers go on although their signals were aborted.')
+      this.#onSourceStuck?.()
+      timer = runtime.setTimeout(warn, warnEvery)
+    }
+    const abort = () => {
+      force(new AckordError('ACKORD_SHUTDOWN', `The router was stopped and its shutdownTimeout of ${shutdownTimeout} ms has passed.`))
+      timer = runtime.setTimeout(warn, warnEvery)
+    }
+    if (shutdownTimeout === 0) abort()
+    else if (shutdownTimeout !== Infinity) timer = runtime.setTimeout(abort, shutdownTimeout)
+    return { cancel: () => timer?.cancel() }
+  }
+}
+
+function shutdownError(message: Message): AckordError {
+  return new AckordError('ACKORD_SHUTDOWN', `The router was stopped before it came to ${nameOf(message)}.`)
+}
+
+function keyNacked(message: Message, key: string): AckordError {
+  return new AckordError('ACKORD_KEY_NACKED', `An earlier message with the ordering key '${key}' was nacked; ${nameOf(message)} goes back with it, to keep their order.`)
+}
+
+function sourceFailed(cause: unknown): AckordError {
+  return new AckordError('ACKORD_SOURCE_FAILED', 'The source failed; what had been read from it was handled and settled.', { cause })
+}

@@ -1,0 +1,129 @@
+/**
+ * Every code an Ackord error can carry. The list is closed: `docs/errors.md` has a heading for each, and a test compares the two.
+ */
+export const errorCodes = [
+  'ACKORD_ALREADY_STARTED',
+  'ACKORD_CHAOS',
+  'ACKORD_CIRCUIT_OPEN',
+  'ACKORD_DUPLICATE_ID',
+  'ACKORD_HANDLER_EXISTS',
+  'ACKORD_HANDLER_REFUSED',
+  'ACKORD_INPUT_REFUSED',
+  'ACKORD_INVALID_ATTRIBUTES',
+  'ACKORD_INVALID_MESSAGE',
+  'ACKORD_INVALID_OPTION',
+  'ACKORD_INVALID_OUTPUT',
+  'ACKORD_KEY_NACKED',
+  'ACKORD_MARSHAL_FAILED',
+  'ACKORD_MAX_DELIVERIES',
+  'ACKORD_MESSAGE_EXPIRED',
+  'ACKORD_MIDDLEWARE_ORDER',
+  'ACKORD_MISSING_ATTRIBUTE',
+  'ACKORD_NACKED',
+  'ACKORD_NEXT_CALLED_TWICE',
+  'ACKORD_NO_HANDLER',
+  'ACKORD_NO_OUTPUT',
+  'ACKORD_NOT_AN_ERROR',
+  'ACKORD_PROCESS_TIMEOUT',
+  'ACKORD_PUBLISH_FAILED',
+  'ACKORD_REJECTED',
+  'ACKORD_RETRY_EXHAUSTED',
+  'ACKORD_SCOPE_ENDED',
+  'ACKORD_SHUTDOWN',
+  'ACKORD_SOURCE_FAILED',
+  'ACKORD_TRANSACTION_REQUIRED',
+  'ACKORD_UNMARSHAL_FAILED',
+  'ACKORD_VALIDATION_FAILED',
+  'ACKORD_WRONG_DATA',
+] as const
+
+export type ErrorCode = (typeof errorCodes)[number]
+
+export interface AckordErrorOptions {
+  readonly cause?: unknown
+  /** See {@link AckordError.retryable}. Default: true. */
+  readonly retryable?: boolean | undefined
+}
+
+/** The base of all errors thrown by Ackord. Branch on `isAckordError(error, code)`, not on `instanceof`: a tree may hold two copies of a package. */
+export class AckordError extends Error {
+  static {
+    this.prototype.name = 'AckordError'
+  }
+
+  readonly code: ErrorCode
+
+  /**
+   * Whether the same message may succeed when it is handled again: later, by another instance, or after a deployment.
+   * `false` puts the fault in the message itself; the router then rejects it (dead letter) instead of asking for it again.
+   */
+  readonly retryable: boolean
+
+  constructor(code: ErrorCode, message: string, options: AckordErrorOptions = {}) {
+    super(message, 'cause' in options ? { cause: options.cause } : undefined)
+    this.code = code
+    this.retryable = options.retryable ?? true
+  }
+}
+
+/** Looks at the code, so that it also recognises errors of another copy of the package. */
+export function isAckordError(error: unknown, code?: ErrorCode): error is AckordError {
+  if (!(error instanceof Error) || !('code' in error) || typeof error.code !== 'string') return false
+  if (code !== undefined) return error.code === code
+  return (errorCodes as readonly string[]).includes(error.code)
+}
+
+/** An option or argument that cannot work, found when the object is made. */
+export class InvalidOptionError extends AckordError {
+  static {
+    this.prototype.name = 'InvalidOptionError'
+  }
+
+  constructor(option: string, problem: string) {
+    super('ACKORD_INVALID_OPTION', `${option} ${problem}`)
+  }
+}
+
+/** Throw it in a handler to say "never again": the message goes to the dead letter instead of being redelivered. */
+export class RejectError extends AckordError {
+  static {
+    this.prototype.name = 'RejectError'
+  }
+
+  constructor(message: string, options: { readonly cause?: unknown } = {}) {
+    super('ACKORD_REJECTED', message, { ...options, retryable: false })
+  }
+}
+
+export class TransactionRequiredError extends AckordError {
+  static {
+    this.prototype.name = 'TransactionRequiredError'
+  }
+
+  constructor(caller: string) {
+    super(
+      'ACKORD_TRANSACTION_REQUIRED',
+      `${caller} found no transaction in the context. Register the transaction middleware (or transactional()) outside of it.`,
+    )
+  }
+}
+
+/** What a thrown value is to the rest of the code: itself if it is an error, otherwise an error that tells what was thrown. */
+export function toError(thrown: unknown): Error {
+  if (thrown instanceof Error) return thrown
+  return new AckordError('ACKORD_NOT_AN_ERROR', `A value that is not an error was thrown: ${describeValue(thrown)}.`, {
+    cause: thrown,
+  })
+}
+
+/** Names the kind of a value without showing its content: payloads do not belong in error texts. */
+export function describeValue(value: unknown): string {
+  if (value === null) return 'null'
+  if (Array.isArray(value)) return 'an array'
+  if (typeof value === 'object') {
+    const name = value.constructor?.name
+    return name === undefined || name === '' || name === 'Object' ? 'a plain object' : `an instance of ${name}`
+  }
+  if (typeof value === 'undefined') return 'undefined'
+  return `a ${typeof value}`
+}

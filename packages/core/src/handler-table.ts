@@ -1,0 +1,114 @@
+import type { AckStrategy } from './ack-strategy.ts'
+import { arrive, type Context } from './context.ts'
+import { AckordError, InvalidOptionError } from './errors.ts'
+import type { Handler } from './handler.ts'
+import { limiter } from './limiter.ts'
+import type { Matcher } from './match.ts'
+import type { Message } from './message.ts'
+import { checkMiddlewareOrder } from './middleware-order.ts'
+import { checkCount, checkFunction, checkName } from './options.ts'
+import type { OutputCompleter } from './outputs.ts'
+import { probe } from './probe.ts'
+import { compose, type Middleware, type Process } from './process.ts'
+import { nameOf } from './stages.ts'
+
+export interface HandlerOptions {
+  /** Names the handler in logs and errors. Default: the type it handles. */
+  readonly name?: string | undefined
+  /** A message it refuses is an error, as if there were no handler. Default: it takes all of its type. */
+  readonly match?: Matcher | undefined
+  /** Middleware around this handler only, inside the router's; the first is the outermost. */
+  readonly use?: readonly Middleware[] | undefined
+  /** How many messages this handler may work on at once, within the router's `concurrency`. Default: as many as the router. */
+  readonly concurrency?: number | undefined
+}
+
+interface Entry {
+  readonly name: string
+  readonly handler: Handler
+  readonly match: Matcher | undefined
+  readonly use: readonly Middleware[]
+  readonly concurrency: number
+}
+
+/** The handlers of a router, one per type. */
+export class HandlerTable {
+  readonly #entries = new Map<string, Entry>()
+
+  add(handler: Handler, options: HandlerOptions): void {
+    checkFunction('handle(handler).handle', handler?.handle)
+    const type = checkName('handle(handler).type', handler.type)
+    const { name = type, match, use = [], concurrency = Infinity } = options
+    checkName('name', name)
+    checkCount('concurrency', concurrency, { infinite: true })
+    if (match !== undefined) checkFunction('match', match)
+    use.forEach((part, index) => checkFunction(`use[${index}]`, part))
+
+    const before = this.#entries.get(type)
+    if (before !== undefined) {
+      throw new AckordError(
+        'ACKORD_HANDLER_EXISTS',
+        `Type '${type}' has the handler '${before.name}' already; '${name}' cannot be added. A second reader of an event is a second consumer, with a router and a name of its own.`,
+      )
+    }
+    this.#entries.set(type, { name, handler, match, use, concurrency })
+  }
+
+  check(outer: readonly Middleware[], ackStrategy: AckStrategy): void {
+    if (this.#entries.size === 0) {
+      throw new InvalidOptionError('router', 'has no handlers. Call router.handle(…) before it starts.')
+    }
+    for (const { name, use } of this.#entries.values()) checkMiddlewareOrder([...outer, ...use], name, ackStrategy)
+  }
+
+  /** The innermost process: finds the handler, calls it through its own middleware, completes what it gives back. */
+  process(complete: OutputCompleter): Process {
+    const table = new Map([...this.#entries].map(([type, entry]) => [type, compile(entry, complete)]))
+
+    return function process(message, context) {
+      const { type } = message
+      const entry = type === undefined ? undefined : table.get(type)
+      if (entry === undefined) return Promise.reject(noHandler(message))
+      if (entry.match !== undefined && !entry.match(message.attributes)) return Promise.reject(refused(message, entry.name))
+      return entry.run(message, context)
+    }
+  }
+}
+
+function compile({ name, handler, match, use, concurrency }: Entry, complete: OutputCompleter): { name: string; match: Matcher | undefined; run: Process } {
+  const limit = concurrency === Infinity ? undefined : limiter(concurrency)
+
+  // Not async, for the reason given at MessageProcessor.handle.
+  function call(message: Message, context: Context): Promise<readonly Message[]> {
+    if (!arrive(context)) return Promise.reject(nextCalledTwice(message))
+    try {
+      const outputs: unknown = handler.handle(message, context)
+      return (outputs instanceof Promise ? outputs : Promise.resolve(outputs)).then((produced) => {
+        const completed = complete(produced, message, context)
+        const paused = probe('message.handled')
+        return paused === undefined ? completed : paused.then(() => completed)
+      })
+    } catch (error) {
+      return Promise.reject(error)
+    }
+  }
+
+  const wrapped = use.length === 0 ? call : compose(...use)(call)
+  const run: Process = limit === undefined ? wrapped : (message, context) => limit(() => wrapped(message, context), context.signal)
+  return { name, match, run }
+}
+
+function noHandler(message: Message): AckordError {
+  return new AckordError('ACKORD_NO_HANDLER', `No handler is registered for ${nameOf(message)}.`, { retryable: false })
+}
+
+function refused(message: Message, name: string): AckordError {
+  return new AckordError('ACKORD_HANDLER_REFUSED', `The matcher of handler '${name}' refused ${nameOf(message)}.`, { retryable: false })
+}
+
+function nextCalledTwice(message: Message): AckordError {
+  return new AckordError(
+    'ACKORD_NEXT_CALLED_TWICE',
+    `A middleware called next() twice for ${nameOf(message)}. One that repeats on purpose calls beginAttempt(context) for each try.`,
+  )
+}

@@ -1,0 +1,44 @@
+/** Lets so many run at once; the others wait their turn, or leave when their signal is aborted. */
+export function limiter(most: number): <R>(work: () => Promise<R>, signal: AbortSignal) => Promise<R> {
+  let running = 0
+  const waiting = new Set<() => void>()
+
+  async function turn(signal: AbortSignal): Promise<void> {
+    if (running < most) {
+      running += 1
+      return
+    }
+    await new Promise<void>((resolve, reject) => {
+      const start = () => {
+        signal.removeEventListener('abort', leave)
+        resolve()
+      }
+      const leave = () => {
+        waiting.delete(start)
+        reject(signal.reason)
+      }
+      if (signal.aborted) {
+        reject(signal.reason)
+        return
+      }
+      waiting.add(start)
+      signal.addEventListener('abort', leave, { once: true })
+    })
+  }
+
+  return async function limited(work, signal) {
+    await turn(signal)
+    try {
+      return await work()
+    } finally {
+      // The place goes straight to the one that waits longest, so that nobody slips in between.
+      const [next] = waiting
+      if (next === undefined) {
+        running -= 1
+      } else {
+        waiting.delete(next)
+        next()
+      }
+    }
+  }
+}

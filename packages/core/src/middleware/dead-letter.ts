@@ -1,0 +1,70 @@
+import { type DeadLetter, sendDeadLetter } from '../dead-letter.ts'
+import { AckordError } from '../errors.ts'
+import { consoleLogger, type Logger } from '../logger.ts'
+import { jsonMarshaler, type Marshaler } from '../marshaler.ts'
+import type { Message } from '../message.ts'
+import { checkDuration, checkFunction, checkName } from '../options.ts'
+import { type Middleware, middleware } from '../process.ts'
+import { type Runtime, systemRuntime } from '../runtime.ts'
+import { marshal, nameOf } from '../stages.ts'
+import { isSettled } from './failures.ts'
+
+export interface DeadLetterOptions {
+  /** Writes the data of the letter. Default: `jsonMarshaler`. */
+  readonly marshaler?: Marshaler | undefined
+  /**
+   * Which failures are final; the others are passed on. With a circuit breaker inside, leave out `ACKORD_CIRCUIT_OPEN`,
+   * or an outage empties the queue into the dead letter. Default: all of them.
+   */
+  readonly shouldSend?: ((error: unknown, message: Message) => boolean) | undefined
+  /** Milliseconds to wait for the confirmation. Default: 10,000. */
+  readonly timeout?: number | undefined
+  /** Default: `systemRuntime`. */
+  readonly runtime?: Runtime | undefined
+  /** Default: `consoleLogger`. */
+  readonly logger?: Logger | undefined
+}
+
+/**
+ * Sends a message that failed to the dead letter and, once that is confirmed, takes it as handled: it is acked.
+ * Not so after an abort, which is no fault of the message, and not if the message is settled already.
+ */
+export function deadLetterMiddleware(deadLetter: DeadLetter, options: DeadLetterOptions = {}): Middleware {
+  const { marshaler = jsonMarshaler, shouldSend = always, timeout = 10_000 } = options
+  const { runtime = systemRuntime, logger = consoleLogger } = options
+  const { destination } = deadLetter
+  checkName('deadLetter.destination', destination)
+  checkFunction('deadLetter.publisher.publish', deadLetter.publisher?.publish)
+  checkFunction('shouldSend', shouldSend)
+  checkDuration('timeout', timeout, { min: 1 })
+
+  return middleware(
+    { role: 'deadLetter' },
+    (next) =>
+      async function deadLetters(message, context) {
+        try {
+          return await next(message, context)
+        } catch (error) {
+          if (context.signal.aborted || isSettled(message) || !shouldSend(error, message)) throw error
+          try {
+            await sendDeadLetter(deadLetter, marshal(message, marshaler), error, { runtime, timeout })
+          } catch (failure) {
+            throw notSent(message, destination, error, failure)
+          }
+          const fields = { type: message.type, id: message.id, destination, err: error }
+          logger.warn(fields, 'A message failed and was sent to the dead letter.')
+          return []
+        }
+      },
+  )
+}
+
+/** Retryable whatever the failure was: only a message that comes again can still reach the dead letter. */
+function notSent(message: Message, destination: string, error: unknown, failure: unknown): AckordError {
+  const text = `Handling ${nameOf(message)} failed, and so did sending it to the dead letter '${destination}'.`
+  return new AckordError('ACKORD_PUBLISH_FAILED', text, { cause: new AggregateError([error, failure]) })
+}
+
+function always(): boolean {
+  return true
+}

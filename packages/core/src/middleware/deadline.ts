@@ -1,0 +1,43 @@
+import { AckordError, type AckordErrorOptions } from '../errors.ts'
+import type { Message } from '../message.ts'
+import type { Middleware } from '../process.ts'
+import { type Runtime, systemRuntime } from '../runtime.ts'
+import { nameOf } from '../stages.ts'
+import { runLimited } from './run-limited.ts'
+
+export interface DeadlineOptions {
+  /** Default: `systemRuntime`. */
+  readonly runtime?: Runtime | undefined
+}
+
+/**
+ * Enforces the earlier of the message's `expirytime` and the context's deadline: what comes too late is not handled, and the signal
+ * of what takes too long is aborted and its end waited for. An expired message is at fault itself and not worth a retry;
+ * one that met an earlier deadline has timed out.
+ */
+export function deadlineMiddleware(options: DeadlineOptions = {}): Middleware {
+  const { runtime = systemRuntime } = options
+
+  return (next) =>
+    async function deadline(message, context) {
+      const expiry = message.expiryTime?.getTime() ?? Infinity
+      const limit = Math.min(expiry, context.deadline ?? Infinity)
+      if (limit === Infinity) return await next(message, context)
+
+      const now = runtime.now()
+      if (now >= expiry) throw expired(message)
+      const late = (more?: AckordErrorOptions) => (limit === expiry ? expired(message, more) : tooLate(message, more))
+      if (now >= limit) throw late()
+      return await runLimited(next, message, context, { deadline: limit, runtime, late })
+    }
+}
+
+function expired(message: Message, options?: AckordErrorOptions): AckordError {
+  const text = `The expiry time of ${nameOf(message)} has passed.`
+  return new AckordError('ACKORD_MESSAGE_EXPIRED', text, { ...options, retryable: false })
+}
+
+function tooLate(message: Message, options?: AckordErrorOptions): AckordError {
+  const text = `The deadline for handling ${nameOf(message)} has passed; the message itself has not expired.`
+  return new AckordError('ACKORD_PROCESS_TIMEOUT', text, options)
+}

@@ -1,0 +1,125 @@
+import { AckordError, describeValue, InvalidOptionError } from '../errors.ts'
+import type { Message } from '../message.ts'
+import { checkChoice, checkFunction, checkName } from '../options.ts'
+import { type Middleware, middleware } from '../process.ts'
+import { nameOf } from '../stages.ts'
+
+/** A compiled schema: answers whether the data fits, and leaves in `errors` why not. */
+export interface JsonSchemaValidator {
+  (data: unknown): boolean
+  readonly errors?: readonly JsonSchemaError[] | null | undefined
+}
+
+/** The part of ajv's errors that says where, and nothing of the data. */
+export interface JsonSchemaError {
+  readonly instancePath: string
+  readonly keyword: string
+  readonly params?: { readonly missingProperty?: unknown } | undefined
+}
+
+/** A place in the data that does not fit. */
+export interface JsonSchemaProblem {
+  /** A JSON pointer; '' is the data as a whole. */
+  readonly path: string
+  /** The keyword of the schema that it breaks. */
+  readonly keyword: string
+}
+
+/** JSON schemas by message type. */
+export class JsonSchemaRegistry {
+  readonly #compile: (schema: object) => JsonSchemaValidator
+  readonly #entries = new Map<string, { readonly schema: object; readonly validator: JsonSchemaValidator }>()
+
+  /** `compile` is a library's, bound: `new JsonSchemaRegistry(ajv.compile.bind(ajv))`. */
+  constructor(compile: (schema: object) => JsonSchemaValidator) {
+    this.#compile = checkFunction('compile', compile)
+  }
+
+  /** Compiles the schema at once, so that a bad one is found at start. One schema per type. */
+  register(type: string, schema: object): this {
+    checkName('type', type)
+    if (this.#entries.has(type)) throw new InvalidOptionError(`register('${type}')`, 'was called before for this type.')
+    if (typeof schema !== 'object' || schema === null) {
+      throw new InvalidOptionError(`register('${type}')`, `needs a schema; it was given ${describeValue(schema)}.`)
+    }
+    if ('$async' in schema && schema.$async === true) {
+      throw new InvalidOptionError(`register('${type}')`, 'was given an asynchronous schema; only others can be used.')
+    }
+    this.#entries.set(type, { schema, validator: this.#compiled(type, schema) })
+    return this
+  }
+
+  /** What does not fit; empty if all does, `undefined` if no schema is registered for the type. */
+  validate(type: string, data: unknown): readonly JsonSchemaProblem[] | undefined {
+    const validator = this.#entries.get(type)?.validator
+    if (validator === undefined) return undefined
+    if (validator(data) === true) return []
+    const { errors } = validator
+    return errors?.length ? errors.map(toProblem) : [{ path: '', keyword: 'schema' }]
+  }
+
+  schema(type: string): object | undefined {
+    return this.#entries.get(type)?.schema
+  }
+
+  /** All schemas by type, in the order of their registration. */
+  schemas(): ReadonlyMap<string, object> {
+    return new Map([...this.#entries].map(([type, { schema }]) => [type, schema]))
+  }
+
+  #compiled(type: string, schema: object): JsonSchemaValidator {
+    try {
+      return this.#compile(schema)
+    } catch (cause) {
+      const error = new InvalidOptionError(`register('${type}')`, 'was given a schema that does not compile; see the cause.')
+      error.cause = cause
+      throw error
+    }
+  }
+}
+
+export interface JsonSchemaOptions {
+  /** What becomes of messages whose type has no schema. Default: 'pass'. */
+  readonly unknown?: 'pass' | 'reject' | undefined
+  /** Whether outputs are checked too. Default: true. */
+  readonly outputs?: boolean | undefined
+}
+
+/** Refuses data that does not fit the schema of its type. The error tells the places, never the data. For an input the message is at fault, for an output the handler. */
+export function jsonSchemaMiddleware(registry: JsonSchemaRegistry, options: JsonSchemaOptions = {}): Middleware {
+  const { unknown = 'pass', outputs: checkOutputs = true } = options
+  checkChoice('unknown', unknown, ['pass', 'reject'])
+
+  function check(message: Message, name: string, retryable: boolean): void {
+    const problems = message.type === undefined ? undefined : registry.validate(message.type, message.data)
+    if (problems === undefined && unknown === 'pass') return
+    if (problems?.length === 0) return
+    const text = problems === undefined ? `No JSON schema is registered for ${name}.` : describeProblems(name, problems)
+    throw new AckordError('ACKORD_VALIDATION_FAILED', text, { retryable })
+  }
+
+  return middleware(
+    { role: checkOutputs ? 'outputs' : undefined },
+    (next) =>
+      async function jsonSchema(message, context) {
+        check(message, nameOf(message), false)
+        const outputs = await next(message, context)
+        if (checkOutputs) for (const output of outputs) check(output, `an output (${nameOf(output)})`, true)
+        return outputs
+      },
+  )
+}
+
+/** Points at a missing property itself; its name comes from the schema, not from the data. */
+function toProblem({ instancePath, keyword, params }: JsonSchemaError): JsonSchemaProblem {
+  const missing = params?.missingProperty
+  return { path: typeof missing === 'string' ? `${instancePath}/${missing}` : instancePath, keyword }
+}
+
+const shownProblems = 10
+
+function describeProblems(name: string, problems: readonly JsonSchemaProblem[]): string {
+  const shown = problems.slice(0, shownProblems).map(({ path, keyword }) => `'${path.slice(0, 200)}' (${keyword})`)
+  const more = problems.length > shownProblems ? ` and ${problems.length - shownProblems} more` : ''
+  return `The data of ${name} does not fit its JSON schema at ${shown.join(', ')}${more}.`
+}

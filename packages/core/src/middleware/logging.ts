@@ -1,0 +1,34 @@
+import { isAckordError } from '../errors.ts'
+import type { Logger } from '../logger.ts'
+import { checkChoice } from '../options.ts'
+import type { Middleware } from '../process.ts'
+import { type Runtime, systemRuntime } from '../runtime.ts'
+
+export interface LoggingOptions {
+  /** Of the line for a message that was handled. Default: 'debug'. */
+  readonly level?: 'debug' | 'info' | undefined
+  /** Default: `systemRuntime`. */
+  readonly runtime?: Runtime | undefined
+}
+
+/** One line per message: handled (`level`), given up because of an abort (warn), failed (error). Never its data. */
+export function loggingMiddleware(logger: Logger, options: LoggingOptions = {}): Middleware {
+  const { level = 'debug', runtime = systemRuntime } = options
+  checkChoice('level', level, ['debug', 'info'])
+
+  return (next) =>
+    async function logging(message, context) {
+      const startedAt = runtime.now()
+      const fields = () => ({ type: message.type, id: message.id, duration: runtime.now() - startedAt })
+      try {
+        const outputs = await next(message, context)
+        logger[level]({ ...fields(), outputs: outputs.length }, 'A message was handled.')
+        return outputs
+      } catch (error) {
+        const aborted = context.signal.aborted || isAckordError(error, 'ACKORD_SHUTDOWN')
+        if (aborted) logger.warn({ ...fields(), outputs: 0, err: error }, 'A message was not handled to the end: aborted.')
+        else logger.error({ ...fields(), outputs: 0, err: error }, 'A message failed.')
+        throw error
+      }
+    }
+}

@@ -1,0 +1,132 @@
+import { type Backoff, exponentialBackoff } from '../backoff.ts'
+import { beginAttempt, type Context, type ContextKey, contextKey, enter } from '../context.ts'
+import { AckordError } from '../errors.ts'
+import { consoleLogger, type Logger } from '../logger.ts'
+import type { Message } from '../message.ts'
+import { checkCount, checkDuration, checkFunction } from '../options.ts'
+import { type Middleware, middleware } from '../process.ts'
+import { type Runtime, sleep, systemRuntime } from '../runtime.ts'
+import { nameOf } from '../stages.ts'
+import { isRetryable, isSettled, retryAfterOf } from './failures.ts'
+
+/** Where a message is in its retries. */
+export interface RetryState {
+  /** 1 for the first. */
+  readonly attempt: number
+  /** What the attempts so far failed with, oldest first; the last 100 of them. */
+  readonly causes: readonly unknown[]
+  /** When the first attempt began, in milliseconds since the epoch. */
+  readonly startedAt: number
+}
+
+export interface RetryOptions {
+  /** How often the message is tried, the first time included. Default: 3. `Infinity`: until it succeeds or the time is over. */
+  readonly attempts?: number | undefined
+  /** The wait after each failure, unless its error has a longer `retryAfter`; the message stays in hand meanwhile. Default: `exponentialBackoff()`. */
+  readonly backoff?: Backoff | undefined
+  /** Milliseconds from the first attempt after which no further one begins. One that runs is not cut short. Default: 60,000. `Infinity`: no limit. */
+  readonly timeout?: number | undefined
+  /** Whether this failure is worth another attempt; asked only where one is possible. Default: always. See `retryOn()` and `retryExcept()`. */
+  readonly shouldRetry?: ((error: unknown, state: RetryState) => boolean) | undefined
+  /** Told that attempts or time ran out, before the rejection. What it throws is logged. Default: nothing. */
+  readonly onExhausted?: ((message: Message, error: RetryExhaustedError) => void | Promise<void>) | undefined
+  /** Default: `systemRuntime`. */
+  readonly runtime?: Runtime | undefined
+  /** Default: `consoleLogger`. */
+  readonly logger?: Logger | undefined
+}
+
+export class RetryExhaustedError extends AckordError {
+  static {
+    this.prototype.name = 'RetryExhaustedError'
+  }
+
+  readonly attempts: number
+  /** What the attempts failed with, oldest first; the last 100 of them. */
+  readonly causes: readonly unknown[]
+  readonly reason: 'attempts' | 'timeout'
+  /** What the last error said, in milliseconds, if it said so. */
+  readonly retryAfter: number | undefined
+
+  constructor(message: Message, state: RetryState, reason: 'attempts' | 'timeout') {
+    const { attempt, causes } = state
+    const cause = causes.at(-1)
+    const limit = reason === 'attempts' ? '' : ', because the time for retries is over'
+    const text = `Gave up on ${nameOf(message)} after ${attempt} attempt${attempt === 1 ? '' : 's'}${limit}.`
+    super('ACKORD_RETRY_EXHAUSTED', text, { cause, retryable: isRetryable(cause) })
+    this.attempts = attempt
+    this.causes = causes
+    this.reason = reason
+    this.retryAfter = retryAfterOf(cause)
+  }
+}
+
+/** Enough to see a pattern; without a bound, retrying for ever would keep every error. */
+const keptCauses = 100
+
+const retryStateKey: ContextKey<RetryState> = contextKey('ackord.retryState', { callScoped: true })
+
+/** The state of the innermost retry around this context; its `causes` are those of earlier attempts. */
+export function retryState(context: Context): RetryState | undefined {
+  return context.get(retryStateKey)
+}
+
+/**
+ * Tries again what failed. It belongs outside of the transaction, so that each attempt has one of its own.
+ * There is no further attempt once the message is settled, the signal is aborted, or the error says that the message is at fault;
+ * the rejection is then the attempt's own.
+ */
+export function retryMiddleware(options: RetryOptions = {}): Middleware {
+  const { attempts = 3, backoff = exponentialBackoff(), timeout = 60_000, shouldRetry = always } = options
+  const { onExhausted, runtime = systemRuntime, logger = consoleLogger } = options
+  checkCount('attempts', attempts, { infinite: true })
+  checkFunction('backoff', backoff)
+  checkDuration('timeout', timeout, { infinite: true })
+  checkFunction('shouldRetry', shouldRetry)
+  if (onExhausted !== undefined) checkFunction('onExhausted', onExhausted)
+
+  async function exhausted(message: Message, state: RetryState, reason: 'attempts' | 'timeout'): Promise<Error> {
+    const error = new RetryExhaustedError(message, state, reason)
+    try {
+      await onExhausted?.(message, error)
+    } catch (failure) {
+      logger.error({ type: message.type, id: message.id, err: failure }, 'onExhausted failed.')
+    }
+    return error
+  }
+
+  return middleware(
+    { role: 'retry' },
+    (next) =>
+      async function retry(message, context) {
+        let state: RetryState = { attempt: 1, causes: [], startedAt: runtime.now() }
+        while (true) {
+          const attempt = beginAttempt(context).with(retryStateKey, state)
+          let delay: number
+          try {
+            return await enter(attempt, () => next(message, attempt))
+          } catch (error) {
+            if (isSettled(message) || context.signal.aborted || !isRetryable(error)) throw error
+            state = { ...state, causes: [...state.causes.slice(1 - keptCauses), error] }
+            if (!shouldRetry(error, state)) throw error
+            if (state.attempt >= attempts) throw await exhausted(message, state, 'attempts')
+
+            delay = Math.max(
+              backoff(state.attempt, () => runtime.random()),
+              retryAfterOf(error) ?? 0,
+            )
+            // Waiting for an attempt that will not be made would only keep the message from others.
+            if (runtime.now() + delay - state.startedAt > timeout) throw await exhausted(message, state, 'timeout')
+            const fields = { type: message.type, id: message.id, attempt: state.attempt, delay, err: error }
+            logger.warn(fields, 'An attempt failed and will be repeated.')
+          }
+          await sleep(runtime, delay, { signal: context.signal })
+          state = { ...state, attempt: state.attempt + 1 }
+        }
+      },
+  )
+}
+
+function always(): boolean {
+  return true
+}

@@ -1,0 +1,109 @@
+import { outside } from '../context.ts'
+import { checkCount, checkDuration } from '../options.ts'
+import { type Middleware, middleware } from '../process.ts'
+import { type Runtime, systemRuntime, type Timer } from '../runtime.ts'
+
+export interface ThrottleOptions {
+  /** How many messages may begin per interval in the long run. */
+  readonly rate: number
+  /** In milliseconds. Default: 1,000. */
+  readonly interval?: number | undefined
+  /** How many may begin at once after a quiet time. Default: `rate`. */
+  readonly burst?: number | undefined
+  /** Default: `systemRuntime`. */
+  readonly runtime?: Runtime | undefined
+}
+
+/** Lets messages begin at a limited rate, in the order they came. One object is one limit, however many handlers use it. */
+export function throttleMiddleware(options: ThrottleOptions): Middleware {
+  const { rate, interval = 1000, burst = rate, runtime = systemRuntime } = options
+  checkCount('rate', rate)
+  checkDuration('interval', interval, { min: 1 })
+  checkCount('burst', burst)
+  const bucket = new TokenBucket(interval / rate, burst, runtime)
+
+  return middleware(
+    { role: 'throttle' },
+    (next) =>
+      async function throttle(message, context) {
+        await bucket.take(context.signal)
+        return await next(message, context)
+      },
+  )
+}
+
+class TokenBucket {
+  readonly #spacing: number
+  readonly #burst: number
+  readonly #runtime: Runtime
+  // In the order they came; a set, so that one that gives up leaves without a search.
+  readonly #waiting = new Set<() => void>()
+  #tokens: number
+  #filledAt: number
+  #timer: Timer | undefined
+
+  /** One token comes every `spacing` milliseconds, and up to `burst` are kept. */
+  constructor(spacing: number, burst: number, runtime: Runtime) {
+    this.#spacing = spacing
+    this.#burst = burst
+    this.#runtime = runtime
+    this.#tokens = burst
+    this.#filledAt = runtime.now()
+  }
+
+  async take(signal: AbortSignal): Promise<void> {
+    signal.throwIfAborted()
+    this.#fill()
+    // A token that is there belongs to those who wait already.
+    if (this.#waiting.size === 0 && this.#tokens >= 1) {
+      this.#tokens -= 1
+      return
+    }
+    await new Promise<void>((resolve, reject) => {
+      const grant = () => {
+        signal.removeEventListener('abort', onAbort)
+        resolve()
+      }
+      const onAbort = () => {
+        this.#leave(grant)
+        reject(signal.reason)
+      }
+      signal.addEventListener('abort', onAbort, { once: true })
+      this.#waiting.add(grant)
+      this.#schedule()
+    })
+  }
+
+  #leave(grant: () => void): void {
+    this.#waiting.delete(grant)
+    if (this.#waiting.size > 0) return
+    this.#timer?.cancel()
+    this.#timer = undefined
+  }
+
+  /** A clock that was put back adds nothing, and counts from there. */
+  #fill(): void {
+    const now = this.#runtime.now()
+    this.#tokens = Math.min(this.#burst, this.#tokens + Math.max(0, now - this.#filledAt) / this.#spacing)
+    this.#filledAt = now
+  }
+
+  /** One timer, for the first in line; outside of the message's context, which it would keep while it is renewed. */
+  #schedule(): void {
+    if (this.#timer !== undefined || this.#waiting.size === 0) return
+    const delay = Math.max(1, Math.ceil((1 - this.#tokens) * this.#spacing))
+    this.#timer = outside(() => this.#runtime.setTimeout(() => this.#serve(), delay))
+  }
+
+  #serve(): void {
+    this.#timer = undefined
+    this.#fill()
+    for (const grant of this.#waiting) {
+      if (this.#tokens < 1) break
+      this.#tokens -= 1
+      this.#waiting.delete(grant)
+      grant()
+    }
+    this.#schedule()
+  }
+}

@@ -1,0 +1,110 @@
+import { type Attributes, type AttributeValue, checkAttributes } from './attributes.ts'
+import type { Context } from './context.ts'
+import { outputIdsKey } from './deterministic-id.ts'
+import { AckordError, describeValue } from './errors.ts'
+import { isMessage, type Message, withData } from './message.ts'
+import type { Runtime } from './runtime.ts'
+import { nameOf } from './stages.ts'
+
+/** Makes outputs complete: what they lack of id, source, time, specversion, correlation and trace comes from the context and the input. */
+export interface OutputCompleter {
+  (outputs: readonly Message[], input: Message, context: Context): readonly Message[]
+}
+
+const none: readonly Message[] = []
+
+/** `source` is for outputs whose handler gave none. Throws at what is not a message, has no type or source, or shares an id with its neighbour. */
+export function outputCompleter(runtime: Runtime, source: string | undefined): OutputCompleter {
+  let lastNow = Number.NaN
+  let lastTime = ''
+
+  /** Formatting an instant is dear, and many messages share a millisecond. */
+  function timeNow(): string {
+    const now = runtime.now()
+    if (now !== lastNow) {
+      lastNow = now
+      lastTime = new Date(now).toISOString()
+    }
+    return lastTime
+  }
+
+  function complete(output: Message, index: number, input: Message, context: Context): Message {
+    if (!isMessage(output)) throw foreign(output, index, input)
+    const given = output.attributes
+    if (given.type === undefined || given.type === '') throw invalid(index, input, 'has no type')
+    if (isComplete(given, input.attributes)) return output
+
+    checkAttributes(given, `output ${index} of ${nameOf(input)}`)
+    const attributes: Record<string, AttributeValue | undefined> = { ...given }
+    attributes['id'] ??= context.get(outputIdsKey)?.(index, given.type) ?? runtime.uuid()
+    attributes['specversion'] ??= '1.0'
+    attributes['source'] ??= source
+    attributes['time'] ??= timeNow()
+    for (const name of inherited) {
+      if (attributes[name] === undefined && input.attributes[name] !== undefined) attributes[name] = input.attributes[name]
+    }
+    if (attributes['source'] === undefined) {
+      throw invalid(index, input, "has no source. Give the handler or the router one (`source: '/orders'`)")
+    }
+    return withData(output, output.data, attributes)
+  }
+
+  return function completeOutputs(outputs, input, context) {
+    if (!Array.isArray(outputs)) {
+      if (outputs === undefined) return none
+      throw new AckordError(
+        'ACKORD_INVALID_OUTPUT',
+        `Handling ${nameOf(input)} resulted in ${describeValue(outputs)} instead of an array of messages.`,
+      )
+    }
+    const { length } = outputs
+    if (length === 0) return none
+    if (length === 1) {
+      const only = outputs[0] as Message
+      const completed = complete(only, 0, input, context)
+      return completed === only ? outputs : [completed]
+    }
+    // Array.from also visits holes, which map() would skip.
+    const completed = Array.from(outputs, (output: Message, index) => complete(output, index, input, context))
+    checkDistinct(completed, input)
+    return completed
+  }
+}
+
+const inherited = ['correlationid', 'traceparent', 'tracestate'] as const
+
+function isComplete(given: Attributes, input: Attributes): boolean {
+  return (
+    typeof given.id === 'string' &&
+    typeof given.type === 'string' &&
+    typeof given.source === 'string' &&
+    typeof given.specversion === 'string' &&
+    given.time !== undefined &&
+    (given.correlationid !== undefined || input.correlationid === undefined) &&
+    (given.traceparent !== undefined || input.traceparent === undefined)
+  )
+}
+
+function checkDistinct(outputs: readonly Message[], input: Message): void {
+  const seen = new Map<string, number>()
+  outputs.forEach((output, index) => {
+    const identity = JSON.stringify([output.source, output.id])
+    const before = seen.get(identity)
+    if (before !== undefined) {
+      throw new AckordError(
+        'ACKORD_DUPLICATE_ID',
+        `Outputs ${before} and ${index} of ${nameOf(input)} have the same id '${output.id}'; the next consumer would drop one as a duplicate.`,
+      )
+    }
+    seen.set(identity, index)
+  })
+}
+
+function foreign(output: unknown, index: number, input: Message): AckordError {
+  const copies = output?.constructor?.name === 'Message' ? ' of another copy of @ackord/core; install one version' : ''
+  return invalid(index, input, `is ${describeValue(output)}${copies}, not a message`)
+}
+
+function invalid(index: number, input: Message, problem: string): AckordError {
+  return new AckordError('ACKORD_INVALID_OUTPUT', `Output ${index} of ${nameOf(input)} ${problem}.`)
+}

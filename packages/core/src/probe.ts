@@ -1,0 +1,21 @@
+/** Told each named place between two steps; a test may count, wait or kill the process there. It must not reject: a crash that is played is a promise that never settles. */
+export type ProbeHook = (point: string) => void | Promise<void>
+
+let installed: ProbeHook | undefined
+
+/**
+ * Marks a crash point. Without a hook it costs a call that returns `undefined`; callers write
+ * `const paused = probe('…'); if (paused !== undefined) await paused`, so that no promise is made.
+ */
+export function probe(point: string): Promise<void> | undefined {
+  return installed === undefined ? undefined : (installed(point) ?? undefined)
+}
+
+/** Installs a hook for tests and gives back what removes it. One hook at a time. */
+export function installProbe(hook: ProbeHook): () => void {
+  const before = installed
+  installed = hook
+  return () => {
+    installed = before
+  }
+}

@@ -1,0 +1,38 @@
+import type { Context } from './context.ts'
+import type { Message } from './message.ts'
+
+/** Handles one message and gives back what it produced. A rejection means that it was not handled. */
+export type Process = (message: Message, context: Context) => Promise<readonly Message[]>
+
+/**
+ * Wraps the processing of a message. It calls `next` once; one that does so again on purpose (a retry) begins
+ * an attempt for each call: `const attempt = beginAttempt(context); enter(attempt, () => next(message, attempt))`.
+ */
+export type Middleware = ((next: Process) => Process) & MiddlewareInfo
+
+export interface MiddlewareInfo {
+  /** What it is for the order check at start; see {@link MiddlewareRole}. Default: it may stand anywhere. */
+  readonly role?: MiddlewareRole | undefined
+  /** The database or connection it works on, so that parts of different ones are not mixed up. */
+  readonly resource?: object | undefined
+  /** What a composed middleware is made of, outermost first. */
+  readonly parts?: readonly Middleware[] | undefined
+}
+
+/**
+ * - `retry` repeats what is inside of it; `deadLetter` turns a failure into a success; `throttle` waits
+ * - `transaction` begins and commits
+ * - `inbox` records inside a transaction; `leasedInbox` holds a lease outside of it
+ * - `outbox` stores the outputs and passes none on; `outputs` changes or checks outputs
+ */
+export type MiddlewareRole = 'retry' | 'deadLetter' | 'throttle' | 'transaction' | 'inbox' | 'leasedInbox' | 'outbox' | 'outputs'
+
+/** Gives a middleware its place in the order check. */
+export function middleware(info: MiddlewareInfo, wrap: (next: Process) => Process): Middleware {
+  return Object.assign(wrap, info)
+}
+
+/** Several middlewares as one; the first is the outermost. */
+export function compose(...parts: readonly Middleware[]): Middleware {
+  return middleware({ parts }, (next) => parts.reduceRight((inner, part) => part(inner), next))
+}

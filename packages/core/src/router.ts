@@ -1,0 +1,243 @@
+import { outside } from './context.ts'
+import { Dispatcher } from './dispatcher.ts'
+import { AckordError, InvalidOptionError } from './errors.ts'
+import type { Handler } from './handler.ts'
+import { type HandlerOptions, HandlerTable } from './handler-table.ts'
+import { jsonMarshaler, type Marshaler } from './marshaler.ts'
+import type { Message, RawMessage } from './message.ts'
+import { MessageProcessor, type RunPorts } from './message-processor.ts'
+import { checkFunction } from './options.ts'
+import { OutputQueue } from './output-queue.ts'
+import { outputCompleter } from './outputs.ts'
+import { compose, type Middleware } from './process.ts'
+import { type Destination, publishOutputs } from './publish-outputs.ts'
+import type { Publisher } from './publisher.ts'
+import { type RouterOptions, type RouterSettings, routerSettings } from './router-options.ts'
+import type { Source } from './source.ts'
+import { nameOf, unmarshal } from './stages.ts'
+
+export interface PipeOptions {
+  /** Stops the router as `stop()` does. */
+  readonly signal?: AbortSignal | undefined
+}
+
+export interface RunOptions extends PipeOptions {
+  /** Where outputs go. Without it an output is an error, unless an outbox takes them all. */
+  readonly publisher?: Publisher | undefined
+  /** Required with a publisher. */
+  readonly destination?: Destination | undefined
+  /** Default: JSON. */
+  readonly marshaler?: Marshaler | undefined
+}
+
+export interface RouterHealth {
+  readonly state: 'idle' | 'running' | 'stopping'
+  /** Messages being handled. */
+  readonly inFlight: number
+  /** Messages read that wait for their turn. */
+  readonly queued: number
+  /** Since the router was made. */
+  readonly handled: number
+  readonly failed: number
+  readonly lastError: Error | undefined
+}
+
+/** What a run needs; for `Engine`, which brings its own inputs and outputs. */
+export interface ConsumeOptions extends RunPorts {
+  readonly messages: (signal: AbortSignal) => AsyncIterable<Message>
+  readonly cooperative: boolean
+  readonly signal: AbortSignal | undefined
+}
+
+/** For siblings: starts a run. */
+export let startRun: (router: Router, options: ConsumeOptions) => Promise<void>
+
+interface Run {
+  readonly dispatcher: Dispatcher
+  readonly processor: MessageProcessor
+}
+
+/**
+ * Takes messages from a source to the handlers of their types, through the middleware, and settles them.
+ * It is configured first, then started: by `run()` or `pipe()`, one at a time.
+ */
+export class Router {
+  readonly #settings: RouterSettings
+  readonly #middleware: Middleware[] = []
+  readonly #handlers = new HandlerTable()
+  #started = false
+  #current: Run | undefined
+  #ended: Promise<unknown> = Promise.resolve()
+  #handled = 0
+  #failed = 0
+  #lastError: Error | undefined
+
+  static {
+    startRun = (router, options) => router.#consume(options)
+  }
+
+  constructor(options: RouterOptions = {}) {
+    this.#settings = routerSettings(options)
+  }
+
+  /** Adds middleware around all handlers. The first registered is the outermost, inside acking. */
+  use(...added: readonly Middleware[]): this {
+    this.#checkNotStarted('use()')
+    added.forEach((part, index) => checkFunction(`use(…)[${index}]`, part))
+    this.#middleware.push(...added)
+    return this
+  }
+
+  /** Adds the handler for its type; there is one per type. */
+  handle(handler: Handler, options: HandlerOptions = {}): this {
+    this.#checkNotStarted('handle()')
+    this.#handlers.add(handler, options)
+    return this
+  }
+
+  /**
+   * Handles typed messages and yields the outputs. Under `onSuccess` an input is acked when its outputs have been taken.
+   * Starts when iterated; leaving the loop stops the router and nacks inputs whose outputs were not taken.
+   */
+  pipe(messages: AsyncIterable<Message>, options: PipeOptions = {}): AsyncIterableIterator<Message> {
+    this.#checkReady()
+    let queue: OutputQueue | undefined
+    const start = (): OutputQueue => {
+      const outputs = new OutputQueue(() => this.stop())
+      const run = this.#consume({
+        messages: () => messages,
+        cooperative: false,
+        signal: options.signal,
+        decode: undefined,
+        deliver: (offered) => outputs.offer(offered),
+        abandon: (reason) => outputs.refuse(reason),
+      })
+      run.then(
+        () => outputs.end(),
+        (error: unknown) => outputs.end({ error }),
+      )
+      return outputs
+    }
+    return {
+      next() {
+        queue ??= start()
+        return queue.next()
+      },
+      return() {
+        queue ??= new OutputQueue(async () => {})
+        return queue.return()
+      },
+      [Symbol.asyncIterator]() {
+        return this
+      },
+    }
+  }
+
+  /**
+   * Handles the messages of a source and publishes the outputs, until the source ends, the signal is aborted or `stop()` is called.
+   * Resolves when everything in hand is settled; rejects if the source failed, after the same.
+   */
+  async run(source: Source, options: RunOptions = {}): Promise<void> {
+    const { publisher, destination, marshaler = jsonMarshaler, signal } = options
+    checkFunction('run(source).messages', source?.messages)
+    if (publisher !== undefined && destination === undefined) {
+      throw new InvalidOptionError('destination', 'must be given with a publisher: a name, or a function of the message.')
+    }
+    await this.#consume({
+      messages: (reading) => source.messages({ signal: reading }),
+      cooperative: true,
+      signal,
+      // A source yields bytes only.
+      decode: (message) => unmarshal(message as RawMessage, marshaler),
+      abandon: undefined,
+      deliver(outputs, input, forced) {
+        if (publisher === undefined || destination === undefined) return Promise.reject(noPublisher(outputs, input))
+        return publishOutputs(outputs, { input, publisher, destination, marshaler, signal: forced })
+      },
+    })
+  }
+
+  /** Stops reading, lets handlers finish, nacks what only waits. Idempotent in every state. Resolves when everything in hand is settled. */
+  async stop(): Promise<void> {
+    await this.#current?.dispatcher.stop()
+    await this.#ended
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop()
+  }
+
+  health(): RouterHealth {
+    const run = this.#current
+    return {
+      state: run === undefined ? 'idle' : run.dispatcher.stopping ? 'stopping' : 'running',
+      inFlight: run?.dispatcher.running ?? 0,
+      queued: run?.dispatcher.queued ?? 0,
+      handled: this.#handled + (run?.processor.handled ?? 0),
+      failed: this.#failed + (run?.processor.failed ?? 0),
+      lastError: run?.processor.lastError ?? this.#lastError,
+    }
+  }
+
+  #consume(options: ConsumeOptions): Promise<void> {
+    try {
+      this.#checkReady()
+    } catch (error) {
+      return Promise.reject(error)
+    }
+    const run = this.#create(options)
+    this.#current = run
+    this.#started = true
+    const ended = outside(() => this.#drive(run, options))
+    this.#ended = ended.catch(() => {})
+    return ended
+  }
+
+  #create(ports: RunPorts): Run {
+    const settings = this.#settings
+    const complete = outputCompleter(settings.runtime, settings.source)
+    const chain = compose(...this.#middleware)(this.#handlers.process(complete))
+    const processor = new MessageProcessor(settings, chain, complete, ports)
+    const dispatcher = new Dispatcher({
+      ...settings,
+      work: (message) => processor.handle(message),
+      refuse: (message, error) => processor.fail(message, error),
+      force: (reason) => processor.force(reason),
+    })
+    return { dispatcher, processor }
+  }
+
+  async #drive({ dispatcher, processor }: Run, options: ConsumeOptions): Promise<void> {
+    const { signal, messages, cooperative } = options
+    const onAbort = () => void dispatcher.stop()
+    if (signal?.aborted === true) onAbort()
+    signal?.addEventListener('abort', onAbort, { once: true })
+    try {
+      await dispatcher.run(messages(dispatcher.signal), { cooperative })
+    } finally {
+      signal?.removeEventListener('abort', onAbort)
+      this.#handled += processor.handled
+      this.#failed += processor.failed
+      this.#lastError = processor.lastError ?? this.#lastError
+      this.#current = undefined
+    }
+  }
+
+  #checkNotStarted(call: string): void {
+    if (this.#started) throw new AckordError('ACKORD_ALREADY_STARTED', `${call} came after the router was started. Configure it first.`)
+  }
+
+  #checkReady(): void {
+    if (this.#current !== undefined) {
+      throw new AckordError('ACKORD_ALREADY_STARTED', 'The router is running. For several sources use an Engine, or a router each.')
+    }
+    this.#handlers.check(this.#middleware, this.#settings.ackStrategy)
+  }
+}
+
+function noPublisher(outputs: readonly Message[], input: Message): AckordError {
+  return new AckordError(
+    'ACKORD_NO_OUTPUT',
+    `Handling ${nameOf(input)} gave ${outputs.length} outputs, and run() has no publisher for them. Give it one, or let an outbox take them.`,
+  )
+}

@@ -1,0 +1,47 @@
+import { AckordError } from './errors.ts'
+import type { Marshaler } from './marshaler.ts'
+import { type Message, type RawMessage, withData } from './message.ts'
+
+/** From bytes to data. What cannot be read is the message's own fault: the error is not retryable, so the router rejects it. */
+export function unmarshal(raw: RawMessage, marshaler: Marshaler): Message {
+  const contentType = raw.dataContentType
+  if (contentType !== undefined && !marshaler.accepts(contentType)) {
+    throw new AckordError(
+      'ACKORD_UNMARSHAL_FAILED',
+      `The content type '${contentType}' of ${nameOf(raw)} is not one the marshaler reads (it writes '${marshaler.contentType}'). Give the router one that accepts it.`,
+      { retryable: false },
+    )
+  }
+  let data: unknown
+  try {
+    data = marshaler.unmarshal(raw.data, contentType)
+  } catch (cause) {
+    throw new AckordError('ACKORD_UNMARSHAL_FAILED', `Cannot read the data of ${nameOf(raw)} as ${contentType ?? marshaler.contentType}.`, {
+      retryable: false,
+      cause,
+    })
+  }
+  return withData(raw, data, raw.attributes)
+}
+
+/** From data to bytes; bytes stay as they are. Sets `datacontenttype`, carries acking and values over. */
+export function marshal(message: Message, marshaler: Marshaler): RawMessage {
+  const { data, attributes } = message
+  if (data instanceof Uint8Array) {
+    const datacontenttype = attributes.datacontenttype ?? 'application/octet-stream'
+    return withData(message, data, { ...attributes, datacontenttype })
+  }
+  let bytes: Uint8Array
+  try {
+    bytes = marshaler.marshal(data)
+  } catch (cause) {
+    throw new AckordError('ACKORD_MARSHAL_FAILED', `Cannot write the data of ${nameOf(message)} as ${marshaler.contentType}.`, { cause })
+  }
+  return withData(message, bytes, { ...attributes, datacontenttype: marshaler.contentType })
+}
+
+/** How error texts and logs speak of a message: by type and id, never by content. */
+export function nameOf(message: Message): string {
+  const type = message.type === undefined ? 'a message without type' : `a message of type '${message.type}'`
+  return message.id === undefined ? type : `${type} (id '${message.id.slice(0, 100)}')`
+}

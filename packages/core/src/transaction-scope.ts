@@ -1,0 +1,138 @@
+import type { AckHold, Acking } from './acking.ts'
+import { type Context, type ContextKey, contextKey, enter } from './context.ts'
+import { AckordError, TransactionRequiredError } from './errors.ts'
+import type { Logger } from './logger.ts'
+import { ackingOf, type Message } from './message.ts'
+
+export type ScopeOutcome = 'committed' | 'rolledBack' | 'unknown'
+type Callback = (context: Context) => void | Promise<void>
+
+/** The scope a context belongs to. Only transaction middleware sets it. */
+export const transactionScopeKey: ContextKey<TransactionScope> = contextKey('ackord.transactionScope', { callScoped: true })
+
+/** Runs the callback when the transaction of this context is known to have committed, before the ack, without the transaction in its context. Its errors are logged. */
+export function afterCommit(context: Context, callback: Callback): void {
+  scopeOf(context, 'afterCommit()').afterCommit(callback)
+}
+
+/** Runs the callback when the transaction of this context was rolled back. Its errors are logged. */
+export function afterRollback(context: Context, callback: Callback): void {
+  scopeOf(context, 'afterRollback()').afterRollback(callback)
+}
+
+function scopeOf(context: Context, caller: string): TransactionScope {
+  const scope = context.get(transactionScopeKey)
+  if (scope === undefined) throw new TransactionRequiredError(caller)
+  return scope
+}
+
+/**
+ * What depends on how a transaction ends. Stores make one per transaction, and a nested one per savepoint:
+ *
+ *     open ─ end('committed')  ─▶ afterCommit callbacks, then the held acks
+ *          ─ end('rolledBack') ─▶ afterRollback callbacks; held acks are forgotten, held nacks and rejects carried out
+ *          ─ end('unknown')    ─▶ no callback; held acks are forgotten, held nacks and rejects carried out
+ *
+ * A nested scope that commits hands everything to its parent; one that is rolled back takes what it holds with it.
+ */
+export class TransactionScope {
+  readonly #context: Context
+  readonly #logger: Logger
+  readonly #parent: TransactionScope | undefined
+  readonly #holds = new Map<Acking, AckHold>()
+  readonly #nested = new Set<TransactionScope>()
+  #afterCommit: Callback[] = []
+  #afterRollback: Callback[] = []
+  #refusal: { readonly error: unknown } | undefined
+  #ended = false
+
+  /** `context` is the one outside of the transaction; callbacks run in it. */
+  constructor(context: Context, options: { readonly logger: Logger; readonly parent?: TransactionScope | undefined }) {
+    this.#context = context
+    this.#logger = options.logger
+    this.#parent = options.parent
+  }
+
+  /** A scope for a savepoint inside of this one. */
+  nested(context: Context): TransactionScope {
+    this.#checkOpen('nested()')
+    const nested = new TransactionScope(context, { logger: this.#logger, parent: this })
+    this.#nested.add(nested)
+    return nested
+  }
+
+  /** From now on this message's verdicts wait for the end of the scope. Without acking there is nothing to hold. */
+  hold(message: Message): void {
+    this.#checkOpen('hold()')
+    const acking = ackingOf(message)
+    if (acking === undefined || this.#holds.has(acking)) return
+    this.#holds.set(
+      acking,
+      acking.hold((error) => this.setRollbackOnly(error)),
+    )
+  }
+
+  afterCommit(callback: Callback): void {
+    this.#checkOpen('afterCommit()')
+    this.#afterCommit.push(callback)
+  }
+
+  afterRollback(callback: Callback): void {
+    this.#checkOpen('afterRollback()')
+    this.#afterRollback.push(callback)
+  }
+
+  /** Why the transaction must not commit, once it must not: a message was nacked or rejected in it. Checked before COMMIT. */
+  get rollbackOnly(): { readonly error: unknown } | undefined {
+    return this.#refusal
+  }
+
+  setRollbackOnly(error: unknown): void {
+    this.#refusal ??= { error }
+  }
+
+  /** Called once, by whoever owns the transaction, when its outcome is known, or known to be unknowable. Never rejects. */
+  async end(outcome: ScopeOutcome): Promise<void> {
+    this.#checkOpen('end()')
+    // A savepoint that was left open shares the fate of a failed one: nothing of it was released.
+    for (const nested of this.#nested) await nested.end(outcome === 'committed' ? 'rolledBack' : outcome)
+    this.#ended = true
+    if (this.#parent !== undefined) this.#parent.#nested.delete(this)
+
+    if (outcome === 'committed') {
+      if (this.#parent !== undefined) this.#handOver(this.#parent)
+      else await this.#run(this.#afterCommit, 'afterCommit')
+    } else if (outcome === 'rolledBack') {
+      await this.#run(this.#afterRollback, 'afterRollback')
+    }
+    await Promise.all([...this.#holds.values()].map((hold) => this.#release(hold, outcome === 'committed')))
+  }
+
+  #handOver(parent: TransactionScope): void {
+    parent.#afterCommit.push(...this.#afterCommit)
+    parent.#afterRollback.push(...this.#afterRollback)
+  }
+
+  async #run(callbacks: readonly Callback[], kind: string): Promise<void> {
+    for (const callback of callbacks) {
+      try {
+        await enter(this.#context, () => callback(this.#context))
+      } catch (error) {
+        this.#logger.error({ err: error }, `An ${kind} callback failed; the transaction has ended as it should.`)
+      }
+    }
+  }
+
+  async #release(hold: AckHold, keepAck: boolean): Promise<void> {
+    try {
+      await hold.release(keepAck)
+    } catch (error) {
+      this.#logger.error({ err: error }, 'The broker did not take a verdict that waited for a transaction; it will deliver the message again.')
+    }
+  }
+
+  #checkOpen(call: string): void {
+    if (!this.#ended) return
+    throw new AckordError('ACKORD_SCOPE_ENDED', `${call} was called after the transaction had ended. Await all work before the handler returns.`)
+  }
+}

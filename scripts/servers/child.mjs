@@ -1,0 +1,155 @@
+// @ts-check
+import { spawn } from 'node:child_process'
+import { closeSync, openSync, readFileSync } from 'node:fs'
+import { constants } from 'node:os'
+import { adoptProcess, releaseProcess } from './orphans.mjs'
+import { askToEnd, isGroupGone, signalProcess } from './signal-process.mjs'
+import { waitUntil } from './wait-until.mjs'
+
+/**
+ * @typedef {object} ChildOptions
+ * @property {string} file
+ * @property {readonly string[]} args
+ * @property {string} directory its working directory
+ * @property {string} log appended to
+ * @property {import('./account.mjs').Account | undefined} [account] Default: as ourselves.
+ * @property {Readonly<Record<string, string>> | undefined} [env] Default: nothing.
+ * @property {NodeJS.Signals | undefined} [discardSignal] what ends it at once when its data is not wanted any more.
+ *   Default: SIGKILL.
+ */
+
+/** @type {Set<Child>} */
+const running = new Set()
+let closed = false
+
+/** A process in a group of its own (Ctrl-C in the terminal does not reach it) that does not outlive this one. */
+export class Child {
+  /** @type {string} */
+  #log
+  #logStart = 0
+  /** @type {NodeJS.Signals} */
+  #discardSignal
+  /** @type {string | undefined} */
+  #outcome
+
+  /** @param {ChildOptions} options */
+  constructor({ file, args, directory, log, account, env, discardSignal = 'SIGKILL' }) {
+    if (closed) throw new Error('everything is being stopped')
+    const output = openSync(log, 'a')
+    this.#log = log
+    this.#logStart = readFileSync(log).length
+    this.#discardSignal = discardSignal
+    // The shell waits for a line before it becomes the server. We write it after the reaper knows the pid, so there is
+    // no moment in which we could be killed and leave a server that nobody knows.
+    const child = spawn('/bin/sh', ['-c', 'read -r _ <&3 && exec "$@" 3<&-', 'sh', file, ...args], {
+      detached: true,
+      cwd: directory,
+      env: { ...inherited(), HOME: directory, TMPDIR: directory, ...env },
+      stdio: ['ignore', output, output, 'pipe'],
+      ...account,
+    })
+    closeSync(output)
+    if (child.pid === undefined) throw new Error(`cannot start ${file}`)
+    this.pid = child.pid
+    adoptProcess(child.pid, discardSignal)
+    running.add(this)
+    child.unref()
+    const gate = /** @type {import('node:net').Socket} */ (child.stdio[3])
+    gate.on('error', () => {})
+    gate.end('\n')
+    gate.unref()
+
+    /** @type {Promise<string>} resolves with how it ended */
+    this.exited = new Promise((resolve) => {
+      child.on('exit', (code, signal) => {
+        this.#outcome = signal === null ? `exit code ${code}` : `signal ${signal}`
+        running.delete(this)
+        releaseProcess(this.pid)
+        resolve(this.#outcome)
+      })
+    })
+  }
+
+  /** How it ended; `undefined` while it runs. */
+  get outcome() {
+    return this.#outcome
+  }
+
+  /** What it has printed since it started. */
+  get output() {
+    return readFileSync(this.#log).subarray(this.#logStart).toString()
+  }
+
+  /**
+   * To the whole group. Resolves when the process has ended, if that is what the signal is for.
+   *
+   * @param {NodeJS.Signals} signal
+   */
+  async kill(signal) {
+    if (this.#outcome !== undefined) return
+    signalProcess(-this.pid, signal)
+    if (['SIGKILL', 'SIGTERM', 'SIGINT', 'SIGQUIT'].includes(signal)) await this.#gone(`${signal} ending the process`)
+  }
+
+  /**
+   * Resolves when nothing of its group is left.
+   *
+   * @param {NodeJS.Signals} [signal]
+   */
+  async end(signal = this.#discardSignal) {
+    if (this.#outcome === undefined) askToEnd(this.pid, signal)
+    await this.#gone('the end').catch(() => signalProcess(-this.pid, 'SIGKILL'))
+  }
+
+  /** @param {string} what */
+  async #gone(what) {
+    await waitUntil(what, () => this.#outcome !== undefined && isGroupGone(this.pid), { interval: 5 })
+  }
+}
+
+/** Little: PGPORT, RABBITMQ_NODENAME and their like are about other servers. */
+function inherited() {
+  const names = ['PATH', 'LD_LIBRARY_PATH']
+  return Object.fromEntries(names.flatMap((name) => (process.env[name] === undefined ? [] : [[name, process.env[name]]])))
+}
+
+/**
+ * For commands that prepare a server, such as initdb.
+ *
+ * @param {ChildOptions} options
+ */
+export async function runToEnd(options) {
+  const child = new Child(options)
+  await waitUntil(`the end of ${options.file}`, () => child.outcome !== undefined, { timeout: 60_000 })
+  if (child.outcome !== 'exit code 0') throw new Error(describeEnd(options.file, child))
+}
+
+/**
+ * @param {string} name
+ * @param {Child} child
+ */
+export function describeEnd(name, child) {
+  return `${name} ended with ${child.outcome}. ${lastLines(child)}`
+}
+
+/** @param {Child} child */
+export function lastLines(child) {
+  const output = child.output.trim()
+  if (output === '') return 'It printed nothing.'
+  return ['Its last lines:', ...output.split('\n').slice(-10)].join('\n  ')
+}
+
+/** No child starts after this. */
+export async function endAllChildren() {
+  closed = true
+  await Promise.all([...running].map((child) => child.end()))
+}
+
+/**
+ * As shells do it.
+ *
+ * @param {NodeJS.Signals} signal
+ */
+export function signalExitCode(signal) {
+  return 128 + constants.signals[signal]
+}

@@ -1,0 +1,9 @@
+// @ts-check
+// For tests that want a server of their own, to kill it or to fill it.
+export { startKafkaMock } from './kafka-mock.mjs'
+export { startMariadb } from './mariadb.mjs'
+export { startNats } from './nats.mjs'
+export { startPostgres } from './postgres.mjs'
+export { startRabbitmq } from './rabbitmq.mjs'
+export { startRedis } from './redis.mjs'
+export { startRedisCluster } from './redis-cluster.mjs'

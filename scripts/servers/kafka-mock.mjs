@@ -1,0 +1,59 @@
+// @ts-check
+
+import { unprivilegedAccount } from './account.mjs'
+import { parseAddress } from './address.mjs'
+import { findBinary } from './find-binary.mjs'
+import { requireBinary } from './require-binary.mjs'
+import { startServer } from './server.mjs'
+import { Wire } from './wire.mjs'
+
+/** @type {import('./kind.mjs').Kind} */
+export const kafkaMock = {
+  name: 'kafka',
+  variable: 'KAFKA_URL',
+  defaultPort: 9092,
+  defaultUrl: 'kafka://127.0.0.1:9092',
+  debianPackage: 'kcat',
+  locate: () => findBinary('kcat'),
+  probe: greetKafka,
+  start: startKafkaMock,
+}
+
+/**
+ * Asks for the versions of the protocol, the one request that every broker answers without a login.
+ *
+ * @param {string} url
+ */
+export async function greetKafka(url) {
+  const wire = await Wire.open(parseAddress(url, 9092))
+  try {
+    const apiVersions = Buffer.from([0, 18, 0, 0, 0, 0, 0, 1, 0xff, 0xff])
+    wire.write(Buffer.from([0, 0, 0, apiVersions.length]), apiVersions)
+    const head = await wire.read(10)
+    if (head.readInt32BE(4) !== 1 || head.readInt16BE(8) !== 0) throw new Error('it does not speak the protocol of Kafka')
+  } finally {
+    wire.close()
+  }
+}
+
+/**
+ * The mock cluster inside librdkafka: kcat waits for a topic that nobody writes to, and with it lives the cluster. It
+ * keeps everything in memory and picks its own port, so after `restart` it is empty and `url` is another one.
+ *
+ * @returns {Promise<import('./server.mjs').Server>}
+ */
+export async function startKafkaMock() {
+  const binary = requireBinary(kafkaMock)
+  return await startServer({
+    name: 'kafka',
+    account: unprivilegedAccount(),
+    launch: () => ({ file: binary, args: ['-b', 'mock:1', '-X', 'test.mock.num.brokers=1', '-C', '-t', 'hold'] }),
+    ready: async (output) => {
+      const address = /bootstrap\.servers.* replaced with (\S+)/.exec(output)?.[1]
+      if (address === undefined) throw new Error('kcat has not said where its mock cluster listens')
+      const url = `kafka://${address}`
+      await greetKafka(url)
+      return url
+    },
+  })
+}

@@ -1,0 +1,24 @@
+// @ts-check
+import { kafkaMock } from './kafka-mock.mjs'
+import { mariadb } from './mariadb.mjs'
+import { nats } from './nats.mjs'
+import { postgres } from './postgres.mjs'
+import { rabbitmq } from './rabbitmq.mjs'
+import { redis } from './redis.mjs'
+import { redisCluster } from './redis-cluster.mjs'
+
+/**
+ * @typedef {object} Kind
+ * @property {string} name as `--only` takes it
+ * @property {string} variable
+ * @property {number} defaultPort
+ * @property {string | undefined} defaultUrl where one may run already; `undefined` if it is always started by us
+ * @property {string} debianPackage
+ * @property {() => string | undefined} locate the binary to start it from
+ * @property {(url: string) => Promise<void>} probe rejects with the reason, unless such a server answers there and can
+ *   be used with this URL
+ * @property {() => Promise<import('./server.mjs').Server>} start
+ */
+
+/** @type {readonly Kind[]} */
+export const kinds = [postgres, mariadb, redis, redisCluster, rabbitmq, nats, kafkaMock]

@@ -1,0 +1,63 @@
+// @ts-check
+import { dirname, join } from 'node:path'
+import { unprivilegedAccount } from './account.mjs'
+import { findBinary, versionedDirectories } from './find-binary.mjs'
+import { freePort } from './free-port.mjs'
+import { queryPostgres } from './postgres-protocol.mjs'
+import { requireBinary } from './require-binary.mjs'
+import { startServer } from './server.mjs'
+
+/** @type {import('./kind.mjs').Kind} */
+export const postgres = {
+  name: 'postgres',
+  variable: 'POSTGRES_URL',
+  defaultPort: 5432,
+  defaultUrl: 'postgres://postgres@127.0.0.1:5432/test',
+  debianPackage: 'postgresql',
+  locate: () => findBinary('postgres', versionedDirectories('/usr/lib/postgresql', 'bin')),
+  probe,
+  start: startPostgres,
+}
+
+/** @param {string} url */
+async function probe(url) {
+  await queryPostgres(url, 'select 1')
+}
+
+/** @returns {Promise<import('./server.mjs').Server>} user `postgres` without a password, database `test` */
+export async function startPostgres() {
+  const binary = requireBinary(postgres)
+  const port = await freePort()
+  // Shared memory as files in the data directory: a SIGKILL leaves nothing behind elsewhere.
+  const settings = ['-N', '200', '-c', 'dynamic_shared_memory_type=mmap']
+  const base = `postgres://postgres@127.0.0.1:${port}`
+
+  return await startServer({
+    name: 'postgres',
+    account: unprivilegedAccount('postgres'),
+    prepare: (directory) => [
+      {
+        file: join(dirname(binary), 'initdb'),
+        args: ['-D', join(directory, 'data'), '-U', 'postgres', '-A', 'trust', '-E', 'UTF8', '--locale=C', '--no-sync'],
+      },
+    ],
+    launch: (directory) => ({
+      file: binary,
+      // Without fsync it loses data when the machine fails, which is not what tests are about; a killed process loses
+      // nothing, because what it wrote is with the kernel.
+      args: ['-D', join(directory, 'data'), '-p', String(port), '-h', '127.0.0.1', '-k', '', '-F', ...settings],
+    }),
+    ready: async () => {
+      await queryPostgres(`${base}/postgres`, 'select 1')
+      return `${base}/test`
+    },
+    finish: async () => {
+      await queryPostgres(`${base}/postgres`, 'create database test')
+    },
+    stopSignal: 'SIGINT',
+    // Not SIGKILL: its backends would outlive it for a moment.
+    discardSignal: 'SIGQUIT',
+    // After a SIGKILL the backends need a moment to notice that their postmaster is gone.
+    passing: /pre-existing shared memory block|lock file "postmaster.pid" already exists/,
+  })
+}

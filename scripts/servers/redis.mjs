@@ -1,0 +1,55 @@
+// @ts-check
+import { unprivilegedAccount } from './account.mjs'
+import { findBinary } from './find-binary.mjs'
+import { freePort } from './free-port.mjs'
+import { askRedis } from './redis-protocol.mjs'
+import { requireBinary } from './require-binary.mjs'
+import { startServer } from './server.mjs'
+
+/** @type {import('./kind.mjs').Kind} */
+export const redis = {
+  name: 'redis',
+  variable: 'REDIS_URL',
+  defaultPort: 6379,
+  defaultUrl: 'redis://127.0.0.1:6379',
+  debianPackage: 'redis-server',
+  locate: () => findBinary('redis-server'),
+  probe,
+  start: startRedis,
+}
+
+/** @param {string} url */
+async function probe(url) {
+  const [pong, cluster] = await askRedis(url, ['PING'], ['INFO', 'cluster'])
+  if (pong !== 'PONG') throw new Error('it does not answer PING')
+  if (String(cluster).includes('cluster_enabled:1')) throw new Error('it is a node of a Redis Cluster')
+}
+
+/**
+ * @param {{ args?: readonly string[] | undefined, port?: number | undefined }} [options] `args`: as on the command
+ *   line; they win over ours. `port`: Default: a free one.
+ * @returns {Promise<import('./server.mjs').Server>}
+ */
+export async function startRedis({ args = [], port } = {}) {
+  const binary = requireBinary(redis)
+  const own = String(port ?? (await freePort()))
+  const url = `redis://127.0.0.1:${own}`
+
+  return await startServer({
+    name: 'redis',
+    account: unprivilegedAccount('redis'),
+    launch: (directory) => ({
+      file: binary,
+      // `appendfsync no` hands each write to the kernel before the reply and never delays it, as `everysec` does while
+      // a sync is under way: what was answered survives a SIGKILL.
+      args: [
+        ...['--port', own, '--bind', '127.0.0.1', '--dir', directory, '--daemonize', 'no'],
+        ...['--save', '', '--appendonly', 'yes', '--appendfsync', 'no', ...args],
+      ],
+    }),
+    ready: async () => {
+      await askRedis(url, ['PING'])
+      return url
+    },
+  })
+}

@@ -1,0 +1,45 @@
+// @ts-check
+import { chmodSync, chownSync, mkdtempSync, statSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { adoptPath, releasePath } from './orphans.mjs'
+import { removePath } from './remove-path.mjs'
+
+/** @type {Set<string>} */
+const directories = new Set()
+
+/**
+ * @param {string} name
+ * @param {import('./account.mjs').Account | undefined} account its owner, if not ourselves
+ */
+export function makeTemporaryDirectory(name, account) {
+  const parent = account === undefined || isOpen(tmpdir()) ? tmpdir() : '/tmp'
+  const directory = mkdtempSync(join(parent, `ackord-${name}-`))
+  adoptPath(directory)
+  directories.add(directory)
+  chmodSync(directory, 0o700)
+  if (account !== undefined) chownSync(directory, account.uid, account.gid)
+  return directory
+}
+
+/** @param {string} directory */
+export async function removeTemporaryDirectory(directory) {
+  await removePath(directory)
+  directories.delete(directory)
+  releasePath(directory)
+}
+
+export async function removeTemporaryDirectories() {
+  await Promise.all([...directories].map(removeTemporaryDirectory))
+}
+
+/**
+ * Whether another account can get there: root's own TMPDIR may be private.
+ *
+ * @param {string} directory
+ * @returns {boolean}
+ */
+function isOpen(directory) {
+  if ((statSync(directory).mode & 0o001) === 0) return false
+  return directory === dirname(directory) || isOpen(dirname(directory))
+}

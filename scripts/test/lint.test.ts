@@ -1,0 +1,50 @@
+import { spawnSync } from 'node:child_process'
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+
+const refused: Record<string, string> = {
+  'date-now': 'export const value: number = Date.now()\n',
+  'new-date': 'export const value: Date = new Date()\n',
+  'math-random': 'export const value: number = Math.random()\n',
+  'random-uuid': "import { randomUUID } from 'node:crypto'\n\nexport const value: string = randomUUID()\n",
+  'set-timeout': 'setTimeout(() => {}, 5)\n',
+  'timers-promises': "import { setTimeout as sleep } from 'node:timers/promises'\n\nawait sleep(5)\n",
+  console: "console.log('text')\n",
+  process: 'process.exit(1)\n',
+}
+const allowed = { instant: 'export const value: Date = new Date(5)\n' }
+
+describe('the lint rules', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'ackord-lint-'))
+  const found = new Map<string, string>()
+
+  beforeAll(() => {
+    const { vcs: _vcs, $schema: _schema, ...config } = JSON.parse(readFileSync(`${root}biome.json`, 'utf8'))
+    writeFileSync(join(folder, 'biome.json'), JSON.stringify(config))
+    cpSync(`${root}scripts/lint`, join(folder, 'scripts/lint'), { recursive: true })
+    for (const place of ['src', 'test']) {
+      mkdirSync(join(folder, 'packages/core', place), { recursive: true })
+      for (const [name, code] of Object.entries({ ...refused, ...allowed })) writeFileSync(join(folder, 'packages/core', place, `${name}.ts`), code)
+    }
+    const biome = spawnSync(`${root}node_modules/.bin/biome`, ['lint', '--reporter=github', '--max-diagnostics=none', '.'], { cwd: folder, encoding: 'utf8' })
+    for (const line of biome.stdout.split('\n')) {
+      const file = /\/packages\/core\/([a-z/-]+)\.ts,/.exec(line)?.[1]
+      if (file !== undefined) found.set(file, line)
+    }
+  })
+  afterAll(() => rmSync(folder, { recursive: true, force: true }))
+
+  it.each(Object.keys(refused))('refuse %s in the sources of a package, and not in its tests', (name) => {
+    expect(found.get(`src/${name}`)).toMatch(/^::error/)
+    expect(found.get(`test/${name}`)).toBeUndefined()
+  })
+
+  it('let a number become an instant', () => {
+    expect(found.get('src/instant')).toBeUndefined()
+  })
+})

@@ -1,0 +1,77 @@
+// @ts-check
+// Everything that can be checked without running the tests. All steps run; the last line says which failed.
+import { spawnSync } from 'node:child_process'
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+const bin = (/** @type {string} */ name) => join(root, 'node_modules', '.bin', name)
+const packages = readdirSync(join(root, 'packages'))
+  .map((folder) => join(root, 'packages', folder))
+  .filter((folder) => readFileSync(join(folder, 'package.json'), 'utf8').includes('"publishConfig"'))
+
+/** @type {string[]} */
+const failed = []
+
+/** @param {string} title @param {() => boolean} check */
+function step(title, check) {
+  console.log(`\n== ${title}`)
+  if (!check()) failed.push(title)
+}
+
+/** @param {string} command @param {string[]} args @param {{ cwd?: string }} [options] */
+function run(command, args, options = {}) {
+  const { status, error } = spawnSync(command, args, { cwd: options.cwd ?? root, stdio: 'inherit', env: { ...process.env, NO_COLOR: '1' } })
+  if (error !== undefined) console.error(error.message)
+  return status === 0
+}
+
+/** @param {string} folder */
+function pack(folder) {
+  const { stdout, status, stderr } = spawnSync('npm', ['pack', '--json', '--pack-destination', tarballs], { cwd: folder, encoding: 'utf8' })
+  if (status !== 0) throw new Error(stderr)
+  return join(tarballs, JSON.parse(stdout)[0].filename)
+}
+
+const tarballs = mkdtempSync(join(tmpdir(), 'ackord-vet-'))
+process.on('exit', () => rmSync(tarballs, { recursive: true, force: true }))
+
+step('biome: format and lint', () => run(bin('biome'), ['ci', '--error-on-warnings', '.']))
+step('tsc: sources', () => run(bin('tsc'), ['-b']))
+step('tsc: tests and scripts', () => run(bin('tsc'), ['-p', 'tsconfig.test.json']))
+step('knip: dead files, exports and dependencies', () => run(bin('knip'), ['--no-progress']))
+
+/** @type {string[]} */
+let packed = []
+step('npm pack', () => {
+  packed = packages.map(pack)
+  return packed.length > 0
+})
+step('publint: packed packages', () => packed.every((tarball) => run(bin('publint'), ['run', '--strict', tarball])))
+step('attw: types of packed packages', () => packed.every((tarball) => run(bin('attw'), [tarball, '--profile', 'esm-only', '--no-emoji'])))
+step('a project that installs the packed packages', () => {
+  const consumer = join(tarballs, 'consumer')
+  mkdirSync(consumer)
+  const names = packages.map((folder) => JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')).name)
+  writeFileSync(join(consumer, 'package.json'), JSON.stringify({ name: 'consumer', private: true, type: 'module' }))
+  if (!run('npm', ['install', '--no-audit', '--no-fund', '--loglevel=error', ...packed], { cwd: consumer })) return false
+  const imports = names.map((name, index) => `import * as p${index} from '${name}'`)
+  const uses = names.map((name, index) => `if (Object.keys(p${index}).length === 0) throw new Error('${name} exports nothing')`)
+  writeFileSync(join(consumer, 'main.ts'), [...imports, ...uses, ''].join('\n'))
+  writeFileSync(join(consumer, 'main.mjs'), [...imports, ...uses, ''].join('\n'))
+  writeFileSync(join(consumer, 'main.cjs'), names.map((name) => `if (Object.keys(require('${name}')).length === 0) throw new Error('${name}')`).join('\n'))
+  const compiler = ['--noEmit', '--strict', '--module', 'nodenext', '--target', 'es2022', '--types', 'node', '--typeRoots', join(root, 'node_modules/@types')]
+  return (
+    run(bin('tsc'), [...compiler, 'main.ts'], { cwd: consumer }) &&
+    run(process.execPath, ['main.mjs'], { cwd: consumer }) &&
+    run(process.execPath, ['--no-warnings', 'main.cjs'], { cwd: consumer })
+  )
+})
+
+console.log('\n== npm audit (a report, not a check)')
+run('npm', ['audit', '--omit=dev'])
+
+console.log(failed.length === 0 ? '\nvet: all checks passed.' : `\nvet: failed: ${failed.join('; ')}.`)
+process.exit(failed.length === 0 ? 0 : 1)
