@@ -1,5 +1,6 @@
 // @ts-check
-import { chmodSync, chownSync, mkdtempSync, statSync } from 'node:fs'
+import { randomUUID } from 'node:crypto'
+import { chownSync, mkdirSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { adoptPath, releasePath } from './orphans.mjs'
@@ -14,10 +15,11 @@ const directories = new Set()
  */
 export function makeTemporaryDirectory(name, account) {
   const parent = account === undefined || isOpen(tmpdir()) ? tmpdir() : '/tmp'
-  const directory = mkdtempSync(join(parent, `ackord-${name}-`))
+  // Not mkdtemp: the reaper is told before there is anything to remove.
+  const directory = join(parent, `ackord-${name}-${randomUUID()}`)
   adoptPath(directory)
   directories.add(directory)
-  chmodSync(directory, 0o700)
+  mkdirSync(directory, { mode: 0o700 })
   if (account !== undefined) chownSync(directory, account.uid, account.gid)
   return directory
 }

@@ -29,9 +29,13 @@ describe('the lint rules', () => {
     cpSync(`${root}scripts/lint`, join(folder, 'scripts/lint'), { recursive: true })
     for (const place of ['src', 'test']) {
       mkdirSync(join(folder, 'packages/core', place), { recursive: true })
-      for (const [name, code] of Object.entries({ ...refused, ...allowed })) writeFileSync(join(folder, 'packages/core', place, `${name}.ts`), code)
+      for (const [name, code] of Object.entries({ ...refused, ...allowed }))
+        writeFileSync(join(folder, 'packages/core', place, `${name}.ts`), code)
     }
-    const biome = spawnSync(`${root}node_modules/.bin/biome`, ['lint', '--reporter=github', '--max-diagnostics=none', '.'], { cwd: folder, encoding: 'utf8' })
+    const biome = spawnSync(`${root}node_modules/.bin/biome`, ['lint', '--reporter=github', '--max-diagnostics=none', '.'], {
+      cwd: folder,
+      encoding: 'utf8',
+    })
     for (const line of biome.stdout.split('\n')) {
       const file = /\/packages\/core\/([a-z/-]+)\.ts,/.exec(line)?.[1]
       if (file !== undefined) found.set(file, line)

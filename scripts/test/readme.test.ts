@@ -1,5 +1,5 @@
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { spawnSync } from 'node:child_process'
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 
@@ -19,7 +19,10 @@ describe('the examples in the READMEs', () => {
     rmSync(folder, { recursive: true, force: true })
     mkdirSync(folder, { recursive: true })
     for (const { path, code } of blocks) writeFileSync(path, code)
-    writeFileSync(`${folder}/tsconfig.json`, JSON.stringify({ extends: '../../tsconfig.test.json', include: ['.'], compilerOptions: { noUnusedParameters: false } }))
+    writeFileSync(
+      `${folder}/tsconfig.json`,
+      JSON.stringify({ extends: '../../tsconfig.test.json', include: ['.'], compilerOptions: { noUnusedParameters: false } }),
+    )
   })
   afterAll(() => rmSync(folder, { recursive: true, force: true }))
 

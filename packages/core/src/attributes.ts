@@ -52,11 +52,7 @@ export function missingAttributes(attributes: Attributes): string[] {
 }
 
 /** Throws unless every known attribute has its type and every other one a type that CloudEvents can carry. */
-export function checkAttributes(
-  attributes: Attributes,
-  owner: string,
-  options: { readonly retryable?: boolean } = {},
-): void {
+export function checkAttributes(attributes: Attributes, owner: string, options: { readonly retryable?: boolean } = {}): void {
   const invalid = (name: string, problem: string) =>
     new AckordError('ACKORD_INVALID_ATTRIBUTES', `Attribute '${name}' of ${owner} ${problem}.`, options)
   for (const name of textNames) {

@@ -19,10 +19,7 @@ export interface EventDefinition<Data = unknown> {
 }
 
 /** `defineEvent('order.placed', schema)` is typed by the schema's output, `defineEvent<OrderPlaced>('order.placed')` by the type argument. */
-export function defineEvent<Data = unknown>(
-  type: string,
-  schema?: StandardSchema<Data> | undefined,
-): EventDefinition<Data> {
+export function defineEvent<Data = unknown>(type: string, schema?: StandardSchema<Data> | undefined): EventDefinition<Data> {
   checkName('The type given to defineEvent()', type)
   checkSchema(schema)
 

@@ -52,6 +52,8 @@ export class Dispatcher {
   #onStop: (() => void) | undefined
   #onDrained: (() => void) | undefined
   #onSourceStuck: (() => void) | undefined
+  // The source while it is asked for a message.
+  #pulling: AsyncIterator<Message> | undefined
   #ended: Promise<void> | undefined
 
   constructor(options: DispatcherOptions) {
@@ -72,16 +74,11 @@ export class Dispatcher {
     return this.#stopping
   }
 
-  /** Aborted by `stop()`; sources end their iteration then. */
-  get signal(): AbortSignal {
-    return this.#reading.signal
-  }
-
   /**
    * Resolves when the source has ended, or after `stop()`, and everything in hand is settled. Rejects if the source failed, after the same.
-   * `cooperative` sources end when `signal` is aborted and are waited for; others are left waiting in their `next()`.
+   * `cooperative` sources end when the signal is aborted and are waited for; others are left waiting in their `next()`.
    */
-  run(messages: AsyncIterable<Message>, options: { readonly cooperative: boolean }): Promise<void> {
+  run(messages: (signal: AbortSignal) => AsyncIterable<Message>, options: { readonly cooperative: boolean }): Promise<void> {
     this.#ended ??= this.#run(messages, options.cooperative)
     return this.#ended
   }
@@ -98,43 +95,63 @@ export class Dispatcher {
     await this.#ended?.catch(() => {})
   }
 
-  async #run(messages: AsyncIterable<Message>, cooperative: boolean): Promise<void> {
+  async #run(messages: (signal: AbortSignal) => AsyncIterable<Message>, cooperative: boolean): Promise<void> {
+    let timers: Timer | undefined
     const stopped = new Promise<void>((resolve) => {
-      this.#onStop = resolve
+      this.#onStop = () => {
+        timers = this.#startForceTimers()
+        resolve()
+      }
     })
-    let failure: { readonly error: unknown } | undefined
-    const read = this.#read(messages).catch((error: unknown) => {
-      failure = { error }
-    })
-
-    await Promise.race([read, stopped])
     const stuck = new Promise<void>((resolve) => {
       this.#onSourceStuck = resolve
     })
-    const timers = this.#stopping ? this.#startForceTimers() : undefined
+    if (this.#stopping) this.#onStop?.()
+    let failure: { readonly error: unknown } | undefined
+    const read = this.#read(messages).catch((error: unknown) => {
+      // Some sources answer an abort with its reason. Stopping is not a failure.
+      if (!this.#stopping || error !== this.#reading.signal.reason) failure = { error }
+    })
+
+    await Promise.race([read, stopped])
     if (cooperative) await Promise.race([read, stuck])
+    void this.#leavePending()
     await this.#drained()
     // What was read before the stop and nacked because of it.
     await Promise.all(this.#settling)
+    // One that is not stuck in its `next()` is left in good order.
+    if (this.#pulling === undefined) await Promise.race([read, stuck])
+    this.#onStop = undefined
     timers?.cancel()
     if (failure !== undefined) throw sourceFailed(failure.error)
   }
 
-  async #read(messages: AsyncIterable<Message>): Promise<void> {
+  /** A source that is being asked when the router goes: a generator takes this once it comes to it, others can let go at once. */
+  async #leavePending(): Promise<void> {
+    try {
+      await this.#pulling?.return?.()
+    } catch {
+      // Nobody reads it any more.
+    }
+  }
+
+  async #read(messages: (signal: AbortSignal) => AsyncIterable<Message>): Promise<void> {
     const { concurrency, orderingKey, buffer, work } = this.#options
     const oneByOne = concurrency === 1 && orderingKey === undefined
     const most = concurrency + (orderingKey === undefined ? 0 : buffer)
-    const iterator = messages[Symbol.asyncIterator]()
+    const iterator = messages(this.#reading.signal)[Symbol.asyncIterator]()
     let open = true
     try {
       while (!this.#stopping) {
         if (this.#running + this.queued >= most) await this.#room()
         if (this.#stopping) break
+        // One that throws or is done is not left.
+        open = false
+        this.#pulling = iterator
         const { done, value } = await iterator.next()
-        if (done === true) {
-          open = false
-          break
-        }
+        this.#pulling = undefined
+        if (done === true) break
+        open = true
         if (!isMessage(value)) throw new TypeError('The source yielded something that is not a Message.')
         if (this.#stopping) {
           this.#nack(value, shutdownError(value))
@@ -149,10 +166,8 @@ export class Dispatcher {
           this.#startReady()
         }
       }
-    } catch (error) {
-      open = false
-      throw error
     } finally {
+      this.#pulling = undefined
       this.#onDrained?.()
       if (open) await iterator.return?.()
     }
@@ -172,7 +187,9 @@ export class Dispatcher {
     try {
       key = this.#options.orderingKey?.(message)
     } catch (error) {
-      this.#track(this.#options.refuse(message, error))
+      this.#running += 1
+      // `refuse` never rejects.
+      void this.#options.refuse(message, error).then(() => this.#finished({ message, lane: undefined, key: undefined }))
       return
     }
     if (key === undefined) {
@@ -242,11 +259,7 @@ export class Dispatcher {
     const nacked = message.nack(error, { retryAfter }).catch((failure: unknown) => {
       this.#options.logger.error({ err: failure, message: nameOf(message) }, 'The broker did not take a nack; it will deliver the message again when it sees fit.')
     })
-    this.#track(nacked)
-  }
-
-  #track(promise: Promise<unknown>): void {
-    const tracked = promise.finally(() => this.#settling.delete(tracked))
+    const tracked = nacked.finally(() => this.#settling.delete(tracked))
     this.#settling.add(tracked)
   }
 

@@ -14,6 +14,7 @@ export const errorCodes = [
   'ACKORD_INVALID_OPTION',
   'ACKORD_INVALID_OUTPUT',
   'ACKORD_KEY_NACKED',
+  'ACKORD_LEASE_LOST',
   'ACKORD_MARSHAL_FAILED',
   'ACKORD_MAX_DELIVERIES',
   'ACKORD_MESSAGE_EXPIRED',
@@ -79,8 +80,8 @@ export class InvalidOptionError extends AckordError {
     this.prototype.name = 'InvalidOptionError'
   }
 
-  constructor(option: string, problem: string) {
-    super('ACKORD_INVALID_OPTION', `${option} ${problem}`)
+  constructor(option: string, problem: string, options: { readonly cause?: unknown } = {}) {
+    super('ACKORD_INVALID_OPTION', `${option} ${problem}`, options)
   }
 }
 
@@ -121,8 +122,9 @@ export function describeValue(value: unknown): string {
   if (value === null) return 'null'
   if (Array.isArray(value)) return 'an array'
   if (typeof value === 'object') {
-    const name = value.constructor?.name
-    return name === undefined || name === '' || name === 'Object' ? 'a plain object' : `an instance of ${name}`
+    // Not `value.constructor`: data may have a member of that name.
+    const name: unknown = Object.getPrototypeOf(value)?.constructor?.name
+    return typeof name !== 'string' || name === '' || name === 'Object' ? 'a plain object' : `an instance of ${name}`
   }
   if (typeof value === 'undefined') return 'undefined'
   return `a ${typeof value}`

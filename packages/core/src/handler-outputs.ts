@@ -36,10 +36,12 @@ function outputOf(output: unknown, index: number, defaults: OutputDefaults, inpu
   const own = message.attributes
   // An empty source counts as none.
   const source = own.source || defaults.source
-  if (source === undefined) throw invalid("has no source. Give the handler one for its outputs (`source: '/orders'`).")
   const attributes: Record<string, AttributeValue | undefined> = { ...defaults.attributes }
   for (const name in own) if (own[name] !== undefined) attributes[name] = own[name]
-  return withData(message, message.data, { ...attributes, source })
+  // Where the handler has none to give, the router's own counts.
+  if (source !== undefined) attributes['source'] = source
+  else delete attributes['source']
+  return withData(message, message.data, attributes)
 }
 
 type Invalid = (problem: string) => AckordError

@@ -15,16 +15,18 @@ export interface Marshaler {
 const encoder = new TextEncoder()
 const decoder = new TextDecoder('utf-8', { fatal: true })
 
+/** An event without data is a valid one: `undefined` is written as no bytes, and read from none. */
 export const jsonMarshaler: Marshaler = {
   contentType: 'application/json',
   accepts: isJsonType,
   marshal(data) {
-    // JSON.stringify is typed to give a text always; for undefined, functions and symbols it gives none.
+    if (data === undefined) return new Uint8Array()
+    // JSON.stringify is typed to give a text always; for functions and symbols it gives none.
     const json = JSON.stringify(data) as string | undefined
     if (json === undefined) throw noForm('JSON', data)
     return encoder.encode(json)
   },
-  unmarshal: (bytes) => JSON.parse(decoder.decode(bytes)),
+  unmarshal: (bytes) => (bytes.byteLength === 0 ? undefined : JSON.parse(decoder.decode(bytes))),
 }
 
 export const textMarshaler: Marshaler = {

@@ -89,10 +89,7 @@ function tokensOf(caller: string, pattern: string): readonly number[] {
     escaped = false
   }
   if (escaped) {
-    throw new InvalidOptionError(
-      `The pattern '${pattern}' given to ${caller}`,
-      'ends in a backslash that escapes nothing. Write two.',
-    )
+    throw new InvalidOptionError(`The pattern '${pattern}' given to ${caller}`, 'ends in a backslash that escapes nothing. Write two.')
   }
   return tokens
 }

@@ -1,8 +1,9 @@
+import { setMaxListeners } from 'node:events'
 import { forwardAcking } from './ack-strategy.ts'
 import type { Acking } from './acking.ts'
 import { type Context, enterWith, rootContext, withDeadline, withSignal } from './context.ts'
-import { AckordError, isAckordError, toError } from './errors.ts'
-import { ackingOf, type Message } from './message.ts'
+import { AckordError, describeValue, isAckordError, toError } from './errors.ts'
+import { ackingOf, isMessage, type Message } from './message.ts'
 import type { OutputCompleter } from './outputs.ts'
 import { probe } from './probe.ts'
 import type { Process } from './process.ts'
@@ -29,6 +30,8 @@ export class MessageProcessor {
   readonly #root: Context
   // One listener on `#forced` per message in hand would be many; the controllers are kept here instead.
   readonly #controllers = new Set<AbortController>()
+  // Handled, and settled later: by whoever has the outputs, or by a handler that acks in its own time.
+  readonly #unsettled = new Set<Acking>()
   #uncountedWarned = false
   handled = 0
   failed = 0
@@ -39,6 +42,8 @@ export class MessageProcessor {
     this.#chain = chain
     this.#complete = complete
     this.#ports = ports
+    // Every message in hand may listen to it, and Node takes more than ten for a leak.
+    setMaxListeners(0, this.#forced.signal)
     this.#root = rootContext({ signal: this.#forced.signal, ambient: settings.ambient })
   }
 
@@ -47,6 +52,12 @@ export class MessageProcessor {
     this.#forced.abort(reason)
     for (const controller of this.#controllers) controller.abort(reason)
     this.#ports.abandon?.(reason)
+  }
+
+  /** Resolves when the broker has answered the verdicts that are under way. */
+  async answered(): Promise<void> {
+    const busy = [...this.#unsettled].filter((acking) => acking.busy)
+    await Promise.all(busy.map((acking) => acking.settled))
   }
 
   /**
@@ -76,16 +87,21 @@ export class MessageProcessor {
   }
 
   #finish(message: Message, outputs: readonly Message[]): Promise<void> | undefined {
+    if (Array.isArray(outputs) && outputs.length === 0) return this.#succeed(message, false)
+    // It will be handled again, and then these come again too.
+    if (isRefused(message)) return this.#giveBack(outputs, message, message.error).then(() => this.#succeed(message, false))
+    let prepared = outputs
     let handedOn: Promise<void> | undefined
     try {
-      handedOn = outputs.length === 0 ? undefined : this.#handOn(message, outputs)
+      prepared = this.#prepare(message, outputs)
+      handedOn = this.#ports.deliver(prepared, message, this.#forced.signal)
     } catch (error) {
-      return this.fail(message, error)
+      return this.#failToHandOn(message, prepared, error)
     }
-    if (handedOn === undefined) return this.#succeed(message)
+    if (handedOn === undefined) return this.#succeed(message, true)
     return handedOn.then(
-      () => this.#succeed(message),
-      (error: unknown) => this.fail(message, error),
+      () => this.#succeed(message, true),
+      (error: unknown) => this.#failToHandOn(message, prepared, error),
     )
   }
 
@@ -110,34 +126,55 @@ export class MessageProcessor {
     }
   }
 
-  #handOn(message: Message, outputs: readonly Message[]): Promise<void> | undefined {
-    // It will be handled again, and then these come again too.
-    if (message.state === 'nacked' || message.state === 'rejected') return undefined
+  #prepare(message: Message, outputs: readonly Message[]): readonly Message[] {
+    if (!Array.isArray(outputs)) throw outputsLost(message, outputs)
     // Middleware may have added some after the handler's were completed.
     const complete = this.#complete(outputs, message, this.#root)
-    const forwarded = this.#settings.ackStrategy === 'forward' ? forwardAcking(message, complete) : complete
-    return this.#ports.deliver(forwarded, message, this.#forced.signal)
+    return this.#settings.ackStrategy === 'forward' ? forwardAcking(message, complete) : complete
+  }
+
+  async #failToHandOn(message: Message, outputs: readonly Message[], error: unknown): Promise<void> {
+    await this.fail(message, error)
+    await this.#giveBack(outputs, message, error)
+  }
+
+  /** Outputs with an acking of their own, such as another message that is passed on, share the fate of their input: nobody else will settle them. */
+  async #giveBack(outputs: readonly Message[], input: Message, error: unknown): Promise<void> {
+    if (!Array.isArray(outputs)) return
+    for (const output of outputs) {
+      const acking = isMessage(output) ? ackingOf(output) : undefined
+      if (acking === undefined || acking === ackingOf(input) || acking.state !== 'pending') continue
+      try {
+        await (input.state === 'rejected' ? acking.reject(error) : acking.nack(error, undefined))
+      } catch (failure) {
+        this.#verdictFailed(output, failure)
+      }
+    }
   }
 
   /** Acks where that is the router's part. Gives a promise only where there is something to wait for: this is the innermost loop. */
-  #succeed(message: Message): Promise<void> | undefined {
+  #succeed(message: Message, handedOn: boolean): Promise<void> | undefined {
     this.handled += 1
     const acking = ackingOf(message)
     if (acking === undefined) return undefined
     const paused = probe('message.beforeAck')
-    return paused === undefined ? this.#acknowledge(message, acking) : paused.then(() => this.#acknowledge(message, acking))
+    return paused === undefined ? this.#acknowledge(message, acking, handedOn) : paused.then(() => this.#acknowledge(message, acking, handedOn))
   }
 
-  #acknowledge(message: Message, acking: Acking): Promise<void> | undefined {
+  #acknowledge(message: Message, acking: Acking, handedOn: boolean): Promise<void> | undefined {
     const { ackStrategy, orderingKey } = this.#settings
     // Not awaited as such: `failure` tells what went wrong, also when it was the handler that acked.
-    if (ackStrategy === 'onSuccess') void acking.ack()
+    if (ackStrategy === 'onSuccess' || (ackStrategy === 'forward' && !handedOn)) void acking.ack()
     if (acking.busy) return acking.settled.then(() => this.#report(message, acking))
+    if (acking.state !== 'pending') return this.#report(message, acking)
     // Outputs that nobody has settled yet keep a forwarding message pending; the next one of its key must not overtake it.
-    if (ackStrategy === 'forward' && orderingKey !== undefined && acking.state === 'pending') {
-      return this.#untilSettled(acking).then(() => this.#report(message, acking))
-    }
-    return this.#report(message, acking)
+    if (ackStrategy === 'forward' && orderingKey !== undefined) return this.#untilSettled(acking).then(() => this.#report(message, acking))
+    this.#unsettled.add(acking)
+    void acking.settled.then(() => {
+      this.#unsettled.delete(acking)
+      return this.#report(message, acking)
+    })
+    return undefined
   }
 
   #report(message: Message, acking: Acking): Promise<void> | undefined {
@@ -186,21 +223,31 @@ export class MessageProcessor {
 
   #decide(message: Message, error: Error): ErrorDecision {
     const { onError, onUnknownType, logger } = this.#settings
+    const onFailure = (err: unknown) => logger.error({ err }, 'onError itself failed; the message is settled as if it had decided nothing.')
     try {
-      const decision = onError?.(error, message)
-      if (decision !== undefined) return decision
+      const decision: unknown = onError?.(error, message)
+      if (isDecision(decision)) return decision
+      if (decision instanceof Promise) decision.catch(onFailure)
+      if (decision !== undefined) throw new TypeError(`It must decide 'ack', 'nack', 'reject' or { retryAfter }, at once; it gave ${describeValue(decision)}.`)
     } catch (err) {
-      logger.error({ err }, 'onError itself failed; the message is settled as if it had decided nothing.')
+      onFailure(err)
     }
-    if (isAckordError(error, 'ACKORD_NO_HANDLER') || isAckordError(error, 'ACKORD_HANDLER_REFUSED')) return onUnknownType
+    if (isUnknownType(error)) return onUnknownType
     return isAckordError(error) && !error.retryable ? 'reject' : 'nack'
   }
 
-  #delayOf(message: Message, error: Error): number {
+  #delayOf(message: Message, error: Error): number | undefined {
     if (this.#forced.signal.aborted) return 0
-    if ('retryAfter' in error && typeof error.retryAfter === 'number') return error.retryAfter
-    const { redeliveryDelay, runtime } = this.#settings
-    return redeliveryDelay(message.deliveryCount ?? 1, runtime.random)
+    if ('retryAfter' in error && isDelay(error.retryAfter)) return error.retryAfter
+    const { redeliveryDelay, runtime, logger } = this.#settings
+    try {
+      const delay: unknown = redeliveryDelay(message.deliveryCount ?? 1, runtime.random)
+      if (isDelay(delay)) return delay
+      throw new TypeError(`It must give milliseconds, 0 or more; it gave ${typeof delay === 'number' ? delay : describeValue(delay)}.`)
+    } catch (err) {
+      logger.error({ err }, 'redeliveryDelay itself failed; the message is nacked without a delay.')
+      return undefined
+    }
   }
 
   /** One that was delivered too often is not tried again: it may be what kills the process. */
@@ -216,11 +263,12 @@ export class MessageProcessor {
   }
 
   #limitDeliveries(message: Message, error: Error): Error {
-    const { maxDeliveries } = this.#settings
+    const { maxDeliveries, onUnknownType } = this.#settings
     const last = message.deliveryCount !== undefined && message.deliveryCount >= maxDeliveries
     const settled = message.state !== undefined && message.state !== 'pending'
     if (!last || settled || this.#forced.signal.aborted || isAckordError(error, 'ACKORD_MAX_DELIVERIES')) return error
-    return isAckordError(error) && !error.retryable ? error : tooManyDeliveries(message, maxDeliveries, error)
+    const nackedAnyway = isUnknownType(error) && onUnknownType === 'nack'
+    return isAckordError(error) && !error.retryable && !nackedAnyway ? error : tooManyDeliveries(message, maxDeliveries, error)
   }
 
   #verdictFailed(message: Message, failure: unknown): void {
@@ -233,6 +281,30 @@ export class MessageProcessor {
 }
 
 function ignore(): void {}
+
+function isRefused({ state }: Message): boolean {
+  return state === 'nacked' || state === 'rejected'
+}
+
+function isUnknownType(error: Error): boolean {
+  return isAckordError(error, 'ACKORD_NO_HANDLER') || isAckordError(error, 'ACKORD_HANDLER_REFUSED')
+}
+
+function isDecision(value: unknown): value is ErrorDecision {
+  if (typeof value === 'object' && value !== null) return 'retryAfter' in value && isDelay(value.retryAfter)
+  return value === 'ack' || value === 'nack' || value === 'reject'
+}
+
+function isDelay(value: unknown): value is number {
+  return typeof value === 'number' && value >= 0 && value < Infinity
+}
+
+function outputsLost(message: Message, found: unknown): AckordError {
+  return new AckordError(
+    'ACKORD_INVALID_OUTPUT',
+    `The middleware around ${nameOf(message)} gave back ${describeValue(found)} instead of an array of messages. It must return what next() resolves to.`,
+  )
+}
 
 function tookTooLong(message: Message, processTimeout: number): AckordError {
   return new AckordError('ACKORD_PROCESS_TIMEOUT', `Handling ${nameOf(message)} took longer than the processTimeout of ${processTimeout} ms.`)

@@ -7,7 +7,7 @@ interface Placed {
   readonly resource: object | undefined
 }
 
-const rightOrder = 'The order that works, outermost first: retry, deadLetter, throttle, then on SQL transaction > inbox > outbox, on Redis inbox > transaction > outbox, and innermost what changes outputs; transactional() puts them right.'
+const rightOrder = 'The order that works, outermost first: deadLetter, retry, throttle, then on SQL transaction > inbox > outbox, on Redis inbox > transaction > outbox, and innermost what changes outputs; transactional() puts them right.'
 
 /** Refuses orders of middleware that are known to lose or double something. `chain` is what a message of the handler passes, outermost first. */
 export function checkMiddlewareOrder(chain: readonly Middleware[], handler: string, ackStrategy: AckStrategy): void {
@@ -37,6 +37,7 @@ function problemOf(part: Placed, outer: readonly Placed[], inner: readonly Place
       if (has(outer, 'transaction', 'inbox', 'leasedInbox', 'outbox')) return 'retry inside a transaction, inbox or outbox: every attempt needs a new one. Put retry outside'
       return undefined
     case 'deadLetter':
+      if (has(outer, 'retry')) return 'deadLetter inside of retry: it turns the first failure into a success, and nothing is ever retried. Put it outside'
       if (has(outer, 'transaction', 'inbox')) return 'deadLetter inside a transaction or inbox: it turns a failure into a success, and what the handler had written would be committed. Put it outside'
       return undefined
     case 'throttle':

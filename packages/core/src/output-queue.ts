@@ -11,9 +11,10 @@ interface Offer {
 /** Hands outputs to whoever iterates. An offer counts as delivered when the reader has taken all of it, not when it is queued. */
 export class OutputQueue implements AsyncIterator<Message, undefined> {
   readonly #offers: Offer[] = []
-  readonly #readers: ((result: IteratorResult<Message, undefined>) => void)[] = []
+  readonly #readers: ((result: IteratorResult<Message, undefined> | Promise<IteratorResult<Message, undefined>>) => void)[] = []
   readonly #onLeave: () => Promise<void>
   #end: { readonly error: unknown } | 'done' | undefined
+  #refusal: { readonly error: unknown } | undefined
   #left = false
 
   /** `onLeave` is called when the reader leaves the loop. */
@@ -32,6 +33,7 @@ export class OutputQueue implements AsyncIterator<Message, undefined> {
       next += 1
     }
     if (next === outputs.length) return undefined
+    if (this.#refusal !== undefined) return Promise.reject(this.#refusal.error)
     return new Promise((taken, refused) => {
       this.#offers.push({ outputs, next, taken, refused })
     })
@@ -40,11 +42,12 @@ export class OutputQueue implements AsyncIterator<Message, undefined> {
   /** No more offers: readers that wait, and later ones, see the end, or the error. */
   end(error?: { readonly error: unknown }): void {
     this.#end ??= error ?? 'done'
-    for (const reader of this.#readers.splice(0)) reader({ done: true, value: undefined })
+    for (const reader of this.#readers.splice(0)) reader(this.#ended())
   }
 
-  /** Gives up what was not taken yet. */
+  /** Gives up what was not taken yet; from now on only readers that wait already are served. */
   refuse(error: unknown): void {
+    this.#refusal ??= { error }
     for (const offer of this.#offers.splice(0)) offer.refused(error)
   }
 
@@ -73,6 +76,7 @@ export class OutputQueue implements AsyncIterator<Message, undefined> {
     return { done: true, value: undefined }
   }
 
+  /** The error is for one reader; to the others the queue has just ended. */
   #ended(): Promise<IteratorResult<Message, undefined>> {
     const end = this.#end
     this.#end = 'done'

@@ -17,6 +17,8 @@ const none: readonly Message[] = []
 export function outputCompleter(runtime: Runtime, source: string | undefined): OutputCompleter {
   let lastNow = Number.NaN
   let lastTime = ''
+  // Outputs come by twice, at the handler's return and when they are handed on; mostly nothing else comes in between.
+  let lastChecked: Message | undefined
 
   /** Formatting an instant is dear, and many messages share a millisecond. */
   function timeNow(): string {
@@ -32,21 +34,27 @@ export function outputCompleter(runtime: Runtime, source: string | undefined): O
     if (!isMessage(output)) throw foreign(output, index, input)
     const given = output.attributes
     if (given.type === undefined || given.type === '') throw invalid(index, input, 'has no type')
+    if (output !== lastChecked) checkAttributes(given, `output ${index} of ${nameOf(input)}`)
+    lastChecked = output
     if (isComplete(given, input.attributes)) return output
 
-    checkAttributes(given, `output ${index} of ${nameOf(input)}`)
     const attributes: Record<string, AttributeValue | undefined> = { ...given }
-    attributes['id'] ??= context.get(outputIdsKey)?.(index, given.type) ?? runtime.uuid()
-    attributes['specversion'] ??= '1.0'
-    attributes['source'] ??= source
+    attributes['id'] ||= context.get(outputIdsKey)?.(index, given.type) ?? runtime.uuid()
+    attributes['specversion'] ||= '1.0'
+    attributes['source'] ||= source
     attributes['time'] ??= timeNow()
-    for (const name of inherited) {
-      if (attributes[name] === undefined && input.attributes[name] !== undefined) attributes[name] = input.attributes[name]
+    const { correlationid, traceparent, tracestate } = input.attributes
+    if (correlationid !== undefined) attributes['correlationid'] ??= correlationid
+    if (traceparent !== undefined && given.traceparent === undefined) {
+      attributes['traceparent'] = traceparent
+      // It belongs to the parent beside it.
+      if (tracestate !== undefined) attributes['tracestate'] ??= tracestate
     }
     if (attributes['source'] === undefined) {
       throw invalid(index, input, "has no source. Give the handler or the router one (`source: '/orders'`)")
     }
-    return withData(output, output.data, attributes)
+    lastChecked = withData(output, output.data, attributes)
+    return lastChecked
   }
 
   return function completeOutputs(outputs, input, context) {
@@ -71,18 +79,20 @@ export function outputCompleter(runtime: Runtime, source: string | undefined): O
   }
 }
 
-const inherited = ['correlationid', 'traceparent', 'tracestate'] as const
-
+/** An empty one is as good as none. */
 function isComplete(given: Attributes, input: Attributes): boolean {
   return (
-    typeof given.id === 'string' &&
-    typeof given.type === 'string' &&
-    typeof given.source === 'string' &&
-    typeof given.specversion === 'string' &&
+    isGiven(given.id) &&
+    isGiven(given.source) &&
+    isGiven(given.specversion) &&
     given.time !== undefined &&
     (given.correlationid !== undefined || input.correlationid === undefined) &&
     (given.traceparent !== undefined || input.traceparent === undefined)
   )
+}
+
+function isGiven(value: string | undefined): boolean {
+  return value !== undefined && value !== ''
 }
 
 function checkDistinct(outputs: readonly Message[], input: Message): void {

@@ -3,7 +3,7 @@ import { AckordError } from './errors.ts'
 import type { Marshaler } from './marshaler.ts'
 import { ackingOf, type Message, type RawMessage } from './message.ts'
 import { checkResultCount, publishError } from './publish-results.ts'
-import type { Publisher, PublishFailure, PublishResult } from './publisher.ts'
+import type { Publisher, PublishFailure } from './publisher.ts'
 import { marshal, nameOf } from './stages.ts'
 
 /** Where an output goes: always to one place, or as its content says. */
@@ -19,8 +19,8 @@ export interface PublishOutputsOptions {
 }
 
 /**
- * Publishes the outputs of one message, those of one destination in one call, and settles each that has an acking of its own by its result.
- * Everything is marshalled before anything is sent. Rejects unless all are confirmed.
+ * Publishes the outputs of one message, those of one destination in one call, and acks each that is confirmed and has an acking of its own.
+ * Everything is marshalled before anything is sent. Rejects unless all are confirmed; the router then settles the input, and the others with it.
  */
 export async function publishOutputs(outputs: readonly Message[], options: PublishOutputsOptions): Promise<void> {
   const groups = new Map<string, RawMessage[]>()
@@ -36,22 +36,26 @@ export async function publishOutputs(outputs: readonly Message[], options: Publi
 
 async function publishGroup(destination: string, messages: readonly RawMessage[], options: PublishOutputsOptions): Promise<void> {
   const { publisher, signal, input } = options
+  signal.throwIfAborted()
   const results = await abortable(publisher.publish(destination, messages, { signal }), signal)
   checkResultCount(results, messages.length, destination)
   const failures: PublishFailure[] = []
   const inputAcking = ackingOf(input)
   for (const [index, result] of results.entries()) {
-    if (!result.ok) failures.push(result)
     const message = messages[index]
-    if (message !== undefined && ackingOf(message) !== inputAcking) await settle(message, result)
+    if (!result.ok) failures.push(result)
+    else if (message !== undefined && ackingOf(message) !== inputAcking) await acknowledge(message, input)
   }
   if (failures.length > 0) throw publishError(failures, messages.length, destination)
 }
 
-async function settle(message: RawMessage, result: PublishResult): Promise<void> {
-  if (result.ok) await message.ack()
-  else if (result.permanent === true) await message.reject(result.error)
-  else await message.nack(result.error, { retryAfter: result.retryAfter })
+async function acknowledge(output: RawMessage, input: Message): Promise<void> {
+  try {
+    await output.ack()
+  } catch (failure) {
+    // Through the last output the input was acked, and its broker did not take that: the router reports it.
+    if (input.state !== 'acked') throw failure
+  }
 }
 
 function destinationOf(output: Message, destination: Destination): string {

@@ -6,7 +6,7 @@ import { type HandlerOptions, HandlerTable } from './handler-table.ts'
 import { jsonMarshaler, type Marshaler } from './marshaler.ts'
 import type { Message, RawMessage } from './message.ts'
 import { MessageProcessor, type RunPorts } from './message-processor.ts'
-import { checkFunction } from './options.ts'
+import { checkFunction, checkName } from './options.ts'
 import { OutputQueue } from './output-queue.ts'
 import { outputCompleter } from './outputs.ts'
 import { compose, type Middleware } from './process.ts'
@@ -140,8 +140,12 @@ export class Router {
   async run(source: Source, options: RunOptions = {}): Promise<void> {
     const { publisher, destination, marshaler = jsonMarshaler, signal } = options
     checkFunction('run(source).messages', source?.messages)
-    if (publisher !== undefined && destination === undefined) {
-      throw new InvalidOptionError('destination', 'must be given with a publisher: a name, or a function of the message.')
+    if (publisher !== undefined) {
+      checkFunction('publisher.publish', publisher.publish)
+      if (destination === undefined) {
+        throw new InvalidOptionError('destination', 'must be given with a publisher: a name, or a function of the message.')
+      }
+      if (typeof destination !== 'function') checkName('destination', destination)
     }
     await this.#consume({
       messages: (reading) => source.messages({ signal: reading }),
@@ -213,8 +217,9 @@ export class Router {
     if (signal?.aborted === true) onAbort()
     signal?.addEventListener('abort', onAbort, { once: true })
     try {
-      await dispatcher.run(messages(dispatcher.signal), { cooperative })
+      await dispatcher.run(messages, { cooperative })
     } finally {
+      await processor.answered()
       signal?.removeEventListener('abort', onAbort)
       this.#handled += processor.handled
       this.#failed += processor.failed

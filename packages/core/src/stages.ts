@@ -1,3 +1,4 @@
+import { checkAttributes } from './attributes.ts'
 import { AckordError } from './errors.ts'
 import type { Marshaler } from './marshaler.ts'
 import { type Message, type RawMessage, withData } from './message.ts'
@@ -24,9 +25,10 @@ export function unmarshal(raw: RawMessage, marshaler: Marshaler): Message {
   return withData(raw, data, raw.attributes)
 }
 
-/** From data to bytes; bytes stay as they are. Sets `datacontenttype`, carries acking and values over. */
+/** From data to bytes; bytes stay as they are. Refuses attributes that could not travel, sets `datacontenttype`, carries acking and values over. */
 export function marshal(message: Message, marshaler: Marshaler): RawMessage {
   const { data, attributes } = message
+  checkAttributes(attributes, nameOf(message))
   if (data instanceof Uint8Array) {
     const datacontenttype = attributes.datacontenttype ?? 'application/octet-stream'
     return withData(message, data, { ...attributes, datacontenttype })

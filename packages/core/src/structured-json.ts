@@ -54,8 +54,7 @@ function parseObject(json: string): Record<string, unknown> {
   } catch (cause) {
     throw invalid('it is not JSON', cause)
   }
-  if (typeof event !== 'object' || event === null || Array.isArray(event))
-    throw invalid('it is JSON, but not an object')
+  if (typeof event !== 'object' || event === null || Array.isArray(event)) throw invalid('it is JSON, but not an object')
   // JSON.parse makes plain objects only.
   return event as Record<string, unknown>
 }

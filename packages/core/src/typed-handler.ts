@@ -15,7 +15,6 @@ import { checkSchema, validateData } from './validate-data.ts'
 export type MessageClass<Data extends object = object> = abstract new (...parameters: never[]) => Data
 
 /** Messages made by `defineEvent()` or instances of classes; nothing if there are none. */
-// biome-ignore lint/suspicious/noConfusingVoidType: a function without return statement has this type.
 export type HandlerResult = readonly object[] | undefined | void
 
 /** May be synchronous. What it throws says that the message was not handled. */

@@ -20,11 +20,9 @@ export async function validateData<T>(schema: StandardSchema<T>, message: Messag
       cause,
     })
   }
-  throw new AckordError(
-    'ACKORD_VALIDATION_FAILED',
-    `The data of ${nameOf(message)} is not valid: ${listIssues(issues)}.`,
-    { retryable: false },
-  )
+  throw new AckordError('ACKORD_VALIDATION_FAILED', `The data of ${nameOf(message)} is not valid: ${listIssues(issues)}.`, {
+    retryable: false,
+  })
 }
 
 export function checkSchema(schema: StandardSchema | undefined): void {

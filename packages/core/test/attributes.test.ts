@@ -49,20 +49,13 @@ describe('checkAttributes', () => {
     ).toBe('')
   })
 
-  it.each([
-    'id',
-    'type',
-    'source',
-    'specversion',
-    'subject',
-    'datacontenttype',
-    'dataschema',
-    'partitionkey',
-    'correlationid',
-  ])('asks for a text as %s', (name) => {
-    expect(problem({ [name]: 5 })).toBe(`Attribute '${name}' of the message must be a text; it is a number.`)
-    expect(problem({ [name]: null })).toContain('it is null')
-  })
+  it.each(['id', 'type', 'source', 'specversion', 'subject', 'datacontenttype', 'dataschema', 'partitionkey', 'correlationid'])(
+    'asks for a text as %s',
+    (name) => {
+      expect(problem({ [name]: 5 })).toBe(`Attribute '${name}' of the message must be a text; it is a number.`)
+      expect(problem({ [name]: null })).toContain('it is null')
+    },
+  )
 
   it.each(['time', 'expirytime'])('asks for an instant as %s, without showing the text', (name) => {
     expect(problem({ [name]: 'secret' })).toBe(
@@ -94,9 +87,7 @@ describe('checkAttributes', () => {
 
   it('says whether another try can help, as it is told', () => {
     for (const retryable of [true, false]) {
-      expect(() => checkAttributes({ id: 5 } as never, 'it', { retryable })).toThrow(
-        expect.objectContaining({ retryable }),
-      )
+      expect(() => checkAttributes({ id: 5 } as never, 'it', { retryable })).toThrow(expect.objectContaining({ retryable }))
     }
   })
 })
@@ -137,12 +128,9 @@ describe('parseInstant', () => {
     expect(parseInstant(text)).toBeUndefined()
   })
 
-  it.each([undefined, null, 0, 1770000000000, true, {}, new Date(Number.NaN)])(
-    'does not take %s for an instant',
-    (value) => {
-      expect(parseInstant(value)).toBeUndefined()
-    },
-  )
+  it.each([undefined, null, 0, 1770000000000, true, {}, new Date(Number.NaN)])('does not take %s for an instant', (value) => {
+    expect(parseInstant(value)).toBeUndefined()
+  })
 
   it('reads back what a Date writes', () => {
     const instants = fc.date({

@@ -30,12 +30,9 @@ describe('commandHandler', () => {
       return [orderPlaced({ orderId: command.orderId })]
     })
     expectTypeOf(handler).toEqualTypeOf<Handler>()
-    commandHandler(
-      { type: 'a', schema: v.object({ n: v.pipe(v.string(), v.transform(Number)) }), source },
-      (command) => {
-        expectTypeOf(command).toEqualTypeOf<{ n: number }>()
-      },
-    )
+    commandHandler({ type: 'a', schema: v.object({ n: v.pipe(v.string(), v.transform(Number)) }), source }, (command) => {
+      expectTypeOf(command).toEqualTypeOf<{ n: number }>()
+    })
     commandHandler({ type: 'a', schema: type({ n: 'number' }), source }, (command) => {
       expectTypeOf(command).toEqualTypeOf<{ n: number }>()
     })

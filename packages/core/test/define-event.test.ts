@@ -29,9 +29,7 @@ describe('defineEvent', () => {
   it('refuses a type among the attributes', () => {
     const attributes = { type: 'order.cancelled' } as never
     expect(() => orderPlaced({ orderId: 'o-1' }, attributes)).toThrow(
-      expect.toSatisfy(
-        (error) => isAckordError(error, 'ACKORD_INVALID_ATTRIBUTES') && error.message.includes("'order.placed'"),
-      ),
+      expect.toSatisfy((error) => isAckordError(error, 'ACKORD_INVALID_ATTRIBUTES') && error.message.includes("'order.placed'")),
     )
     expect(orderPlaced({ orderId: 'o-1' }, { type: undefined }).type).toBe('order.placed')
   })

@@ -40,7 +40,7 @@ describe('errors', () => {
 
   it('name the kind of a value, never its content', () => {
     class Order {}
-    const kinds = [null, undefined, 'secret', 5, [1], { secret: 1 }, new Order(), Object.create(null), () => 'secret'].map(describeValue)
-    expect(kinds).toEqual(['null', 'undefined', 'a string', 'a number', 'an array', 'a plain object', 'an instance of Order', 'a plain object', 'a function'])
+    const kinds = [null, undefined, 'secret', 5, [1], { secret: 1 }, new Order(), Object.create(null), { constructor: { name: 'secret' } }, () => 'secret'].map(describeValue)
+    expect(kinds).toEqual(['null', 'undefined', 'a string', 'a number', 'an array', 'a plain object', 'an instance of Order', 'a plain object', 'a plain object', 'a function'])
   })
 })

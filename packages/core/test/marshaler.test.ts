@@ -1,3 +1,4 @@
+import type { Attributes } from '../src/attributes.ts'
 import { describe, expect, it } from 'vitest'
 import { contextKey } from '../src/context.ts'
 import { type AckordError, isAckordError } from '../src/errors.ts'
@@ -31,7 +32,12 @@ describe('jsonMarshaler', () => {
     expect(jsonMarshaler.unmarshal(bytes('\ufeff{"a":1}'), undefined)).toEqual({ a: 1 })
   })
 
-  it.each([undefined, () => {}, Symbol('s')])('has no form for %s', (data) => {
+  it('writes no data as no bytes, and reads none from none', () => {
+    expect(jsonMarshaler.marshal(undefined)).toEqual(new Uint8Array())
+    expect(jsonMarshaler.unmarshal(new Uint8Array(), 'application/json')).toBeUndefined()
+  })
+
+  it.each([() => {}, Symbol('s')])('has no form for %s', (data) => {
     expect(failure(() => jsonMarshaler.marshal(data)).code).toBe('ACKORD_MARSHAL_FAILED')
   })
 
@@ -57,9 +63,7 @@ describe('textMarshaler', () => {
   })
 
   it('refuses what is no text and bytes that are no UTF-8', () => {
-    expect(failure(() => textMarshaler.marshal({ secret: 1 })).message).toBe(
-      'Plain text has no form for a plain object.',
-    )
+    expect(failure(() => textMarshaler.marshal({ secret: 1 })).message).toBe('Plain text has no form for a plain object.')
     expect(() => textMarshaler.unmarshal(new Uint8Array([0xff]), undefined)).toThrow()
   })
 })
@@ -103,7 +107,6 @@ describe('unmarshal', () => {
 
   it.each([
     ['broken JSON', bytes('{"secret":')],
-    ['no data at all', new Uint8Array()],
     ['bytes that are no UTF-8', new Uint8Array([0x22, 0xff, 0x22])],
   ])('rejects %s for good, with the cause and without the payload', (_, data) => {
     const { message: raw, calls } = trackedMessage(data, { type: 'a', id: '1' })
@@ -136,6 +139,14 @@ describe('marshal', () => {
     expect(calls).toEqual([{ verdict: 'ack' }])
   })
 
+  it('refuses attributes that no broker could carry', () => {
+    // What a JavaScript caller may pass.
+    const attributes = { type: 'a', tenant: { secret: 1 } } as unknown as Attributes
+    const error = failure(() => marshal(new Message(1, attributes), jsonMarshaler))
+    expect(error.code).toBe('ACKORD_INVALID_ATTRIBUTES')
+    expect(error.message).toBe("Attribute 'tenant' of a message of type 'a' must be a text, number, boolean, Date or bytes; it is a plain object.")
+  })
+
   it('leaves bytes and their content type as they are', () => {
     const data = new Uint8Array([1, 2, 3])
     expect(marshal(new Message(data), jsonMarshaler)).toMatchObject({
@@ -147,7 +158,7 @@ describe('marshal', () => {
   })
 
   it.each([
-    ['nothing', undefined],
+    ['a function', () => {}],
     ['a big integer', { n: 5n }],
     ['a cycle', cycle()],
     [

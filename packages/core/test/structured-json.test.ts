@@ -10,8 +10,7 @@ import { isJsonType } from '../src/structured-json.ts'
 const bytes = (text: string) => new TextEncoder().encode(text)
 const text = (data: Uint8Array) => new TextDecoder('utf-8', { ignoreBOM: true }).decode(data)
 const structured = (message: Message) => JSON.parse(JSON.stringify(message)) as Record<string, unknown>
-const roundTrip = (data: Uint8Array, attributes: Attributes = {}) =>
-  parseMessage(JSON.stringify(new Message(data, attributes)))
+const roundTrip = (data: Uint8Array, attributes: Attributes = {}) => parseMessage(JSON.stringify(new Message(data, attributes)))
 
 function failure(work: () => unknown): AckordError {
   try {
@@ -25,10 +24,7 @@ function failure(work: () => unknown): AckordError {
 
 describe('the structured form of a message', () => {
   it('has the attributes at its top level and typed data inlined', () => {
-    const message = new Message(
-      { a: [1] },
-      { id: '1', type: 'a', source: '/s', tenant: 't', n: 5, b: false, none: undefined },
-    )
+    const message = new Message({ a: [1] }, { id: '1', type: 'a', source: '/s', tenant: 't', n: 5, b: false, none: undefined })
     expect(structured(message)).toEqual({
       specversion: '1.0',
       id: '1',
@@ -52,9 +48,7 @@ describe('the structured form of a message', () => {
       time: '2026-02-03T04:05:06.789Z',
       mark: 'AQID',
     })
-    expect(structured(new Message(1, { time: '2026-02-03T04:05:06.123456789+01:00' }))['time']).toBe(
-      '2026-02-03T04:05:06.123456789+01:00',
-    )
+    expect(structured(new Message(1, { time: '2026-02-03T04:05:06.123456789+01:00' }))['time']).toBe('2026-02-03T04:05:06.123456789+01:00')
   })
 
   it('inlines bytes that are JSON', () => {
@@ -280,9 +274,7 @@ describe('a round trip through the structured form', () => {
   it('keeps any JSON value', () => {
     fc.assert(
       fc.property(fc.jsonValue({ noUnicodeString: false }), (value) => {
-        expect(JSON.parse(text(parseMessage(JSON.stringify(new Message(value))).data))).toEqual(
-          JSON.parse(JSON.stringify(value)),
-        )
+        expect(JSON.parse(text(parseMessage(JSON.stringify(new Message(value))).data))).toEqual(JSON.parse(JSON.stringify(value)))
       }),
     )
   })
@@ -290,12 +282,7 @@ describe('a round trip through the structured form', () => {
   it('keeps any attributes', () => {
     const reserved = ['data', 'time', 'id', 'type', 'source', 'subject']
     const name = fc.stringMatching(/^[a-z0-9]{1,20}$/).filter((text) => !reserved.includes(text))
-    const value = fc.oneof(
-      fc.string({ unit: 'binary' }),
-      fc.integer(),
-      fc.boolean(),
-      fc.double({ noDefaultInfinity: true, noNaN: true }),
-    )
+    const value = fc.oneof(fc.string({ unit: 'binary' }), fc.integer(), fc.boolean(), fc.double({ noDefaultInfinity: true, noNaN: true }))
     fc.assert(
       fc.property(fc.dictionary(name, value), fc.string({ unit: 'grapheme' }), (extensions, id) => {
         const attributes = { specversion: '1.0', ...extensions, id, type: 'a' }
@@ -375,9 +362,7 @@ describe('the cloudevents SDK', () => {
 
   it('writes what we read: JSON', () => {
     const { time, ...rest } = attributes
-    const message = writtenBySdk(
-      new CloudEvent({ ...rest, time: time.toISOString(), data: { total: 12.5, lines: ['ä'] } }),
-    )
+    const message = writtenBySdk(new CloudEvent({ ...rest, time: time.toISOString(), data: { total: 12.5, lines: ['ä'] } }))
     expect(message.attributes).toEqual({ ...rest, time: '2026-02-03T04:05:06.789Z' })
     expect(message.time).toEqual(time)
     expect(JSON.parse(text(message.data))).toEqual({ total: 12.5, lines: ['ä'] })
@@ -386,12 +371,8 @@ describe('the cloudevents SDK', () => {
   it('writes what we read: bytes, a plain text, no data', () => {
     const base = { type: 'a', source: '/s' }
     const data = new Uint8Array([0, 1, 254, 255])
-    expect(writtenBySdk(new CloudEvent({ ...base, datacontenttype: 'application/octet-stream', data })).data).toEqual(
-      data,
-    )
-    expect(text(writtenBySdk(new CloudEvent({ ...base, datacontenttype: 'text/plain', data: 'say "hi"' })).data)).toBe(
-      'say "hi"',
-    )
+    expect(writtenBySdk(new CloudEvent({ ...base, datacontenttype: 'application/octet-stream', data })).data).toEqual(data)
+    expect(text(writtenBySdk(new CloudEvent({ ...base, datacontenttype: 'text/plain', data: 'say "hi"' })).data)).toBe('say "hi"')
     const bare = writtenBySdk(new CloudEvent(base))
     expect(bare.data).toEqual(new Uint8Array())
     expect(bare.id).not.toBe('')

@@ -71,9 +71,7 @@ export class JsonSchemaRegistry {
     try {
       return this.#compile(schema)
     } catch (cause) {
-      const error = new InvalidOptionError(`register('${type}')`, 'was given a schema that does not compile; see the cause.')
-      error.cause = cause
-      throw error
+      throw new InvalidOptionError(`register('${type}')`, 'was given a schema that does not compile; see the cause.', { cause })
     }
   }
 }

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
-import { MemorySchedule } from '../src/memory-schedule.ts'
-import type { Runtime } from '../src/runtime.ts'
-import { VirtualRuntime } from './support/virtual-runtime.ts'
+import { MemorySchedule } from '../../src/memory/memory-schedule.ts'
+import type { Runtime } from '../../src/runtime.ts'
+import { VirtualRuntime } from '../support/virtual-runtime.ts'
 
 it('runs tasks when they are due, in the order they were added for one instant', async () => {
   const runtime = new VirtualRuntime(0)
@@ -21,17 +21,17 @@ it('stays in order under any additions and cancellations', async () => {
   const runtime = new VirtualRuntime(0, 42)
   const schedule = new MemorySchedule(runtime)
   const ran: number[] = []
-  const expected: number[] = []
-  for (let index = 0; index < 2000; index += 1) {
+  const tasks = Array.from({ length: 2000 }, () => {
     const due = 1 + Math.floor(runtime.random() * 500)
-    const task = schedule.at(due, () => ran.push(due))
-    if (runtime.random() < 0.4) {
-      schedule.cancel(task)
-      schedule.cancel(task)
-    } else expected.push(due)
-  }
+    return schedule.at(due, () => ran.push(due))
+  })
+  // From all over the heap, some of them twice.
+  const cancelled = new Set(tasks.filter(() => runtime.random() < 0.4))
+  for (const task of [...cancelled, ...cancelled]) schedule.cancel(task)
+  expect(schedule.size).toBe(tasks.length - cancelled.size)
   await runtime.advance(500)
 
+  const expected = tasks.filter((task) => !cancelled.has(task)).map((task) => task.due)
   expect(ran).toEqual(expected.sort((one, other) => one - other))
   expect([schedule.size, runtime.timers]).toEqual([0, 0])
 })
@@ -96,4 +96,18 @@ it('does not wait for a clock that was set back', async () => {
   await virtual.advance(1000)
 
   expect(ran).toEqual([1000])
+})
+
+it('keeps the process alive while something waits, so that a program does not end with a message still to come', () => {
+  const options: unknown[] = []
+  const virtual = new VirtualRuntime(0)
+  const runtime: Runtime = {
+    ...virtual,
+    setTimeout(callback, delay, given) {
+      options.push(given?.keepAlive ?? true)
+      return virtual.setTimeout(callback, delay)
+    },
+  }
+  new MemorySchedule(runtime).at(10, () => {})
+  expect(options).toEqual([true])
 })

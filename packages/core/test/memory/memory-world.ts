@@ -1,9 +1,9 @@
-import type { Attributes } from '../src/attributes.ts'
-import { MemoryBroker, type MemoryBrokerOptions } from '../src/memory-broker.ts'
-import { Message, type RawMessage } from '../src/message.ts'
-import type { Source } from '../src/source.ts'
-import { recordingLogger } from './support/recording-logger.ts'
-import { settlePromises, VirtualRuntime } from './support/virtual-runtime.ts'
+import type { Attributes } from '../../src/attributes.ts'
+import { MemoryBroker, type MemoryBrokerOptions } from '../../src/memory/memory-broker.ts'
+import { Message, type RawMessage } from '../../src/message.ts'
+import type { Source } from '../../src/source.ts'
+import { recordingLogger } from '../support/recording-logger.ts'
+import { settlePromises, VirtualRuntime } from '../support/virtual-runtime.ts'
 
 /** A broker whose time stands still, and short ways to use it. */
 export class MemoryWorld {

@@ -155,7 +155,7 @@ describe('ackTimeout', () => {
 
     const again = await reader.take()
     expect(again.deliveryCount).toBe(2)
-    await expect(late.ack()).rejects.toMatchObject({ code: 'ACKORD_PROCESS_TIMEOUT' })
+    await expect(late.ack()).rejects.toMatchObject({ code: 'ACKORD_LEASE_LOST' })
     expect(world.broker.stats('orders')).toMatchObject({ inFlight: 1, acked: 0 })
     expect(await again.ack()).toBe(true)
   })

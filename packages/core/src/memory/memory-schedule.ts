@@ -1,4 +1,4 @@
-import type { Runtime, Timer } from './runtime.ts'
+import type { Runtime, Timer } from '../runtime.ts'
 
 /** Something that the schedule will do. */
 export interface ScheduledTask {
@@ -63,7 +63,8 @@ export class MemorySchedule {
     const now = this.now()
     const delay = Math.min(Math.max(0, next.due - now), longestDelay)
     this.#timerDue = now + delay
-    this.#timer = this.#runtime.setTimeout(() => this.#fire(), delay, { keepAlive: false })
+    // It keeps the process alive, as the connection to a real broker would: a message is still to come.
+    this.#timer = this.#runtime.setTimeout(() => this.#fire(), delay)
   }
 
   #disarm(): void {

@@ -1,17 +1,17 @@
-import type { DeadLetter } from './dead-letter.ts'
-import { AckordError, describeValue, InvalidOptionError } from './errors.ts'
-import { consoleLogger, type Logger } from './logger.ts'
+import type { DeadLetter } from '../dead-letter.ts'
+import { AckordError, describeValue, InvalidOptionError } from '../errors.ts'
+import { consoleLogger, type Logger } from '../logger.ts'
 import type { MemoryGroup } from './memory-group.ts'
 import { MemorySchedule } from './memory-schedule.ts'
 import { MemorySource } from './memory-source.ts'
 import { type MemoryStats, memoryStats } from './memory-stats.ts'
 import { MemoryTopic } from './memory-topic.ts'
-import type { RawMessage } from './message.ts'
-import { checkChoice, checkCount, checkDuration, checkName } from './options.ts'
-import type { Publisher, PublishResult } from './publisher.ts'
-import { createReceiver } from './receiver.ts'
-import { type Runtime, systemRuntime } from './runtime.ts'
-import type { Source } from './source.ts'
+import type { RawMessage } from '../message.ts'
+import { checkChoice, checkCount, checkDuration, checkName } from '../options.ts'
+import type { Publisher, PublishResult } from '../publisher.ts'
+import { createReceiver } from '../receiver.ts'
+import { type Runtime, systemRuntime } from '../runtime.ts'
+import type { Source } from '../source.ts'
 
 export interface MemoryBrokerOptions {
   /** How many of the last published messages each topic remembers for `published()`, settled or not. Default: 0. */
@@ -33,7 +33,7 @@ export interface MemorySourceOptions {
   readonly deadLetter?: string | DeadLetter | undefined
   /**
    * Milliseconds in which a message has to be settled. Afterwards it is delivered again, and settling it rejects with
-   * `ACKORD_PROCESS_TIMEOUT`. Default: Infinity.
+   * `ACKORD_LEASE_LOST`. Default: Infinity.
    */
   readonly ackTimeout?: number | undefined
   /**
@@ -134,11 +134,7 @@ export class MemoryBroker implements Publisher {
    * Resolves once the group is done with every message: acked, dead-lettered or discarded, none in flight or delayed.
    * For a group that does not exist yet, the messages that wait for it count. Rejects when the broker is closed first.
    */
-  async idle(
-    topic: string,
-    group = 'default',
-    options: { readonly signal?: AbortSignal | undefined } = {},
-  ): Promise<void> {
+  async idle(topic: string, group = 'default', options: { readonly signal?: AbortSignal | undefined } = {}): Promise<void> {
     this.#checkOpen()
     options.signal?.throwIfAborted()
     await this.#topics.get(topic)?.idle(group, options.signal)
@@ -195,8 +191,7 @@ export class MemoryBroker implements Publisher {
   #deadLetter(topic: string, deadLetter: string | DeadLetter | undefined): DeadLetter | 'discard' | undefined {
     if (typeof deadLetter !== 'string' || deadLetter === 'discard') return deadLetter
     checkName('deadLetter', deadLetter)
-    if (deadLetter === topic)
-      throw new InvalidOptionError('deadLetter', `must not be '${topic}', the source's own topic.`)
+    if (deadLetter === topic) throw new InvalidOptionError('deadLetter', `must not be '${topic}', the source's own topic.`)
     return { publisher: this, destination: deadLetter }
   }
 }

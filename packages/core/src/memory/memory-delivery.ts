@@ -1,9 +1,9 @@
-import type { NackOptions } from './acking.ts'
-import type { Attributes } from './attributes.ts'
-import { AckordError, type ErrorCode } from './errors.ts'
+import type { NackOptions } from '../acking.ts'
+import type { Attributes } from '../attributes.ts'
+import { AckordError, type ErrorCode } from '../errors.ts'
 import type { GroupEntry } from './memory-group.ts'
 import type { Linked } from './memory-list.ts'
-import type { Delivery } from './receiver.ts'
+import type { Delivery } from '../receiver.ts'
 
 /** What has the message until it is settled. */
 export interface DeliveryHolder {
@@ -68,16 +68,13 @@ export class MemoryDelivery implements Delivery, Linked<MemoryDelivery> {
 }
 
 const losses: Readonly<Record<Loss, readonly [ErrorCode, string]>> = {
-  closed: [
-    'ACKORD_SHUTDOWN',
-    'The memory broker was closed before the message was settled; the verdict has no effect.',
-  ],
+  closed: ['ACKORD_SHUTDOWN', 'The memory broker was closed before the message was settled; the verdict has no effect.'],
   disposed: [
     'ACKORD_SHUTDOWN',
     'The source was disposed before the message was settled; it is delivered again, and the late verdict has no effect. Settle what was yielded before disposing the source.',
   ],
   expired: [
-    'ACKORD_PROCESS_TIMEOUT',
+    'ACKORD_LEASE_LOST',
     'The message was not settled within the ackTimeout of its source; it is delivered again, and the late verdict has no effect.',
   ],
 }

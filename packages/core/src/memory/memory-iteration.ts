@@ -1,4 +1,4 @@
-import type { RawMessage } from './message.ts'
+import type { RawMessage } from '../message.ts'
 
 /** What an iteration pulls from. */
 export interface PullSource {

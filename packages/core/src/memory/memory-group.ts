@@ -1,4 +1,4 @@
-import type { Attributes } from './attributes.ts'
+import type { Attributes } from '../attributes.ts'
 import { type Linked, LinkedList } from './memory-list.ts'
 import type { MemorySchedule } from './memory-schedule.ts'
 

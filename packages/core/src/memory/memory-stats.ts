@@ -29,8 +29,7 @@ export interface MemoryStats {
 /** The sum of all groups, or of the one with this name. */
 export function memoryStats(topic: MemoryTopic | undefined, name: string | undefined): MemoryStats {
   const groups = [...(topic?.groups.values() ?? [])].filter((group) => name === undefined || group.name === name)
-  const sum = (count: (group: (typeof groups)[number]) => number) =>
-    groups.reduce((total, group) => total + count(group), 0)
+  const sum = (count: (group: (typeof groups)[number]) => number) => groups.reduce((total, group) => total + count(group), 0)
   return {
     kept: topic?.kept ?? 0,
     ready: sum((group) => group.ready),

@@ -1,10 +1,10 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
-import type { MemorySourceOptions } from '../src/memory-broker.ts'
-import type { RawMessage } from '../src/message.ts'
-import type { Source } from '../src/source.ts'
+import type { MemorySourceOptions } from '../../src/memory/memory-broker.ts'
+import type { RawMessage } from '../../src/message.ts'
+import type { Source } from '../../src/source.ts'
 import { MemoryWorld, Reader } from './memory-world.ts'
-import { settlePromises } from './support/virtual-runtime.ts'
+import { settlePromises } from '../support/virtual-runtime.ts'
 
 type Step =
   | { readonly do: 'publish'; readonly keys: readonly (string | undefined)[] }
@@ -226,7 +226,7 @@ class Model {
       (failure) => failure.code,
     )
     if (current) expect(code).toBe('taken')
-    else expect(['ACKORD_SHUTDOWN', 'ACKORD_PROCESS_TIMEOUT']).toContain(code)
+    else expect(['ACKORD_SHUTDOWN', 'ACKORD_LEASE_LOST']).toContain(code)
   }
 
   // In single steps, so that the reference sees each instant before a delivery that it makes possible.

@@ -1,7 +1,7 @@
 import { MemoryGroup, type StoredMessage } from './memory-group.ts'
 import { LinkedList } from './memory-list.ts'
 import type { MemorySchedule } from './memory-schedule.ts'
-import { Message, type RawMessage } from './message.ts'
+import { Message, type RawMessage } from '../message.ts'
 
 interface IdleWaiter {
   readonly group: string
@@ -49,10 +49,7 @@ export class MemoryTopic {
     for (const group of this.groups.values()) group.serve()
   }
 
-  createGroup(
-    name: string,
-    options: { readonly orderPerKey: boolean; readonly from: 'oldest' | 'newest' },
-  ): MemoryGroup {
+  createGroup(name: string, options: { readonly orderPerKey: boolean; readonly from: 'oldest' | 'newest' }): MemoryGroup {
     const { orderPerKey, from } = options
     const release = (stored: StoredMessage) => {
       stored.open -= 1
