@@ -1,10 +1,11 @@
 // @ts-check
 // Real servers for the tests. It uses what is there, starts what is missing, and stops exactly what it started.
 import { spawn } from 'node:child_process'
+import { constants } from 'node:os'
 import { parseArgs } from 'node:util'
 import { describeAddress } from './servers/address.mjs'
 import { aptInstall } from './servers/apt-install.mjs'
-import { endAllChildren, signalExitCode } from './servers/child.mjs'
+import { endAllChildren } from './servers/child.mjs'
 import { kinds } from './servers/kind.mjs'
 import { adoptProcess, releaseProcess } from './servers/orphans.mjs'
 import { planServer } from './servers/plan.mjs'
@@ -92,12 +93,12 @@ function readArguments(args) {
   const own = separator < 0 ? args : args.slice(0, separator)
   const command = separator < 0 ? [] : args.slice(separator + 1)
   const { values, positionals } = parse(own)
-  const [name = 'help', extra] = positionals
+  const [name, extra] = positionals
   if (values.help === true) return { name: 'help', chosen: kinds, command }
+  if (name === undefined) throw new Refusal('no command given; scripts/services --help lists them', 2)
   if (extra !== undefined) throw new Refusal(`unexpected "${extra}"; a command to run comes after --`, 2)
   if (name === 'run' && command.length === 0) throw new Refusal('run needs a command, as in run -- npm test', 2)
   if (name !== 'run' && separator >= 0) throw new Refusal(`${name} takes no command`, 2)
-  if (args.length === 0) throw new Refusal('no command given; scripts/services --help lists them', 2)
 
   const names = values.only?.split(',')
   const unknown = names?.find((each) => !kinds.some((kind) => kind.name === each))
@@ -199,7 +200,7 @@ async function provide(plan) {
     throw new Error(`${kind.name}: ${error.message}`, { cause: error })
   })
   say(`${kind.name}: ${describeAddress(server.url, kind.defaultPort)}, started by us (${elapsed()})`)
-  server.exited.then((how) => {
+  void server.exited.then((how) => {
     if (!stopping) say(`${kind.name}: it ended unexpectedly with ${how}`)
   })
   return { kind, url: server.url, origin: 'started by us', server }
@@ -240,6 +241,15 @@ async function runCommand([file = '', ...args], ready) {
       resolve(signal === null ? (code ?? 1) : signalExitCode(signal))
     })
   })
+}
+
+/**
+ * As shells do it.
+ *
+ * @param {NodeJS.Signals} signal
+ */
+function signalExitCode(signal) {
+  return 128 + constants.signals[signal]
 }
 
 function stopwatch() {

@@ -1,7 +1,6 @@
 // @ts-check
 import { spawn } from 'node:child_process'
 import { closeSync, openSync, readFileSync } from 'node:fs'
-import { constants } from 'node:os'
 import { adoptProcess, releaseProcess } from './orphans.mjs'
 import { askToEnd, isGroupGone, signalProcess } from './signal-process.mjs'
 import { waitUntil } from './wait-until.mjs'
@@ -31,6 +30,8 @@ export class Child {
   #discardSignal
   /** @type {string | undefined} */
   #outcome
+  /** Noted once: later the number may belong to somebody else. */
+  #isGone = false
 
   /** @param {ChildOptions} options */
   constructor({ file, args, directory, log, account, env, discardSignal = 'SIGKILL' }) {
@@ -48,6 +49,7 @@ export class Child {
       stdio: ['ignore', output, output, 'pipe'],
       ...account,
     })
+    child.on('error', () => {}) // said by the missing pid
     closeSync(output)
     if (child.pid === undefined) throw new Error(`cannot start ${file}`)
     this.pid = child.pid
@@ -63,6 +65,7 @@ export class Child {
     this.exited = new Promise((resolve) => {
       child.on('exit', (code, signal) => {
         this.#outcome = signal === null ? `exit code ${code}` : `signal ${signal}`
+        this.#isGone = isGroupGone(this.pid)
         running.delete(this)
         releaseProcess(this.pid)
         resolve(this.#outcome)
@@ -103,7 +106,11 @@ export class Child {
 
   /** @param {string} what */
   async #gone(what) {
-    await waitUntil(what, () => this.#outcome !== undefined && isGroupGone(this.pid), { interval: 5 })
+    const isGone = () => {
+      if (this.#outcome !== undefined) this.#isGone ||= isGroupGone(this.pid)
+      return this.#isGone
+    }
+    await waitUntil(what, isGone, { interval: 5 })
   }
 }
 
@@ -143,13 +150,4 @@ export function lastLines(child) {
 export async function endAllChildren() {
   closed = true
   await Promise.all([...running].map((child) => child.end()))
-}
-
-/**
- * As shells do it.
- *
- * @param {NodeJS.Signals} signal
- */
-export function signalExitCode(signal) {
-  return 128 + constants.signals[signal]
 }

@@ -24,7 +24,7 @@ export const kafkaMock = {
  *
  * @param {string} url
  */
-export async function greetKafka(url) {
+async function greetKafka(url) {
   const wire = await Wire.open(parseAddress(url, 9092))
   try {
     const apiVersions = Buffer.from([0, 18, 0, 0, 0, 0, 0, 1, 0xff, 0xff])

@@ -25,7 +25,7 @@ export const nats = {
  *
  * @param {string} url
  */
-export async function greetNats(url) {
+async function greetNats(url) {
   const { host, port, user, password } = parseAddress(url, 4222)
   const wire = await Wire.open({ host, port })
   try {

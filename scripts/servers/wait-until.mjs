@@ -24,7 +24,7 @@ export async function waitUntil(what, ask, { timeout = 10_000, interval = 25 } =
     }
     if (performance.now() > deadline) {
       const reason = cause instanceof Error ? `: ${cause.message}` : ''
-      throw new Error(`${what} did not happen within ${timeout / 1000} s${reason}`, { cause })
+      throw new Error(`${what} did not happen within ${Math.round(timeout / 100) / 10} s${reason}`, { cause })
     }
     await sleep(interval)
   }

@@ -8,7 +8,7 @@ import { waitUntil } from '../servers/wait-until.mjs'
 const services = fileURLToPath(new URL('../services', import.meta.url))
 
 /** One call of `scripts/services`, as seen from outside. */
-export interface Run {
+interface Run {
   readonly process: ChildProcess
   /** Resolves when it and everything that writes to its output has ended. */
   readonly ended: Promise<{ readonly code: number | null; readonly stdout: string; readonly stderr: string }>
