@@ -11,10 +11,14 @@ rmSync(results, { force: true })
 
 const filters = process.argv.slice(2)
 const vitest = fileURLToPath(new URL('../node_modules/vitest/vitest.mjs', import.meta.url))
-const child = spawn(process.execPath, [vitest, 'run', '--reporter=default', '--reporter=json', `--outputFile.json=${results}`, ...filters], {
-  cwd: root,
-  stdio: 'inherit',
-})
+const child = spawn(
+  process.execPath,
+  [vitest, 'run', '--reporter=default', '--reporter=json', `--outputFile.json=${results}`, ...filters],
+  {
+    cwd: root,
+    stdio: 'inherit',
+  },
+)
 for (const signal of /** @type {const} */ (['SIGINT', 'SIGTERM'])) process.on(signal, () => child.kill(signal))
 
 child.on('exit', (code, signal) => {

@@ -61,8 +61,22 @@ step('a project that installs the packed packages', () => {
   const uses = names.map((name, index) => `if (Object.keys(p${index}).length === 0) throw new Error('${name} exports nothing')`)
   writeFileSync(join(consumer, 'main.ts'), [...imports, ...uses, ''].join('\n'))
   writeFileSync(join(consumer, 'main.mjs'), [...imports, ...uses, ''].join('\n'))
-  writeFileSync(join(consumer, 'main.cjs'), names.map((name) => `if (Object.keys(require('${name}')).length === 0) throw new Error('${name}')`).join('\n'))
-  const compiler = ['--noEmit', '--strict', '--module', 'nodenext', '--target', 'es2022', '--types', 'node', '--typeRoots', join(root, 'node_modules/@types')]
+  writeFileSync(
+    join(consumer, 'main.cjs'),
+    names.map((name) => `if (Object.keys(require('${name}')).length === 0) throw new Error('${name}')`).join('\n'),
+  )
+  const compiler = [
+    '--noEmit',
+    '--strict',
+    '--module',
+    'nodenext',
+    '--target',
+    'es2022',
+    '--types',
+    'node',
+    '--typeRoots',
+    join(root, 'node_modules/@types'),
+  ]
   return (
     run(bin('tsc'), [...compiler, 'main.ts'], { cwd: consumer }) &&
     run(process.execPath, ['main.mjs'], { cwd: consumer }) &&

@@ -2,8 +2,14 @@ import { parseArgs } from 'node:util'
 import { core } from './core.ts'
 
 /** A benchmark prints its figures as JSON lines; the last line is the one that counts. Variants before it are for the reader. */
-const benchmarks: Record<string, { readonly run: (variant: string | undefined) => Promise<Record<string, unknown>>; readonly about: string }> = {
-  core: { run: core, about: 'the router against a bare loop; variants: constant (a handler that does nothing), memory (5 million messages)' },
+const benchmarks: Record<
+  string,
+  { readonly run: (variant: string | undefined) => Promise<Record<string, unknown>>; readonly about: string }
+> = {
+  core: {
+    run: core,
+    about: 'the router against a bare loop; variants: constant (a handler that does nothing), memory (5 million messages)',
+  },
 }
 
 const { values, positionals } = parseArgs({

@@ -2,7 +2,7 @@ import { commandHandler, defineEvent, type Handler } from '@ackord/core'
 import type { Order, Orders } from './order.ts'
 
 export const placeOrder = defineEvent<Order>('order.place')
-export const orderPlaced = defineEvent<{ orderId: string; total: number }>('order.placed')
+const orderPlaced = defineEvent<{ orderId: string; total: number }>('order.placed')
 
 /** The handler: calls its port, returns what happened. */
 export function placeOrderHandler(orders: Orders): Handler {

@@ -1,5 +1,5 @@
-import { checkDuration, checkFraction } from './options.ts'
 import { InvalidOptionError } from './errors.ts'
+import { checkDuration, checkFraction } from './options.ts'
 
 /** Milliseconds to wait before the next try. `attempt` is 1 after the first failure; `random` gives numbers from 0 to 1. Pure, so that stores and simulations can use it. */
 export type Backoff = (attempt: number, random: () => number) => number

@@ -1,4 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
+import { setMaxListeners } from 'node:events'
 import type { Attributes } from './attributes.ts'
 import type { Message } from './message.ts'
 
@@ -76,6 +77,8 @@ export function arrive(context: Context): boolean {
 }
 
 const neverAborted = new AbortController().signal
+// Everything without a signal of its own may listen to it, and Node takes more than ten for a leak.
+setMaxListeners(0, neverAborted)
 
 interface Own {
   readonly signal: AbortSignal | undefined

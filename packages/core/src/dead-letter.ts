@@ -33,7 +33,11 @@ export async function sendDeadLetter(
   const timer = runtime.setTimeout(() => controller.abort(tooLong(deadLetter, timeout)), timeout)
   try {
     const { signal } = controller
-    checkResults(await abortable(deadLetter.publisher.publish(deadLetter.destination, [letter], { signal }), signal), 1, deadLetter.destination)
+    checkResults(
+      await abortable(deadLetter.publisher.publish(deadLetter.destination, [letter], { signal }), signal),
+      1,
+      deadLetter.destination,
+    )
   } finally {
     timer.cancel()
   }

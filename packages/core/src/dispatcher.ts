@@ -117,10 +117,10 @@ export class Dispatcher {
     if (cooperative) await Promise.race([read, stuck])
     void this.#leavePending()
     await this.#drained()
-    // What was read before the stop and nacked because of it.
-    await Promise.all(this.#settling)
     // One that is not stuck in its `next()` is left in good order.
     if (this.#pulling === undefined) await Promise.race([read, stuck])
+    // What was read before the stop and nacked because of it.
+    await Promise.all(this.#settling)
     this.#onStop = undefined
     timers?.cancel()
     if (failure !== undefined) throw sourceFailed(failure.error)
@@ -257,7 +257,10 @@ export class Dispatcher {
 
   #nack(message: Message, error: AckordError, retryAfter?: number): void {
     const nacked = message.nack(error, { retryAfter }).catch((failure: unknown) => {
-      this.#options.logger.error({ err: failure, message: nameOf(message) }, 'The broker did not take a nack; it will deliver the message again when it sees fit.')
+      this.#options.logger.error(
+        { err: failure, message: nameOf(message) },
+        'The broker did not take a nack; it will deliver the message again when it sees fit.',
+      )
     })
     const tracked = nacked.finally(() => this.#settling.delete(tracked))
     this.#settling.add(tracked)
@@ -295,7 +298,10 @@ function shutdownError(message: Message): AckordError {
 }
 
 function keyNacked(message: Message, key: string): AckordError {
-  return new AckordError('ACKORD_KEY_NACKED', `An earlier message with the ordering key '${key}' was nacked; ${nameOf(message)} goes back with it, to keep their order.`)
+  return new AckordError(
+    'ACKORD_KEY_NACKED',
+    `An earlier message with the ordering key '${key}' was nacked; ${nameOf(message)} goes back with it, to keep their order.`,
+  )
 }
 
 function sourceFailed(cause: unknown): AckordError {

@@ -42,7 +42,7 @@ export class HandlerTable {
     checkName('name', name)
     checkCount('concurrency', concurrency, { infinite: true })
     if (match !== undefined) checkFunction('match', match)
-    use.forEach((part, index) => checkFunction(`use[${index}]`, part))
+    for (const [index, part] of use.entries()) checkFunction(`use[${index}]`, part)
 
     const before = this.#entries.get(type)
     if (before !== undefined) {
@@ -75,7 +75,10 @@ export class HandlerTable {
   }
 }
 
-function compile({ name, handler, match, use, concurrency }: Entry, complete: OutputCompleter): { name: string; match: Matcher | undefined; run: Process } {
+function compile(
+  { name, handler, match, use, concurrency }: Entry,
+  complete: OutputCompleter,
+): { name: string; match: Matcher | undefined; run: Process } {
   const limit = concurrency === Infinity ? undefined : limiter(concurrency)
 
   // Not async, for the reason given at MessageProcessor.handle.

@@ -1,8 +1,9 @@
 // What the sibling packages need beyond the public names. It promises nothing to anybody else.
+
+export type { LinkedController } from './abortable.ts'
 export { abortable, linkedController } from './abortable.ts'
 export { sendDeadLetter } from './dead-letter.ts'
 export { describeValue } from './errors.ts'
 export { checkChoice, checkCount, checkDuration, checkFraction, checkFunction, checkName } from './options.ts'
 export { checkResultCount, checkResults } from './publish-results.ts'
 export { nameOf } from './stages.ts'
-export type { LinkedController } from './abortable.ts'

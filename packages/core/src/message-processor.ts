@@ -1,13 +1,14 @@
 import { setMaxListeners } from 'node:events'
 import { forwardAcking } from './ack-strategy.ts'
 import type { Acking } from './acking.ts'
-import { type Context, enterWith, rootContext, withDeadline, withSignal } from './context.ts'
-import { AckordError, describeValue, isAckordError, toError } from './errors.ts'
+import { type Context, enterWith, rootContext } from './context.ts'
+import { AckordError, describeValue, toError } from './errors.ts'
+import { FailurePolicy } from './failure-policy.ts'
 import { ackingOf, isMessage, type Message } from './message.ts'
 import type { OutputCompleter } from './outputs.ts'
 import { probe } from './probe.ts'
 import type { Process } from './process.ts'
-import type { ErrorDecision, RouterSettings } from './router-options.ts'
+import type { RouterSettings } from './router-options.ts'
 import { nameOf } from './stages.ts'
 
 /** What a run does around the handling of a message. */
@@ -26,13 +27,11 @@ export class MessageProcessor {
   readonly #chain: Process
   readonly #complete: OutputCompleter
   readonly #ports: RunPorts
+  readonly #policy: FailurePolicy
   readonly #forced = new AbortController()
   readonly #root: Context
-  // One listener on `#forced` per message in hand would be many; the controllers are kept here instead.
-  readonly #controllers = new Set<AbortController>()
   // Handled, and settled later: by whoever has the outputs, or by a handler that acks in its own time.
   readonly #unsettled = new Set<Acking>()
-  #uncountedWarned = false
   handled = 0
   failed = 0
   lastError: Error | undefined
@@ -42,6 +41,7 @@ export class MessageProcessor {
     this.#chain = chain
     this.#complete = complete
     this.#ports = ports
+    this.#policy = new FailurePolicy(settings, this.#forced.signal)
     // Every message in hand may listen to it, and Node takes more than ten for a leak.
     setMaxListeners(0, this.#forced.signal)
     this.#root = rootContext({ signal: this.#forced.signal, ambient: settings.ambient })
@@ -50,7 +50,6 @@ export class MessageProcessor {
   /** Aborts the signals of everything in hand. */
   force(reason: AckordError): void {
     this.#forced.abort(reason)
-    for (const controller of this.#controllers) controller.abort(reason)
     this.#ports.abandon?.(reason)
   }
 
@@ -73,10 +72,10 @@ export class MessageProcessor {
     let message = received
     let outputs: Promise<readonly Message[]>
     try {
-      this.#checkDeliveries(received)
+      this.#policy.checkDeliveries(received)
       const { decode } = this.#ports
       if (decode !== undefined) message = decode(received)
-      outputs = this.#settings.processTimeout === Infinity ? this.#process(message, this.#root) : this.#processInTime(message)
+      outputs = this.#process(message)
     } catch (error) {
       return this.fail(message, error)
     }
@@ -105,25 +104,10 @@ export class MessageProcessor {
     )
   }
 
-  #process(message: Message, parent: Context): Promise<readonly Message[]> {
-    const outputs = enterWith(message.context(parent), this.#chain, message)
+  #process(message: Message): Promise<readonly Message[]> {
+    const outputs = enterWith(message.context(this.#root), this.#chain, message)
     // Middleware written in JavaScript may forget to be async.
     return outputs instanceof Promise ? outputs : Promise.resolve(outputs)
-  }
-
-  async #processInTime(message: Message): Promise<readonly Message[]> {
-    const { processTimeout, runtime } = this.#settings
-    const controller = new AbortController()
-    if (this.#forced.signal.aborted) controller.abort(this.#forced.signal.reason)
-    this.#controllers.add(controller)
-    const timer = runtime.setTimeout(() => controller.abort(tookTooLong(message, processTimeout)), processTimeout)
-    const parent = withDeadline(withSignal(this.#root, controller.signal), runtime.now() + processTimeout)
-    try {
-      return await this.#process(message, parent)
-    } finally {
-      timer.cancel()
-      this.#controllers.delete(controller)
-    }
   }
 
   #prepare(message: Message, outputs: readonly Message[]): readonly Message[] {
@@ -158,7 +142,9 @@ export class MessageProcessor {
     const acking = ackingOf(message)
     if (acking === undefined) return undefined
     const paused = probe('message.beforeAck')
-    return paused === undefined ? this.#acknowledge(message, acking, handedOn) : paused.then(() => this.#acknowledge(message, acking, handedOn))
+    return paused === undefined
+      ? this.#acknowledge(message, acking, handedOn)
+      : paused.then(() => this.#acknowledge(message, acking, handedOn))
   }
 
   #acknowledge(message: Message, acking: Acking, handedOn: boolean): Promise<void> | undefined {
@@ -199,9 +185,9 @@ export class MessageProcessor {
   /** Settles a message that was not handled. Never rejects. */
   async fail(message: Message, thrown: unknown): Promise<void> {
     this.failed += 1
-    const error = this.#limitDeliveries(message, toError(thrown))
+    const error = this.#policy.limitDeliveries(message, toError(thrown))
     this.lastError = error
-    const decision = this.#decide(message, error)
+    const decision = this.#policy.decide(message, error)
     const { logger } = this.#settings
     const verdict = typeof decision === 'string' ? decision : 'nack'
     if (verdict !== 'ack') {
@@ -211,7 +197,7 @@ export class MessageProcessor {
     try {
       if (decision === 'ack') await message.ack()
       else if (decision === 'reject') await message.reject(error)
-      else await message.nack(error, { retryAfter: decision === 'nack' ? this.#delayOf(message, error) : decision.retryAfter })
+      else await message.nack(error, decision === 'nack' ? {} : decision)
     } catch {
       // Told below.
     }
@@ -221,61 +207,14 @@ export class MessageProcessor {
     await this.#report(message, acking)
   }
 
-  #decide(message: Message, error: Error): ErrorDecision {
-    const { onError, onUnknownType, logger } = this.#settings
-    const onFailure = (err: unknown) => logger.error({ err }, 'onError itself failed; the message is settled as if it had decided nothing.')
-    try {
-      const decision: unknown = onError?.(error, message)
-      if (isDecision(decision)) return decision
-      if (decision instanceof Promise) decision.catch(onFailure)
-      if (decision !== undefined) throw new TypeError(`It must decide 'ack', 'nack', 'reject' or { retryAfter }, at once; it gave ${describeValue(decision)}.`)
-    } catch (err) {
-      onFailure(err)
-    }
-    if (isUnknownType(error)) return onUnknownType
-    return isAckordError(error) && !error.retryable ? 'reject' : 'nack'
-  }
-
-  #delayOf(message: Message, error: Error): number | undefined {
-    if (this.#forced.signal.aborted) return 0
-    if ('retryAfter' in error && isDelay(error.retryAfter)) return error.retryAfter
-    const { redeliveryDelay, runtime, logger } = this.#settings
-    try {
-      const delay: unknown = redeliveryDelay(message.deliveryCount ?? 1, runtime.random)
-      if (isDelay(delay)) return delay
-      throw new TypeError(`It must give milliseconds, 0 or more; it gave ${typeof delay === 'number' ? delay : describeValue(delay)}.`)
-    } catch (err) {
-      logger.error({ err }, 'redeliveryDelay itself failed; the message is nacked without a delay.')
-      return undefined
-    }
-  }
-
-  /** One that was delivered too often is not tried again: it may be what kills the process. */
-  #checkDeliveries(message: Message): void {
-    const { maxDeliveries, logger } = this.#settings
-    if (maxDeliveries === Infinity) return
-    if (message.deliveryCount === undefined) {
-      if (!this.#uncountedWarned) logger.warn({ maxDeliveries }, 'maxDeliveries has no effect: this source does not count deliveries.')
-      this.#uncountedWarned = true
-    } else if (message.deliveryCount > maxDeliveries) {
-      throw tooManyDeliveries(message, maxDeliveries, undefined)
-    }
-  }
-
-  #limitDeliveries(message: Message, error: Error): Error {
-    const { maxDeliveries, onUnknownType } = this.#settings
-    const last = message.deliveryCount !== undefined && message.deliveryCount >= maxDeliveries
-    const settled = message.state !== undefined && message.state !== 'pending'
-    if (!last || settled || this.#forced.signal.aborted || isAckordError(error, 'ACKORD_MAX_DELIVERIES')) return error
-    const nackedAnyway = isUnknownType(error) && onUnknownType === 'nack'
-    return isAckordError(error) && !error.retryable && !nackedAnyway ? error : tooManyDeliveries(message, maxDeliveries, error)
-  }
-
   #verdictFailed(message: Message, failure: unknown): void {
     const { logger, metrics } = this.#settings
     const err = toError(failure)
     this.lastError = err
-    logger.error({ err, type: message.type, id: message.id, verdict: message.state }, 'The broker did not take the verdict on a message; it will deliver it again.')
+    logger.error(
+      { err, type: message.type, id: message.id, verdict: message.state },
+      'The broker did not take the verdict on a message; it will deliver it again.',
+    )
     metrics?.count('ackord.settle_failed', 1, { verdict: message.state ?? 'none' })
   }
 }
@@ -286,34 +225,9 @@ function isRefused({ state }: Message): boolean {
   return state === 'nacked' || state === 'rejected'
 }
 
-function isUnknownType(error: Error): boolean {
-  return isAckordError(error, 'ACKORD_NO_HANDLER') || isAckordError(error, 'ACKORD_HANDLER_REFUSED')
-}
-
-function isDecision(value: unknown): value is ErrorDecision {
-  if (typeof value === 'object' && value !== null) return 'retryAfter' in value && isDelay(value.retryAfter)
-  return value === 'ack' || value === 'nack' || value === 'reject'
-}
-
-function isDelay(value: unknown): value is number {
-  return typeof value === 'number' && value >= 0 && value < Infinity
-}
-
 function outputsLost(message: Message, found: unknown): AckordError {
   return new AckordError(
     'ACKORD_INVALID_OUTPUT',
     `The middleware around ${nameOf(message)} gave back ${describeValue(found)} instead of an array of messages. It must return what next() resolves to.`,
   )
-}
-
-function tookTooLong(message: Message, processTimeout: number): AckordError {
-  return new AckordError('ACKORD_PROCESS_TIMEOUT', `Handling ${nameOf(message)} took longer than the processTimeout of ${processTimeout} ms.`)
-}
-
-function tooManyDeliveries(message: Message, maxDeliveries: number, cause: Error | undefined): AckordError {
-  const text = `${nameOf(message)} was delivered ${message.deliveryCount} times; maxDeliveries is ${maxDeliveries}.`
-  return new AckordError('ACKORD_MAX_DELIVERIES', text[0]?.toUpperCase() + text.slice(1), {
-    retryable: false,
-    ...(cause === undefined ? {} : { cause }),
-  })
 }

@@ -198,7 +198,7 @@ export class Message<T = unknown> {
       throw new InvalidOptionError('fork(count)', `must be a whole number, 0 or more; it is ${count}.`)
     }
     const acking = this.#acking
-    if (count === 0) acking?.ack()
+    if (count === 0) void acking?.ack()
     const ackings = acking === undefined ? [] : forkAcking(acking, count)
     return Array.from({ length: count }, (_, index) => {
       const twin = this.#twin(this.data, { ...this.attributes })

@@ -1,5 +1,5 @@
-import { AckordError } from './errors.ts'
 import type { AckStrategy } from './ack-strategy.ts'
+import { AckordError } from './errors.ts'
 import type { Middleware, MiddlewareRole } from './process.ts'
 
 interface Placed {
@@ -7,7 +7,8 @@ interface Placed {
   readonly resource: object | undefined
 }
 
-const rightOrder = 'The order that works, outermost first: deadLetter, retry, throttle, then on SQL transaction > inbox > outbox, on Redis inbox > transaction > outbox, and innermost what changes outputs; transactional() puts them right.'
+const rightOrder =
+  'The order that works, outermost first: deadLetter, retry, throttle, then on SQL transaction > inbox > outbox, on Redis inbox > transaction > outbox, and innermost what changes outputs; transactional() puts them right.'
 
 /** Refuses orders of middleware that are known to lose or double something. `chain` is what a message of the handler passes, outermost first. */
 export function checkMiddlewareOrder(chain: readonly Middleware[], handler: string, ackStrategy: AckStrategy): void {
@@ -34,29 +35,38 @@ function placedParts(part: Middleware): Placed[] {
 function problemOf(part: Placed, outer: readonly Placed[], inner: readonly Placed[]): string | undefined {
   switch (part.role) {
     case 'retry':
-      if (has(outer, 'transaction', 'inbox', 'leasedInbox', 'outbox')) return 'retry inside a transaction, inbox or outbox: every attempt needs a new one. Put retry outside'
+      if (has(outer, 'transaction', 'inbox', 'leasedInbox', 'outbox'))
+        return 'retry inside a transaction, inbox or outbox: every attempt needs a new one. Put retry outside'
       return undefined
     case 'deadLetter':
-      if (has(outer, 'retry')) return 'deadLetter inside of retry: it turns the first failure into a success, and nothing is ever retried. Put it outside'
-      if (has(outer, 'transaction', 'inbox')) return 'deadLetter inside a transaction or inbox: it turns a failure into a success, and what the handler had written would be committed. Put it outside'
+      if (has(outer, 'retry'))
+        return 'deadLetter inside of retry: it turns the first failure into a success, and nothing is ever retried. Put it outside'
+      if (has(outer, 'transaction', 'inbox'))
+        return 'deadLetter inside a transaction or inbox: it turns a failure into a success, and what the handler had written would be committed. Put it outside'
       return undefined
     case 'throttle':
       if (has(outer, 'transaction')) return 'throttle inside a transaction: it would wait while the transaction is open. Put it outside'
       return undefined
     case 'inbox':
-      if (!hasOn(outer, 'transaction', part.resource)) return 'inbox without a transaction of the same database outside of it: the message would be recorded and its effects lost, or the other way round'
+      if (!hasOn(outer, 'transaction', part.resource))
+        return 'inbox without a transaction of the same database outside of it: the message would be recorded and its effects lost, or the other way round'
       return has(outer, 'inbox') ? 'two inboxes around one handler' : undefined
     case 'leasedInbox':
-      if (hasOn(outer, 'transaction', part.resource)) return 'a leased inbox inside the transaction that it should fence. Put the inbox outside'
+      if (hasOn(outer, 'transaction', part.resource))
+        return 'a leased inbox inside the transaction that it should fence. Put the inbox outside'
       return has(outer, 'leasedInbox') ? 'two inboxes around one handler' : undefined
     case 'outbox':
-      if (!hasOn(outer, 'transaction', part.resource)) return 'outbox without a transaction of the same database outside of it: events and effects would not commit together'
+      if (!hasOn(outer, 'transaction', part.resource))
+        return 'outbox without a transaction of the same database outside of it: events and effects would not commit together'
       if (has(outer, 'outbox')) return 'two outboxes around one handler: the outer one would never see an event'
-      if ([...outer, ...inner].some((other) => isInbox(other) && other.resource !== part.resource)) return 'inbox and outbox on different databases: they cannot commit together'
-      if (has(inner, 'transaction', 'inbox', 'leasedInbox')) return 'outbox outside of the transaction or inbox it belongs to. Put the outbox inside'
+      if ([...outer, ...inner].some((other) => isInbox(other) && other.resource !== part.resource))
+        return 'inbox and outbox on different databases: they cannot commit together'
+      if (has(inner, 'transaction', 'inbox', 'leasedInbox'))
+        return 'outbox outside of the transaction or inbox it belongs to. Put the outbox inside'
       return undefined
     case 'outputs':
-      if (has(inner, 'outbox')) return 'a middleware that changes or checks outputs outside of the outbox, which passes none on: it would do nothing. Put it inside'
+      if (has(inner, 'outbox'))
+        return 'a middleware that changes or checks outputs outside of the outbox, which passes none on: it would do nothing. Put it inside'
       return undefined
     case 'transaction':
       return undefined
@@ -76,5 +86,8 @@ function isInbox({ role }: Placed): boolean {
 }
 
 function wrongOrder(handler: string, problem: string): AckordError {
-  return new AckordError('ACKORD_MIDDLEWARE_ORDER', `The middleware around handler '${handler}' is in an order that cannot work: ${problem}. ${rightOrder}`)
+  return new AckordError(
+    'ACKORD_MIDDLEWARE_ORDER',
+    `The middleware around handler '${handler}' is in an order that cannot work: ${problem}. ${rightOrder}`,
+  )
 }

@@ -37,6 +37,7 @@ export function checkFunction<T>(option: string, value: T): T {
 }
 
 function shown(value: unknown): string {
-  if (typeof value === 'number' || typeof value === 'string') return JSON.stringify(value) === 'null' ? String(value) : JSON.stringify(value)
+  if (typeof value === 'number' || typeof value === 'string')
+    return JSON.stringify(value) === 'null' ? String(value) : JSON.stringify(value)
   return describeValue(value)
 }

@@ -7,9 +7,7 @@ import type { Runtime } from './runtime.ts'
 import { nameOf } from './stages.ts'
 
 /** Makes outputs complete: what they lack of id, source, time, specversion, correlation and trace comes from the context and the input. */
-export interface OutputCompleter {
-  (outputs: readonly Message[], input: Message, context: Context): readonly Message[]
-}
+export type OutputCompleter = (outputs: readonly Message[], input: Message, context: Context) => readonly Message[]
 
 const none: readonly Message[] = []
 
@@ -17,8 +15,6 @@ const none: readonly Message[] = []
 export function outputCompleter(runtime: Runtime, source: string | undefined): OutputCompleter {
   let lastNow = Number.NaN
   let lastTime = ''
-  // Outputs come by twice, at the handler's return and when they are handed on; mostly nothing else comes in between.
-  let lastChecked: Message | undefined
 
   /** Formatting an instant is dear, and many messages share a millisecond. */
   function timeNow(): string {
@@ -34,9 +30,10 @@ export function outputCompleter(runtime: Runtime, source: string | undefined): O
     if (!isMessage(output)) throw foreign(output, index, input)
     const given = output.attributes
     if (given.type === undefined || given.type === '') throw invalid(index, input, 'has no type')
-    if (output !== lastChecked) checkAttributes(given, `output ${index} of ${nameOf(input)}`)
-    lastChecked = output
-    if (isComplete(given, input.attributes)) return output
+    const whole = isComplete(given, input.attributes)
+    if (whole && isAllText(given)) return output
+    checkAttributes(given, `output ${index} of ${nameOf(input)}`)
+    if (whole) return output
 
     const attributes: Record<string, AttributeValue | undefined> = { ...given }
     attributes['id'] ||= context.get(outputIdsKey)?.(index, given.type) ?? runtime.uuid()
@@ -53,8 +50,7 @@ export function outputCompleter(runtime: Runtime, source: string | undefined): O
     if (attributes['source'] === undefined) {
       throw invalid(index, input, "has no source. Give the handler or the router one (`source: '/orders'`)")
     }
-    lastChecked = withData(output, output.data, attributes)
-    return lastChecked
+    return withData(output, output.data, attributes)
   }
 
   return function completeOutputs(outputs, input, context) {
@@ -93,6 +89,12 @@ function isComplete(given: Attributes, input: Attributes): boolean {
 
 function isGiven(value: string | undefined): boolean {
   return value !== undefined && value !== ''
+}
+
+/** The quick look: what is a text has the right type. Whether a time is one is looked at where outputs are marshalled. */
+function isAllText(attributes: Attributes): boolean {
+  for (const name in attributes) if (typeof attributes[name] !== 'string') return false
+  return true
 }
 
 function checkDistinct(outputs: readonly Message[], input: Message): void {

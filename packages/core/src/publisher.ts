@@ -6,7 +6,11 @@ export interface Publisher {
    * Sends the messages, in this order, and waits until the broker has confirmed each. Resolves to one result per message, in their order:
    * only what is `ok` may be taken as sent. Rejects only when nothing is known of any of them. Never settles the messages.
    */
-  publish(destination: string, messages: readonly RawMessage[], options: { readonly signal: AbortSignal }): Promise<readonly PublishResult[]>
+  publish(
+    destination: string,
+    messages: readonly RawMessage[],
+    options: { readonly signal: AbortSignal },
+  ): Promise<readonly PublishResult[]>
   /** Closes what the publisher opened itself. Idempotent. */
   [Symbol.asyncDispose]?(): Promise<void>
 }

@@ -92,7 +92,8 @@ export function routerSettings(options: RouterOptions): RouterSettings {
   return {
     ackStrategy: checkChoice('ackStrategy', ackStrategy, ['onSuccess', 'forward', 'manual']),
     concurrency: checkCount('concurrency', concurrency),
-    orderingKey: orderingKey === 'partitionkey' ? (message) => message.partitionKey : orderingKey && checkFunction('orderingKey', orderingKey),
+    orderingKey:
+      orderingKey === 'partitionkey' ? (message) => message.partitionKey : orderingKey && checkFunction('orderingKey', orderingKey),
     buffer: checkCount('buffer', buffer, { min: 0 }),
     maxDeliveries: checkCount('maxDeliveries', maxDeliveries, { infinite: true }),
     redeliveryDelay,

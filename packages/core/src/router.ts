@@ -6,6 +6,7 @@ import { type HandlerOptions, HandlerTable } from './handler-table.ts'
 import { jsonMarshaler, type Marshaler } from './marshaler.ts'
 import type { Message, RawMessage } from './message.ts'
 import { MessageProcessor, type RunPorts } from './message-processor.ts'
+import { timeoutMiddleware } from './middleware/timeout.ts'
 import { checkFunction, checkName } from './options.ts'
 import { OutputQueue } from './output-queue.ts'
 import { outputCompleter } from './outputs.ts'
@@ -83,7 +84,7 @@ export class Router {
   /** Adds middleware around all handlers. The first registered is the outermost, inside acking. */
   use(...added: readonly Middleware[]): this {
     this.#checkNotStarted('use()')
-    added.forEach((part, index) => checkFunction(`use(…)[${index}]`, part))
+    for (const [index, part] of added.entries()) checkFunction(`use(…)[${index}]`, part)
     this.#middleware.push(...added)
     return this
   }
@@ -163,7 +164,9 @@ export class Router {
 
   /** Stops reading, lets handlers finish, nacks what only waits. Idempotent in every state. Resolves when everything in hand is settled. */
   async stop(): Promise<void> {
-    await this.#current?.dispatcher.stop()
+    const { dispatcher } = this.#current ?? {}
+    // A handler that calls this must not lend its context, with its transaction, to the nacks of others.
+    if (dispatcher !== undefined) await outside(() => dispatcher.stop())
     await this.#ended
   }
 
@@ -200,7 +203,9 @@ export class Router {
   #create(ports: RunPorts): Run {
     const settings = this.#settings
     const complete = outputCompleter(settings.runtime, settings.source)
-    const chain = compose(...this.#middleware)(this.#handlers.process(complete))
+    const { processTimeout, runtime } = settings
+    const limits = processTimeout === Infinity ? [] : [timeoutMiddleware(processTimeout, { runtime })]
+    const chain = compose(...limits, ...this.#middleware)(this.#handlers.process(complete))
     const processor = new MessageProcessor(settings, chain, complete, ports)
     const dispatcher = new Dispatcher({
       ...settings,
@@ -213,7 +218,7 @@ export class Router {
 
   async #drive({ dispatcher, processor }: Run, options: ConsumeOptions): Promise<void> {
     const { signal, messages, cooperative } = options
-    const onAbort = () => void dispatcher.stop()
+    const onAbort = () => void outside(() => dispatcher.stop())
     if (signal?.aborted === true) onAbort()
     signal?.addEventListener('abort', onAbort, { once: true })
     try {

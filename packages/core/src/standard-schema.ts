@@ -8,9 +8,7 @@ export interface StandardSchema<Output = unknown> {
   }
 }
 
-type SchemaResult<Output> =
-  | { readonly value: Output; readonly issues?: undefined }
-  | { readonly issues: readonly SchemaIssue[] }
+type SchemaResult<Output> = { readonly value: Output; readonly issues?: undefined } | { readonly issues: readonly SchemaIssue[] }
 
 interface SchemaIssue {
   readonly message: string

@@ -127,12 +127,18 @@ export class TransactionScope {
     try {
       await hold.release(keepAck)
     } catch (error) {
-      this.#logger.error({ err: error }, 'The broker did not take a verdict that waited for a transaction; it will deliver the message again.')
+      this.#logger.error(
+        { err: error },
+        'The broker did not take a verdict that waited for a transaction; it will deliver the message again.',
+      )
     }
   }
 
   #checkOpen(call: string): void {
     if (!this.#ended) return
-    throw new AckordError('ACKORD_SCOPE_ENDED', `${call} was called after the transaction had ended. Await all work before the handler returns.`)
+    throw new AckordError(
+      'ACKORD_SCOPE_ENDED',
+      `${call} was called after the transaction had ended. Await all work before the handler returns.`,
+    )
   }
 }

@@ -99,15 +99,19 @@ describe('acking', () => {
 
   it('lets a callback settle its own message without a deadlock', async () => {
     const answers: boolean[] = []
-    const message: Message<string> = new Message('data', {}, {
-      acking: {
-        async ack() {
-          answers.push(await message.ack(), await message.nack(failure))
+    const message: Message<string> = new Message(
+      'data',
+      {},
+      {
+        acking: {
+          async ack() {
+            answers.push(await message.ack(), await message.nack(failure))
+          },
+          nack() {},
+          reject() {},
         },
-        nack() {},
-        reject() {},
       },
-    })
+    )
     expect(await message.ack()).toBe(true)
     expect(answers).toEqual([true, false])
   })
@@ -128,16 +132,24 @@ describe('acking', () => {
   })
 
   it.each([
-    ['throws', () => { throw failure }],
+    [
+      'throws',
+      () => {
+        throw failure
+      },
+    ],
     ['rejects', () => Promise.reject(failure)],
-  ])('surfaces an ack whose callback %s: the promise rejects, settled carries it, the callback is not called again', async (_how, answer) => {
-    const { message, calls } = trackedMessage('data', {}, { answer })
-    await expect(message.ack()).rejects.toBe(failure)
-    expect(await message.settled).toEqual({ verdict: 'acked', error: undefined, failure })
-    expect(await message.ack()).toBe(true)
-    expect(await message.nack(failure)).toBe(false)
-    expect(calls).toHaveLength(1)
-  })
+  ])(
+    'surfaces an ack whose callback %s: the promise rejects, settled carries it, the callback is not called again',
+    async (_how, answer) => {
+      const { message, calls } = trackedMessage('data', {}, { answer })
+      await expect(message.ack()).rejects.toBe(failure)
+      expect(await message.settled).toEqual({ verdict: 'acked', error: undefined, failure })
+      expect(await message.ack()).toBe(true)
+      expect(await message.nack(failure)).toBe(false)
+      expect(calls).toHaveLength(1)
+    },
+  )
 
   it('does not bring the process down when nobody awaits an ack that fails', async () => {
     const unhandled: unknown[] = []

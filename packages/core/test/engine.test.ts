@@ -25,7 +25,9 @@ function open(options: { readonly shutdownTimeout?: number } = {}) {
   router.handle(answering('order.place', 'order.placed')).handle(answering('order.cancel', 'order.cancelled'))
   const broker = new MemoryBroker({ runtime, logger, history: Infinity })
   const send = (topic: string, type: string, data: unknown, attributes: object = {}) =>
-    broker.publish(topic, [marshal(new Message(data, { id: `${topic}-${String(data)}`, source: '/test', type, ...attributes }), jsonMarshaler)])
+    broker.publish(topic, [
+      marshal(new Message(data, { id: `${topic}-${String(data)}`, source: '/test', type, ...attributes }), jsonMarshaler),
+    ])
   return { runtime, logger, router, broker, send, engine: new Engine(router) }
 }
 
@@ -73,7 +75,12 @@ describe('an engine', () => {
     const { engine, broker, send } = world
     const { message, calls } = trackedMessage('typed', { type: 'order.place', id: 't' })
     engine.addInput(broker.source('raw'), { name: 'raw' })
-    engine.addInput((async function* () { yield message })(), { name: 'typed' })
+    engine.addInput(
+      (async function* () {
+        yield message
+      })(),
+      { name: 'typed' },
+    )
     const typed = engine.addTypedOutput({ name: 'out' })
     const run = engine.start()
     await send('raw', 'order.place', 'raw')
@@ -103,7 +110,12 @@ describe('an engine', () => {
   it('rejects what an input refuses', async () => {
     const { engine, logger } = open()
     const { message, calls } = trackedMessage(1, { type: 'order.place', source: '/other' })
-    engine.addInput((async function* () { yield message })(), { name: 'shop', match: match.sources('/shop%') })
+    engine.addInput(
+      (async function* () {
+        yield message
+      })(),
+      { name: 'shop', match: match.sources('/shop%') },
+    )
     const run = engine.start()
     expect((await message.settled).verdict).toBe('rejected')
     expect(calls[0]?.error).toMatchObject({ code: 'ACKORD_INPUT_REFUSED', message: expect.stringContaining("'shop'") })
@@ -120,7 +132,12 @@ describe('an engine', () => {
       handle: async () => [new Message(1, { type: 'order.placed' }), new Message(2, { type: 'order.lost' })],
     })
     const { message, calls } = trackedMessage(1, { type: 'order.split' })
-    engine.addInput((async function* () { yield message })(), { name: 'in' })
+    engine.addInput(
+      (async function* () {
+        yield message
+      })(),
+      { name: 'in' },
+    )
     engine.addOutput(broker, { name: 'placed', match: match.types('order.placed'), destination: 'events' })
     const run = engine.start()
     await message.settled
@@ -140,7 +157,10 @@ describe('an engine', () => {
     await broker.publish('in', [new Message(new TextEncoder().encode('{'), { type: 'order.place', id: 'bad' })])
     await send('in', 'order.place', 2)
     await broker.idle('in')
-    expect(broker.published('dead').map((letter) => letter.attributes['deadlettercode'])).toEqual(['ACKORD_NO_HANDLER', 'ACKORD_UNMARSHAL_FAILED'])
+    expect(broker.published('dead').map((letter) => letter.attributes['deadlettercode'])).toEqual([
+      'ACKORD_NO_HANDLER',
+      'ACKORD_UNMARSHAL_FAILED',
+    ])
     expect(placed('events', world)).toEqual([2])
     await engine.stop()
     await run
@@ -149,7 +169,12 @@ describe('an engine', () => {
   it('drains: takes no more inputs and ends when those there are have ended', async () => {
     const { engine, broker } = open()
     const inputs = [1, 2, 3].map((data) => trackedMessage(data, { type: 'order.place' }))
-    engine.addInput((async function* () { for (const { message } of inputs) yield message })(), { name: 'in' })
+    engine.addInput(
+      (async function* () {
+        for (const { message } of inputs) yield message
+      })(),
+      { name: 'in' },
+    )
     engine.addOutput(broker, { name: 'events', destination: 'events' })
     const run = engine.start()
     await engine.drain()
@@ -190,7 +215,11 @@ describe('an engine', () => {
     engine.addInput(failing, { name: 'broken' })
     engine.addInput(broker.source('fine'), { name: 'fine' })
     engine.addOutput(broker, { name: 'events', destination: 'events' })
-    await expect(engine.start()).rejects.toMatchObject({ code: 'ACKORD_SOURCE_FAILED', cause: failure, message: expect.stringContaining("'broken'") })
+    await expect(engine.start()).rejects.toMatchObject({
+      code: 'ACKORD_SOURCE_FAILED',
+      cause: failure,
+      message: expect.stringContaining("'broken'"),
+    })
     expect(calls).toHaveLength(1)
     await engine.stop()
   })
@@ -225,7 +254,12 @@ describe('an engine', () => {
   it('nacks at a forced stop what nobody took from a typed output', async () => {
     const { engine } = open({ shutdownTimeout: 0 })
     const { message, calls } = trackedMessage(1, { type: 'order.place' })
-    engine.addInput((async function* () { yield message })(), { name: 'in' })
+    engine.addInput(
+      (async function* () {
+        yield message
+      })(),
+      { name: 'in' },
+    )
     engine.addTypedOutput({ name: 'nobody reads' })
     const run = engine.start()
     await settlePromises()
@@ -239,9 +273,14 @@ describe('an engine', () => {
     const { router, engine } = open()
     let release = () => {}
     const held = new Promise<void>((resolve) => (release = resolve))
-    router.handle({ type: 'slow', handle: async () => (await held, []) })
+    router.handle({ type: 'slow', handle: () => held.then(() => []) })
     const inputs = Array.from({ length: 8 }, (_, index) => trackedMessage(index, { type: 'slow' }))
-    engine.addInput((async function* () { for (const { message } of inputs) yield message })(), { name: 'in' })
+    engine.addInput(
+      (async function* () {
+        for (const { message } of inputs) yield message
+      })(),
+      { name: 'in' },
+    )
     const run = engine.start()
     await settlePromises()
     const stopped = engine.stop()
@@ -261,9 +300,14 @@ describe('an engine', () => {
     const failure = new AckordError('ACKORD_INVALID_OPTION', 'no')
     await expect(
       engine.plug(
-        (given) => void (order.push('first'), given.addOutput(broker, { name: 'events', destination: 'events' })),
+        (given) => {
+          order.push('first')
+          given.addOutput(broker, { name: 'events', destination: 'events' })
+        },
         async () => void order.push('second'),
-        () => { throw failure },
+        () => {
+          throw failure
+        },
         () => void order.push('never'),
       ),
     ).rejects.toBe(failure)
@@ -294,7 +338,9 @@ describe('an engine', () => {
     const { engine } = open()
     const { message, calls } = trackedMessage(1, { type: 'order.place' })
     let give = (_message: Message) => {}
-    const input = (async function* () { yield await new Promise<Message>((resolve) => (give = resolve)) })()
+    const input = (async function* () {
+      yield await new Promise<Message>((resolve) => (give = resolve))
+    })()
     engine.addInput(input, { name: 'in' })
     const typed = engine.addTypedOutput({ name: 'out' })
     const run = engine.start()

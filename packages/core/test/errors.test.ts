@@ -1,6 +1,15 @@
 import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
-import { AckordError, describeValue, errorCodes, InvalidOptionError, isAckordError, RejectError, toError, TransactionRequiredError } from '../src/errors.ts'
+import {
+  AckordError,
+  describeValue,
+  errorCodes,
+  InvalidOptionError,
+  isAckordError,
+  RejectError,
+  TransactionRequiredError,
+  toError,
+} from '../src/errors.ts'
 
 describe('errors', () => {
   it('have a heading in docs/errors.md for each code, and no other', () => {
@@ -27,7 +36,8 @@ describe('errors', () => {
     expect(isAckordError(foreign, 'ACKORD_NO_HANDLER')).toBe(true)
     expect(isAckordError(foreign, 'ACKORD_NACKED')).toBe(false)
     expect(isAckordError(Object.assign(new Error('text'), { code: 'ECONNRESET' }))).toBe(false)
-    for (const other of [undefined, null, 'ACKORD_NACKED', { code: 'ACKORD_NACKED' }, new Error('text')]) expect(isAckordError(other)).toBe(false)
+    for (const other of [undefined, null, 'ACKORD_NACKED', { code: 'ACKORD_NACKED' }, new Error('text')])
+      expect(isAckordError(other)).toBe(false)
   })
 
   it('wrap what is thrown and is no error', () => {
@@ -40,7 +50,29 @@ describe('errors', () => {
 
   it('name the kind of a value, never its content', () => {
     class Order {}
-    const kinds = [null, undefined, 'secret', 5, [1], { secret: 1 }, new Order(), Object.create(null), { constructor: { name: 'secret' } }, () => 'secret'].map(describeValue)
-    expect(kinds).toEqual(['null', 'undefined', 'a string', 'a number', 'an array', 'a plain object', 'an instance of Order', 'a plain object', 'a plain object', 'a function'])
+    const kinds = [
+      null,
+      undefined,
+      'secret',
+      5,
+      [1],
+      { secret: 1 },
+      new Order(),
+      Object.create(null),
+      { constructor: { name: 'secret' } },
+      () => 'secret',
+    ].map(describeValue)
+    expect(kinds).toEqual([
+      'null',
+      'undefined',
+      'a string',
+      'a number',
+      'an array',
+      'a plain object',
+      'an instance of Order',
+      'a plain object',
+      'a plain object',
+      'a function',
+    ])
   })
 })

@@ -38,7 +38,10 @@ describe('eventHandler', () => {
   })
 
   it('leaves the source of its events to the router if it has none to give', async () => {
-    const handler = eventHandler({ type: orderPlaced }, () => [invoiceSent({ invoice: 'i-1' }), invoiceSent({ invoice: 'i-2' }, { source: '' })])
+    const handler = eventHandler({ type: orderPlaced }, () => [
+      invoiceSent({ invoice: 'i-1' }),
+      invoiceSent({ invoice: 'i-2' }, { source: '' }),
+    ])
     const outputs = await handler.handle(orderPlaced({ orderId: 'o-1' }), context)
     expect(outputs.map(({ attributes }) => attributes)).toEqual([{ type: 'invoice.sent' }, { type: 'invoice.sent' }])
   })

@@ -130,7 +130,7 @@ describe('limiter', () => {
         await runtime.advance(2000)
         const results = await Promise.all(ends)
         expect(highest).toBeLessThanOrEqual(most)
-        results.forEach(([end, ran], index) => expect(end).toBe(ran ? (jobs[index]?.fails ? 'failed' : 'done') : 'left'))
+        for (const [index, [end, ran]] of results.entries()) expect(end).toBe(ran ? (jobs[index]?.fails ? 'failed' : 'done') : 'left')
         expect(runtime.timers).toBe(0)
         expect(await limit(async () => 'free', never)).toBe('free')
       }),

@@ -9,13 +9,23 @@ async function failOnce(logger: Logger): Promise<void> {
   const { message } = trackedMessage({ card: '4111-secret' }, { type: 'order.place', id: 'm-1' })
   const router = new Router({ logger })
   router.handle({ type: 'order.place', handle: () => Promise.reject(new Error('The database is down.')) })
-  for await (const _output of router.pipe((async function* () { yield message })())) throw new Error('There is no output.')
+  for await (const _output of router.pipe(
+    (async function* () {
+      yield message
+    })(),
+  ))
+    throw new Error('There is no output.')
 }
 
 describe('the logger port', () => {
   it('takes pino as it is, with the error shown and the payload not', async () => {
     const lines: string[] = []
-    const stream = new Writable({ write: (chunk, _encoding, done) => (lines.push(String(chunk)), done()) })
+    const stream = new Writable({
+      write(chunk, _encoding, done) {
+        lines.push(String(chunk))
+        done()
+      },
+    })
     await failOnce(pino(stream))
     const line = JSON.parse(lines.join(''))
     expect(line).toMatchObject({ level: 50, type: 'order.place', id: 'm-1', verdict: 'nack', err: { message: 'The database is down.' } })

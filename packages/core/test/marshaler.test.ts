@@ -1,5 +1,5 @@
-import type { Attributes } from '../src/attributes.ts'
 import { describe, expect, it } from 'vitest'
+import type { Attributes } from '../src/attributes.ts'
 import { contextKey } from '../src/context.ts'
 import { type AckordError, isAckordError } from '../src/errors.ts'
 import { bytesMarshaler, firstAccepting, jsonMarshaler, type Marshaler, textMarshaler } from '../src/marshaler.ts'
@@ -144,7 +144,9 @@ describe('marshal', () => {
     const attributes = { type: 'a', tenant: { secret: 1 } } as unknown as Attributes
     const error = failure(() => marshal(new Message(1, attributes), jsonMarshaler))
     expect(error.code).toBe('ACKORD_INVALID_ATTRIBUTES')
-    expect(error.message).toBe("Attribute 'tenant' of a message of type 'a' must be a text, number, boolean, Date or bytes; it is a plain object.")
+    expect(error.message).toBe(
+      "Attribute 'tenant' of a message of type 'a' must be a text, number, boolean, Date or bytes; it is a plain object.",
+    )
   })
 
   it('leaves bytes and their content type as they are', () => {

@@ -120,7 +120,10 @@ describe('orders that are refused', () => {
     const { router } = openWorld()
     router.use(part('transaction', database))
     router.handle(handling(() => []))
-    router.handle(handling(() => [], 'order.cancel'), { name: 'cancel', use: [part('retry')] })
+    router.handle(
+      handling(() => [], 'order.cancel'),
+      { name: 'cancel', use: [part('retry')] },
+    )
     const source = new FedSource()
     const error = await failureOf(router.run(source), 'ACKORD_MIDDLEWARE_ORDER')
     expect(error.message).toContain("'cancel'")

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { checkChoice, checkCount, checkDuration, checkFraction, checkFunction, checkName } from '../src/options.ts'
-import { Router, } from '../src/router.ts'
+import { Router } from '../src/router.ts'
 import type { RouterOptions } from '../src/router-options.ts'
 
 describe('option checks', () => {
@@ -15,10 +15,13 @@ describe('option checks', () => {
   })
 
   it.each([
-    [() => checkDuration('wait', -1), "wait must be a number of milliseconds, 0 or more; it is -1."],
+    [() => checkDuration('wait', -1), 'wait must be a number of milliseconds, 0 or more; it is -1.'],
     [() => checkDuration('wait', Number.NaN), 'wait must be a number of milliseconds, 0 or more; it is NaN.'],
     [() => checkDuration('wait', Infinity), 'wait must be a number of milliseconds, 0 or more; it is Infinity.'],
-    [() => checkDuration('wait', '5' as unknown as number, { min: 1, infinite: true }), 'wait must be a number of milliseconds, 1 or more, or Infinity; it is "5".'],
+    [
+      () => checkDuration('wait', '5' as unknown as number, { min: 1, infinite: true }),
+      'wait must be a number of milliseconds, 1 or more, or Infinity; it is "5".',
+    ],
     [() => checkCount('limit', 0), 'limit must be a whole number, 1 or more; it is 0.'],
     [() => checkCount('limit', 1.5), 'limit must be a whole number, 1 or more; it is 1.5.'],
     [() => checkFraction('jitter', 1.1), 'jitter must be a number from 0 to 1; it is 1.1.'],
@@ -45,6 +48,8 @@ describe('option checks', () => {
     { source: '' },
   ] as unknown as RouterOptions[])('refuse a router with %o when it is made', (options) => {
     const [name = ''] = Object.keys(options)
-    expect(() => new Router(options)).toThrow(expect.objectContaining({ code: 'ACKORD_INVALID_OPTION', message: expect.stringContaining(name) }))
+    expect(() => new Router(options)).toThrow(
+      expect.objectContaining({ code: 'ACKORD_INVALID_OPTION', message: expect.stringContaining(name) }),
+    )
   })
 })

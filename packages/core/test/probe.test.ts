@@ -36,11 +36,21 @@ describe('a probe', () => {
       const router = new Router({ logger: recordingLogger(), source: '/test' })
       router.handle({ type: 'order.place', handle: async () => [new Message(2, { type: 'order.placed' })] })
       const outputs: unknown[] = []
-      for await (const output of router.pipe((async function* () { yield message })())) outputs.push(output.data)
+      for await (const output of router.pipe(
+        (async function* () {
+          yield message
+        })(),
+      ))
+        outputs.push(output.data)
       expect(outputs).toEqual([2])
     } finally {
       remove()
     }
-    expect(points).toEqual(['message.received, 0 acked', 'message.handled, 0 acked', 'message.beforeAck, 0 acked', 'message.afterAck, 1 acked'])
+    expect(points).toEqual([
+      'message.received, 0 acked',
+      'message.handled, 0 acked',
+      'message.beforeAck, 0 acked',
+      'message.afterAck, 1 acked',
+    ])
   })
 })

@@ -70,7 +70,12 @@ describe('a receiver', () => {
 
   it.each([
     ['answers that it failed', async () => [{ ok: false, error: failure }] as const],
-    ['rejects', async () => { throw failure }],
+    [
+      'rejects',
+      async () => {
+        throw failure
+      },
+    ],
     ['answers with no result', async () => []],
   ] as const)('keeps the message with the broker when the dead letter %s', async (_how, answer) => {
     const { deadLetter } = deadLetterTo(answer)
@@ -130,7 +135,9 @@ describe('a receiver', () => {
   it('never puts the payload into logs', async () => {
     const { deadLetter } = deadLetterTo(async () => [])
     const { deliver, logger } = open({ deadLetter })
-    await deliver(1).reject(failure).catch(() => {})
+    await deliver(1)
+      .reject(failure)
+      .catch(() => {})
     expect(JSON.stringify(logger.lines)).not.toContain('{\\"n\\":1}')
   })
 

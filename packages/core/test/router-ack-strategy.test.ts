@@ -1,7 +1,10 @@
 import { describe, expect, it } from 'vitest'
 import { contextKey } from '../src/context.ts'
+import { silentLogger } from '../src/logger.ts'
 import { Message } from '../src/message.ts'
+import type { Middleware } from '../src/process.ts'
 import type { RouterOptions } from '../src/router-options.ts'
+import { TransactionScope } from '../src/transaction-scope.ts'
 import {
   collect,
   deferred,
@@ -258,6 +261,67 @@ describe.each<NonNullable<RouterOptions['ackStrategy']>>(['onSuccess', 'manual',
   })
 })
 
+describe('verdicts inside a transaction', () => {
+  /** What a store does: the message's verdicts wait for the end, and one that refuses it rolls back. */
+  function transactions(log: string[], commitFails = false): Middleware {
+    return (next) =>
+      async function transaction(message, context) {
+        const scope = new TransactionScope(context, { logger: silentLogger })
+        scope.hold(message)
+        try {
+          const outputs = await next(message, context)
+          if (scope.rollbackOnly !== undefined) throw scope.rollbackOnly.error
+          if (commitFails) throw broken
+          log.push('commit')
+          await scope.end('committed')
+          return outputs
+        } catch (error) {
+          log.push('rollback')
+          await scope.end('rolledBack')
+          throw error
+        }
+      }
+  }
+
+  async function settledIn(
+    options: { readonly ackStrategy: 'onSuccess' | 'manual'; readonly commitFails?: boolean },
+    handle: (message: Message) => unknown,
+  ) {
+    const { router } = openWorld({ ackStrategy: options.ackStrategy })
+    const log: string[] = []
+    router.use(transactions(log, options.commitFails)).handle(handling(handle))
+    const publisher = recordingPublisher(async ({ messages }) => {
+      log.push('publish')
+      return messages.map(() => ({ ok: true }))
+    })
+    const input = tracked('m1', { answer: () => void log.push(...verdicts(input).slice(-1)) })
+    await router.run(sourceOf(input), { publisher, destination: 'orders' })
+    return { log, calls: input.calls }
+  }
+
+  it('reach the broker after the commit', async () => {
+    const manual = await settledIn({ ackStrategy: 'manual' }, (message) => message.ack().then(() => []))
+    expect(manual.log).toEqual(['commit', 'ack'])
+    const onSuccess = await settledIn({ ackStrategy: 'onSuccess' }, () => [placed()])
+    expect(onSuccess.log).toEqual(['commit', 'publish', 'ack'])
+  })
+
+  it('are forgotten when the commit fails: an ack becomes a nack', async () => {
+    const { log, calls } = await settledIn({ ackStrategy: 'manual', commitFails: true }, (message) => message.ack().then(() => []))
+    expect(log).toEqual(['rollback', 'nack'])
+    expect(calls).toMatchObject([{ verdict: 'nack', error: broken }])
+  })
+
+  it('roll back when they refuse the message, and then outputs are not handed on', async () => {
+    const { log, calls } = await settledIn({ ackStrategy: 'onSuccess' }, async (message) => {
+      await message.nack(broken, { retryAfter: 3 })
+      return [placed()]
+    })
+    expect(log).toEqual(['rollback', 'nack'])
+    expect(calls).toMatchObject([{ verdict: 'nack', error: broken, options: { retryAfter: 3 } }])
+  })
+})
+
 describe('forward', () => {
   async function forwarded(produce: (message: Message) => readonly Message[], input = tracked('m1')) {
     const { router, logger } = openWorld({ ackStrategy: 'forward' })
@@ -445,7 +509,9 @@ describe('forward', () => {
     await router.run(sourceOf(delayed, last, decided), { publisher, destination: 'orders' })
     expect(delayed.calls).toMatchObject([{ verdict: 'nack', options: { retryAfter: 200 } }])
     expect(last.calls).toMatchObject([{ verdict: 'reject', error: { code: 'ACKORD_MAX_DELIVERIES' } }])
-    expect(decided.calls).toMatchObject([{ verdict: 'reject', error: { code: 'ACKORD_PUBLISH_FAILED', cause: { errors: [broken, broken] } } }])
+    expect(decided.calls).toMatchObject([
+      { verdict: 'reject', error: { code: 'ACKORD_PUBLISH_FAILED', cause: { errors: [broken, broken] } } },
+    ])
   })
 
   it('settles the own acking of an output whose publish failed', async () => {

@@ -1,10 +1,9 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
-import { setTimeout as delay } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { beginAttempt, type Context, contextKey, currentContext, enter, messageKey } from '../src/context.ts'
 import type { Message } from '../src/message.ts'
-import { compose, type Middleware } from '../src/process.ts'
 import { retryMiddleware } from '../src/middleware/retry.ts'
+import { compose, type Middleware } from '../src/process.ts'
 import {
   collect,
   deferred,
@@ -35,7 +34,10 @@ describe('the order of middleware', () => {
           return outputs
         }
     router.use(named('a'), named('b')).use(compose(named('c'), named('d')))
-    router.handle(handling(() => void log.push('handler')), { use: [named('e'), named('f')] })
+    router.handle(
+      handling(() => void log.push('handler')),
+      { use: [named('e'), named('f')] },
+    )
     const input = tracked('m1', { answer: () => void log.push('ack') })
     await router.run(sourceOf(input))
     expect(log).toEqual([
@@ -51,7 +53,12 @@ describe('the order of middleware', () => {
       seen.push(message.id)
       return next(message, context)
     }
-    router.handle(handling(() => []), { use: [note] }).handle(handling(() => [], 'order.cancel'))
+    router
+      .handle(
+        handling(() => []),
+        { use: [note] },
+      )
+      .handle(handling(() => [], 'order.cancel'))
     await router.run(sourceOf(tracked('m1'), tracked('m2', { type: 'order.cancel' })))
     expect(seen).toEqual(['m1'])
   })
@@ -217,7 +224,11 @@ describe('next', () => {
     const { router } = openWorld({ concurrency: 3 })
     let calls = 0
     router.use((next) => (message, context) => next(message, context))
-    router.handle(handling(() => void (calls += 1)))
+    router.handle(
+      handling(() => {
+        calls += 1
+      }),
+    )
     await router.run(sourceOf(...trackedSome(10)))
     expect(calls).toBe(10)
     expect(router.health().failed).toBe(0)
@@ -264,7 +275,7 @@ describe('the ambient context', () => {
       handling(async (message, context) => {
         same.push(currentContext() === context, context.get(messageKey) === message)
         same.push((await deep(5)) === context)
-        await delay(1)
+        await new Promise<void>((resolve) => setTimeout(resolve, 0))
         same.push(currentContext() === context)
         await new Promise<void>((resolve) => setImmediate(resolve))
         same.push((await deep(3)) === context)
@@ -314,6 +325,24 @@ describe('the ambient context', () => {
     expect(seen).toEqual([undefined, undefined, undefined, undefined])
   })
 
+  it.each(['stop()', 'its signal'])('is not lent to the nacks of others by a handler that stops the router by %s', async (means) => {
+    const { router } = openWorld({ orderingKey: 'partitionkey' })
+    const controller = new AbortController()
+    const seen: unknown[] = []
+    router.handle(
+      handling(async () => {
+        await settlePromises()
+        if (means === 'stop()') void router.stop()
+        else controller.abort()
+      }),
+    )
+    const attributes = { partitionkey: 'k' }
+    const behind = tracked('m2', { attributes, answer: () => void seen.push(currentContext()) })
+    await router.run(new FedSource([tracked('m1', { attributes }), behind]), { signal: controller.signal })
+    expect(verdicts(behind)).toEqual(['nack'])
+    expect(seen).toEqual([undefined])
+  })
+
   it('is not there with `ambient: false`, and the argument works all the same', async () => {
     const { router } = openWorld({ ambient: false, processTimeout: 1000 })
     const seen: unknown[] = []
@@ -334,7 +363,11 @@ describe('the ambient context', () => {
     const seen: unknown[] = []
     inner.router.handle(
       handling((message, context) => {
-        seen.push(context.get(outerKey), currentContext()?.get(outerKey), currentContext()?.get(messageKey) === (ambient ? message : undefined))
+        seen.push(
+          context.get(outerKey),
+          currentContext()?.get(outerKey),
+          currentContext()?.get(messageKey) === (ambient ? message : undefined),
+        )
       }),
     )
     let own: boolean | undefined

@@ -100,10 +100,7 @@ describe('concurrency', () => {
     const narrow = gated()
     const wide = gated()
     router.handle(handling(narrow.handle, 'narrow'), { concurrency: 2 }).handle(handling(wide.handle, 'wide'))
-    const inputs = [
-      ...trackedSome(3, { type: 'narrow' }, 'n'),
-      tracked('w1', { type: 'wide' }),
-    ]
+    const inputs = [...trackedSome(3, { type: 'narrow' }, 'n'), tracked('w1', { type: 'wide' })]
     const run = router.run(sourceOf(...inputs))
     await settlePromises()
     expect(narrow.started).toEqual(['n1', 'n2'])
@@ -411,7 +408,7 @@ describe('orderingKey', () => {
         expect(most).toBeLessThanOrEqual(concurrency)
         expect(runtime.timers).toBe(0)
         // Everything that was read is settled, once; what was not is untouched.
-        inputs.forEach((input, index) => expect(input.calls).toHaveLength(read.includes(index) ? 1 : 0))
+        for (const [index, input] of inputs.entries()) expect(input.calls).toHaveLength(read.includes(index) ? 1 : 0)
         for (const key of ['a', 'b', 'c']) {
           const own = events.filter(({ index }) => steps[index]?.key === key)
           // In turn: start, end, start, end, with rising indexes.

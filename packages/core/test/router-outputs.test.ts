@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import type { Attributes } from '../src/attributes.ts'
 import { deterministicIds, outputIdsKey } from '../src/deterministic-id.ts'
 import { Message } from '../src/message.ts'
 import type { Middleware } from '../src/process.ts'
@@ -85,8 +86,8 @@ describe('completing outputs', () => {
     expect(outputs[0]?.id).toBeDefined()
   })
 
-  it('passes a complete output on as it is', async () => {
-    const own = placed('a', { id: 'i', source: '/s', specversion: '1.0', time: '2026-01-01T00:00:00Z' })
+  it.each(['2026-01-01T00:00:00Z', new Date(5)])('passes a complete output on as it is (time %s)', async (time) => {
+    const own = placed('a', { id: 'i', source: '/s', specversion: '1.0', time, priority: 3 })
     const { outputs } = await outputsOf(() => [own])
     expect(outputs[0]).toBe(own)
   })
@@ -173,14 +174,24 @@ describe('bad outputs', () => {
   })
 
   const whole = { id: 'i', source: '/s', specversion: '1.0', time: '2026-01-01T00:00:00Z' }
-  it.each<[string, object]>([
-    ['a time that is none', { ...whole, time: 'noon' }],
+  it.each<[string, Record<string, unknown>]>([
+    ['a time that is no text', { ...whole, time: 5 }],
     ['a subject that is no text', { ...whole, subject: 5 }],
     ['an object as extension', { ...whole, extra: {} }],
     ['an expiry that is none', { ...whole, expirytime: 5 }],
   ])('nacks it also when the output lacks nothing: %s', async (_what, attributes) => {
-    const { outputs, input } = await outputsOf(() => [placed('a', attributes)])
+    const { outputs, input } = await outputsOf(() => [placed('a', attributes as Attributes)])
     expect(outputs).toEqual([])
+    expect(input.calls).toMatchObject([{ verdict: 'nack', error: { code: 'ACKORD_INVALID_ATTRIBUTES' } }])
+  })
+
+  it('nacks it at the latest when the output is to be published: a text that is no time', async () => {
+    const { router } = openWorld()
+    router.handle(handling(() => [placed('a', { ...whole, time: 'noon' })]))
+    const publisher = recordingPublisher()
+    const input = tracked('m1')
+    await router.run(sourceOf(input), { publisher, destination: 'orders' })
+    expect(publisher.calls).toEqual([])
     expect(input.calls).toMatchObject([{ verdict: 'nack', error: { code: 'ACKORD_INVALID_ATTRIBUTES' } }])
   })
 
@@ -200,7 +211,9 @@ describe('bad outputs', () => {
     router.handle(handling(({ id }) => [id === 'm1' ? placed() : placed('a', { source: '/own' })]))
     const inputs = trackedSome(2)
     expect(await collect(router.pipe(sourceOf(...inputs)))).toHaveLength(1)
-    expect(inputs[0]?.calls).toMatchObject([{ verdict: 'nack', error: { code: 'ACKORD_INVALID_OUTPUT', message: expect.stringMatching(/has no source/) } }])
+    expect(inputs[0]?.calls).toMatchObject([
+      { verdict: 'nack', error: { code: 'ACKORD_INVALID_OUTPUT', message: expect.stringMatching(/has no source/) } },
+    ])
     expect(verdicts(inputs[1] ?? { calls: [] })).toEqual(['ack'])
   })
 
@@ -229,7 +242,11 @@ describe('publishing outputs', () => {
     expect(calls).toHaveLength(2)
     expect(calls[0]?.destination).toBe('orders')
     expect(text(calls[0]?.messages[0]?.data)).toBe('{"id":"m1"}')
-    expect(calls[0]?.messages[0]?.attributes).toMatchObject({ type: 'order.placed', datacontenttype: 'application/json', source: '/orders' })
+    expect(calls[0]?.messages[0]?.attributes).toMatchObject({
+      type: 'order.placed',
+      datacontenttype: 'application/json',
+      source: '/orders',
+    })
     expect(calls[0]?.messages[1]?.attributes.datacontenttype).toBe('application/octet-stream')
     expect(inputs.map(verdicts)).toEqual([['ack'], ['ack']])
   })
@@ -255,7 +272,10 @@ describe('publishing outputs', () => {
 
   it('nacks the input when the publisher rejects half a batch', async () => {
     const results: PublishResult[] = [{ ok: true }, { ok: false, error: broken }]
-    const { inputs, logger, health } = await published(() => [placed('a'), placed('b')], async () => results)
+    const { inputs, logger, health } = await published(
+      () => [placed('a'), placed('b')],
+      async () => results,
+    )
     expect(inputs[0]?.calls).toMatchObject([
       { verdict: 'nack', error: { code: 'ACKORD_PUBLISH_FAILED', cause: broken }, options: { retryAfter: 40 } },
     ])
@@ -370,7 +390,9 @@ describe('publishing outputs', () => {
     router.handle(handling(({ id }) => (id === 'm1' ? [placed()] : [])))
     const inputs = trackedSome(2)
     await router.run(sourceOf(...inputs))
-    expect(inputs[0]?.calls).toMatchObject([{ verdict: 'nack', error: { code: 'ACKORD_NO_OUTPUT', message: expect.stringContaining('publisher') } }])
+    expect(inputs[0]?.calls).toMatchObject([
+      { verdict: 'nack', error: { code: 'ACKORD_NO_OUTPUT', message: expect.stringContaining('publisher') } },
+    ])
     expect(verdicts(inputs[1] ?? { calls: [] })).toEqual(['ack'])
   })
 

@@ -1,7 +1,7 @@
-import { on, EventEmitter } from 'node:events'
+import { EventEmitter, on } from 'node:events'
 import { describe, expect, it } from 'vitest'
 import type { Context } from '../src/context.ts'
-import { Message } from '../src/message.ts'
+import type { Message } from '../src/message.ts'
 import type { RouterOptions } from '../src/router-options.ts'
 import { sleep } from '../src/runtime.ts'
 import {
@@ -797,6 +797,32 @@ describe('leaving a pipe', () => {
     await settlePromises()
     await outputs.return?.()
     expect([(await first).done, (await second).done]).toEqual([true, true])
+  })
+
+  it('leaves the pipe that it reads from', async () => {
+    for (const waits of [true, false]) {
+      const gate = deferred()
+      const first = openWorld().router.handle(handling(({ id }) => [placed(id)]))
+      const second = openWorld().router.handle(
+        handling(async (message) => {
+          if (!waits) await gate.promise
+          return [message]
+        }, 'order.placed'),
+      )
+      const inputs = trackedSome(waits ? 1 : 2)
+      const source = new FedSource(inputs)
+      const outputs = second.pipe(first.pipe(source))
+      const read = outputs.next()
+      await settlePromises()
+      expect(first.health().state).toBe('running')
+      const left = outputs.return?.()
+      gate.resolve()
+      await left
+      await settlePromises()
+      expect([first.health().state, second.health().state]).toEqual(['idle', 'idle'])
+      expect((await read).done).toBe(!waits)
+      expect(inputs.flatMap(verdicts)).not.toContain('reject')
+    }
   })
 
   it('lets a reader stop the router from inside the loop', async () => {

@@ -1,6 +1,17 @@
 import { describe, expect, it } from 'vitest'
 import { Message } from '../src/message.ts'
-import { collect, deferred, FedSource, handling, openWorld, placed, sourceOf, tracked, trackedSome, verdicts } from './support/router-world.ts'
+import {
+  collect,
+  deferred,
+  FedSource,
+  handling,
+  openWorld,
+  placed,
+  sourceOf,
+  tracked,
+  trackedSome,
+  verdicts,
+} from './support/router-world.ts'
 import { settlePromises } from './support/virtual-runtime.ts'
 
 const lost = new Error('connection lost')

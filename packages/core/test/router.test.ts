@@ -1,8 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import type { ContextKey } from '../src/context.ts'
-import { contextKey } from '../src/context.ts'
+import { type ContextKey, contextKey } from '../src/context.ts'
 import { bytesMarshaler } from '../src/marshaler.ts'
-import { Message, type RawMessage } from '../src/message.ts'
+import { Message } from '../src/message.ts'
 import { Router } from '../src/router.ts'
 import type { RouterOptions } from '../src/router-options.ts'
 import {
@@ -171,8 +170,18 @@ describe('configuration', () => {
 
   it('refuses a second handler of a type and names both', async () => {
     const { router } = openWorld()
-    router.handle(handling(() => []), { name: 'first' })
-    const error = await failureOf(() => router.handle(handling(() => []), { name: 'second' }), 'ACKORD_HANDLER_EXISTS')
+    router.handle(
+      handling(() => []),
+      { name: 'first' },
+    )
+    const error = await failureOf(
+      () =>
+        router.handle(
+          handling(() => []),
+          { name: 'second' },
+        ),
+      'ACKORD_HANDLER_EXISTS',
+    )
     expect(error.message).toContain("'first'")
     expect(error.message).toContain("'second'")
   })
@@ -181,11 +190,39 @@ describe('configuration', () => {
     ['a handler without handle', () => openWorld().router.handle({ type: 'a' } as never)],
     ['no handler at all', () => openWorld().router.handle(undefined as never)],
     ['an empty type', () => openWorld().router.handle(handling(() => [], ''))],
-    ['an empty name', () => openWorld().router.handle(handling(() => []), { name: '' })],
-    ['a concurrency of 0', () => openWorld().router.handle(handling(() => []), { concurrency: 0 })],
-    ['a matcher that is no function', () => openWorld().router.handle(handling(() => []), { match: 'x' as never })],
+    [
+      'an empty name',
+      () =>
+        openWorld().router.handle(
+          handling(() => []),
+          { name: '' },
+        ),
+    ],
+    [
+      'a concurrency of 0',
+      () =>
+        openWorld().router.handle(
+          handling(() => []),
+          { concurrency: 0 },
+        ),
+    ],
+    [
+      'a matcher that is no function',
+      () =>
+        openWorld().router.handle(
+          handling(() => []),
+          { match: 'x' as never },
+        ),
+    ],
     ['middleware that is no function', () => openWorld().router.use({} as never)],
-    ['handler middleware that is no function', () => openWorld().router.handle(handling(() => []), { use: [1 as never] })],
+    [
+      'handler middleware that is no function',
+      () =>
+        openWorld().router.handle(
+          handling(() => []),
+          { use: [1 as never] },
+        ),
+    ],
   ])('refuses %s', async (_what, configure) => {
     expect((await failureOf(configure, 'ACKORD_INVALID_OPTION')).message).not.toBe('')
   })
@@ -341,4 +378,3 @@ describe('health', () => {
     expect(router.health()).toMatchObject({ state: 'idle', inFlight: 0, handled: 1 })
   })
 })
-

@@ -16,7 +16,8 @@ describe('the system runtime', () => {
     const cancelled = systemRuntime.setTimeout(() => fired.push('cancelled'), 1)
     cancelled.cancel()
     cancelled.cancel()
-    await new Promise<void>((resolve) => systemRuntime.setTimeout(() => (fired.push('fired'), resolve()), 5))
+    await new Promise<void>((resolve) => systemRuntime.setTimeout(resolve, 5))
+    fired.push('fired')
     expect(fired).toEqual(['fired'])
   })
 
@@ -34,7 +35,10 @@ describe('sleep and idle', () => {
     const runtime = new VirtualRuntime()
     const { signal } = new AbortController()
     const done: string[] = []
-    const both = [sleep(runtime, 100, { signal }).then(() => done.push('slept')), idle(runtime, 200, signal).then((full) => done.push(`idled ${full}`))]
+    const both = [
+      sleep(runtime, 100, { signal }).then(() => done.push('slept')),
+      idle(runtime, 200, signal).then((full) => done.push(`idled ${full}`)),
+    ]
     await runtime.advance(99)
     expect(done).toEqual([])
     await runtime.advance(101)

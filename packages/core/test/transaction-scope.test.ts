@@ -113,7 +113,10 @@ describe('a transaction scope', () => {
   })
 
   it('runs afterRollback callbacks when it was rolled back, and none at all when the outcome is unknown', async () => {
-    for (const [outcome, expected] of [['rolledBack', ['rolled back']], ['unknown', []]] as const) {
+    for (const [outcome, expected] of [
+      ['rolledBack', ['rolled back']],
+      ['unknown', []],
+    ] as const) {
       const { scope, context } = openScope()
       const events: string[] = []
       afterCommit(context, () => void events.push('committed'))
@@ -150,7 +153,12 @@ describe('a transaction scope', () => {
     const { scope, context } = openScope()
     await scope.end('committed')
     const { message } = trackedMessage('data')
-    for (const call of [() => afterCommit(context, () => {}), () => afterRollback(context, () => {}), () => scope.hold(message), () => scope.nested(context)]) {
+    for (const call of [
+      () => afterCommit(context, () => {}),
+      () => afterRollback(context, () => {}),
+      () => scope.hold(message),
+      () => scope.nested(context),
+    ]) {
       expect(call).toThrow(expect.objectContaining({ code: 'ACKORD_SCOPE_ENDED' }))
     }
     await expect(scope.end('committed')).rejects.toMatchObject({ code: 'ACKORD_SCOPE_ENDED' })

@@ -1,17 +1,17 @@
 import type { DeadLetter } from '../dead-letter.ts'
 import { AckordError, describeValue, InvalidOptionError } from '../errors.ts'
 import { consoleLogger, type Logger } from '../logger.ts'
-import type { MemoryGroup } from './memory-group.ts'
-import { MemorySchedule } from './memory-schedule.ts'
-import { MemorySource } from './memory-source.ts'
-import { type MemoryStats, memoryStats } from './memory-stats.ts'
-import { MemoryTopic } from './memory-topic.ts'
 import type { RawMessage } from '../message.ts'
 import { checkChoice, checkCount, checkDuration, checkName } from '../options.ts'
 import type { Publisher, PublishResult } from '../publisher.ts'
 import { createReceiver } from '../receiver.ts'
 import { type Runtime, systemRuntime } from '../runtime.ts'
 import type { Source } from '../source.ts'
+import type { MemoryGroup } from './memory-group.ts'
+import { MemorySchedule } from './memory-schedule.ts'
+import { MemorySource } from './memory-source.ts'
+import { type MemoryStats, memoryStats } from './memory-stats.ts'
+import { MemoryTopic } from './memory-topic.ts'
 
 export interface MemoryBrokerOptions {
   /** How many of the last published messages each topic remembers for `published()`, settled or not. Default: 0. */

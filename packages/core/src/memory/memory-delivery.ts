@@ -1,9 +1,9 @@
 import type { NackOptions } from '../acking.ts'
 import type { Attributes } from '../attributes.ts'
 import { AckordError, type ErrorCode } from '../errors.ts'
+import type { Delivery } from '../receiver.ts'
 import type { GroupEntry } from './memory-group.ts'
 import type { Linked } from './memory-list.ts'
-import type { Delivery } from '../receiver.ts'
 
 /** What has the message until it is settled. */
 export interface DeliveryHolder {

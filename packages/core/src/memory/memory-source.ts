@@ -1,11 +1,11 @@
+import type { RawMessage } from '../message.ts'
+import type { Delivery } from '../receiver.ts'
+import type { Source } from '../source.ts'
 import { type DeliveryHolder, type Loss, MemoryDelivery } from './memory-delivery.ts'
 import type { GroupEntry, GroupReader, MemoryGroup } from './memory-group.ts'
 import { MemoryIteration, type PullSource, type WaitingPull } from './memory-iteration.ts'
 import { LinkedList } from './memory-list.ts'
 import type { MemorySchedule, ScheduledTask } from './memory-schedule.ts'
-import type { RawMessage } from '../message.ts'
-import type { Delivery } from '../receiver.ts'
-import type { Source } from '../source.ts'
 
 /**
  * One reader of a group. It takes a message only for a pull that waits for one, so that whoever leaves an iteration has

@@ -1,7 +1,7 @@
+import { Message, type RawMessage } from '../message.ts'
 import { MemoryGroup, type StoredMessage } from './memory-group.ts'
 import { LinkedList } from './memory-list.ts'
 import type { MemorySchedule } from './memory-schedule.ts'
-import { Message, type RawMessage } from '../message.ts'
 
 interface IdleWaiter {
   readonly group: string

@@ -1,8 +1,8 @@
 import { CircuitBreaker, type CircuitBreakerOptions } from '../circuit-breaker.ts'
 import { AckordError, isAckordError } from '../errors.ts'
+import { isRetryable } from '../failures.ts'
 import type { Middleware } from '../process.ts'
 import { nameOf } from '../stages.ts'
-import { isRetryable } from './failures.ts'
 
 /** The message was not handled, because those before it failed. */
 export class CircuitOpenError extends AckordError {

@@ -1,5 +1,6 @@
 import { type DeadLetter, sendDeadLetter } from '../dead-letter.ts'
 import { AckordError } from '../errors.ts'
+import { isSettled } from '../failures.ts'
 import { consoleLogger, type Logger } from '../logger.ts'
 import { jsonMarshaler, type Marshaler } from '../marshaler.ts'
 import type { Message } from '../message.ts'
@@ -7,7 +8,6 @@ import { checkDuration, checkFunction, checkName } from '../options.ts'
 import { type Middleware, middleware } from '../process.ts'
 import { type Runtime, systemRuntime } from '../runtime.ts'
 import { marshal, nameOf } from '../stages.ts'
-import { isSettled } from './failures.ts'
 
 export interface DeadLetterOptions {
   /** Writes the data of the letter. Default: `jsonMarshaler`. */

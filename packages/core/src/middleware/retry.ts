@@ -1,13 +1,13 @@
 import { type Backoff, exponentialBackoff } from '../backoff.ts'
 import { beginAttempt, type Context, type ContextKey, contextKey, enter } from '../context.ts'
 import { AckordError } from '../errors.ts'
+import { isRetryable, isSettled, retryAfterOf } from '../failures.ts'
 import { consoleLogger, type Logger } from '../logger.ts'
 import type { Message } from '../message.ts'
 import { checkCount, checkDuration, checkFunction } from '../options.ts'
 import { type Middleware, middleware } from '../process.ts'
 import { type Runtime, sleep, systemRuntime } from '../runtime.ts'
 import { nameOf } from '../stages.ts'
-import { isRetryable, isSettled, retryAfterOf } from './failures.ts'
 
 /** Where a message is in its retries. */
 export interface RetryState {

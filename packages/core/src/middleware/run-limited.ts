@@ -1,10 +1,10 @@
 import { linkedController } from '../abortable.ts'
 import { type Context, enter, withDeadline, withSignal } from '../context.ts'
 import type { AckordError, AckordErrorOptions } from '../errors.ts'
+import { isRetryable } from '../failures.ts'
 import type { Message } from '../message.ts'
 import type { Process } from '../process.ts'
 import type { Runtime } from '../runtime.ts'
-import { isRetryable } from './failures.ts'
 
 export interface Limit {
   /** Milliseconds since the epoch. */

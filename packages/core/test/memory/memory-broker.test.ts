@@ -5,9 +5,9 @@ import { contextKey } from '../../src/context.ts'
 import { MemoryBroker } from '../../src/memory/memory-broker.ts'
 import { Message, type RawMessage } from '../../src/message.ts'
 import type { Publisher } from '../../src/publisher.ts'
-import { ids, isPending, MemoryWorld, never, Reader, raw } from './memory-world.ts'
 import { trackedMessage } from '../support/tracked-message.ts'
 import { settlePromises } from '../support/virtual-runtime.ts'
+import { ids, isPending, MemoryWorld, never, Reader, raw } from './memory-world.ts'
 
 const nothing = { kept: 0, ready: 0, blocked: 0, delayed: 0, inFlight: 0, keys: 0, waiting: 0 }
 

@@ -3,8 +3,8 @@ import { expect, it } from 'vitest'
 import type { MemorySourceOptions } from '../../src/memory/memory-broker.ts'
 import type { RawMessage } from '../../src/message.ts'
 import type { Source } from '../../src/source.ts'
-import { MemoryWorld, Reader } from './memory-world.ts'
 import { settlePromises } from '../support/virtual-runtime.ts'
+import { MemoryWorld, Reader } from './memory-world.ts'
 
 type Step =
   | { readonly do: 'publish'; readonly keys: readonly (string | undefined)[] }

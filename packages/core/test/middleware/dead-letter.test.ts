@@ -120,7 +120,7 @@ it.each<[string, () => Promise<readonly PublishResult[]>]>([
 
 it('rejects with both failures when the data cannot be written', async () => {
   const { middleware, sent } = world()
-  await expect(middleware(failing)(message.copy(undefined), rootContext())).rejects.toMatchObject({
+  await expect(middleware(failing)(message.copy(5n), rootContext())).rejects.toMatchObject({
     cause: { errors: [broken, { code: 'ACKORD_MARSHAL_FAILED' }] },
   })
   expect(sent).toEqual([])
