@@ -41,7 +41,7 @@ function problemOf(part: Placed, outer: readonly Placed[], inner: readonly Place
     case 'deadLetter':
       if (has(outer, 'retry'))
         return 'deadLetter inside of retry: it turns the first failure into a success, and nothing is ever retried. Put it outside'
-      if (has(outer, 'transaction', 'inbox'))
+      if (has(outer, 'transaction', 'inbox', 'leasedInbox'))
         return 'deadLetter inside a transaction or inbox: it turns a failure into a success, and what the handler had written would be committed. Put it outside'
       return undefined
     case 'throttle':

@@ -41,7 +41,6 @@ describe('orders that work', () => {
     'transaction@other transaction inbox outbox',
     'transaction transaction inbox outbox',
     'leasedInbox@other transaction inbox',
-    'leasedInbox deadLetter',
   ])('%s', (text) => {
     expect(() => check(text)).not.toThrow()
   })
@@ -72,6 +71,7 @@ describe('orders that are refused', () => {
     ['retry deadLetter', 'deadLetter inside of retry'],
     ['transaction deadLetter', 'deadLetter inside a transaction'],
     ['transaction inbox deadLetter', 'deadLetter inside a transaction or inbox'],
+    ['leasedInbox deadLetter', 'deadLetter inside a transaction or inbox'],
     ['transaction throttle', 'throttle inside a transaction'],
     ['inbox', 'inbox without a transaction'],
     ['inbox transaction', 'inbox without a transaction'],
