@@ -1,3 +1,4 @@
+import { getEventListeners } from 'node:events'
 import { describe, expect, it } from 'vitest'
 import { Engine } from '../src/engine.ts'
 import { AckordError } from '../src/errors.ts'
@@ -33,6 +34,10 @@ function open(options: { readonly shutdownTimeout?: number } = {}) {
 
 const placed = (topic: string, world: ReturnType<typeof open>) =>
   world.broker.published(topic).map((message) => jsonMarshaler.unmarshal(message.data, undefined))
+
+async function* only(message: Message): AsyncGenerator<Message> {
+  yield message
+}
 
 describe('an engine', () => {
   it('merges its sources into one router and publishes each output where its matcher says, the first that matches', async () => {
@@ -292,6 +297,50 @@ describe('an engine', () => {
     expect(verdicts.slice(0, 4)).toEqual(['ack', 'ack', 'ack', 'ack'])
     expect(verdicts[4]).toBe('nack')
     expect(verdicts.filter((verdict) => verdict === 'nack').length).toBeLessThanOrEqual(2)
+  })
+
+  it('handles messages of its inputs at once, as many as the router may', async () => {
+    const { router, engine } = open()
+    let running = 0
+    let most = 0
+    let release = () => {}
+    const held = new Promise<void>((resolve) => {
+      release = resolve
+    })
+    router.handle({
+      type: 'slow',
+      async handle() {
+        running += 1
+        most = Math.max(most, running)
+        await held
+        running -= 1
+        return []
+      },
+    })
+    const inputs = Array.from({ length: 10 }, (_, index) => trackedMessage(index, { type: 'slow' }))
+    for (const { message } of inputs) engine.addInput(only(message), { name: `in-${message.data}` })
+    const run = engine.start()
+    await settlePromises()
+    expect(running).toBe(4)
+    release()
+    await engine.drain()
+    await run
+    expect(most).toBe(4)
+    expect(inputs.every(({ calls }) => calls[0]?.verdict === 'ack')).toBe(true)
+  })
+
+  it('leaves no listener on a long-lived signal, and no timer', async () => {
+    const { engine, broker, runtime } = open()
+    const { signal } = new AbortController()
+    const { message } = trackedMessage(1, { type: 'order.place' })
+    engine.addInput(only(message), { name: 'in' })
+    engine.addOutput(broker, { name: 'events', destination: 'events' })
+    const run = engine.start({ signal })
+    expect(getEventListeners(signal, 'abort')).toHaveLength(1)
+    await engine.drain()
+    await run
+    expect(getEventListeners(signal, 'abort')).toEqual([])
+    expect(runtime.timers).toBe(0)
   })
 
   it('runs plugins in order and stops at the first that fails', async () => {
