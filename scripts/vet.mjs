@@ -50,7 +50,9 @@ step('npm pack', () => {
   return packed.length > 0
 })
 step('publint: packed packages', () => packed.every((tarball) => run(bin('publint'), ['run', '--strict', tarball])))
-step('attw: types of packed packages', () => packed.every((tarball) => run(bin('attw'), [tarball, '--profile', 'esm-only', '--no-emoji'])))
+step('attw: types of packed packages', () =>
+  packed.every((tarball) => run(bin('attw'), [tarball, '--profile', 'esm-only', '--no-emoji', '--quiet'])),
+)
 step('a project that installs the packed packages', () => {
   const consumer = join(tarballs, 'consumer')
   mkdirSync(consumer)

@@ -1,32 +1,46 @@
 import { parseArgs } from 'node:util'
-import { core } from './core.ts'
+import { core, coreVariants } from './core.ts'
 
-/** A benchmark prints its figures as JSON lines; the last line is the one that counts. Variants before it are for the reader. */
-const benchmarks: Record<
-  string,
-  { readonly run: (variant: string | undefined) => Promise<Record<string, unknown>>; readonly about: string }
-> = {
-  core: {
-    run: core,
-    about: 'the router against a bare loop; variants: constant (a handler that does nothing), memory (5 million messages)',
-  },
+interface Benchmark {
+  readonly about: string
+  readonly variants: Readonly<Record<string, string>>
+  readonly run: (variant: string | undefined) => Promise<Record<string, unknown>>
 }
 
-const { values, positionals } = parseArgs({
-  allowPositionals: true,
-  options: { json: { type: 'boolean', default: false }, variant: { type: 'string' }, help: { type: 'boolean', default: false } },
-})
-
-const unknown = positionals.filter((name) => !(name in benchmarks))
-if (values.help || unknown.length > 0) {
-  if (unknown.length > 0) console.error(`There is no benchmark '${unknown.join("', '")}'.`)
-  console.error('npm run -s bench -- [NAME] [--variant V] [--json]')
-  for (const [name, { about }] of Object.entries(benchmarks)) console.error(`  ${name}: ${about}`)
-  process.exit(unknown.length > 0 ? 2 : 0)
+/** A benchmark prints its figures as one line of JSON. */
+const benchmarks: Record<string, Benchmark> = {
+  core: { about: 'the router against a bare loop', variants: coreVariants, run: core },
 }
 
-for (const name of positionals.length > 0 ? positionals : Object.keys(benchmarks)) {
-  const figures = await benchmarks[name]?.run(values.variant)
-  if (values.json) console.log(JSON.stringify(figures))
+function usage(problem?: string): never {
+  if (problem !== undefined) console.error(problem)
+  console.error('npm run -s bench -- [NAME …] [--variant VARIANT] [--json]')
+  for (const [name, { about, variants }] of Object.entries(benchmarks)) {
+    console.error(`  ${name}: ${about}`)
+    for (const [variant, what] of Object.entries(variants)) console.error(`    --variant ${variant}: ${what}`)
+  }
+  process.exit(problem === undefined ? 0 : 2)
+}
+
+function parse(): { readonly names: readonly string[]; readonly variant: string | undefined; readonly json: boolean } {
+  try {
+    const { values, positionals } = parseArgs({
+      allowPositionals: true,
+      options: { json: { type: 'boolean', default: false }, variant: { type: 'string' }, help: { type: 'boolean', default: false } },
+    })
+    if (values.help) usage()
+    return { names: positionals.length > 0 ? positionals : Object.keys(benchmarks), variant: values.variant, json: values.json }
+  } catch (error) {
+    return usage(error instanceof Error ? error.message : String(error))
+  }
+}
+
+const { names, variant, json } = parse()
+for (const name of names) {
+  const benchmark = benchmarks[name]
+  if (benchmark === undefined) usage(`There is no benchmark '${name}'.`)
+  if (variant !== undefined && !(variant in benchmark.variants)) usage(`The benchmark '${name}' has no variant '${variant}'.`)
+  const figures = await benchmark.run(variant)
+  if (json) console.log(JSON.stringify(figures))
   else console.table({ [name]: figures })
 }

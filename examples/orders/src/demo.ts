@@ -1,4 +1,4 @@
-import { jsonMarshaler, MemoryBroker, marshal, Router, silentLogger } from '@ackord/core'
+import { jsonMarshaler, MemoryBroker, marshal, publishAll, Router, silentLogger } from '@ackord/core'
 import type { Order } from './order.ts'
 import { placeOrder, placeOrderHandler } from './place-order.ts'
 import { UnreliableOrders } from './unreliable-orders.ts'
@@ -17,12 +17,16 @@ export async function demo(count: number, onProgress: (done: number, count: numb
   await using broker = new MemoryBroker({ history: Infinity, logger: silentLogger })
   const orders = new UnreliableOrders()
   let redelivered = 0
+  let reported = 0
 
   const router = new Router({ concurrency: 16, orderingKey: 'partitionkey', logger: silentLogger })
   router.use((next) => async (message, context) => {
     if ((message.deliveryCount ?? 1) > 1) redelivered += 1
     const outputs = await next(message, context)
-    if (orders.saved.size % 100 === 0) onProgress(orders.saved.size, count)
+    if (orders.saved.size > reported && orders.saved.size % 50 === 0) {
+      reported = orders.saved.size
+      onProgress(reported, count)
+    }
     return outputs
   })
   router.handle(placeOrderHandler(orders))
@@ -53,5 +57,5 @@ async function publishOrders(broker: MemoryBroker, count: number): Promise<void>
     const command = placeOrder(order, { id: `place-${order.id}`, source: '/shop', specversion: '1.0', partitionkey: order.customer })
     return marshal(command, jsonMarshaler)
   })
-  await broker.publish('orders', messages)
+  await publishAll(broker, 'orders', messages)
 }

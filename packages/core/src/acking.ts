@@ -22,7 +22,7 @@ export interface Settlement {
 export interface AckCallbacks {
   ack(): void | Promise<void>
   nack(error: unknown, options: NackOptions): void | Promise<void>
-  /** "Never again." Sources build theirs with `deadLettering()`. */
+  /** "Never again." `createReceiver()` makes it for sources. */
   reject(error: unknown): void | Promise<void>
 }
 

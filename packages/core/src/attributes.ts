@@ -22,6 +22,15 @@ export interface Attributes {
   readonly expirytime?: Date | string | undefined
   readonly traceparent?: string | undefined
   readonly tracestate?: string | undefined
+  // The easy mistakes: CloudEvents names are lower case.
+  readonly specVersion?: never
+  readonly dataContentType?: never
+  readonly dataSchema?: never
+  readonly partitionKey?: never
+  readonly correlationId?: never
+  readonly expiryTime?: never
+  readonly traceParent?: never
+  readonly traceState?: never
   readonly [extension: string]: AttributeValue | undefined
 }
 
@@ -39,6 +48,7 @@ const textNames = [
   'correlationid',
 ] as const
 const instantNames = ['time', 'expirytime'] as const
+const knownNames: ReadonlySet<string> = new Set([...textNames, ...instantNames, 'traceparent', 'tracestate'])
 
 /** The class CloudEvents puts a name in; every name is in exactly one. */
 export function attributeClass(name: string): 'required' | 'optional' | 'extension' {
@@ -69,6 +79,8 @@ export function checkAttributes(attributes: Attributes, owner: string, options: 
     }
   }
   for (const name in attributes) {
+    const meant = name.toLowerCase()
+    if (meant !== name && knownNames.has(meant)) throw invalid(name, `must be written in lower case: '${meant}'`)
     const value: unknown = attributes[name]
     if (value === undefined) continue
     if (isDataMember(name)) throw invalid(name, 'must have another name: CloudEvents keeps it for the data')

@@ -1,5 +1,6 @@
 import { consoleLogger, type Logger } from './logger.ts'
 import { checkCount, checkDuration, checkFunction } from './options.ts'
+import { guardLogger } from './ports.ts'
 import { type Runtime, systemRuntime } from './runtime.ts'
 
 export type CircuitState = 'closed' | 'open' | 'halfOpen'
@@ -55,7 +56,7 @@ export class CircuitBreaker {
     this.#halfOpenTrials = checkCount('halfOpenTrials', halfOpenTrials)
     this.#onStateChange = onStateChange === undefined ? undefined : checkFunction('onStateChange', onStateChange)
     this.#runtime = runtime
-    this.#logger = logger
+    this.#logger = guardLogger(logger)
   }
 
   get state(): CircuitState {

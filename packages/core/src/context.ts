@@ -76,6 +76,16 @@ export function arrive(context: Context): boolean {
   return context instanceof ContextNode ? context.arrive() : true
 }
 
+/** The router's, when the handler has ended, however it did. */
+export function leave(context: Context): void {
+  if (context instanceof ContextNode) context.leave()
+}
+
+/** Whether a handler is still at work in this context: if the middleware around it has ended, it did not await `next()`. */
+export function isBusy(context: Context): boolean {
+  return context instanceof ContextNode && context.busy
+}
+
 const neverAborted = new AbortController().signal
 // Everything without a signal of its own may listen to it, and Node takes more than ten for a leak.
 setMaxListeners(0, neverAborted)
@@ -95,6 +105,8 @@ class ContextNode implements Context {
   readonly #value: unknown
   readonly ambient: boolean
   #arrived = false
+  // On the outermost message's node: how many handlers are at work below it.
+  #working = 0
 
   constructor(
     parent: Context | undefined,
@@ -143,7 +155,25 @@ class ContextNode implements Context {
     }
     if (this.#arrived) return false
     this.#arrived = true
+    this.#outermost().#working += 1
     return true
+  }
+
+  leave(): void {
+    this.#outermost().#working -= 1
+  }
+
+  get busy(): boolean {
+    return this.#outermost().#working > 0
+  }
+
+  /** The node of the message that the router began with; middleware may have put a changed one below it. */
+  #outermost(): ContextNode {
+    let found: ContextNode = this
+    for (let node: Context | undefined = this; node instanceof ContextNode; node = node.#parent) {
+      if (node.#message !== undefined) found = node
+    }
+    return found
   }
 
   with<V>(key: ContextKey<V>, value: V): Context {

@@ -25,7 +25,7 @@ export async function sendDeadLetter(
   const reason = toError(error)
   const letter = new Message(message.data, {
     ...message.attributes,
-    deadletterreason: reason.message.slice(0, 1000),
+    deadletterreason: reasonText(reason).slice(0, 1000),
     ...(isAckordError(reason) ? { deadlettercode: reason.code } : {}),
     deadlettertime: new Date(runtime.now()).toISOString(),
   })
@@ -45,4 +45,11 @@ export async function sendDeadLetter(
 
 function tooLong({ destination }: DeadLetter, timeout: number): AckordError {
   return new AckordError('ACKORD_PUBLISH_FAILED', `The dead letter '${destination}' did not confirm within ${timeout} ms.`)
+}
+
+/** With its causes: "gave up after ten attempts" alone helps nobody. */
+function reasonText(error: Error): string {
+  const texts = [error.message]
+  for (let cause = error.cause; cause instanceof Error && texts.length < 4; cause = cause.cause) texts.push(cause.message)
+  return texts.join(' Cause: ')
 }

@@ -44,8 +44,8 @@ export class Dispatcher {
   readonly #reading = new AbortController()
   readonly #lanes = new Map<string, Lane>()
   readonly #settling = new Set<Promise<unknown>>()
+  readonly #working = new Set<Message>()
   #ready: Ready[] = []
-  #running = 0
   #waiting = 0
   #stopping = false
   #onRoom: (() => void) | undefined
@@ -62,7 +62,7 @@ export class Dispatcher {
 
   /** How many messages are being handled. */
   get running(): number {
-    return this.#running
+    return this.#working.size
   }
 
   /** How many were read and wait for their turn. */
@@ -143,7 +143,7 @@ export class Dispatcher {
     let open = true
     try {
       while (!this.#stopping) {
-        if (this.#running + this.queued >= most) await this.#room()
+        if (this.running + this.queued >= most) await this.#room()
         if (this.#stopping) break
         // One that throws or is done is not left.
         open = false
@@ -158,9 +158,9 @@ export class Dispatcher {
           break
         }
         if (oneByOne) {
-          this.#running = 1
+          this.#working.add(value)
           await work(value)
-          this.#running = 0
+          this.#working.delete(value)
         } else {
           this.#accept(value)
           this.#startReady()
@@ -187,7 +187,7 @@ export class Dispatcher {
     try {
       key = this.#options.orderingKey?.(message)
     } catch (error) {
-      this.#running += 1
+      this.#working.add(message)
       // `refuse` never rejects.
       void this.#options.refuse(message, error).then(() => this.#finished({ message, lane: undefined, key: undefined }))
       return
@@ -208,21 +208,21 @@ export class Dispatcher {
   }
 
   #startReady(): void {
-    while (this.#running < this.#options.concurrency) {
+    while (this.running < this.#options.concurrency) {
       const next = this.#ready.shift()
       if (next === undefined) return
-      this.#running += 1
+      this.#working.add(next.message)
       // `work` never rejects.
       void this.#options.work(next.message).then(() => this.#finished(next))
     }
   }
 
   #finished({ message, lane, key }: Ready): void {
-    this.#running -= 1
+    this.#working.delete(message)
     if (lane !== undefined && key !== undefined) this.#advance(lane, key, message)
     this.#startReady()
     this.#onRoom?.()
-    if (this.#running === 0) this.#onDrained?.()
+    if (this.running === 0) this.#onDrained?.()
   }
 
   #advance(lane: Lane, key: string, message: Message): void {
@@ -267,7 +267,7 @@ export class Dispatcher {
   }
 
   async #drained(): Promise<void> {
-    while (this.#running > 0 || this.queued > 0) {
+    while (this.running > 0 || this.queued > 0) {
       await new Promise<void>((resolve) => {
         this.#onDrained = resolve
       })
@@ -278,8 +278,12 @@ export class Dispatcher {
     const { runtime, shutdownTimeout, force, logger } = this.#options
     let timer: Timer | undefined
     const warn = () => {
-      const fields = { running: this.#running }
-      logger.warn(fields, 'Stopping takes long: the source did not end, or handlers go on although their signals were aborted.')
+      const handling = [...this.#working].slice(0, 10).map(nameOf)
+      const text =
+        handling.length === 0
+          ? 'Stopping takes long: the source did not end although its signal was aborted. It is left.'
+          : 'Stopping takes long: handlers go on although their signals were aborted. They are waited for; heed context.signal, and do not await stop() in a handler.'
+      logger.warn({ running: this.running, handling }, text)
       this.#onSourceStuck?.()
       timer = runtime.setTimeout(warn, warnEvery)
     }

@@ -1,13 +1,13 @@
-import { AckordError, InvalidOptionError } from './errors.ts'
+import { AckordError, describeValue, InvalidOptionError } from './errors.ts'
 import { InputMerger } from './input-merger.ts'
 import { jsonMarshaler, type Marshaler } from './marshaler.ts'
 import type { Matcher } from './match.ts'
 import type { Message, RawMessage } from './message.ts'
-import { checkFunction, checkName } from './options.ts'
+import { checkFunction, checkName, checkNoMore } from './options.ts'
 import { OutputQueue } from './output-queue.ts'
 import { type Destination, publishOutputs } from './publish-outputs.ts'
 import type { Publisher } from './publisher.ts'
-import { type Router, startRun } from './router.ts'
+import { inOwnHandler, Router, startRun } from './router.ts'
 import type { Source } from './source.ts'
 import { nameOf, unmarshal } from './stages.ts'
 
@@ -78,8 +78,12 @@ export class Engine {
   #run: Promise<void> | undefined
 
   constructor(router: Router, options: EngineOptions = {}) {
+    if (!(router instanceof Router))
+      throw new InvalidOptionError('new Engine(router)', `must be given a router; it is ${describeValue(router)}.`)
+    const { marshaler = jsonMarshaler, ...unknown } = options
+    checkNoMore('An engine', unknown)
     this.#router = router
-    this.#marshaler = options.marshaler ?? jsonMarshaler
+    this.#marshaler = marshaler
   }
 
   /** A source of raw messages, which are unmarshalled, or an iterable of typed ones. */
@@ -150,13 +154,13 @@ export class Engine {
   async stop(): Promise<void> {
     this.#stopping.abort()
     this.#merger.close()
-    await this.#run?.catch(() => {})
+    if (!inOwnHandler(this.#router, 'stop()')) await this.#run?.catch(() => {})
   }
 
   /** Takes no more inputs and ends when those there are have ended and all is handled. */
   async drain(): Promise<void> {
     this.#merger.close()
-    await this.#run
+    if (!inOwnHandler(this.#router, 'drain()')) await this.#run
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -22,6 +22,7 @@ export const errorCodes = [
   'ACKORD_MISSING_ATTRIBUTE',
   'ACKORD_NACKED',
   'ACKORD_NEXT_CALLED_TWICE',
+  'ACKORD_NEXT_NOT_AWAITED',
   'ACKORD_NO_HANDLER',
   'ACKORD_NO_OUTPUT',
   'ACKORD_NOT_AN_ERROR',
@@ -104,7 +105,7 @@ export class TransactionRequiredError extends AckordError {
   constructor(caller: string) {
     super(
       'ACKORD_TRANSACTION_REQUIRED',
-      `${caller} found no transaction in the context. Register the transaction middleware (or transactional()) outside of it.`,
+      `${caller} found no transaction in the context. Register the transaction middleware outside of it.`,
     )
   }
 }

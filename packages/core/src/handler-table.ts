@@ -1,12 +1,12 @@
 import type { AckStrategy } from './ack-strategy.ts'
-import { arrive, type Context } from './context.ts'
-import { AckordError, InvalidOptionError } from './errors.ts'
+import { arrive, type Context, leave } from './context.ts'
+import { AckordError, describeValue, InvalidOptionError } from './errors.ts'
 import type { Handler } from './handler.ts'
 import { limiter } from './limiter.ts'
 import type { Matcher } from './match.ts'
-import type { Message } from './message.ts'
+import { isMessage, type Message } from './message.ts'
 import { checkMiddlewareOrder } from './middleware-order.ts'
-import { checkCount, checkFunction, checkName } from './options.ts'
+import { checkCount, checkFunction, checkName, checkNoMore } from './options.ts'
 import type { OutputCompleter } from './outputs.ts'
 import { probe } from './probe.ts'
 import { compose, type Middleware, type Process } from './process.ts'
@@ -38,7 +38,9 @@ export class HandlerTable {
   add(handler: Handler, options: HandlerOptions): void {
     checkFunction('handle(handler).handle', handler?.handle)
     const type = checkName('handle(handler).type', handler.type)
-    const { name = type, match, use = [], concurrency = Infinity } = options
+    const { name = type, match, use = [], concurrency = Infinity, ...unknown } = options
+    checkNoMore('handle()', unknown)
+    if (!Array.isArray(use)) throw new InvalidOptionError('use', 'must be an array of middleware.')
     checkName('name', name)
     checkCount('concurrency', concurrency, { infinite: true })
     if (match !== undefined) checkFunction('match', match)
@@ -66,6 +68,7 @@ export class HandlerTable {
     const table = new Map([...this.#entries].map(([type, entry]) => [type, compile(entry, complete)]))
 
     return function process(message, context) {
+      if (!isMessage(message)) return Promise.reject(nextWithout(message))
       const { type } = message
       const entry = type === undefined ? undefined : table.get(type)
       if (entry === undefined) return Promise.reject(noHandler(message))
@@ -86,12 +89,20 @@ function compile(
     if (!arrive(context)) return Promise.reject(nextCalledTwice(message))
     try {
       const outputs: unknown = handler.handle(message, context)
-      return (outputs instanceof Promise ? outputs : Promise.resolve(outputs)).then((produced) => {
-        const completed = complete(produced, message, context)
-        const paused = probe('message.handled')
-        return paused === undefined ? completed : paused.then(() => completed)
-      })
+      return (outputs instanceof Promise ? outputs : Promise.resolve(outputs)).then(
+        (produced) => {
+          leave(context)
+          const completed = complete(produced, message, context)
+          const paused = probe('message.handled')
+          return paused === undefined ? completed : paused.then(() => completed)
+        },
+        (error: unknown) => {
+          leave(context)
+          throw error
+        },
+      )
     } catch (error) {
+      leave(context)
       return Promise.reject(error)
     }
   }
@@ -107,6 +118,10 @@ function noHandler(message: Message): AckordError {
 
 function refused(message: Message, name: string): AckordError {
   return new AckordError('ACKORD_HANDLER_REFUSED', `The matcher of handler '${name}' refused ${nameOf(message)}.`, { retryable: false })
+}
+
+function nextWithout(given: unknown): AckordError {
+  return new AckordError('ACKORD_INVALID_MESSAGE', `A middleware called next() with ${describeValue(given)}. Call next(message, context).`)
 }
 
 function nextCalledTwice(message: Message): AckordError {

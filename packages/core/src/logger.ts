@@ -12,7 +12,8 @@ export const silentLogger: Logger = { debug() {}, info() {}, warn() {}, error() 
 /** `console` without its debug lines: what a service that configured nothing should see. */
 export const consoleLogger: Logger = {
   debug() {},
-  info: (fields, text) => console.info(fields, text),
-  warn: (fields, text) => console.warn(fields, text),
-  error: (fields, text) => console.error(fields, text),
+  // The text first: it is what a person reads.
+  info: (fields, text) => console.info(text, fields),
+  warn: (fields, text) => console.warn(text, fields),
+  error: (fields, text) => console.error(text, fields),
 }

@@ -1,9 +1,10 @@
 import { setMaxListeners } from 'node:events'
 import { forwardAcking } from './ack-strategy.ts'
 import type { Acking } from './acking.ts'
-import { type Context, enterWith, rootContext } from './context.ts'
+import { type Context, type ContextKey, contextKey, enterWith, isBusy, rootContext } from './context.ts'
 import { AckordError, describeValue, toError } from './errors.ts'
 import { FailurePolicy } from './failure-policy.ts'
+import { isSettled } from './failures.ts'
 import { ackingOf, isMessage, type Message } from './message.ts'
 import type { OutputCompleter } from './outputs.ts'
 import { probe } from './probe.ts'
@@ -20,6 +21,9 @@ export interface RunPorts {
   /** Gives up what is being handed on, when the shutdown is forced; `deliver` then rejects. */
   readonly abandon: ((reason: AckordError) => void) | undefined
 }
+
+/** The processor that a handler runs in. */
+export const processorKey: ContextKey<MessageProcessor> = contextKey('ackord.processor', { callScoped: true })
 
 /** The way of one message through the router, with acking as its outermost step: read, handled, outputs handed on, settled. */
 export class MessageProcessor {
@@ -44,7 +48,7 @@ export class MessageProcessor {
     this.#policy = new FailurePolicy(settings, this.#forced.signal)
     // Every message in hand may listen to it, and Node takes more than ten for a leak.
     setMaxListeners(0, this.#forced.signal)
-    this.#root = rootContext({ signal: this.#forced.signal, ambient: settings.ambient })
+    this.#root = rootContext({ signal: this.#forced.signal, ambient: settings.ambient }).with(processorKey, this)
   }
 
   /** Aborts the signals of everything in hand. */
@@ -57,6 +61,9 @@ export class MessageProcessor {
   async answered(): Promise<void> {
     const busy = [...this.#unsettled].filter((acking) => acking.busy)
     await Promise.all(busy.map((acking) => acking.settled))
+    const { ackStrategy, logger } = this.#settings
+    if (ackStrategy !== 'manual' || this.#unsettled.size === 0) return
+    logger.warn({ messages: this.#unsettled.size }, 'The router has ended with messages that their handlers have not settled.')
   }
 
   /**
@@ -70,17 +77,19 @@ export class MessageProcessor {
 
   #handle(received: Message): Promise<void> {
     let message = received
+    let context: Context
     let outputs: Promise<readonly Message[]>
     try {
       this.#policy.checkDeliveries(received)
       const { decode } = this.#ports
       if (decode !== undefined) message = decode(received)
-      outputs = this.#process(message)
+      context = message.context(this.#root)
+      outputs = this.#process(message, context)
     } catch (error) {
       return this.fail(message, error)
     }
     return outputs.then(
-      (produced) => this.#finish(message, produced),
+      (produced) => (isBusy(context) ? this.fail(message, notAwaited(message)) : this.#finish(message, produced)),
       (error: unknown) => this.fail(message, error),
     )
   }
@@ -104,8 +113,8 @@ export class MessageProcessor {
     )
   }
 
-  #process(message: Message): Promise<readonly Message[]> {
-    const outputs = enterWith(message.context(this.#root), this.#chain, message)
+  #process(message: Message, context: Context): Promise<readonly Message[]> {
+    const outputs = enterWith(context, this.#chain, message)
     // Middleware written in JavaScript may forget to be async.
     return outputs instanceof Promise ? outputs : Promise.resolve(outputs)
   }
@@ -189,10 +198,17 @@ export class MessageProcessor {
     this.lastError = error
     const decision = this.#policy.decide(message, error)
     const { logger } = this.#settings
-    const verdict = typeof decision === 'string' ? decision : 'nack'
-    if (verdict !== 'ack') {
+    // What the broker will really see: the handler may have settled it before it failed, or nobody waits for it.
+    const verdict = isSettled(message)
+      ? message.state
+      : message.state === undefined
+        ? 'none'
+        : typeof decision === 'string'
+          ? decision
+          : 'nack'
+    if (decision !== 'ack') {
       const fields = { err: error, type: message.type, id: message.id, deliveryCount: message.deliveryCount, verdict }
-      logger.error(fields, `Could not handle ${nameOf(message)}: ${error.message}`)
+      logger.error(fields, `A message was not handled. ${error.message}`)
     }
     try {
       if (decision === 'ack') await message.ack()
@@ -223,6 +239,13 @@ function ignore(): void {}
 
 function isRefused({ state }: Message): boolean {
   return state === 'nacked' || state === 'rejected'
+}
+
+function notAwaited(message: Message): AckordError {
+  return new AckordError(
+    'ACKORD_NEXT_NOT_AWAITED',
+    `A middleware around ${nameOf(message)} returned while the handler was still at work. It must await next(message, context).`,
+  )
 }
 
 function outputsLost(message: Message, found: unknown): AckordError {

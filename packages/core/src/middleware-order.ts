@@ -8,7 +8,7 @@ interface Placed {
 }
 
 const rightOrder =
-  'The order that works, outermost first: deadLetter, retry, throttle, then on SQL transaction > inbox > outbox, on Redis inbox > transaction > outbox, and innermost what changes outputs; transactional() puts them right.'
+  'The order that works, outermost first: deadLetter, retry, throttle, then on SQL transaction > inbox > outbox, on Redis inbox > transaction > outbox, and innermost what changes outputs.'
 
 /** Refuses orders of middleware that are known to lose or double something. `chain` is what a message of the handler passes, outermost first. */
 export function checkMiddlewareOrder(chain: readonly Middleware[], handler: string, ackStrategy: AckStrategy): void {

@@ -36,6 +36,13 @@ export function checkFunction<T>(option: string, value: T): T {
   throw new InvalidOptionError(option, `must be a function; it is ${shown(value)}.`)
 }
 
+/** `rest` is what a destructuring of the known options leaves over: a misspelt option must not be ignored. */
+export function checkNoMore(owner: string, rest: object): void {
+  const names = Object.keys(rest)
+  if (names.length === 0) return
+  throw new InvalidOptionError(owner, `has no option '${names.join("', '")}'. Check the spelling.`)
+}
+
 function shown(value: unknown): string {
   if (typeof value === 'number' || typeof value === 'string')
     return JSON.stringify(value) === 'null' ? String(value) : JSON.stringify(value)

@@ -1,5 +1,7 @@
 import type { Context } from './context.ts'
+import { describeValue, InvalidOptionError } from './errors.ts'
 import type { Message } from './message.ts'
+import { checkChoice, checkFunction } from './options.ts'
 
 /** Handles one message and gives back what it produced. A rejection means that it was not handled. */
 export type Process = (message: Message, context: Context) => Promise<readonly Message[]>
@@ -25,14 +27,30 @@ export interface MiddlewareInfo {
  * - `inbox` records inside a transaction; `leasedInbox` holds a lease outside of it
  * - `outbox` stores the outputs and passes none on; `outputs` changes or checks outputs
  */
-export type MiddlewareRole = 'retry' | 'deadLetter' | 'throttle' | 'transaction' | 'inbox' | 'leasedInbox' | 'outbox' | 'outputs'
+export type MiddlewareRole = (typeof middlewareRoles)[number]
+
+const middlewareRoles = ['retry', 'deadLetter', 'throttle', 'transaction', 'inbox', 'leasedInbox', 'outbox', 'outputs'] as const
 
 /** Gives a middleware its place in the order check. */
 export function middleware(info: MiddlewareInfo, wrap: (next: Process) => Process): Middleware {
+  checkFunction('middleware(info, wrap)', wrap)
+  if (info.role !== undefined) checkChoice('role', info.role, middlewareRoles)
   return Object.assign(wrap, info)
 }
 
 /** Several middlewares as one; the first is the outermost. */
 export function compose(...parts: readonly Middleware[]): Middleware {
-  return middleware({ parts }, (next) => parts.reduceRight((inner, part) => part(inner), next))
+  return middleware({ parts }, (next) => parts.reduceRight((inner, part) => wrapWith(part, inner), next))
+}
+
+function wrapWith(part: Middleware, inner: Process): Process {
+  const wrapped: unknown = part(inner)
+  if (typeof wrapped === 'function') return wrapped as Process
+  // What an async one does after this is nobody's business.
+  if (wrapped instanceof Promise) wrapped.catch(() => {})
+  const name = part.name === '' ? 'A middleware' : `The middleware ${part.name}()`
+  throw new InvalidOptionError(
+    name,
+    `must return a function: (next) => async (message, context) => …; it returned ${describeValue(wrapped)}.`,
+  )
 }

@@ -5,7 +5,8 @@ import { type DeadLetter, sendDeadLetter } from './dead-letter.ts'
 import { InvalidOptionError } from './errors.ts'
 import { consoleLogger, type Logger } from './logger.ts'
 import { Message, type RawMessage } from './message.ts'
-import { checkDuration } from './options.ts'
+import { checkDuration, checkNoMore } from './options.ts'
+import { guardLogger } from './ports.ts'
 import { type Runtime, systemRuntime } from './runtime.ts'
 import { nameOf } from './stages.ts'
 
@@ -38,7 +39,9 @@ const rejectedDelay = exponentialBackoff()
 
 /** For sources, one per source: makes messages whose `reject` loses nothing. */
 export function createReceiver(options: ReceiverOptions = {}): (delivery: Delivery) => RawMessage {
-  const { deadLetter, deadLetterTimeout = 10_000, runtime = systemRuntime, logger = consoleLogger } = options
+  const { deadLetter, deadLetterTimeout = 10_000, runtime = systemRuntime, logger: given = consoleLogger, ...unknown } = options
+  checkNoMore('A receiver', unknown)
+  const logger = guardLogger(given)
   checkDuration('deadLetterTimeout', deadLetterTimeout, { min: 1 })
   checkDeadLetter(deadLetter)
   let warned = false
@@ -84,5 +87,5 @@ const noDeadLetter =
 function checkDeadLetter(deadLetter: ReceiverOptions['deadLetter']): void {
   if (deadLetter === undefined || deadLetter === 'discard') return
   if (typeof deadLetter?.publisher?.publish === 'function' && typeof deadLetter.destination === 'string') return
-  throw new InvalidOptionError('deadLetter', "must be { publisher, destination } or 'discard'.")
+  throw new InvalidOptionError('deadLetter', "must be { publisher, destination }, or 'discard'.")
 }

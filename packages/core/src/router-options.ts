@@ -1,9 +1,11 @@
 import type { AckStrategy } from './ack-strategy.ts'
 import { type Backoff, exponentialBackoff } from './backoff.ts'
+import { InvalidOptionError } from './errors.ts'
 import { consoleLogger, type Logger } from './logger.ts'
 import type { Message } from './message.ts'
 import type { Metrics } from './metrics.ts'
-import { checkChoice, checkCount, checkDuration, checkFunction, checkName } from './options.ts'
+import { checkChoice, checkCount, checkDuration, checkFunction, checkName, checkNoMore } from './options.ts'
+import { guardLogger, guardMetrics } from './ports.ts'
 import { type Runtime, systemRuntime } from './runtime.ts'
 
 /** What becomes of a message that could not be handled: taken as handled, delivered again (after so many milliseconds), or never again. */
@@ -85,15 +87,16 @@ export function routerSettings(options: RouterOptions): RouterSettings {
     runtime = systemRuntime,
     logger = consoleLogger,
     metrics,
+    ...unknown
   } = options
+  checkNoMore('A router', unknown)
   checkFunction('redeliveryDelay', redeliveryDelay)
   if (onError !== undefined) checkFunction('onError', onError)
   if (source !== undefined) checkName('source', source)
   return {
     ackStrategy: checkChoice('ackStrategy', ackStrategy, ['onSuccess', 'forward', 'manual']),
     concurrency: checkCount('concurrency', concurrency),
-    orderingKey:
-      orderingKey === 'partitionkey' ? (message) => message.partitionKey : orderingKey && checkFunction('orderingKey', orderingKey),
+    orderingKey: keyFunction(orderingKey),
     buffer: checkCount('buffer', buffer, { min: 0 }),
     maxDeliveries: checkCount('maxDeliveries', maxDeliveries, { infinite: true }),
     redeliveryDelay,
@@ -104,7 +107,13 @@ export function routerSettings(options: RouterOptions): RouterSettings {
     source,
     ambient,
     runtime,
-    logger,
-    metrics,
+    logger: guardLogger(logger),
+    metrics: metrics === undefined ? undefined : guardMetrics(metrics),
   }
+}
+
+function keyFunction(orderingKey: RouterOptions['orderingKey']): RouterSettings['orderingKey'] {
+  if (orderingKey === 'partitionkey') return (message) => message.partitionKey
+  if (orderingKey === undefined || typeof orderingKey === 'function') return orderingKey
+  throw new InvalidOptionError('orderingKey', "must be 'partitionkey' or a function of the message.")
 }

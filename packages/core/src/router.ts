@@ -1,13 +1,13 @@
-import { outside } from './context.ts'
+import { currentContext, outside } from './context.ts'
 import { Dispatcher } from './dispatcher.ts'
-import { AckordError, InvalidOptionError } from './errors.ts'
+import { AckordError, describeValue, InvalidOptionError } from './errors.ts'
 import type { Handler } from './handler.ts'
 import { type HandlerOptions, HandlerTable } from './handler-table.ts'
 import { jsonMarshaler, type Marshaler } from './marshaler.ts'
 import type { Message, RawMessage } from './message.ts'
-import { MessageProcessor, type RunPorts } from './message-processor.ts'
+import { MessageProcessor, processorKey, type RunPorts } from './message-processor.ts'
 import { timeoutMiddleware } from './middleware/timeout.ts'
-import { checkFunction, checkName } from './options.ts'
+import { checkFunction, checkName, checkNoMore } from './options.ts'
 import { OutputQueue } from './output-queue.ts'
 import { outputCompleter } from './outputs.ts'
 import { compose, type Middleware } from './process.ts'
@@ -53,6 +53,9 @@ export interface ConsumeOptions extends RunPorts {
 /** For siblings: starts a run. */
 export let startRun: (router: Router, options: ConsumeOptions) => Promise<void>
 
+/** For siblings: whether the caller is a handler of the router's own run; warns if so. */
+export let inOwnHandler: (router: Router, call: string) => boolean
+
 interface Run {
   readonly dispatcher: Dispatcher
   readonly processor: MessageProcessor
@@ -75,6 +78,7 @@ export class Router {
 
   static {
     startRun = (router, options) => router.#consume(options)
+    inOwnHandler = (router, call) => router.#inOwnHandler(call)
   }
 
   constructor(options: RouterOptions = {}) {
@@ -139,14 +143,17 @@ export class Router {
    * Resolves when everything in hand is settled; rejects if the source failed, after the same.
    */
   async run(source: Source, options: RunOptions = {}): Promise<void> {
-    const { publisher, destination, marshaler = jsonMarshaler, signal } = options
-    checkFunction('run(source).messages', source?.messages)
+    const { publisher, destination, marshaler = jsonMarshaler, signal, ...unknown } = options
+    checkNoMore('run()', unknown)
+    checkSource(source)
     if (publisher !== undefined) {
       checkFunction('publisher.publish', publisher.publish)
       if (destination === undefined) {
         throw new InvalidOptionError('destination', 'must be given with a publisher: a name, or a function of the message.')
       }
       if (typeof destination !== 'function') checkName('destination', destination)
+    } else if (destination !== undefined) {
+      throw new InvalidOptionError('publisher', 'must be given with a destination.')
     }
     await this.#consume({
       messages: (reading) => source.messages({ signal: reading }),
@@ -162,11 +169,17 @@ export class Router {
     })
   }
 
-  /** Stops reading, lets handlers finish, nacks what only waits. Idempotent in every state. Resolves when everything in hand is settled. */
+  /**
+   * Stops reading, lets handlers finish, nacks what only waits. Idempotent in every state. Resolves when everything in hand is settled;
+   * under `manual` that is the handlers' part. In a handler it resolves at once, because it would wait for that handler
+   * (with `ambient: false` it cannot know: do not await it there).
+   */
   async stop(): Promise<void> {
     const { dispatcher } = this.#current ?? {}
     // A handler that calls this must not lend its context, with its transaction, to the nacks of others.
-    if (dispatcher !== undefined) await outside(() => dispatcher.stop())
+    const stopped = dispatcher === undefined ? undefined : outside(() => dispatcher.stop())
+    if (this.#inOwnHandler('stop()')) return
+    await stopped
     await this.#ended
   }
 
@@ -184,6 +197,14 @@ export class Router {
       failed: this.#failed + (run?.processor.failed ?? 0),
       lastError: run?.processor.lastError ?? this.#lastError,
     }
+  }
+
+  /** Whether the caller is a handler of this very run, which must not wait for its own end. */
+  #inOwnHandler(call: string): boolean {
+    const processor = currentContext()?.get(processorKey)
+    if (processor === undefined || processor !== this.#current?.processor) return false
+    this.#settings.logger.warn({}, `${call} was called in a handler: it does not wait for the end, which that handler is part of.`)
+    return true
   }
 
   #consume(options: ConsumeOptions): Promise<void> {
@@ -243,6 +264,11 @@ export class Router {
     }
     this.#handlers.check(this.#middleware, this.#settings.ackStrategy)
   }
+}
+
+function checkSource(source: Source): void {
+  if (typeof source?.messages === 'function') return
+  throw new InvalidOptionError('run(source)', `must be given a source, such as broker.source('orders'); it is ${describeValue(source)}.`)
 }
 
 function noPublisher(outputs: readonly Message[], input: Message): AckordError {

@@ -1,10 +1,18 @@
 import { checkAttributes } from './attributes.ts'
-import { AckordError } from './errors.ts'
+import { AckordError, describeValue } from './errors.ts'
 import type { Marshaler } from './marshaler.ts'
 import { type Message, type RawMessage, withData } from './message.ts'
 
 /** From bytes to data. What cannot be read is the message's own fault: the error is not retryable, so the router rejects it. */
 export function unmarshal(raw: RawMessage, marshaler: Marshaler): Message {
+  if (!(raw.data instanceof Uint8Array)) {
+    // The source is at fault, not the message.
+    const found = describeValue(raw.data)
+    throw new AckordError(
+      'ACKORD_WRONG_DATA',
+      `A source yields bytes, and ${nameOf(raw)} has ${found}. Typed messages go to pipe() or an engine's input.`,
+    )
+  }
   const contentType = raw.dataContentType
   if (contentType !== undefined && !marshaler.accepts(contentType)) {
     throw new AckordError(

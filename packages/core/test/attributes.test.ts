@@ -146,3 +146,16 @@ describe('parseInstant', () => {
     )
   })
 })
+
+it.each(['partitionKey', 'correlationId', 'expiryTime', 'dataContentType', 'ID', 'TraceParent'])(
+  'refuses %s, which is a known name in other letters',
+  (name) => {
+    expect(() => checkAttributes({ [name]: 'x' }, 'a message')).toThrow(
+      `Attribute '${name}' of a message must be written in lower case: '${name.toLowerCase()}'.`,
+    )
+  },
+)
+
+it('leaves names of other systems alone', () => {
+  expect(() => checkAttributes({ 'X-Request-Id': 'x', myExtension: 1 }, 'a message')).not.toThrow()
+})

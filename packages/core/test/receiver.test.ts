@@ -68,6 +68,15 @@ describe('a receiver', () => {
     expect(world.runtime.timers).toBe(0)
   })
 
+  it('tells the dead letter the causes too', async () => {
+    const { letters, deadLetter } = deadLetterTo(async () => [{ ok: true }])
+    const { deliver } = open({ deadLetter })
+    await deliver(1).reject(
+      new Error('Gave up after 10 attempts.', { cause: new Error('duplicate key', { cause: new Error('at the bottom') }) }),
+    )
+    expect(letters[0]?.attributes['deadletterreason']).toBe('Gave up after 10 attempts. Cause: duplicate key Cause: at the bottom')
+  })
+
   it.each([
     ['answers that it failed', async () => [{ ok: false, error: failure }] as const],
     [

@@ -235,7 +235,9 @@ describe('configuration', () => {
   it('refuses a run without a source', async () => {
     const { router } = openWorld()
     router.handle(handling(() => []))
-    expect((await failureOf(router.run(undefined as never), 'ACKORD_INVALID_OPTION')).message).toContain('messages')
+    expect((await failureOf(router.run(undefined as never), 'ACKORD_INVALID_OPTION')).message).toContain(
+      'run(source) must be given a source',
+    )
     expect(router.health().state).toBe('idle')
   })
 

@@ -2,7 +2,8 @@ import type { DeadLetter } from '../dead-letter.ts'
 import { AckordError, describeValue, InvalidOptionError } from '../errors.ts'
 import { consoleLogger, type Logger } from '../logger.ts'
 import type { RawMessage } from '../message.ts'
-import { checkChoice, checkCount, checkDuration, checkName } from '../options.ts'
+import { checkChoice, checkCount, checkDuration, checkName, checkNoMore } from '../options.ts'
+import { guardLogger } from '../ports.ts'
 import type { Publisher, PublishResult } from '../publisher.ts'
 import { createReceiver } from '../receiver.ts'
 import { type Runtime, systemRuntime } from '../runtime.ts'
@@ -51,7 +52,7 @@ export interface MemorySourceOptions {
 
 /**
  * A broker in memory, for tests and demos: at-least-once, with groups, redelivery, dead letters and order per key.
- * What it holds ends with the process.
+ * What it holds ends with the process. It keeps the process alive while a message is delayed, not while it only waits for one to be published.
  *
  * What it keeps: a topic comes to be when it is first named. Until its first group exists it keeps every message;
  * from then on each one until all groups that existed when it was published, or that started with it, are done with it
@@ -72,10 +73,11 @@ export class MemoryBroker implements Publisher {
   #closed = false
 
   constructor(options: MemoryBrokerOptions = {}) {
-    const { history = 0, runtime = systemRuntime, logger = consoleLogger } = options
+    const { history = 0, runtime = systemRuntime, logger = consoleLogger, ...unknown } = options
+    checkNoMore('A memory broker', unknown)
     this.#history = checkCount('history', history, { min: 0, infinite: true })
     this.#runtime = runtime
-    this.#logger = logger
+    this.#logger = guardLogger(logger)
     this.#schedule = new MemorySchedule(runtime)
   }
 
@@ -104,7 +106,8 @@ export class MemoryBroker implements Publisher {
 
   /** A reader of the topic. Its group exists from now on, and so collects messages before the first is pulled. It may be iterated several times, also at once. */
   source(topic: string, options: MemorySourceOptions = {}): Source & AsyncDisposable {
-    const { group = 'default', prefetch = 100, ackTimeout = Infinity, deadLetter, from = 'oldest' } = options
+    const { group = 'default', prefetch = 100, ackTimeout = Infinity, deadLetter, from = 'oldest', orderPerKey, ...unknown } = options
+    checkNoMore('A source of the memory broker', unknown)
     this.#checkOpen()
     checkName('topic', topic)
     checkName('group', group)
@@ -116,7 +119,7 @@ export class MemoryBroker implements Publisher {
       runtime: this.#runtime,
       logger: this.#logger,
     })
-    const shared = this.#group(topic, group, options.orderPerKey, from)
+    const shared = this.#group(topic, group, orderPerKey, from)
     return new MemorySource(shared, this.#schedule, { receive, prefetch, ackTimeout })
   }
 

@@ -5,6 +5,7 @@ import { consoleLogger, type Logger } from '../logger.ts'
 import { jsonMarshaler, type Marshaler } from '../marshaler.ts'
 import type { Message } from '../message.ts'
 import { checkDuration, checkFunction, checkName } from '../options.ts'
+import { guardLogger } from '../ports.ts'
 import { type Middleware, middleware } from '../process.ts'
 import { type Runtime, systemRuntime } from '../runtime.ts'
 import { marshal, nameOf } from '../stages.ts'
@@ -31,7 +32,8 @@ export interface DeadLetterOptions {
  */
 export function deadLetterMiddleware(deadLetter: DeadLetter, options: DeadLetterOptions = {}): Middleware {
   const { marshaler = jsonMarshaler, shouldSend = always, timeout = 10_000 } = options
-  const { runtime = systemRuntime, logger = consoleLogger } = options
+  const { runtime = systemRuntime, logger: given = consoleLogger } = options
+  const logger = guardLogger(given)
   const { destination } = deadLetter
   checkName('deadLetter.destination', destination)
   checkFunction('deadLetter.publisher.publish', deadLetter.publisher?.publish)

@@ -1,6 +1,7 @@
 import { isAckordError } from '../errors.ts'
 import type { Logger } from '../logger.ts'
 import { checkChoice } from '../options.ts'
+import { guardLogger } from '../ports.ts'
 import type { Middleware } from '../process.ts'
 import { type Runtime, systemRuntime } from '../runtime.ts'
 
@@ -12,7 +13,8 @@ export interface LoggingOptions {
 }
 
 /** One line per message: handled (`level`), given up because of an abort (warn), failed (error). Never its data. */
-export function loggingMiddleware(logger: Logger, options: LoggingOptions = {}): Middleware {
+export function loggingMiddleware(given: Logger, options: LoggingOptions = {}): Middleware {
+  const logger = guardLogger(given)
   const { level = 'debug', runtime = systemRuntime } = options
   checkChoice('level', level, ['debug', 'info'])
 

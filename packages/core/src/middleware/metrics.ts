@@ -1,4 +1,5 @@
 import type { Metrics } from '../metrics.ts'
+import { guardMetrics } from '../ports.ts'
 import type { Middleware } from '../process.ts'
 import { type Runtime, systemRuntime } from '../runtime.ts'
 
@@ -13,6 +14,7 @@ export interface MetricsOptions {
  */
 export function metricsMiddleware(metrics: Metrics, options: MetricsOptions = {}): Middleware {
   const { runtime = systemRuntime } = options
+  const { count, observe, gauge } = guardMetrics(metrics)
   let inFlight = 0
 
   return (next) =>
@@ -21,25 +23,18 @@ export function metricsMiddleware(metrics: Metrics, options: MetricsOptions = {}
       const startedAt = runtime.now()
       let outcome = 'failed'
       inFlight += 1
-      safely(() => metrics.gauge('ackord.in_flight', inFlight, {}))
+      gauge('ackord.in_flight', inFlight, {})
       try {
         const outputs = await next(message, context)
         outcome = 'handled'
-        safely(() => metrics.count('ackord.outputs', outputs.length, { type }))
+        count('ackord.outputs', outputs.length, { type })
         return outputs
       } finally {
         const duration = runtime.now() - startedAt
         inFlight -= 1
-        safely(() => metrics.gauge('ackord.in_flight', inFlight, {}))
-        safely(() => metrics.count('ackord.messages', 1, { type, outcome }))
-        safely(() => metrics.observe('ackord.duration', duration, { type, outcome }))
+        gauge('ackord.in_flight', inFlight, {})
+        count('ackord.messages', 1, { type, outcome })
+        observe('ackord.duration', duration, { type, outcome })
       }
     }
-}
-
-/** A port should not throw; if one does, a lost number is better than a message that is handled again. */
-function safely(record: () => void): void {
-  try {
-    record()
-  } catch {}
 }

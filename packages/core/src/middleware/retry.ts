@@ -5,6 +5,7 @@ import { isRetryable, isSettled, retryAfterOf } from '../failures.ts'
 import { consoleLogger, type Logger } from '../logger.ts'
 import type { Message } from '../message.ts'
 import { checkCount, checkDuration, checkFunction } from '../options.ts'
+import { guardLogger } from '../ports.ts'
 import { type Middleware, middleware } from '../process.ts'
 import { type Runtime, sleep, systemRuntime } from '../runtime.ts'
 import { nameOf } from '../stages.ts'
@@ -78,7 +79,8 @@ export function retryState(context: Context): RetryState | undefined {
  */
 export function retryMiddleware(options: RetryOptions = {}): Middleware {
   const { attempts = 3, backoff = exponentialBackoff(), timeout = 60_000, shouldRetry = always } = options
-  const { onExhausted, runtime = systemRuntime, logger = consoleLogger } = options
+  const { onExhausted, runtime = systemRuntime, logger: given = consoleLogger } = options
+  const logger = guardLogger(given)
   checkCount('attempts', attempts, { infinite: true })
   checkFunction('backoff', backoff)
   checkDuration('timeout', timeout, { infinite: true })
