@@ -1,6 +1,7 @@
 import { defineConfig } from 'vitest/config'
 
-const conditions = ['@ackord/source', 'module', 'node', 'import', 'default']
+// Not `import`: vitest hands these to Node, and CommonJS packages would then get the ESM form of what they require.
+const conditions = ['@ackord/source', 'module', 'node']
 
 export default defineConfig({
   resolve: { conditions },

@@ -1,3 +1,5 @@
+import { setMaxListeners } from 'node:events'
+
 /** The promise, or a rejection with the signal's reason if that comes first. What the promise does afterwards is nobody's business any more. */
 export function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
@@ -16,6 +18,8 @@ export interface LinkedController extends Disposable {
 
 export function linkedController(parent: AbortSignal): LinkedController {
   const controller = new AbortController()
+  // A whole handler may listen to it, and Node takes more than ten for a leak.
+  setMaxListeners(0, controller.signal)
   const onAbort = () => controller.abort(parent.reason)
   if (parent.aborted) onAbort()
   else parent.addEventListener('abort', onAbort, { once: true })

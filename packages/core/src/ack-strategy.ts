@@ -1,5 +1,5 @@
 import { chainAcking, forkAcking } from './acking.ts'
-import { ackingOf, inheritValues, type Message, withAcking } from './message.ts'
+import { ackingOf, inheritValues, type Message, withAcking, withData } from './message.ts'
 
 /**
  * When a message is settled; in all three an error nacks or rejects it.
@@ -20,8 +20,10 @@ export function forwardAcking(input: Message, outputs: readonly Message[]): read
   return outputs.map((output, index) => {
     const fork = forks[index]
     if (fork === undefined) {
-      inheritValues(output, input)
-      return output
+      // Not the handler's own object: it may give the same one for every message.
+      const twin = withData(output, output.data, output.attributes)
+      inheritValues(twin, input)
+      return twin
     }
     const own = ackingOf(output)
     // The input itself, or a copy of it, as output: its acking is the one the forks lead to.

@@ -98,12 +98,13 @@ export class Acking {
   hold(onRefusal: (error: unknown) => void): AckHold {
     const hold: AckHold = {
       onRefusal,
-      outer: this.#hold,
+      outer: this.#liveHold(),
+      released: false,
       intent: undefined,
-      release: (keepAck) => {
-        this.#hold = hold.outer
+      release: (kept) => {
+        hold.released = true
         const { intent } = hold
-        if (intent === undefined || (intent.verdict === 'acked' && !keepAck)) return yes
+        if (intent === undefined || kept === 'none' || (intent.verdict === 'acked' && kept === 'refusals')) return yes
         return this.#settle(intent.verdict, intent.error, intent.options)
       },
     }
@@ -111,10 +112,40 @@ export class Acking {
     return hold
   }
 
+  /** Whether some scope may hold verdicts back. */
+  get held(): boolean {
+    return this.#hold !== undefined
+  }
+
+  /** Forgets the holds of scopes that were never ended, with what they keep; `false` if there were none. */
+  dropHolds(): boolean {
+    const held = this.#liveHold() !== undefined
+    this.#hold = undefined
+    return held
+  }
+
+  /** Resolves when this one's own verdict is answered, or the original is settled: a fork does not wait for its siblings. */
+  get answered(): Promise<void> {
+    if (this.#finished || this.state !== this.#state) return Promise.resolve()
+    return new Promise((resolve) => {
+      this.#waiting ??= []
+      this.#waiting.push(() => resolve())
+      void this.#original?.settled.then(() => resolve())
+    })
+  }
+
+  /** The innermost hold that still holds. Scopes may end in any order. */
+  #liveHold(): AckHold | undefined {
+    let hold = this.#hold
+    while (hold?.released === true) hold = hold.outer
+    this.#hold = hold
+    return hold
+  }
+
   #settle(verdict: Verdict, error: unknown, options: NackOptions | undefined): Promise<boolean> {
     const { state } = this
     if (state !== 'pending') return state === verdict ? yes : no
-    const hold = this.#hold
+    const hold = this.#hold === undefined ? undefined : this.#liveHold()
     if (hold !== undefined) return keep(hold, verdict, error, options)
 
     this.#state = verdict
@@ -171,13 +202,20 @@ export class Acking {
 export interface AckHold {
   readonly onRefusal: (error: unknown) => void
   readonly outer: AckHold | undefined
+  released: boolean
   intent: { readonly verdict: Verdict; readonly error: unknown; readonly options: NackOptions | undefined } | undefined
-  /** Carries out what was kept, in the next outer hold if there is one. With `keepAck: false` an ack is forgotten and the message is pending again. */
-  release(keepAck: boolean): Promise<boolean>
+  /**
+   * Carries out what was kept, in the next outer hold if there is one: everything, only a nack or reject, or nothing.
+   * What is not carried out is forgotten, and the message is pending again.
+   */
+  release(kept: 'all' | 'refusals' | 'none'): Promise<boolean>
 }
 
 function keep(hold: AckHold, verdict: Verdict, error: unknown, options: NackOptions | undefined): Promise<boolean> {
-  if (hold.intent !== undefined) return hold.intent.verdict === verdict ? yes : no
+  // The first call decides, also one that an outer hold keeps.
+  for (let outer: AckHold | undefined = hold; outer !== undefined; outer = outer.outer) {
+    if (!outer.released && outer.intent !== undefined) return outer.intent.verdict === verdict ? yes : no
+  }
   hold.intent = { verdict, error, options }
   if (verdict !== 'acked') hold.onRefusal(error)
   return yes

@@ -1,8 +1,15 @@
 import type { Handler } from './handler.ts'
 import { checkName } from './options.ts'
-import { type AnyInput, type ClassInput, type HandlerFunction, type OutputOptions, type TextInput, typedHandler } from './typed-handler.ts'
+import {
+  type AnyInput,
+  type ClassInput,
+  type HandlerFunction,
+  type HandlerOutputOptions,
+  type TextInput,
+  typedHandler,
+} from './typed-handler.ts'
 
-export interface CommandHandlerOptions extends OutputOptions {
+export interface CommandHandlerOptions extends HandlerOutputOptions {
   /** The CloudEvents source of the events, for those that have none of their own: who they come from. */
   readonly source: string
 }

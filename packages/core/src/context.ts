@@ -104,8 +104,10 @@ class ContextNode implements Context {
   readonly #key: ContextKey<unknown> | undefined
   readonly #value: unknown
   readonly ambient: boolean
+  // The node of the message that the router began with; middleware may have put a changed one below it.
+  readonly #top: ContextNode | undefined
   #arrived = false
-  // On the outermost message's node: how many handlers are at work below it.
+  // On the top node: how many handlers are at work below it.
   #working = 0
 
   constructor(
@@ -120,7 +122,10 @@ class ContextNode implements Context {
     this.#message = message
     this.#key = key
     this.#value = value
-    this.ambient = own === undefined ? isAmbient(parent) : own.ambient
+    const above = parent instanceof ContextNode ? parent : undefined
+    this.ambient = own === undefined ? (above?.ambient ?? true) : own.ambient
+    const top = above === undefined ? undefined : above.#top
+    this.#top = top ?? (message === undefined ? undefined : this)
   }
 
   get signal(): AbortSignal {
@@ -148,32 +153,24 @@ class ContextNode implements Context {
     return this.#parent?.get(key)
   }
 
-  /** Marks the nearest attempt, which the message's own context is the first of; `false` if it was marked before. */
+  /** Marks the nearest attempt, of which the router's context for the message is the first; `false` if it was marked before. */
   arrive(): boolean {
-    if (this.#message === undefined && this.#key !== attemptKey) {
-      return this.#parent instanceof ContextNode ? this.#parent.arrive() : true
-    }
-    if (this.#arrived) return false
-    this.#arrived = true
-    this.#outermost().#working += 1
+    const top = this.#top
+    if (top === undefined) return true
+    let attempt: ContextNode = this
+    while (attempt !== top && attempt.#key !== attemptKey && attempt.#parent instanceof ContextNode) attempt = attempt.#parent
+    if (attempt.#arrived) return false
+    attempt.#arrived = true
+    top.#working += 1
     return true
   }
 
   leave(): void {
-    this.#outermost().#working -= 1
+    if (this.#top !== undefined) this.#top.#working -= 1
   }
 
   get busy(): boolean {
-    return this.#outermost().#working > 0
-  }
-
-  /** The node of the message that the router began with; middleware may have put a changed one below it. */
-  #outermost(): ContextNode {
-    let found: ContextNode = this
-    for (let node: Context | undefined = this; node instanceof ContextNode; node = node.#parent) {
-      if (node.#message !== undefined) found = node
-    }
-    return found
+    return this.#top !== undefined && this.#top.#working > 0
   }
 
   with<V>(key: ContextKey<V>, value: V): Context {

@@ -1,15 +1,22 @@
 import { createHash } from 'node:crypto'
 import { type ContextKey, contextKey } from './context.ts'
 
-/** Gives the output at this place its id. */
-export type OutputIds = (index: number, type: string) => string
+/** Gives the next output its id. */
+export type OutputIds = (type: string) => string
 
 /** Set by an inbox, so that handling the same message again gives its outputs the same ids, and the next consumer's inbox drops them. */
 export const outputIdsKey: ContextKey<OutputIds> = contextKey('ackord.outputIds', { callScoped: true })
 
-/** UUIDv5 of the JSON of `[consumer, source, id, index, type]`. */
+/**
+ * UUIDv5 of the JSON of `[consumer, source, id, index, type]`, where the index counts the outputs of one attempt, those that middleware adds
+ * included: make one for each attempt, and a re-run that produces the same outputs gives them the same ids.
+ */
 export function deterministicIds(consumer: string, source: string, id: string): OutputIds {
-  return (index, type) => uuidV5(JSON.stringify([consumer, source, id, index, type]))
+  let index = -1
+  return (type) => {
+    index += 1
+    return uuidV5(JSON.stringify([consumer, source, id, index, type]))
+  }
 }
 
 // Ackord's own namespace: a UUIDv5 needs one, and ids of other systems must not meet ours.

@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events'
 import { AckordError } from './errors.ts'
 import type { Logger } from './logger.ts'
 import { ackingOf, isMessage, type Message } from './message.ts'
@@ -31,6 +32,8 @@ interface Ready {
 }
 
 const warnEvery = 5000
+// A source and handlers that never wait for I/O would keep timers and signals out for ever.
+const turnEvery = 500
 
 /**
  * Reads messages and has them worked on: some at once, those of one key in turn.
@@ -45,7 +48,9 @@ export class Dispatcher {
   readonly #lanes = new Map<string, Lane>()
   readonly #settling = new Set<Promise<unknown>>()
   readonly #working = new Set<Message>()
-  #ready: Ready[] = []
+  // The one of the one-by-one loop, which does without the set.
+  #alone: Message | undefined
+  readonly #ready: Ready[] = []
   #waiting = 0
   #stopping = false
   #onRoom: (() => void) | undefined
@@ -58,11 +63,13 @@ export class Dispatcher {
 
   constructor(options: DispatcherOptions) {
     this.#options = options
+    // An engine has one listener per input, and Node takes more than ten for a leak.
+    setMaxListeners(0, this.#reading.signal)
   }
 
   /** How many messages are being handled. */
   get running(): number {
-    return this.#working.size
+    return this.#working.size + (this.#alone === undefined ? 0 : 1)
   }
 
   /** How many were read and wait for their turn. */
@@ -114,6 +121,8 @@ export class Dispatcher {
     })
 
     await Promise.race([read, stopped])
+    // However it ended: nobody reads any more.
+    void read.then(() => this.#reading.abort())
     if (cooperative) await Promise.race([read, stuck])
     void this.#leavePending()
     await this.#drained()
@@ -141,6 +150,7 @@ export class Dispatcher {
     const most = concurrency + (orderingKey === undefined ? 0 : buffer)
     const iterator = messages(this.#reading.signal)[Symbol.asyncIterator]()
     let open = true
+    let read = 0
     try {
       while (!this.#stopping) {
         if (this.running + this.queued >= most) await this.#room()
@@ -157,10 +167,15 @@ export class Dispatcher {
           this.#nack(value, shutdownError(value))
           break
         }
+        read += 1
+        if (read % turnEvery === 0) await this.#options.runtime.yield?.()
         if (oneByOne) {
-          this.#working.add(value)
-          await work(value)
-          this.#working.delete(value)
+          this.#alone = value
+          try {
+            await work(value)
+          } finally {
+            this.#alone = undefined
+          }
         } else {
           this.#accept(value)
           this.#startReady()
@@ -188,8 +203,8 @@ export class Dispatcher {
       key = this.#options.orderingKey?.(message)
     } catch (error) {
       this.#working.add(message)
-      // `refuse` never rejects.
-      void this.#options.refuse(message, error).then(() => this.#finished({ message, lane: undefined, key: undefined }))
+      const refused = () => this.#finished({ message, lane: undefined, key: undefined })
+      void this.#options.refuse(message, error).then(refused, refused)
       return
     }
     if (key === undefined) {
@@ -212,8 +227,8 @@ export class Dispatcher {
       const next = this.#ready.shift()
       if (next === undefined) return
       this.#working.add(next.message)
-      // `work` never rejects.
-      void this.#options.work(next.message).then(() => this.#finished(next))
+      const finished = () => this.#finished(next)
+      void this.#options.work(next.message).then(finished, finished)
     }
   }
 
@@ -226,15 +241,9 @@ export class Dispatcher {
   }
 
   #advance(lane: Lane, key: string, message: Message): void {
-    if (message.state === 'nacked' || this.#stopping) {
-      // Redelivered behind a later one of its key it would be out of order: those behind it go back with it.
-      const retryAfter = ackingOf(message)?.retryAfter
-      const reason = (waiting: Message) => (this.#stopping ? shutdownError(waiting) : keyNacked(waiting, key))
-      for (const waiting of lane.waiting) this.#nack(waiting, reason(waiting), retryAfter)
-      this.#waiting -= lane.waiting.length
-      this.#lanes.delete(key)
-      return
-    }
+    // A reject that the broker did not take brings the message again, as a nack does.
+    const comesAgain = message.state === 'nacked' || (message.state === 'rejected' && ackingOf(message)?.failure !== undefined)
+    if (comesAgain || this.#stopping) this.#sendBack(lane, key, message)
     const next = lane.waiting.shift()
     if (next === undefined) {
       this.#lanes.delete(key)
@@ -244,14 +253,25 @@ export class Dispatcher {
     this.#ready.push({ message: next, lane, key })
   }
 
+  /** Redelivered behind a later one of its key the message would be out of order: those behind it go back with it, but not itself, if it is here again already. */
+  #sendBack(lane: Lane, key: string, message: Message): void {
+    const retryAfter = ackingOf(message)?.retryAfter
+    const again = (waiting: Message) =>
+      !this.#stopping && message.id !== undefined && waiting.id === message.id && waiting.source === message.source
+    const back = lane.waiting.filter((waiting) => !again(waiting))
+    const kept = lane.waiting.filter(again)
+    for (const waiting of back) this.#nack(waiting, this.#stopping ? shutdownError(waiting) : keyNacked(waiting, key), retryAfter)
+    this.#waiting -= back.length
+    lane.waiting.splice(0, Infinity, ...kept)
+  }
+
+  /** Messages that wait behind a running one of their key are left to `#advance`: nacked before it, they would come again before it. */
   #nackQueued(): void {
-    const ready = this.#ready
-    this.#ready = []
-    for (const { message } of ready) this.#nack(message, shutdownError(message))
-    for (const lane of this.#lanes.values()) {
-      for (const message of lane.waiting) this.#nack(message, shutdownError(message))
-      this.#waiting -= lane.waiting.length
-      lane.waiting.length = 0
+    for (const { message, lane, key } of this.#ready.splice(0)) {
+      this.#nack(message, shutdownError(message))
+      if (lane === undefined || key === undefined) continue
+      this.#sendBack(lane, key, message)
+      this.#lanes.delete(key)
     }
   }
 
@@ -278,7 +298,8 @@ export class Dispatcher {
     const { runtime, shutdownTimeout, force, logger } = this.#options
     let timer: Timer | undefined
     const warn = () => {
-      const handling = [...this.#working].slice(0, 10).map(nameOf)
+      const working = this.#alone === undefined ? [...this.#working] : [this.#alone]
+      const handling = working.slice(0, 10).map(nameOf)
       const text =
         handling.length === 0
           ? 'Stopping takes long: the source did not end although its signal was aborted. It is left.'

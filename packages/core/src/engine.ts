@@ -3,11 +3,11 @@ import { InputMerger } from './input-merger.ts'
 import { jsonMarshaler, type Marshaler } from './marshaler.ts'
 import type { Matcher } from './match.ts'
 import type { Message, RawMessage } from './message.ts'
-import { checkFunction, checkName, checkNoMore } from './options.ts'
+import { checkDuration, checkFunction, checkName, checkNoMore } from './options.ts'
 import { OutputQueue } from './output-queue.ts'
-import { type Destination, publishOutputs } from './publish-outputs.ts'
+import { acknowledgeOutputs, type Destination, publishOutputs } from './publish-outputs.ts'
 import type { Publisher } from './publisher.ts'
-import { inOwnHandler, Router, startRun } from './router.ts'
+import { inOwnHandler, Router, runtimeOf, startRun } from './router.ts'
 import type { Source } from './source.ts'
 import { nameOf, unmarshal } from './stages.ts'
 
@@ -41,6 +41,8 @@ export interface OutputOptions {
 
 export interface PublisherOutputOptions extends OutputOptions {
   readonly destination: Destination
+  /** Milliseconds that the publisher may take for the outputs of a message; then the message is nacked. Default: 10,000. */
+  readonly publishTimeout?: number | undefined
   /** Default: the engine's. */
   readonly marshaler?: Marshaler | undefined
 }
@@ -58,7 +60,9 @@ interface Input {
 interface Output {
   readonly name: string
   readonly match: Matcher | undefined
-  deliver(outputs: readonly Message[], input: Message, signal: AbortSignal): Promise<void> | undefined
+  /** Whether outputs count as settled when they are delivered; those of a typed output are settled by its reader. */
+  readonly settles: boolean
+  deliver(outputs: readonly Message[], signal: AbortSignal): Promise<void> | undefined
 }
 
 /**
@@ -88,16 +92,18 @@ export class Engine {
 
   /** A source of raw messages, which are unmarshalled, or an iterable of typed ones. */
   addInput(input: Source | AsyncIterable<Message>, options: InputOptions): EngineInput {
-    const { name, match } = options
+    const { name, match, marshaler, ...unknown } = options
+    checkNoMore('An input', unknown)
     const raw = 'messages' in input
     if (!raw) checkFunction('addInput(input)[Symbol.asyncIterator]', input[Symbol.asyncIterator])
     if (match !== undefined) checkFunction('match', match)
     this.#claimName('input', name)
-    const origin: Input = { name, match, marshaler: raw ? (options.marshaler ?? this.#marshaler) : undefined }
+    const origin: Input = { name, match, marshaler: raw ? (marshaler ?? this.#marshaler) : undefined }
     const added = this.#merger.add(input, {
       onMessage: (message) => this.#origins.set(message, origin),
       onFailed: (error) => this.#fail(name, error),
     })
+    void added.ended.then(() => this.#names.input.delete(name))
     return {
       name,
       ended: added.ended,
@@ -110,13 +116,18 @@ export class Engine {
 
   /** Marshals what it takes and publishes it. */
   addOutput(publisher: Publisher, options: PublisherOutputOptions): this {
-    const { name, match, destination, marshaler = this.#marshaler } = options
+    const { name, match, destination, publishTimeout = 10_000, marshaler = this.#marshaler, ...unknown } = options
+    checkNoMore('An output', unknown)
+    checkDuration('publishTimeout', publishTimeout, { min: 1 })
+    const runtime = runtimeOf(this.#router)
     checkFunction('addOutput(publisher).publish', publisher?.publish)
     if (typeof destination !== 'function') checkName('destination', destination)
     this.#addOutput({
       name,
       match,
-      deliver: (outputs, input, signal) => publishOutputs(outputs, { input, publisher, destination, marshaler, signal }),
+      settles: true,
+      deliver: (outputs, signal) =>
+        publishOutputs(outputs, { publisher, destination, marshaler, signal, timeout: publishTimeout, runtime }),
     })
     return this
   }
@@ -124,10 +135,12 @@ export class Engine {
   /** Yields what it takes, unmarshalled; single use. Under `onSuccess` an input is acked when its outputs have been taken. */
   addTypedOutput(options: OutputOptions): AsyncIterableIterator<Message> {
     const queue = new OutputQueue(async () => {
-      this.#outputs.splice(this.#outputs.indexOf(output), 1)
+      const index = this.#outputs.indexOf(output)
+      if (index !== -1) this.#outputs.splice(index, 1)
       this.#queues.delete(queue)
+      this.#names.output.delete(options.name)
     })
-    const output: Output = { name: options.name, match: options.match, deliver: (outputs) => queue.offer(outputs) }
+    const output: Output = { name: options.name, match: options.match, settles: false, deliver: (outputs) => queue.offer(outputs) }
     this.#addOutput(output)
     this.#queues.add(queue)
     return {
@@ -207,7 +220,8 @@ export class Engine {
       if (group === undefined) groups.set(output, [message])
       else group.push(message)
     }
-    for (const [output, messages] of groups) await output.deliver(messages, input, signal)
+    for (const [output, messages] of groups) await output.deliver(messages, signal)
+    for (const [output, messages] of groups) if (output.settles) await acknowledgeOutputs(messages, input)
   }
 
   #addOutput(output: Output): void {

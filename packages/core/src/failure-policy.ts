@@ -1,4 +1,4 @@
-import { AckordError, describeValue, isAckordError } from './errors.ts'
+import { AckordError, describeValue, type ErrorCode, isAckordError } from './errors.ts'
 import { isRetryable, isSettled, retryAfterOf } from './failures.ts'
 import type { Message } from './message.ts'
 import type { ErrorDecision, RouterSettings } from './router-options.ts'
@@ -16,14 +16,17 @@ export class FailurePolicy {
     this.#forced = forced
   }
 
-  /** Throws at a message that was delivered too often: it is not tried again, it may be what kills the process. */
+  /**
+   * Throws at a message that was delivered far too often: it is not tried again, it may be what kills the process. Not right above the limit:
+   * deliveries that were no attempts (behind a nacked one of its key, an open circuit) count there too, and so does one whose ack was lost.
+   */
   checkDeliveries(message: Message): void {
     const { maxDeliveries, logger } = this.#settings
     if (maxDeliveries === Infinity) return
     if (message.deliveryCount === undefined) {
       if (!this.#uncountedWarned) logger.warn({ maxDeliveries }, 'maxDeliveries has no effect: this source does not count deliveries.')
       this.#uncountedWarned = true
-    } else if (message.deliveryCount > maxDeliveries) {
+    } else if (message.deliveryCount > 2 * maxDeliveries) {
       throw tooManyDeliveries(message, maxDeliveries, undefined)
     }
   }
@@ -33,6 +36,7 @@ export class FailurePolicy {
     const { maxDeliveries, onUnknownType } = this.#settings
     const last = message.deliveryCount !== undefined && message.deliveryCount >= maxDeliveries
     if (!last || isSettled(message) || this.#forced.aborted || isAckordError(error, 'ACKORD_MAX_DELIVERIES')) return error
+    if (notAttempts.some((code) => isAckordError(error, code))) return error
     const nackedAnyway = isUnknownType(error) && onUnknownType === 'nack'
     return isRetryable(error) || nackedAnyway ? tooManyDeliveries(message, maxDeliveries, error) : error
   }
@@ -80,6 +84,9 @@ export class FailurePolicy {
     }
   }
 }
+
+/** What says nothing about the message: it was not tried. */
+const notAttempts: readonly ErrorCode[] = ['ACKORD_CIRCUIT_OPEN', 'ACKORD_SHUTDOWN']
 
 function isUnknownType(error: Error): boolean {
   return isAckordError(error, 'ACKORD_NO_HANDLER') || isAckordError(error, 'ACKORD_HANDLER_REFUSED')

@@ -13,7 +13,7 @@ import { compose, type Middleware, type Process } from './process.ts'
 import { nameOf } from './stages.ts'
 
 export interface HandlerOptions {
-  /** Names the handler in logs and errors. Default: the type it handles. */
+  /** Names the handler in errors. Default: the type it handles. */
   readonly name?: string | undefined
   /** A message it refuses is an error, as if there were no handler. Default: it takes all of its type. */
   readonly match?: Matcher | undefined
@@ -63,6 +63,21 @@ export class HandlerTable {
     for (const { name, use } of this.#entries.values()) checkMiddlewareOrder([...outer, ...use], name, ackStrategy)
   }
 
+  /**
+   * The outermost process: a message waits here for its handler's turn, outside of all middleware, so that it holds no transaction and no
+   * time-out runs meanwhile.
+   */
+  limited(chain: Process): Process {
+    const limits = new Map<string, ReturnType<typeof limiter>>()
+    for (const [type, { concurrency }] of this.#entries) if (concurrency !== Infinity) limits.set(type, limiter(concurrency))
+    if (limits.size === 0) return chain
+
+    return function inTurn(message, context) {
+      const limit = message.type === undefined ? undefined : limits.get(message.type)
+      return limit === undefined ? chain(message, context) : limit(() => chain(message, context), context.signal)
+    }
+  }
+
   /** The innermost process: finds the handler, calls it through its own middleware, completes what it gives back. */
   process(complete: OutputCompleter): Process {
     const table = new Map([...this.#entries].map(([type, entry]) => [type, compile(entry, complete)]))
@@ -79,11 +94,9 @@ export class HandlerTable {
 }
 
 function compile(
-  { name, handler, match, use, concurrency }: Entry,
+  { name, handler, match, use }: Entry,
   complete: OutputCompleter,
 ): { name: string; match: Matcher | undefined; run: Process } {
-  const limit = concurrency === Infinity ? undefined : limiter(concurrency)
-
   // Not async, for the reason given at MessageProcessor.handle.
   function call(message: Message, context: Context): Promise<readonly Message[]> {
     if (!arrive(context)) return Promise.reject(nextCalledTwice(message))
@@ -107,9 +120,7 @@ function compile(
     }
   }
 
-  const wrapped = use.length === 0 ? call : compose(...use)(call)
-  const run: Process = limit === undefined ? wrapped : (message, context) => limit(() => wrapped(message, context), context.signal)
-  return { name, match, run }
+  return { name, match, run: use.length === 0 ? call : compose(...use)(call) }
 }
 
 function noHandler(message: Message): AckordError {

@@ -1,6 +1,7 @@
 import { abortable, type LinkedController, linkedController } from './abortable.ts'
+import { outside } from './context.ts'
 import { AckordError } from './errors.ts'
-import type { Message } from './message.ts'
+import { isMessage, type Message } from './message.ts'
 import type { Source } from './source.ts'
 import { nameOf } from './stages.ts'
 
@@ -42,7 +43,14 @@ export class InputMerger implements AsyncIterable<Message> {
         resolve()
       }
       if (this.#signal === undefined) this.#pending.push(start)
-      else this.#track(start())
+      // Not in the context of a handler that adds it.
+      else this.#track(outside(start))
+      own.signal.addEventListener('abort', () => {
+        const index = this.#pending.indexOf(start)
+        if (index === -1) return
+        this.#pending.splice(index, 1)
+        resolve()
+      })
     })
     return { ended, stop: () => own.abort() }
   }
@@ -115,7 +123,7 @@ export class InputMerger implements AsyncIterable<Message> {
         result = await abortable(next, signal)
       } catch (error) {
         if (!signal.aborted) throw error
-        next.then(({ done, value }) => (done === true ? undefined : nackAtStop(value)), ignore)
+        next.then(({ done, value }) => (done === true || !isMessage(value) ? undefined : nackAtStop(value)), ignore)
         break
       }
       if (result.done === true) return
@@ -125,6 +133,7 @@ export class InputMerger implements AsyncIterable<Message> {
   }
 
   async #handOn(message: Message, events: InputEvents, signal: AbortSignal): Promise<boolean> {
+    if (!isMessage(message)) throw new TypeError('The input yielded something that is not a Message.')
     if (signal.aborted) {
       await nackAtStop(message)
       return false

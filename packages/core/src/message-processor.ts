@@ -95,6 +95,7 @@ export class MessageProcessor {
   }
 
   #finish(message: Message, outputs: readonly Message[]): Promise<void> | undefined {
+    this.#dropHolds(message)
     if (Array.isArray(outputs) && outputs.length === 0) return this.#succeed(message, false)
     // It will be handled again, and then these come again too.
     if (isRefused(message)) return this.#giveBack(outputs, message, message.error).then(() => this.#succeed(message, false))
@@ -138,7 +139,7 @@ export class MessageProcessor {
       const acking = isMessage(output) ? ackingOf(output) : undefined
       if (acking === undefined || acking === ackingOf(input) || acking.state !== 'pending') continue
       try {
-        await (input.state === 'rejected' ? acking.reject(error) : acking.nack(error, undefined))
+        await acking.nack(error, undefined)
       } catch (failure) {
         this.#verdictFailed(output, failure)
       }
@@ -160,7 +161,7 @@ export class MessageProcessor {
     const { ackStrategy, orderingKey } = this.#settings
     // Not awaited as such: `failure` tells what went wrong, also when it was the handler that acked.
     if (ackStrategy === 'onSuccess' || (ackStrategy === 'forward' && !handedOn)) void acking.ack()
-    if (acking.busy) return acking.settled.then(() => this.#report(message, acking))
+    if (acking.busy) return acking.answered.then(() => this.#report(message, acking))
     if (acking.state !== 'pending') return this.#report(message, acking)
     // Outputs that nobody has settled yet keep a forwarding message pending; the next one of its key must not overtake it.
     if (ackStrategy === 'forward' && orderingKey !== undefined) return this.#untilSettled(acking).then(() => this.#report(message, acking))
@@ -181,19 +182,31 @@ export class MessageProcessor {
   #untilSettled(acking: Acking): Promise<void> {
     const { signal } = this.#forced
     return new Promise<void>((resolve) => {
-      const onAbort = () => resolve(acking.nack(signal.reason, undefined).then(ignore, ignore))
+      const onAbort = () => void acking.nack(signal.reason, undefined).then(ignore, ignore)
       if (signal.aborted) onAbort()
       else signal.addEventListener('abort', onAbort, { once: true })
-      void acking.settled.then(() => {
+      void acking.answered.then(() => {
         signal.removeEventListener('abort', onAbort)
         resolve()
       })
     })
   }
 
+  /** The middleware has ended, so no transaction may be open: one that was forgotten would keep the verdict for ever. */
+  #dropHolds(message: Message): void {
+    const acking = ackingOf(message)
+    if (acking === undefined || !acking.held || !acking.dropHolds()) return
+    const fields = { type: message.type, id: message.id }
+    this.#settings.logger.error(
+      fields,
+      'A transaction scope around a message was never ended. What was to wait for it is forgotten, and the message is settled.',
+    )
+  }
+
   /** Settles a message that was not handled. Never rejects. */
   async fail(message: Message, thrown: unknown): Promise<void> {
     this.failed += 1
+    this.#dropHolds(message)
     const error = this.#policy.limitDeliveries(message, toError(thrown))
     this.lastError = error
     const decision = this.#policy.decide(message, error)

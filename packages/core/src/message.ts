@@ -146,7 +146,7 @@ export class Message<T = unknown> {
   /** Deliver it again. Inside a transaction it also makes the transaction roll back. Resolves and rejects as `ack` does. */
   nack(error?: unknown, options?: NackOptions): Promise<boolean> {
     const { retryAfter } = options ?? {}
-    if (retryAfter !== undefined && !(retryAfter >= 0)) {
+    if (retryAfter !== undefined && !(retryAfter >= 0 && retryAfter < Infinity)) {
       return Promise.reject(new InvalidOptionError('retryAfter', `must be milliseconds, 0 or more; it is ${retryAfter}.`))
     }
     return this.#acking === undefined ? no : this.#acking.nack(error, options)

@@ -69,6 +69,7 @@ export class OutputQueue implements AsyncIterator<Message, undefined> {
   }
 
   async return(): Promise<IteratorResult<Message, undefined>> {
+    if (this.#left) return { done: true, value: undefined }
     this.#left = true
     this.refuse(readerLeft())
     await this.#onLeave()

@@ -36,16 +36,16 @@ export function outputCompleter(runtime: Runtime, source: string | undefined): O
     if (whole) return output
 
     const attributes: Record<string, AttributeValue | undefined> = { ...given }
-    attributes['id'] ||= context.get(outputIdsKey)?.(index, given.type) ?? runtime.uuid()
+    attributes['id'] ||= context.get(outputIdsKey)?.(given.type) ?? runtime.uuid()
     attributes['specversion'] ||= '1.0'
     attributes['source'] ||= source
     attributes['time'] ??= timeNow()
     const { correlationid, traceparent, tracestate } = input.attributes
-    if (correlationid !== undefined) attributes['correlationid'] ??= correlationid
-    if (traceparent !== undefined && given.traceparent === undefined) {
+    if (typeof correlationid === 'string') attributes['correlationid'] ??= correlationid
+    if (typeof traceparent === 'string' && given.traceparent === undefined) {
       attributes['traceparent'] = traceparent
       // It belongs to the parent beside it.
-      if (tracestate !== undefined) attributes['tracestate'] ??= tracestate
+      if (typeof tracestate === 'string') attributes['tracestate'] ??= tracestate
     }
     if (attributes['source'] === undefined) {
       throw invalid(index, input, "has no source. Give the handler or the router one (`source: '/orders'`)")
@@ -82,8 +82,8 @@ function isComplete(given: Attributes, input: Attributes): boolean {
     isGiven(given.source) &&
     isGiven(given.specversion) &&
     given.time !== undefined &&
-    (given.correlationid !== undefined || input.correlationid === undefined) &&
-    (given.traceparent !== undefined || input.traceparent === undefined)
+    (given.correlationid !== undefined || typeof input.correlationid !== 'string') &&
+    (given.traceparent !== undefined || typeof input.traceparent !== 'string')
   )
 }
 

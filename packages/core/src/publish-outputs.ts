@@ -1,26 +1,29 @@
-import { abortable } from './abortable.ts'
+import { abortable, linkedController } from './abortable.ts'
 import { AckordError } from './errors.ts'
 import type { Marshaler } from './marshaler.ts'
 import { ackingOf, type Message, type RawMessage } from './message.ts'
-import { checkResultCount, publishError } from './publish-results.ts'
-import type { Publisher, PublishFailure } from './publisher.ts'
+import { checkResults } from './publish-results.ts'
+import type { Publisher } from './publisher.ts'
+import type { Runtime } from './runtime.ts'
 import { marshal, nameOf } from './stages.ts'
 
 /** Where an output goes: always to one place, or as its content says. */
 export type Destination = string | ((message: Message) => string)
 
 export interface PublishOutputsOptions {
-  /** The message they came from; it is settled by the router, not here. */
-  readonly input: Message
   readonly publisher: Publisher
   readonly destination: Destination
   readonly marshaler: Marshaler
   readonly signal: AbortSignal
+  /** Milliseconds a publisher may take. */
+  readonly timeout: number
+  readonly runtime: Runtime
 }
 
 /**
- * Publishes the outputs of one message, those of one destination in one call, and acks each that is confirmed and has an acking of its own.
- * Everything is marshalled before anything is sent. Rejects unless all are confirmed; the router then settles the input, and the others with it.
+ * Publishes the outputs of one message, those of one destination in one call. When all are confirmed, each that has an acking of its own is
+ * acked: before, an output could ack its input while another is lost. Everything is marshalled before anything is sent. Rejects unless all are
+ * confirmed; the router then settles the input, and the others with it.
  */
 export async function publishOutputs(outputs: readonly Message[], options: PublishOutputsOptions): Promise<void> {
   const groups = new Map<string, RawMessage[]>()
@@ -34,22 +37,33 @@ export async function publishOutputs(outputs: readonly Message[], options: Publi
   for (const [destination, messages] of groups) await publishGroup(destination, messages, options)
 }
 
-async function publishGroup(destination: string, messages: readonly RawMessage[], options: PublishOutputsOptions): Promise<void> {
-  const { publisher, signal, input } = options
-  signal.throwIfAborted()
-  const results = await abortable(publisher.publish(destination, messages, { signal }), signal)
-  checkResultCount(results, messages.length, destination)
-  const failures: PublishFailure[] = []
+/** For those that have one: the output's own acking, once everything was handed on. */
+export async function acknowledgeOutputs(outputs: readonly Message[], input: Message): Promise<void> {
   const inputAcking = ackingOf(input)
-  for (const [index, result] of results.entries()) {
-    const message = messages[index]
-    if (!result.ok) failures.push(result)
-    else if (message !== undefined && ackingOf(message) !== inputAcking) await acknowledge(message, input)
-  }
-  if (failures.length > 0) throw publishError(failures, messages.length, destination)
+  for (const output of outputs) if (ackingOf(output) !== inputAcking) await acknowledge(output, input)
 }
 
-async function acknowledge(output: RawMessage, input: Message): Promise<void> {
+async function publishGroup(destination: string, messages: readonly RawMessage[], options: PublishOutputsOptions): Promise<void> {
+  const { publisher, runtime, timeout } = options
+  using controller = linkedController(options.signal)
+  const { signal } = controller
+  signal.throwIfAborted()
+  const timer = runtime.setTimeout(() => controller.abort(tooLong(destination, timeout)), timeout)
+  try {
+    checkResults(await abortable(publisher.publish(destination, messages, { signal }), signal), messages.length, destination)
+  } finally {
+    timer.cancel()
+  }
+}
+
+function tooLong(destination: string, timeout: number): AckordError {
+  return new AckordError(
+    'ACKORD_PUBLISH_FAILED',
+    `The publisher for '${destination}' did not answer within the publishTimeout of ${timeout} ms.`,
+  )
+}
+
+async function acknowledge(output: Message, input: Message): Promise<void> {
   try {
     await output.ack()
   } catch (failure) {

@@ -26,7 +26,7 @@ export function publishError(failures: readonly PublishFailure[], sent: number, 
   const causes = failures.map((failure) => failure.error)
   const pauses = failures.flatMap(({ retryAfter }) => retryAfter ?? [])
   const error = new AckordError('ACKORD_PUBLISH_FAILED', `${failures.length} of ${sent} messages to '${destination}' were not confirmed.`, {
-    retryable: !failures.some((failure) => failure.permanent === true),
+    retryable: !failures.some((failure) => failure.permanent === true && failure.scope !== 'destination'),
     cause: causes.length === 1 ? causes[0] : new AggregateError(causes),
   })
   // The router takes its delay from here.

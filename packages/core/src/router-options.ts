@@ -23,7 +23,10 @@ export interface RouterOptions {
   readonly orderingKey?: 'partitionkey' | ((message: Message) => string | undefined) | undefined
   /** How many messages may wait behind others of their ordering key, so that one busy key does not stop the rest. Default: 100. */
   readonly buffer?: number | undefined
-  /** A message that fails at this delivery, or comes again after it, is rejected. Needs a broker that counts deliveries. Default: Infinity, no limit. */
+  /**
+   * A message that fails at this delivery or a later one is rejected; one that was delivered more than twice as often is rejected without being
+   * tried, because it may be what kills the process. Needs a broker that counts deliveries. Default: Infinity, no limit.
+   */
   readonly maxDeliveries?: number | undefined
   /**
    * Milliseconds before a nacked message should come again, by the number of its deliveries; brokers that cannot delay ignore it.

@@ -7,13 +7,14 @@ import { jsonMarshaler, type Marshaler } from './marshaler.ts'
 import type { Message, RawMessage } from './message.ts'
 import { MessageProcessor, processorKey, type RunPorts } from './message-processor.ts'
 import { timeoutMiddleware } from './middleware/timeout.ts'
-import { checkFunction, checkName, checkNoMore } from './options.ts'
+import { checkDuration, checkFunction, checkName, checkNoMore } from './options.ts'
 import { OutputQueue } from './output-queue.ts'
 import { outputCompleter } from './outputs.ts'
 import { compose, type Middleware } from './process.ts'
-import { type Destination, publishOutputs } from './publish-outputs.ts'
+import { acknowledgeOutputs, type Destination, publishOutputs } from './publish-outputs.ts'
 import type { Publisher } from './publisher.ts'
 import { type RouterOptions, type RouterSettings, routerSettings } from './router-options.ts'
+import type { Runtime } from './runtime.ts'
 import type { Source } from './source.ts'
 import { nameOf, unmarshal } from './stages.ts'
 
@@ -27,6 +28,8 @@ export interface RunOptions extends PipeOptions {
   readonly publisher?: Publisher | undefined
   /** Required with a publisher. */
   readonly destination?: Destination | undefined
+  /** Milliseconds that the publisher may take for the outputs of a message; then the message is nacked. Default: 10,000. */
+  readonly publishTimeout?: number | undefined
   /** Default: JSON. */
   readonly marshaler?: Marshaler | undefined
 }
@@ -53,6 +56,9 @@ export interface ConsumeOptions extends RunPorts {
 /** For siblings: starts a run. */
 export let startRun: (router: Router, options: ConsumeOptions) => Promise<void>
 
+/** For siblings: the clock the router goes by. */
+export let runtimeOf: (router: Router) => Runtime
+
 /** For siblings: whether the caller is a handler of the router's own run; warns if so. */
 export let inOwnHandler: (router: Router, call: string) => boolean
 
@@ -78,6 +84,7 @@ export class Router {
 
   static {
     startRun = (router, options) => router.#consume(options)
+    runtimeOf = (router) => router.#settings.runtime
     inOwnHandler = (router, call) => router.#inOwnHandler(call)
   }
 
@@ -105,6 +112,7 @@ export class Router {
    * Starts when iterated; leaving the loop stops the router and nacks inputs whose outputs were not taken.
    */
   pipe(messages: AsyncIterable<Message>, options: PipeOptions = {}): AsyncIterableIterator<Message> {
+    checkFunction('pipe(messages)[Symbol.asyncIterator]', messages?.[Symbol.asyncIterator])
     this.#checkReady()
     let queue: OutputQueue | undefined
     const start = (): OutputQueue => {
@@ -143,9 +151,11 @@ export class Router {
    * Resolves when everything in hand is settled; rejects if the source failed, after the same.
    */
   async run(source: Source, options: RunOptions = {}): Promise<void> {
-    const { publisher, destination, marshaler = jsonMarshaler, signal, ...unknown } = options
+    const { publisher, destination, publishTimeout = 10_000, marshaler = jsonMarshaler, signal, ...unknown } = options
     checkNoMore('run()', unknown)
     checkSource(source)
+    checkDuration('publishTimeout', publishTimeout, { min: 1 })
+    const { runtime } = this.#settings
     if (publisher !== undefined) {
       checkFunction('publisher.publish', publisher.publish)
       if (destination === undefined) {
@@ -162,9 +172,10 @@ export class Router {
       // A source yields bytes only.
       decode: (message) => unmarshal(message as RawMessage, marshaler),
       abandon: undefined,
-      deliver(outputs, input, forced) {
-        if (publisher === undefined || destination === undefined) return Promise.reject(noPublisher(outputs, input))
-        return publishOutputs(outputs, { input, publisher, destination, marshaler, signal: forced })
+      async deliver(outputs, input, forced) {
+        if (publisher === undefined || destination === undefined) throw noPublisher(outputs, input)
+        await publishOutputs(outputs, { publisher, destination, marshaler, signal: forced, timeout: publishTimeout, runtime })
+        await acknowledgeOutputs(outputs, input)
       },
     })
   }
@@ -226,7 +237,7 @@ export class Router {
     const complete = outputCompleter(settings.runtime, settings.source)
     const { processTimeout, runtime } = settings
     const limits = processTimeout === Infinity ? [] : [timeoutMiddleware(processTimeout, { runtime })]
-    const chain = compose(...limits, ...this.#middleware)(this.#handlers.process(complete))
+    const chain = this.#handlers.limited(compose(...limits, ...this.#middleware)(this.#handlers.process(complete)))
     const processor = new MessageProcessor(settings, chain, complete, ports)
     const dispatcher = new Dispatcher({
       ...settings,

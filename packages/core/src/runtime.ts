@@ -9,6 +9,8 @@ export interface Runtime {
   /** A number from 0 up to, not including, 1. */
   random(): number
   uuid(): string
+  /** Lets the event loop turn, so that timers and I/O get in between messages that come without a pause. Default: it is not done. */
+  yield?(): Promise<void>
 }
 
 export interface TimerOptions {
@@ -29,6 +31,7 @@ export const systemRuntime: Runtime = {
   now: () => Date.now(),
   random: () => Math.random(),
   uuid: () => randomUUID(),
+  yield: () => new Promise((resolve) => setImmediate(resolve)),
   setTimeout(callback, delay, options = {}) {
     const handle = setTimeout(callback, Math.min(delay, longestDelay))
     if (options.keepAlive === false) handle.unref()

@@ -35,8 +35,13 @@ export function unmarshal(raw: RawMessage, marshaler: Marshaler): Message {
 
 /** From data to bytes; bytes stay as they are. Refuses attributes that could not travel, sets `datacontenttype`, carries acking and values over. */
 export function marshal(message: Message, marshaler: Marshaler): RawMessage {
+  checkAttributes(message.attributes, nameOf(message))
+  return marshalAsIs(message, marshaler)
+}
+
+/** For dead letters: attributes that could not travel are no reason to keep a message from its dead letter. */
+export function marshalAsIs(message: Message, marshaler: Marshaler): RawMessage {
   const { data, attributes } = message
-  checkAttributes(attributes, nameOf(message))
   if (data instanceof Uint8Array) {
     const datacontenttype = attributes.datacontenttype ?? 'application/octet-stream'
     return withData(message, data, { ...attributes, datacontenttype })

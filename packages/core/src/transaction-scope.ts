@@ -3,20 +3,21 @@ import { type Context, type ContextKey, contextKey, enter } from './context.ts'
 import { AckordError, TransactionRequiredError } from './errors.ts'
 import type { Logger } from './logger.ts'
 import { ackingOf, type Message } from './message.ts'
+import { guardLogger } from './ports.ts'
 
 export type ScopeOutcome = 'committed' | 'rolledBack' | 'unknown'
-type Callback = (context: Context) => void | Promise<void>
+export type ScopeCallback = (context: Context) => void | Promise<void>
 
 /** The scope a context belongs to. Only transaction middleware sets it. */
 export const transactionScopeKey: ContextKey<TransactionScope> = contextKey('ackord.transactionScope', { callScoped: true })
 
 /** Runs the callback when the transaction of this context is known to have committed, before the ack, without the transaction in its context. Its errors are logged. */
-export function afterCommit(context: Context, callback: Callback): void {
+export function afterCommit(context: Context, callback: ScopeCallback): void {
   scopeOf(context, 'afterCommit()').afterCommit(callback)
 }
 
 /** Runs the callback when the transaction of this context was rolled back. Its errors are logged. */
-export function afterRollback(context: Context, callback: Callback): void {
+export function afterRollback(context: Context, callback: ScopeCallback): void {
   scopeOf(context, 'afterRollback()').afterRollback(callback)
 }
 
@@ -41,15 +42,15 @@ export class TransactionScope {
   readonly #parent: TransactionScope | undefined
   readonly #holds = new Map<Acking, AckHold>()
   readonly #nested = new Set<TransactionScope>()
-  #afterCommit: Callback[] = []
-  #afterRollback: Callback[] = []
+  #afterCommit: ScopeCallback[] = []
+  #afterRollback: ScopeCallback[] = []
   #refusal: { readonly error: unknown } | undefined
   #ended = false
 
   /** `context` is the one outside of the transaction; callbacks run in it. */
   constructor(context: Context, options: { readonly logger: Logger; readonly parent?: TransactionScope | undefined }) {
     this.#context = context
-    this.#logger = options.logger
+    this.#logger = guardLogger(options.logger)
     this.#parent = options.parent
   }
 
@@ -58,6 +59,7 @@ export class TransactionScope {
     this.#checkOpen('nested()')
     const nested = new TransactionScope(context, { logger: this.#logger, parent: this })
     this.#nested.add(nested)
+    for (const acking of this.#holds.keys()) nested.#hold(acking)
     return nested
   }
 
@@ -65,19 +67,15 @@ export class TransactionScope {
   hold(message: Message): void {
     this.#checkOpen('hold()')
     const acking = ackingOf(message)
-    if (acking === undefined || this.#holds.has(acking)) return
-    this.#holds.set(
-      acking,
-      acking.hold((error) => this.setRollbackOnly(error)),
-    )
+    if (acking !== undefined) this.#hold(acking)
   }
 
-  afterCommit(callback: Callback): void {
+  afterCommit(callback: ScopeCallback): void {
     this.#checkOpen('afterCommit()')
     this.#afterCommit.push(callback)
   }
 
-  afterRollback(callback: Callback): void {
+  afterRollback(callback: ScopeCallback): void {
     this.#checkOpen('afterRollback()')
     this.#afterRollback.push(callback)
   }
@@ -91,21 +89,30 @@ export class TransactionScope {
     this.#refusal ??= { error }
   }
 
-  /** Called once, by whoever owns the transaction, when its outcome is known, or known to be unknowable. Never rejects. */
-  async end(outcome: ScopeOutcome): Promise<void> {
+  /**
+   * Called once, by whoever owns the transaction, when its outcome is known, or known to be unknowable. Rejects only when it is called again.
+   * `verdicts: 'forget'` also drops held nacks and rejects, for messages that are handled once more right away.
+   */
+  async end(outcome: ScopeOutcome, options: { readonly verdicts?: 'carryOut' | 'forget' | undefined } = {}): Promise<void> {
     this.#checkOpen('end()')
-    // A savepoint that was left open shares the fate of a failed one: nothing of it was released.
-    for (const nested of this.#nested) await nested.end(outcome === 'committed' ? 'rolledBack' : outcome)
     this.#ended = true
+    // A savepoint that was left open shares the fate of a failed one: nothing of it was released.
+    for (const nested of this.#nested) await nested.end(outcome === 'committed' ? 'rolledBack' : outcome, options)
     if (this.#parent !== undefined) this.#parent.#nested.delete(this)
-
-    if (outcome === 'committed') {
-      if (this.#parent !== undefined) this.#handOver(this.#parent)
-      else await this.#run(this.#afterCommit, 'afterCommit')
-    } else if (outcome === 'rolledBack') {
-      await this.#run(this.#afterRollback, 'afterRollback')
+    try {
+      if (outcome === 'committed' && this.#parent !== undefined) this.#handOver(this.#parent)
+      else if (outcome === 'committed') await this.#run(this.#afterCommit, 'afterCommit')
+      else if (outcome === 'rolledBack') await this.#run(this.#afterRollback, 'afterRollback')
+    } finally {
+      const kept = outcome === 'committed' ? 'all' : options.verdicts === 'forget' ? 'none' : 'refusals'
+      await Promise.all([...this.#holds.values()].map((hold) => this.#release(hold, kept)))
     }
-    await Promise.all([...this.#holds.values()].map((hold) => this.#release(hold, outcome === 'committed')))
+  }
+
+  #hold(acking: Acking): void {
+    if (this.#holds.has(acking)) return
+    const hold = acking.hold((error) => this.setRollbackOnly(error))
+    this.#holds.set(acking, hold)
   }
 
   #handOver(parent: TransactionScope): void {
@@ -113,7 +120,7 @@ export class TransactionScope {
     parent.#afterRollback.push(...this.#afterRollback)
   }
 
-  async #run(callbacks: readonly Callback[], kind: string): Promise<void> {
+  async #run(callbacks: readonly ScopeCallback[], kind: string): Promise<void> {
     for (const callback of callbacks) {
       try {
         await enter(this.#context, () => callback(this.#context))
@@ -123,9 +130,9 @@ export class TransactionScope {
     }
   }
 
-  async #release(hold: AckHold, keepAck: boolean): Promise<void> {
+  async #release(hold: AckHold, kept: 'all' | 'refusals' | 'none'): Promise<void> {
     try {
-      await hold.release(keepAck)
+      await hold.release(kept)
     } catch (error) {
       this.#logger.error(
         { err: error },

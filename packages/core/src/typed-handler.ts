@@ -35,7 +35,7 @@ export interface ClassInput<Data extends object> {
   readonly schema?: StandardSchema | undefined
 }
 
-export interface OutputOptions {
+export interface HandlerOutputOptions {
   /** For outputs that have none of their own. */
   readonly source?: string | undefined
   /** Given to every output, under its own ones. Not `id`, `type`, `source`, `specversion` and `time`. Default: none. */
@@ -58,7 +58,7 @@ interface Reader {
 }
 
 /** The one handler behind `commandHandler()` and `eventHandler()`, whose signatures tie the function's parameter to the input. */
-export function typedHandler(options: AnyInput & OutputOptions, work: HandlerFunction<never>): Handler {
+export function typedHandler(options: AnyInput & HandlerOutputOptions, work: HandlerFunction<never>): Handler {
   const { source, attributes = {}, naming = asIs } = options
   checkFunction('naming', naming)
   checkFunction('The function of a handler', work)

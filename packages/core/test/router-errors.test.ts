@@ -357,7 +357,7 @@ describe('maxDeliveries', () => {
     expect(verdicts(input)).toEqual(['ack'])
   })
 
-  it('rejects a message above the limit without handling it', async () => {
+  it('rejects a message far above the limit without handling it', async () => {
     const { router } = openWorld({ maxDeliveries: 3 })
     const seen: unknown[] = []
     router.use((next) => (message, context) => {
@@ -365,12 +365,20 @@ describe('maxDeliveries', () => {
       return next(message, context)
     })
     router.handle(handling(() => []))
-    const input = tracked('m1', { deliveryCount: 4 })
+    const input = tracked('m1', { deliveryCount: 7 })
     await router.run(sourceOf(input))
     expect(seen).toEqual([])
     expect(input.calls).toMatchObject([{ verdict: 'reject', error: { code: 'ACKORD_MAX_DELIVERIES' } }])
-    const text = "A message of type 'order.place' (id 'm1') was delivered 4 times; maxDeliveries is 3."
+    const text = "A message of type 'order.place' (id 'm1') was delivered 7 times; maxDeliveries is 3."
     expect(input.calls[0]).toHaveProperty('error.message', text)
+  })
+
+  it('tries a message once more that came above the limit: deliveries are not attempts, and its ack may have been lost', async () => {
+    const { router } = openWorld({ maxDeliveries: 3 })
+    router.handle(handling(() => []))
+    const input = tracked('m1', { deliveryCount: 6 })
+    await router.run(sourceOf(input))
+    expect(verdicts(input)).toEqual(['ack'])
   })
 
   it('keeps the error of a message that is rejected anyway', async () => {

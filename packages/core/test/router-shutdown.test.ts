@@ -125,7 +125,8 @@ describe('a graceful stop', () => {
     await settlePromises()
     expect(router.health()).toMatchObject({ inFlight: 1, queued: 3 })
     const stopped = router.stop()
-    expect(router.health()).toMatchObject({ state: 'stopping', inFlight: 1, queued: 0 })
+    // The one behind the running one of its key waits for it: nacked before it, it would come again before it.
+    expect(router.health()).toMatchObject({ state: 'stopping', inFlight: 1, queued: 1 })
     const late = tracked('late')
     source.push(late)
     await settlePromises()
@@ -781,7 +782,7 @@ describe('leaving a pipe', () => {
     await settlePromises()
     const left = outputs.return?.()
     await settlePromises()
-    expect(inputs.map(verdicts)).toEqual([['nack'], [], ['nack'], ['nack']])
+    expect(inputs.map(verdicts)).toEqual([['nack'], [], ['nack'], []])
     gate.resolve()
     await left
     expect(inputs.map(verdicts)).toEqual([['nack'], ['nack'], ['nack'], ['nack']])

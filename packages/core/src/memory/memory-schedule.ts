@@ -1,3 +1,4 @@
+import { outside } from '../context.ts'
 import type { Runtime, Timer } from '../runtime.ts'
 
 /** Something that the schedule will do. */
@@ -64,7 +65,8 @@ export class MemorySchedule {
     const delay = Math.min(Math.max(0, next.due - now), longestDelay)
     this.#timerDue = now + delay
     // It keeps the process alive, as the connection to a real broker would: a message is still to come.
-    this.#timer = this.#runtime.setTimeout(() => this.#fire(), delay)
+    // Outside of the handler whose nack may have come here: the timer is everybody's.
+    this.#timer = outside(() => this.#runtime.setTimeout(() => this.#fire(), delay))
   }
 
   #disarm(): void {

@@ -8,7 +8,7 @@ import { checkDuration, checkFunction, checkName } from '../options.ts'
 import { guardLogger } from '../ports.ts'
 import { type Middleware, middleware } from '../process.ts'
 import { type Runtime, systemRuntime } from '../runtime.ts'
-import { marshal, nameOf } from '../stages.ts'
+import { marshalAsIs, nameOf } from '../stages.ts'
 
 export interface DeadLetterOptions {
   /** Writes the data of the letter. Default: `jsonMarshaler`. */
@@ -49,7 +49,7 @@ export function deadLetterMiddleware(deadLetter: DeadLetter, options: DeadLetter
         } catch (error) {
           if (context.signal.aborted || isSettled(message) || !shouldSend(error, message)) throw error
           try {
-            await sendDeadLetter(deadLetter, marshal(message, marshaler), error, { runtime, timeout })
+            await sendDeadLetter(deadLetter, marshalAsIs(message, marshaler), error, { runtime, timeout })
           } catch (failure) {
             throw notSent(message, destination, error, failure)
           }

@@ -1,6 +1,6 @@
 import { type Backoff, exponentialBackoff } from '../backoff.ts'
 import { beginAttempt, type Context, type ContextKey, contextKey, enter } from '../context.ts'
-import { AckordError } from '../errors.ts'
+import { AckordError, InvalidOptionError } from '../errors.ts'
 import { isRetryable, isSettled, retryAfterOf } from '../failures.ts'
 import { consoleLogger, type Logger } from '../logger.ts'
 import type { Message } from '../message.ts'
@@ -75,7 +75,7 @@ export function retryState(context: Context): RetryState | undefined {
 /**
  * Tries again what failed. It belongs outside of the transaction, so that each attempt has one of its own.
  * There is no further attempt once the message is settled, the signal is aborted, or the error says that the message is at fault;
- * the rejection is then the attempt's own.
+ * the rejection is then the attempt's own, or the signal's reason where it is aborted between two attempts.
  */
 export function retryMiddleware(options: RetryOptions = {}): Middleware {
   const { attempts = 3, backoff = exponentialBackoff(), timeout = 60_000, shouldRetry = always } = options
@@ -113,10 +113,7 @@ export function retryMiddleware(options: RetryOptions = {}): Middleware {
             if (!shouldRetry(error, state)) throw error
             if (state.attempt >= attempts) throw await exhausted(message, state, 'attempts')
 
-            delay = Math.max(
-              backoff(state.attempt, () => runtime.random()),
-              retryAfterOf(error) ?? 0,
-            )
+            delay = Math.max(validDelay(backoff(state.attempt, () => runtime.random())), retryAfterOf(error) ?? 0)
             // Waiting for an attempt that will not be made would only keep the message from others.
             if (runtime.now() + delay - state.startedAt > timeout) throw await exhausted(message, state, 'timeout')
             const fields = { type: message.type, id: message.id, attempt: state.attempt, delay, err: error }
@@ -131,4 +128,10 @@ export function retryMiddleware(options: RetryOptions = {}): Middleware {
 
 function always(): boolean {
   return true
+}
+
+/** A back-off that gives no duration must not make the timer fire at once, or never. */
+function validDelay(delay: number): number {
+  if (delay >= 0 && delay < Infinity) return delay
+  throw new InvalidOptionError('backoff', `must give milliseconds, 0 or more; it gave ${delay}.`)
 }

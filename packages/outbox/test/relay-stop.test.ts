@@ -1,0 +1,233 @@
+import { getEventListeners } from 'node:events'
+import { installProbe, isAckordError, type PublishResult } from '@ackord/core'
+import { afterEach, describe, expect, it } from 'vitest'
+import { deferred } from '../../core/test/support/router-world.ts'
+import { Relay } from '../src/relay.ts'
+import { ids, openWorld, type World } from './support/relay-world.ts'
+
+const ok: PublishResult = { ok: true }
+
+let removeProbe = () => {}
+afterEach(() => removeProbe())
+
+async function expectNothingLeft(world: World): Promise<void> {
+  expect((await world.states()).leased).toBeUndefined()
+  expect(world.runtime.timers).toBe(0)
+  expect(world.relay.health()).toMatchObject({ state: 'idle', inFlight: 0 })
+}
+
+describe('stopping a relay', () => {
+  it('before it was started does nothing, and it can be started afterwards', async () => {
+    const world = openWorld()
+    await world.relay.stop()
+    await world.add('orders', 'e1')
+    world.relay.start()
+    await world.runtime.advance(0)
+    expect(world.sent()).toEqual(['e1'])
+    await world.relay.stop()
+    await expectNothingLeft(world)
+  })
+
+  it('while it idles ends it at once', async () => {
+    const world = openWorld()
+    world.relay.start()
+    await world.runtime.advance(10_000)
+    await world.relay.stop()
+    await expectNothingLeft(world)
+    const claims = world.store.count('claim')
+    await world.runtime.advance(60_000)
+    expect(world.store.count('claim')).toBe(claims)
+  })
+
+  it('in the moment of its start leaves nothing', async () => {
+    const world = openWorld()
+    await world.add('orders', 'e1')
+    await world.relay.start().stop()
+    await expectNothingLeft(world)
+    expect(await world.states()).toEqual({ ready: 1 })
+    expect((await world.memory.get('1'))?.attempts).toBe(0)
+  })
+
+  it('during a claim gives back what comes of it', async () => {
+    const world = openWorld()
+    const gate = deferred()
+    await world.add('orders', ...ids(3))
+    world.store.after = (call) => (call === 'claim' ? gate.promise : undefined)
+    world.relay.start()
+    await world.runtime.advance(0)
+    const stopped = world.relay.stop()
+    gate.resolve()
+    await stopped
+    expect(world.sent()).toEqual([])
+    expect(await world.states()).toEqual({ ready: 3 })
+    await expectNothingLeft(world)
+  })
+
+  it('between claim and publish gives everything back, with no attempt counted', async () => {
+    const world = openWorld()
+    const gate = deferred()
+    removeProbe = installProbe((point) => (point === 'relay.claimed' ? gate.promise : undefined))
+    await world.add('orders', ...ids(3))
+    world.relay.start()
+    await world.runtime.advance(0)
+    const stopped = world.relay.stop()
+    gate.resolve()
+    await stopped
+    expect(world.sent()).toEqual([])
+    expect((await world.memory.get('1'))?.attempts).toBe(0)
+    await expectNothingLeft(world)
+  })
+
+  it('during a publish waits for it and settles it', async () => {
+    const gate = deferred()
+    const world = openWorld({
+      answer: async ({ messages }) => {
+        await gate.promise
+        return messages.map(() => ok)
+      },
+    })
+    await world.add('orders', ...ids(3))
+    world.relay.start()
+    await world.runtime.advance(0)
+    const stopped = world.relay.stop()
+    expect(world.relay.health().state).toBe('stopping')
+    await world.runtime.advance(5000)
+    expect(world.publisher.calls[0]?.signal.aborted).toBe(false)
+    gate.resolve()
+    await stopped
+    expect(await world.states()).toEqual({})
+    await expectNothingLeft(world)
+  })
+
+  it('during a publish that hangs aborts it after publishTimeout, and gives the records back', async () => {
+    const world = openWorld({ answer: () => new Promise(() => {}), publishTimeout: 5000 })
+    await world.add('orders', ...ids(3))
+    world.relay.start()
+    await world.runtime.advance(0)
+    const stopped = world.relay.stop()
+    await world.runtime.advance(4999)
+    expect(world.publisher.calls[0]?.signal.aborted).toBe(false)
+    await world.runtime.advance(1)
+    await stopped
+    expect(world.publisher.calls[0]?.signal.aborted).toBe(true)
+    expect(await world.states()).toEqual({ ready: 3 })
+    await expectNothingLeft(world)
+  })
+
+  it('while the store is away ends at once if nothing is in flight', async () => {
+    const world = openWorld()
+    world.store.before = () => {
+      throw new Error('away')
+    }
+    world.relay.start()
+    await world.runtime.advance(60_000)
+    await world.relay.stop()
+    await expectNothingLeft(world)
+  })
+
+  it('while outcomes cannot be stored tries until the end of the lease, not longer', async () => {
+    const world = openWorld({ lease: 5000 })
+    await world.add('orders', 'e1')
+    world.store.before = (call) => {
+      if (call === 'settle') throw new Error('away')
+    }
+    world.relay.start()
+    await world.runtime.advance(0)
+    const stopped = world.relay.stop()
+    await world.runtime.advance(15_000)
+    await stopped
+    await expectNothingLeft(world)
+  })
+
+  it('twice, also at the same time, is the same as once', async () => {
+    const world = openWorld()
+    await world.add('orders', 'e1')
+    world.relay.start()
+    await world.runtime.advance(0)
+    await Promise.all([world.relay.stop(), world.relay.stop()])
+    await world.relay.stop()
+    await expectNothingLeft(world)
+  })
+
+  it('is what disposing does', async () => {
+    const world = openWorld()
+    {
+      await using relay = world.relay.start()
+      expect(relay.health().state).toBe('running')
+      await world.runtime.advance(0)
+    }
+    await expectNothingLeft(world)
+  })
+
+  it('leaves no listener on the signals of the store', async () => {
+    const world = openWorld()
+    const signals: AbortSignal[] = []
+    const { wakeUps } = world.store
+    world.store.wakeUps = (options) => {
+      signals.push(options.signal)
+      return wakeUps(options)
+    }
+    world.relay.start()
+    for (let i = 0; i < 20; i += 1) {
+      await world.add('orders', `e${i}`)
+      await world.runtime.advance(1000)
+    }
+    const [signal] = signals
+    expect(signals).toHaveLength(1)
+    expect(getEventListeners(signal as AbortSignal, 'abort').length).toBeLessThanOrEqual(3)
+    await world.relay.stop()
+    await world.runtime.advance(0)
+    expect(getEventListeners(signal as AbortSignal, 'abort')).toEqual([])
+  })
+
+  it('is not kept waiting by wake-ups that overlook the signal', async () => {
+    const world = openWorld()
+    world.store.wakeUps = () => ({ [Symbol.asyncIterator]: () => ({ next: () => new Promise(() => {}) }) })
+    world.relay.start()
+    await world.runtime.advance(0)
+    await world.relay.stop()
+    await expectNothingLeft(world)
+  })
+})
+
+describe('starting a relay', () => {
+  it('twice is the same as once', async () => {
+    const world = openWorld()
+    await world.add('orders', 'e1')
+    expect(world.relay.start()).toBe(world.relay.start())
+    await world.runtime.advance(0)
+    expect(world.store.calls).toEqual(['claim', 'settle'])
+    await world.relay.stop()
+  })
+
+  it('again after a stop goes on', async () => {
+    const world = openWorld()
+    world.relay.start()
+    await world.relay.stop()
+    await world.add('orders', 'e1')
+    world.relay.start()
+    await world.runtime.advance(0)
+    expect(world.sent()).toEqual(['e1'])
+    await world.relay.stop()
+  })
+
+  it('during a stop is refused', async () => {
+    const world = openWorld()
+    world.relay.start()
+    const stopped = world.relay.stop()
+    try {
+      world.relay.start()
+      expect.unreachable()
+    } catch (error) {
+      expect(isAckordError(error, 'ACKORD_ALREADY_STARTED')).toBe(true)
+    }
+    await stopped
+  })
+
+  it('is not needed for wake(), which then does nothing', () => {
+    const world = openWorld()
+    world.relay.wake()
+    expect(world.store.calls).toEqual([])
+    expect(world.relay).toBeInstanceOf(Relay)
+  })
+})

@@ -1,0 +1,163 @@
+import { Message, type Metrics, type Publisher, type RawMessage, type Runtime, type Timer } from '@ackord/core'
+import { recordingLogger } from '../../../core/test/support/recording-logger.ts'
+import { recordingPublisher } from '../../../core/test/support/router-world.ts'
+import { VirtualRuntime } from '../../../core/test/support/virtual-runtime.ts'
+import { MemoryOutboxStore } from '../../src/memory-outbox-store.ts'
+import type { OutboxState } from '../../src/outbox-admin.ts'
+import type { OutboxStore } from '../../src/outbox-store.ts'
+import { Relay } from '../../src/relay.ts'
+import type { RelayOptions } from '../../src/relay-options.ts'
+
+export type StoreCall = 'claim' | 'renew' | 'release' | 'settle'
+
+/** A store whose calls are counted, and that fails or waits when the test says so. */
+export class WatchedStore implements OutboxStore {
+  readonly #store: OutboxStore
+  readonly capabilities: OutboxStore['capabilities']
+  readonly calls: StoreCall[] = []
+  /** Runs before a call; what it throws is the call's failure. */
+  before: (call: StoreCall) => void | Promise<void> = () => {}
+  after: (call: StoreCall) => void | Promise<void> = () => {}
+
+  constructor(store: OutboxStore) {
+    this.#store = store
+    this.capabilities = store.capabilities
+  }
+
+  claim: OutboxStore['claim'] = (options) => this.#run('claim', () => this.#store.claim(options))
+  renew: OutboxStore['renew'] = (claims, lease) => this.#run('renew', () => this.#store.renew(claims, lease))
+  release: OutboxStore['release'] = (claims) => this.#run('release', () => this.#store.release(claims))
+  settle: OutboxStore['settle'] = (outcomes) => this.#run('settle', () => this.#store.settle(outcomes))
+  wakeUps = (options: { readonly signal: AbortSignal }): AsyncIterable<void> => this.#store.wakeUps?.(options) ?? none()
+
+  count(call: StoreCall): number {
+    return this.calls.filter((made) => made === call).length
+  }
+
+  async #run<T>(call: StoreCall, work: () => Promise<T>): Promise<T> {
+    this.calls.push(call)
+    await this.before(call)
+    const answer = await work()
+    await this.after(call)
+    return answer
+  }
+}
+
+async function* none(): AsyncGenerator<void> {}
+
+/** A clock that a process loses when it is killed: its timers never fire again. */
+export class MortalRuntime implements Runtime {
+  readonly #runtime: Runtime
+  readonly #timers = new Set<Timer>()
+  #killed = false
+
+  constructor(runtime: Runtime) {
+    this.#runtime = runtime
+  }
+
+  now = (): number => this.#runtime.now()
+  random = (): number => this.#runtime.random()
+  uuid = (): string => this.#runtime.uuid()
+
+  setTimeout = (callback: () => void, delay: number): Timer => {
+    if (this.#killed) return { cancel() {} }
+    const timer = this.#runtime.setTimeout(() => {
+      this.#timers.delete(timer)
+      callback()
+    }, delay)
+    this.#timers.add(timer)
+    return timer
+  }
+
+  kill(): void {
+    this.#killed = true
+    for (const timer of this.#timers) timer.cancel()
+  }
+}
+
+/** Counts by name; the sum over all labels. */
+export function recordingMetrics(): Metrics & { sum(name: string): number; readonly observed: Map<string, number[]> } {
+  const counts = new Map<string, number>()
+  const observed = new Map<string, number[]>()
+  return {
+    observed,
+    sum: (name) => counts.get(name) ?? 0,
+    count: (name, amount) => void counts.set(name, (counts.get(name) ?? 0) + amount),
+    observe: (name, value) => void observed.set(name, [...(observed.get(name) ?? []), value]),
+    gauge() {},
+  }
+}
+
+export function event(id: string): RawMessage {
+  return new Message(new TextEncoder().encode(id), { id, type: 'order.placed', source: '/orders', specversion: '1.0' })
+}
+
+export function ids(count: number, prefix = 'e'): string[] {
+  return Array.from({ length: count }, (_, index) => `${prefix}${index + 1}`)
+}
+
+export interface World {
+  readonly runtime: VirtualRuntime
+  readonly logger: ReturnType<typeof recordingLogger>
+  readonly metrics: ReturnType<typeof recordingMetrics>
+  readonly memory: MemoryOutboxStore
+  readonly store: WatchedStore
+  readonly publisher: ReturnType<typeof recordingPublisher>
+  readonly relay: Relay
+  /** Commits events with these ids. */
+  add(destination: string, ...ids: readonly string[]): Promise<void>
+  /** How many records are in each state, those that are none left out. */
+  states(): Promise<Partial<Record<OutboxState, number>>>
+  /** The ids that reached the publisher, in their order. */
+  sent(destination?: string): string[]
+  /** Another relay on the same store. */
+  another(options?: Partial<RelayOptions>): Relay
+}
+
+export type Answer = NonNullable<Parameters<typeof recordingPublisher>[0]>
+
+/** A relay on a memory store, on one clock that the test moves. */
+export function openWorld(options: Partial<RelayOptions> & { readonly answer?: Answer; readonly retain?: boolean } = {}): World {
+  const { answer, retain, ...relayOptions } = options
+  const runtime = new VirtualRuntime()
+  const logger = recordingLogger()
+  const metrics = recordingMetrics()
+  const memory = new MemoryOutboxStore({ runtime, retain })
+  const store = new WatchedStore(memory)
+  const publisher = recordingPublisher(answer)
+  const another = (more: Partial<RelayOptions> = {}) =>
+    new Relay(store, { publisher: publisher as Publisher, runtime, logger, metrics, ...relayOptions, ...more })
+  return {
+    runtime,
+    logger,
+    metrics,
+    memory,
+    store,
+    publisher,
+    relay: another(),
+    another,
+    async add(destination, ...added) {
+      const transaction = memory.begin()
+      await memory.append(
+        transaction,
+        added.map((id) => ({ destination, message: event(id) })),
+      )
+      transaction.commit()
+    },
+    async states() {
+      const { destinations } = await memory.stats()
+      const sums: Partial<Record<OutboxState, number>> = {}
+      for (const { destination: _, ...counts } of destinations) {
+        for (const [state, count] of Object.entries(counts)) {
+          // `Object.entries` forgets the names.
+          if (count > 0) sums[state as OutboxState] = (sums[state as OutboxState] ?? 0) + count
+        }
+      }
+      return sums
+    },
+    sent: (destination) =>
+      publisher.calls
+        .filter((call) => destination === undefined || call.destination === destination)
+        .flatMap((call) => call.messages.map((message) => message.id ?? '')),
+  }
+}

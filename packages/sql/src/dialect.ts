@@ -1,0 +1,32 @@
+import type { RunStatement } from './driver.ts'
+import type { InboxKey } from './inbox-key.ts'
+import type { OutboxRow } from './outbox-row.ts'
+
+export type Isolation = 'read committed' | 'repeatable read' | 'serializable'
+
+export interface TransactionSettings {
+  /** Default: the server's, which is `read committed` unless somebody changed it. The stricter ones cost retries. */
+  readonly isolation?: Isolation | undefined
+  /** Milliseconds after which the server cancels a statement. Default: the server's. 0: no limit. */
+  readonly statementTimeout?: number | undefined
+  /** Milliseconds to wait for a lock, such as that of a duplicate which is being handled elsewhere. Default: the server's. 0: no limit. */
+  readonly lockTimeout?: number | undefined
+  /** Milliseconds after which the server ends a transaction in which nothing happens, because its handler waits for something else. Default: the server's. 0: no limit. */
+  readonly idleTimeout?: number | undefined
+}
+
+/** What differs between databases. Each statement is one round trip. */
+export interface Dialect {
+  /** Quotes a name, or throws at one that cannot be one. */
+  quote(option: string, name: string): string
+  /** What follows BEGIN, in the same round trip; empty if nothing was asked for. */
+  settings(settings: TransactionSettings): string
+  /** Whether the transaction lost against another one, and would succeed if it were run again. */
+  isConflict(error: unknown): boolean
+  /** Whether a statement of ours failed because the tables are not there. */
+  isSchemaMissing(error: unknown): boolean
+  /** Resolves `false` if the key was there before. Waits for a transaction that is about to write the same key. Never aborts the transaction for a duplicate. */
+  recordOnce(run: RunStatement, table: string, key: InboxKey): Promise<boolean>
+  /** Inserts all of them, in their order. */
+  append(run: RunStatement, table: string, rows: readonly OutboxRow[]): Promise<void>
+}

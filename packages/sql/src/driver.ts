@@ -1,0 +1,42 @@
+import type { QueryTracker } from './query-tracker.ts'
+
+export type Row = Readonly<Record<string, unknown>>
+
+export interface StatementResult {
+  readonly rows: readonly Row[]
+  /** How many rows it changed. */
+  readonly count: number
+}
+
+/** Runs one statement of ours, unnamed: a named one would get a generic plan, which ruins the claim. */
+export type RunStatement = (sql: string, parameters?: readonly unknown[]) => Promise<StatementResult>
+
+/** A connection with a transaction open on it. */
+export interface Session<Handle> {
+  readonly run: RunStatement
+  /** Several statements without parameters, in one round trip. */
+  script(sql: string): Promise<void>
+  /** What adapters get: the user's own client type. Every query goes through the tracker, which waits for it and can refuse it. */
+  track(tracker: QueryTracker): Handle
+}
+
+/**
+ * What a `from…` adapter makes of a client. Transactions are callbacks, because that is what every ORM can do.
+ */
+export interface Driver<Handle> {
+  /** What is used outside of a transaction. */
+  readonly pool: Handle
+
+  /** Runs one statement on a handle: the pool, or a transaction of the user's own. */
+  run(handle: Handle, sql: string, parameters: readonly unknown[]): Promise<StatementResult>
+
+  /** Whether a handle of the user's own is in a transaction, where the driver knows; `undefined` where only the server does. */
+  inTransaction(handle: Handle): boolean | undefined
+
+  /**
+   * Begins with these settings (the dialect's text, may be empty), does the work, then commits; rolls back if the work rejects, and
+   * rejects with its error. Once the work has resolved, a `CommitUnknownError` means that the outcome is not known and every other
+   * rejection that nothing was committed. A connection in an unknown state is never used again. Does not begin on an aborted signal.
+   */
+  transaction<R>(settings: string, work: (session: Session<Handle>) => Promise<R>, signal: AbortSignal): Promise<R>
+}

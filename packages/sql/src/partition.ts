@@ -1,0 +1,10 @@
+/** How many partitions a key can fall into. It is part of the stored format: changing it needs a migration. */
+export const partitionCount = 256
+
+/** The partition of an ordering key, or of an id where there is no key. FNV-1a, so that every database and every version agrees. */
+export function partitionOf(key: string): number {
+  let hash = 0x811c9dc5
+  for (const byte of Buffer.from(key)) hash = Math.imul(hash ^ byte, 0x01000193)
+  // The low bits of FNV are its weaker ones.
+  return ((hash >>> 16) ^ hash) & (partitionCount - 1)
+}

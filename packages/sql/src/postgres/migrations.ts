@@ -1,0 +1,82 @@
+import type { Tables } from '../tables.ts'
+
+/** The version of the tables that this code works with. */
+export const schemaVersion = 1
+
+export interface Migration {
+  /** What the tables are afterwards. */
+  readonly version: number
+  /** The oldest version of this code that can still work with them, so that a deployment may roll. */
+  readonly oldestReader: number
+  readonly sql: (tables: Tables) => string
+}
+
+/** One row per installation; its lock is the advisory one taken by createSchema(). */
+export function metaSql({ meta }: Tables): string {
+  return `CREATE TABLE IF NOT EXISTS ${meta} (
+  name           text COLLATE "C" PRIMARY KEY,
+  version        integer NOT NULL,
+  oldest_reader  integer NOT NULL,
+  changed_at     timestamptz NOT NULL DEFAULT clock_timestamp()
+)`
+}
+
+/**
+ * The outbox. States and their exits, kept by the checks:
+ *
+ *     ready     claimable unless leased        ─▶ waiting, parked, published, or gone
+ *     waiting   claimable once available_at    ─▶ the same; delayed, or backing off after a failure
+ *     parked    an operator's                  ─▶ ready, or gone
+ *     published kept by \`retain\` only          ─▶ gone
+ *
+ * A lease is no state: its columns are in no index, so that claiming is a HOT update, for which the fill factor leaves room. The key leads
+ * with state and destination, and nothing indexes seq alone, or the planner would take that and walk through a stalled destination.
+ * COLLATE "C" compares bytes: no two ids are taken for one, and no update of the system's collations breaks an index.
+ */
+export const migrations: readonly Migration[] = [
+  {
+    version: 1,
+    oldestReader: 1,
+    sql: ({ inbox, outbox }) => `
+CREATE TABLE ${inbox} (
+  consumer     text COLLATE "C" NOT NULL,
+  source       text COLLATE "C" NOT NULL,
+  id           text COLLATE "C" NOT NULL,
+  received_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+  PRIMARY KEY (consumer, source, id)
+);
+CREATE INDEX ON ${inbox} (received_at);
+
+CREATE TABLE ${outbox} (
+  seq           bigint GENERATED ALWAYS AS IDENTITY,
+  state         text COLLATE "C" NOT NULL,
+  destination   text COLLATE "C" NOT NULL,
+  id            text COLLATE "C" NOT NULL,
+  type          text COLLATE "C" NOT NULL,
+  content_type  text COLLATE "C",
+  ordering_key  text COLLATE "C",
+  partition     smallint NOT NULL,
+  data          bytea NOT NULL,
+  attributes    text COLLATE "C" NOT NULL,
+  created_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+  available_at  timestamptz NOT NULL,
+  attempts      integer NOT NULL DEFAULT 0,
+  lease_token   uuid,
+  lease_until   timestamptz,
+  last_error    text,
+  published_at  timestamptz,
+  parked_at     timestamptz,
+  PRIMARY KEY (state, destination, seq),
+  CHECK (state IN ('ready', 'waiting', 'parked', 'published')),
+  CHECK (attempts >= 0),
+  CHECK ((lease_token IS NULL) = (lease_until IS NULL)),
+  CHECK (lease_token IS NULL OR state IN ('ready', 'waiting')),
+  CHECK ((state = 'parked') = (parked_at IS NOT NULL)),
+  CHECK ((state = 'published') = (published_at IS NOT NULL))
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
+        autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 5000);
+CREATE INDEX ON ${outbox} (destination, available_at, seq) WHERE state = 'waiting';
+CREATE INDEX ON ${outbox} (published_at) WHERE state = 'published';
+`,
+  },
+]

@@ -1,0 +1,141 @@
+import type { Logger, Runtime } from '@ackord/core'
+import { checkCount, checkDuration } from '@ackord/core/internal'
+import type { Claim, ClaimedRecord, ClaimOptions, OutboxStore, Outcome } from '@ackord/outbox'
+import type { Row, RunStatement } from '../driver.ts'
+import { claimSql } from './claim-statement.ts'
+import { type ClaimedPlace, toPlace, toToken } from './claim-token.ts'
+import { readMessage } from './outbox-message.ts'
+import { releaseSql, renewSql, settleSql } from './settle-statements.ts'
+
+export interface OutboxClaimsOptions {
+  readonly retain: boolean
+  readonly runtime: Runtime
+  readonly logger: Logger
+}
+
+/** The relay's side of the store. */
+export function outboxClaims(
+  run: RunStatement,
+  table: string,
+  options: OutboxClaimsOptions,
+): Pick<OutboxStore, 'claim' | 'renew' | 'release' | 'settle'> {
+  const { retain, runtime, logger } = options
+  const renewing = renewSql(table)
+  const releasing = releaseSql(table)
+  const settling = settleSql(table, retain)
+
+  async function claimRows(claim: ClaimOptions, limit: number, quota: number | null, token: string): Promise<readonly Row[]> {
+    const { lease, destinations, except = [], retried } = claim
+    const sql = claimSql(table, { retried, named: destinations !== undefined })
+    const parameters = [limit, lease, token, [...except], quota]
+    const { rows } = await run(sql, destinations === undefined ? parameters : [...parameters, [...destinations]])
+    return rows
+  }
+
+  async function claim(asked: ClaimOptions): Promise<readonly ClaimedRecord[]> {
+    const { limit, lease, destinations } = asked
+    checkCount('limit', limit)
+    checkDuration('lease', lease, { min: 1 })
+    if (destinations?.length === 0) return []
+    const token = runtime.uuid()
+    let rows = await claimRows(asked, limit, null, token)
+    // Shares keep one destination from taking all; what the others leave over is for whoever has more.
+    if (rows.length < limit && mayHaveMore(rows, limit)) rows = [...rows, ...(await claimRows(asked, limit - rows.length, limit, token))]
+
+    const records: ClaimedRecord[] = []
+    const unreadable: Outcome[] = []
+    for (const row of rows) {
+      const { message, problem } = readMessage(row)
+      const held = { id: String(row['seq']), token: toToken(token, String(row['state']), String(row['destination'])) }
+      if (problem === undefined) {
+        const { attempts, created_at: createdAt } = row
+        records.push({
+          ...held,
+          destination: String(row['destination']),
+          message,
+          attempts: Number(attempts),
+          createdAt: Number(createdAt),
+        })
+      } else {
+        logger.error({ id: row['id'], seq: held.id }, `An outbox record is parked, because it cannot be read: ${problem}`)
+        unreadable.push({ ...held, result: 'parked', error: problem })
+      }
+    }
+    if (unreadable.length > 0) await settle(unreadable)
+    return records.sort(bySeq)
+  }
+
+  async function renew(claims: readonly Claim[], lease: number): Promise<readonly boolean[]> {
+    checkDuration('lease', lease, { min: 1 })
+    const places = placesOf(claims)
+    if (places.length === 0) return claims.map(() => false)
+    const { rows } = await run(renewing, [...columnsOf(places), lease])
+    const held = new Set(rows.map((row) => row['seq']))
+    return claims.map((claim) => toPlace(claim) !== undefined && held.has(claim.id))
+  }
+
+  async function release(claims: readonly Claim[]): Promise<void> {
+    const places = placesOf(claims)
+    if (places.length > 0) await run(releasing, columnsOf(places))
+  }
+
+  async function settle(outcomes: readonly Outcome[]): Promise<readonly ('applied' | 'lost')[]> {
+    // The first outcome of a claim decides; a second one comes too late.
+    const first = new Map<string, Outcome>()
+    for (const outcome of outcomes) if (!first.has(outcome.id)) first.set(outcome.id, outcome)
+    const places = placesOf([...first.values()])
+    if (places.length === 0) return outcomes.map(() => 'lost')
+    const given = places.map(({ seq }) => first.get(seq))
+    const { rows } = await run(settling, [
+      ...columnsOf(places),
+      given.map((outcome) => outcome?.result),
+      given.map((outcome) => (outcome === undefined || outcome.result === 'published' ? null : storable(outcome.error))),
+      given.map((outcome) => (outcome?.result === 'failed' ? checkDuration('retryAfter', outcome.retryAfter) : null)),
+    ])
+    const applied = new Set(rows.map((row) => row['seq']))
+    return outcomes.map((outcome) => (applied.has(outcome.id) && first.get(outcome.id) === outcome ? 'applied' : 'lost'))
+  }
+
+  return { claim, renew, release, settle }
+}
+
+/** Whether some destination, or the retries as a whole, got all they were allowed. */
+function mayHaveMore(rows: readonly Row[], limit: number): boolean {
+  const counts = new Map<string, number>()
+  for (const { state, destination } of rows) {
+    for (const group of [`${state}`, `${state}/${destination}`]) counts.set(group, (counts.get(group) ?? 0) + 1)
+  }
+  const quota = Number(rows[0]?.['quota'] ?? Infinity)
+  if ((counts.get('waiting') ?? 0) >= Math.ceil(limit / 2)) return true
+  counts.delete('waiting')
+  counts.delete('ready')
+  return [...counts.values()].some((count) => count >= quota)
+}
+
+function placesOf(claims: readonly Claim[]): readonly ClaimedPlace[] {
+  const places = claims.flatMap((claim) => toPlace(claim) ?? [])
+  return places.sort((one, other) => compareSeq(one.seq, other.seq))
+}
+
+function columnsOf(places: readonly ClaimedPlace[]): unknown[] {
+  return [
+    places.map(({ state }) => state),
+    places.map(({ destination }) => destination),
+    places.map(({ seq }) => seq),
+    places.map(({ token }) => token),
+  ]
+}
+
+function bySeq(one: Claim, other: Claim): number {
+  return compareSeq(one.id, other.id)
+}
+
+/** Numbers as text, which may be larger than a JavaScript number can tell apart. */
+function compareSeq(one: string, other: string): number {
+  return one.length - other.length || (one < other ? -1 : one > other ? 1 : 0)
+}
+
+/** A text column takes no NUL, and nobody reads more than this. */
+function storable(error: string): string {
+  return error.slice(0, 10_000).replaceAll('\0', '\uFFFD')
+}

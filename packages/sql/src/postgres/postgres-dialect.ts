@@ -1,0 +1,39 @@
+import { checkChoice, checkDuration } from '@ackord/core/internal'
+import type { Dialect, TransactionSettings } from '../dialect.ts'
+import { append } from './append-statement.ts'
+import { recordOnce } from './inbox-statements.ts'
+import { quoteIdentifier } from './quote-identifier.ts'
+import { deepSqlStateOf, sqlStateOf } from './sql-state.ts'
+
+export const postgresDialect: Dialect = {
+  quote: quoteIdentifier,
+  settings,
+  recordOnce,
+  append,
+  isConflict(error) {
+    const state = deepSqlStateOf(error)
+    return state === '40001' || state === '40P01' // serialization failure, deadlock
+  },
+  isSchemaMissing(error) {
+    const state = sqlStateOf(error)
+    return state === '42P01' || state === '42703' || state === '3F000' // no such table, column, schema
+  },
+}
+
+function settings({ isolation, statementTimeout, lockTimeout, idleTimeout }: TransactionSettings): string {
+  const statements: string[] = []
+  if (isolation !== undefined) {
+    checkChoice('isolation', isolation, ['read committed', 'repeatable read', 'serializable'])
+    statements.push(`SET TRANSACTION ISOLATION LEVEL ${isolation.toUpperCase()}`)
+  }
+  const limits = {
+    statementTimeout: ['statement_timeout', statementTimeout],
+    lockTimeout: ['lock_timeout', lockTimeout],
+    idleTimeout: ['idle_in_transaction_session_timeout', idleTimeout],
+  } as const
+  for (const [option, [setting, value]] of Object.entries(limits)) {
+    if (value === undefined) continue
+    statements.push(`SET LOCAL ${setting} = ${Math.ceil(checkDuration(option, value))}`)
+  }
+  return statements.join('; ')
+}

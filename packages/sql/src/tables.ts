@@ -1,0 +1,31 @@
+import type { Dialect } from './dialect.ts'
+
+export interface TableNames {
+  readonly inbox: string
+  readonly outbox: string
+  readonly meta: string
+}
+
+export interface TableOptions {
+  /** Default: the first schema of the connection's search path. */
+  readonly schema?: string | undefined
+  /** Default: `ackord_inbox`, `ackord_outbox`, `ackord_meta`. */
+  readonly names?: { readonly [Table in keyof TableNames]?: string | undefined } | undefined
+}
+
+/** Quoted and qualified, to be put into statements. */
+export interface Tables extends TableNames {
+  /** As it was given, not quoted. */
+  readonly schema: string | undefined
+}
+
+/** What was asked for here, else what the database was made with, else the defaults. */
+export function tablesOf(dialect: Dialect, options: TableOptions, defaults: TableOptions): Tables {
+  const schema = options.schema ?? defaults.schema
+  const prefix = schema === undefined ? '' : `${dialect.quote('schema', schema)}.`
+  const named = (table: keyof TableNames) => {
+    const name = options.names?.[table] ?? defaults.names?.[table] ?? `ackord_${table}`
+    return prefix + dialect.quote(`names.${table}`, name)
+  }
+  return { schema, inbox: named('inbox'), outbox: named('outbox'), meta: named('meta') }
+}

@@ -1,0 +1,19 @@
+import { compose, type Middleware } from '@ackord/core'
+import { checkNoMore } from '@ackord/core/internal'
+import type { Database } from './database.ts'
+import { type InboxOptions, inboxMiddleware } from './inbox-middleware.ts'
+import { type OutboxOptions, outboxMiddleware } from './outbox-middleware.ts'
+import { type TransactionOptions, transactionMiddleware } from './transaction-middleware.ts'
+
+export interface TransactionalOptions {
+  readonly inbox: InboxOptions
+  readonly outbox: OutboxOptions
+  readonly transaction?: TransactionOptions | undefined
+}
+
+/** Transaction, inbox and outbox in the one order that works. */
+export function transactional<Handle>(database: Database<Handle>, options: TransactionalOptions): Middleware {
+  const { transaction, inbox, outbox, ...unknown } = options
+  checkNoMore('transactional()', unknown)
+  return compose(transactionMiddleware(database, transaction), inboxMiddleware(database, inbox), outboxMiddleware(database, outbox))
+}

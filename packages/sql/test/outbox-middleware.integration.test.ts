@@ -1,0 +1,204 @@
+import { compose, installProbe, Message, textMarshaler } from '@ackord/core'
+import { describe, expect, it } from 'vitest'
+import { outboxMiddleware, transactional, transactionMiddleware } from '../src/index.ts'
+import { postgresOutbox } from '../src/postgres/index.ts'
+import { command, event, failureOf, handle, openPg, worldKinds } from './support/world.ts'
+
+const failure = new Error('failed')
+
+describe.each(worldKinds)('outboxMiddleware() on $name', ({ open }) => {
+  it('stores the outputs with the business writes and passes none on', async () => {
+    await using world = await open()
+    const { database } = world
+    const outbox = compose(transactionMiddleware(database), outboxMiddleware(database, { destination: ({ type }) => `topic.${type}` }))
+    const outputs = await handle(outbox, async () => {
+      await database.executor().query("INSERT INTO orders VALUES ('1')")
+      return [event('e1', { partitionkey: 'k' }), event('e2', { type: 'order.paid' })]
+    })
+    expect(outputs).toEqual([])
+    expect(
+      await world.query('SELECT destination, id, type, content_type, ordering_key, state, attempts FROM ackord_outbox ORDER BY seq'),
+    ).toEqual([
+      {
+        destination: 'topic.order.placed',
+        id: 'e1',
+        type: 'order.placed',
+        content_type: 'application/json',
+        ordering_key: 'k',
+        state: 'ready',
+        attempts: 0,
+      },
+      {
+        destination: 'topic.order.paid',
+        id: 'e2',
+        type: 'order.paid',
+        content_type: 'application/json',
+        ordering_key: null,
+        state: 'ready',
+        attempts: 0,
+      },
+    ])
+  })
+
+  it('keeps the order of the outputs of one handler', async () => {
+    await using world = await open()
+    const outbox = compose(transactionMiddleware(world.database), outboxMiddleware(world.database, { destination: 'events' }))
+    // A25
+    const ids = Array.from({ length: 200 }, (_, index) => `e${index}`)
+    await handle(outbox, async () => ids.map((id) => event(id)))
+    const rows = await world.query('SELECT id FROM ackord_outbox ORDER BY seq')
+    expect(rows.map(({ id }) => id)).toEqual(ids)
+  })
+
+  it('stores nothing when the handler or the commit fails', async () => {
+    await using world = await open()
+    const { database } = world
+    const outbox = compose(transactionMiddleware(database), outboxMiddleware(database, { destination: 'events' }))
+    await failureOf(handle(outbox, () => Promise.reject(failure)))
+    await failureOf(
+      handle(
+        outbox,
+        async (message) => {
+          await message.nack(failure)
+          return [event('e1')]
+        },
+        new Message('no acking'),
+      ).then(() => Promise.reject(failure)),
+    )
+    const { message } = command('1')
+    await handle(
+      outbox,
+      async (given) => {
+        await given.nack(failure)
+        return [event('e2')]
+      },
+      message,
+    )
+    expect(await world.query('SELECT id FROM ackord_outbox')).toEqual([{ id: 'e1' }])
+  })
+
+  it('needs the transaction before it calls the handler', async () => {
+    await using world = await open()
+    let calls = 0
+    const process = async () => {
+      calls += 1
+      return []
+    }
+    // A15
+    const error = await failureOf(handle(outboxMiddleware(world.database, { destination: 'events' }), process))
+    expect(error).toMatchObject({ code: 'ACKORD_TRANSACTION_REQUIRED' })
+    expect(calls).toBe(0)
+  })
+
+  it('marshals all before it stores one, with the marshaler it was given', async () => {
+    await using world = await open()
+    const { database } = world
+    const make = (options = {}) =>
+      compose(transactionMiddleware(database), outboxMiddleware(database, { destination: 'events', ...options }))
+    let statements = 0
+    // A17, B30: bytes are stored as they are, and what cannot be marshalled stops the whole.
+    const remove = installProbe((point) => {
+      if (point === 'outbox.appended') statements += 1
+    })
+    const bad = handle(make(), async () => [event('e1'), event('e2', {}, () => {})])
+    expect(await failureOf(bad)).toMatchObject({ code: 'ACKORD_MARSHAL_FAILED' })
+    expect(statements).toBe(0)
+    await handle(make({ marshaler: textMarshaler }), async () => [event('t', {}, 'grüße'), event('b', {}, new Uint8Array([0, 255]))])
+    remove()
+    const [text, bytes] = await postgresOutbox(database).claim({ limit: 10, lease: 1000 })
+    expect(text?.message.dataContentType).toBe('text/plain; charset=utf-8')
+    expect(new TextDecoder().decode(text?.message.data)).toBe('grüße')
+    expect(bytes?.message.data).toEqual(new Uint8Array([0, 255]))
+    expect(statements).toBe(1)
+  })
+
+  it('refuses an event that could not be stored before the statement, which would take the business writes with it', async () => {
+    await using world = await open()
+    const outbox = compose(
+      transactionMiddleware(world.database),
+      outboxMiddleware(world.database, { destination: ({ subject = '' }) => subject }),
+    )
+    const bad: [string, Message][] = [
+      ['ACKORD_NO_OUTPUT', event('e1')],
+      ['ACKORD_INVALID_ATTRIBUTES', event('e1\0', { subject: 'events' })],
+      ['ACKORD_INVALID_ATTRIBUTES', event('e1', { subject: 'ev\0nts' })],
+      ['ACKORD_INVALID_ATTRIBUTES', event('e1', { subject: 'events', partitionkey: 'x'.repeat(5000) })],
+      ['ACKORD_INVALID_OUTPUT', new Message(1, { id: 'e1', type: 'order.placed', subject: 'events' })],
+    ]
+    for (const [code, output] of bad) expect(await failureOf(handle(outbox, async () => [output]))).toMatchObject({ code })
+    // NUL anywhere else is data: the attributes are JSON in a text column.
+    await handle(outbox, async () => [event('e2', { subject: 'events', note: 'a\0b\ud800' })])
+    const [record] = await postgresOutbox(world.database).claim({ limit: 1, lease: 1000 })
+    expect(record?.message.attributes['note']).toBe('a\0b\ud800')
+  })
+
+  it('completes outputs that middleware inside of it added', async () => {
+    await using world = await open()
+    const { database } = world
+    const outbox = compose(transactionMiddleware(database), outboxMiddleware(database, { destination: 'events', source: '/audit' }))
+    // A16
+    await handle(outbox, async () => [event('e1'), new Message({ seen: true }, { type: 'order.seen' })])
+    const [, added] = await postgresOutbox(database).claim({ limit: 10, lease: 1000 })
+    expect(added?.message.attributes).toMatchObject({
+      source: '/audit',
+      specversion: '1.0',
+      id: expect.any(String),
+      time: expect.any(String),
+    })
+  })
+
+  it('wakes who listens after the commit, not before and not after a rollback', async () => {
+    await using world = await open()
+    const { database } = world
+    const store = postgresOutbox(database)
+    const controller = new AbortController()
+    let woken = 0
+    const listening = (async () => {
+      for await (const _ of store.wakeUps?.({ signal: controller.signal }) ?? []) woken += 1
+    })()
+    const outbox = compose(transactionMiddleware(database), outboxMiddleware(database, { destination: 'events' }))
+    await failureOf(handle(outbox, () => Promise.reject(failure)))
+    const remove = installProbe((point) => {
+      if (point === 'transaction.beforeCommit') expect(woken).toBe(0)
+    })
+    // A29
+    await handle(outbox, async () => [event('e1')])
+    remove()
+    await new Promise((resolve) => setImmediate(resolve))
+    controller.abort()
+    await listening
+    expect(woken).toBe(1)
+  })
+})
+
+describe('transactional() on a pg pool', () => {
+  it('takes five round trips: BEGIN with its settings, inbox, business, outbox, COMMIT', async () => {
+    await using world = await openPg({ max: 1 })
+    const { database, pool } = world
+    const client = await pool.connect()
+    const sent: string[] = []
+    const query = client.query.bind(client)
+    Object.assign(client, {
+      query(...given: Parameters<typeof query>) {
+        sent.push(String(given[0]).replace(/\s+/g, ' '))
+        return query(...given)
+      },
+    })
+    client.release()
+    const process = transactional(database, {
+      transaction: { isolation: 'read committed', statementTimeout: 10_000, idleTimeout: 10_000 },
+      inbox: { consumer: 'orders' },
+      outbox: { destination: 'events' },
+    })
+    const counted = await handle(process, async () => {
+      await database.executor().query("INSERT INTO orders VALUES ('1')")
+      return [event('e1'), event('e2'), event('e3')]
+    })
+    expect(counted).toEqual([])
+    expect(sent).toHaveLength(5)
+    expect(sent.map((sql) => sql.slice(0, 11))).toEqual(['BEGIN; SET ', 'INSERT INTO', 'INSERT INTO', 'INSERT INTO', 'COMMIT'])
+    sent.length = 0
+    await handle(process, async () => [])
+    expect(sent.map((sql) => sql.slice(0, 11))).toEqual(['BEGIN; SET ', 'INSERT INTO', 'COMMIT'])
+  })
+})

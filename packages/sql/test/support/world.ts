@@ -1,0 +1,149 @@
+import { randomBytes } from 'node:crypto'
+import type { Middleware } from '@ackord/core'
+import { Message, type Process, rootContext } from '@ackord/core'
+import { PGlite } from '@electric-sql/pglite'
+import type { Pool, PoolClient } from 'pg'
+import type { Database } from '../../src/index.ts'
+import { createSchema, fromPg, fromPglite } from '../../src/postgres/index.ts'
+import { pg } from './pg.ts'
+
+/** What the handles of both drivers share. */
+export interface TestHandle {
+  query(text: string, parameters?: unknown[]): Promise<{ readonly rows: Record<string, unknown>[] }>
+}
+
+export interface World extends AsyncDisposable {
+  readonly schema: string
+  readonly database: Database<TestHandle>
+  /** Outside of every transaction. */
+  query(text: string, parameters?: unknown[]): Promise<Record<string, unknown>[]>
+  /** How many orders there are. */
+  orders(): Promise<number>
+  inbox(): Promise<number>
+  outbox(): Promise<number>
+}
+
+export interface WorldKind {
+  readonly name: string
+  open(options?: { readonly max?: number; readonly empty?: boolean }): Promise<World>
+}
+
+const postgresUrl: string = process.env['POSTGRES_URL'] ?? 'postgres://postgres@127.0.0.1:5432/test'
+
+/** A schema of its own on the server, dropped at the end. `pool` is on its search path. */
+export async function openPg(
+  options: { readonly max?: number; readonly empty?: boolean } = {},
+): Promise<World & { readonly pool: Pool; readonly client: () => Promise<PoolClient> }> {
+  const { max = 10, empty = false } = options
+  const schema = schemaName()
+  const pool = new pg.Pool({ connectionString: postgresUrl, max, options: `-c search_path=${schema}` })
+  // The test looks in through a door of its own, or a pool of one connection could not be watched.
+  const door = new pg.Pool({ connectionString: postgresUrl, max: 2, options: `-c search_path=${schema}` })
+  door.on('error', () => {})
+  const query = async (text: string, parameters: unknown[] = []) => (await door.query(text, parameters)).rows
+  await query(`CREATE SCHEMA ${schema}`)
+  await query('CREATE TABLE orders (id text PRIMARY KEY, note text)')
+  const database = fromPg(pool, { schema, logger: { debug() {}, info() {}, warn() {}, error() {} } })
+  if (!empty) await createSchema(database)
+  return {
+    pool,
+    client: () => pool.connect(),
+    ...view(schema, query),
+    // Both drivers have this form of query.
+    database: database as unknown as Database<TestHandle>,
+    async [Symbol.asyncDispose]() {
+      await pool.end()
+      await query(`DROP SCHEMA ${schema} CASCADE`)
+      await door.end()
+    },
+  }
+}
+
+let pglite: Promise<PGlite> | undefined
+
+/** All worlds of a file share one PGlite: it takes seconds to start. */
+async function openPglite(options: { readonly empty?: boolean } = {}): Promise<World & { readonly pglite: PGlite }> {
+  pglite ??= PGlite.create()
+  const client = await pglite
+  const schema = schemaName()
+  await client.exec(`CREATE SCHEMA ${schema}; SET search_path TO ${schema}; CREATE TABLE orders (id text PRIMARY KEY, note text)`)
+  const query = async (text: string, parameters: unknown[] = []) => (await client.query<Record<string, unknown>>(text, parameters)).rows
+  const database = fromPglite(client, { schema })
+  if (options.empty !== true) await createSchema(database)
+  return {
+    pglite: client,
+    ...view(schema, query),
+    database: database as unknown as Database<TestHandle>,
+    async [Symbol.asyncDispose]() {
+      await client.exec(`DROP SCHEMA ${schema} CASCADE`)
+    },
+  }
+}
+
+export const worldKinds: readonly WorldKind[] = [
+  { name: 'pg', open: openPg },
+  { name: 'PGlite', open: openPglite },
+]
+
+function view(schema: string, query: World['query']): Pick<World, 'schema' | 'query' | 'orders' | 'inbox' | 'outbox'> {
+  const count = async (table: string) => Number((await query(`SELECT count(*) AS n FROM ${schema}.${table}`))[0]?.['n'])
+  return {
+    schema,
+    query,
+    orders: () => count('orders'),
+    inbox: () => count('ackord_inbox'),
+    outbox: () => count('ackord_outbox'),
+  }
+}
+
+function schemaName(): string {
+  return `ackord_${randomBytes(6).toString('hex')}`
+}
+
+export interface Verdict {
+  readonly verdict: 'ack' | 'nack' | 'reject'
+  readonly error?: unknown
+}
+
+/** A command whose verdicts are written down as the broker would see them. */
+export function command(id: string, attributes: Record<string, string> = {}): { readonly message: Message; readonly verdicts: Verdict[] } {
+  const verdicts: Verdict[] = []
+  const message = new Message(
+    { id },
+    { id, type: 'order.place', source: '/shop', specversion: '1.0', ...attributes },
+    {
+      acking: {
+        ack: () => void verdicts.push({ verdict: 'ack' }),
+        nack: (error) => void verdicts.push({ verdict: 'nack', error }),
+        reject: (error) => void verdicts.push({ verdict: 'reject', error }),
+      },
+    },
+  )
+  return { message, verdicts }
+}
+
+/** A complete event, as the router makes them. */
+export function event(id: string, attributes: Record<string, string> = {}, data: unknown = { id }): Message {
+  return new Message(data, { id, type: 'order.placed', source: '/orders', specversion: '1.0', ...attributes })
+}
+
+/** Calls one middleware, without a router. */
+export function handle(
+  middleware: Middleware,
+  process: Process,
+  message: Message = command('1').message,
+  signal?: AbortSignal,
+): Promise<readonly Message[]> {
+  return middleware(process)(message, message.context(rootContext({ signal })))
+}
+
+/** What the promise rejects with; an error if it does not. */
+export async function failureOf(promise: Promise<unknown>): Promise<Error & { code?: string; cause?: unknown; retryable?: boolean }> {
+  try {
+    await promise
+  } catch (error) {
+    if (error instanceof Error) return error
+    throw new Error('It rejected with something that is no error.', { cause: error })
+  }
+  throw new Error('It did not reject.')
+}
