@@ -38,7 +38,7 @@ function pack(folder) {
 const tarballs = mkdtempSync(join(tmpdir(), 'ackord-vet-'))
 process.on('exit', () => rmSync(tarballs, { recursive: true, force: true }))
 
-step('biome: format and lint', () => run(bin('biome'), ['ci', '--error-on-warnings', '.']))
+step('biome: format and lint', () => run(bin('biome'), ['ci', '--error-on-warnings', '--colors=off', '.']))
 step('tsc: sources', () => run(bin('tsc'), ['-b']))
 step('tsc: tests and scripts', () => run(bin('tsc'), ['-p', 'tsconfig.test.json']))
 step('knip: dead files, exports and dependencies', () => run(bin('knip'), ['--no-progress']))
