@@ -28,7 +28,7 @@ vet: $(installed) ## lint, types, dead code, packed packages; npm audit as a rep
 	@node scripts/vet.mjs
 
 bench: $(installed) ## all benchmarks
-	@npm run -s bench
+	@scripts/services run --only postgres -- npm run -s bench
 
 services: $(installed) ## start the servers that tests need and keep them until Ctrl-C
 	@scripts/services up

@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util'
 import { core, coreVariants } from './core.ts'
+import { sql } from './sql.ts'
 
 interface Benchmark {
   readonly about: string
@@ -10,6 +11,7 @@ interface Benchmark {
 /** A benchmark prints its figures as one line of JSON. */
 const benchmarks: Record<string, Benchmark> = {
   core: { about: 'the router against a bare loop', variants: coreVariants, run: core },
+  sql: { about: 'exactly-once handling on PostgreSQL against the same statements by hand', variants: {}, run: sql },
 }
 
 function usage(problem?: string): never {
