@@ -1,0 +1,42 @@
+// Suites
+
+// Helpers for tests
+export type { Deferred } from './deferred.ts'
+export { deferred } from './deferred.ts'
+// Worlds in memory, and mutants
+export { memoryOutboxFeatures, openMemoryOutboxWorld } from './outbox/memory-outbox-world.ts'
+export type { ModelOptions } from './outbox/model-scenario.ts'
+export { outboxMutants } from './outbox/outbox-mutants.ts'
+export type {
+  OpenOutboxWorld,
+  OutboxFeatures,
+  OutboxScenario,
+  OutboxTransaction,
+  OutboxWorld,
+  OutboxWorldOptions,
+} from './outbox/outbox-world.ts'
+export type { OutboxSubject } from './outbox/test-outbox-store.ts'
+export { outboxScenarios, testOutboxStore } from './outbox/test-outbox-store.ts'
+export type { LogLine, RecordingLogger } from './recording-logger.ts'
+export { recordingLogger } from './recording-logger.ts'
+export { relayMutants } from './relay/relay-mutants.ts'
+export type { CreateRelay, RelayPorts, RelayScenario, RelaySetup, RelayUnderTest } from './relay/relay-world.ts'
+export type { RelaySubject } from './relay/test-relay.ts'
+export { relayScenarios, testRelay } from './relay/test-relay.ts'
+// Running scenarios, and what came of it
+export type { ResultRow } from './result-table.ts'
+export { formatTable, ResultTable } from './result-table.ts'
+export type { Mutant, RunScenarioOptions, Scenario, ScenarioResult } from './scenario.ts'
+export { runScenario } from './scenario.ts'
+export type { TestRunner } from './test-runner.ts'
+export type { TrackedMessage, TrackedMessageOptions, VerdictCall } from './tracked-message.ts'
+export { sourceOf, trackedMessage } from './tracked-message.ts'
+export { inboxScenarios } from './transaction/inbox-scenarios.ts'
+export type { MemoryRules } from './transaction/memory-rules.ts'
+export { memoryTransactionFeatures, memoryTransactionWorld } from './transaction/memory-transaction-world.ts'
+export type { TransactionSubject } from './transaction/test-transaction.ts'
+export { testInbox, testTransaction, transactionScenarios } from './transaction/test-transaction.ts'
+export { inboxMutants, transactionMutants } from './transaction/transaction-mutants.ts'
+export type { OpenTransactionWorld, TransactionFeatures, TransactionScenario, TransactionWorld } from './transaction/transaction-world.ts'
+export type { VirtualRuntimeOptions } from './virtual-runtime.ts'
+export { settlePromises, VirtualRuntime } from './virtual-runtime.ts'

@@ -1,0 +1,147 @@
+import assert from 'node:assert/strict'
+import type { ClaimedRecord, OutboxStore } from '@ackord/outbox'
+import { claim, claimAll, claimOne, commit, failed, hour, idsOf, lease, record, records } from './outbox-records.ts'
+import type { OutboxScenario } from './outbox-world.ts'
+
+export const claimScenarios: readonly OutboxScenario[] = [
+  {
+    name: 'a claim takes no more than its limit',
+    async run(open) {
+      await using world = await open({ retain: false })
+      await commit(world, ...records(10), ...records(10, 'f', { destination: 'invoices' }))
+      assert.equal((await claim(world.store, { limit: 3 })).length, 3)
+      assert.equal((await claim(world.store, { limit: 1 })).length, 1)
+      assert.equal((await claimAll(world.store, { limit: 5 })).length, 16)
+    },
+  },
+  {
+    name: 'what is leased to one is skipped by all others, and not waited for',
+    async run(open) {
+      await using world = await open({ retain: false })
+      const other = await world.another()
+      await commit(world, ...records(5))
+      await claim(world.store, { limit: 2 })
+      assert.deepEqual(idsOf(await claim(other)), ['e3', 'e4', 'e5'])
+      await world.advance(lease - 10_000)
+      assert.deepEqual(await claim(other), [])
+      assert.deepEqual(await claim(world.store), [])
+    },
+  },
+  {
+    name: 'concurrent claims of two relays never share a record',
+    async run(open) {
+      await using world = await open({ retain: false })
+      const stores = [world.store, await world.another()]
+      await commit(world, ...records(300), ...records(100, 'f', { destination: 'invoices' }))
+      for (const attempt of [1, 2]) {
+        const claimed = await claimTogether(stores, 400)
+        assert.equal(claimed.length, 400, 'every record must be claimed, once')
+        assert.equal(new Set(idsOf(claimed)).size, 400)
+        assert.ok(claimed.every(({ attempts }) => attempts === attempt))
+        await world.advance(lease + 1) // and all over again, taking over
+      }
+    },
+  },
+  {
+    name: 'a lease that ran out is taken over, with a new token and the attempt counted',
+    async run(open) {
+      await using world = await open({ retain: false })
+      const other = await world.another()
+      await commit(world, record('e1'))
+      const first = await claimOne(world.store)
+      await world.advance(lease + 1)
+      const second = await claimOne(other)
+      assert.equal(second.id, first.id)
+      assert.equal(second.attempts, 2)
+      assert.notEqual(second.token, first.token)
+      await world.advance(lease + 1)
+      assert.equal((await claimOne(world.store)).attempts, 3)
+    },
+  },
+  {
+    name: 'an attempt counts when a record is claimed, not when it is settled',
+    async run(open) {
+      await using world = await open({ retain: false })
+      await commit(world, record('e1'))
+      const claimed = await claimOne(world.store)
+      assert.equal((await world.store.get(claimed.id))?.attempts, 1)
+      await world.store.settle([failed(claimed)])
+      assert.equal((await world.store.get(claimed.id))?.attempts, 1)
+      assert.equal((await claimOne(world.store)).attempts, 2)
+    },
+  },
+  {
+    name: 'every claim has a token of its own',
+    async run(open) {
+      await using world = await open({ retain: false })
+      await commit(world, ...records(3))
+      const tokens = new Set<string>()
+      for (let round = 0; round < 3; round += 1) {
+        const claimed = await claimAll(world.store, { limit: 1 })
+        for (const { id, token } of claimed) tokens.add(`${id} ${token}`)
+        await world.store.release(claimed)
+      }
+      assert.equal(tokens.size, 9)
+    },
+  },
+  {
+    name: 'a claim for some destinations finds theirs and no others',
+    async run(open) {
+      await using world = await open({ retain: false })
+      for (const destination of ['a', 'b', 'c']) await commit(world, ...records(2, destination, { destination }))
+      const claimed = await claim(world.store, { destinations: ['a', 'c', 'none'] })
+      assert.deepEqual(idsOf(claimed).sort(), ['a1', 'a2', 'c1', 'c2'])
+      assert.deepEqual(idsOf(await claim(world.store)), ['b1', 'b2'])
+    },
+  },
+  {
+    name: 'a claim except some destinations finds all others',
+    async run(open) {
+      await using world = await open({ retain: false })
+      for (const destination of ['a', 'b', 'c']) await commit(world, ...records(2, destination, { destination }))
+      assert.deepEqual(idsOf(await claim(world.store, { except: ['a', 'c', 'none'] })), ['b1', 'b2'])
+      assert.deepEqual(idsOf(await claim(world.store, { destinations: ['a', 'b'], except: ['b'] })), ['a1', 'a2'])
+      assert.deepEqual(idsOf(await claim(world.store, { except: [] })), ['c1', 'c2'])
+    },
+  },
+  {
+    name: 'a claim can be for records that have failed before, or for those that have not',
+    async run(open) {
+      await using world = await open({ retain: false })
+      await commit(world, record('failed'))
+      await world.store.settle([failed(await claimOne(world.store))])
+      await commit(world, record('fresh'))
+      assert.deepEqual(idsOf(await claim(world.store, { retried: 'never' })), ['fresh'])
+      assert.deepEqual(idsOf(await claim(world.store, { retried: 'never' })), [])
+      assert.deepEqual(idsOf(await claim(world.store, { retried: 'only' })), ['failed'])
+    },
+  },
+  {
+    name: 'a destination with 2,000 records does not hide those of another',
+    async run(open) {
+      await using world = await open({ retain: false })
+      await commit(world, ...records(2000, 'b', { destination: 'busy' }))
+      await commit(world, record('q1', { destination: 'quiet' }), record('q2', { destination: 'quiet' }))
+      assert.deepEqual(idsOf(await claim(world.store, { limit: 1, except: ['busy'] })), ['q1'])
+      assert.deepEqual(idsOf(await claim(world.store, { limit: 1, destinations: ['quiet'] })), ['q2'])
+
+      await commit(world, record('q3', { destination: 'quiet' }))
+      const busy = await claimAll(world.store, { destinations: ['busy'] })
+      assert.equal(busy.length, 2000)
+      assert.deepEqual(idsOf(await claim(world.store, { limit: 10 })), ['q3'], 'behind 2,000 that are leased')
+      await world.store.settle(busy.map((one) => failed(one, hour)))
+      await commit(world, record('q4', { destination: 'quiet' }))
+      assert.deepEqual(idsOf(await claim(world.store, { limit: 10 })), ['q4'], 'behind 2,000 that are backing off')
+    },
+  },
+]
+
+/** Twenty claims at a time, until there are so many. One may find less than there is while others are at it, so it takes some rounds. */
+async function claimTogether(stores: readonly OutboxStore[], count: number): Promise<ClaimedRecord[]> {
+  const claimed: ClaimedRecord[] = []
+  for (let round = 0; round < 50 && claimed.length < count; round += 1) {
+    const claims = Array.from({ length: 10 }, () => stores.map((store) => claim(store, { limit: 17 })))
+    claimed.push(...(await Promise.all(claims.flat())).flat())
+  }
+  return claimed
+}

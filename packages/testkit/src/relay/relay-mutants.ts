@@ -1,0 +1,70 @@
+import { openMemoryOutboxWorld } from '../outbox/memory-outbox-world.ts'
+import type { Mutant } from '../scenario.ts'
+import { type RelayRules, relayRules } from './relay-rules.ts'
+import type { RelayPorts } from './relay-world.ts'
+import { RuledRelay } from './ruled-relay.ts'
+
+/** Broken relays, by the scenario that must notice. */
+export const relayMutants: readonly Mutant<RelayPorts>[] = [
+  ...broken('every committed record is published once, where it belongs', {
+    'every batch is sent twice': { sendsOnce: false },
+    'there is one destination for all': { heedsDestination: false },
+  }),
+  ...broken('a relay that is killed while it publishes loses nothing', {
+    'records are settled before they are published': { publishesFirst: false },
+  }),
+  ...broken('a relay that is killed after publishing, before settling, leaves a duplicate with the same id and loses nothing', {
+    'records are settled before they are published': { publishesFirst: false },
+  }),
+  ...broken('a relay that is killed after settling leaves no duplicate', {
+    'published records are not settled': { settles: false },
+  }),
+  ...broken('a slow publish keeps its lease: no other relay sends the same', {
+    'leases are not renewed': { renews: false },
+  }),
+  ...broken('relays that stall past their lease lose nothing, and duplicate no more than the leases they lost', {
+    'every batch is sent twice': { sendsOnce: false },
+  }),
+  ...broken('a graceful stop settles what is on its way and leaves nothing leased', {
+    'stop does not wait': { stopsGracefully: false },
+  }),
+  ...broken('stop may come before start, twice, and while idle; start twice is one run', {
+    'a second start is a second run': { startsOnce: false },
+    'stop before start waits for ever': { stopsIdle: false },
+  }),
+  ...broken('a record that can never be published is parked at once, and the others flow', {
+    'permanent failures are tried again': { parks: false },
+    'one that is confirmed stands for all': { looksAtEachResult: false },
+  }),
+  ...broken('a record that fails again and again backs off, then is parked with its error', {
+    'a record is tried for ever': { limitsAttempts: false },
+    'a failed record is tried again at once': { backsOff: false },
+  }),
+  ...broken('of a batch exactly what was confirmed is settled as published', {
+    'one that is confirmed stands for all': { looksAtEachResult: false },
+  }),
+  ...broken('while a broker is down it is left alone more and more, and no record loses an attempt', {
+    'an outage costs attempts': { sparesAttempts: false },
+    'there is no pause': { pauses: false },
+    'every failure is logged': { logsChanges: false },
+  }),
+  ...broken('a destination that is down does not hold up the others', {
+    'a pause of one is a pause of all': { pausesAlone: false },
+  }),
+  ...broken('a publisher that throws loses nothing', {
+    'the relay ends at the first error': { survivesThrow: false },
+  }),
+  ...broken('a publish that never answers is given up, with its signal aborted, and tried again', {
+    'a publish may take for ever': { limitsPublish: false },
+  }),
+]
+
+/** A relay that breaks these rules, on the in-memory store; with none it is right. */
+export function ruledRelayPorts(broken: Partial<RelayRules> = {}): RelayPorts {
+  const rules = { ...relayRules, ...broken }
+  return { openStore: openMemoryOutboxWorld, createRelay: (store, setup) => new RuledRelay(store, setup, rules) }
+}
+
+function broken(caughtBy: string, mutants: Readonly<Record<string, Partial<RelayRules>>>): Mutant<RelayPorts>[] {
+  return Object.entries(mutants).map(([name, rules]) => ({ name, caughtBy, open: ruledRelayPorts(rules) }))
+}

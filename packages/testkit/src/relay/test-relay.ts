@@ -1,0 +1,23 @@
+import type { OpenOutboxWorld } from '../outbox/outbox-world.ts'
+import type { ResultTable } from '../result-table.ts'
+import { registerSuite, type TestRunner } from '../test-runner.ts'
+import { deliveryScenarios } from './delivery-scenarios.ts'
+import { failureScenarios } from './failure-scenarios.ts'
+import type { CreateRelay, RelayScenario } from './relay-world.ts'
+
+export interface RelaySubject {
+  /** Names the relay and its store in titles and in the table. */
+  readonly name: string
+  readonly openStore: OpenOutboxWorld
+  /** Makes a relay that is not started: `(store, setup) => new Relay(store, setup)`. */
+  readonly createRelay: CreateRelay
+  readonly results?: ResultTable | undefined
+}
+
+export const relayScenarios: readonly RelayScenario[] = [...deliveryScenarios, ...failureScenarios]
+
+/** Registers a test per scenario: what a relay on this store promises to whoever committed an event. */
+export function testRelay(runner: TestRunner, subject: RelaySubject): void {
+  const { name, openStore, createRelay, results } = subject
+  registerSuite(runner, { suite: 'relay', name, scenarios: relayScenarios, open: { openStore, createRelay }, results })
+}
