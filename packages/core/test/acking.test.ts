@@ -59,6 +59,7 @@ describe('acking', () => {
     const { message, calls } = trackedMessage('data')
     await expect(message.nack(failure, { retryAfter: -1 })).rejects.toThrow(/retryAfter must be milliseconds/)
     await expect(message.nack(failure, { retryAfter: Number.NaN })).rejects.toThrow(/retryAfter/)
+    await expect(message.nack(failure, { retryAfter: Infinity })).rejects.toMatchObject({ code: 'ACKORD_INVALID_OPTION' })
     expect(calls).toEqual([])
     await message.nack(failure, { retryAfter: 1500 })
     expect(calls).toEqual([{ verdict: 'nack', error: failure, options: { retryAfter: 1500 } }])

@@ -1,5 +1,6 @@
 import { getEventListeners } from 'node:events'
 import { describe, expect, it } from 'vitest'
+import { currentContext } from '../src/context.ts'
 import { Engine } from '../src/engine.ts'
 import { AckordError } from '../src/errors.ts'
 import type { Handler } from '../src/handler.ts'
@@ -10,7 +11,10 @@ import { Message } from '../src/message.ts'
 import { Router } from '../src/router.ts'
 import type { Source } from '../src/source.ts'
 import { marshal } from '../src/stages.ts'
+import { collectGarbage } from './support/garbage.ts'
+import { unhandledDuring, warningsDuring } from './support/process-events.ts'
 import { recordingLogger } from './support/recording-logger.ts'
+import { collect, deferred, FedSource, failureOf, recordingPublisher, sourceOf } from './support/router-world.ts'
 import { trackedMessage } from './support/tracked-message.ts'
 import { settlePromises, VirtualRuntime } from './support/virtual-runtime.ts'
 
@@ -398,6 +402,130 @@ describe('an engine', () => {
     give(message)
     await message.settled
     expect(calls).toMatchObject([{ verdict: 'nack', error: { code: 'ACKORD_NO_OUTPUT' } }])
+    await engine.stop()
+    await run
+  })
+
+  it('counts a typed output that is left twice as left once', async () => {
+    const { engine } = open()
+    const gone = engine.addTypedOutput({ name: 'gone', match: () => false })
+    const kept = engine.addTypedOutput({ name: 'kept' })
+    await gone.return?.()
+    await gone.return?.()
+    const { message, calls } = trackedMessage(1, { type: 'order.place' })
+    engine.addInput(only(message), { name: 'in' })
+    const outputs = collect(kept)
+    const run = engine.start()
+    await engine.drain()
+    await run
+    expect(await outputs).toHaveLength(1)
+    expect(calls).toEqual([{ verdict: 'ack' }])
+  })
+
+  it('keeps nothing of a typed output that was left', async () => {
+    const { engine } = open()
+    async function leave(): Promise<WeakRef<object>> {
+      const options = { name: 'out' }
+      await engine.addTypedOutput(options).return?.()
+      return new WeakRef(options)
+    }
+    const left = await leave()
+    await settlePromises()
+    collectGarbage()
+    expect(left.deref()).toBeUndefined()
+    await engine.stop()
+  })
+
+  it('fails when an input yields something else, and aborts the other inputs', async () => {
+    const { engine } = open()
+    const other = new FedSource()
+    engine.addInput(other, { name: 'good' })
+    engine.addInput(only({} as Message), { name: 'bad' })
+    await expect(engine.start()).rejects.toMatchObject({ code: 'ACKORD_SOURCE_FAILED', message: expect.stringContaining("'bad'") })
+    expect(other.signal?.aborted).toBe(true)
+  })
+
+  it('takes no inputs once it was stopped, also before the start; those it has can be stopped', async () => {
+    const { engine } = open()
+    const input = engine.addInput(new FedSource(), { name: 'in' })
+    await engine.stop()
+    await input.stop()
+    await failureOf(() => engine.addInput(new FedSource(), { name: 'late' }), 'ACKORD_SHUTDOWN')
+    await expect(engine.start()).resolves.toBeUndefined()
+  })
+
+  it('does not read an input in the context of the handler that adds it', async () => {
+    const { engine, router } = open()
+    const seen: unknown[] = []
+    const added: Source = {
+      messages() {
+        seen.push(currentContext())
+        return sourceOf()
+      },
+    }
+    router.handle({
+      type: 'add',
+      async handle() {
+        engine.addInput(added, { name: 'added' })
+        return []
+      },
+    })
+    engine.addInput(only(new Message(1, { type: 'add' })), { name: 'in' })
+    const run = engine.start()
+    await settlePromises()
+    await engine.drain()
+    await run
+    expect(seen).toEqual([undefined])
+  })
+
+  it('takes more than ten inputs without a warning about listeners', async () => {
+    const warnings = await warningsDuring(async () => {
+      const { engine } = open()
+      for (let number = 1; number <= 12; number += 1) engine.addInput(new FedSource(), { name: `in-${number}` })
+      const run = engine.start()
+      await settlePromises()
+      await engine.stop()
+      await run
+    })
+    expect(warnings).toEqual([])
+  })
+
+  it('does not mind what an input gives after the stop that is no message', async () => {
+    const { engine } = open()
+    const late = deferred<IteratorResult<Message>>()
+    engine.addInput({ [Symbol.asyncIterator]: () => ({ next: () => late.promise }) }, { name: 'in' })
+    const unhandled = await unhandledDuring(async () => {
+      const run = engine.start()
+      await settlePromises()
+      await engine.stop()
+      await run
+      late.resolve({ done: false, value: {} as Message })
+    })
+    expect(unhandled).toEqual([])
+  })
+
+  it('lets the name of an input or typed output be used again once that has gone', async () => {
+    const { engine } = open()
+    const run = engine.start()
+    await engine.addInput(new FedSource(), { name: 'tenant' }).stop()
+    await engine.addTypedOutput({ name: 'tenant' }).return?.()
+    expect(engine.addInput(new FedSource(), { name: 'tenant' }).name).toBe('tenant')
+    expect(() => engine.addTypedOutput({ name: 'tenant' })).not.toThrow()
+    await engine.stop()
+    await run
+  })
+
+  it('nacks the input when the publisher of an output does not answer within its publishTimeout', async () => {
+    const { engine, runtime } = open()
+    const { message, calls } = trackedMessage(1, { type: 'order.place' })
+    engine.addInput(only(message), { name: 'in' })
+    engine.addOutput(
+      recordingPublisher(() => new Promise(() => {})),
+      { name: 'out', destination: 'orders', publishTimeout: 50 },
+    )
+    const run = engine.start()
+    await runtime.advance(50)
+    expect(calls).toMatchObject([{ verdict: 'nack', error: { code: 'ACKORD_PUBLISH_FAILED' } }])
     await engine.stop()
     await run
   })

@@ -1,7 +1,9 @@
+import { getEventListeners } from 'node:events'
 import { describe, expect, it } from 'vitest'
 import { contextKey } from '../src/context.ts'
 import { silentLogger } from '../src/logger.ts'
 import { Message } from '../src/message.ts'
+import { retryMiddleware } from '../src/middleware/retry.ts'
 import type { Middleware } from '../src/process.ts'
 import type { RouterOptions } from '../src/router-options.ts'
 import { TransactionScope } from '../src/transaction-scope.ts'
@@ -141,7 +143,58 @@ describe('onSuccess', () => {
   })
 })
 
+describe('outputs with an acking of their own', () => {
+  const whole = { id: 'other', type: 'order.placed', source: '/s', specversion: '1.0', time: '2026-01-01T00:00:00Z' }
+
+  it('that are forks of the input do not ack it before all others are published', async () => {
+    const { router } = openWorld()
+    router.handle(handling((message) => [...message.fork(1).map((fork) => fork.withAttributes({ id: 'fork' })), placed()]))
+    const publisher = recordingPublisher(async ({ destination }) => [destination === 'up' ? { ok: true } : { ok: false, error: broken }])
+    const input = tracked('m1')
+    await router.run(sourceOf(input), { publisher, destination: ({ type }) => (type === 'order.placed' ? 'down' : 'up') })
+    expect(publisher.calls.map(({ destination }) => destination)).toEqual(['up', 'down'])
+    expect(verdicts(input)).toEqual(['nack'])
+  })
+
+  it('are nacked, not rejected, with an input that another output makes impossible', async () => {
+    const { router } = openWorld()
+    const other = trackedMessage('passed on', whole)
+    router.handle(handling(() => [placed('too large'), other.message]))
+    const publisher = recordingPublisher(async () => [
+      { ok: false, error: broken, permanent: true },
+      { ok: false, error: new Error('busy') },
+    ])
+    const input = tracked('m1')
+    await router.run(sourceOf(input), { publisher, destination: 'orders' })
+    expect([verdicts(input), verdicts(other)]).toEqual([['reject'], ['nack']])
+  })
+
+  it('nack the input when their broker does not take the ack', async () => {
+    const { router } = openWorld()
+    const other = trackedMessage('passed on', whole, { answer: () => Promise.reject(broken) })
+    router.handle(handling(() => [placed(), other.message]))
+    const input = tracked('m1')
+    await router.run(sourceOf(input), { publisher: recordingPublisher(), destination: 'orders' })
+    expect(verdicts(other)).toEqual(['ack'])
+    expect(input.calls).toMatchObject([{ verdict: 'nack', error: broken }])
+  })
+})
+
 describe('manual', () => {
+  it('knows a message as settled that its handler acks later', async () => {
+    const { router, logger } = openWorld({ ackStrategy: 'manual' })
+    router.handle(handling(() => []))
+    const input = tracked('m1')
+    const source = new FedSource([input])
+    const run = router.run(source)
+    await settlePromises()
+    expect(verdicts(input)).toEqual([])
+    await input.message.ack()
+    source.end()
+    await run
+    expect(logger.at('warn')).toEqual([])
+  })
+
   it('leaves acking to the handler', async () => {
     const { router } = openWorld({ ackStrategy: 'manual' })
     const inputs = trackedSome(2)
@@ -261,28 +314,28 @@ describe.each<NonNullable<RouterOptions['ackStrategy']>>(['onSuccess', 'manual',
   })
 })
 
-describe('verdicts inside a transaction', () => {
-  /** What a store does: the message's verdicts wait for the end, and one that refuses it rolls back. */
-  function transactions(log: string[], commitFails = false): Middleware {
-    return (next) =>
-      async function transaction(message, context) {
-        const scope = new TransactionScope(context, { logger: silentLogger })
-        scope.hold(message)
-        try {
-          const outputs = await next(message, context)
-          if (scope.rollbackOnly !== undefined) throw scope.rollbackOnly.error
-          if (commitFails) throw broken
-          log.push('commit')
-          await scope.end('committed')
-          return outputs
-        } catch (error) {
-          log.push('rollback')
-          await scope.end('rolledBack')
-          throw error
-        }
+/** What a store does: the message's verdicts wait for the end, and one that refuses it rolls back. */
+function transactions(log: string[], commitFails = false): Middleware {
+  return (next) =>
+    async function transaction(message, context) {
+      const scope = new TransactionScope(context, { logger: silentLogger })
+      scope.hold(message)
+      try {
+        const outputs = await next(message, context)
+        if (scope.rollbackOnly !== undefined) throw scope.rollbackOnly.error
+        if (commitFails) throw broken
+        log.push('commit')
+        await scope.end('committed')
+        return outputs
+      } catch (error) {
+        log.push('rollback')
+        await scope.end('rolledBack')
+        throw error
       }
-  }
+    }
+}
 
+describe('verdicts inside a transaction', () => {
   async function settledIn(
     options: { readonly ackStrategy: 'onSuccess' | 'manual'; readonly commitFails?: boolean },
     handle: (message: Message) => unknown,
@@ -319,6 +372,53 @@ describe('verdicts inside a transaction', () => {
     })
     expect(log).toEqual(['rollback', 'nack'])
     expect(calls).toMatchObject([{ verdict: 'nack', error: broken, options: { retryAfter: 3 } }])
+  })
+
+  it('may be the ack of a duplicate, by middleware that ends the transaction itself', async () => {
+    const { router } = openWorld({ ackStrategy: 'manual' })
+    router.use(() => async (message, context) => {
+      const scope = new TransactionScope(context, { logger: silentLogger })
+      scope.hold(message)
+      await message.ack()
+      await scope.end('committed')
+      return []
+    })
+    router.handle(handling(() => []))
+    const input = tracked('m1')
+    await router.run(sourceOf(input))
+    expect(verdicts(input)).toEqual(['ack'])
+  })
+})
+
+describe('a transaction in a retry', () => {
+  async function retried(options: RouterOptions, handle: (message: Message) => unknown) {
+    const { router, runtime } = openWorld(options)
+    const log: string[] = []
+    router.use(retryMiddleware({ runtime, logger: silentLogger }), transactions(log)).handle(handling(handle))
+    const publisher = recordingPublisher()
+    const input = tracked('m1')
+    const run = router.run(sourceOf(input), { publisher, destination: 'orders' })
+    await runtime.advance(100_000)
+    await run
+    return { log, input, publisher }
+  }
+
+  it('is rolled back once when the handler nacks without throwing', async () => {
+    const { log, input, publisher } = await retried({}, (message) => message.nack(broken).then(() => [placed()]))
+    expect(log).toEqual(['rollback'])
+    expect(verdicts(input)).toEqual(['nack'])
+    expect(publisher.calls).toEqual([])
+  })
+
+  it('takes the ack of a failed attempt back, and keeps that of the next', async () => {
+    let attempts = 0
+    const { log, input } = await retried({ ackStrategy: 'manual' }, async (message) => {
+      await message.ack()
+      attempts += 1
+      if (attempts === 1) throw broken
+    })
+    expect(log).toEqual(['rollback', 'commit'])
+    expect(verdicts(input)).toEqual(['ack'])
   })
 })
 
@@ -573,6 +673,99 @@ describe('forward', () => {
     expect(verdicts(input)).toEqual([])
     await outputs[0]?.ack()
     expect(verdicts(input)).toEqual(['ack'])
+  })
+
+  it('handles forks of one message with one ordering key in turn, without waiting for each other', async () => {
+    const { router } = openWorld({ ackStrategy: 'forward', orderingKey: 'partitionkey', concurrency: 2 })
+    router.handle(handling(() => [placed()]))
+    const input = tracked('m1', { attributes: { partitionkey: 'key' } })
+    let seen = 0
+    for await (const output of router.pipe(sourceOf(...input.message.fork(2).map((message) => ({ message }))))) {
+      seen += 1
+      await output.ack()
+    }
+    expect(seen).toBe(2)
+    expect(verdicts(input)).toEqual(['ack'])
+  })
+
+  it('does not wait for a fork whose original a sibling has had nacked', async () => {
+    const { router } = openWorld({ ackStrategy: 'forward', orderingKey: 'partitionkey', concurrency: 2 })
+    router.handle(handling(() => [placed()]))
+    const input = tracked('m1')
+    const outputs = router.pipe(sourceOf(...input.message.fork(2).map((message) => ({ message }))))
+    await outputs.next()
+    const { value: second } = await outputs.next()
+    await second.nack(broken)
+    expect(await outputs.next()).toMatchObject({ done: true })
+    expect(input.calls).toMatchObject([{ verdict: 'nack', error: broken }])
+  })
+
+  it('works through a chain of routers of which the second keeps an order', async () => {
+    const first = openWorld({ ackStrategy: 'forward' }).router
+    const second = openWorld({ ackStrategy: 'forward', orderingKey: 'partitionkey', concurrency: 4 }).router
+    first.handle(handling(() => [1, 2].map((data) => placed(data, { partitionkey: 'key' }))))
+    second.handle(handling(() => [placed()], 'order.placed'))
+    const input = tracked('m1')
+    let seen = 0
+    for await (const output of second.pipe(first.pipe(sourceOf(input)))) {
+      seen += 1
+      await output.ack()
+    }
+    expect(seen).toBe(2)
+    expect(verdicts(input)).toEqual(['ack'])
+  })
+
+  it('waits at a forced stop for the answer to an ack, where an order is kept', async () => {
+    const { router, runtime } = openWorld({ ackStrategy: 'forward', orderingKey: 'partitionkey', shutdownTimeout: 10 })
+    router.handle(handling(() => [placed()]))
+    const answer = deferred()
+    const input = tracked('m1', { attributes: { partitionkey: 'key' }, answer: () => answer.promise })
+    const { value: output } = await router.pipe(new FedSource([input])).next()
+    void output.ack()
+    await settlePromises()
+    expect(verdicts(input)).toEqual(['ack'])
+    let stopped = false
+    const stop = router.stop().then(() => {
+      stopped = true
+    })
+    await runtime.advance(20)
+    expect(stopped).toBe(false)
+    answer.resolve()
+    await stop
+    expect(verdicts(input)).toEqual(['ack'])
+  })
+
+  it('leaves no listener on the handlers’ signal once an output is settled', async () => {
+    const { router } = openWorld({ ackStrategy: 'forward', orderingKey: 'partitionkey' })
+    let signal = new AbortController().signal
+    router.handle(
+      handling((_message, context) => {
+        signal = context.signal
+        return [placed()]
+      }),
+    )
+    const outputs = router.pipe(new FedSource([tracked('m1', { attributes: { partitionkey: 'key' } })]))
+    const { value: output } = await outputs.next()
+    await settlePromises()
+    const before = getEventListeners(signal, 'abort').length
+    await output.ack()
+    await settlePromises()
+    expect([before, getEventListeners(signal, 'abort').length]).toEqual([1, 0])
+    await outputs.return?.()
+  })
+
+  it('lends the values of each input to an output that is the same object every time', async () => {
+    const { router } = openWorld({ ackStrategy: 'forward' })
+    const tenant = contextKey<string>('tenant')
+    const attributes = { type: 'order.placed', id: 'constant', source: '/s', specversion: '1.0', time: '2026-01-01T00:00:00Z' }
+    const constant = new Message('constant', attributes)
+    router.handle(handling(() => [constant]))
+    async function* inputs() {
+      for (const value of ['a', 'b']) yield new Message(value, { type: 'order.place' }).withValue(tenant, value)
+    }
+    const outputs = await collect(router.pipe(inputs()))
+    expect(outputs.map((output) => output.value(tenant))).toEqual(['a', 'b'])
+    expect(constant.value(tenant)).toBeUndefined()
   })
 
   it('works through a chain of routers', async () => {

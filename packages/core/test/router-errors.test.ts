@@ -2,16 +2,20 @@ import { describe, expect, it } from 'vitest'
 import { constantBackoff } from '../src/backoff.ts'
 import { commandHandler } from '../src/command-handler.ts'
 import { AckordError, RejectError } from '../src/errors.ts'
+import { silentLogger } from '../src/logger.ts'
 import { Message } from '../src/message.ts'
 import type { Metrics } from '../src/metrics.ts'
+import { circuitBreakerMiddleware } from '../src/middleware/circuit-breaker.ts'
 import { deadlineMiddleware } from '../src/middleware/deadline.ts'
 import type { ErrorDecision, RouterOptions } from '../src/router-options.ts'
 import type { StandardSchema } from '../src/standard-schema.ts'
+import { unhandledDuring } from './support/process-events.ts'
 import {
   deferred,
   FedSource,
   handling,
   openWorld,
+  placed,
   recordingPublisher,
   sourceOf,
   type Tracked,
@@ -373,6 +377,23 @@ describe('maxDeliveries', () => {
     expect(input.calls[0]).toHaveProperty('error.message', text)
   })
 
+  it('does not count a delivery that an open circuit turned away', async () => {
+    const { router, runtime } = openWorld({ maxDeliveries: 3 })
+    let calls = 0
+    router.use(circuitBreakerMiddleware({ failures: 1, runtime, logger: silentLogger }))
+    router.handle(
+      handling(() => {
+        calls += 1
+        throw broken
+      }),
+    )
+    const [first, last] = [tracked('m1', { deliveryCount: 1 }), tracked('m2', { deliveryCount: 3 })]
+    await router.run(sourceOf(first, last))
+    expect(calls).toBe(1)
+    expect([first, last].map(verdicts)).toEqual([['nack'], ['nack']])
+    expect(last.calls).toMatchObject([{ error: { code: 'ACKORD_CIRCUIT_OPEN' } }])
+  })
+
   it('tries a message once more that came above the limit: deliveries are not attempts, and its ack may have been lost', async () => {
     const { router } = openWorld({ maxDeliveries: 3 })
     router.handle(handling(() => []))
@@ -481,6 +502,26 @@ describe('a verdict that the broker does not take', () => {
     expect(router.health()).toMatchObject({ failed: 1, lastError: refusal })
   })
 
+  it('is waited for when the handler fails while its own ack is under way', async () => {
+    const { router } = openWorld()
+    const answer = deferred()
+    router.handle(
+      handling((message) => {
+        void message.ack()
+        throw broken
+      }),
+    )
+    let ended = false
+    const run = router.run(sourceOf(tracked('m1', { answer: () => answer.promise }))).then(() => {
+      ended = true
+    })
+    await settlePromises()
+    expect(ended).toBe(false)
+    answer.reject(refusal)
+    await run
+    expect(router.health().lastError).toBe(refusal)
+  })
+
   it('is waited for at the end of a run', async () => {
     const { router } = openWorld()
     const answer = deferred()
@@ -497,19 +538,37 @@ describe('a verdict that the broker does not take', () => {
   })
 })
 
-/** What was rejected and left alone while the work ran. Vitest's own listener would end the file, so it steps aside. */
-async function unhandledDuring(work: () => Promise<void>): Promise<unknown[]> {
-  const unhandled: unknown[] = []
-  const onUnhandled = (reason: unknown) => void unhandled.push(reason)
-  const others = process.listeners('unhandledRejection')
-  process.removeAllListeners('unhandledRejection')
-  process.on('unhandledRejection', onUnhandled)
-  try {
-    await work()
-    await settlePromises()
-    return unhandled
-  } finally {
-    process.off('unhandledRejection', onUnhandled)
-    for (const other of others) process.on('unhandledRejection', other)
-  }
+describe('a port that throws', () => {
+  it.each([1, 2])('does not stop the router when it is the metrics (concurrency %i)', async (concurrency) => {
+    const metrics: Metrics = { count: fail, observe: fail, gauge: fail }
+    const { router } = openWorld({ concurrency, metrics })
+    router.handle(handling(() => []))
+    const inputs = trackedSome(3)
+    const unhandled = await unhandledDuring(() => router.run(sourceOf(...inputs)))
+    expect(unhandled).toEqual([])
+    expect(inputs.map(verdicts)).toEqual([['ack'], ['ack'], ['ack']])
+  })
+
+  it('does not keep a message from being settled when it is the logger', async () => {
+    const { router } = openWorld({ logger: { ...silentLogger, error: fail } })
+    router.handle(handling(fail))
+    const inputs = trackedSome(2)
+    await router.run(sourceOf(...inputs))
+    expect(inputs.map(verdicts)).toEqual([['nack'], ['nack']])
+  })
+})
+
+describe('a destination that can take nothing', () => {
+  it('is not the fault of the message, which is nacked', async () => {
+    const { router } = openWorld()
+    router.handle(handling(() => [placed()]))
+    const publisher = recordingPublisher(async () => [{ ok: false, error: broken, permanent: true, scope: 'destination' }])
+    const input = tracked('m1')
+    await router.run(sourceOf(input), { publisher, destination: 'nowhere' })
+    expect(verdicts(input)).toEqual(['nack'])
+  })
+})
+
+function fail(): never {
+  throw broken
 }

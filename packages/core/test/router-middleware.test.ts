@@ -2,8 +2,12 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import { describe, expect, it } from 'vitest'
 import { beginAttempt, type Context, contextKey, currentContext, enter, messageKey } from '../src/context.ts'
 import type { Message } from '../src/message.ts'
+import { correlationMiddleware } from '../src/middleware/correlation.ts'
 import { retryMiddleware } from '../src/middleware/retry.ts'
-import { compose, type Middleware } from '../src/process.ts'
+import { throttleMiddleware } from '../src/middleware/throttle.ts'
+import { compose, type Middleware, middleware } from '../src/process.ts'
+import { sleep } from '../src/runtime.ts'
+import { MemoryWorld } from './memory/memory-world.ts'
 import {
   collect,
   deferred,
@@ -195,6 +199,25 @@ describe('next', () => {
     }
   })
 
+  it('may not be called twice around middleware that changes the message', async () => {
+    const { router } = openWorld()
+    let calls = 0
+    router.use((next) => async (message, context) => {
+      await next(message, context)
+      return await next(message, context)
+    })
+    router.use(correlationMiddleware({ start: () => 'correlation' }))
+    router.handle(
+      handling(() => {
+        calls += 1
+      }),
+    )
+    const input = tracked('m1')
+    await router.run(sourceOf(input))
+    expect(calls).toBe(1)
+    expect(input.calls).toMatchObject([{ verdict: 'nack', error: { code: 'ACKORD_NEXT_CALLED_TWICE' } }])
+  })
+
   it('may be called twice for two attempts, of which each is one call', async () => {
     const { router } = openWorld()
     const attempts: Context[] = []
@@ -255,6 +278,48 @@ describe('next', () => {
   })
 })
 
+describe('a message that waits for its handler’s turn', () => {
+  it('has no middleware around it yet, so that it holds no transaction', async () => {
+    const { router } = openWorld({ concurrency: 10 })
+    const most = { open: 0, running: 0 }
+    const now = { open: 0, running: 0 }
+    async function during<R>(what: 'open' | 'running', work: () => Promise<R>): Promise<R> {
+      now[what] += 1
+      most[what] = Math.max(most[what], now[what])
+      return await work().finally(() => {
+        now[what] -= 1
+      })
+    }
+    router.use(
+      middleware({ role: 'transaction', resource: {} }, (next) => (message, context) => during('open', () => next(message, context))),
+    )
+    router.handle(
+      handling(() => during('running', settlePromises)),
+      { concurrency: 1 },
+    )
+    await router.run(sourceOf(...trackedSome(10)))
+    expect(most).toEqual({ open: 1, running: 1 })
+  })
+
+  it('spends none of its processTimeout', async () => {
+    const { router, runtime } = openWorld({ concurrency: 2, processTimeout: 100 })
+    const aborted: boolean[] = []
+    router.handle(
+      handling(async (_message, { signal }) => {
+        await sleep(runtime, 80)
+        aborted.push(signal.aborted)
+      }),
+      { concurrency: 1 },
+    )
+    const inputs = trackedSome(2)
+    const run = router.run(sourceOf(...inputs))
+    await runtime.advance(1000)
+    await run
+    expect(aborted).toEqual([false, false])
+    expect(inputs.map(verdicts)).toEqual([['ack'], ['ack']])
+  })
+})
+
 describe('the ambient context', () => {
   /** Stands for a repository deep in the call stack. */
   async function deep(level: number): Promise<Context | undefined> {
@@ -306,6 +371,39 @@ describe('the ambient context', () => {
     await run
     expect(ids).toHaveLength(10)
     for (const [own, ambient] of ids as [string, string][]) expect(ambient).toBe(own)
+  })
+
+  it.each(['the handler’s turn', 'the throttle'])('is each message’s own after it has waited for %s', async (what) => {
+    const { router, runtime } = openWorld({ concurrency: 5 })
+    const seen: boolean[] = []
+    const concurrency = what === 'the throttle' ? 5 : 1
+    if (what === 'the throttle') router.use(throttleMiddleware({ rate: 1, interval: 10, runtime }))
+    router.handle(
+      handling(async (_message, context) => {
+        seen.push(currentContext() === context)
+        await settlePromises()
+        seen.push(currentContext() === context)
+      }),
+      { concurrency },
+    )
+    const run = router.run(sourceOf(...trackedSome(5)))
+    await runtime.advance(1000)
+    await run
+    expect(seen).toEqual(Array(10).fill(true))
+  })
+
+  it('is not lent to the reading loop of another router by a handler that publishes to it', async () => {
+    await using world = new MemoryWorld()
+    const seen: unknown[] = []
+    const first = openWorld().router.handle(handling(() => world.broker.publish('second', [tracked('m2').message]).then(() => [])))
+    const orderingKey = () => void seen.push(currentContext())
+    const second = openWorld({ concurrency: 2, orderingKey }).router.handle(handling(() => []))
+    const runs = [second.run(world.broker.source('second')), first.run(world.broker.source('first'))]
+    await world.broker.publish('first', [tracked('m1').message])
+    await world.broker.idle('first')
+    await world.broker.idle('second')
+    await Promise.all([first.stop(), second.stop(), ...runs])
+    expect(seen).toEqual([undefined])
   })
 
   it('is not there where messages are read, settled and published', async () => {

@@ -2,6 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import type { Message } from '../src/message.ts'
 import { sleep } from '../src/runtime.ts'
+import { MemoryWorld } from './memory/memory-world.ts'
 import {
   type Deferred,
   deferred,
@@ -342,6 +343,73 @@ describe('orderingKey', () => {
     expect((await outputs.next()).done).toBe(true)
     expect(seen).toEqual(['a1'])
     expect(inputs.map(({ calls }) => calls[0]?.options)).toEqual([{ retryAfter: 9 }, { retryAfter: 9 }])
+  })
+
+  it('nacks those behind a message at a stop only after that one', async () => {
+    const { router } = openWorld({ concurrency: 4, orderingKey: 'partitionkey' })
+    const work = gated()
+    router.handle(handling(work.handle))
+    const order: string[] = []
+    const inputs = ['m1', 'm2'].map((id) => tracked(id, { attributes: { partitionkey: 'key' }, answer: () => void order.push(id) }))
+    const run = router.run(sourceOf(...inputs))
+    await settlePromises()
+    const stop = router.stop()
+    await settlePromises()
+    expect(order).toEqual([])
+    await work.release('m1', broken)
+    await Promise.all([stop, run])
+    expect(order).toEqual(['m1', 'm2'])
+    expect(inputs.map(verdicts)).toEqual([['nack'], ['nack']])
+  })
+
+  it('is kept from one run to the next when a message fails at the stop', async () => {
+    await using world = new MemoryWorld()
+    const { router } = openWorld({ concurrency: 4, orderingKey: 'partitionkey', redeliveryDelay: () => 0 })
+    const source = world.broker.source('orders')
+    await world.broker.publish(
+      'orders',
+      keyed('kk').map(({ message }) => message),
+    )
+    const seen: (string | undefined)[] = []
+    router.handle(
+      handling(async ({ id }) => {
+        seen.push(id)
+        if (seen.length > 1) return
+        await settlePromises()
+        void router.stop()
+        await settlePromises()
+        throw broken
+      }),
+    )
+    await router.run(source)
+    const run = router.run(source)
+    await world.broker.idle('orders')
+    await router.stop()
+    await run
+    expect(seen).toEqual(['k1', 'k1', 'k2'])
+  })
+
+  it('does not send a message back behind itself: each delivery is an attempt', async () => {
+    await using world = new MemoryWorld()
+    const { router } = openWorld({ concurrency: 4, orderingKey: 'partitionkey', maxDeliveries: 3, redeliveryDelay: () => 0 })
+    await world.broker.publish(
+      'orders',
+      keyed('k').map(({ message }) => message),
+    )
+    const attempts: (number | undefined)[] = []
+    router.handle(
+      handling(async ({ deliveryCount }) => {
+        attempts.push(deliveryCount)
+        await settlePromises()
+        throw broken
+      }),
+    )
+    const run = router.run(world.broker.source('orders', { deadLetter: 'dead' }))
+    await world.broker.idle('orders')
+    await router.stop()
+    await run
+    expect(attempts).toEqual([1, 2, 3])
+    expect(world.broker.stats('dead').published).toBe(1)
   })
 
   it('keeps the order of every key, whatever takes long and whatever fails', async () => {

@@ -1,7 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import type { Attributes } from '../src/attributes.ts'
+import { rootContext } from '../src/context.ts'
 import { deterministicIds, outputIdsKey } from '../src/deterministic-id.ts'
 import { Message } from '../src/message.ts'
+import { outputCompleter } from '../src/outputs.ts'
 import type { Middleware } from '../src/process.ts'
 import type { PublishResult } from '../src/publisher.ts'
 import {
@@ -16,7 +18,7 @@ import {
   trackedSome,
   verdicts,
 } from './support/router-world.ts'
-import { settlePromises } from './support/virtual-runtime.ts'
+import { settlePromises, VirtualRuntime } from './support/virtual-runtime.ts'
 
 const broken = new Error('broken')
 const text = (bytes: Uint8Array | undefined) => new TextDecoder().decode(bytes)
@@ -71,6 +73,27 @@ describe('completing outputs', () => {
     const without = await outputsOf(() => [placed('a')])
     expect(without.outputs[0]?.attributes).not.toHaveProperty('correlationid')
     expect(without.outputs[0]?.attributes).not.toHaveProperty('traceparent')
+  })
+
+  it('takes nothing from the input that is not a text', async () => {
+    const { router } = openWorld()
+    router.handle(handling(() => [placed()]))
+    // A broker may hand on what another library wrote.
+    const input = tracked('m1', { attributes: { correlationid: 42 as never } })
+    const publisher = recordingPublisher()
+    await router.run(sourceOf(input), { publisher, destination: 'orders' })
+    expect(verdicts(input)).toEqual(['ack'])
+    expect(publisher.calls[0]?.messages[0]?.attributes.correlationid).toBeUndefined()
+  })
+
+  it('gives outputs that middleware puts before the handler’s other ids than those', () => {
+    const complete = outputCompleter(new VirtualRuntime(), '/orders')
+    const context = rootContext().with(outputIdsKey, deterministicIds('consumer', '/shop', 'm1'))
+    const input = tracked('m1').message
+    const made = complete([placed('handler')], input, context)
+    const all = complete([placed('audit'), ...made], input, context)
+    expect(all[1]?.id).toBe(made[0]?.id)
+    expect(new Set(all.map(({ id }) => id)).size).toBe(2)
   })
 
   it('does not mix the state of one trace with the parent of another', async () => {
@@ -394,6 +417,31 @@ describe('publishing outputs', () => {
       { verdict: 'nack', error: { code: 'ACKORD_NO_OUTPUT', message: expect.stringContaining('publisher') } },
     ])
     expect(verdicts(inputs[1] ?? { calls: [] })).toEqual(['ack'])
+  })
+
+  it.each([
+    ['10 s', undefined, 10_000],
+    ['its publishTimeout', 50, 50],
+  ])('nacks the input when the publisher does not answer within %s', async (_what, publishTimeout, limit) => {
+    const { router, runtime } = openWorld()
+    router.handle(handling(() => [placed()]))
+    const input = tracked('m1')
+    const publisher = recordingPublisher(() => new Promise(() => {}))
+    const run = router.run(sourceOf(input), { publisher, destination: 'orders', publishTimeout })
+    await runtime.advance(limit - 1)
+    expect(verdicts(input)).toEqual([])
+    await runtime.advance(1)
+    await run
+    expect(input.calls).toMatchObject([{ verdict: 'nack', error: { code: 'ACKORD_PUBLISH_FAILED' } }])
+    expect(publisher.calls[0]?.signal.aborted).toBe(true)
+    expect(runtime.timers).toBe(0)
+  })
+
+  it('refuses a publishTimeout that cannot work', async () => {
+    const { router } = openWorld()
+    router.handle(handling(() => []))
+    const run = router.run(sourceOf(), { publisher: recordingPublisher(), destination: 'orders', publishTimeout: 0 })
+    await expect(run).rejects.toThrow(/^publishTimeout must be/)
   })
 
   it('publishes for many messages at once without a warning about listeners', async () => {

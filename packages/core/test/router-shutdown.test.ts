@@ -4,6 +4,7 @@ import type { Context } from '../src/context.ts'
 import type { Message } from '../src/message.ts'
 import type { RouterOptions } from '../src/router-options.ts'
 import { sleep } from '../src/runtime.ts'
+import { warningsDuring } from './support/process-events.ts'
 import {
   collect,
   deferred,
@@ -113,6 +114,27 @@ describe('a graceful stop', () => {
     await run
     await settlePromises()
     expect(stopped.done).toBe(true)
+  })
+
+  it.each(['run', 'pipe'] as const)('waits until the iterator of a %s has let go', async (way) => {
+    const { router } = openWorld()
+    const gate = deferred()
+    const left = deferred()
+    router.handle(handling(() => gate.promise))
+    const source = new FedSource([tracked('m1')])
+    source.return = () => left.promise.then(() => ({ done: true, value: undefined }))
+    const ended = way === 'run' ? router.run(source) : collect(router.pipe(source))
+    await settlePromises()
+    let stopped = false
+    const stop = router.stop().then(() => {
+      stopped = true
+    })
+    gate.resolve()
+    await settlePromises()
+    expect(stopped).toBe(false)
+    left.resolve()
+    await Promise.all([stop, ended])
+    expect(router.health().state).toBe('idle')
   })
 
   it('nacks what only waits for its turn, and what comes after the stop', async () => {
@@ -740,6 +762,19 @@ describe('processTimeout', () => {
     gate.resolve()
     await run
     expect(input.calls).toMatchObject([{ verdict: 'nack', error: { code: 'ACKORD_PROCESS_TIMEOUT' } }])
+  })
+
+  it('gives a signal that many may listen to without a warning', async () => {
+    const warnings = await warningsDuring(async () => {
+      const { router, runtime } = openWorld({ processTimeout: 1000 })
+      router.handle(
+        handling((_message, { signal }) => Promise.all(Array.from({ length: 11 }, () => sleep(runtime, 1, { signal }))).then(() => [])),
+      )
+      const run = router.run(sourceOf(tracked('m1')))
+      await runtime.advance(10)
+      await run
+    })
+    expect(warnings).toEqual([])
   })
 
   it('is each message’s own', async () => {

@@ -1,9 +1,13 @@
 import { describe, expect, it } from 'vitest'
+import { silentLogger } from '../src/logger.ts'
+import { MemoryBroker } from '../src/memory/memory-broker.ts'
 import { Message } from '../src/message.ts'
+import { Router } from '../src/router.ts'
 import {
   collect,
   deferred,
   FedSource,
+  failureOf,
   handling,
   openWorld,
   placed,
@@ -175,5 +179,55 @@ describe('a source that yields something else', () => {
     router.handle(handling(() => void router.stop()))
     await expect(router.run(source)).rejects.toMatchObject({ code: 'ACKORD_SOURCE_FAILED', cause: lost })
     expect(router.health()).toMatchObject({ state: 'idle', handled: 1 })
+  })
+})
+
+describe('a source that never waits for I/O', () => {
+  // More than it takes until the event loop turns, and few enough to end by itself if it never does.
+  const most = 5000
+
+  it.each([1, 4])('does not keep timers and signals out (concurrency %i)', async (concurrency) => {
+    const router = new Router({ logger: silentLogger, concurrency }).handle(handling(() => []))
+    const controller = new AbortController()
+    let read = 0
+    async function* messages() {
+      while (read < most) {
+        read += 1
+        yield tracked(`m${read}`).message
+      }
+    }
+    setImmediate(() => controller.abort())
+    await router.run({ messages }, { signal: controller.signal })
+    expect(read).toBeGreaterThan(0)
+    expect(read).toBeLessThan(most)
+  })
+
+  it('may be a topic that the handlers feed themselves', async () => {
+    const broker = new MemoryBroker({ logger: silentLogger })
+    const router = new Router({ logger: silentLogger, source: '/orders' })
+    const controller = new AbortController()
+    let handled = 0
+    router.handle(
+      handling(() => {
+        handled += 1
+        if (handled === most) controller.abort()
+        return [placed({}, { type: 'order.place' })]
+      }),
+    )
+    await broker.publish('orders', [tracked('m1').message])
+    setImmediate(() => controller.abort())
+    await router.run(broker.source('orders'), { publisher: broker, destination: 'orders', signal: controller.signal })
+    await broker.close()
+    expect(handled).toBeGreaterThan(0)
+    expect(handled).toBeLessThan(most)
+  })
+})
+
+describe('a pipe of nothing', () => {
+  it('is refused when it is made', async () => {
+    const { router } = openWorld()
+    router.handle(handling(() => []))
+    await failureOf(() => router.pipe(undefined as never), 'ACKORD_INVALID_OPTION')
+    expect(router.health().state).toBe('idle')
   })
 })

@@ -1,12 +1,18 @@
 import { describe, expect, it } from 'vitest'
 import { type Context, contextKey, currentContext, enter, rootContext } from '../src/context.ts'
 import { isAckordError } from '../src/errors.ts'
+import { silentLogger } from '../src/logger.ts'
 import { Message } from '../src/message.ts'
 import { afterCommit, afterRollback, TransactionScope, transactionScopeKey } from '../src/transaction-scope.ts'
 import { recordingLogger } from './support/recording-logger.ts'
+import { deferred, failureOf, handling, openWorld, sourceOf, tracked, verdicts } from './support/router-world.ts'
 import { trackedMessage } from './support/tracked-message.ts'
 
 const failure = new Error('failed')
+
+function fail(): never {
+  throw failure
+}
 
 function openScope() {
   const logger = recordingLogger()
@@ -150,6 +156,16 @@ describe('a transaction scope', () => {
     expect(logger.at('error')).toHaveLength(1)
   })
 
+  it('releases acks also when the logger throws at the failure of a callback', async () => {
+    const scope = new TransactionScope(rootContext(), { logger: { ...silentLogger, error: fail } })
+    const { message, calls } = trackedMessage('data')
+    scope.hold(message)
+    scope.afterCommit(fail)
+    await message.ack()
+    await scope.end('committed')
+    expect(calls).toEqual([{ verdict: 'ack' }])
+  })
+
   it('refuses everything once it has ended', async () => {
     const { scope, context } = openScope()
     await scope.end('committed')
@@ -189,7 +205,147 @@ describe('a transaction scope', () => {
   })
 })
 
+describe('what a scope does with refusals', () => {
+  it('keeps the first as the reason to roll back', async () => {
+    const { scope } = openScope()
+    const [first, second] = [trackedMessage('first'), trackedMessage('second')]
+    scope.hold(first.message)
+    scope.hold(second.message)
+    await first.message.nack(failure)
+    await second.message.reject(new Error('later'))
+    scope.setRollbackOnly(new Error('last'))
+    expect(scope.rollbackOnly?.error).toBe(failure)
+  })
+
+  it.each([
+    ['carries nacks and rejects of a rolled back group out', undefined, [['nack'], ['reject']]],
+    ['drops them when the messages are handled once more right away', 'forget', [[], []]],
+  ] as const)('%s', async (_what, kept, expected) => {
+    const { scope } = openScope()
+    const [nacked, rejected] = [trackedMessage('nacked'), trackedMessage('rejected')]
+    scope.hold(nacked.message)
+    scope.hold(rejected.message)
+    await nacked.message.nack(failure)
+    await rejected.message.reject(failure)
+    await scope.end('rolledBack', { verdicts: kept })
+    expect([verdicts(nacked), verdicts(rejected)]).toEqual(expected)
+    expect([nacked.message.state, rejected.message.state]).toEqual(kept === undefined ? ['nacked', 'rejected'] : ['pending', 'pending'])
+  })
+
+  it('drops those of nested scopes too', async () => {
+    const { scope, context } = openScope()
+    const { message, calls } = trackedMessage('data')
+    scope.hold(message)
+    scope.nested(context)
+    await message.nack(failure)
+    await scope.end('rolledBack', { verdicts: 'forget' })
+    expect(calls).toEqual([])
+    expect(await message.ack()).toBe(true)
+  })
+})
+
+describe('scopes that overlap without being nested', () => {
+  function openTwo() {
+    const held = trackedMessage('data')
+    const [first, second] = [openScope().scope, openScope().scope]
+    first.hold(held.message)
+    second.hold(held.message)
+    return { ...held, first, second }
+  }
+
+  it('hold an ack until the last has ended', async () => {
+    const { message, calls, first, second } = openTwo()
+    await first.end('committed')
+    await message.ack()
+    expect(calls).toEqual([])
+    await second.end('rolledBack')
+    expect(calls).toEqual([])
+    expect(message.state).toBe('pending')
+  })
+
+  it('carry an ack out that was given while both were open', async () => {
+    const { message, calls, first, second } = openTwo()
+    expect(await message.ack()).toBe(true)
+    await first.end('committed')
+    await second.end('committed')
+    expect(calls).toEqual([{ verdict: 'ack' }])
+  })
+
+  it('hold nothing any more once both were rolled back', async () => {
+    const { message, calls, first, second } = openTwo()
+    await first.end('rolledBack')
+    await second.end('rolledBack')
+    expect(await message.nack(failure)).toBe(true)
+    expect(calls).toMatchObject([{ verdict: 'nack', error: failure }])
+  })
+})
+
+describe('a scope that was never ended', () => {
+  it('does not keep the router from settling the message, and is logged', async () => {
+    const { router, logger } = openWorld()
+    router.use(() => async (message, context) => {
+      new TransactionScope(context, { logger: silentLogger }).hold(message)
+      throw failure
+    })
+    router.handle(handling(() => []))
+    const input = tracked('m1')
+    await router.run(sourceOf(input))
+    expect(input.calls).toMatchObject([{ verdict: 'nack', error: failure }])
+    expect(logger.at('error').map(({ text }) => text)).toContainEqual(expect.stringContaining('never ended'))
+  })
+})
+
 describe('a nested scope', () => {
+  it('holds what its parent holds: an ack inside of it is undone with it', async () => {
+    const { scope, context } = openScope()
+    const { message, calls } = trackedMessage('data')
+    scope.hold(message)
+    const nested = scope.nested(context)
+    await message.ack()
+    await nested.end('rolledBack')
+    await scope.end('committed')
+    expect(calls).toEqual([])
+  })
+
+  it('does not take back a verdict that its parent keeps', async () => {
+    const { scope, context } = openScope()
+    const { message, calls } = trackedMessage('data')
+    scope.hold(message)
+    await message.ack()
+    const nested = scope.nested(context)
+    expect(await message.nack(failure)).toBe(false)
+    await nested.end('rolledBack')
+    await scope.end('committed')
+    expect(calls).toEqual([{ verdict: 'ack' }])
+  })
+
+  it('may be open beside another: after both the parent holds', async () => {
+    const { scope, context } = openScope()
+    const { message, calls } = trackedMessage('data')
+    scope.hold(message)
+    const [first, second] = [scope.nested(context), scope.nested(context)]
+    await first.end('committed')
+    await second.end('committed')
+    await message.nack(failure)
+    expect(scope.rollbackOnly?.error).toBe(failure)
+    expect(calls).toEqual([])
+  })
+
+  it('that takes long to end does not let its parent end twice', async () => {
+    const { scope, context } = openScope()
+    const gate = deferred()
+    scope.nested(context).afterRollback(() => gate.promise)
+    let ran = 0
+    scope.afterCommit(() => {
+      ran += 1
+    })
+    const ended = scope.end('committed')
+    await failureOf(scope.end('committed'), 'ACKORD_SCOPE_ENDED')
+    gate.resolve()
+    await ended
+    expect(ran).toBe(1)
+  })
+
   it('hands its callbacks and acks to its parent when it commits', async () => {
     const { scope, context } = openScope()
     const nested = scope.nested(context)

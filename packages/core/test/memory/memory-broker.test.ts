@@ -1,10 +1,9 @@
-import { setFlagsFromString } from 'node:v8'
-import { runInNewContext } from 'node:vm'
 import { describe, expect, it } from 'vitest'
 import { contextKey } from '../../src/context.ts'
 import { MemoryBroker } from '../../src/memory/memory-broker.ts'
 import { Message, type RawMessage } from '../../src/message.ts'
 import type { Publisher } from '../../src/publisher.ts'
+import { collectGarbage } from '../support/garbage.ts'
 import { trackedMessage } from '../support/tracked-message.ts'
 import { settlePromises } from '../support/virtual-runtime.ts'
 import { ids, isPending, MemoryWorld, never, Reader, raw } from './memory-world.ts'
@@ -446,9 +445,4 @@ describe('options', () => {
 
 function bound(world: MemoryWorld) {
   return { broker: world.broker, runtime: world.runtime, publish: world.publish.bind(world) }
-}
-
-function collectGarbage(): void {
-  setFlagsFromString('--expose-gc')
-  runInNewContext('gc')()
 }

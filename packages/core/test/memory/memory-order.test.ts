@@ -16,6 +16,14 @@ describe('order per key', () => {
     expect((await pulled)?.id).toBe('a:2')
   })
 
+  it('delivers a message that its key held up before those that were published after it', async () => {
+    await using world = new MemoryWorld()
+    const reader = new Reader(world.broker.source('orders', { orderPerKey: true }))
+    await world.publish('orders', 'a:1', 'a:2', 'plain-1', 'plain-2')
+    await (await reader.take()).ack()
+    expect(ids(await reader.takeMany(3))).toEqual(['a:2', 'plain-1', 'plain-2'])
+  })
+
   it('keeps the order of each key with several consumers', async () => {
     await using world = new MemoryWorld()
     const orders = new Map<string, string[]>()

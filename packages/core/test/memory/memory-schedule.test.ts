@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest'
+import { currentContext, enter, rootContext } from '../../src/context.ts'
 import { MemorySchedule } from '../../src/memory/memory-schedule.ts'
 import type { Runtime } from '../../src/runtime.ts'
 import { VirtualRuntime } from '../support/virtual-runtime.ts'
@@ -110,4 +111,19 @@ it('keeps the process alive while something waits, so that a program does not en
   }
   new MemorySchedule(runtime).at(10, () => {})
   expect(options).toEqual([true])
+})
+
+it('keeps the context of no handler whose nack it carries out later', () => {
+  const seen: unknown[] = []
+  const virtual = new VirtualRuntime(0)
+  const runtime: Runtime = {
+    ...virtual,
+    setTimeout(callback, delay) {
+      seen.push(currentContext())
+      return virtual.setTimeout(callback, delay)
+    },
+  }
+  const schedule = new MemorySchedule(runtime)
+  enter(rootContext(), () => schedule.at(10, () => {}))
+  expect(seen).toEqual([undefined])
 })

@@ -53,6 +53,24 @@ it('sends what failed and takes it as handled, without outputs', async () => {
   expect(runtime.timers).toBe(0)
 })
 
+it('sends a message whose attributes could not travel', async () => {
+  const { middleware, sent } = world()
+  expect(await middleware(failing)(new Message<unknown>({}, { ...attributes, time: 'yesterday' }), rootContext())).toEqual([])
+  expect(sent[0]?.letter?.attributes).toMatchObject({ time: 'yesterday', deadletterreason: 'broken' })
+})
+
+it('sends nothing for a message that its handler has rejected before it failed', async () => {
+  const { middleware, sent } = world()
+  const { message: rejected, calls } = trackedMessage<unknown>({}, attributes)
+  const rejecting: Process = async (given) => {
+    await given.reject(broken)
+    throw broken
+  }
+  await expect(middleware(rejecting)(rejected, rootContext())).rejects.toBe(broken)
+  expect(calls).toMatchObject([{ verdict: 'reject' }])
+  expect(sent).toEqual([])
+})
+
 it('says the code of an error of ours, and sends bytes as they are', async () => {
   const { middleware, sent } = world()
   const bytes = new Uint8Array([1, 2])

@@ -40,6 +40,13 @@ it('calls next once when that succeeds', async () => {
   expect(runtime.timers).toBe(0)
 })
 
+it.each([Number.NaN, -1, Infinity])('fails, without a timer, when the back-off gives %s', async (delay) => {
+  const { run, runtime, contexts } = failing(3, { backoff: () => delay })
+  await expect(run(message, rootContext())).rejects.toThrow(/^backoff must give milliseconds/)
+  expect(contexts).toHaveLength(1)
+  expect(runtime.timers).toBe(0)
+})
+
 it('waits as the back-off says and gives back what a later attempt produced', async () => {
   const seen: number[] = []
   const { run, runtime, times } = failing(3, {
