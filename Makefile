@@ -12,7 +12,7 @@ $(installed): package-lock.json package.json $(wildcard packages/*/package.json)
 	npm ci --no-audit --no-fund --loglevel=error
 	@touch $(installed)
 
-demo: $(installed) ## run the main job: orders through a router, with failures, and nothing lost
+demo: $(installed) ## run the main job: orders through duplicates, failures and an outage, each applied once
 	@npm run -s demo
 
 test: $(installed) ## set up everything and run all tests

@@ -32,6 +32,11 @@ describe('the lint rules', () => {
       for (const [name, code] of Object.entries({ ...refused, ...allowed }))
         writeFileSync(join(folder, 'packages/core', place, `${name}.ts`), code)
     }
+    for (const layer of ['domain', 'application', 'adapters']) {
+      const place = join(folder, 'examples/order-service/src', layer)
+      mkdirSync(place, { recursive: true })
+      writeFileSync(join(place, 'store.ts'), "import { Database } from '@ackord/sql'\n\nexport const database: unknown = Database\n")
+    }
     const biome = spawnSync(`${root}node_modules/.bin/biome`, ['lint', '--reporter=github', '--max-diagnostics=none', '.'], {
       cwd: folder,
       encoding: 'utf8',
@@ -39,7 +44,13 @@ describe('the lint rules', () => {
     for (const line of biome.stdout.split('\n')) {
       const file = /\/packages\/core\/([a-z/-]+)\.ts,/.exec(line)?.[1]
       if (file !== undefined) found.set(file, line)
+      const layer = /order-service\/src\/([a-z]+)\/store\.ts,/.exec(line)?.[1]
+      if (layer !== undefined) found.set(`example:${layer}`, line)
     }
+  })
+  it.each(['domain', 'application'])('refuse a store in the %s of the example service, and not in its adapters', (layer) => {
+    expect(found.get(`example:${layer}`)).toMatch(/know no store/)
+    expect(found.get('example:adapters')).toBeUndefined()
   })
   afterAll(() => rmSync(folder, { recursive: true, force: true }))
 

@@ -92,7 +92,8 @@ export interface OutboxStore {
   /** Gives records back as they were before the claim: claimable at once, the attempt not counted. Claims that were lost are left alone. */
   release(claims: readonly Claim[]): Promise<void>
 
-  /** One round trip for all. Applies each outcome if its claim still holds, and answers for each, in their order. A stale token changes nothing. */
+  /** One round trip for all. Applies each outcome if its claim still holds, and answers for each, in their order. A stale token changes nothing,
+   * and so does one whose lease has run out, also while nobody has taken the record over: somebody may at any moment. */
   settle(outcomes: readonly Outcome[]): Promise<readonly ('applied' | 'lost')[]>
 
   /** Yields when there may be something to claim. A hint, never the truth: the relay polls all the same. Ends when the signal is aborted. */

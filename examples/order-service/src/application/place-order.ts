@@ -1,5 +1,5 @@
 import { commandHandler, defineEvent, type Handler } from '@ackord/core'
-import type { Order, Orders } from './order.ts'
+import type { Order, Orders } from '../domain/order.ts'
 
 export const placeOrder = defineEvent<Order>('order.place')
 const orderPlaced = defineEvent<{ orderId: string; total: number }>('order.placed')
