@@ -52,8 +52,10 @@ function outboxWorld(open: () => Promise<World>): OpenOutboxWorld {
         })(message, message.context(rootContext()))
       },
       async advance(duration) {
-        const earlier = instants.map((column) => `${column} = ${column} - make_interval(secs => $1::float8 / 1000)`)
-        await world.query(`UPDATE ${schema}.ackord_outbox SET ${earlier.join(', ')}`, [duration])
+        const earlier = instants.map((column) => `${column} = ${column} - make_interval(secs => ${duration} / 1000.0)`)
+        const table = `${schema}.ackord_outbox`
+        // The lock first: row by row it would meet the relay's statements halfway, and the server would see a deadlock.
+        await world.query(`DO $$ BEGIN LOCK TABLE ${table} IN EXCLUSIVE MODE; UPDATE ${table} SET ${earlier.join(', ')}; END $$`)
       },
       [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
     }
