@@ -36,7 +36,8 @@ export interface OutboxSource extends AsyncIterable<OutboxDelivery>, AsyncDispos
  */
 export function outboxSource(store: OutboxStore, options: OutboxSourceOptions = {}): OutboxSource {
   checkFunction('store.claim', store?.claim)
-  return new StoreReader(store, claimingSettings(options), options.signal)
+  const { signal, ...claiming } = options
+  return new StoreReader(store, claimingSettings(claiming), signal)
 }
 
 class StoreReader implements OutboxSource {

@@ -9,7 +9,7 @@ import {
   type Runtime,
   systemRuntime,
 } from '@ackord/core'
-import { checkCount, checkDuration, checkFunction, checkName } from '@ackord/core/internal'
+import { checkCount, checkDuration, checkFunction, checkName, checkNoMore, guardLogger, guardMetrics } from '@ackord/core/internal'
 import { relayDefaults } from './defaults.ts'
 
 /** How the store is read; the same for `Relay` and `outboxSource`. */
@@ -72,10 +72,20 @@ export interface RelaySettings extends ClaimingSettings {
 
 /** Fills in the defaults and refuses what cannot work. */
 export function claimingSettings(options: ClaimingOptions): ClaimingSettings {
-  const { pollInterval = relayDefaults.pollInterval, batchSize = relayDefaults.batchSize, lease = relayDefaults.lease } = options
-  const { maxPollInterval = Math.max(relayDefaults.maxPollInterval, pollInterval), maxAttempts = relayDefaults.maxAttempts } = options
-  const { backoff = exponentialBackoff(relayDefaults.backoff), destinations, metrics } = options
-  const { runtime = systemRuntime, logger = consoleLogger } = options
+  const {
+    pollInterval = relayDefaults.pollInterval,
+    maxPollInterval = Math.max(relayDefaults.maxPollInterval, pollInterval),
+    batchSize = relayDefaults.batchSize,
+    lease = relayDefaults.lease,
+    maxAttempts = relayDefaults.maxAttempts,
+    backoff = exponentialBackoff(relayDefaults.backoff),
+    destinations,
+    runtime = systemRuntime,
+    logger = consoleLogger,
+    metrics,
+    ...unknown
+  } = options
+  checkNoMore('A reader of an outbox', unknown)
   checkDuration('pollInterval', pollInterval, { min: 1 })
   checkDuration('maxPollInterval', maxPollInterval, { min: 1 })
   if (maxPollInterval < pollInterval) {
@@ -91,17 +101,22 @@ export function claimingSettings(options: ClaimingOptions): ClaimingSettings {
     backoff: checkFunction('backoff', backoff),
     destinations,
     runtime,
-    logger,
-    metrics,
+    logger: guardLogger(logger),
+    metrics: metrics === undefined ? undefined : guardMetrics(metrics),
   }
 }
 
 export function relaySettings(options: RelayOptions): RelaySettings {
-  const { publisher, publishTimeout = relayDefaults.publishTimeout, concurrency = 1 } = options
-  const { destinationBackoff = exponentialBackoff(relayDefaults.backoff) } = options
+  const {
+    publisher,
+    publishTimeout = relayDefaults.publishTimeout,
+    concurrency = 1,
+    destinationBackoff = exponentialBackoff(relayDefaults.backoff),
+    ...claiming
+  } = options
   checkFunction('publisher.publish', publisher?.publish)
   return {
-    ...claimingSettings(options),
+    ...claimingSettings(claiming),
     publisher,
     publishTimeout: checkDuration('publishTimeout', publishTimeout, { min: 1 }),
     destinationBackoff: checkFunction('destinationBackoff', destinationBackoff),

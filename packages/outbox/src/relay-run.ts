@@ -65,7 +65,7 @@ export class RelayRun {
         await this.#round()
       } catch (error) {
         // Only a port that breaks its contract gets here. The relay goes on, or nothing would be published any more.
-        this.#report(error)
+        logger.error({ err: error }, 'A round of the relay failed in a way that it should not; it goes on.')
         await idle(runtime, pollInterval, signal)
       }
     }
@@ -84,14 +84,6 @@ export class RelayRun {
     if (length > 0) track(this.#batches, this.#carrier.carry(batch.records, batch.until))
     while (this.#batches.size >= concurrency) await Promise.race(this.#batches)
     if (length < batchSize) await this.#poll.wait({ found: length > 0, atMost: this.pauses.nextTrial })
-  }
-
-  #report(error: unknown): void {
-    try {
-      this.#settings.logger.error({ err: error }, 'A round of the relay failed in a way that it should not; it goes on.')
-    } catch {
-      // It may be the logger that fails.
-    }
   }
 
   /** Beside the batches: a destination that hangs must not hold them up. */
