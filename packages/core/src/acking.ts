@@ -117,11 +117,15 @@ export class Acking {
     return this.#hold !== undefined
   }
 
-  /** Forgets the holds of scopes that were never ended, with what they keep; `false` if there were none. */
-  dropHolds(): boolean {
-    const held = this.#liveHold() !== undefined
+  /**
+   * Forgets the holds of scopes that have not ended, with what they keep, and tells them not to commit: one may still be at work.
+   * `false` if there were none.
+   */
+  dropHolds(reason: unknown): boolean {
+    const innermost = this.#liveHold()
     this.#hold = undefined
-    return held
+    for (let hold = innermost; hold !== undefined; hold = hold.outer) if (!hold.released) hold.onRefusal(reason)
+    return innermost !== undefined
   }
 
   /** Resolves when this one's own verdict is answered, or the original is settled: a fork does not wait for its siblings. */

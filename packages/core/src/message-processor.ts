@@ -9,7 +9,7 @@ import { ackingOf, isMessage, type Message } from './message.ts'
 import type { OutputCompleter } from './outputs.ts'
 import { probe } from './probe.ts'
 import type { Process } from './process.ts'
-import type { RouterSettings } from './router-options.ts'
+import type { ErrorDecision, RouterSettings } from './router-options.ts'
 import { nameOf } from './stages.ts'
 
 /** What a run does around the handling of a message. */
@@ -95,7 +95,7 @@ export class MessageProcessor {
   }
 
   #finish(message: Message, outputs: readonly Message[]): Promise<void> | undefined {
-    this.#dropHolds(message)
+    this.#dropHolds(message, undefined)
     if (Array.isArray(outputs) && outputs.length === 0) return this.#succeed(message, false)
     // It will be handled again, and then these come again too.
     if (isRefused(message)) return this.#giveBack(outputs, message, message.error).then(() => this.#succeed(message, false))
@@ -193,9 +193,12 @@ export class MessageProcessor {
   }
 
   /** The middleware has ended, so no transaction may be open: one that was forgotten would keep the verdict for ever. */
-  #dropHolds(message: Message): void {
+  #dropHolds(message: Message, failure: unknown): void {
     const acking = ackingOf(message)
-    if (acking === undefined || !acking.held || !acking.dropHolds()) return
+    if (acking === undefined || !acking.held) return
+    const reason =
+      failure ?? new AckordError('ACKORD_SCOPE_ENDED', `The middleware around ${nameOf(message)} ended before its transaction did.`)
+    if (!acking.dropHolds(reason)) return
     const fields = { type: message.type, id: message.id }
     this.#settings.logger.error(
       fields,
@@ -206,19 +209,12 @@ export class MessageProcessor {
   /** Settles a message that was not handled. Never rejects. */
   async fail(message: Message, thrown: unknown): Promise<void> {
     this.failed += 1
-    this.#dropHolds(message)
+    this.#dropHolds(message, thrown)
     const error = this.#policy.limitDeliveries(message, toError(thrown))
     this.lastError = error
     const decision = this.#policy.decide(message, error)
     const { logger } = this.#settings
-    // What the broker will really see: the handler may have settled it before it failed, or nobody waits for it.
-    const verdict = isSettled(message)
-      ? message.state
-      : message.state === undefined
-        ? 'none'
-        : typeof decision === 'string'
-          ? decision
-          : 'nack'
+    const verdict = verdictOf(message, decision)
     if (decision !== 'ack') {
       const fields = { err: error, type: message.type, id: message.id, deliveryCount: message.deliveryCount, verdict }
       logger.error(fields, `A message was not handled. ${error.message}`)
@@ -252,6 +248,13 @@ function ignore(): void {}
 
 function isRefused({ state }: Message): boolean {
   return state === 'nacked' || state === 'rejected'
+}
+
+/** What the broker will really see: the handler may have settled the message before it failed, or nobody waits for it. */
+function verdictOf(message: Message, decision: ErrorDecision): string {
+  if (message.state === undefined) return 'none'
+  if (isSettled(message)) return message.state
+  return typeof decision === 'string' ? decision : 'nack'
 }
 
 function notAwaited(message: Message): AckordError {

@@ -72,7 +72,8 @@ async function acknowledge(output: Message, input: Message): Promise<void> {
   }
 }
 
-function destinationOf(output: Message, destination: Destination): string {
+/** Also for outboxes. Throws where the function gives none. */
+export function destinationOf(output: Message, destination: Destination): string {
   const chosen = typeof destination === 'function' ? destination(output) : destination
   if (typeof chosen === 'string' && chosen !== '') return chosen
   throw new AckordError('ACKORD_NO_OUTPUT', `The destination function gave no destination for ${nameOf(output)}.`)

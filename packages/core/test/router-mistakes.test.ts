@@ -6,6 +6,7 @@ import { type Middleware, type MiddlewareRole, middleware } from '../src/process
 import { createReceiver } from '../src/receiver.ts'
 import { Router } from '../src/router.ts'
 import type { RouterOptions } from '../src/router-options.ts'
+import { TransactionScope } from '../src/transaction-scope.ts'
 import { recordingLogger } from './support/recording-logger.ts'
 import { trackedMessage } from './support/tracked-message.ts'
 import { settlePromises, VirtualRuntime } from './support/virtual-runtime.ts'
@@ -63,6 +64,36 @@ describe('middleware that', () => {
     await through(router, message)
     expect(calls).toMatchObject([{ verdict: 'nack', error: { code: 'ACKORD_NEXT_NOT_AWAITED' } }])
     release()
+  })
+
+  it('returns before the handler has ended makes the transaction inside of it roll back', async () => {
+    const { message, calls } = trackedMessage(1, { type: 'order.place' })
+    let release = () => {}
+    const held = new Promise<void>((resolve) => {
+      release = resolve
+    })
+    const ended: unknown[] = []
+    const router = new Router({ logger: recordingLogger() })
+    router.use(
+      (next) => async (given, context) => {
+        void next(given, context)
+        return []
+      },
+      (next) => async (given, context) => {
+        const scope = new TransactionScope(context, { logger: recordingLogger() })
+        scope.hold(given)
+        const outputs = await next(given, context)
+        ended.push(scope.rollbackOnly?.error)
+        await scope.end(scope.rollbackOnly === undefined ? 'committed' : 'rolledBack')
+        return outputs
+      },
+    )
+    router.handle({ type: 'order.place', handle: () => held.then(() => []) })
+    await through(router, message)
+    release()
+    await settlePromises()
+    expect(ended).toMatchObject([{ code: 'ACKORD_NEXT_NOT_AWAITED' }])
+    expect(calls).toMatchObject([{ verdict: 'nack', error: { code: 'ACKORD_NEXT_NOT_AWAITED' } }])
   })
 
   it('answers without calling next is none of that', async () => {

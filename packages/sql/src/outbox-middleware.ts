@@ -1,9 +1,7 @@
 import {
-  AckordError,
   type Destination,
   jsonMarshaler,
   type Marshaler,
-  type Message,
   type Middleware,
   marshal,
   middleware,
@@ -11,7 +9,7 @@ import {
   systemRuntime,
   TransactionRequiredError,
 } from '@ackord/core'
-import { checkName, checkNoMore, nameOf, outputCompleter } from '@ackord/core/internal'
+import { checkName, checkNoMore, destinationOf, outputCompleter } from '@ackord/core/internal'
 import { appendRecords } from './append-records.ts'
 import { type Database, portOf } from './database.ts'
 import type { TableOptions } from './tables.ts'
@@ -54,10 +52,4 @@ export function outboxMiddleware<Handle>(database: Database<Handle>, options: Ou
         return []
       },
   )
-}
-
-function destinationOf(output: Message, destination: Destination): string {
-  const chosen = typeof destination === 'function' ? destination(output) : destination
-  if (typeof chosen === 'string' && chosen !== '') return chosen
-  throw new AckordError('ACKORD_NO_OUTPUT', `The destination function gave no destination for ${nameOf(output)}.`)
 }

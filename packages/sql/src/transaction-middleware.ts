@@ -12,7 +12,7 @@ import {
   probe,
   TransactionScope,
 } from '@ackord/core'
-import { checkCount, checkNoMore, guardLogger, guardMetrics } from '@ackord/core/internal'
+import { checkCount, checkNoMore, guardLogger, guardMetrics, isSettled } from '@ackord/core/internal'
 import { type Database, type DatabasePort, portOf } from './database.ts'
 import type { TransactionSettings } from './dialect.ts'
 import { CommitUnknownError, TransactionAbortedError } from './errors.ts'
@@ -102,10 +102,6 @@ async function runTransaction<Handle>(
   if (paused !== undefined) await paused
   await scope.end('committed')
   return outputs
-}
-
-function isSettled({ state }: Message): boolean {
-  return state !== undefined && state !== 'pending'
 }
 
 function foreignTransaction(): AckordError {
