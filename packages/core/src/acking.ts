@@ -121,11 +121,13 @@ export class Acking {
    * Forgets the holds of scopes that have not ended, with what they keep, and tells them not to commit: one may still be at work.
    * `false` if there were none.
    */
-  dropHolds(reason: unknown): boolean {
+  dropHolds(reason: () => unknown): boolean {
     const innermost = this.#liveHold()
+    if (innermost === undefined) return false
     this.#hold = undefined
-    for (let hold = innermost; hold !== undefined; hold = hold.outer) if (!hold.released) hold.onRefusal(reason)
-    return innermost !== undefined
+    const error = reason()
+    for (let hold: AckHold | undefined = innermost; hold !== undefined; hold = hold.outer) if (!hold.released) hold.onRefusal(error)
+    return true
   }
 
   /** Resolves when this one's own verdict is answered, or the original is settled: a fork does not wait for its siblings. */

@@ -196,7 +196,8 @@ export class MessageProcessor {
   #dropHolds(message: Message, failure: unknown): void {
     const acking = ackingOf(message)
     if (acking === undefined || !acking.held) return
-    const reason =
+    // Made when it is needed: an error for every message would be dear.
+    const reason = () =>
       failure ?? new AckordError('ACKORD_SCOPE_ENDED', `The middleware around ${nameOf(message)} ended before its transaction did.`)
     if (!acking.dropHolds(reason)) return
     const fields = { type: message.type, id: message.id }

@@ -1,24 +1,21 @@
 import { probe } from '@ackord/core'
 import type { NewOutboxRecord } from '@ackord/outbox'
-import type { DatabasePort, OpenTransaction } from './database.ts'
+import type { DatabasePort, OpenTransaction } from './open-transaction.ts'
 import { outboxRowOf } from './outbox-row.ts'
 import { explainMissing } from './schema-missing.ts'
 
-/** Inserts all records in the transaction. Relays of this process are woken after its commit, where we know of that. */
-export async function appendRecords<Handle>(
-  { dialect, wakeUps }: DatabasePort<Handle>,
-  transaction: OpenTransaction<Handle>,
-  table: string,
-  records: readonly NewOutboxRecord[],
-): Promise<void> {
-  if (records.length === 0) return
-  const rows = records.map(outboxRowOf)
-  try {
-    await dialect.append(transaction.run, table, rows)
-  } catch (error) {
-    throw explainMissing(dialect, error, table)
+/** Inserts all records in the transaction, by its end at the latest. Relays of this process are woken after its commit, where we know of that. */
+export type AppendRecords<Handle> = (transaction: OpenTransaction<Handle>, records: readonly NewOutboxRecord[]) => Promise<void>
+
+export function recordAppender<Handle>({ dialect, wakeUps }: DatabasePort<Handle>, table: string): AppendRecords<Handle> {
+  const statementsOf = dialect.appender(table)
+  const explain = (error: unknown) => explainMissing(dialect, error, table)
+  const wake = () => wakeUps.wake()
+  return async function append(transaction, records) {
+    if (records.length === 0) return
+    for (const statement of statementsOf(records.map(outboxRowOf))) await transaction.changeLater(statement, explain)
+    transaction.own?.scope.afterCommit(wake)
+    const paused = probe('outbox.appended')
+    if (paused !== undefined) await paused
   }
-  transaction.own?.scope.afterCommit(() => wakeUps.wake())
-  const paused = probe('outbox.appended')
-  if (paused !== undefined) await paused
 }

@@ -1,36 +1,14 @@
-import {
-  AckordError,
-  type Context,
-  type ContextKey,
-  contextKey,
-  currentContext,
-  TransactionRequiredError,
-  type TransactionScope,
-} from '@ackord/core'
+import { AckordError, type Context, type ContextKey, contextKey, currentContext, rootContext, TransactionRequiredError } from '@ackord/core'
 import type { Dialect } from './dialect.ts'
-import type { Driver, RunStatement, Session } from './driver.ts'
-import type { QueryTracker } from './query-tracker.ts'
-import { type TableOptions, type Tables, tablesOf } from './tables.ts'
+import type { Driver } from './driver.ts'
+import { type DatabasePort, foreignTransaction, type OpenTransaction } from './open-transaction.ts'
+import { type TransactionOptions, transactionRunner } from './run-transaction.ts'
+import { type TableOptions, tablesOf } from './tables.ts'
 import { WakeUps } from './wake-ups.ts'
 
 export interface ExecutorOptions {
   /** Whether a missing transaction is an error instead of a reason to use the pool. Default: false. */
   readonly required?: boolean | undefined
-}
-
-/** A running transaction as a context has it. */
-export interface OpenTransaction<Handle> {
-  readonly handle: Handle
-  readonly run: RunStatement
-  /** `undefined` in a transaction of the user's own, whose end nobody tells us. */
-  readonly own: OwnTransaction<Handle> | undefined
-}
-
-export interface OwnTransaction<Handle> {
-  readonly session: Session<Handle>
-  readonly scope: TransactionScope
-  /** Shared by all savepoints of a transaction, so that their names differ. */
-  readonly savepoints: { count: number }
 }
 
 /** What belongs to a pool, however often it is wrapped: with two keys, a repository would miss the transaction of its own pool. */
@@ -42,19 +20,7 @@ interface PoolState {
 
 const states = new WeakMap<object, PoolState>()
 
-/** For siblings: what the middleware and stores need of a database. */
-export interface DatabasePort<Handle> {
-  readonly dialect: Dialect
-  readonly driver: Driver<Handle>
-  readonly wakeUps: WakeUps
-  tables(options: TableOptions): Tables
-  find(context: Context): OpenTransaction<Handle> | undefined
-  /** Makes a transaction known, by context and by handle. */
-  enter(context: Context, opened: OpenTransaction<Handle>): Context
-  /** The transaction behind a handle that we gave out. */
-  behind(handle: Handle): OpenTransaction<Handle> | undefined
-}
-
+/** For siblings. */
 export let portOf: <Handle>(database: Database<Handle>) => DatabasePort<Handle>
 
 export interface DatabaseOptions<Handle> extends TableOptions {
@@ -108,6 +74,33 @@ export class Database<Handle> {
     return this.#pool
   }
 
+  /**
+   * Does the work in a transaction, outside of a router: a request, a job. Committed when it resolves, rolled back when it rejects or the
+   * context's signal is aborted. In a transaction of ours it is a savepoint. `context` defaults to the ambient one.
+   *
+   *     await database.write(async (transaction) => {
+   *       await transaction.query('insert into orders …')
+   *       await outbox.append(transaction, [{ destination: 'order-events', message }])
+   *     })
+   */
+  async write<R>(
+    work: (transaction: Handle, context: Context) => Promise<R>,
+    options: TransactionOptions & { readonly context?: Context | undefined } = {},
+  ): Promise<R> {
+    const { context = currentContext() ?? rootContext(), ...settings } = options
+    const port = this.#port
+    if (port.find(context)?.own === undefined && this.transaction(context) !== undefined) throw inForeignTransaction()
+    const runTransaction = transactionRunner(port, 'write()', settings)
+    return await runTransaction(
+      {
+        message: undefined,
+        // It is there: the runner put it there.
+        run: (inside) => work(this.transaction(inside) as Handle, inside),
+      },
+      context,
+    )
+  }
+
   /** A context inside of a transaction that the caller began, commits and rolls back. Messages that are acked in it are acked at once. */
   withTransaction(context: Context, transaction: Handle): Context {
     if (transaction === this.#pool) {
@@ -117,19 +110,15 @@ export class Database<Handle> {
       )
     }
     const { driver, behind, enter } = this.#port
-    const opened = behind(transaction) ?? {
-      handle: transaction,
-      run: (sql, parameters = []) => driver.run(transaction, sql, parameters),
-      own: undefined,
-    }
-    return enter(context, opened)
+    return enter(context, behind(transaction) ?? foreignTransaction(driver, transaction))
   }
 }
 
-/** For siblings: what a transaction or savepoint of ours is in its context. */
-export function openTransaction<Handle>(own: OwnTransaction<Handle>, tracker: QueryTracker): OpenTransaction<Handle> {
-  const { session } = own
-  return { handle: session.track(tracker), run: (sql, parameters) => tracker.run(() => session.run(sql, parameters)), own }
+function inForeignTransaction(): AckordError {
+  return new AckordError(
+    'ACKORD_MIDDLEWARE_ORDER',
+    'write() found a transaction that withTransaction() put into the context, whose end it cannot know. Write with that one.',
+  )
 }
 
 function stateOf(pool: object): PoolState {

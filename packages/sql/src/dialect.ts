@@ -1,4 +1,4 @@
-import type { RunStatement } from './driver.ts'
+import type { Statement } from './driver.ts'
 import type { InboxKey } from './inbox-key.ts'
 import type { OutboxRow } from './outbox-row.ts'
 
@@ -15,18 +15,21 @@ export interface TransactionSettings {
   readonly idleTimeout?: number | undefined
 }
 
-/** What differs between databases. Each statement is one round trip. */
+/** What differs between databases. */
 export interface Dialect {
   /** Quotes a name, or throws at one that cannot be one. */
   quote(option: string, name: string): string
-  /** What follows BEGIN, in the same round trip; empty if nothing was asked for. */
-  settings(settings: TransactionSettings): string
+  /** The statements that follow BEGIN; none if nothing was asked for. */
+  settings(settings: TransactionSettings): readonly string[]
   /** Whether the transaction lost against another one, and would succeed if it were run again. */
   isConflict(error: unknown): boolean
   /** Whether a statement of ours failed because the tables are not there. */
   isSchemaMissing(error: unknown): boolean
-  /** Resolves `false` if the key was there before. Waits for a transaction that is about to write the same key. Never aborts the transaction for a duplicate. */
-  recordOnce(run: RunStatement, table: string, key: InboxKey): Promise<boolean>
-  /** Inserts all of them, in their order. */
-  append(run: RunStatement, table: string, rows: readonly OutboxRow[]): Promise<void>
+  /**
+   * The statement that records a message: it changes one row, or none if the key was there before. Waits for a transaction that is about to
+   * write the same key. Never aborts the transaction for a duplicate.
+   */
+  recorder(table: string): (key: InboxKey) => Statement
+  /** The statement that inserts records, in their order; more than one if they are too many for it. */
+  appender(table: string): (rows: readonly OutboxRow[]) => readonly Statement[]
 }

@@ -11,9 +11,24 @@ export interface StatementResult {
 /** Runs one statement of ours, unnamed: a named one would get a generic plan, which ruins the claim. */
 export type RunStatement = (sql: string, parameters?: readonly unknown[]) => Promise<StatementResult>
 
+/** A statement that gives no rows, so that it can be sent together with others. */
+export interface Statement {
+  readonly sql: string
+  readonly parameters?: readonly unknown[] | undefined
+  /** Whether it is worth preparing: always the same text, and a plan that does not depend on the parameters. */
+  readonly prepare?: boolean | undefined
+}
+
 /** A connection with a transaction open on it. */
 export interface Session<Handle> {
   readonly run: RunStatement
+  /** Runs a statement and gives the number of rows it changed. */
+  change(statement: Statement): Promise<number>
+  /**
+   * Carries a statement out before whatever comes next, COMMIT at the latest: in the same round trip where the driver can, which is why
+   * its failure is that one's, or the transaction's. `explain` makes a better error of it.
+   */
+  changeLater(statement: Statement, explain: (error: unknown) => unknown): Promise<void>
   /** Several statements without parameters, in one round trip. */
   script(sql: string): Promise<void>
   /** What adapters get: the user's own client type. Every query goes through the tracker, which waits for it and can refuse it. */
@@ -34,9 +49,21 @@ export interface Driver<Handle> {
   inTransaction(handle: Handle): boolean | undefined
 
   /**
-   * Begins with these settings (the dialect's text, may be empty), does the work, then commits; rolls back if the work rejects, and
+   * Begins with these settings (the dialect's statements), does the work, then commits; rolls back if the work rejects, and
    * rejects with its error. Once the work has resolved, a `CommitUnknownError` means that the outcome is not known and every other
-   * rejection that nothing was committed. A connection in an unknown state is never used again. Does not begin on an aborted signal.
+   * rejection that nothing was committed. A connection in an unknown state is never used again. Does not begin on an aborted signal;
+   * may begin as late as with the first statement.
    */
-  transaction<R>(settings: string, work: (session: Session<Handle>) => Promise<R>, signal: AbortSignal): Promise<R>
+  transaction<R>(settings: readonly string[], work: (session: Session<Handle>) => Promise<R>, signal: AbortSignal): Promise<R>
+}
+
+/** `changeLater` where nothing is gained by waiting. */
+export function changeNow(change: Session<unknown>['change']): Session<unknown>['changeLater'] {
+  return async function changeLater(statement, explain) {
+    try {
+      await change(statement)
+    } catch (error) {
+      throw explain(error)
+    }
+  }
 }

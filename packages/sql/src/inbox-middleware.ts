@@ -49,6 +49,7 @@ export function inboxMiddleware<Handle>(database: Database<Handle>, options: Inb
   if (onDuplicate !== undefined) checkFunction('onDuplicate', onDuplicate)
   const { dialect, find, tables } = portOf(database)
   const table = tables({ schema, names }).inbox
+  const recordOf = dialect.recorder(table)
 
   return middleware(
     { role: 'inbox', resource: database },
@@ -59,7 +60,7 @@ export function inboxMiddleware<Handle>(database: Database<Handle>, options: Inb
         const identity = inboxKeyOf(message, consumer, key)
         let isNew: boolean
         try {
-          isNew = await dialect.recordOnce(transaction.run, table, identity)
+          isNew = (await transaction.change(recordOf(identity))) === 1
         } catch (error) {
           throw explainMissing(dialect, error, table)
         }

@@ -1,7 +1,9 @@
 import {
+  AckordError,
   type Destination,
   jsonMarshaler,
   type Marshaler,
+  type Message,
   type Middleware,
   marshal,
   middleware,
@@ -9,9 +11,10 @@ import {
   systemRuntime,
   TransactionRequiredError,
 } from '@ackord/core'
-import { checkName, checkNoMore, destinationOf, outputCompleter } from '@ackord/core/internal'
-import { appendRecords } from './append-records.ts'
+import { ackingOf, checkName, checkNoMore, destinationOf, nameOf, outputCompleter } from '@ackord/core/internal'
+import { recordAppender } from './append-records.ts'
 import { type Database, portOf } from './database.ts'
+import type { OpenTransaction } from './open-transaction.ts'
 import type { TableOptions } from './tables.ts'
 
 export interface OutboxOptions extends TableOptions {
@@ -31,7 +34,7 @@ export function outboxMiddleware<Handle>(database: Database<Handle>, options: Ou
   checkNoMore('outboxMiddleware()', unknown)
   if (typeof destination !== 'function') checkName('destination', destination)
   const port = portOf(database)
-  const table = port.tables({ schema, names }).outbox
+  const append = recordAppender(port, port.tables({ schema, names }).outbox)
   const complete = outputCompleter(runtime, source)
 
   return middleware(
@@ -44,12 +47,32 @@ export function outboxMiddleware<Handle>(database: Database<Handle>, options: Ou
         const outputs = await next(message, context)
         if (outputs.length === 0) return outputs
         // The router has done so at the handler's return; middleware in between may have added some.
-        const records = complete(outputs, message, context).map((output) => ({
+        const completed = complete(outputs, message, context)
+        const records = completed.map((output) => ({
           destination: destinationOf(output, destination),
           message: marshal(output, marshaler),
         }))
-        await appendRecords(port, transaction, table, records)
+        await append(transaction, records)
+        for (const output of completed) {
+          const acking = ackingOf(output)
+          // The message itself is the router's to settle.
+          if (acking !== undefined && acking !== ackingOf(message)) await settleWith(transaction, output)
+        }
         return []
       },
   )
+}
+
+/** An output with an acking of its own came from somewhere, which waits to hear whether it is stored. */
+async function settleWith({ own }: OpenTransaction<unknown>, output: Message): Promise<void> {
+  if (own === undefined) {
+    await output.ack()
+    return
+  }
+  own.scope.afterCommit(async () => {
+    await output.ack()
+  })
+  own.scope.afterRollback(async () => {
+    await output.nack(new AckordError('ACKORD_TRANSACTION_ABORTED', `The transaction that was to store ${nameOf(output)} was rolled back.`))
+  })
 }

@@ -1,16 +1,16 @@
-import type { Context, Message, Process } from '@ackord/core'
-import type { DatabasePort, OwnTransaction } from './database.ts'
+import type { Context } from '@ackord/core'
+import { changeNow } from './driver.ts'
+import type { DatabasePort, OwnTransaction } from './open-transaction.ts'
 import { QueryTracker } from './query-tracker.ts'
-import { RollbackOnly, transactionWork } from './transaction-work.ts'
+import { RollbackOnly, type TransactionWork, workInside } from './transaction-work.ts'
 
 /** A transaction inside of one on the same database. What fails in it is undone alone, if whoever is outside goes on. */
-export async function savepoint<Handle>(
+export async function savepoint<Handle, R>(
   port: DatabasePort<Handle>,
   outer: OwnTransaction<Handle>,
-  next: Process,
-  message: Message,
+  work: TransactionWork<R>,
   context: Context,
-): Promise<readonly Message[]> {
+): Promise<R> {
   const { session, savepoints } = outer
   context.signal.throwIfAborted()
   savepoints.count += 1
@@ -19,9 +19,11 @@ export async function savepoint<Handle>(
 
   const scope = outer.scope.nested(context)
   const tracker = new QueryTracker()
-  let outputs: readonly Message[]
+  let result: R
   try {
-    outputs = await transactionWork(port, { session, scope, savepoints }, tracker, next, message, context)
+    // What waited until after the savepoint was rolled back would not be rolled back with it.
+    const inside = { ...session, changeLater: changeNow(session.change) }
+    result = await workInside(port, { session: inside, scope, savepoints }, tracker, work, context)
     // In a savepoint where a statement failed and its error was caught, this fails too.
     await session.run(`RELEASE SAVEPOINT ${name}`)
   } catch (error) {
@@ -31,5 +33,5 @@ export async function savepoint<Handle>(
     throw error instanceof RollbackOnly ? error.reason : error
   }
   await scope.end('committed')
-  return outputs
+  return result
 }

@@ -1,53 +1,60 @@
-import { AckordError, type Context, enter, type Message, type Process, transactionScopeKey } from '@ackord/core'
+import { AckordError, type Context, enter, type Message, transactionScopeKey } from '@ackord/core'
 import { nameOf } from '@ackord/core/internal'
-import { type DatabasePort, type OwnTransaction, openTransaction } from './database.ts'
+import { type DatabasePort, type OwnTransaction, openTransaction } from './open-transaction.ts'
 import type { QueryTracker } from './query-tracker.ts'
 
-/** Rolls a transaction back whose work succeeded: its message was nacked or rejected inside. Never leaves the package. */
-export class RollbackOnly extends Error {
-  readonly reason: unknown
-  readonly outputs: readonly Message[]
+/** What is done in one transaction or savepoint. */
+export interface TransactionWork<R> {
+  /** The one that is being handled, whose verdicts wait for the end; `undefined` outside of a router. */
+  readonly message: Message | undefined
+  readonly run: (context: Context) => Promise<R>
+}
 
-  constructor(reason: unknown, outputs: readonly Message[]) {
+/** Rolls a transaction back whose work succeeded: its message was nacked or rejected inside. Never leaves the package. */
+export class RollbackOnly<R> extends Error {
+  readonly reason: unknown
+  readonly result: R
+
+  constructor(reason: unknown, result: R) {
     super('The transaction may only be rolled back.')
     this.reason = reason
-    this.outputs = outputs
+    this.result = result
   }
 }
 
-/** Calls `next` inside of a transaction or savepoint that is open. Rejects if it must not be committed. */
-export async function transactionWork<Handle>(
+/** Does the work inside of a transaction or savepoint that is open. Rejects if it must not be committed. */
+export async function workInside<Handle, R>(
   port: DatabasePort<Handle>,
   own: OwnTransaction<Handle>,
   tracker: QueryTracker,
-  next: Process,
-  message: Message,
+  work: TransactionWork<R>,
   context: Context,
-): Promise<readonly Message[]> {
+): Promise<R> {
   const { signal } = context
   const { scope } = own
   signal.throwIfAborted()
-  scope.hold(message)
+  if (work.message !== undefined) scope.hold(work.message)
   const inside = port.enter(context, openTransaction(own, tracker)).with(transactionScopeKey, scope)
   // What a handler still wants to do in a transaction that will be rolled back only keeps its connection from others.
   const onAbort = () => tracker.end(() => signal.reason)
   signal.addEventListener('abort', onAbort, { once: true })
-  let outputs: readonly Message[]
+  let result: R
   try {
-    outputs = await enter(inside, () => next(message, inside))
+    result = await enter(inside, () => work.run(inside))
     await tracker.drained()
   } finally {
     signal.removeEventListener('abort', onAbort)
-    tracker.end(() => ended(message))
+    tracker.end(() => ended(work.message))
   }
   signal.throwIfAborted()
-  if (scope.rollbackOnly !== undefined) throw new RollbackOnly(scope.rollbackOnly.error, outputs)
-  return outputs
+  if (scope.rollbackOnly !== undefined) throw new RollbackOnly(scope.rollbackOnly.error, result)
+  return result
 }
 
-function ended(message: Message): AckordError {
+function ended(message: Message | undefined): AckordError {
+  const owner = message === undefined ? 'database.write()' : nameOf(message)
   return new AckordError(
     'ACKORD_SCOPE_ENDED',
-    `A query was started after the transaction of ${nameOf(message)} had ended. Await every query before the handler returns.`,
+    `A query was started after the transaction of ${owner} had ended. Await every query before ${message === undefined ? 'its function' : 'the handler'} returns.`,
   )
 }

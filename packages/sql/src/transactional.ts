@@ -3,7 +3,8 @@ import { checkNoMore } from '@ackord/core/internal'
 import type { Database } from './database.ts'
 import { type InboxOptions, inboxMiddleware } from './inbox-middleware.ts'
 import { type OutboxOptions, outboxMiddleware } from './outbox-middleware.ts'
-import { type TransactionOptions, transactionMiddleware } from './transaction-middleware.ts'
+import type { TransactionOptions } from './run-transaction.ts'
+import { transactionMiddleware } from './transaction-middleware.ts'
 
 export interface TransactionalOptions {
   readonly inbox: InboxOptions

@@ -88,7 +88,7 @@ describe.each(worldKinds)('the schema on $name', ({ open }) => {
     await using world = await open({ empty: true })
     const sql = schemaSql(world.database)
     const { driver } = portOf(world.database)
-    await driver.transaction('', (session) => session.script(sql), AbortSignal.any([]))
+    await driver.transaction([], (session) => session.script(sql), AbortSignal.any([]))
     await validateSchema(world.database)
     await createSchema(world.database)
   })

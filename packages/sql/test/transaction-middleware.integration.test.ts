@@ -588,12 +588,16 @@ describe('transactionMiddleware() on a pg pool', () => {
     const { database, pool } = world
     const client = await world.client()
     const query = client.query.bind(client)
-    // The pool lends the same client again.
+    // The pool lends the same client again. BEGIN goes with the first statement.
     Object.assign(client, {
-      query: (...given: Parameters<typeof query>) => (String(given[0]).startsWith('BEGIN') ? Promise.reject(failure) : query(...given)),
+      query: (...given: unknown[]) => (typeof given[1] === 'function' ? given[1](failure) : Reflect.apply(query, client, given)),
     })
     client.release()
-    expect(await failureOf(handle(transactionMiddleware(database), async () => []))).toBe(failure)
+    const rejected = handle(transactionMiddleware(database), async () => {
+      await database.executor().query('SELECT 1')
+      return []
+    })
+    expect(await failureOf(rejected)).toBe(failure)
     expect(pool.totalCount).toBe(0)
   })
 
@@ -606,7 +610,10 @@ describe('transactionMiddleware() on a pg pool', () => {
       query: (...given: Parameters<typeof query>) => (given[0] === 'ROLLBACK' ? Promise.reject(new Error('no')) : query(...given)),
     })
     client.release()
-    const rejected = handle(transactionMiddleware(database), () => Promise.reject(failure))
+    const rejected = handle(transactionMiddleware(database), async () => {
+      await database.executor().query('SELECT 1')
+      throw failure
+    })
     expect(await failureOf(rejected)).toBe(failure)
     expect(pool.totalCount).toBe(0)
   })

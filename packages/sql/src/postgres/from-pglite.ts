@@ -1,6 +1,6 @@
 import { checkFunction } from '@ackord/core/internal'
 import { Database } from '../database.ts'
-import type { Driver, Session, StatementResult } from '../driver.ts'
+import { changeNow, type Driver, type Session, type Statement, type StatementResult } from '../driver.ts'
 import { CommitUnknownError, TransactionAbortedError } from '../errors.ts'
 import type { QueryTracker } from '../query-tracker.ts'
 import type { TableOptions } from '../tables.ts'
@@ -49,7 +49,7 @@ function pgliteDriver(client: PgliteClient): Driver<PgliteQueryable> {
       try {
         return await client.transaction(async function workInside(transaction) {
           signal.throwIfAborted()
-          if (settings !== '') await transaction.exec(settings)
+          if (settings.length > 0) await transaction.exec(settings.join('; '))
           const result = await work(session(transaction))
           await checkNotAborted(transaction)
           worked = true
@@ -72,8 +72,12 @@ async function checkNotAborted(transaction: PgliteQueryable): Promise<void> {
 }
 
 function session(transaction: PgliteQueryable): Session<PgliteQueryable> {
+  const change = async ({ sql, parameters = [] }: Statement) => (await run(transaction, sql, parameters)).count
   return {
     run: (sql, parameters = []) => run(transaction, sql, parameters),
+    change,
+    // In process there is no round trip to be saved.
+    changeLater: changeNow(change),
     async script(sql) {
       await transaction.exec(sql)
     },

@@ -1,13 +1,5 @@
-import type { RunStatement } from '../driver.ts'
+import type { Statement } from '../driver.ts'
 import type { InboxKey } from '../inbox-key.ts'
-
-/**
- * Records a message. $1 consumer, $2 source, $3 id. One row if it is new, none if it was there.
- * Waits for a transaction that is about to write the same key. A unique violation would abort the transaction instead.
- */
-function recordOnceSql(table: string): string {
-  return `INSERT INTO ${table} (consumer, source, id) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`
-}
 
 /**
  * Forgets what was received long ago. $1 milliseconds, $2 limit. Locks what it deletes, skips what is locked.
@@ -19,7 +11,8 @@ export function cleanInboxSql(table: string): string {
   ORDER BY received_at LIMIT $2 FOR UPDATE SKIP LOCKED))`
 }
 
-export async function recordOnce(run: RunStatement, table: string, { consumer, source, id }: InboxKey): Promise<boolean> {
-  const { count } = await run(recordOnceSql(table), [consumer, source, id])
-  return count === 1
+/** Records a message: one row if it is new, none if it was there. A unique violation would abort the transaction instead. */
+export function recorder(table: string): (key: InboxKey) => Statement {
+  const sql = `INSERT INTO ${table} (consumer, source, id) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`
+  return ({ consumer, source, id }) => ({ sql, parameters: [consumer, source, id], prepare: true })
 }

@@ -31,7 +31,7 @@ export function outboxAdministration(
 
     async rearm(which, edit = {}) {
       const known = 'ids' in which ? { ids: which.ids.filter(isSeq) } : which
-      const count = await driver.transaction('', (session) => rearm(session.run, table, known, edit), rootContext().signal)
+      const count = await driver.transaction([], (session) => rearm(session.run, table, known, edit), rootContext().signal)
       if (count > 0) logger.info({ table, count, ...which, edited: Object.keys(edit) }, 'Parked outbox records were made ready again.')
       return count
     },

@@ -1,15 +1,15 @@
 import { checkChoice, checkDuration } from '@ackord/core/internal'
 import type { Dialect, TransactionSettings } from '../dialect.ts'
-import { append } from './append-statement.ts'
-import { recordOnce } from './inbox-statements.ts'
+import { appender } from './append-statement.ts'
+import { recorder } from './inbox-statements.ts'
 import { quoteIdentifier } from './quote-identifier.ts'
 import { deepSqlStateOf, sqlStateOf } from './sql-state.ts'
 
 export const postgresDialect: Dialect = {
   quote: quoteIdentifier,
   settings,
-  recordOnce,
-  append,
+  recorder,
+  appender,
   isConflict(error) {
     const state = deepSqlStateOf(error)
     return state === '40001' || state === '40P01' // serialization failure, deadlock
@@ -20,7 +20,7 @@ export const postgresDialect: Dialect = {
   },
 }
 
-function settings({ isolation, statementTimeout, lockTimeout, idleTimeout }: TransactionSettings): string {
+function settings({ isolation, statementTimeout, lockTimeout, idleTimeout }: TransactionSettings): readonly string[] {
   const statements: string[] = []
   if (isolation !== undefined) {
     checkChoice('isolation', isolation, ['read committed', 'repeatable read', 'serializable'])
@@ -35,5 +35,5 @@ function settings({ isolation, statementTimeout, lockTimeout, idleTimeout }: Tra
     if (value === undefined) continue
     statements.push(`SET LOCAL ${setting} = ${Math.ceil(checkDuration(option, value))}`)
   }
-  return statements.join('; ')
+  return statements
 }

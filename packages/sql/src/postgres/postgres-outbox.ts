@@ -1,8 +1,9 @@
 import { AckordError, consoleLogger, type Logger, type Runtime, systemRuntime, TransactionRequiredError } from '@ackord/core'
 import { checkNoMore, guardLogger } from '@ackord/core/internal'
 import type { NewOutboxRecord, OutboxAdmin, OutboxStore, OutboxWriter } from '@ackord/outbox'
-import { appendRecords } from '../append-records.ts'
-import { type Database, type DatabasePort, type OpenTransaction, portOf } from '../database.ts'
+import { recordAppender } from '../append-records.ts'
+import { type Database, portOf } from '../database.ts'
+import { type DatabasePort, foreignTransaction, type OpenTransaction } from '../open-transaction.ts'
 import { explainMissing } from '../schema-missing.ts'
 import type { TableOptions } from '../tables.ts'
 import { outboxAdministration } from './outbox-administration.ts'
@@ -39,6 +40,7 @@ export function postgresOutbox<Handle>(database: Database<Handle>, options: Post
   }
 
   const claims = outboxClaims(run, table, { retain, runtime, logger })
+  const appendRecords = recordAppender(port, table)
   const administration = outboxAdministration(driver, run, table, { logger })
   return {
     capabilities: { order: 'none', delay: true, preLease: false },
@@ -58,7 +60,7 @@ export function postgresOutbox<Handle>(database: Database<Handle>, options: Post
 
     /** In a transaction of the middleware, or one of the caller's own. */
     async append(transaction: Handle, records: readonly NewOutboxRecord[]) {
-      await appendRecords(port, await openTransactionOf(port, transaction), table, records)
+      await appendRecords(await openTransactionOf(port, transaction), records)
     },
 
     wakeUps: ({ signal }) => wakeUps.listen(signal),
@@ -71,15 +73,14 @@ async function openTransactionOf<Handle>({ driver, behind }: DatabasePort<Handle
   if (transaction === driver.pool) throw notInTransaction('it was given the pool itself')
   const ours = behind(transaction)
   if (ours !== undefined) return ours
-  const run: OpenTransaction<Handle>['run'] = (sql, parameters = []) => driver.run(transaction, sql, parameters)
-  const opened = { handle: transaction, run, own: undefined }
+  const opened = foreignTransaction(driver, transaction)
   const known = driver.inTransaction(transaction)
   if (known === true) return opened
   if (known === false) throw notInTransaction('the client that it was given is in none')
   try {
     // Fails outside of a transaction, on every client, whatever it hides.
-    await run('SAVEPOINT ackord_append')
-    await run('RELEASE SAVEPOINT ackord_append')
+    await driver.run(transaction, 'SAVEPOINT ackord_append', [])
+    await driver.run(transaction, 'RELEASE SAVEPOINT ackord_append', [])
   } catch (error) {
     throw sqlStateOf(error) === '25P01' ? notInTransaction('the client that it was given is in none', error) : error
   }

@@ -16,7 +16,7 @@ interface Version {
 export async function createSchema<Handle>(database: Database<Handle>, options: TableOptions = {}): Promise<void> {
   const port = portOf(database)
   const tables = port.tables(options)
-  await port.driver.transaction('', (session) => migrate(session, tables), rootContext().signal)
+  await port.driver.transaction([], (session) => migrate(session, tables), rootContext().signal)
 }
 
 /** Throws a `SchemaError` unless the tables are there in a version that this code works with. */

@@ -28,7 +28,7 @@ export interface WorldKind {
   open(options?: { readonly max?: number; readonly empty?: boolean }): Promise<World>
 }
 
-const postgresUrl: string = process.env['POSTGRES_URL'] ?? 'postgres://postgres@127.0.0.1:5432/test'
+export const postgresUrl: string = process.env['POSTGRES_URL'] ?? 'postgres://postgres@127.0.0.1:5432/test'
 
 /** A schema of its own on the server, dropped at the end. `pool` is on its search path. */
 export async function openPg(

@@ -1,0 +1,52 @@
+import type { Context, TransactionScope } from '@ackord/core'
+import type { Dialect } from './dialect.ts'
+import { changeNow, type Driver, type Session, type Statement } from './driver.ts'
+import type { QueryTracker } from './query-tracker.ts'
+import type { TableOptions, Tables } from './tables.ts'
+import type { WakeUps } from './wake-ups.ts'
+
+/** A running transaction as a context has it. */
+export interface OpenTransaction<Handle> {
+  readonly handle: Handle
+  readonly change: Session<Handle>['change']
+  readonly changeLater: Session<Handle>['changeLater']
+  /** `undefined` in a transaction of the user's own, whose end nobody tells us. */
+  readonly own: OwnTransaction<Handle> | undefined
+}
+
+export interface OwnTransaction<Handle> {
+  readonly session: Session<Handle>
+  readonly scope: TransactionScope
+  /** Shared by all savepoints of a transaction, so that their names differ. */
+  readonly savepoints: { count: number }
+}
+
+/** What the middleware and stores need of a database. */
+export interface DatabasePort<Handle> {
+  readonly dialect: Dialect
+  readonly driver: Driver<Handle>
+  readonly wakeUps: WakeUps
+  tables(options: TableOptions): Tables
+  find(context: Context): OpenTransaction<Handle> | undefined
+  /** Makes a transaction known, by context and by handle. */
+  enter(context: Context, opened: OpenTransaction<Handle>): Context
+  /** The transaction behind a handle that we gave out. */
+  behind(handle: Handle): OpenTransaction<Handle> | undefined
+}
+
+/** What a transaction or savepoint of ours is in its context. */
+export function openTransaction<Handle>(own: OwnTransaction<Handle>, tracker: QueryTracker): OpenTransaction<Handle> {
+  const { session } = own
+  return {
+    handle: session.track(tracker),
+    change: (statement) => tracker.run(() => session.change(statement)),
+    changeLater: (statement, explain) => tracker.run(() => session.changeLater(statement, explain)),
+    own,
+  }
+}
+
+/** A transaction of the user's own. */
+export function foreignTransaction<Handle>(driver: Driver<Handle>, handle: Handle): OpenTransaction<Handle> {
+  const change = async ({ sql, parameters = [] }: Statement) => (await driver.run(handle, sql, parameters)).count
+  return { handle, change, changeLater: changeNow(change), own: undefined }
+}

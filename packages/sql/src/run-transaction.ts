@@ -1,0 +1,85 @@
+import { beginAttempt, type Context, consoleLogger, type Logger, type Metrics, probe, TransactionScope } from '@ackord/core'
+import { checkCount, checkNoMore, guardLogger, guardMetrics, isSettled } from '@ackord/core/internal'
+import type { TransactionSettings } from './dialect.ts'
+import { CommitUnknownError, TransactionAbortedError } from './errors.ts'
+import type { DatabasePort } from './open-transaction.ts'
+import { QueryTracker } from './query-tracker.ts'
+import { savepoint } from './savepoint.ts'
+import { RollbackOnly, type TransactionWork, workInside } from './transaction-work.ts'
+
+export interface TransactionOptions extends TransactionSettings {
+  /** How often a transaction that lost against another one (serialization failure, deadlock) is run again, work included. Default: 3. */
+  readonly retries?: number | undefined
+  /** Default: `consoleLogger`. */
+  readonly logger?: Logger | undefined
+  /** Counts `ackord.transaction.retries`. Default: none. */
+  readonly metrics?: Metrics | undefined
+}
+
+export type RunTransaction = <R>(work: TransactionWork<R>, context: Context) => Promise<R>
+
+/** Does work in a transaction of its own: a savepoint inside of one of ours on the same database. Checks the options at once. */
+export function transactionRunner<Handle>(port: DatabasePort<Handle>, caller: string, options: TransactionOptions): RunTransaction {
+  const { retries = 3, isolation, statementTimeout, lockTimeout, idleTimeout, ...ports } = options
+  const { logger: givenLogger = consoleLogger, metrics: givenMetrics, ...unknown } = ports
+  checkNoMore(caller, unknown)
+  checkCount('retries', retries, { min: 0 })
+  const logger = guardLogger(givenLogger)
+  const metrics = givenMetrics === undefined ? undefined : guardMetrics(givenMetrics)
+  const settings = port.dialect.settings({ isolation, statementTimeout, lockTimeout, idleTimeout })
+
+  return async function runTransaction(work, context) {
+    const outer = port.find(context)?.own
+    if (outer !== undefined) return await savepoint(port, outer, work, context)
+    for (let retry = 1; ; retry += 1) {
+      const attempt = retry === 1 ? context : beginAttempt(context)
+      try {
+        return await runOnce(port, { settings, logger }, work, attempt)
+      } catch (error) {
+        const { message } = work
+        if (retry > retries || !port.dialect.isConflict(error) || context.signal.aborted) throw error
+        if (message !== undefined && isSettled(message)) throw error
+        metrics?.count('ackord.transaction.retries', 1, {})
+        const fields = { err: error, type: message?.type, id: message?.id, retry }
+        logger.debug(fields, 'The transaction lost against another one and is run again.')
+      }
+    }
+  }
+}
+
+async function runOnce<Handle, R>(
+  port: DatabasePort<Handle>,
+  options: { readonly settings: readonly string[]; readonly logger: Logger },
+  work: TransactionWork<R>,
+  context: Context,
+): Promise<R> {
+  context.signal.throwIfAborted()
+  const scope = new TransactionScope(context, { logger: options.logger })
+  const tracker = new QueryTracker()
+  let result: R
+  try {
+    result = await port.driver.transaction(
+      options.settings,
+      async function workIn(session) {
+        let paused = probe('transaction.begun')
+        if (paused !== undefined) await paused
+        const produced = await workInside(port, { session, scope, savepoints: { count: 0 } }, tracker, work, context)
+        paused = probe('transaction.beforeCommit')
+        if (paused !== undefined) await paused
+        return produced
+      },
+      context.signal,
+    )
+  } catch (error) {
+    if (error instanceof TransactionAbortedError) error.cause ??= tracker.failure
+    await scope.end(error instanceof CommitUnknownError ? 'unknown' : 'rolledBack')
+    if (!(error instanceof RollbackOnly)) throw error
+    // The handler gave its verdict itself and it was carried out just now: the router sees that, and keeps the outputs back.
+    if (work.message !== undefined && isSettled(work.message)) return error.result as R
+    throw error.reason
+  }
+  const paused = probe('transaction.afterCommit')
+  if (paused !== undefined) await paused
+  await scope.end('committed')
+  return result
+}

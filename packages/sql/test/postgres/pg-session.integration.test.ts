@@ -1,0 +1,337 @@
+import type { EventEmitter } from 'node:events'
+import { compose, Message, type Middleware, rootContext, silentLogger } from '@ackord/core'
+import { deferred, recordingLogger } from '@ackord/testkit'
+import type { PoolClient } from 'pg'
+import { describe, expect, it } from 'vitest'
+import { type Database, inboxMiddleware, outboxMiddleware, transactional, transactionMiddleware } from '../../src/index.ts'
+import { fromPg, postgresOutbox } from '../../src/postgres/index.ts'
+import { pg } from '../support/pg.ts'
+import { command, event, failureOf, handle, openPg, postgresUrl, type TestHandle } from '../support/world.ts'
+
+const inbox = { consumer: 'orders' }
+const outbox = { destination: 'events' }
+
+/** Where a message goes through, with one of the three parts changed. */
+function parts(database: Database<TestHandle>, between: Middleware): Middleware {
+  return compose(transactionMiddleware(database), inboxMiddleware(database, inbox), between, outboxMiddleware(database, outbox))
+}
+
+function insertOrder(database: Database<TestHandle>, id = '1') {
+  return async () => {
+    await database.executor().query('INSERT INTO orders VALUES ($1)', [id])
+    return [event('e1')]
+  }
+}
+
+describe('a transaction on a pg pool', () => {
+  it('rolls everything back, and says why, when the outbox statement fails that went with COMMIT', async () => {
+    await using world = await openPg({ max: 1 })
+    const { database } = world
+    await world.query('ALTER TABLE ackord_outbox ADD CONSTRAINT no CHECK (id <> $$e1$$)')
+    const { message, verdicts } = command('1')
+    const process = transactional(database, { inbox, outbox })
+    expect(await failureOf(handle(process, insertOrder(database), message))).toMatchObject({ code: '23514' })
+    expect(verdicts).toEqual([])
+    expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([0, 0, 0])
+    // The connection is as good as before: the pool has one only.
+    await world.query('ALTER TABLE ackord_outbox DROP CONSTRAINT no')
+    await handle(process, insertOrder(database), message)
+    expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([1, 1, 1])
+  })
+
+  it('says what to do when the table is missing into which the statement goes that went with COMMIT', async () => {
+    await using world = await openPg()
+    await world.query('DROP TABLE ackord_outbox')
+    const failure = await failureOf(handle(transactional(world.database, { inbox, outbox }), insertOrder(world.database)))
+    expect(failure).toMatchObject({ code: 'ACKORD_SCHEMA', message: expect.stringContaining('createSchema') })
+    expect(await world.orders()).toBe(0)
+  })
+
+  it('names the error that a handler swallowed, also when the outbox statement is what fails of it', async () => {
+    await using world = await openPg()
+    const { database } = world
+    const failure = await failureOf(
+      handle(transactional(database, { inbox, outbox }), async () => {
+        await database
+          .executor()
+          .query('SELECT 1 / 0')
+          .catch(() => {})
+        return [event('e1')]
+      }),
+    )
+    expect(failure).toMatchObject({ code: 'ACKORD_TRANSACTION_ABORTED', cause: { code: '22012' } })
+    expect([await world.inbox(), await world.outbox()]).toEqual([0, 0])
+  })
+
+  it('does not know the outcome when the connection is lost with the statement that went with COMMIT on its way', async () => {
+    await using world = await openPg({ max: 1 })
+    const { database } = world
+    const client = await world.client()
+    const { connection } = client as unknown as { connection: { stream: { destroy(): void; write: (...given: unknown[]) => unknown } } }
+    client.release()
+    const failure = await failureOf(
+      handle(transactional(database, { inbox, outbox }), async () => {
+        const outputs = await insertOrder(database)()
+        // Nothing that is written from now on arrives.
+        connection.stream.write = () => connection.stream.destroy()
+        return outputs
+      }),
+    )
+    expect(failure).toMatchObject({ code: 'ACKORD_COMMIT_UNKNOWN' })
+    expect(world.pool.totalCount).toBe(0)
+    expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([0, 0, 0])
+  })
+
+  it('carries out what waits for COMMIT before a statement that somebody runs behind it', async () => {
+    await using world = await openPg()
+    const { database } = world
+    const seen: unknown[] = []
+    const look: Middleware = (next) => async (message, context) => {
+      const outputs = await next(message, context)
+      seen.push(...(await database.executor().query('SELECT id FROM ackord_outbox')).rows)
+      return outputs
+    }
+    await handle(parts(database, look), insertOrder(database))
+    expect(seen).toEqual([{ id: 'e1' }])
+    expect(await world.outbox()).toBe(1)
+  })
+
+  it('undoes the outbox of a savepoint with it', async () => {
+    await using world = await openPg()
+    const { database } = world
+    const inner = compose(transactionMiddleware(database), outboxMiddleware(database, outbox))
+    const outer = compose(transactionMiddleware(database), outboxMiddleware(database, outbox))
+    await handle(outer, async (message, context) => {
+      const failing: Middleware = (next) => async (given, inside) => {
+        await next(given, inside)
+        throw new Error('after the outbox')
+      }
+      const process = compose(transactionMiddleware(database), failing, outboxMiddleware(database, outbox))
+      await failureOf(Promise.resolve(process(async () => [event('undone')])(message, context)))
+      await inner(async () => [event('kept')])(message, context)
+      return [event('outer')]
+    })
+    expect(await world.query('SELECT id FROM ackord_outbox ORDER BY seq')).toEqual([{ id: 'kept' }, { id: 'outer' }])
+  })
+
+  it('sends nothing at all when nothing is done in it', async () => {
+    await using world = await openPg({ max: 1 })
+    const trips = await readyCount(world)
+    await handle(transactionMiddleware(world.database), async () => [])
+    expect(trips()).toBe(0)
+  })
+
+  it('has begun before a cursor reads, also when that is the first thing', async () => {
+    await using world = await openPg({ max: 1 })
+    const { database } = world
+    let status: string | undefined
+    const submitted = {
+      submit(connection: { query(text: string): void }) {
+        connection.query('INSERT INTO orders VALUES ($$cursor$$)')
+        return null
+      },
+      handleCommandComplete() {},
+      handleReadyForQuery() {
+        status = 'done'
+        finished.resolve()
+      },
+      handleError: (error: unknown) => finished.reject(error),
+    }
+    const finished = deferred<void>()
+    const failure = await failureOf(
+      handle(transactionMiddleware(database), async () => {
+        Reflect.apply(database.executor().query, undefined, [submitted])
+        await finished.promise
+        throw new Error('back')
+      }),
+    )
+    expect([failure.message, status]).toEqual(['back', 'done'])
+    expect(await world.orders()).toBe(0)
+  })
+})
+
+describe('prepared statements on a pg pool', () => {
+  async function preparedNames(client: PoolClient): Promise<readonly string[]> {
+    const { rows } = await client.query<{ name: string }>('SELECT name FROM pg_prepared_statements ORDER BY name')
+    return rows.map(({ name }) => name)
+  }
+
+  it('are made once per connection, of our own statements', async () => {
+    await using world = await openPg({ max: 1 })
+    const process = transactional(world.database, { inbox, outbox })
+    for (const id of ['1', '2', '3']) await handle(process, insertOrder(world.database, id), command(id).message)
+    const client = await world.client()
+    const names = await preparedNames(client)
+    client.release()
+    // BEGIN, inbox, outbox, COMMIT.
+    expect(names).toHaveLength(4)
+    expect(names.every((name) => name.startsWith('ackord_'))).toBe(true)
+    expect(await world.outbox()).toBe(3)
+  })
+
+  it('are made again after somebody else threw them away', async () => {
+    await using world = await openPg({ max: 1 })
+    const { database } = world
+    const process = transactional(database, { inbox, outbox })
+    await handle(process, insertOrder(database, '1'), command('1').message)
+    const client = await world.client()
+    await client.query('DEALLOCATE ALL')
+    client.release()
+    expect(await failureOf(handle(process, insertOrder(database, '2'), command('2').message))).toMatchObject({ code: '26000' })
+    await handle(process, insertOrder(database, '2'), command('2').message)
+    expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([2, 2, 2])
+  })
+
+  it('survive a failure in the middle of the statements that were sent together', async () => {
+    await using world = await openPg({ max: 1 })
+    const { database } = world
+    const process = transactional(database, { inbox, outbox })
+    await world.query('ALTER TABLE ackord_outbox ADD CONSTRAINT no CHECK (destination <> $$events$$)')
+    await failureOf(handle(process, insertOrder(database, '1'), command('1').message))
+    await world.query('ALTER TABLE ackord_outbox DROP CONSTRAINT no')
+    for (const id of ['1', '2']) await handle(process, insertOrder(database, id), command(id).message)
+    expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([2, 2, 2])
+  })
+
+  it('are not made with preparedStatements: false', async () => {
+    await using world = await openPg()
+    const pool = new pg.Pool({ connectionString: postgresUrl, max: 1, options: `-c search_path=${world.schema}` })
+    try {
+      const database = fromPg(pool, { schema: world.schema, preparedStatements: false, logger: silentLogger })
+      await handle(transactional(database, { inbox, outbox }), async () => {
+        await database.executor().query("INSERT INTO orders VALUES ('1')")
+        return [event('e1')]
+      })
+      expect((await pool.query('SELECT name FROM pg_prepared_statements')).rows).toEqual([])
+    } finally {
+      await pool.end()
+    }
+    expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([1, 1, 1])
+  })
+})
+
+describe('a pg pool in pipeline mode', () => {
+  it('works, statement by statement', async () => {
+    await using world = await openPg()
+    const pool = new pg.Pool({ connectionString: postgresUrl, max: 2, options: `-c search_path=${world.schema}`, pipeline: true } as object)
+    try {
+      const database = fromPg(pool, { schema: world.schema, logger: recordingLogger() })
+      const process = transactional(database, { inbox, outbox })
+      const place = (id: string) => async () => {
+        await database.executor().query('INSERT INTO orders VALUES ($1)', [id])
+        return [event(`e${id}`)]
+      }
+      await Promise.all(['1', '2', '1'].map((id) => handle(process, place(id), command(id).message)))
+      const swallowed = handle(
+        process,
+        async () => {
+          await database
+            .executor()
+            .query('SELECT 1 / 0')
+            .catch(() => {})
+          return [event('e3')]
+        },
+        command('3').message,
+      )
+      expect(await failureOf(swallowed)).toMatchObject({ code: 'ACKORD_TRANSACTION_ABORTED' })
+      expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([2, 2, 2])
+    } finally {
+      await pool.end()
+    }
+  })
+})
+
+describe('database.write()', () => {
+  it('commits what its function did, with the events, and answers what it returned', async () => {
+    await using world = await openPg({ max: 1 })
+    const { database } = world
+    const trips = await readyCount(world)
+    const store = postgresOutbox(database)
+    const bytes = new Message(new Uint8Array([1]), event('e1').attributes)
+    const answer = await database.write(async (transaction) => {
+      await transaction.query("INSERT INTO orders VALUES ('1')")
+      // A repository finds the same transaction.
+      await database.executor().query("INSERT INTO orders VALUES ('2')")
+      await store.append(transaction, [{ destination: 'events', message: bytes }])
+      return 'stored'
+    })
+    expect(answer).toBe('stored')
+    // BEGIN, two statements, the event with COMMIT.
+    expect(trips()).toBe(4)
+    expect([await world.orders(), await world.outbox()]).toEqual([2, 1])
+  })
+
+  it('rolls back when its function rejects, and when its signal is aborted', async () => {
+    await using world = await openPg()
+    const { database } = world
+    const failure = new Error('no')
+    const insert = async (transaction: TestHandle) => {
+      await transaction.query("INSERT INTO orders VALUES ('1')")
+    }
+    const rejected = database.write(async (transaction) => {
+      await insert(transaction)
+      throw failure
+    })
+    expect(await failureOf(rejected)).toBe(failure)
+    const controller = new AbortController()
+    const aborted = database.write(
+      async (transaction) => {
+        await insert(transaction)
+        controller.abort(failure)
+      },
+      { context: rootContext({ signal: controller.signal }) },
+    )
+    expect(await failureOf(aborted)).toBe(failure)
+    expect(await world.orders()).toBe(0)
+    await database.write(insert)
+    expect(await world.orders()).toBe(1)
+  })
+
+  it('is a savepoint in a handler', async () => {
+    await using world = await openPg()
+    const { database } = world
+    await handle(transactionMiddleware(database), async () => {
+      await database.executor().query("INSERT INTO orders VALUES ('outside')")
+      await failureOf(
+        database.write(async (transaction) => {
+          await transaction.query("INSERT INTO orders VALUES ('inside')")
+          throw new Error('no')
+        }),
+      )
+      return []
+    })
+    expect(await world.query('SELECT id FROM orders')).toEqual([{ id: 'outside' }])
+  })
+
+  it('refuses unknown options and a transaction that it cannot know the end of', async () => {
+    await using world = await openPg()
+    const { database } = world
+    // @ts-expect-error it is called retries
+    expect(await failureOf(database.write(async () => {}, { retry: 1 }))).toMatchObject({ code: 'ACKORD_INVALID_OPTION' })
+    const client = await world.client()
+    const context = database.withTransaction(rootContext(), client)
+    expect(await failureOf(database.write(async () => {}, { context }))).toMatchObject({ code: 'ACKORD_MIDDLEWARE_ORDER' })
+    client.release()
+  })
+
+  it('revokes its transaction when it has ended', async () => {
+    await using world = await openPg()
+    const kept = await world.database.write(async (transaction) => transaction)
+    expect(await failureOf(kept.query('SELECT 1'))).toMatchObject({
+      code: 'ACKORD_SCOPE_ENDED',
+      message: expect.stringContaining('database.write()'),
+    })
+  })
+})
+
+/** Counts round trips on the wire of the pool's one connection: the server says once for each that it is ready. */
+async function readyCount(world: { readonly client: () => Promise<PoolClient> }): Promise<() => number> {
+  let trips = 0
+  const client = await world.client()
+  const { connection } = client as unknown as { connection: EventEmitter }
+  connection.on('readyForQuery', () => {
+    trips += 1
+  })
+  client.release()
+  return () => trips
+}
