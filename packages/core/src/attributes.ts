@@ -103,7 +103,7 @@ function isAttributeValue(value: unknown): value is AttributeValue {
     case 'number':
       return Number.isFinite(value)
     default:
-      return value instanceof Date || value instanceof Uint8Array
+      return value instanceof Uint8Array || (value instanceof Date && !Number.isNaN(value.getTime()))
   }
 }
 

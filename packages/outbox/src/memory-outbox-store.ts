@@ -1,4 +1,5 @@
-import { AckordError, type Attributes, Message, type RawMessage, type Runtime, systemRuntime } from '@ackord/core'
+import { AckordError, type Attributes, checkAttributes, Message, type RawMessage, type Runtime, systemRuntime } from '@ackord/core'
+import { nameOf } from '@ackord/core/internal'
 import type {
   DestinationStats,
   OutboxAdmin,
@@ -111,6 +112,7 @@ export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter
     if (!this.#transactions.has(transaction)) {
       throw new AckordError('ACKORD_TRANSACTION_REQUIRED', "append() takes a transaction made by this store's begin().")
     }
+    for (const { message } of records) checkAttributes(message.attributes, nameOf(message))
     transaction.add(records)
   }
 

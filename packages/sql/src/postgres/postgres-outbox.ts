@@ -1,5 +1,13 @@
-import { AckordError, consoleLogger, type Logger, type Runtime, systemRuntime, TransactionRequiredError } from '@ackord/core'
-import { checkNoMore, guardLogger } from '@ackord/core/internal'
+import {
+  AckordError,
+  checkAttributes,
+  consoleLogger,
+  type Logger,
+  type Runtime,
+  systemRuntime,
+  TransactionRequiredError,
+} from '@ackord/core'
+import { checkNoMore, guardLogger, nameOf } from '@ackord/core/internal'
 import type { NewOutboxRecord, OutboxAdmin, OutboxStore, OutboxWriter } from '@ackord/outbox'
 import { recordAppender } from '../append-records.ts'
 import { type Database, portOf } from '../database.ts'
@@ -60,7 +68,10 @@ export function postgresOutbox<Handle>(database: Database<Handle>, options: Post
 
     /** In a transaction of the middleware, or one of the caller's own. */
     async append(transaction: Handle, records: readonly NewOutboxRecord[]) {
-      await appendRecords(await openTransactionOf(port, transaction), records)
+      const opened = await openTransactionOf(port, transaction)
+      // What could not be read back would be parked long after its transaction has ended.
+      for (const { message } of records) checkAttributes(message.attributes, nameOf(message))
+      await appendRecords(opened, records)
     },
 
     wakeUps: ({ signal }) => wakeUps.listen(signal),
