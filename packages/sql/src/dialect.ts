@@ -1,6 +1,7 @@
 import type { Statement } from './driver.ts'
 import type { InboxKey } from './inbox-key.ts'
 import type { OutboxRow } from './outbox-row.ts'
+import type { StoreDialect } from './store-dialect.ts'
 
 export type Isolation = 'read committed' | 'repeatable read' | 'serializable'
 
@@ -17,6 +18,8 @@ export interface TransactionSettings {
 
 /** What differs between databases. */
 export interface Dialect {
+  /** What the outbox store, the schema and the cleanup are made of. */
+  readonly store: StoreDialect
   /** Quotes a name, or throws at one that cannot be one. */
   quote(option: string, name: string): string
   /** The statements that follow BEGIN; none if nothing was asked for. */

@@ -1,4 +1,5 @@
 import type { OutboxFilter, OutboxState } from '@ackord/outbox'
+import type { ParkedRows } from '../store-dialect.ts'
 
 const columns = `o.seq::text AS seq, o.state, o.destination, o.id, o.type, o.data, o.attributes, o.attempts, o.last_error,
   ${stateOf('o')} AS shown_state,
@@ -29,10 +30,7 @@ SELECT ${columns} FROM places JOIN ${table} AS o ON o.state = places.state AND o
 }
 
 /** The parked rows of these seqs, $1, or of a filter: their ctids, locked. */
-export function parkedSql(
-  table: string,
-  which: { readonly ids: readonly string[] } | { readonly filter: OutboxFilter },
-): { readonly sql: string; readonly parameters: readonly unknown[] } {
+export function parkedSql(table: string, which: ParkedRows): { readonly sql: string; readonly parameters: readonly unknown[] } {
   const { sql, parameters } = 'ids' in which ? { sql: 'o.seq = ANY($1::bigint[])', parameters: [which.ids] } : filterSql(which.filter, 1)
   return { parameters, sql: `SELECT o.ctid FROM ${table} AS o WHERE o.state = 'parked' AND ${sql} ORDER BY o.seq FOR UPDATE` }
 }

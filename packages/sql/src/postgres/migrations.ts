@@ -1,25 +1,4 @@
-import type { Tables } from '../tables.ts'
-
-/** The version of the tables that this code works with. */
-export const schemaVersion = 1
-
-export interface Migration {
-  /** What the tables are afterwards. */
-  readonly version: number
-  /** The oldest version of this code that can still work with them, so that a deployment may roll. */
-  readonly oldestReader: number
-  readonly sql: (tables: Tables) => string
-}
-
-/** One row per installation; its lock is the advisory one taken by createSchema(). */
-export function metaSql({ meta }: Tables): string {
-  return `CREATE TABLE IF NOT EXISTS ${meta} (
-  name           text COLLATE "C" PRIMARY KEY,
-  version        integer NOT NULL,
-  oldest_reader  integer NOT NULL,
-  changed_at     timestamptz NOT NULL DEFAULT clock_timestamp()
-)`
-}
+import type { Migration } from '../store-dialect.ts'
 
 /**
  * The outbox. States and their exits, kept by the checks:

@@ -2,10 +2,12 @@ import { checkChoice, checkDuration } from '@ackord/core/internal'
 import type { Dialect, TransactionSettings } from '../dialect.ts'
 import { appender } from './append-statement.ts'
 import { recorder } from './inbox-statements.ts'
+import { postgresStore } from './postgres-store.ts'
 import { quoteIdentifier } from './quote-identifier.ts'
 import { deepSqlStateOf, sqlStateOf } from './sql-state.ts'
 
 export const postgresDialect: Dialect = {
+  store: postgresStore,
   quote: quoteIdentifier,
   settings,
   recorder,

@@ -1,53 +1,46 @@
-import { type Logger, rootContext } from '@ackord/core'
+import type { Logger } from '@ackord/core'
 import { checkCount, checkDuration } from '@ackord/core/internal'
 import type { DestinationStats, OutboxAdmin, OutboxEdit, OutboxRecord, OutboxState } from '@ackord/outbox'
-import type { Driver, Row, RunStatement } from '../driver.ts'
-import { outboxRowOf } from '../outbox-row.ts'
-import { deletePublishedSql, getSql, listSql, parkedSql, statsSql } from './admin-statements.ts'
 import { isSeq } from './claim-token.ts'
+import type { Row } from './driver.ts'
 import { readMessage } from './outbox-message.ts'
+import { type OutboxRow, outboxRowOf } from './outbox-row.ts'
+import type { AdminStatements } from './store-dialect.ts'
 
 /** The operators' side of the store. */
 export function outboxAdministration(
-  driver: Driver<unknown>,
-  run: RunStatement,
-  table: string,
-  { logger }: { readonly logger: Logger },
+  statements: AdminStatements,
+  { table, logger }: { readonly table: string; readonly logger: Logger },
 ): OutboxAdmin {
   return {
     async list(filter, { limit, after = '0' }) {
       checkCount('limit', limit)
-      const { sql, parameters } = listSql(table, filter)
-      const { rows } = await run(sql, [after === '0' || isSeq(after) ? after : '0', limit + 1, ...parameters])
+      const rows = await statements.list(filter, isSeq(after) ? after : '0', limit + 1)
       const records = rows.slice(0, limit).map(recordOf)
       return { records, next: rows.length > limit ? records.at(-1)?.id : undefined }
     },
 
     async get(id) {
       if (!isSeq(id)) return undefined
-      const { rows } = await run(getSql(table), [id])
-      return rows[0] === undefined ? undefined : recordOf(rows[0])
+      const row = await statements.get(id)
+      return row === undefined ? undefined : recordOf(row)
     },
 
     async rearm(which, edit = {}) {
       const known = 'ids' in which ? { ids: which.ids.filter(isSeq) } : which
-      const count = await driver.transaction([], (session) => rearm(session.run, table, known, edit), rootContext().signal)
+      const count = await statements.rearm(known, editing(edit))
       if (count > 0) logger.info({ table, count, ...which, edited: Object.keys(edit) }, 'Parked outbox records were made ready again.')
       return count
     },
 
     async discard(ids, reason) {
-      const { sql, parameters } = parkedSql(table, { ids: ids.filter(isSeq) })
-      const { count, rows } = await run(
-        `DELETE FROM ${table} WHERE ctid = ANY(ARRAY(${sql})) RETURNING seq::text AS seq, id, type`,
-        parameters,
-      )
-      if (count > 0) logger.info({ table, reason, discarded: rows }, 'Parked outbox records were discarded.')
-      return count
+      const discarded = await statements.discard(ids.filter(isSeq))
+      if (discarded.length > 0) logger.info({ table, reason, discarded }, 'Parked outbox records were discarded.')
+      return discarded.length
     },
 
     async stats() {
-      const { rows } = await run(statsSql(table))
+      const rows = await statements.stats()
       const destinations = new Map<string, { -readonly [K in keyof DestinationStats]: DestinationStats[K] }>()
       let oldestAge: number | undefined
       for (const row of rows) {
@@ -64,36 +57,19 @@ export function outboxAdministration(
     async deletePublished({ olderThan, limit }) {
       checkDuration('olderThan', olderThan)
       checkCount('limit', limit)
-      const { count } = await run(deletePublishedSql(table), [olderThan, limit])
-      return count
+      return await statements.deletePublished(olderThan, limit)
     },
   }
 }
 
 /** Attributes are merged here and not in the database, whose JSON functions would round numbers and sort names. */
-async function rearm(run: RunStatement, table: string, which: Parameters<typeof parkedSql>[1], edit: OutboxEdit): Promise<number> {
-  const { sql, parameters } = parkedSql(table, which)
-  const ready = `state = 'ready', attempts = 0, parked_at = NULL, available_at = clock_timestamp()`
-  const { destination, attributes, data } = edit
-  if (destination === undefined && attributes === undefined && data === undefined) {
-    const { count } = await run(`UPDATE ${table} SET ${ready} WHERE ctid = ANY(ARRAY(${sql}))`, parameters)
-    return count
-  }
-  const { rows } = await run(
-    `SELECT ctid::text AS place, destination, id, type, data, attributes FROM ${table} WHERE ctid = ANY(ARRAY(${sql}))`,
-    parameters,
-  )
-  for (const row of rows) {
+function editing({ destination, attributes, data }: OutboxEdit): ((row: Row) => OutboxRow) | undefined {
+  if (destination === undefined && attributes === undefined && data === undefined) return undefined
+  return function edit(row) {
     const { message } = readMessage(row)
     const edited = message.copy(data ?? message.data).withAttributes(attributes ?? {})
-    const to = outboxRowOf({ destination: destination ?? String(row['destination']), message: edited })
-    await run(
-      `UPDATE ${table} SET ${ready}, destination = $2, data = $3::bytea, id = $4, type = $5, content_type = $6, ordering_key = $7,
-partition = $8::smallint, attributes = $9 WHERE ctid = $1::tid`,
-      [row['place'], to.destination, to.data, to.id, to.type, to.contentType, to.orderingKey, to.partition, to.attributes],
-    )
+    return outboxRowOf({ destination: destination ?? String(row['destination']), message: edited })
   }
-  return rows.length
 }
 
 function recordOf(row: Row): OutboxRecord {

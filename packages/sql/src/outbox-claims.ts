@@ -1,46 +1,32 @@
 import type { Logger, Runtime } from '@ackord/core'
 import { checkCount, checkDuration } from '@ackord/core/internal'
 import type { Claim, ClaimedRecord, ClaimOptions, OutboxStore, Outcome } from '@ackord/outbox'
-import type { Row, RunStatement } from '../driver.ts'
-import { claimSql } from './claim-statement.ts'
 import { type ClaimedPlace, toPlace, toToken } from './claim-token.ts'
+import type { Row } from './driver.ts'
 import { readMessage } from './outbox-message.ts'
-import { releaseSql, renewSql, settleSql } from './settle-statements.ts'
+import type { ClaimStatements } from './store-dialect.ts'
 
 export interface OutboxClaimsOptions {
-  readonly retain: boolean
   readonly runtime: Runtime
   readonly logger: Logger
 }
 
 /** The relay's side of the store. */
 export function outboxClaims(
-  run: RunStatement,
-  table: string,
-  options: OutboxClaimsOptions,
+  statements: ClaimStatements,
+  { runtime, logger }: OutboxClaimsOptions,
 ): Pick<OutboxStore, 'claim' | 'renew' | 'release' | 'settle'> {
-  const { retain, runtime, logger } = options
-  const renewing = renewSql(table)
-  const releasing = releaseSql(table)
-  const settling = settleSql(table, retain)
-
-  async function claimRows(claim: ClaimOptions, limit: number, quota: number | null, token: string): Promise<readonly Row[]> {
-    const { lease, destinations, except = [], retried } = claim
-    const sql = claimSql(table, { retried, named: destinations !== undefined })
-    const parameters = [limit, lease, token, [...except], quota]
-    const { rows } = await run(sql, destinations === undefined ? parameters : [...parameters, [...destinations]])
-    return rows
-  }
-
   async function claim(asked: ClaimOptions): Promise<readonly ClaimedRecord[]> {
     const { limit, lease, destinations } = asked
     checkCount('limit', limit)
     checkDuration('lease', lease, { min: 1 })
     if (destinations?.length === 0) return []
     const token = runtime.uuid()
-    let rows = await claimRows(asked, limit, null, token)
+    let rows = await statements.claim({ ...asked, token, quota: undefined })
     // Shares keep one destination from taking all; what the others leave over is for whoever has more.
-    if (rows.length < limit && mayHaveMore(rows, limit)) rows = [...rows, ...(await claimRows(asked, limit - rows.length, limit, token))]
+    if (rows.length < limit && mayHaveMore(rows, limit)) {
+      rows = [...rows, ...(await statements.claim({ ...asked, limit: limit - rows.length, token, quota: limit }))]
+    }
 
     const records: ClaimedRecord[] = []
     const unreadable: Outcome[] = []
@@ -69,30 +55,27 @@ export function outboxClaims(
     checkDuration('lease', lease, { min: 1 })
     const places = placesOf(claims)
     if (places.length === 0) return claims.map(() => false)
-    const { rows } = await run(renewing, [...columnsOf(places), lease])
-    const held = new Set(rows.map((row) => row['seq']))
+    const held = await statements.renew(places, lease)
     return claims.map((claim) => toPlace(claim) !== undefined && held.has(claim.id))
   }
 
   async function release(claims: readonly Claim[]): Promise<void> {
     const places = placesOf(claims)
-    if (places.length > 0) await run(releasing, columnsOf(places))
+    if (places.length > 0) await statements.release(places)
   }
 
   async function settle(outcomes: readonly Outcome[]): Promise<readonly ('applied' | 'lost')[]> {
     // The first outcome of a claim decides; a second one comes too late.
     const first = new Map<string, Outcome>()
     for (const outcome of outcomes) if (!first.has(outcome.id)) first.set(outcome.id, outcome)
-    const places = placesOf([...first.values()])
-    if (places.length === 0) return outcomes.map(() => 'lost')
-    const given = places.map(({ seq }) => first.get(seq))
-    const { rows } = await run(settling, [
-      ...columnsOf(places),
-      given.map((outcome) => outcome?.result),
-      given.map((outcome) => (outcome === undefined || outcome.result === 'published' ? null : storable(outcome.error))),
-      given.map((outcome) => (outcome?.result === 'failed' ? checkDuration('retryAfter', outcome.retryAfter) : null)),
-    ])
-    const applied = new Set(rows.map((row) => row['seq']))
+    const placed = placesOf([...first.values()]).map((place) => {
+      // Places are those of the outcomes in this very map.
+      const outcome = first.get(place.seq) as Outcome
+      if (outcome.result === 'failed') checkDuration('retryAfter', outcome.retryAfter)
+      return { ...place, outcome: outcome.result === 'published' ? outcome : { ...outcome, error: storable(outcome.error) } }
+    })
+    if (placed.length === 0) return outcomes.map(() => 'lost')
+    const applied = await statements.settle(placed)
     return outcomes.map((outcome) => (applied.has(outcome.id) && first.get(outcome.id) === outcome ? 'applied' : 'lost'))
   }
 
@@ -115,15 +98,6 @@ function mayHaveMore(rows: readonly Row[], limit: number): boolean {
 function placesOf(claims: readonly Claim[]): readonly ClaimedPlace[] {
   const places = claims.flatMap((claim) => toPlace(claim) ?? [])
   return places.sort((one, other) => compareSeq(one.seq, other.seq))
-}
-
-function columnsOf(places: readonly ClaimedPlace[]): unknown[] {
-  return [
-    places.map(({ state }) => state),
-    places.map(({ destination }) => destination),
-    places.map(({ seq }) => seq),
-    places.map(({ token }) => token),
-  ]
 }
 
 function bySeq(one: Claim, other: Claim): number {

@@ -1,6 +1,6 @@
 import { Message, type RawMessage } from '@ackord/core'
-import type { Row } from '../driver.ts'
-import { attributesFromJson } from '../outbox-row.ts'
+import type { Row } from './driver.ts'
+import { attributesFromJson } from './outbox-row.ts'
 
 /** The message of a row. Where its attributes cannot be read, it has those that have a column, and `problem` says so. */
 export function readMessage(row: Row): { readonly message: RawMessage; readonly problem: string | undefined } {
@@ -13,6 +13,6 @@ export function readMessage(row: Row): { readonly message: RawMessage; readonly 
 
 /** Not the driver's own kind of bytes, which may be a view of a large shared buffer with methods of its own. */
 function bytesOf(value: unknown): Uint8Array {
-  if (!(value instanceof Uint8Array)) throw new TypeError('A driver gave something else than bytes for a bytea column.')
+  if (!(value instanceof Uint8Array)) throw new TypeError('A driver gave something else than bytes for a column of bytes.')
   return value.constructor === Uint8Array ? value : new Uint8Array(value.buffer, value.byteOffset, value.byteLength)
 }

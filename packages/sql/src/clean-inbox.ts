@@ -1,7 +1,7 @@
-import { checkCount, checkDuration } from '@ackord/core/internal'
-import { type Database, portOf } from '../database.ts'
-import type { TableOptions } from '../tables.ts'
-import { cleanInboxSql } from './inbox-statements.ts'
+import { checkCount, checkDuration, checkNoMore } from '@ackord/core/internal'
+import { type Database, portOf } from './database.ts'
+import type { Driver } from './driver.ts'
+import type { TableOptions } from './tables.ts'
 
 export interface CleanInboxOptions extends TableOptions {
   /** Milliseconds for which a message is remembered. It must be longer than the broker may take to deliver it again, replays included. Default: 7 days. */
@@ -12,10 +12,10 @@ export interface CleanInboxOptions extends TableOptions {
 
 /** Forgets messages that were received before the window, in one bounded batch. Resolves to how many it were; fewer than the limit means that it is done. */
 export async function cleanInbox<Handle>(database: Database<Handle>, options: CleanInboxOptions = {}): Promise<number> {
-  const { window = 7 * 24 * 60 * 60 * 1000, limit = 1000 } = options
+  const { window = 7 * 24 * 60 * 60 * 1000, limit = 1000, schema, names, ...unknown } = options
+  checkNoMore('cleanInbox()', unknown)
   checkDuration('window', window)
   checkCount('limit', limit)
-  const { driver, tables } = portOf(database)
-  const { count } = await driver.run(driver.pool, cleanInboxSql(tables(options).inbox), [window, limit])
-  return count
+  const { driver, dialect, tables } = portOf(database)
+  return await dialect.store.cleanInbox(driver as Driver<unknown>, tables({ schema, names }).inbox, { window, limit })
 }

@@ -1,0 +1,108 @@
+import {
+  AckordError,
+  checkAttributes,
+  consoleLogger,
+  type Logger,
+  type Runtime,
+  systemRuntime,
+  TransactionRequiredError,
+} from '@ackord/core'
+import { checkNoMore, guardLogger, nameOf } from '@ackord/core/internal'
+import type { NewOutboxRecord, OutboxAdmin, OutboxStore, OutboxWriter } from '@ackord/outbox'
+import { recordAppender } from './append-records.ts'
+import { type Database, portOf } from './database.ts'
+import { type DatabasePort, foreignTransaction, type OpenTransaction } from './open-transaction.ts'
+import { outboxAdministration } from './outbox-administration.ts'
+import { outboxClaims } from './outbox-claims.ts'
+import { explainMissing } from './schema-missing.ts'
+import type { TableOptions } from './tables.ts'
+
+export interface SqlOutboxOptions extends TableOptions {
+  /** Whether published records are kept until `deletePublished()`. It costs an update instead of a delete, and the space. Default: false. */
+  readonly retain?: boolean | undefined
+  /** Told of records that cannot be read and of what operators do. Default: `consoleLogger`. */
+  readonly logger?: Logger | undefined
+  /** Makes the tokens of leases. Time is the database's own. Default: `systemRuntime`. */
+  readonly runtime?: Runtime | undefined
+}
+
+/** An outbox table: the relay's side, the operators', and the writing one. */
+export interface SqlOutbox<Handle> extends OutboxStore, OutboxAdmin, OutboxWriter<Handle> {}
+
+/** The outbox of a database. Does no I/O until it is used; the table is `createSchema()`'s. */
+export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutboxOptions = {}): SqlOutbox<Handle> {
+  const { retain = false, logger: givenLogger = consoleLogger, runtime = systemRuntime, schema, names, ...unknown } = options
+  checkNoMore('sqlOutbox()', unknown)
+  const logger = guardLogger(givenLogger)
+  const port = portOf(database)
+  const { dialect, wakeUps } = port
+  const table = port.tables({ schema, names }).outbox
+  // The store uses the handle as the driver gives it, whatever its type.
+  const storePort = { driver: port.driver as DatabasePort<unknown>['driver'], table, retain }
+  const explain = (error: unknown) => explainMissing(dialect, error, table)
+  const claims = outboxClaims(explaining(dialect.store.claims(storePort), explain), { runtime, logger })
+  const administration = outboxAdministration(explaining(dialect.store.administration(storePort), explain), { table, logger })
+  const appendRecords = recordAppender(port, table)
+  return {
+    capabilities: { order: 'none', delay: true, preLease: false },
+    ...claims,
+    ...administration,
+
+    async release(held) {
+      await claims.release(held)
+      wakeUps.wake()
+    },
+
+    async rearm(which, edit) {
+      const count = await administration.rearm(which, edit)
+      if (count > 0) wakeUps.wake()
+      return count
+    },
+
+    /** In a transaction of ours, or one of the caller's own. */
+    async append(transaction: Handle, records: readonly NewOutboxRecord[]) {
+      const opened = await openTransactionOf(port, transaction)
+      // What could not be read back would be parked long after its transaction has ended.
+      for (const { message } of records) checkAttributes(message.attributes, nameOf(message))
+      await appendRecords(opened, records)
+    },
+
+    wakeUps: ({ signal }) => wakeUps.listen(signal),
+  }
+}
+
+/** The same statements, with better errors. */
+function explaining<Statements extends object>(statements: Statements, explain: (error: unknown) => unknown): Statements {
+  const wrapped = Object.entries(statements).map(([name, call]) => [
+    name,
+    async (...given: unknown[]) => {
+      try {
+        return await (call as (...given: unknown[]) => Promise<unknown>)(...given)
+      } catch (error) {
+        throw explain(error)
+      }
+    },
+  ])
+  // Each under its own name, with the same parameters and result.
+  return Object.fromEntries(wrapped) as Statements
+}
+
+/** Refuses what is not a running transaction: there, the records would be stored whether or not the business writes are. */
+async function openTransactionOf<Handle>(port: DatabasePort<Handle>, transaction: Handle): Promise<OpenTransaction<Handle>> {
+  const { driver, dialect, behind } = port
+  if (transaction === undefined || transaction === null) throw new TransactionRequiredError('append()')
+  if (transaction === driver.pool) throw notInTransaction('it was given the pool itself')
+  const ours = behind(transaction)
+  if (ours !== undefined) return ours
+  const known =
+    driver.inTransaction(transaction) ?? (await dialect.store.inTransaction(driver as DatabasePort<unknown>['driver'], transaction))
+  if (!known) throw notInTransaction('the client that it was given is in none')
+  return foreignTransaction(driver, transaction)
+}
+
+function notInTransaction(problem: string): AckordError {
+  return new AckordError(
+    'ACKORD_TRANSACTION_REQUIRED',
+    `append() needs a running transaction, and ${problem}. Begin one, and give append() the client that did.`,
+  )
+}
