@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util'
 import { core, coreVariants } from './core.ts'
-import { sql } from './sql.ts'
+import { sql } from './sql/index.ts'
 
 interface Benchmark {
   readonly about: string

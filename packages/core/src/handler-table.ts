@@ -5,7 +5,7 @@ import type { Handler } from './handler.ts'
 import { limiter } from './limiter.ts'
 import type { Matcher } from './match.ts'
 import { isMessage, type Message } from './message.ts'
-import { checkMiddlewareOrder } from './middleware-order.ts'
+import { checkMiddlewareOrder, wantedConcurrency } from './middleware-order.ts'
 import { checkCount, checkFunction, checkName, checkNoMore } from './options.ts'
 import type { OutputCompleter } from './outputs.ts'
 import { probe } from './probe.ts'
@@ -61,6 +61,11 @@ export class HandlerTable {
       throw new InvalidOptionError('router', 'has no handlers. Call router.handle(…) before it starts.')
     }
     for (const { name, use } of this.#entries.values()) checkMiddlewareOrder([...outer, ...use], name, ackStrategy)
+  }
+
+  /** How many messages at once the middleware around these handlers wants. */
+  wantedConcurrency(outer: readonly Middleware[]): number {
+    return wantedConcurrency([...outer, ...[...this.#entries.values()].flatMap(({ use }) => use)])
   }
 
   /**

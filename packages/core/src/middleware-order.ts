@@ -27,6 +27,11 @@ export function checkMiddlewareOrder(chain: readonly Middleware[], handler: stri
   }
 }
 
+/** How many messages at once the most demanding of them wants. */
+export function wantedConcurrency(chain: readonly Middleware[]): number {
+  return Math.max(0, ...chain.map((part) => Math.max(part.wantsConcurrency ?? 0, wantedConcurrency(part.parts ?? []))))
+}
+
 function placedParts(part: Middleware): Placed[] {
   const own: Placed[] = part.role === undefined ? [] : [{ role: part.role, resource: part.resource }]
   return [...own, ...(part.parts ?? []).flatMap(placedParts)]

@@ -19,6 +19,8 @@ export interface MiddlewareInfo {
   readonly resource?: object | undefined
   /** What a composed middleware is made of, outermost first. */
   readonly parts?: readonly Middleware[] | undefined
+  /** How many messages it wants at once to be worth its while; a router that gives it fewer warns when it starts. Default: any number. */
+  readonly wantsConcurrency?: number | undefined
 }
 
 /**

@@ -273,7 +273,16 @@ export class Router {
     if (this.#current !== undefined) {
       throw new AckordError('ACKORD_ALREADY_STARTED', 'The router is running. For several sources use an Engine, or a router each.')
     }
-    this.#handlers.check(this.#middleware, this.#settings.ackStrategy)
+    const { ackStrategy, concurrency, logger } = this.#settings
+    this.#handlers.check(this.#middleware, ackStrategy)
+    const wanted = this.#handlers.wantedConcurrency(this.#middleware)
+    if (wanted > concurrency) {
+      const fields = { concurrency, wanted }
+      logger.warn(
+        fields,
+        `A middleware works on ${wanted} messages at once, and the router gives it ${concurrency}: raise its concurrency.`,
+      )
+    }
   }
 }
 

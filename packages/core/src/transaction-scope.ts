@@ -40,10 +40,11 @@ export class TransactionScope {
   readonly #context: Context
   readonly #logger: Logger
   readonly #parent: TransactionScope | undefined
-  readonly #holds = new Map<Acking, AckHold>()
-  readonly #nested = new Set<TransactionScope>()
-  #afterCommit: ScopeCallback[] = []
-  #afterRollback: ScopeCallback[] = []
+  // Made when they are needed: one scope is made per message, and most hold that message and nothing else.
+  readonly #holds: { readonly acking: Acking; readonly hold: AckHold }[] = []
+  #nested: Set<TransactionScope> | undefined
+  #afterCommit: ScopeCallback[] | undefined
+  #afterRollback: ScopeCallback[] | undefined
   #refusal: { readonly error: unknown } | undefined
   #ended = false
 
@@ -58,8 +59,9 @@ export class TransactionScope {
   nested(context: Context): TransactionScope {
     this.#checkOpen('nested()')
     const nested = new TransactionScope(context, { logger: this.#logger, parent: this })
+    this.#nested ??= new Set()
     this.#nested.add(nested)
-    for (const acking of this.#holds.keys()) nested.#hold(acking)
+    for (const { acking } of this.#holds) nested.#hold(acking)
     return nested
   }
 
@@ -72,11 +74,13 @@ export class TransactionScope {
 
   afterCommit(callback: ScopeCallback): void {
     this.#checkOpen('afterCommit()')
+    this.#afterCommit ??= []
     this.#afterCommit.push(callback)
   }
 
   afterRollback(callback: ScopeCallback): void {
     this.#checkOpen('afterRollback()')
+    this.#afterRollback ??= []
     this.#afterRollback.push(callback)
   }
 
@@ -97,31 +101,32 @@ export class TransactionScope {
     this.#checkOpen('end()')
     this.#ended = true
     // A savepoint that was left open shares the fate of a failed one: nothing of it was released.
-    for (const nested of this.#nested) await nested.end(outcome === 'committed' ? 'rolledBack' : outcome, options)
-    if (this.#parent !== undefined) this.#parent.#nested.delete(this)
+    for (const nested of this.#nested ?? []) await nested.end(outcome === 'committed' ? 'rolledBack' : outcome, options)
+    if (this.#parent !== undefined) this.#parent.#nested?.delete(this)
     try {
       if (outcome === 'committed' && this.#parent !== undefined) this.#handOver(this.#parent)
       else if (outcome === 'committed') await this.#run(this.#afterCommit, 'afterCommit')
       else if (outcome === 'rolledBack') await this.#run(this.#afterRollback, 'afterRollback')
     } finally {
       const kept = outcome === 'committed' ? 'all' : options.verdicts === 'forget' ? 'none' : 'refusals'
-      await Promise.all([...this.#holds.values()].map((hold) => this.#release(hold, kept)))
+      const [only] = this.#holds
+      if (only !== undefined && this.#holds.length === 1) await this.#release(only.hold, kept)
+      else await Promise.all(this.#holds.map(({ hold }) => this.#release(hold, kept)))
     }
   }
 
   #hold(acking: Acking): void {
-    if (this.#holds.has(acking)) return
-    const hold = acking.hold((error) => this.setRollbackOnly(error))
-    this.#holds.set(acking, hold)
+    if (this.#holds.some((held) => held.acking === acking)) return
+    this.#holds.push({ acking, hold: acking.hold((error) => this.setRollbackOnly(error)) })
   }
 
   #handOver(parent: TransactionScope): void {
-    parent.#afterCommit.push(...this.#afterCommit)
-    parent.#afterRollback.push(...this.#afterRollback)
+    if (this.#afterCommit !== undefined) parent.#afterCommit = [...(parent.#afterCommit ?? []), ...this.#afterCommit]
+    if (this.#afterRollback !== undefined) parent.#afterRollback = [...(parent.#afterRollback ?? []), ...this.#afterRollback]
   }
 
-  async #run(callbacks: readonly ScopeCallback[], kind: string): Promise<void> {
-    for (const callback of callbacks) {
+  async #run(callbacks: readonly ScopeCallback[] | undefined, kind: string): Promise<void> {
+    for (const callback of callbacks ?? []) {
       try {
         await enter(this.#context, () => callback(this.#context))
       } catch (error) {

@@ -13,7 +13,9 @@ export function recordAppender<Handle>({ dialect, wakeUps }: DatabasePort<Handle
   const wake = () => wakeUps.wake()
   return async function append(transaction, records) {
     if (records.length === 0) return
-    for (const statement of statementsOf(records.map(outboxRowOf))) await transaction.changeLater(statement, explain)
+    const rows = records.map(outboxRowOf)
+    if (transaction.gather !== undefined) transaction.gather(table, rows)
+    else for (const statement of statementsOf(rows, transaction)) await transaction.changeLater(statement, explain)
     transaction.own?.scope.afterCommit(wake)
     const paused = probe('outbox.appended')
     if (paused !== undefined) await paused

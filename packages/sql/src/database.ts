@@ -2,7 +2,7 @@ import { AckordError, type Context, type ContextKey, contextKey, currentContext,
 import type { Dialect } from './dialect.ts'
 import type { Driver } from './driver.ts'
 import { type DatabasePort, foreignTransaction, type OpenTransaction } from './open-transaction.ts'
-import { type TransactionOptions, transactionRunner } from './run-transaction.ts'
+import { type TransactionOptions, transactionRules, transactionRunner } from './run-transaction.ts'
 import { type TableOptions, tablesOf } from './tables.ts'
 import { WakeUps } from './wake-ups.ts'
 
@@ -90,7 +90,7 @@ export class Database<Handle> {
     const { context = currentContext() ?? rootContext(), ...settings } = options
     const port = this.#port
     if (port.find(context)?.own === undefined && this.transaction(context) !== undefined) throw inForeignTransaction()
-    const runTransaction = transactionRunner(port, 'write()', settings)
+    const runTransaction = transactionRunner(port, transactionRules(port, 'write()', settings))
     return await runTransaction(
       {
         message: undefined,

@@ -1,4 +1,4 @@
-import type { Statement } from './driver.ts'
+import type { RunStatement, Statement } from './driver.ts'
 import type { InboxKey } from './inbox-key.ts'
 import type { OutboxRow } from './outbox-row.ts'
 import type { StoreDialect } from './store-dialect.ts'
@@ -33,6 +33,11 @@ export interface Dialect {
    * write the same key. Never aborts the transaction for a duplicate.
    */
   recorder(table: string): (key: InboxKey) => Statement
-  /** The statement that inserts records, in their order; more than one if they are too many for it. */
-  appender(table: string): (rows: readonly OutboxRow[]) => readonly Statement[]
+  /**
+   * Records several messages by one statement, and gives the keys that were not there before. They come sorted and without repetition, so
+   * that no two callers wait for each other in a circle. Rejects where it cannot tell; the messages are then handled one by one.
+   */
+  recordAll(run: RunStatement, table: string, keys: readonly InboxKey[]): Promise<readonly InboxKey[]>
+  /** The statement that inserts records, in their order; more than one if they are too many for it, or cost no more where statements are sent together. */
+  appender(table: string): (rows: readonly OutboxRow[], session: { readonly sendsTogether: boolean }) => readonly Statement[]
 }

@@ -29,6 +29,8 @@ export interface Session<Handle> {
    * its failure is that one's, or the transaction's. `explain` makes a better error of it.
    */
   changeLater(statement: Statement, explain: (error: unknown) => unknown): Promise<void>
+  /** Whether several statements that wait cost one round trip, so that none need be saved. */
+  readonly sendsTogether: boolean
   /** Several statements without parameters, in one round trip. */
   script(sql: string): Promise<void>
   /** What adapters get: the user's own client type. Every query goes through the tracker, which waits for it and can refuse it. */

@@ -8,6 +8,11 @@ export interface InboxKey {
   readonly id: string
 }
 
+/** A key as one text, of which no two are the same. */
+export function textOf({ source, id }: InboxKey): string {
+  return JSON.stringify([source, id])
+}
+
 /** In bytes. Together with the consumer's name they fit into an index entry of every database. */
 const longestKeyPart = 1024
 

@@ -1,6 +1,7 @@
 import type { Context, TransactionScope } from '@ackord/core'
 import type { Dialect } from './dialect.ts'
 import { changeNow, type Driver, type Session, type Statement } from './driver.ts'
+import type { OutboxRow } from './outbox-row.ts'
 import type { QueryTracker } from './query-tracker.ts'
 import type { TableOptions, Tables } from './tables.ts'
 import type { WakeUps } from './wake-ups.ts'
@@ -10,12 +11,19 @@ export interface OpenTransaction<Handle> {
   readonly handle: Handle
   readonly change: Session<Handle>['change']
   readonly changeLater: Session<Handle>['changeLater']
+  readonly sendsTogether: boolean
+  /** Where the events of several messages are stored by one statement at the end; elsewhere each is stored by its own. */
+  readonly gather: GatherRows | undefined
   /** `undefined` in a transaction of the user's own, whose end nobody tells us. */
   readonly own: OwnTransaction<Handle> | undefined
 }
 
+/** Takes rows for an outbox table. */
+export type GatherRows = (table: string, rows: readonly OutboxRow[]) => void
+
 export interface OwnTransaction<Handle> {
   readonly session: Session<Handle>
+  readonly gather?: GatherRows | undefined
   readonly scope: TransactionScope
   /** Shared by all savepoints of a transaction, so that their names differ. */
   readonly savepoints: { count: number }
@@ -36,11 +44,18 @@ export interface DatabasePort<Handle> {
 
 /** What a transaction or savepoint of ours is in its context. */
 export function openTransaction<Handle>(own: OwnTransaction<Handle>, tracker: QueryTracker): OpenTransaction<Handle> {
-  const { session } = own
+  const { session, gather } = own
   return {
     handle: session.track(tracker),
     change: (statement) => tracker.run(() => session.change(statement)),
     changeLater: (statement, explain) => tracker.run(() => session.changeLater(statement, explain)),
+    sendsTogether: session.sendsTogether,
+    gather:
+      gather &&
+      function gatherWhileOpen(table, rows) {
+        tracker.checkOpen()
+        gather(table, rows)
+      },
     own,
   }
 }
@@ -48,5 +63,5 @@ export function openTransaction<Handle>(own: OwnTransaction<Handle>, tracker: Qu
 /** A transaction of the user's own. */
 export function foreignTransaction<Handle>(driver: Driver<Handle>, handle: Handle): OpenTransaction<Handle> {
   const change = async ({ sql, parameters = [] }: Statement) => (await driver.run(handle, sql, parameters)).count
-  return { handle, change, changeLater: changeNow(change), own: undefined }
+  return { handle, change, changeLater: changeNow(change), sendsTogether: false, gather: undefined, own: undefined }
 }

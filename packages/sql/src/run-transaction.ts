@@ -18,23 +18,36 @@ export interface TransactionOptions extends TransactionSettings {
 
 export type RunTransaction = <R>(work: TransactionWork<R>, context: Context) => Promise<R>
 
-/** Does work in a transaction of its own: a savepoint inside of one of ours on the same database. Checks the options at once. */
-export function transactionRunner<Handle>(port: DatabasePort<Handle>, caller: string, options: TransactionOptions): RunTransaction {
-  const { retries = 3, isolation, statementTimeout, lockTimeout, idleTimeout, ...ports } = options
-  const { logger: givenLogger = consoleLogger, metrics: givenMetrics, ...unknown } = ports
-  checkNoMore(caller, unknown)
-  checkCount('retries', retries, { min: 0 })
-  const logger = guardLogger(givenLogger)
-  const metrics = givenMetrics === undefined ? undefined : guardMetrics(givenMetrics)
-  const settings = port.dialect.settings({ isolation, statementTimeout, lockTimeout, idleTimeout })
+/** The options, checked. */
+export interface TransactionRules {
+  readonly retries: number
+  readonly settings: readonly string[]
+  readonly logger: Logger
+  readonly metrics: Metrics | undefined
+}
 
+export function transactionRules<Handle>(port: DatabasePort<Handle>, caller: string, options: TransactionOptions): TransactionRules {
+  const { retries = 3, isolation, statementTimeout, lockTimeout, idleTimeout, ...ports } = options
+  const { logger = consoleLogger, metrics, ...unknown } = ports
+  checkNoMore(caller, unknown)
+  return {
+    retries: checkCount('retries', retries, { min: 0 }),
+    settings: port.dialect.settings({ isolation, statementTimeout, lockTimeout, idleTimeout }),
+    logger: guardLogger(logger),
+    metrics: metrics === undefined ? undefined : guardMetrics(metrics),
+  }
+}
+
+/** Does work in a transaction of its own: a savepoint inside of one of ours on the same database. */
+export function transactionRunner<Handle>(port: DatabasePort<Handle>, rules: TransactionRules): RunTransaction {
+  const { retries, logger, metrics } = rules
   return async function runTransaction(work, context) {
     const outer = port.find(context)?.own
     if (outer !== undefined) return await savepoint(port, outer, work, context)
     for (let retry = 1; ; retry += 1) {
       const attempt = retry === 1 ? context : beginAttempt(context)
       try {
-        return await runOnce(port, { settings, logger }, work, attempt)
+        return await runOnce(port, rules, work, attempt)
       } catch (error) {
         const { message } = work
         if (retry > retries || !port.dialect.isConflict(error) || context.signal.aborted) throw error
@@ -49,17 +62,17 @@ export function transactionRunner<Handle>(port: DatabasePort<Handle>, caller: st
 
 async function runOnce<Handle, R>(
   port: DatabasePort<Handle>,
-  options: { readonly settings: readonly string[]; readonly logger: Logger },
+  { settings, logger }: TransactionRules,
   work: TransactionWork<R>,
   context: Context,
 ): Promise<R> {
   context.signal.throwIfAborted()
-  const scope = new TransactionScope(context, { logger: options.logger })
+  const scope = new TransactionScope(context, { logger })
   const tracker = new QueryTracker()
   let result: R
   try {
     result = await port.driver.transaction(
-      options.settings,
+      settings,
       async function workIn(session) {
         let paused = probe('transaction.begun')
         if (paused !== undefined) await paused

@@ -1,6 +1,6 @@
 import { AckordError, type Middleware, middleware } from '@ackord/core'
 import { type Database, portOf } from './database.ts'
-import { type TransactionOptions, transactionRunner } from './run-transaction.ts'
+import { type TransactionOptions, transactionRules, transactionRunner } from './run-transaction.ts'
 
 /**
  * One transaction per message and attempt: committed when the handler succeeds, rolled back when it fails, its signal is aborted or the
@@ -8,7 +8,7 @@ import { type TransactionOptions, transactionRunner } from './run-transaction.ts
  */
 export function transactionMiddleware<Handle>(database: Database<Handle>, options: TransactionOptions = {}): Middleware {
   const port = portOf(database)
-  const runTransaction = transactionRunner(port, 'transactionMiddleware()', options)
+  const runTransaction = transactionRunner(port, transactionRules(port, 'transactionMiddleware()', options))
 
   return middleware({ role: 'transaction', resource: database }, (next) => {
     return async function transaction(message, context) {

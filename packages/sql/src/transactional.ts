@@ -1,7 +1,9 @@
 import { compose, type Middleware } from '@ackord/core'
 import { checkNoMore } from '@ackord/core/internal'
 import type { Database } from './database.ts'
-import { type InboxOptions, inboxMiddleware } from './inbox-middleware.ts'
+import { type GroupCommitOptions, groupCommit } from './group-commit.ts'
+import type { InboxOptions } from './inbox.ts'
+import { inboxMiddleware } from './inbox-middleware.ts'
 import { type OutboxOptions, outboxMiddleware } from './outbox-middleware.ts'
 import type { TransactionOptions } from './run-transaction.ts'
 import { transactionMiddleware } from './transaction-middleware.ts'
@@ -10,11 +12,14 @@ export interface TransactionalOptions {
   readonly inbox: InboxOptions
   readonly outbox: OutboxOptions
   readonly transaction?: TransactionOptions | undefined
+  /** Lets messages that wait at the same time share a transaction. Default: off. */
+  readonly groupCommit?: GroupCommitOptions | undefined
 }
 
 /** Transaction, inbox and outbox in the one order that works. */
 export function transactional<Handle>(database: Database<Handle>, options: TransactionalOptions): Middleware {
-  const { transaction, inbox, outbox, ...unknown } = options
+  const { transaction, inbox, outbox, groupCommit: grouped, ...unknown } = options
   checkNoMore('transactional()', unknown)
-  return compose(transactionMiddleware(database, transaction), inboxMiddleware(database, inbox), outboxMiddleware(database, outbox))
+  const alone = compose(transactionMiddleware(database, transaction), inboxMiddleware(database, inbox), outboxMiddleware(database, outbox))
+  return grouped === undefined ? alone : groupCommit(database, alone, { ...options, groupCommit: grouped })
 }

@@ -1,5 +1,5 @@
 import { linkedController } from '../abortable.ts'
-import { type Context, enter, withDeadline, withSignal } from '../context.ts'
+import { type Context, type ContextKey, contextKey, enter, withDeadline, withSignal } from '../context.ts'
 import type { AckordError, AckordErrorOptions } from '../errors.ts'
 import { isRetryable } from '../failures.ts'
 import type { Message } from '../message.ts'
@@ -9,9 +9,29 @@ import type { Runtime } from '../runtime.ts'
 export interface Limit {
   /** Milliseconds since the epoch. */
   readonly deadline: number
+  /** Milliseconds, for a limit of the work itself: it can be begun anew after a wait that was on purpose. */
+  readonly duration?: number | undefined
   readonly runtime: Runtime
   /** The error that says so. */
   readonly late: (options?: AckordErrorOptions) => AckordError
+}
+
+interface RunningLimit {
+  readonly outer: RunningLimit | undefined
+  suspend(): void
+  restart(): void
+}
+
+const runningLimitKey: ContextKey<RunningLimit> = contextKey('ackord.runningLimit', { callScoped: true })
+
+/** For middleware that makes messages wait for each other: stops the time-outs around it, and gives the function that begins them anew. */
+export function suspendTimeouts(context: Context): () => void {
+  const limits: RunningLimit[] = []
+  for (let limit = context.get(runningLimitKey); limit !== undefined; limit = limit.outer) limits.push(limit)
+  for (const limit of limits) limit.suspend()
+  return function restart() {
+    for (const limit of limits) limit.restart()
+  }
 }
 
 /**
@@ -22,15 +42,26 @@ export async function runLimited(
   next: Process,
   message: Message,
   context: Context,
-  { deadline, runtime, late }: Limit,
+  { deadline, duration, runtime, late }: Limit,
 ): Promise<readonly Message[]> {
   using controller = linkedController(context.signal)
-  const limited = withDeadline(withSignal(context, controller.signal), deadline)
+  let limited = withDeadline(withSignal(context, controller.signal), deadline)
   let reason: AckordError | undefined
-  const timer = runtime.setTimeout(() => {
+  const onLate = () => {
     reason = late()
     controller.abort(reason)
-  }, deadline - runtime.now())
+  }
+  let timer = runtime.setTimeout(onLate, deadline - runtime.now())
+  if (duration !== undefined) {
+    limited = limited.with(runningLimitKey, {
+      outer: context.get(runningLimitKey),
+      suspend: () => timer.cancel(),
+      restart() {
+        timer.cancel()
+        timer = runtime.setTimeout(onLate, duration)
+      },
+    })
+  }
   try {
     return await enter(limited, () => next(message, limited))
   } catch (error) {

@@ -23,7 +23,7 @@ export function timeoutMiddleware(duration: number, options: TimeoutOptions = {}
     async function timeout(message, context) {
       const deadline = runtime.now() + duration
       const late = (more?: AckordErrorOptions) => timedOut(message, duration, more)
-      return await runLimited(next, message, context, { deadline, runtime, late })
+      return await runLimited(next, message, context, { deadline, duration, runtime, late })
     }
 }
 

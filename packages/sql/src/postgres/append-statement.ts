@@ -2,14 +2,19 @@ import type { Statement } from '../driver.ts'
 import type { OutboxRow } from '../outbox-row.ts'
 
 /** The protocol numbers parameters with 16 bits; a row has nine of them at most. */
-const rowsPerStatement = 5000
+const mostRows = 5000
 
-/** A text is made once for each of these numbers of rows, and prepared: a connection should not gather hundreds of them. */
-const commonRows = 4
+/** Numbers of rows whose statement is prepared: few, because each connection keeps a plan for each. */
+const preparedRows = [32, 16, 8, 4, 3, 2, 1] as const
 
-/** Inserts all rows, in their order: the identity is taken row by row. More than 5000 take more than one statement. */
-export function appender(table: string): (rows: readonly OutboxRow[]) => readonly Statement[] {
-  const texts = new Map<number, string>()
+/**
+ * Inserts all rows, in their order: the identity is taken row by row. Where statements are sent together it is several that are prepared,
+ * because reading a text with hundreds of parameters is what costs the server most; elsewhere one, unless there are more than 5000.
+ */
+export function appender(
+  table: string,
+): (rows: readonly OutboxRow[], session: { readonly sendsTogether: boolean }) => readonly Statement[] {
+  const texts = new Map<number, string>(preparedRows.map((rows) => [rows, appendSql(table, rows)]))
 
   function statementOf(rows: readonly OutboxRow[]): Statement {
     const parameters: unknown[] = []
@@ -17,20 +22,18 @@ export function appender(table: string): (rows: readonly OutboxRow[]) => readonl
       const { destination, id, type, contentType, orderingKey, partition, data, attributes, delay } = row
       parameters.push(destination, id, type, contentType, orderingKey, partition, data, attributes, delay)
     }
-    if (rows.length > commonRows) return { sql: appendSql(table, rows.length), parameters }
-    let sql = texts.get(rows.length)
-    if (sql === undefined) {
-      sql = appendSql(table, rows.length)
-      texts.set(rows.length, sql)
-    }
-    return { sql, parameters, prepare: true }
+    const prepared = texts.get(rows.length)
+    return prepared === undefined ? { sql: appendSql(table, rows.length), parameters } : { sql: prepared, parameters, prepare: true }
   }
 
-  return function append(rows) {
-    if (rows.length <= rowsPerStatement) return [statementOf(rows)]
+  return function append(rows, { sendsTogether }) {
+    if (texts.has(rows.length)) return [statementOf(rows)]
     const statements: Statement[] = []
-    for (let start = 0; start < rows.length; start += rowsPerStatement) {
-      statements.push(statementOf(rows.slice(start, start + rowsPerStatement)))
+    for (let start = 0; start < rows.length; ) {
+      const left = rows.length - start
+      const count = sendsTogether ? (preparedRows.find((size) => size <= left) ?? left) : Math.min(left, mostRows)
+      statements.push(statementOf(rows.slice(start, start + count)))
+      start += count
     }
     return statements
   }

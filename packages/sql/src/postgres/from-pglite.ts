@@ -78,6 +78,7 @@ function session(transaction: PgliteQueryable): Session<PgliteQueryable> {
     change,
     // In process there is no round trip to be saved.
     changeLater: changeNow(change),
+    sendsTogether: false,
     async script(sql) {
       await transaction.exec(sql)
     },

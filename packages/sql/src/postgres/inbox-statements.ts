@@ -1,4 +1,4 @@
-import type { Statement } from '../driver.ts'
+import type { RunStatement, Statement } from '../driver.ts'
 import type { InboxKey } from '../inbox-key.ts'
 
 /**
@@ -15,4 +15,14 @@ export function cleanInboxSql(table: string): string {
 export function recorder(table: string): (key: InboxKey) => Statement {
   const sql = `INSERT INTO ${table} (consumer, source, id) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`
   return ({ consumer, source, id }) => ({ sql, parameters: [consumer, source, id], prepare: true })
+}
+
+export async function recordAll(run: RunStatement, table: string, keys: readonly InboxKey[]): Promise<readonly InboxKey[]> {
+  const { rows } = await run(
+    `INSERT INTO ${table} (consumer, source, id) SELECT * FROM unnest($1::text[], $2::text[], $3::text[])
+ON CONFLICT DO NOTHING RETURNING consumer, source, id`,
+    [keys.map(({ consumer }) => consumer), keys.map(({ source }) => source), keys.map(({ id }) => id)],
+  )
+  // Those three columns, all of them text.
+  return rows as unknown as readonly InboxKey[]
 }

@@ -84,6 +84,7 @@ export function openSession(client: PgClient, settings: readonly string[], optio
     async changeLater(statement, explain) {
       waiting = [...waiting, { statement, explain }]
     },
+    sendsTogether: canFly(client as PgClient & PgFlyer),
     async script(sql) {
       await lane.run(() => afterWaiting(() => client.query(sql)))
     },

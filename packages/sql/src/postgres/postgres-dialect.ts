@@ -1,7 +1,7 @@
 import { checkChoice, checkDuration } from '@ackord/core/internal'
 import type { Dialect, TransactionSettings } from '../dialect.ts'
 import { appender } from './append-statement.ts'
-import { recorder } from './inbox-statements.ts'
+import { recordAll, recorder } from './inbox-statements.ts'
 import { postgresStore } from './postgres-store.ts'
 import { quoteIdentifier } from './quote-identifier.ts'
 import { deepSqlStateOf, sqlStateOf } from './sql-state.ts'
@@ -11,6 +11,7 @@ export const postgresDialect: Dialect = {
   quote: quoteIdentifier,
   settings,
   recorder,
+  recordAll,
   appender,
   isConflict(error) {
     const state = deepSqlStateOf(error)

@@ -1,0 +1,77 @@
+import { jsonMarshaler, marshal } from '@ackord/core'
+import { sqlOutbox } from '@ackord/sql'
+import { fromPg } from '@ackord/sql/postgres'
+import type pg from 'pg'
+import { rateOf, runRounds } from '../rounds.ts'
+import { orderPlaced } from './orders.ts'
+
+let written = 0
+
+type Query = (sql: string, values: unknown[]) => Promise<unknown>
+
+/** What a business transaction does: three statements. */
+async function business(query: Query): Promise<void> {
+  written += 1
+  const id = `b-${written}`
+  await query('INSERT INTO orders (id, total) VALUES ($1, 0)', [id])
+  await query('UPDATE orders SET total = 1 WHERE id = $1', [id])
+  await query('SELECT total FROM orders WHERE id = $1', [id])
+}
+
+/** Does it over and over, on all connections at once. */
+async function repeatedly(connections: number, count: number, work: () => Promise<void>): Promise<number> {
+  let started = 0
+  let done = 0
+  const worker = async () => {
+    while (started < count) {
+      started += 1
+      await work()
+      done += 1
+    }
+  }
+  await Promise.all(Array.from({ length: connections }, worker))
+  return done
+}
+
+/** A transaction by hand, with or without an event in it. */
+async function ownTransaction(pool: pg.Pool, append: ((client: pg.PoolClient) => Promise<void>) | undefined): Promise<void> {
+  const client = await pool.connect()
+  try {
+    await client.query('BEGIN')
+    await business((sql, values) => client.query(sql, values))
+    await append?.(client)
+    await client.query('COMMIT')
+  } finally {
+    client.release()
+  }
+}
+
+/** What an event costs a business transaction: in `database.write()`, and in one that was begun by hand. */
+export async function appendOverhead(
+  pool: pg.Pool,
+  options: { readonly connections: number; readonly rounds: number; readonly count: number },
+): Promise<{ readonly written: number; readonly byHand: number }> {
+  const { connections } = options
+  const database = fromPg(pool)
+  const outbox = sqlOutbox(database)
+  const message = marshal(orderPlaced({ orderId: 'o', total: 1 }, { id: 'e', source: '/orders' }), jsonMarshaler)
+  const records = [{ destination: 'order-events', message }]
+  const rates = await runRounds(
+    {
+      plain: (count) => rateOf(count, () => repeatedly(connections, count, () => ownTransaction(pool, undefined))),
+      written: (count) =>
+        rateOf(count, () =>
+          repeatedly(connections, count, () =>
+            database.write(async (transaction) => {
+              await business((sql, values) => transaction.query(sql, values))
+              await outbox.append(transaction, records)
+            }),
+          ),
+        ),
+      byHand: (count) =>
+        rateOf(count, () => repeatedly(connections, count, () => ownTransaction(pool, (client) => outbox.append(client, records)))),
+    },
+    options,
+  )
+  return { written: rates.plain / rates.written - 1, byHand: rates.plain / rates.byHand - 1 }
+}

@@ -1,0 +1,74 @@
+import type { EventEmitter } from 'node:events'
+import { createSchema } from '@ackord/sql'
+import { fromPg } from '@ackord/sql/postgres'
+import pg from 'pg'
+import { rateOf, runRounds } from '../rounds.ts'
+import { appendOverhead } from './append-overhead.ts'
+import { byHand, groupsByHand, throughAckord } from './postgres.ts'
+
+const url = process.env['POSTGRES_URL'] ?? 'postgres://postgres@127.0.0.1:5432/test'
+const schema = `ackord_bench_${process.pid}`
+const connections = 16
+const group = { size: 50, groups: 4 }
+const rounds = { rounds: 4, count: 4000 }
+
+function openPool(max: number): pg.Pool {
+  return new pg.Pool({ connectionString: url, max, options: `-c search_path=${schema}` })
+}
+
+/** How many round trips a message takes, counted on the wire: the server says once for each that it is ready. */
+async function roundTrips(): Promise<number> {
+  const pool = openPool(1)
+  try {
+    const client = await pool.connect()
+    let trips = 0
+    const { connection } = client as unknown as { connection: EventEmitter }
+    connection.on('readyForQuery', () => {
+      trips += 1
+    })
+    client.release()
+    const count = 100
+    await throughAckord(pool, count, { concurrency: 1 })
+    return trips / count
+  } finally {
+    await pool.end()
+  }
+}
+
+/** Exactly-once handling on PostgreSQL, against the same statements by hand. */
+export async function sql(): Promise<Record<string, unknown>> {
+  const pool = openPool(connections)
+  try {
+    await pool.query(`CREATE SCHEMA ${schema}`)
+    await createSchema(fromPg(pool))
+    await pool.query('CREATE TABLE orders (id text PRIMARY KEY, total integer NOT NULL)')
+    const rates = await runRounds(
+      {
+        hand: (count) => rateOf(count, () => byHand(pool, count, connections)),
+        ackord: (count) => rateOf(count, () => throughAckord(pool, count, { concurrency: connections })),
+        groupHand: (count) => rateOf(count, () => groupsByHand(pool, count, group)),
+        group: (count) => rateOf(count, () => throughAckord(pool, count, { concurrency: group.size * group.groups, groupCommit: group })),
+      },
+      rounds,
+    )
+    const overhead = await appendOverhead(pool, { ...rounds, connections })
+    return {
+      hand_written_per_s: Math.round(rates.hand),
+      ackord_per_s: Math.round(rates.ackord),
+      ratio: rounded(rates.ackord / rates.hand),
+      round_trips: await roundTrips(),
+      append_overhead: rounded(overhead.written),
+      append_overhead_by_hand: rounded(overhead.byHand),
+      group_hand_written_per_s: Math.round(rates.groupHand),
+      group_per_s: Math.round(rates.group),
+      group_ratio: rounded(rates.group / rates.groupHand),
+    }
+  } finally {
+    await pool.query(`DROP SCHEMA IF EXISTS ${schema} CASCADE`)
+    await pool.end()
+  }
+}
+
+function rounded(ratio: number): number {
+  return Math.round(ratio * 100) / 100
+}

@@ -1,0 +1,73 @@
+import { type Message, type Middleware, middleware, outside } from '@ackord/core'
+import { checkCount, checkNoMore } from '@ackord/core/internal'
+import { type Database, portOf } from './database.ts'
+import { GroupGatherer } from './group-gatherer.ts'
+import { groupTransaction } from './group-transaction.ts'
+import { type Inbox, type InboxOptions, openInbox } from './inbox.ts'
+import { type InboxKey, textOf } from './inbox-key.ts'
+import { type OutboxOptions, outboxMiddleware } from './outbox-middleware.ts'
+import { type TransactionOptions, transactionRules } from './run-transaction.ts'
+
+export interface GroupCommitOptions {
+  /** How many messages share a transaction at most. Default: 50. */
+  readonly size?: number | undefined
+  /** How many such transactions may run at once; each takes a connection. Default: 4. */
+  readonly groups?: number | undefined
+}
+
+export interface GroupCommitParts {
+  readonly inbox: InboxOptions
+  readonly outbox: OutboxOptions
+  readonly transaction?: TransactionOptions | undefined
+  readonly groupCommit: GroupCommitOptions
+}
+
+/** How many messages that failed in a group are remembered. */
+const remembered = 10_000
+
+/**
+ * Handles messages that wait at the same time one after another in one transaction: one statement for all of the inbox, the handlers, one
+ * statement for all of the outbox, one COMMIT. If anything fails the group is rolled back and each of its messages goes `alone`, so that
+ * the outcome is that of one by one; what handlers do outside of the database may be done twice. Messages that were delivered before, or that failed here before,
+ * go alone from the start.
+ */
+export function groupCommit<Handle>(database: Database<Handle>, alone: Middleware, options: GroupCommitParts): Middleware {
+  const { size = 50, groups = 4, ...unknown } = options.groupCommit
+  checkNoMore('groupCommit', unknown)
+  checkCount('groupCommit.size', size, { min: 2 })
+  checkCount('groupCommit.groups', groups)
+  const port = portOf(database)
+  const inbox = openInbox(port, options.inbox)
+  const outbox = outboxMiddleware(database, options.outbox)
+  const rules = transactionRules(port, 'transactional()', options.transaction ?? {})
+
+  return middleware({ parts: alone.parts, wantsConcurrency: size * groups }, (next) => {
+    const goAlone = alone(next)
+    const failed = new Set<string>()
+
+    function onFailure(key: InboxKey): void {
+      const [oldest] = failed
+      if (failed.size >= remembered && oldest !== undefined) failed.delete(oldest)
+      failed.add(textOf(key))
+    }
+
+    const runTogether = groupTransaction(port, { ...rules, inbox, process: outbox(next), alone: goAlone, onFailure })
+    const gatherer = new GroupGatherer({ size, groups, run: (members) => outside(() => runTogether(members)) })
+
+    return function joinGroup(message, context) {
+      const key = port.find(context) === undefined ? keyOf(inbox, message) : undefined
+      if (key === undefined || (message.deliveryCount ?? 1) > 1) return goAlone(message, context)
+      if (failed.size > 0 && failed.has(textOf(key))) return goAlone(message, context)
+      return gatherer.join(message, context)
+    }
+  })
+}
+
+/** `undefined` for a message that the inbox refuses: it goes alone, and gets its error there. */
+function keyOf(inbox: Inbox, message: Message): InboxKey | undefined {
+  try {
+    return inbox.keyOf(message)
+  } catch {
+    return undefined
+  }
+}

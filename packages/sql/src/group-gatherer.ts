@@ -1,0 +1,94 @@
+import { AsyncResource } from 'node:async_hooks'
+import type { Context, Message } from '@ackord/core'
+import { suspendTimeouts } from '@ackord/core/internal'
+
+/** A message that waits for others, or is handled together with them. */
+export class GroupMember extends AsyncResource {
+  readonly message: Message
+  readonly context: Context
+  /** Begins the time-outs around the message, which do not count the time it waits. */
+  readonly begin: () => void
+  readonly resolve: (outputs: readonly Message[]) => void
+  readonly reject: (error: unknown) => void
+
+  constructor(
+    message: Message,
+    context: Context,
+    settle: { readonly resolve: (outputs: readonly Message[]) => void; readonly reject: (error: unknown) => void },
+  ) {
+    super('ackord.group')
+    this.message = message
+    this.context = context
+    this.begin = suspendTimeouts(context)
+    this.resolve = settle.resolve
+    this.reject = settle.reject
+  }
+}
+
+/** Handles the members and settles each. Never rejects. */
+export type RunGroup = (members: readonly GroupMember[]) => Promise<void>
+
+/**
+ * Lets messages that wait at the same time be handled together. Nothing waits for a group to fill: while as many groups run as may, the next
+ * one gathers, and so groups grow with the load.
+ */
+export class GroupGatherer {
+  readonly #size: number
+  readonly #groups: number
+  readonly #run: RunGroup
+  #waiting: GroupMember[] = []
+  readonly #watched = new Map<AbortSignal, () => void>()
+  #running = 0
+  #starting = false
+
+  constructor(options: { readonly size: number; readonly groups: number; readonly run: RunGroup }) {
+    this.#size = options.size
+    this.#groups = options.groups
+    this.#run = options.run
+  }
+
+  join(message: Message, context: Context): Promise<readonly Message[]> {
+    const { signal } = context
+    if (signal.aborted) return Promise.reject(signal.reason)
+    return new Promise((resolve, reject) => {
+      this.#waiting.push(new GroupMember(message, context, { resolve, reject }))
+      if (!this.#watched.has(signal)) this.#watch(signal)
+      this.#start()
+    })
+  }
+
+  /** Once for each signal: most messages share that of their router. */
+  #watch(signal: AbortSignal): void {
+    const leave = () => {
+      this.#watched.delete(signal)
+      const left = this.#waiting.filter(({ context }) => context.signal === signal)
+      this.#waiting = this.#waiting.filter(({ context }) => context.signal !== signal)
+      for (const member of left) member.reject(signal.reason)
+    }
+    this.#watched.set(signal, leave)
+    signal.addEventListener('abort', leave, { once: true })
+  }
+
+  #unwatch(): void {
+    for (const [signal, leave] of this.#watched) signal.removeEventListener('abort', leave)
+    this.#watched.clear()
+  }
+
+  /** In a moment, so that messages which arrive in the same turn are together. */
+  #start(): void {
+    if (this.#starting || this.#running >= this.#groups || this.#waiting.length === 0) return
+    this.#starting = true
+    queueMicrotask(() => {
+      this.#starting = false
+      if (this.#waiting.length === 0) return
+      const members = this.#waiting.splice(0, this.#size)
+      if (this.#waiting.length === 0) this.#unwatch()
+      this.#running += 1
+      void this.#run(members).finally(() => {
+        this.#running -= 1
+        this.#start()
+      })
+      this.#start()
+    })
+  }
+}

@@ -1,0 +1,92 @@
+import {
+  AckordError,
+  type Context,
+  deterministicIds,
+  enter,
+  type Logger,
+  type Message,
+  type Metrics,
+  outputIdsKey,
+  type Process,
+  probe,
+  silentLogger,
+} from '@ackord/core'
+import { checkFunction, checkName, checkNoMore, guardLogger, guardMetrics, nameOf } from '@ackord/core/internal'
+import { type InboxKey, inboxKeyOf, problemOf } from './inbox-key.ts'
+import type { DatabasePort } from './open-transaction.ts'
+import type { TableOptions } from './tables.ts'
+
+export interface InboxOptions extends TableOptions {
+  /** Names this reader, so that two consumers may each process a message once. It has no default: shared by accident, it loses messages. */
+  readonly consumer: string
+  /** What makes a message the same one, in place of its source and id. Default: source and id. */
+  readonly key?: ((message: Message) => string) | undefined
+  /** Told each duplicate, before it is acked. What it throws fails the message. Default: nothing. */
+  readonly onDuplicate?: ((message: Message) => void | Promise<void>) | undefined
+  /** Gets a debug line per duplicate. Default: none. */
+  readonly logger?: Logger | undefined
+  /** Counts `ackord.inbox.duplicates`. Default: none. */
+  readonly metrics?: Metrics | undefined
+}
+
+/** What becomes of a message once it is known whether it is new. */
+export interface Inbox {
+  readonly table: string
+  keyOf(message: Message): InboxKey
+  /** For one that is new and recorded. */
+  handle(next: Process, message: Message, context: Context, key: InboxKey): Promise<readonly Message[]>
+  /** For a duplicate. */
+  skip(message: Message): Promise<readonly Message[]>
+}
+
+/** In bytes; see `longestKeyPart`. */
+const longestConsumer = 255
+
+export function openInbox<Handle>(port: DatabasePort<Handle>, options: InboxOptions): Inbox {
+  const { key, onDuplicate, schema, names, ...ports } = options
+  const { consumer: name, logger: givenLogger = silentLogger, metrics: givenMetrics, ...unknown } = ports
+  checkNoMore('inboxMiddleware()', unknown)
+  const consumer = checkConsumer(name)
+  const logger = guardLogger(givenLogger)
+  const metrics = givenMetrics === undefined ? undefined : guardMetrics(givenMetrics)
+  if (key !== undefined) checkFunction('key', key)
+  if (onDuplicate !== undefined) checkFunction('onDuplicate', onDuplicate)
+
+  return {
+    table: port.tables({ schema, names }).inbox,
+    keyOf: (message) => inboxKeyOf(message, consumer, key),
+
+    // Chained by hand: it runs once per message.
+    handle(next, message, context, { source, id }) {
+      const inside = context.with(outputIdsKey, deterministicIds(consumer, source, id))
+      const call = () =>
+        enter(inside, () => next(message, inside)).then((outputs) => {
+          if (outputs.length > 0) throw outputsWithoutOutbox(message, outputs.length)
+          return outputs
+        })
+      return probe('inbox.recorded')?.then(call) ?? call()
+    },
+
+    async skip(message) {
+      metrics?.count('ackord.inbox.duplicates', 1, { consumer })
+      logger.debug({ consumer, type: message.type, id: message.id }, 'A duplicate was skipped.')
+      await onDuplicate?.(message)
+      await message.ack() // Also under `manual`, where nobody else would; held until the commit.
+      return []
+    },
+  }
+}
+
+function checkConsumer(consumer: string): string {
+  checkName('consumer', consumer)
+  const problem = problemOf(consumer, longestConsumer)
+  if (problem !== undefined) throw new AckordError('ACKORD_INVALID_OPTION', `consumer ${problem}.`)
+  return consumer
+}
+
+function outputsWithoutOutbox(message: Message, count: number): AckordError {
+  return new AckordError(
+    'ACKORD_INVALID_OUTPUT',
+    `Handling ${nameOf(message)} gave ${count} outputs, and there is an inbox around it but no outbox. If the process ended after the commit they would be lost, because the message would come back as a duplicate. Add outboxMiddleware() inside of the inbox.`,
+  )
+}
