@@ -1,5 +1,15 @@
 // Suites
 
+// Crash points
+export type { CrashPoint } from './crash/crash-points.ts'
+export { crashPoints } from './crash/crash-points.ts'
+export type { CrashOptions } from './crash/crash-scenarios.ts'
+export { crashScenarios } from './crash/crash-scenarios.ts'
+export type { CrashObservation, CrashScenario, CrashWorld, OpenCrashWorld, ServiceProgram } from './crash/crash-world.ts'
+export type { CrashableProcess, RunningService } from './crash/run-crashable.ts'
+export { runCrashable } from './crash/run-crashable.ts'
+export type { CrashSubject } from './crash/test-crash-points.ts'
+export { testCrashPoints } from './crash/test-crash-points.ts'
 // Helpers for tests
 export type { Deferred } from './deferred.ts'
 export { deferred } from './deferred.ts'

@@ -1,0 +1,32 @@
+import type { Logger } from '@ackord/core'
+import { checkFunction } from '@ackord/core/internal'
+import type { RabbitmqConnection } from './client.ts'
+
+interface Watch {
+  /** Why amqplib has given up to reconnect. */
+  gaveUp: Error | undefined
+}
+
+const watches = new WeakMap<RabbitmqConnection, Watch>()
+
+/** Checks the connection, and logs its failures: without a listener, amqplib would end the process. */
+export function watchConnection(connection: RabbitmqConnection, logger: Logger): void {
+  checkFunction('connection.createChannel', connection?.createChannel)
+  checkFunction('connection.createConfirmChannel', connection.createConfirmChannel)
+  checkFunction('connection.on', connection.on)
+  if (watches.has(connection)) return
+  const watch: Watch = { gaveUp: undefined }
+  watches.set(connection, watch)
+  connection.on('error', (error) => logger.warn({ err: error }, 'The connection to RabbitMQ failed.'))
+  connection.on('reconnect-failed', (error: Error) => {
+    watch.gaveUp = error
+  })
+}
+
+/** Whether the connection will never have a channel again. `error` is what opening one was answered with. */
+export function isOver(connection: RabbitmqConnection, error: unknown): boolean {
+  if (watches.get(connection)?.gaveUp !== undefined) return true
+  if (!(error instanceof Error)) return false
+  // The only ways in which amqplib tells: the first after close() of a connection that recovers, the second for one that does not.
+  return typeof connection.waitForConnect === 'function' ? error.message === 'Connection closed' : error.name === 'IllegalOperationError'
+}

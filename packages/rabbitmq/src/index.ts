@@ -1,0 +1,6 @@
+export type { RabbitmqChannel, RabbitmqConfirmChannel, RabbitmqConnection, RabbitmqMessage, RabbitmqProperties } from './client.ts'
+export type { RabbitmqQueueOptions } from './queue-options.ts'
+export type { RabbitmqPublisherOptions, RabbitmqRoute } from './rabbitmq-publisher.ts'
+export { rabbitmqPublisher } from './rabbitmq-publisher.ts'
+export type { RabbitmqSourceOptions } from './rabbitmq-source.ts'
+export { rabbitmqSource } from './rabbitmq-source.ts'

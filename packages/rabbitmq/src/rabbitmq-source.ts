@@ -1,0 +1,113 @@
+import {
+  type Attributes,
+  type Backoff,
+  consoleLogger,
+  createReceiver,
+  exponentialBackoff,
+  InvalidOptionError,
+  type RawMessage,
+  type ReceiverOptions,
+  type Source,
+  systemRuntime,
+} from '@ackord/core'
+import { checkCount, checkDuration, checkFunction, checkName, checkNoMore, guardLogger } from '@ackord/core/internal'
+import type { RabbitmqConnection, RabbitmqMessage } from './client.ts'
+import { watchConnection } from './connection-watch.ts'
+import { queueDeclaration, type RabbitmqQueueOptions } from './queue-options.ts'
+import { Subscription, type SubscriptionOwner, type SubscriptionSettings } from './subscription.ts'
+
+export interface RabbitmqSourceOptions extends ReceiverOptions {
+  readonly queue: string
+  /** Creates the queue if it is missing. Ends the source if it exists with other properties. Default: the queue must exist. */
+  readonly declare?: RabbitmqQueueOptions | undefined
+  /**
+   * How many messages an iteration may hold that are not settled: those that wait to be pulled, those in hand, and those that were nacked
+   * with a delay. More keeps a fast handler busy, fewer spread slow work more evenly over consumers; a router needs at least its `concurrency`.
+   * Up to 65,535. Default: 100.
+   */
+  readonly prefetch?: number | undefined
+  /**
+   * The attributes of a message, from what RabbitMQ delivered. What it throws rejects the message.
+   * Default: CloudEvents as the message has them, in binary or structured mode; for other messages the AMQP properties: `messageId` is the id,
+   * `type` the type, `appId` or else the queue the source, `timestamp` the time, `contentType` and `correlationId` theirs.
+   */
+  readonly attributes?: ((native: RabbitmqMessage) => Attributes) | undefined
+  /**
+   * The longest delay of a nack in milliseconds; longer ones are cut. RabbitMQ closes the channel of a message that is held
+   * for longer than its `consumer_timeout`, 30 minutes by default. Default: 600,000.
+   */
+  readonly maxDelay?: number | undefined
+  /** The pause before a lost consumer is opened again. Default: 100 ms × 2ⁿ up to 30 s, ± 20 %. */
+  readonly backoff?: Backoff | undefined
+}
+
+/**
+ * The messages of a queue. The connection is amqplib's, best made with `connect(url, { recovery: true })`: a source on one that does not
+ * recover throws when it is lost. Each iteration has a channel of its own. It may be iterated several times, also at once.
+ *
+ * A lost connection or channel does not end an iteration: it is logged once, and consumed again once that is possible. What was not settled is delivered
+ * again, and settling the lost delivery rejects with `ACKORD_LEASE_LOST`. An ack resolves when it is sent: AMQP has no answer to it, so one that
+ * is lost with its connection is found out by the message coming again.
+ */
+export function rabbitmqSource(connection: RabbitmqConnection, options: RabbitmqSourceOptions): Source & AsyncDisposable {
+  const {
+    queue,
+    declare,
+    prefetch = 100,
+    attributes,
+    maxDelay = 600_000,
+    backoff = exponentialBackoff({ initial: 100, max: 30_000 }),
+    deadLetter,
+    deadLetterTimeout,
+    runtime = systemRuntime,
+    logger: given = consoleLogger,
+    ...unknown
+  } = options
+  checkNoMore('A RabbitMQ source', unknown)
+  checkName('queue', queue)
+  checkCount('prefetch', prefetch)
+  if (prefetch > 65_535) throw new InvalidOptionError('prefetch', `must be 65,535 or less; it is ${prefetch}.`)
+  if (attributes !== undefined) checkFunction('attributes', attributes)
+  checkDuration('maxDelay', maxDelay)
+  checkFunction('backoff', backoff)
+  const logger = guardLogger(given)
+  const receive = createReceiver({ deadLetter, deadLetterTimeout, runtime, logger })
+  const declaration = declare === undefined ? undefined : queueDeclaration(declare)
+  watchConnection(connection, logger)
+  return new RabbitmqSource({ connection, queue, declare: declaration, prefetch, attributes, maxDelay, backoff, runtime, logger, receive })
+}
+
+class RabbitmqSource implements Source, AsyncDisposable, SubscriptionOwner {
+  readonly #settings: SubscriptionSettings
+  readonly #subscriptions = new Set<Subscription>()
+  #disposing: Promise<void> | undefined
+
+  constructor(settings: SubscriptionSettings) {
+    this.#settings = settings
+  }
+
+  get disposed(): boolean {
+    return this.#disposing !== undefined
+  }
+
+  messages(options: { readonly signal: AbortSignal }): AsyncIterableIterator<RawMessage> {
+    return new Subscription(this.#settings, options.signal, this)
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    this.#disposing ??= this.#dispose()
+    return this.#disposing
+  }
+
+  started(subscription: Subscription): void {
+    this.#subscriptions.add(subscription)
+  }
+
+  finished(subscription: Subscription): void {
+    this.#subscriptions.delete(subscription)
+  }
+
+  async #dispose(): Promise<void> {
+    await Promise.all([...this.#subscriptions].map((subscription) => subscription.dispose()))
+  }
+}

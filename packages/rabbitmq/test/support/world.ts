@@ -1,0 +1,158 @@
+import { randomUUID } from 'node:crypto'
+import { setMaxListeners } from 'node:events'
+import { Message, type Publisher, publishAll, type RawMessage, type Source } from '@ackord/core'
+import { type RecordingLogger, recordingLogger } from '@ackord/testkit'
+import { type Channel, connect, type Message as NativeMessage, type RecoveringChannelModel } from 'amqplib'
+import {
+  type RabbitmqConnection,
+  type RabbitmqPublisherOptions,
+  type RabbitmqSourceOptions,
+  rabbitmqPublisher,
+  rabbitmqSource,
+} from '../../src/index.ts'
+
+export const rabbitmqUrl: string = process.env['RABBITMQ_URL'] ?? 'amqp://guest:guest@127.0.0.1:5672'
+
+export interface World extends AsyncDisposable {
+  /** The one under test. */
+  readonly connection: RecoveringChannelModel
+  /** Looks in through a connection of its own. */
+  readonly admin: Channel
+  readonly logger: RecordingLogger
+  /** A new queue, deleted at the end. */
+  queue(options?: { readonly type?: 'classic' | 'quorum'; readonly arguments?: Record<string, unknown> }): Promise<string>
+  /** A name of its own; what it names is deleted at the end. */
+  name(): string
+  source(queue: string, options?: Partial<RabbitmqSourceOptions>): Source & AsyncDisposable
+  publisher(options?: RabbitmqPublisherOptions): Publisher & AsyncDisposable
+  /** Publishes one message per id, through a publisher that has nothing to do with the test. */
+  fill(queue: string, ids: readonly string[]): Promise<void>
+  /** How many channels of the connection are open. */
+  openChannels(): number
+  /** Has the server close them, by acknowledging what was never delivered. */
+  breakChannels(): void
+  /** Messages that wait in the queue; those that a consumer holds are not among them. */
+  ready(queue: string): Promise<number>
+}
+
+export interface WorldOptions {
+  /** Where the connection under test goes. Default: the same server as the admin's. */
+  readonly url?: string
+  /** The server. Default: the one that all tests share. */
+  readonly server?: string
+}
+
+export async function openWorld(options: WorldOptions = {}): Promise<World> {
+  const { server = rabbitmqUrl, url = server } = options
+  // A server that restarts under the admin's connection is waited for, too.
+  const door = await connect(server, { recovery: { initialDelay: 10, maxDelay: 200 } })
+  door.on('error', () => {})
+  const fillers = rabbitmqPublisher(door, { logger: recordingLogger() })
+  const connection = await connect(url, { recovery: { initialDelay: 10, maxDelay: 200 } })
+  // Tests may cut it before anything that would listen is made.
+  connection.on('error', () => {})
+  const logger = recordingLogger()
+  const channels = trackChannels(connection)
+  const names: string[] = []
+  const opened: AsyncDisposable[] = []
+  const admin = await door.createChannel()
+  const name = () => {
+    const made = `ackord-test-${randomUUID()}`
+    names.push(made)
+    return made
+  }
+
+  return {
+    connection,
+    admin,
+    logger,
+    name,
+    async queue({ type = 'classic', arguments: more = {} } = {}) {
+      const queue = name()
+      await admin.assertQueue(queue, { durable: true, arguments: { 'x-queue-type': type, ...more } })
+      return queue
+    },
+    source(queue, more = {}) {
+      const source = rabbitmqSource(connection, { queue, logger, ...more })
+      opened.push(source)
+      return source
+    },
+    publisher(more = {}) {
+      const publisher = rabbitmqPublisher(connection, { logger, ...more })
+      opened.push(publisher)
+      return publisher
+    },
+    fill: (queue, ids) => publishAll(fillers, queue, ids.map(event)),
+    openChannels: () => channels.size,
+    breakChannels() {
+      for (const channel of channels) channel.ack(neverDelivered)
+    },
+    ready: async (queue) => (await admin.checkQueue(queue)).messageCount,
+    async [Symbol.asyncDispose]() {
+      for (const each of opened) await each[Symbol.asyncDispose]()
+      await connection.close()
+      const cleaning = await door.createChannel()
+      for (const made of names) {
+        await cleaning.deleteQueue(made)
+        await cleaning.deleteExchange(made)
+      }
+      await fillers[Symbol.asyncDispose]()
+      await door.close()
+    },
+  }
+}
+
+export function event(id: string): RawMessage {
+  return new Message(new TextEncoder().encode(JSON.stringify({ id })), { id, type: 'test.event', source: '/test', specversion: '1.0' })
+}
+
+export function events(count: number, prefix = 'm'): string[] {
+  return Array.from({ length: count }, (_, index) => `${prefix}${index}`)
+}
+
+/** Asks until it is so. Each question is a round trip to the server, or a turn of the event loop. */
+export async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
+  while (!(await isSo())) await new Promise((resolve) => setImmediate(resolve))
+}
+
+export function open(source: Source, signal: AbortSignal = new AbortController().signal): AsyncIterator<RawMessage> {
+  return source.messages({ signal })[Symbol.asyncIterator]()
+}
+
+export async function pull(messages: AsyncIterator<RawMessage>): Promise<RawMessage> {
+  const { value, done } = await messages.next()
+  if (done === true) throw new Error('The iteration has ended.')
+  return value
+}
+
+export async function pullMany(messages: AsyncIterator<RawMessage>, count: number): Promise<RawMessage[]> {
+  const pulled: RawMessage[] = []
+  while (pulled.length < count) pulled.push(await pull(messages))
+  return pulled
+}
+
+/** For calls that nobody aborts; there may be many at once. */
+export const never: AbortSignal = new AbortController().signal
+setMaxListeners(0, never)
+
+const neverDelivered = {
+  content: Buffer.alloc(0),
+  fields: { deliveryTag: 1_000_000, redelivered: false, exchange: '', routingKey: '' },
+} as NativeMessage
+
+/** The set of the connection's channels that are open. */
+function trackChannels(connection: RabbitmqConnection): Set<Channel> {
+  const channels = new Set<Channel>()
+  for (const method of ['createChannel', 'createConfirmChannel'] as const) {
+    const create = connection[method].bind(connection) as () => Promise<Channel>
+    Object.assign(connection, {
+      [method]: async () => {
+        const channel = await create()
+        channels.add(channel)
+        channel.on('close', () => channels.delete(channel))
+        return channel
+      },
+    })
+  }
+  return channels
+}

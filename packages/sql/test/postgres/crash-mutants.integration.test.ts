@@ -1,0 +1,26 @@
+import { crashScenarios, runScenario } from '@ackord/testkit'
+import { describe, expect, it, vi } from 'vitest'
+import { crashMutants } from './crash/crash-mutants.ts'
+import { crashService } from './crash/crash-program.ts'
+import { crashWorld } from './crash/crash-world.ts'
+
+vi.setConfig({ testTimeout: 60_000, maxConcurrency: 4 })
+
+const service = crashService()
+const scenarios = crashScenarios()
+
+/** The kit's own proof: services with one rule broken, each of which its scenario must catch, and say why. */
+describe('services that break a rule', () => {
+  it('are there for every scenario', () => {
+    expect(new Set(crashMutants.map(({ caughtBy }) => caughtBy))).toEqual(new Set(scenarios.map(({ name }) => name)))
+  })
+
+  // They wait for leases and for what never comes, most of the time.
+  it.concurrent.each(crashMutants)('$caughtBy: $name', async ({ name, caughtBy, says }) => {
+    const scenario = scenarios.find((candidate) => candidate.name === caughtBy)
+    if (scenario === undefined) throw new Error(`There is no scenario '${caughtBy}'.`)
+    const { result, error } = await runScenario(scenario, crashWorld(service, { mutant: name, patience: 2500 }))
+    expect(result).toBe('failed')
+    expect(String(error)).toMatch(says)
+  })
+})

@@ -1,0 +1,47 @@
+import { commandHandler, defineEvent, Router } from '@ackord/core'
+import { Relay } from '@ackord/outbox'
+import { rabbitmqPublisher } from '@ackord/rabbitmq'
+import { runCrashable } from '@ackord/testkit'
+import { connect } from 'amqplib'
+import type { Database } from '../../../src/index.ts'
+import { fromPg, postgresOutbox } from '../../../src/postgres/index.ts'
+import { pg } from '../../support/pg.ts'
+import type { TestHandle } from '../../support/world.ts'
+import { crashMutants } from './crash-mutants.ts'
+import { crashRules } from './crash-rules.ts'
+
+const { CRASH_POSTGRES = '', CRASH_RABBITMQ = '', CRASH_SCHEMA = '', CRASH_INPUT = '', CRASH_OUTPUT = '', CRASH_MUTANT } = process.env
+const rules = { ...crashRules, ...crashMutants.find(({ name }) => name === CRASH_MUTANT)?.rules }
+const orderPlaced = defineEvent<{ readonly id: string }>('order.placed')
+
+/** Orders come in by a queue and are stored; their events go out by another queue. */
+await runCrashable(process, async () => {
+  const pool = new pg.Pool({ connectionString: CRASH_POSTGRES, options: `-c search_path=${CRASH_SCHEMA}` })
+  // Only this form of query is used.
+  const database = fromPg(pool) as unknown as Database<TestHandle>
+  const input = await connect(CRASH_RABBITMQ, { recovery: true })
+  const output = await connect(CRASH_RABBITMQ, { recovery: true })
+  const publisher = rabbitmqPublisher(output)
+
+  const router = new Router(rules.router).use(rules.middleware(database, CRASH_OUTPUT, publisher)).handle(
+    commandHandler({ type: 'order.place', source: '/orders' }, async ({ id }: { readonly id: string }) => {
+      await rules.save(database, id)
+      return [orderPlaced({ id }, rules.eventAttributes())]
+    }),
+  )
+  const relay = new Relay(rules.store(postgresOutbox(database)), { publisher: rules.publisher(publisher), ...rules.relay })
+  relay.start()
+  const running = router.run(rules.source(input, CRASH_INPUT))
+
+  return {
+    isIdle: () => router.health().inFlight + router.health().queued + relay.health().inFlight === 0,
+    async stop() {
+      await router.stop()
+      await running
+      await relay.stop()
+      await publisher[Symbol.asyncDispose]()
+      for (const connection of [input, output]) await connection.close()
+      await pool.end()
+    },
+  }
+})
