@@ -104,7 +104,7 @@ export class Acking {
       release: (kept) => {
         hold.released = true
         const { intent } = hold
-        if (intent === undefined || kept === 'none' || (intent.verdict === 'acked' && kept === 'refusals')) return yes
+        if (intent === undefined || kept === 'none' || (intent.verdict === 'acked' && kept === 'refusals')) return undefined
         return this.#settle(intent.verdict, intent.error, intent.options)
       },
     }
@@ -214,7 +214,7 @@ export interface AckHold {
    * Carries out what was kept, in the next outer hold if there is one: everything, only a nack or reject, or nothing.
    * What is not carried out is forgotten, and the message is pending again.
    */
-  release(kept: 'all' | 'refusals' | 'none'): Promise<boolean>
+  release(kept: 'all' | 'refusals' | 'none'): Promise<boolean> | undefined
 }
 
 function keep(hold: AckHold, verdict: Verdict, error: unknown, options: NackOptions | undefined): Promise<boolean> {

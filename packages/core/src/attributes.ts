@@ -36,7 +36,7 @@ export interface Attributes {
 
 const requiredNames: ReadonlySet<string> = new Set(['id', 'type', 'source', 'specversion'])
 const optionalNames: ReadonlySet<string> = new Set(['subject', 'time', 'datacontenttype', 'dataschema'])
-const textNames = [
+const textNames: ReadonlySet<string> = new Set([
   'id',
   'type',
   'source',
@@ -46,8 +46,8 @@ const textNames = [
   'dataschema',
   'partitionkey',
   'correlationid',
-] as const
-const instantNames = ['time', 'expirytime'] as const
+])
+const instantNames: ReadonlySet<string> = new Set(['time', 'expirytime'])
 const knownNames: ReadonlySet<string> = new Set([...textNames, ...instantNames, 'traceparent', 'tracestate'])
 
 /** The class CloudEvents puts a name in; every name is in exactly one. */
@@ -61,33 +61,35 @@ export function missingAttributes(attributes: Attributes): string[] {
   return [...requiredNames].filter((name) => attributes[name] === undefined || attributes[name] === '')
 }
 
-/** Throws unless every known attribute has its type and every other one a type that CloudEvents can carry. */
-export function checkAttributes(attributes: Attributes, owner: string, options: { readonly retryable?: boolean } = {}): void {
-  const invalid = (name: string, problem: string) =>
-    new AckordError('ACKORD_INVALID_ATTRIBUTES', `Attribute '${name}' of ${owner} ${problem}.`, options)
-  for (const name of textNames) {
-    const value: unknown = attributes[name]
-    if (value !== undefined && typeof value !== 'string') {
-      throw invalid(name, `must be a text; it is ${describeValue(value)}`)
-    }
-  }
-  for (const name of instantNames) {
-    const value: unknown = attributes[name]
-    if (value !== undefined && parseInstant(value) === undefined) {
-      const found = typeof value === 'string' ? 'a text of another form' : describeValue(value)
-      throw invalid(name, `must be a valid Date or an RFC 3339 text; it is ${found}`)
-    }
-  }
+/** Throws unless every known attribute has its type and every other one a type that CloudEvents can carry. `owner` is asked only then. */
+export function checkAttributes(
+  attributes: Attributes,
+  owner: string | (() => string),
+  options: { readonly retryable?: boolean } = {},
+): void {
   for (const name in attributes) {
-    const meant = name.toLowerCase()
-    if (meant !== name && knownNames.has(meant)) throw invalid(name, `must be written in lower case: '${meant}'`)
     const value: unknown = attributes[name]
-    if (value === undefined) continue
-    if (isDataMember(name)) throw invalid(name, 'must have another name: CloudEvents keeps it for the data')
-    if (!isAttributeValue(value)) {
-      throw invalid(name, `must be a text, number, boolean, Date or bytes; it is ${describeValue(value)}`)
-    }
+    const problem = problemOf(name, value)
+    if (problem === undefined) continue
+    const whose = typeof owner === 'string' ? owner : owner()
+    throw new AckordError('ACKORD_INVALID_ATTRIBUTES', `Attribute '${name}' of ${whose} ${problem}.`, options)
   }
+}
+
+function problemOf(name: string, value: unknown): string | undefined {
+  if (textNames.has(name)) {
+    return value === undefined || typeof value === 'string' ? undefined : `must be a text; it is ${describeValue(value)}`
+  }
+  if (instantNames.has(name)) {
+    if (value === undefined || parseInstant(value) !== undefined) return undefined
+    const found = typeof value === 'string' ? 'a text of another form' : describeValue(value)
+    return `must be a valid Date or an RFC 3339 text; it is ${found}`
+  }
+  const meant = name.toLowerCase()
+  if (meant !== name && knownNames.has(meant)) return `must be written in lower case: '${meant}'`
+  if (value === undefined) return undefined
+  if (isDataMember(name)) return 'must have another name: CloudEvents keeps it for the data'
+  return isAttributeValue(value) ? undefined : `must be a text, number, boolean, Date or bytes; it is ${describeValue(value)}`
 }
 
 /** Whether the structured form has the data under this name, so that no attribute can be there. */

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { type ContextKey, contextKey } from './context.ts'
 
 /** Gives the next output its id. */
@@ -23,9 +23,8 @@ export function deterministicIds(consumer: string, source: string, id: string): 
 const namespace = Buffer.from('7c0f3a6e2b5d4e1f9a8b6c4d2e0f1a3b', 'hex')
 
 function uuidV5(name: string): string {
-  const bytes = createHash('sha1').update(namespace).update(name).digest().subarray(0, 16)
-  bytes.writeUInt8((bytes.readUInt8(6) & 0x0f) | 0x50, 6)
-  bytes.writeUInt8((bytes.readUInt8(8) & 0x3f) | 0x80, 8)
-  const hex = bytes.toString('hex')
-  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`
+  const hex = hash('sha1', Buffer.concat([namespace, Buffer.from(name)]), 'hex')
+  // The version, 5, and the two bits of the variant.
+  const variant = ((Number.parseInt(hex.charAt(16), 16) & 0x3) | 0x8).toString(16)
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-5${hex.slice(13, 16)}-${variant}${hex.slice(17, 20)}-${hex.slice(20, 32)}`
 }

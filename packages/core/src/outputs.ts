@@ -32,7 +32,7 @@ export function outputCompleter(runtime: Runtime, source: string | undefined): O
     if (given.type === undefined || given.type === '') throw invalid(index, input, 'has no type')
     const whole = isComplete(given, input.attributes)
     if (whole && isAllText(given)) return output
-    checkAttributes(given, `output ${index} of ${nameOf(input)}`)
+    checkAttributes(given, () => `output ${index} of ${nameOf(input)}`)
     if (whole) return output
 
     const attributes: Record<string, AttributeValue | undefined> = { ...given }

@@ -35,7 +35,7 @@ export function unmarshal(raw: RawMessage, marshaler: Marshaler): Message {
 
 /** From data to bytes; bytes stay as they are. Refuses attributes that could not travel, sets `datacontenttype`, carries acking and values over. */
 export function marshal(message: Message, marshaler: Marshaler): RawMessage {
-  checkAttributes(message.attributes, nameOf(message))
+  checkAttributes(message.attributes, () => nameOf(message))
   return marshalAsIs(message, marshaler)
 }
 

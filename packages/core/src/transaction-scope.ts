@@ -101,17 +101,19 @@ export class TransactionScope {
     this.#checkOpen('end()')
     this.#ended = true
     // A savepoint that was left open shares the fate of a failed one: nothing of it was released.
-    for (const nested of this.#nested ?? []) await nested.end(outcome === 'committed' ? 'rolledBack' : outcome, options)
+    if (this.#nested !== undefined) {
+      for (const nested of this.#nested) await nested.end(outcome === 'committed' ? 'rolledBack' : outcome, options)
+    }
     if (this.#parent !== undefined) this.#parent.#nested?.delete(this)
     try {
       if (outcome === 'committed' && this.#parent !== undefined) this.#handOver(this.#parent)
-      else if (outcome === 'committed') await this.#run(this.#afterCommit, 'afterCommit')
-      else if (outcome === 'rolledBack') await this.#run(this.#afterRollback, 'afterRollback')
+      else if (outcome === 'committed' && this.#afterCommit !== undefined) await this.#run(this.#afterCommit, 'afterCommit')
+      else if (outcome === 'rolledBack' && this.#afterRollback !== undefined) await this.#run(this.#afterRollback, 'afterRollback')
     } finally {
       const kept = outcome === 'committed' ? 'all' : options.verdicts === 'forget' ? 'none' : 'refusals'
-      const [only] = this.#holds
-      if (only !== undefined && this.#holds.length === 1) await this.#release(only.hold, kept)
-      else await Promise.all(this.#holds.map(({ hold }) => this.#release(hold, kept)))
+      // Most hold a message whose handler gave no verdict: the router does, afterwards.
+      const released = this.#holds.map(({ hold }) => hold.release(kept)).filter((verdict) => verdict !== undefined)
+      if (released.length > 0) await Promise.all(released.map((verdict) => this.#answered(verdict)))
     }
   }
 
@@ -125,8 +127,8 @@ export class TransactionScope {
     if (this.#afterRollback !== undefined) parent.#afterRollback = [...(parent.#afterRollback ?? []), ...this.#afterRollback]
   }
 
-  async #run(callbacks: readonly ScopeCallback[] | undefined, kind: string): Promise<void> {
-    for (const callback of callbacks ?? []) {
+  async #run(callbacks: readonly ScopeCallback[], kind: string): Promise<void> {
+    for (const callback of callbacks) {
       try {
         await enter(this.#context, () => callback(this.#context))
       } catch (error) {
@@ -135,9 +137,9 @@ export class TransactionScope {
     }
   }
 
-  async #release(hold: AckHold, kept: 'all' | 'refusals' | 'none'): Promise<void> {
+  async #answered(verdict: Promise<boolean>): Promise<void> {
     try {
-      await hold.release(kept)
+      await verdict
     } catch (error) {
       this.#logger.error(
         { err: error },

@@ -14,9 +14,13 @@ export function recordAppender<Handle>({ dialect, wakeUps }: DatabasePort<Handle
   return async function append(transaction, records) {
     if (records.length === 0) return
     const rows = records.map(outboxRowOf)
-    if (transaction.gather !== undefined) transaction.gather(table, rows)
-    else for (const statement of statementsOf(rows, transaction)) await transaction.changeLater(statement, explain)
-    transaction.own?.scope.afterCommit(wake)
+    if (transaction.gather !== undefined) {
+      // Whoever gathers stores them, and wakes once for all.
+      transaction.gather(table, rows)
+    } else {
+      for (const statement of statementsOf(rows, transaction)) await transaction.changeLater(statement, explain)
+      transaction.own?.scope.afterCommit(wake)
+    }
     const paused = probe('outbox.appended')
     if (paused !== undefined) await paused
   }

@@ -33,7 +33,7 @@ interface Work {
 /** Handles messages in one transaction, or each in its own if that one fails. */
 export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: GroupTransactionOptions): RunGroup {
   const { inbox, process, alone, onFailure, settings, logger, metrics } = options
-  const { dialect, driver } = port
+  const { dialect, driver, wakeUps } = port
   const appenders = new Map<string, ReturnType<typeof dialect.appender>>()
 
   function appender(table: string): ReturnType<typeof dialect.appender> {
@@ -76,13 +76,13 @@ export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: Gr
   }
 
   async function runTogether(works: readonly Work[], signal: AbortSignal): Promise<void> {
+    const gathered = new Map<string, OutboxRow[]>()
     await driver.transaction(
       settings,
       async function workOfAll(session) {
         let paused = probe('transaction.begun')
         if (paused !== undefined) await paused
         const fresh = await record(session, works)
-        const gathered = new Map<string, OutboxRow[]>()
         const gather = (table: string, rows: readonly OutboxRow[]) => {
           const all = gathered.get(table) ?? []
           gathered.set(table, all)
@@ -106,6 +106,7 @@ export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: Gr
     )
     const paused = probe('transaction.afterCommit')
     if (paused !== undefined) await paused
+    if (gathered.size > 0) wakeUps.wake()
   }
 
   async function goAlone({ member }: Pick<Work, 'member'>): Promise<void> {

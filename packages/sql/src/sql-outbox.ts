@@ -63,7 +63,7 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
     async append(transaction: Handle, records: readonly NewOutboxRecord[]) {
       const opened = await openTransactionOf(port, transaction)
       // What could not be read back would be parked long after its transaction has ended.
-      for (const { message } of records) checkAttributes(message.attributes, nameOf(message))
+      for (const { message } of records) checkAttributes(message.attributes, () => nameOf(message))
       await appendRecords(opened, records)
     },
 
