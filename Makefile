@@ -1,6 +1,6 @@
 # Needs Node >= 20.19, npm and make. Everything else is installed by the targets themselves.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-latest build vet bench services clean
+.PHONY: help demo test test-latest build vet bench proof services clean
 
 installed := node_modules/.installed
 
@@ -30,8 +30,11 @@ vet: $(installed) ## lint, types, dead code, packed packages; npm audit as a rep
 bench: $(installed) ## all benchmarks
 	@scripts/services run --only postgres -- npm run -s bench
 
+proof: $(installed) ## what takes too long for the tests: claims on a table of two million rows, the whole matrix of crashes
+	@scripts/services run --only postgres,rabbitmq -- node scripts/proof.mjs
+
 services: $(installed) ## start the servers that tests need and keep them until Ctrl-C
 	@scripts/services up
 
 clean: ## remove what was built
-	rm -rf node_modules .cache packages/*/dist bench/dist examples/*/dist packages/*/*.tsbuildinfo bench/*.tsbuildinfo examples/*/*.tsbuildinfo
+	rm -rf node_modules .cache packages/*/dist bench/dist proof/dist examples/*/dist packages/*/*.tsbuildinfo bench/*.tsbuildinfo proof/*.tsbuildinfo examples/*/*.tsbuildinfo

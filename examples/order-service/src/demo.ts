@@ -1,7 +1,7 @@
 import { jsonMarshaler, MemoryBroker, marshal, publishAll, Router, silentLogger } from '@ackord/core'
 import { Relay } from '@ackord/outbox'
-import { transactional } from '@ackord/sql'
-import { createSchema, fromPglite, postgresOutbox } from '@ackord/sql/postgres'
+import { createSchema, sqlOutbox, transactional } from '@ackord/sql'
+import { fromPglite } from '@ackord/sql/postgres'
 import { PGlite } from '@electric-sql/pglite'
 import { BusyOrders } from './adapters/busy-orders.ts'
 import { PostgresOrders } from './adapters/postgres-orders.ts'
@@ -49,7 +49,7 @@ export async function demo(count: number, { onStep, onProgress }: DemoEvents): P
   const router = new Router({ concurrency: 8, logger: silentLogger })
   router.use(transactional(database, { inbox, outbox: { destination: 'order-events' } }))
   router.handle(placeOrderHandler(new BusyOrders(new PostgresOrders(database))))
-  const relay = new Relay(postgresOutbox(database, { logger: silentLogger }), { publisher: broker, pollInterval: 50, logger: silentLogger })
+  const relay = new Relay(sqlOutbox(database, { logger: silentLogger }), { publisher: broker, pollInterval: 50, logger: silentLogger })
 
   const published = () => new Set(broker.published('order-events').map(({ id }) => id)).size
   const progress = setInterval(() => onProgress(router.health().handled - duplicates, published()), 100)

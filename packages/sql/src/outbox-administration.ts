@@ -1,5 +1,5 @@
-import type { Logger } from '@ackord/core'
-import { checkCount, checkDuration } from '@ackord/core/internal'
+import { checkAttributes, type Logger } from '@ackord/core'
+import { checkCount, checkDuration, nameOf } from '@ackord/core/internal'
 import type { DestinationStats, OutboxAdmin, OutboxEdit, OutboxRecord, OutboxState } from '@ackord/outbox'
 import { isSeq } from './claim-token.ts'
 import type { Row } from './driver.ts'
@@ -68,6 +68,8 @@ function editing({ destination, attributes, data }: OutboxEdit): ((row: Row) => 
   return function edit(row) {
     const { message } = readMessage(row)
     const edited = message.copy(data ?? message.data).withAttributes(attributes ?? {})
+    // What could not be read back would be parked again, for another reason.
+    checkAttributes(edited.attributes, () => nameOf(edited))
     return outboxRowOf({ destination: destination ?? String(row['destination']), message: edited })
   }
 }

@@ -1,7 +1,6 @@
 import { compose, deterministicIds, installProbe, Message, type Middleware, outputIdsKey, type Process, rootContext } from '@ackord/core'
 import { describe, expect, it } from 'vitest'
-import { type Database, inboxMiddleware, outboxMiddleware, transactionMiddleware } from '../src/index.ts'
-import { cleanInbox } from '../src/postgres/index.ts'
+import { cleanInbox, type Database, inboxMiddleware, outboxMiddleware, transactionMiddleware } from '../src/index.ts'
 import { command, event, failureOf, handle, openPg, type TestHandle, worldKinds } from './support/world.ts'
 
 const failure = new Error('failed')

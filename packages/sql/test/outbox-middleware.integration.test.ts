@@ -2,8 +2,7 @@ import type { EventEmitter } from 'node:events'
 import { compose, installProbe, Message, textMarshaler } from '@ackord/core'
 import type { PoolClient } from 'pg'
 import { describe, expect, it } from 'vitest'
-import { outboxMiddleware, transactional, transactionMiddleware } from '../src/index.ts'
-import { postgresOutbox } from '../src/postgres/index.ts'
+import { outboxMiddleware, sqlOutbox, transactional, transactionMiddleware } from '../src/index.ts'
 import { command, event, failureOf, handle, openPg, worldKinds } from './support/world.ts'
 
 const failure = new Error('failed')
@@ -107,7 +106,7 @@ describe.each(worldKinds)('outboxMiddleware() on $name', ({ open }) => {
     expect(statements).toBe(0)
     await handle(make({ marshaler: textMarshaler }), async () => [event('t', {}, 'grüße'), event('b', {}, new Uint8Array([0, 255]))])
     remove()
-    const [text, bytes] = await postgresOutbox(database).claim({ limit: 10, lease: 1000 })
+    const [text, bytes] = await sqlOutbox(database).claim({ limit: 10, lease: 1000 })
     expect(text?.message.dataContentType).toBe('text/plain; charset=utf-8')
     expect(new TextDecoder().decode(text?.message.data)).toBe('grüße')
     expect(bytes?.message.data).toEqual(new Uint8Array([0, 255]))
@@ -130,7 +129,7 @@ describe.each(worldKinds)('outboxMiddleware() on $name', ({ open }) => {
     for (const [code, output] of bad) expect(await failureOf(handle(outbox, async () => [output]))).toMatchObject({ code })
     // NUL anywhere else is data: the attributes are JSON in a text column.
     await handle(outbox, async () => [event('e2', { subject: 'events', note: 'a\0b\ud800' })])
-    const [record] = await postgresOutbox(world.database).claim({ limit: 1, lease: 1000 })
+    const [record] = await sqlOutbox(world.database).claim({ limit: 1, lease: 1000 })
     expect(record?.message.attributes['note']).toBe('a\0b\ud800')
   })
 
@@ -140,7 +139,7 @@ describe.each(worldKinds)('outboxMiddleware() on $name', ({ open }) => {
     const outbox = compose(transactionMiddleware(database), outboxMiddleware(database, { destination: 'events', source: '/audit' }))
     // A16
     await handle(outbox, async () => [event('e1'), new Message({ seen: true }, { type: 'order.seen' })])
-    const [, added] = await postgresOutbox(database).claim({ limit: 10, lease: 1000 })
+    const [, added] = await sqlOutbox(database).claim({ limit: 10, lease: 1000 })
     expect(added?.message.attributes).toMatchObject({
       source: '/audit',
       specversion: '1.0',
@@ -152,7 +151,7 @@ describe.each(worldKinds)('outboxMiddleware() on $name', ({ open }) => {
   it('wakes who listens after the commit, not before and not after a rollback', async () => {
     await using world = await open()
     const { database } = world
-    const store = postgresOutbox(database)
+    const store = sqlOutbox(database)
     const controller = new AbortController()
     let woken = 0
     const listening = (async () => {

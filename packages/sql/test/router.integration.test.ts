@@ -1,7 +1,6 @@
 import { commandHandler, jsonMarshaler, MemoryBroker, Message, type RawMessage, Router, type Source, silentLogger } from '@ackord/core'
 import { describe, expect, it } from 'vitest'
-import { type Database, inboxMiddleware, outboxMiddleware, transactional, transactionMiddleware } from '../src/index.ts'
-import { postgresOutbox } from '../src/postgres/index.ts'
+import { type Database, inboxMiddleware, outboxMiddleware, sqlOutbox, transactional, transactionMiddleware } from '../src/index.ts'
 import { failureOf, openPg, type TestHandle, worldKinds } from './support/world.ts'
 
 interface PlaceOrder {
@@ -54,7 +53,7 @@ describe.each(worldKinds)('a router on $name', ({ open }) => {
     expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([3, 3, 3])
     const acked = source.verdicts.filter((verdict) => verdict.startsWith('ack'))
     expect(acked).toHaveLength(ackStrategy === 'manual' ? 3 : 6)
-    const records = await postgresOutbox(database).claim({ limit: 10, lease: 1000 })
+    const records = await sqlOutbox(database).claim({ limit: 10, lease: 1000 })
     expect(records.map(({ destination, message }) => [destination, message.partitionKey, message.source]).sort()).toEqual(
       ['1', '2', '3'].map((id) => ['topic.order.placed', id, '/orders']),
     )

@@ -1,8 +1,17 @@
 import { compose } from '@ackord/core'
 import { describe, expect, it } from 'vitest'
 import { portOf } from '../src/database.ts'
-import { outboxMiddleware, SchemaError, transactional, transactionMiddleware } from '../src/index.ts'
-import { createSchema, fromPg, postgresOutbox, schemaSql, validateSchema } from '../src/postgres/index.ts'
+import {
+  createSchema,
+  outboxMiddleware,
+  printSchema,
+  SchemaError,
+  sqlOutbox,
+  transactional,
+  transactionMiddleware,
+  validateSchema,
+} from '../src/index.ts'
+import { fromPg } from '../src/postgres/index.ts'
 import { command, event, failureOf, handle, openPg, worldKinds } from './support/world.ts'
 
 describe.each(worldKinds)('the schema on $name', ({ open }) => {
@@ -53,7 +62,7 @@ describe.each(worldKinds)('the schema on $name', ({ open }) => {
     const middleware = transactional(database, { inbox: { consumer: 'c', ...tables }, outbox: { destination: 'events', ...tables } })
     await handle(middleware, async () => [event('e1')])
     await handle(middleware, async () => [event('e2')])
-    const store = postgresOutbox(database, tables)
+    const store = sqlOutbox(database, tables)
     const [record, ...more] = await store.claim({ limit: 10, lease: 1000 })
     expect([record?.message.id, more]).toEqual(['e1', []])
     expect(await world.orders()).toBe(0)
@@ -86,7 +95,7 @@ describe.each(worldKinds)('the schema on $name', ({ open }) => {
 
   it('can be printed, and what is printed is what is made', async () => {
     await using world = await open({ empty: true })
-    const sql = schemaSql(world.database)
+    const sql = printSchema(world.database)
     const { driver } = portOf(world.database)
     await driver.transaction([], (session) => session.script(sql), AbortSignal.any([]))
     await validateSchema(world.database)

@@ -1,7 +1,8 @@
 import { silentLogger } from '@ackord/core'
 import { describe, expect, it } from 'vitest'
+import { sqlOutbox } from '../../src/index.ts'
 import { claimSql } from '../../src/postgres/claim-statement.ts'
-import { fromPg, postgresOutbox } from '../../src/postgres/index.ts'
+import { fromPg } from '../../src/postgres/index.ts'
 import { settleSql } from '../../src/postgres/settle-statements.ts'
 import { openPg } from '../support/world.ts'
 
@@ -42,7 +43,7 @@ describe('the claim on a table of 100,000 records', () => {
     await world.query(`ANALYZE ${table}`)
 
     const { pool } = world
-    const store = postgresOutbox(fromPg(pool), { logger: silentLogger })
+    const store = sqlOutbox(fromPg(pool), { logger: silentLogger })
     const seen = new Set<string>()
     // A26, and named statements that become generic plans after five executions.
     for (let round = 0; round < 10; round += 1) {

@@ -1,8 +1,8 @@
 import type { PGlite } from '@electric-sql/pglite'
 import type { Pool, PoolClient, QueryResult } from 'pg'
 import { expectTypeOf, it } from 'vitest'
-import type { Database } from '../../src/index.ts'
-import { fromPg, fromPglite, postgresOutbox } from '../../src/postgres/index.ts'
+import { type Database, sqlOutbox } from '../../src/index.ts'
+import { fromPg, fromPglite } from '../../src/postgres/index.ts'
 
 declare const pool: Pool
 declare const client: PoolClient
@@ -17,5 +17,5 @@ it('gives adapters the types of the user’s own client', () => {
 })
 
 it('takes a client of a transaction of one’s own', () => {
-  expectTypeOf(postgresOutbox(fromPg(pool)).append).toBeCallableWith(client, [])
+  expectTypeOf(sqlOutbox(fromPg(pool)).append).toBeCallableWith(client, [])
 })

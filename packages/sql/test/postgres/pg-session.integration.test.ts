@@ -3,8 +3,8 @@ import { compose, Message, type Middleware, rootContext, silentLogger } from '@a
 import { deferred, recordingLogger } from '@ackord/testkit'
 import type { PoolClient } from 'pg'
 import { describe, expect, it } from 'vitest'
-import { type Database, inboxMiddleware, outboxMiddleware, transactional, transactionMiddleware } from '../../src/index.ts'
-import { fromPg, postgresOutbox } from '../../src/postgres/index.ts'
+import { type Database, inboxMiddleware, outboxMiddleware, sqlOutbox, transactional, transactionMiddleware } from '../../src/index.ts'
+import { fromPg } from '../../src/postgres/index.ts'
 import { pg } from '../support/pg.ts'
 import { command, event, failureOf, handle, openPg, postgresUrl, type TestHandle } from '../support/world.ts'
 
@@ -246,7 +246,7 @@ describe('database.write()', () => {
     await using world = await openPg({ max: 1 })
     const { database } = world
     const trips = await readyCount(world)
-    const store = postgresOutbox(database)
+    const store = sqlOutbox(database)
     const bytes = new Message(new Uint8Array([1]), event('e1').attributes)
     const answer = await database.write(async (transaction) => {
       await transaction.query("INSERT INTO orders VALUES ('1')")

@@ -1,8 +1,7 @@
 import { compose, Message, silentLogger } from '@ackord/core'
 import type { ClaimedRecord, NewOutboxRecord, OutboxFilter } from '@ackord/outbox'
 import { describe, expect, it } from 'vitest'
-import { outboxMiddleware, transactionMiddleware } from '../../src/index.ts'
-import { type PostgresOutbox, type PostgresOutboxOptions, postgresOutbox } from '../../src/postgres/index.ts'
+import { outboxMiddleware, type SqlOutbox, type SqlOutboxOptions, sqlOutbox, transactionMiddleware } from '../../src/index.ts'
 import { event, failureOf, handle, type TestHandle, type World, type WorldKind, worldKinds } from '../support/world.ts'
 
 const failure = new Error('failed')
@@ -14,7 +13,7 @@ function record(id: string, options: Partial<NewOutboxRecord> & { readonly attri
 }
 
 interface StoreWorld extends World {
-  readonly store: PostgresOutbox<TestHandle>
+  readonly store: SqlOutbox<TestHandle>
   /** Appends and commits. */
   add(...records: readonly NewOutboxRecord[]): Promise<void>
   /** As time would. */
@@ -22,10 +21,10 @@ interface StoreWorld extends World {
   elapse(milliseconds: number): Promise<void>
 }
 
-async function openStore(kind: WorldKind, options: PostgresOutboxOptions = {}): Promise<StoreWorld> {
+async function openStore(kind: WorldKind, options: SqlOutboxOptions = {}): Promise<StoreWorld> {
   const world = await kind.open()
   const { database } = world
-  const store = postgresOutbox(database, { logger: silentLogger, ...options })
+  const store = sqlOutbox(database, { logger: silentLogger, ...options })
   return {
     ...world,
     [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
@@ -156,7 +155,7 @@ describe.each(worldKinds)('claim() on $name', (kind) => {
     await using world = await openStore(kind)
     await world.add(...Array.from({ length: 40 }, (_, index) => record(`${index}`)))
     // A19, A20
-    const other = postgresOutbox(world.database)
+    const other = sqlOutbox(world.database)
     const claims = await Promise.all([world.store, other, world.store, other].map((store) => store.claim({ limit: 10, lease: 60_000 })))
     const rest = await world.store.claim(all)
     const ids = [...claims.flat(), ...rest].map(({ id }) => id)
@@ -350,7 +349,7 @@ describe.each(worldKinds)('settle() on $name', (kind) => {
 })
 
 describe.each(worldKinds)('the operators’ side on $name', (kind) => {
-  async function withParked(options: PostgresOutboxOptions = {}) {
+  async function withParked(options: SqlOutboxOptions = {}) {
     const world = await openStore(kind, options)
     await world.add(...['1', '2', '3', '4'].map((id) => record(id, { destination: id === '4' ? 'other' : 'events' })))
     const claimed = await world.store.claim(all)
@@ -461,7 +460,7 @@ describe.each(worldKinds)('the operators’ side on $name', (kind) => {
 
   it('says what to do when the table is missing', async () => {
     await using world = await kind.open({ empty: true })
-    expect(await failureOf(postgresOutbox(world.database).claim(all))).toMatchObject({ name: 'SchemaError', problem: 'missing' })
+    expect(await failureOf(sqlOutbox(world.database).claim(all))).toMatchObject({ name: 'SchemaError', problem: 'missing' })
     const outbox = compose(transactionMiddleware(world.database), outboxMiddleware(world.database, { destination: 'events' }))
     expect(await failureOf(handle(outbox, async () => [event('e1')]))).toMatchObject({ name: 'SchemaError', problem: 'missing' })
   })

@@ -1,26 +1,20 @@
-import { randomBytes } from 'node:crypto'
 import type { Middleware } from '@ackord/core'
 import { Message, type Process, rootContext } from '@ackord/core'
 import { PGlite } from '@electric-sql/pglite'
 import type { Pool, PoolClient } from 'pg'
-import type { Database } from '../../src/index.ts'
-import { createSchema, fromPg, fromPglite } from '../../src/postgres/index.ts'
-import { pg } from './pg.ts'
+import { createSchema, type Database } from '../../src/index.ts'
+import { fromPg, fromPglite } from '../../src/postgres/index.ts'
+import { openSchema, schemaName, type View, viewOf } from './own-schema.ts'
+
+export { postgresUrl } from './own-schema.ts'
 
 /** What the handles of both drivers share. */
 export interface TestHandle {
   query(text: string, parameters?: unknown[]): Promise<{ readonly rows: Record<string, unknown>[] }>
 }
 
-export interface World extends AsyncDisposable {
-  readonly schema: string
+export interface World extends View, AsyncDisposable {
   readonly database: Database<TestHandle>
-  /** Outside of every transaction. */
-  query(text: string, parameters?: unknown[]): Promise<Record<string, unknown>[]>
-  /** How many orders there are. */
-  orders(): Promise<number>
-  inbox(): Promise<number>
-  outbox(): Promise<number>
 }
 
 export interface WorldKind {
@@ -28,33 +22,25 @@ export interface WorldKind {
   open(options?: { readonly max?: number; readonly empty?: boolean }): Promise<World>
 }
 
-export const postgresUrl: string = process.env['POSTGRES_URL'] ?? 'postgres://postgres@127.0.0.1:5432/test'
-
 /** A schema of its own on the server, dropped at the end. `pool` is on its search path. */
 export async function openPg(
   options: { readonly max?: number; readonly empty?: boolean } = {},
 ): Promise<World & { readonly pool: Pool; readonly client: () => Promise<PoolClient> }> {
   const { max = 10, empty = false } = options
-  const schema = schemaName()
-  const pool = new pg.Pool({ connectionString: postgresUrl, max, options: `-c search_path=${schema}` })
-  // The test looks in through a door of its own, or a pool of one connection could not be watched.
-  const door = new pg.Pool({ connectionString: postgresUrl, max: 2, options: `-c search_path=${schema}` })
-  door.on('error', () => {})
-  const query = async (text: string, parameters: unknown[] = []) => (await door.query(text, parameters)).rows
-  await query(`CREATE SCHEMA ${schema}`)
-  await query('CREATE TABLE orders (id text PRIMARY KEY, note text)')
+  const own = await openSchema()
+  const { schema } = own
+  const pool = own.createPool({ max })
   const database = fromPg(pool, { schema, logger: { debug() {}, info() {}, warn() {}, error() {} } })
   if (!empty) await createSchema(database)
   return {
+    ...own,
     pool,
     client: () => pool.connect(),
-    ...view(schema, query),
     // Both drivers have this form of query.
     database: database as unknown as Database<TestHandle>,
     async [Symbol.asyncDispose]() {
       await pool.end()
-      await query(`DROP SCHEMA ${schema} CASCADE`)
-      await door.end()
+      await own[Symbol.asyncDispose]()
     },
   }
 }
@@ -62,7 +48,7 @@ export async function openPg(
 let pglite: Promise<PGlite> | undefined
 
 /** All worlds of a file share one PGlite: it takes seconds to start. */
-async function openPglite(options: { readonly empty?: boolean } = {}): Promise<World & { readonly pglite: PGlite }> {
+export async function openPglite(options: { readonly empty?: boolean } = {}): Promise<World & { readonly pglite: PGlite }> {
   pglite ??= PGlite.create()
   const client = await pglite
   const schema = schemaName()
@@ -72,7 +58,7 @@ async function openPglite(options: { readonly empty?: boolean } = {}): Promise<W
   if (options.empty !== true) await createSchema(database)
   return {
     pglite: client,
-    ...view(schema, query),
+    ...viewOf(schema, query),
     database: database as unknown as Database<TestHandle>,
     async [Symbol.asyncDispose]() {
       await client.exec(`DROP SCHEMA ${schema} CASCADE`)
@@ -84,21 +70,6 @@ export const worldKinds: readonly WorldKind[] = [
   { name: 'pg', open: openPg },
   { name: 'PGlite', open: openPglite },
 ]
-
-function view(schema: string, query: World['query']): Pick<World, 'schema' | 'query' | 'orders' | 'inbox' | 'outbox'> {
-  const count = async (table: string) => Number((await query(`SELECT count(*) AS n FROM ${schema}.${table}`))[0]?.['n'])
-  return {
-    schema,
-    query,
-    orders: () => count('orders'),
-    inbox: () => count('ackord_inbox'),
-    outbox: () => count('ackord_outbox'),
-  }
-}
-
-function schemaName(): string {
-  return `ackord_${randomBytes(6).toString('hex')}`
-}
 
 export interface Verdict {
   readonly verdict: 'ack' | 'nack' | 'reject'

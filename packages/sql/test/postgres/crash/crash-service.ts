@@ -3,8 +3,8 @@ import { Relay } from '@ackord/outbox'
 import { rabbitmqPublisher } from '@ackord/rabbitmq'
 import { runCrashable } from '@ackord/testkit'
 import { connect } from 'amqplib'
-import type { Database } from '../../../src/index.ts'
-import { fromPg, postgresOutbox } from '../../../src/postgres/index.ts'
+import { type Database, sqlOutbox } from '../../../src/index.ts'
+import { fromPg } from '../../../src/postgres/index.ts'
 import { pg } from '../../support/pg.ts'
 import type { TestHandle } from '../../support/world.ts'
 import { crashMutants } from './crash-mutants.ts'
@@ -29,7 +29,7 @@ await runCrashable(process, async () => {
       return [orderPlaced({ id }, rules.eventAttributes())]
     }),
   )
-  const relay = new Relay(rules.store(postgresOutbox(database)), { publisher: rules.publisher(publisher), ...rules.relay })
+  const relay = new Relay(rules.store(sqlOutbox(database)), { publisher: rules.publisher(publisher), ...rules.relay })
   relay.start()
   const running = router.run(rules.source(input, CRASH_INPUT))
 

@@ -2,7 +2,7 @@ import { deterministicIds, jsonMarshaler, Message, marshal, publishAll, silentLo
 import { rabbitmqPublisher } from '@ackord/rabbitmq'
 import type { OpenCrashWorld } from '@ackord/testkit'
 import { connect } from 'amqplib'
-import { postgresOutbox } from '../../../src/postgres/index.ts'
+import { sqlOutbox } from '../../../src/index.ts'
 import { openPg, postgresUrl } from '../../support/world.ts'
 import { batchSize, consumer } from './crash-rules.ts'
 
@@ -16,7 +16,7 @@ export function crashWorld(service: string, options: { readonly mutant?: string;
     const { schema, database } = world
     // Without a key a command that is applied twice is there twice.
     await world.query('ALTER TABLE orders DROP CONSTRAINT orders_pkey')
-    const outbox = postgresOutbox(database, { logger: silentLogger })
+    const outbox = sqlOutbox(database, { logger: silentLogger })
     const connection = await connect(rabbitmqUrl)
     const channel = await connection.createChannel()
     const publisher = rabbitmqPublisher(connection)

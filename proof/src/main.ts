@@ -1,0 +1,17 @@
+import { parseArgs } from 'node:util'
+import { Bounds } from './bounds.ts'
+import { claims } from './claims.ts'
+
+/** What takes too long for `make test`. Each gives its figures and tells the bounds that are broken. */
+const proofs: Readonly<Record<string, (bounds: Bounds) => Promise<Record<string, unknown>>>> = { claims }
+
+const { positionals } = parseArgs({ allowPositionals: true })
+const bounds = new Bounds()
+const figures: Record<string, unknown> = {}
+for (const name of positionals.length > 0 ? positionals : Object.keys(proofs)) {
+  const proof = proofs[name]
+  if (proof === undefined) throw new Error(`There is no proof '${name}'; there are ${Object.keys(proofs).join(', ')}.`)
+  figures[name] = await proof(bounds)
+}
+console.log(JSON.stringify({ ...figures, broken: bounds.broken }))
+process.exitCode = bounds.broken.length === 0 ? 0 : 1

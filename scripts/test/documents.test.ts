@@ -1,0 +1,53 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { describe, expect, it } from 'vitest'
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+
+function filesIn(folder: string, ...endings: readonly string[]): string[] {
+  const names = readdirSync(root + folder, { recursive: true, encoding: 'utf8' })
+  return names.filter((name) => endings.some((ending) => name.endsWith(ending))).map((name) => `${folder}${name}`)
+}
+
+const packages = readdirSync(`${root}packages`)
+const documents = [
+  ...readdirSync(root).filter((name) => name.endsWith('.md')),
+  ...filesIn('docs/', '.md'),
+  ...packages.flatMap((name) => [`packages/${name}/README.md`, `packages/${name}/package.json`]),
+]
+/** Doc comments and error texts are read too. */
+const sources = packages.flatMap((name) => filesIn(`packages/${name}/src/`, '.ts'))
+
+/** Sentences that promise what nobody can keep: a crash between publish and settle makes a duplicate. */
+function falsePromises(text: string): string[] {
+  const sentences = text.replaceAll(/\s+/g, ' ').split(/(?<=[.!?:;|])\s/)
+  return sentences.filter(
+    (sentence) =>
+      /exactly[- ]once[- ](?:\w+ )?(?:deliver|publish)|(?:deliver|publish)\w* (?:\w+ )?exactly[- ]once/i.test(sentence) &&
+      !/\b(?:no|not|never|cannot|nobody|neither|without)\b/i.test(sentence),
+  )
+}
+
+describe('the documents', () => {
+  it('promise no more than at-least-once delivery', () => {
+    // The check itself first: what it must find, and what it must let pass.
+    expect(falsePromises('We have exactly-once delivery. Events are delivered exactly once.')).toHaveLength(2)
+    expect(falsePromises('Exactly-once\nmessage delivery for all')).toHaveLength(1)
+    expect(falsePromises('Never write "exactly-once delivery". Exactly-once effects. There is no exactly once delivery.')).toEqual([])
+
+    expect(documents.length).toBeGreaterThan(10)
+    const found = [...documents, ...sources].flatMap((file) =>
+      falsePromises(readFileSync(root + file, 'utf8')).map((sentence) => `${file}: ${sentence}`),
+    )
+    expect(found).toEqual([])
+    expect(readFileSync(`${root}README.md`, 'utf8')).toContain('At-least-once delivery')
+  })
+
+  it('say that external calls are not covered', () => {
+    for (const file of ['README.md', 'packages/sql/README.md']) {
+      expect(readFileSync(root + file, 'utf8').replaceAll(/[>\s]+/g, ' ')).toMatch(
+        /(?:External calls made by a handler|Effects outside of the database) are not covered/,
+      )
+    }
+  })
+})
