@@ -3,6 +3,7 @@
 export { startKafkaMock } from './kafka-mock.mjs'
 export { startMariadb } from './mariadb.mjs'
 export { startNats } from './nats.mjs'
+export { startPgbouncer } from './pgbouncer.mjs'
 export { startPostgres } from './postgres.mjs'
 export { startRabbitmq } from './rabbitmq.mjs'
 export { startRedis } from './redis.mjs'

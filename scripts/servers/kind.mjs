@@ -2,6 +2,7 @@
 import { kafkaMock } from './kafka-mock.mjs'
 import { mariadb } from './mariadb.mjs'
 import { nats } from './nats.mjs'
+import { pgbouncer } from './pgbouncer.mjs'
 import { postgres } from './postgres.mjs'
 import { rabbitmq } from './rabbitmq.mjs'
 import { redis } from './redis.mjs'
@@ -21,4 +22,4 @@ import { redisCluster } from './redis-cluster.mjs'
  */
 
 /** @type {readonly Kind[]} */
-export const kinds = [postgres, mariadb, redis, redisCluster, rabbitmq, nats, kafkaMock]
+export const kinds = [postgres, pgbouncer, mariadb, redis, redisCluster, rabbitmq, nats, kafkaMock]

@@ -1,5 +1,14 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import { startKafkaMock, startMariadb, startNats, startPostgres, startRabbitmq, startRedis, startRedisCluster } from '../servers/index.mjs'
+import {
+  startKafkaMock,
+  startMariadb,
+  startNats,
+  startPgbouncer,
+  startPostgres,
+  startRabbitmq,
+  startRedis,
+  startRedisCluster,
+} from '../servers/index.mjs'
 import { kinds } from '../servers/kind.mjs'
 import { queryPostgres } from '../servers/postgres-protocol.mjs'
 import { askRedis } from '../servers/redis-protocol.mjs'
@@ -7,6 +16,7 @@ import { openWorld, type World } from './services-world.ts'
 
 const starts = {
   postgres: startPostgres,
+  pgbouncer: startPgbouncer,
   mariadb: startMariadb,
   rabbitmq: startRabbitmq,
   nats: startNats,

@@ -4,7 +4,9 @@ import { fromPg } from '@ackord/sql/postgres'
 import pg from 'pg'
 import { rateOf, runRounds } from '../rounds.ts'
 import { appendOverhead } from './append-overhead.ts'
+import { mariadbRatio } from './mariadb.ts'
 import { byHand, groupsByHand, throughAckord } from './postgres.ts'
+import { sqliteRatio } from './sqlite.ts'
 
 const url = process.env['POSTGRES_URL'] ?? 'postgres://postgres@127.0.0.1:5432/test'
 const schema = `ackord_bench_${process.pid}`
@@ -62,6 +64,8 @@ export async function sql(): Promise<Record<string, unknown>> {
       group_hand_written_per_s: Math.round(rates.groupHand),
       group_per_s: Math.round(rates.group),
       group_ratio: rounded(rates.group / rates.groupHand),
+      mariadb_ratio: rounded(await mariadbRatio({ ...rounds, connections })),
+      sqlite_ratio: rounded(await sqliteRatio(rounds)),
     }
   } finally {
     await pool.query(`DROP SCHEMA IF EXISTS ${schema} CASCADE`)

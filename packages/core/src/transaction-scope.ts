@@ -8,6 +8,10 @@ import { guardLogger } from './ports.ts'
 export type ScopeOutcome = 'committed' | 'rolledBack' | 'unknown'
 export type ScopeCallback = (context: Context) => void | Promise<void>
 
+interface EndOptions {
+  readonly verdicts?: 'carryOut' | 'forget' | undefined
+}
+
 /** The scope a context belongs to. Only transaction middleware sets it. */
 export const transactionScopeKey: ContextKey<TransactionScope> = contextKey('ackord.transactionScope', { callScoped: true })
 
@@ -94,27 +98,43 @@ export class TransactionScope {
   }
 
   /**
-   * Called once, by whoever owns the transaction, when its outcome is known, or known to be unknowable. Rejects only when it is called again.
-   * `verdicts: 'forget'` also drops held nacks and rejects, for messages that are handled once more right away.
+   * Called once, by whoever owns the transaction, when its outcome is known, or known to be unknowable. Rejects only when it is called again;
+   * gives `undefined` where there is nothing to wait for. `verdicts: 'forget'` also drops held nacks and rejects, for messages that are handled once more right away.
    */
-  async end(outcome: ScopeOutcome, options: { readonly verdicts?: 'carryOut' | 'forget' | undefined } = {}): Promise<void> {
-    this.#checkOpen('end()')
-    this.#ended = true
-    // A savepoint that was left open shares the fate of a failed one: nothing of it was released.
-    if (this.#nested !== undefined) {
-      for (const nested of this.#nested) await nested.end(outcome === 'committed' ? 'rolledBack' : outcome, options)
-    }
-    if (this.#parent !== undefined) this.#parent.#nested?.delete(this)
+  end(outcome: ScopeOutcome, options: EndOptions = {}): Promise<void> | undefined {
     try {
-      if (outcome === 'committed' && this.#parent !== undefined) this.#handOver(this.#parent)
-      else if (outcome === 'committed' && this.#afterCommit !== undefined) await this.#run(this.#afterCommit, 'afterCommit')
-      else if (outcome === 'rolledBack' && this.#afterRollback !== undefined) await this.#run(this.#afterRollback, 'afterRollback')
-    } finally {
-      const kept = outcome === 'committed' ? 'all' : options.verdicts === 'forget' ? 'none' : 'refusals'
-      // Most hold a message whose handler gave no verdict: the router does, afterwards.
-      const released = this.#holds.map(({ hold }) => hold.release(kept)).filter((verdict) => verdict !== undefined)
-      if (released.length > 0) await Promise.all(released.map((verdict) => this.#answered(verdict)))
+      this.#checkOpen('end()')
+    } catch (error) {
+      return Promise.reject(error)
     }
+    this.#ended = true
+    if (this.#parent !== undefined) this.#parent.#nested?.delete(this)
+    // Most have one callback at most, which does not wait, and hold a message whose handler gave no verdict: the router does, afterwards.
+    const before = this.#nested === undefined || this.#nested.size === 0 ? this.#runCallbacks(outcome) : this.#endNested(outcome, options)
+    if (before !== undefined) return before.finally(() => this.#release(outcome, options))
+    return this.#release(outcome, options)
+  }
+
+  /** A savepoint that was left open shares the fate of a failed one: nothing of it was released. */
+  async #endNested(outcome: ScopeOutcome, options: EndOptions): Promise<void> {
+    for (const nested of this.#nested ?? []) await nested.end(outcome === 'committed' ? 'rolledBack' : outcome, options)
+    await this.#runCallbacks(outcome)
+  }
+
+  #runCallbacks(outcome: ScopeOutcome): Promise<void> | undefined {
+    if (outcome === 'committed' && this.#parent !== undefined) {
+      this.#handOver(this.#parent)
+      return undefined
+    }
+    if (outcome === 'committed' && this.#afterCommit !== undefined) return this.#run(this.#afterCommit, 'afterCommit')
+    if (outcome === 'rolledBack' && this.#afterRollback !== undefined) return this.#run(this.#afterRollback, 'afterRollback')
+    return undefined
+  }
+
+  #release(outcome: ScopeOutcome, { verdicts }: EndOptions): Promise<void> | undefined {
+    const kept = outcome === 'committed' ? 'all' : verdicts === 'forget' ? 'none' : 'refusals'
+    const released = this.#holds.flatMap(({ hold }) => hold.release(kept) ?? [])
+    return released.length === 0 ? undefined : Promise.all(released.map((verdict) => this.#answered(verdict))).then(() => {})
   }
 
   #hold(acking: Acking): void {
@@ -127,14 +147,27 @@ export class TransactionScope {
     if (this.#afterRollback !== undefined) parent.#afterRollback = [...(parent.#afterRollback ?? []), ...this.#afterRollback]
   }
 
-  async #run(callbacks: readonly ScopeCallback[], kind: string): Promise<void> {
-    for (const callback of callbacks) {
+  /** One after the other; `undefined` if none of them waits for anything. */
+  #run(callbacks: readonly ScopeCallback[], kind: string, from = 0): Promise<void> | undefined {
+    for (let index = from; index < callbacks.length; index += 1) {
+      const callback = callbacks[index] as ScopeCallback
       try {
-        await enter(this.#context, () => callback(this.#context))
+        const running = enter(this.#context, () => callback(this.#context))
+        if (running !== undefined) {
+          const goOn = () => this.#run(callbacks, kind, index + 1)
+          return Promise.resolve(running)
+            .catch((error: unknown) => this.#complain(error, kind))
+            .then(goOn)
+        }
       } catch (error) {
-        this.#logger.error({ err: error }, `An ${kind} callback failed; the transaction has ended as it should.`)
+        this.#complain(error, kind)
       }
     }
+    return undefined
+  }
+
+  #complain(error: unknown, kind: string): void {
+    this.#logger.error({ err: error }, `An ${kind} callback failed; the transaction has ended as it should.`)
   }
 
   async #answered(verdict: Promise<boolean>): Promise<void> {

@@ -6,7 +6,7 @@ import type { StoreDialect } from './store-dialect.ts'
 export type Isolation = 'read committed' | 'repeatable read' | 'serializable'
 
 export interface TransactionSettings {
-  /** Default: the server's, which is `read committed` unless somebody changed it. The stricter ones cost retries. */
+  /** Default: the server's: `read committed` on PostgreSQL and `repeatable read` on MySQL, unless somebody changed it. The stricter ones cost retries. */
   readonly isolation?: Isolation | undefined
   /** Milliseconds after which the server cancels a statement. Default: the server's. 0: no limit. */
   readonly statementTimeout?: number | undefined
@@ -22,15 +22,15 @@ export interface Dialect {
   readonly store: StoreDialect
   /** Quotes a name, or throws at one that cannot be one. */
   quote(option: string, name: string): string
-  /** The statements that follow BEGIN; none if nothing was asked for. */
+  /** The statements that go with BEGIN, as the database's drivers expect them; none if nothing was asked for. */
   settings(settings: TransactionSettings): readonly string[]
   /** Whether the transaction lost against another one, and would succeed if it were run again. */
   isConflict(error: unknown): boolean
   /** Whether a statement of ours failed because the tables are not there. */
   isSchemaMissing(error: unknown): boolean
   /**
-   * The statement that records a message: it changes one row, or none if the key was there before. Waits for a transaction that is about to
-   * write the same key. Never aborts the transaction for a duplicate.
+   * The statement that records a message: it changes one row, or none if the key was there before, which it may say by an error (`none`).
+   * Waits for a transaction that is about to write the same key. Never aborts the transaction for a duplicate.
    */
   recorder(table: string): (key: InboxKey) => Statement
   /**

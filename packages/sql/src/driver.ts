@@ -17,6 +17,8 @@ export interface Statement {
   readonly parameters?: readonly unknown[] | undefined
   /** Whether it is worth preparing: always the same text, and a plan that does not depend on the parameters. */
   readonly prepare?: boolean | undefined
+  /** Whether an error means that it changed no row, and undid nothing else. Default: none does. */
+  readonly none?: ((error: unknown) => boolean) | undefined
 }
 
 /** A connection with a transaction open on it. */
@@ -26,9 +28,9 @@ export interface Session<Handle> {
   change(statement: Statement): Promise<number>
   /**
    * Carries a statement out before whatever comes next, COMMIT at the latest: in the same round trip where the driver can, which is why
-   * its failure is that one's, or the transaction's. `explain` makes a better error of it.
+   * its failure is that one's, or the transaction's. `explain` makes a better error of it. `undefined` where it only waits.
    */
-  changeLater(statement: Statement, explain: (error: unknown) => unknown): Promise<void>
+  changeLater(statement: Statement, explain: (error: unknown) => unknown): Promise<void> | undefined
   /** Whether several statements that wait cost one round trip, so that none need be saved. */
   readonly sendsTogether: boolean
   /** Several statements without parameters, in one round trip. */
@@ -57,6 +59,9 @@ export interface Driver<Handle> {
    * may begin as late as with the first statement.
    */
   transaction<R>(settings: readonly string[], work: (session: Session<Handle>) => Promise<R>, signal: AbortSignal): Promise<R>
+
+  /** Does work on one connection in no transaction, for databases where DDL would end it. Absent where a transaction can hold DDL. */
+  connection?<R>(work: (session: Pick<Session<Handle>, 'run' | 'script'>) => Promise<R>): Promise<R>
 }
 
 /** `changeLater` where nothing is gained by waiting. */

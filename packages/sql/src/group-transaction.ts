@@ -148,12 +148,13 @@ export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: Gr
       return
     }
     metrics?.observe('ackord.group.size', members.length, {})
-    await Promise.all(
-      works.map(async ({ member, scope, outputs }) => {
-        await member.runInAsyncScope(() => scope.end('committed'))
-        member.resolve(outputs)
-      }),
-    )
+    const endings = works.map(({ member, scope, outputs }) => {
+      const ending = member.runInAsyncScope(() => scope.end('committed'))
+      if (ending !== undefined) return ending.then(() => member.resolve(outputs))
+      member.resolve(outputs)
+      return undefined
+    })
+    await Promise.all(endings.filter((ending) => ending !== undefined))
   }
 }
 

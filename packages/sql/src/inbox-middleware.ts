@@ -24,7 +24,7 @@ export function inboxMiddleware<Handle>(database: Database<Handle>, options: Inb
       } catch (error) {
         throw explainMissing(dialect, error, inbox.table)
       }
-      return count === 1 ? await inbox.handle(next, message, context, key) : await inbox.skip(message)
+      return count === 1 ? inbox.handle(next, message, context, key) : inbox.skip(message)
     }
   })
 }

@@ -48,7 +48,11 @@ export function openTransaction<Handle>(own: OwnTransaction<Handle>, tracker: Qu
   return {
     handle: session.track(tracker),
     change: (statement) => tracker.run(() => session.change(statement)),
-    changeLater: (statement, explain) => tracker.run(() => session.changeLater(statement, explain)),
+    changeLater(statement, explain) {
+      tracker.checkOpen()
+      const sent = session.changeLater(statement, explain)
+      return sent && tracker.run(() => sent)
+    },
     sendsTogether: session.sendsTogether,
     gather:
       gather &&
@@ -62,6 +66,13 @@ export function openTransaction<Handle>(own: OwnTransaction<Handle>, tracker: Qu
 
 /** A transaction of the user's own. */
 export function foreignTransaction<Handle>(driver: Driver<Handle>, handle: Handle): OpenTransaction<Handle> {
-  const change = async ({ sql, parameters = [] }: Statement) => (await driver.run(handle, sql, parameters)).count
+  async function change({ sql, parameters = [], none }: Statement): Promise<number> {
+    try {
+      return (await driver.run(handle, sql, parameters)).count
+    } catch (error) {
+      if (none?.(error) === true) return 0
+      throw error
+    }
+  }
   return { handle, change, changeLater: changeNow(change), sendsTogether: false, gather: undefined, own: undefined }
 }

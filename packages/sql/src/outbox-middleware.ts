@@ -52,7 +52,8 @@ export function outboxMiddleware<Handle>(database: Database<Handle>, options: Ou
           destination: destinationOf(output, destination),
           message: marshal(output, marshaler),
         }))
-        await append(transaction, records)
+        const appended = append(transaction, records)
+        if (appended !== undefined) await appended
         for (const output of completed) {
           const acking = ackingOf(output)
           // The message itself is the router's to settle.

@@ -7,6 +7,7 @@ export class QueryTracker {
   #running = 0
   #onDrained: (() => void) | undefined
   #ended: (() => unknown) | undefined
+  readonly #failures: { readonly error: unknown; readonly watched: { readonly seen: boolean } }[] = []
 
   /** What the latest failed query failed with: the likely reason when COMMIT turns into ROLLBACK. */
   failure: unknown
@@ -25,9 +26,31 @@ export class QueryTracker {
     return query
   }
 
+  /** As `run`, where a failed query does not fail the transaction by itself: one whose failure nobody saw is `neglected`. */
+  watch<T>(start: () => Promise<T>): Promise<T> {
+    const query = this.run(start)
+    const watched = new WatchedPromise<T>((resolve, reject) => {
+      query.then(resolve, (error: unknown) => {
+        this.#failures.push({ error, watched })
+        reject(error)
+      })
+    })
+    watched.ignore()
+    return watched
+  }
+
+  /** The first failure of a query that nobody awaited, once the work has returned. */
+  neglected(): { readonly error: unknown } | undefined {
+    return this.#failures.find(({ watched }) => !watched.seen)
+  }
+
   /** For forms of a query that give no promise back. */
   checkOpen(): void {
     if (this.#ended !== undefined) throw this.#ended()
+  }
+
+  get idle(): boolean {
+    return this.#running === 0
   }
 
   /** Resolves when nothing runs, also what was started meanwhile. */
@@ -52,5 +75,29 @@ export class QueryTracker {
   readonly #failed = (error: unknown): void => {
     this.failure = error
     this.#done()
+  }
+}
+
+/** Knows whether anybody waits for it. */
+class WatchedPromise<T> extends Promise<T> {
+  seen = false
+
+  static override get [Symbol.species](): PromiseConstructor {
+    return Promise
+  }
+
+  /** `await` comes here too, as it does for everything that is not a plain promise. */
+  // biome-ignore lint/suspicious/noThenProperty: it is a promise.
+  override then<R1 = T, R2 = never>(
+    onResolved?: ((value: T) => R1 | PromiseLike<R1>) | null,
+    onRejected?: ((reason: unknown) => R2 | PromiseLike<R2>) | null,
+  ): Promise<R1 | R2> {
+    this.seen = true
+    return super.then(onResolved, onRejected)
+  }
+
+  /** A rejection that nobody handles is not to end the process. */
+  ignore(): void {
+    super.then(undefined, () => {})
   }
 }

@@ -93,6 +93,7 @@ async function runOnce<Handle, R>(
   }
   const paused = probe('transaction.afterCommit')
   if (paused !== undefined) await paused
-  await scope.end('committed')
+  const ending = scope.end('committed')
+  if (ending !== undefined) await ending
   return result
 }

@@ -5,6 +5,8 @@ import { SchemaError } from './errors.ts'
 import type { SchemaStatements } from './store-dialect.ts'
 import type { TableOptions, Tables } from './tables.ts'
 
+type SchemaSession = Pick<Session<unknown>, 'run' | 'script'>
+
 interface Version {
   readonly version: number
   readonly oldestReader: number
@@ -12,10 +14,10 @@ interface Version {
 
 /** Makes the tables, or brings older ones up to date, in one transaction where the database can. Any number of processes may call it at once, and again. */
 export async function createSchema<Handle>(database: Database<Handle>, options: TableOptions = {}): Promise<void> {
-  const port = portOf(database)
-  const tables = port.tables(options)
-  const statements = port.dialect.store.schema
-  await port.driver.transaction([], (session) => migrate(session, statements, tables), rootContext().signal)
+  const { driver, dialect, tables: tablesOf } = portOf(database)
+  const tables = tablesOf(options)
+  const work = (session: SchemaSession) => migrate(session, dialect.store.schema, tables)
+  await (driver.connection?.(work) ?? driver.transaction([], work, rootContext().signal))
 }
 
 /** Throws a `SchemaError` unless the tables are there in a version that this code works with. */
@@ -23,9 +25,11 @@ export async function validateSchema<Handle>(database: Database<Handle>, options
   const { driver, dialect, tables: tablesOf } = portOf(database)
   const tables = tablesOf(options)
   const known = versionOf(dialect.store.schema)
+  const run: RunStatement = (sql, parameters = []) => driver.run(driver.pool, sql, parameters)
+  await dialect.store.schema.check?.(run)
   let found: Version | undefined
   try {
-    found = await readVersion((sql, parameters = []) => driver.run(driver.pool, sql, parameters), tables)
+    found = await readVersion(run, tables)
   } catch (error) {
     throw dialect.isSchemaMissing(error) ? missing(tables, error) : error
   }
@@ -48,8 +52,9 @@ export function printSchema<Handle>(database: Database<Handle>, options: TableOp
   return `${[meta(tables), ...steps].map((step) => step.trim().replace(/;$/, '')).join(';\n\n')};\n`
 }
 
-async function migrate(session: Session<unknown>, statements: SchemaStatements, tables: Tables): Promise<void> {
+async function migrate(session: SchemaSession, statements: SchemaStatements, tables: Tables): Promise<void> {
   const { run } = session
+  await statements.check?.(run)
   for (const sql of statements.lock(tables)) await run(sql)
   try {
     await createNamespace(run, statements, tables)

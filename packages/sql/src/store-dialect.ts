@@ -1,6 +1,6 @@
 import type { ClaimOptions, OutboxFilter, Outcome } from '@ackord/outbox'
 import type { ClaimedPlace } from './claim-token.ts'
-import type { Driver, Row } from './driver.ts'
+import type { Driver, Row, RunStatement } from './driver.ts'
 import type { OutboxRow } from './outbox-row.ts'
 import type { Tables } from './tables.ts'
 
@@ -67,6 +67,8 @@ export interface Migration {
 
 /** What a database needs to make its tables. */
 export interface SchemaStatements {
+  /** Looks at the server first, and throws at one that is too old. Absent where every one will do. */
+  check?(run: RunStatement): Promise<void>
   /** Oldest first; the version of the last is the one this code works with. */
   readonly migrations: readonly Migration[]
   /** The table of versions, if it is not there. One row per installation. */
@@ -88,6 +90,8 @@ export interface StoreDialect {
   administration(port: StorePort): AdminStatements
   /** Forgets messages that were received longer ago than the window, a bounded number. Resolves to how many. */
   cleanInbox(driver: Driver<unknown>, table: string, options: { readonly window: number; readonly limit: number }): Promise<number>
+  /** Whether the turn to do this is the caller's: `true` for one caller at most in each interval, by the database's clock. `meta` is that table, quoted. */
+  takeTurn(driver: Driver<unknown>, meta: string, turn: { readonly name: string; readonly interval: number }): Promise<boolean>
   /** Whether a connection of the user's own, whose driver does not tell, is in a transaction. */
   inTransaction(driver: Driver<unknown>, handle: unknown): Promise<boolean>
 }

@@ -4,12 +4,14 @@ export interface TableNames {
   readonly inbox: string
   readonly outbox: string
   readonly meta: string
+  /** The function by which programs in other languages store events; PostgreSQL only. */
+  readonly append: string
 }
 
 export interface TableOptions {
-  /** Default: the first schema of the connection's search path. */
+  /** Default: the first schema of the connection's search path; on MySQL, its database. */
   readonly schema?: string | undefined
-  /** Default: `ackord_inbox`, `ackord_outbox`, `ackord_meta`. */
+  /** Default: `ackord_inbox`, `ackord_outbox`, `ackord_meta`, `ackord_append`. */
   readonly names?: { readonly [Table in keyof TableNames]?: string | undefined } | undefined
 }
 
@@ -27,5 +29,5 @@ export function tablesOf(dialect: Dialect, options: TableOptions, defaults: Tabl
     const name = options.names?.[table] ?? defaults.names?.[table] ?? `ackord_${table}`
     return prefix + dialect.quote(`names.${table}`, name)
   }
-  return { schema, inbox: named('inbox'), outbox: named('outbox'), meta: named('meta') }
+  return { schema, inbox: named('inbox'), outbox: named('outbox'), meta: named('meta'), append: named('append') }
 }

@@ -11,10 +11,10 @@ export function transactionMiddleware<Handle>(database: Database<Handle>, option
   const runTransaction = transactionRunner(port, transactionRules(port, 'transactionMiddleware()', options))
 
   return middleware({ role: 'transaction', resource: database }, (next) => {
-    return async function transaction(message, context) {
+    return function transaction(message, context) {
       const outer = port.find(context)
-      if (outer !== undefined && outer.own === undefined) throw foreignTransaction()
-      return await runTransaction({ message, run: (inside) => next(message, inside) }, context)
+      if (outer !== undefined && outer.own === undefined) return Promise.reject(foreignTransaction())
+      return runTransaction({ message, run: (inside) => next(message, inside) }, context)
     }
   })
 }

@@ -1,5 +1,6 @@
 import { AckordError, type Context, enter, type Message, transactionScopeKey } from '@ackord/core'
 import { nameOf } from '@ackord/core/internal'
+import { TransactionAbortedError } from './errors.ts'
 import { type DatabasePort, type OwnTransaction, openTransaction } from './open-transaction.ts'
 import type { QueryTracker } from './query-tracker.ts'
 
@@ -41,7 +42,9 @@ export async function workInside<Handle, R>(
   let result: R
   try {
     result = await enter(inside, () => work.run(inside))
-    await tracker.drained()
+    if (!tracker.idle) await tracker.drained()
+    const neglected = tracker.neglected()
+    if (neglected !== undefined) throw new TransactionAbortedError({ cause: neglected.error })
   } finally {
     signal.removeEventListener('abort', onAbort)
     tracker.end(() => ended(work.message))

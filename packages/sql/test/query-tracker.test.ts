@@ -46,4 +46,29 @@ describe('a query tracker', () => {
     expect(started).toBe(false)
     expect(() => tracker.checkOpen()).toThrow(failure)
   })
+
+  it('knows the failures that nobody looked at, in whatever way one may', async () => {
+    const tracker = new QueryTracker()
+    const fail = () => tracker.watch(() => Promise.reject(failure))
+    await fail().catch(() => {})
+    await fail().then(undefined, () => {})
+    await Promise.allSettled([fail()])
+    await (async () => {
+      try {
+        await fail()
+      } catch {}
+    })()
+    await tracker.drained()
+    expect(tracker.neglected()).toBeUndefined()
+    // One that is kept and looked at later.
+    const kept = fail()
+    await tracker.drained()
+    expect(tracker.neglected()).toMatchObject({ error: failure })
+    await kept.catch(() => {})
+    expect(tracker.neglected()).toBeUndefined()
+    expect(await tracker.watch(async () => 'value')).toBe('value')
+    expect(fail()).toBeInstanceOf(Promise)
+    await tracker.drained()
+    expect(tracker.neglected()).toMatchObject({ error: failure })
+  })
 })

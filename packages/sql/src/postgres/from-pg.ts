@@ -5,11 +5,13 @@ import type { Driver } from '../driver.ts'
 import type { TableOptions } from '../tables.ts'
 import { openSession, type PgClient, type PgQueryable, type PgSessionOptions, runOn } from './pg-session.ts'
 import { postgresDialect } from './postgres-dialect.ts'
+import { isReadOnly } from './sql-state.ts'
 
 /** What is used of a `pg.Pool`. */
 export interface PgPool extends PgQueryable {
   connect(): Promise<PgClient>
   on(event: 'error', listener: (error: Error) => void): unknown
+  readonly idleCount?: number | undefined
 }
 
 export interface FromPgOptions extends TableOptions {
@@ -46,7 +48,14 @@ const watched = new WeakSet<object>()
 function pgDriver(pool: PgPool, options: PgSessionOptions): Driver<PgQueryable> {
   return {
     pool,
-    run: runOn,
+    async run(handle, sql, parameters) {
+      try {
+        return await runOn(handle, sql, parameters)
+      } catch (error) {
+        if (handle === pool && isReadOnly(error)) await replaceIdle(pool, error)
+        throw error
+      }
+    },
     inTransaction(handle) {
       const status = 'getTransactionStatus' in handle ? (handle as PgClient).getTransactionStatus?.() : undefined
       return status === undefined || status === null ? undefined : status !== 'I'
@@ -70,6 +79,14 @@ function pgDriver(pool: PgPool, options: PgSessionOptions): Driver<PgQueryable> 
         client.removeListener('error', opened.breakOff)
       }
     },
+  }
+}
+
+/** After a failover, connections to the server that only reads would be lent again and again. */
+async function replaceIdle(pool: PgPool, reason: Error): Promise<void> {
+  for (let count = pool.idleCount ?? 0; count > 0; count -= 1) {
+    const client = await pool.connect()
+    client.release(reason)
   }
 }
 

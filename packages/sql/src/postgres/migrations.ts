@@ -1,4 +1,5 @@
 import type { Migration } from '../store-dialect.ts'
+import { appendFunctionSql } from './append-function.ts'
 
 /**
  * The outbox. States and their exits, kept by the checks:
@@ -16,7 +17,7 @@ export const migrations: readonly Migration[] = [
   {
     version: 1,
     oldestReader: 1,
-    sql: ({ inbox, outbox }) => `
+    sql: ({ inbox, outbox, append }) => `
 CREATE TABLE ${inbox} (
   consumer     text COLLATE "C" NOT NULL,
   source       text COLLATE "C" NOT NULL,
@@ -56,6 +57,8 @@ CREATE TABLE ${outbox} (
         autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 5000);
 CREATE INDEX ON ${outbox} (destination, available_at, seq) WHERE state = 'waiting';
 CREATE INDEX ON ${outbox} (published_at) WHERE state = 'published';
+
+${appendFunctionSql(append, outbox)};
 `,
   },
 ]

@@ -81,8 +81,9 @@ export function openSession(client: PgClient, settings: readonly string[], optio
   const session: Session<PgQueryable> = {
     run: (sql, parameters = []) => lane.run(() => afterWaiting(() => runOn(client, sql, parameters))),
     change: (statement) => lane.run(() => send([statement]).then(countOf)),
-    async changeLater(statement, explain) {
+    changeLater(statement, explain) {
       waiting = [...waiting, { statement, explain }]
+      return undefined
     },
     sendsTogether: canFly(client as PgClient & PgFlyer),
     async script(sql) {
@@ -124,6 +125,7 @@ export function openSession(client: PgClient, settings: readonly string[], optio
 
   async function rollBack(): Promise<void> {
     waiting = nothing
+    if (endsConnection(lane.failure)) breakOff(lane.failure)
     if (!begun) return
     await lane.run(() => client.query('ROLLBACK')).catch(breakOff)
   }

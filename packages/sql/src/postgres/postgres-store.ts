@@ -15,6 +15,13 @@ export const postgresStore: StoreDialect = {
     return count
   },
 
+  async takeTurn(driver, meta, { name, interval }) {
+    const sql = `INSERT INTO ${meta} AS turn (name, version, oldest_reader) VALUES ($1, 0, 0)
+ON CONFLICT (name) DO UPDATE SET changed_at = clock_timestamp()
+WHERE turn.changed_at <= clock_timestamp() - $2::float8 * interval '1 millisecond'`
+    return (await driver.run(driver.pool, sql, [name, interval])).count === 1
+  },
+
   async inTransaction(driver, handle) {
     try {
       // Fails outside of a transaction, on every client, whatever it hides.

@@ -24,7 +24,15 @@ export function refusedCommit(error: unknown): boolean {
   return state !== undefined && state !== '40003' && !/^(08|57P|58|F0|XX)/.test(state)
 }
 
-/** Whether the server said that it ends the connection. What was open on it is rolled back. */
+/**
+ * Whether a connection is of no use any more: the server said that it ends it, or has become one that only reads, as after a failover. What
+ * was open on it is rolled back. The next connection finds the server that writes.
+ */
 export function endsConnection(error: unknown): error is Error {
-  return /^(08|57P)/.test(sqlStateOf(error) ?? '')
+  return /^(08|57P)/.test(sqlStateOf(error) ?? '') || isReadOnly(error)
+}
+
+/** Whether the server only reads. */
+export function isReadOnly(error: unknown): error is Error {
+  return sqlStateOf(error) === '25006'
 }

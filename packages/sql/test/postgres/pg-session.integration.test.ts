@@ -210,6 +210,48 @@ describe('prepared statements on a pg pool', () => {
   })
 })
 
+describe('a pg pool after a failover, whose connections lead to a server that only reads', () => {
+  /** A pool whose first connections only read. */
+  function openPool(schema: string, { stale }: { readonly stale: number }) {
+    let connected = 0
+    const pool = new pg.Pool({ connectionString: postgresUrl, max: 3, options: `-c search_path=${schema}` })
+    pool.on('connect', (client) => {
+      connected += 1
+      if (connected <= stale) void client.query('SET default_transaction_read_only = on')
+    })
+    return pool
+  }
+
+  it('fails the message, and gives the next attempt a new connection', async () => {
+    await using world = await openPg()
+    const pool = openPool(world.schema, { stale: 1 })
+    try {
+      const database = fromPg(pool, { schema: world.schema, logger: silentLogger }) as unknown as Database<TestHandle>
+      const process = transactional(database, { inbox, outbox })
+      expect(await failureOf(handle(process, insertOrder(database), command('1').message))).toMatchObject({ code: '25006' })
+      expect(pool.totalCount).toBe(0)
+      await handle(process, insertOrder(database), command('1').message)
+      expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([1, 1, 1])
+    } finally {
+      await pool.end()
+    }
+  })
+
+  it('replaces the connections that a relay would be lent again and again', async () => {
+    await using world = await openPg()
+    const pool = openPool(world.schema, { stale: 3 })
+    try {
+      await Promise.all([1, 2, 3].map(() => pool.query('SELECT pg_sleep(0.05)')))
+      expect(pool.idleCount).toBe(3)
+      const store = sqlOutbox(fromPg(pool, { schema: world.schema, logger: silentLogger }))
+      expect(await failureOf(store.claim({ limit: 1, lease: 1000 }))).toMatchObject({ code: '25006' })
+      expect(await store.claim({ limit: 1, lease: 1000 })).toEqual([])
+    } finally {
+      await pool.end()
+    }
+  })
+})
+
 describe('a pg pool in pipeline mode', () => {
   it('works, statement by statement', async () => {
     await using world = await openPg()

@@ -15,8 +15,8 @@ import type { View } from './own-schema.ts'
 
 export interface ConformanceWorld<Handle> extends View, AsyncDisposable {
   readonly database: Database<Handle>
-  /** A statement on a handle, as its users would send it. */
-  run(handle: Handle, text: string, parameters: unknown[]): Promise<unknown>
+  /** A statement on a handle, as its users would send it. Gives its rows. */
+  run(handle: Handle, text: string, parameters: unknown[]): Promise<readonly Record<string, unknown>[]>
 }
 
 export type OpenConformanceWorld<Handle> = () => Promise<ConformanceWorld<Handle>>

@@ -1,0 +1,3 @@
+export type { FromSqliteOptions } from './from-sqlite.ts'
+export { fromSqlite } from './from-sqlite.ts'
+export type { SqliteClient, SqliteStatement } from './sqlite-client.ts'

@@ -1,0 +1,62 @@
+import type { Migration } from '../store-dialect.ts'
+import { now } from './clock.ts'
+import { quoteIndex } from './quote-identifier.ts'
+
+/**
+ * The outbox. States and their exits, kept by the checks:
+ *
+ *     ready     claimable unless leased        ─▶ waiting, parked, published, or gone
+ *     waiting   claimable once available_at    ─▶ the same; delayed, or backing off after a failure
+ *     parked    an operator's                  ─▶ ready, or gone
+ *     published kept by \`retain\` only          ─▶ gone
+ *
+ * A lease is no state: its columns are in no index, so that claiming changes none. AUTOINCREMENT, because a plain rowid is given out again when
+ * the last row is gone. Instants are milliseconds. Texts are compared byte for byte, as SQLite does unless it is told otherwise.
+ */
+export const migrations: readonly Migration[] = [
+  {
+    version: 1,
+    oldestReader: 1,
+    sql: ({ inbox, outbox }) => `
+CREATE TABLE ${inbox} (
+  consumer     TEXT NOT NULL,
+  source       TEXT NOT NULL,
+  id           TEXT NOT NULL,
+  received_at  INTEGER NOT NULL DEFAULT (${now}),
+  PRIMARY KEY (consumer, source, id)
+) STRICT;
+CREATE INDEX ${quoteIndex(inbox, 'received')} (received_at);
+
+CREATE TABLE ${outbox} (
+  seq           INTEGER PRIMARY KEY AUTOINCREMENT,
+  state         TEXT NOT NULL,
+  destination   TEXT NOT NULL,
+  id            TEXT NOT NULL,
+  type          TEXT NOT NULL,
+  content_type  TEXT,
+  ordering_key  TEXT,
+  partition     INTEGER NOT NULL,
+  data          BLOB NOT NULL,
+  attributes    TEXT NOT NULL,
+  created_at    INTEGER NOT NULL DEFAULT (${now}),
+  available_at  INTEGER NOT NULL,
+  attempts      INTEGER NOT NULL DEFAULT 0,
+  lease_token   TEXT,
+  lease_until   INTEGER,
+  last_error    TEXT,
+  published_at  INTEGER,
+  parked_at     INTEGER,
+  CHECK (state IN ('ready', 'waiting', 'parked', 'published')),
+  CHECK (attempts >= 0),
+  CHECK ((lease_token IS NULL) = (lease_until IS NULL)),
+  CHECK (lease_token IS NULL OR state IN ('ready', 'waiting')),
+  CHECK ((state = 'parked') = (parked_at IS NOT NULL)),
+  CHECK ((state = 'published') = (published_at IS NOT NULL))
+) STRICT;
+CREATE INDEX ${quoteIndex(outbox, 'ready')} (destination, seq) WHERE state = 'ready';
+CREATE INDEX ${quoteIndex(outbox, 'waiting')} (destination, available_at, seq) WHERE state = 'waiting';
+CREATE INDEX ${quoteIndex(outbox, 'parked')} (seq) WHERE state = 'parked';
+CREATE INDEX ${quoteIndex(outbox, 'published')} (published_at) WHERE state = 'published';
+`,
+  },
+]

@@ -1,0 +1,108 @@
+import { AckordError } from '@ackord/core'
+import type { QueryTracker } from '../query-tracker.ts'
+import { refuseControl } from './refuse-control.ts'
+import type { SqliteClient, SqliteHandle, SqliteStatement } from './sqlite-client.ts'
+import { sqliteCodeOf } from './sqlite-code.ts'
+
+/** Runs what uses the connection, or throws because it must not. */
+export type Guard = <T>(use: () => T) => T
+
+/** Iterations that have not ended: they keep their connection busy. */
+export type Iterations = Set<Iterator<unknown>>
+
+/** `prepare` and `exec` of a transaction, with statements that work as long as it does. */
+export function trackedHandle(client: SqliteClient, guard: Guard, iterations: Iterations, tracker: QueryTracker): SqliteHandle {
+  return guardedHandle(client, iterations, function whileOpen(use) {
+    tracker.checkOpen()
+    try {
+      return guard(use)
+    } catch (error) {
+      tracker.failure = error
+      throw error
+    }
+  })
+}
+
+/** What there is outside of transactions: the reader, or nothing. */
+export function outsideHandle(readerOf: () => SqliteClient | undefined): SqliteHandle {
+  const handleOf = () => {
+    const reader = readerOf()
+    if (reader === undefined) {
+      throw outside('Read and write with database.write(), or give fromSqlite() a reader to read outside of transactions.')
+    }
+    return guardedHandle(reader, new Set(), function readOnly(use) {
+      try {
+        return use()
+      } catch (error) {
+        if (sqliteCodeOf(error) !== 'READONLY') throw error
+        throw outside('The reader cannot write: use database.write().', error)
+      }
+    })
+  }
+  return {
+    prepare: (...given) => handleOf().prepare(...given),
+    exec: (...given) => handleOf().exec(...given),
+  }
+}
+
+function guardedHandle(client: SqliteClient, iterations: Iterations, guard: Guard): SqliteHandle {
+  const handle: SqliteHandle = {
+    prepare(...given) {
+      refuseControl(given[0])
+      return guardedStatement(
+        guard(() => client.prepare(...given)),
+        iterations,
+        guard,
+      )
+    },
+    exec(...given) {
+      refuseControl(given[0])
+      const result = guard(() => client.exec(...given))
+      return result === client ? handle : result
+    },
+  }
+  return handle
+}
+
+/** The user's own kind of statement, with everything that it can do. */
+function guardedStatement(statement: SqliteStatement, iterations: Iterations, guard: Guard): SqliteStatement {
+  const guarded: SqliteStatement = new Proxy(statement, {
+    get(target, name) {
+      const value: unknown = Reflect.get(target, name, target)
+      if (typeof value !== 'function') return value
+      return function call(...given: unknown[]) {
+        const result: unknown = guard(() => value.apply(target, given))
+        // Settings such as pluck() give the statement back.
+        if (result === target) return guarded
+        return name === 'iterate' ? guardedIteration(result as Iterator<unknown>, iterations, guard) : result
+      }
+    },
+  })
+  return guarded
+}
+
+function guardedIteration(iterator: Iterator<unknown>, iterations: Iterations, guard: Guard): IterableIterator<unknown> {
+  iterations.add(iterator)
+  return {
+    next() {
+      const step = guard(() => iterator.next())
+      if (step.done === true) iterations.delete(iterator)
+      return step
+    },
+    return(value) {
+      iterations.delete(iterator)
+      return iterator.return?.() ?? { done: true, value }
+    },
+    [Symbol.iterator]() {
+      return this
+    },
+  }
+}
+
+function outside(what: string, cause?: unknown): AckordError {
+  return new AckordError(
+    'ACKORD_TRANSACTION_REQUIRED',
+    `SQLite has one writer, and a statement outside of a transaction would slip into that of a message. ${what}`,
+    { cause },
+  )
+}

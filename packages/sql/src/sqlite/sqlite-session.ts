@@ -1,0 +1,90 @@
+import { AckordError } from '@ackord/core'
+import { changeNow, type Session, type Statement } from '../driver.ts'
+import { CommitUnknownError, TransactionAbortedError } from '../errors.ts'
+import { inTransaction, type SqliteHandle } from './sqlite-client.ts'
+import { sqliteCodeOf } from './sqlite-code.ts'
+import type { SqliteConnection } from './sqlite-connection.ts'
+import { type Iterations, trackedHandle } from './sqlite-handle.ts'
+import { type LockWait, whileLocked } from './while-locked.ts'
+
+/** A transaction that was begun on a connection. */
+export interface OpenSession {
+  readonly session: Session<SqliteHandle>
+  /** If it rejects, there may be something left to roll back. */
+  commit(): Promise<void>
+  /** Never throws. What is done afterwards throws what `reason` gives. */
+  rollBack(reason?: () => unknown): void
+}
+
+export function openSession(connection: SqliteConnection, wait: LockWait): OpenSession {
+  const { client } = connection
+  const iterations: Iterations = new Set()
+  let ended: (() => unknown) | undefined
+  let failure: unknown
+
+  /** Some failures, such as a full disk, end the transaction; what came after them would be committed on its own. */
+  function checkOpen(): void {
+    if (ended !== undefined) throw ended()
+    if (!inTransaction(client)) throw new TransactionAbortedError({ cause: failure })
+  }
+
+  function guard<T>(use: () => T): T {
+    checkOpen()
+    try {
+      return use()
+    } catch (error) {
+      failure = error
+      throw error
+    }
+  }
+
+  function end(reason: () => unknown): void {
+    ended = reason
+    for (const iterator of iterations) iterator.return?.()
+    iterations.clear()
+  }
+
+  const change = async (statement: Statement) => guard(() => connection.run(statement).count)
+  const session: Session<SqliteHandle> = {
+    run: async (sql, parameters = []) => guard(() => connection.run({ sql, parameters })),
+    change,
+    // In process there is no round trip to be saved.
+    changeLater: changeNow(change),
+    sendsTogether: false,
+    script: async (sql) => guard(() => void client.exec(sql)),
+    track: (tracker) => trackedHandle(client, guard, iterations, tracker),
+  }
+
+  async function commit(): Promise<void> {
+    checkOpen()
+    for (const iterator of iterations) iterator.return?.()
+    try {
+      await whileLocked(() => client.exec('COMMIT'), wait)
+    } catch (error) {
+      // It was rolled back meanwhile, by an abort.
+      if (ended !== undefined) throw error
+      const code = sqliteCodeOf(error)
+      const known = code === undefined ? inTransaction(client) : code !== 'IOERR'
+      // After a failed write the log may hold the commit or not, and who reads the file next decides.
+      throw known ? error : new CommitUnknownError(error)
+    }
+    connection.isOurs = false
+    end(over)
+  }
+
+  function rollBack(reason: () => unknown = over): void {
+    if (ended !== undefined) return
+    end(reason)
+    try {
+      connection.rollBack()
+    } catch {
+      // The connection knows, and begins with it the next time.
+    }
+  }
+
+  return { session, commit, rollBack }
+}
+
+function over(): AckordError {
+  return new AckordError('ACKORD_SCOPE_ENDED', 'A statement was started after its transaction had ended.')
+}

@@ -1,0 +1,52 @@
+import { describe, expect, it } from 'vitest'
+import { isLocked, sqliteCodeOf } from '../../src/sqlite/sqlite-code.ts'
+import { sqliteDialect } from '../../src/sqlite/sqlite-dialect.ts'
+
+const ofNode = (errcode: number, text = 'failed') => Object.assign(new Error(text), { code: 'ERR_SQLITE_ERROR', errcode })
+const ofBetter = (code: string, text = 'failed') => Object.assign(new Error(text), { code })
+
+describe('sqliteCodeOf()', () => {
+  it('reads the number of node:sqlite and the name of better-sqlite3, without what makes them finer', () => {
+    expect([5, 517, 6, 10, 2570, 13, 19].map((errcode) => sqliteCodeOf(ofNode(errcode)))).toEqual([
+      'BUSY',
+      'BUSY',
+      'LOCKED',
+      'IOERR',
+      'IOERR',
+      'FULL',
+      'OTHER',
+    ])
+    expect(['SQLITE_BUSY', 'SQLITE_BUSY_SNAPSHOT', 'SQLITE_IOERR_FSYNC'].map((code) => sqliteCodeOf(ofBetter(code)))).toEqual([
+      'BUSY',
+      'BUSY',
+      'IOERR',
+    ])
+  })
+
+  it('does not take other errors for SQLite’s', () => {
+    for (const error of [new Error('x'), ofBetter('ECONNRESET'), ofBetter('ERR_INVALID_STATE'), 'SQLITE_BUSY', undefined]) {
+      expect(sqliteCodeOf(error)).toBe(undefined)
+      expect(isLocked(error)).toBe(false)
+    }
+  })
+})
+
+describe('the dialect', () => {
+  it('takes a lock for a conflict, also where it was wrapped, but not one that was waited for long enough', () => {
+    const { isConflict } = sqliteDialect
+    expect(isConflict(ofNode(5))).toBe(true)
+    expect(isConflict(new Error('wrapped', { cause: ofBetter('SQLITE_LOCKED') }))).toBe(true)
+    expect(isConflict(Object.assign(new Error('busy', { cause: ofNode(5) }), { code: 'ACKORD_DATABASE_BUSY' }))).toBe(false)
+    expect(isConflict(ofNode(19))).toBe(false)
+  })
+
+  it('knows a table or column that is missing by the text, as SQLite has no number for it', () => {
+    const { isSchemaMissing } = sqliteDialect
+    for (const text of ['no such table: main.ackord_inbox', 'no such column: state', 'table ackord_outbox has no column named type']) {
+      expect(isSchemaMissing(ofNode(1, text))).toBe(true)
+      expect(isSchemaMissing(ofBetter('SQLITE_ERROR', text))).toBe(true)
+    }
+    expect(isSchemaMissing(ofNode(1, 'near "selekt": syntax error'))).toBe(false)
+    expect(isSchemaMissing(ofNode(19, 'no such table: x'))).toBe(false)
+  })
+})

@@ -1,0 +1,28 @@
+import type { TestClient } from './sqlite-world.ts'
+
+/** The same client, on which statements fail as long as the function gives an error for them. */
+export function failingClient(client: TestClient, failureOf: (sql: string) => Error | undefined): TestClient {
+  const check = (sql: string) => {
+    const failure = failureOf(sql)
+    if (failure !== undefined) throw failure
+  }
+  return {
+    get isTransaction() {
+      return client.isTransaction ?? client.inTransaction ?? false
+    },
+    prepare(sql) {
+      check(sql)
+      return client.prepare(sql)
+    },
+    exec(sql) {
+      check(sql)
+      return client.exec(sql)
+    },
+    close: () => client.close(),
+  }
+}
+
+/** An error as node:sqlite has them. */
+export function sqliteError(errcode: number, text: string): Error {
+  return Object.assign(new Error(text), { code: 'ERR_SQLITE_ERROR', errcode })
+}

@@ -1,0 +1,48 @@
+import { silentLogger } from '@ackord/core'
+import { DatabaseSync } from '@photostructure/sqlite'
+import { createSchema, sqlOutbox } from '../../../src/index.ts'
+import { fromSqlite } from '../../../src/sqlite/index.ts'
+
+/** Another process on the file: does what it is told, one thing after the other, and answers each. */
+const path = process.argv[2] ?? ''
+const client = new DatabaseSync(path)
+const database = fromSqlite(client, { logger: silentLogger })
+const outbox = sqlOutbox(database, { logger: silentLogger })
+
+const tasks: Readonly<Record<string, (argument: number) => unknown>> = {
+  /** By a connection that is not ours, as of any other program. */
+  lock: () => client.exec('BEGIN IMMEDIATE'),
+  unlock: () => client.exec('ROLLBACK'),
+  createSchema: () => createSchema(database),
+  /** Begins, writes, and never gets to the commit. */
+  die: () =>
+    database.write(async (transaction) => {
+      transaction.exec("INSERT INTO orders (id) VALUES ('of the dead')")
+      process.kill(process.pid, 'SIGKILL')
+      await new Promise(() => {})
+    }),
+  async write(count) {
+    for (let n = 0; n < count; n += 1) {
+      await database.write(async (transaction) => transaction.exec('UPDATE counters SET n = n + 1'))
+    }
+  },
+  /** Claims until there is nothing, and settles. */
+  async relay(limit) {
+    const ids: string[] = []
+    for (;;) {
+      const claimed = await outbox.claim({ limit, lease: 60_000 })
+      if (claimed.length === 0) return ids
+      ids.push(...claimed.map(({ message }) => String(message.id)))
+      await outbox.settle(claimed.map(({ id, token }) => ({ id, token, result: 'published' })))
+    }
+  },
+}
+
+process.on('message', async ({ task, argument }: { task: string; argument: number }) => {
+  try {
+    process.send?.({ result: await tasks[task]?.(argument) })
+  } catch (error) {
+    process.send?.({ error: String(error) })
+  }
+})
+process.on('disconnect', () => process.exit())

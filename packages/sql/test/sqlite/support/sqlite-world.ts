@@ -1,0 +1,117 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { silentLogger } from '@ackord/core'
+import { DatabaseSync } from '@photostructure/sqlite'
+import { createSchema, type Database } from '../../../src/index.ts'
+import { type FromSqliteOptions, fromSqlite, type SqliteClient } from '../../../src/sqlite/index.ts'
+import { BetterShape } from './better-shape.ts'
+
+/** What the handles of both clients share. */
+interface TestStatement {
+  run(...parameters: unknown[]): { readonly changes: number | bigint }
+  get(...parameters: unknown[]): unknown
+  all(...parameters: unknown[]): unknown[]
+  iterate(...parameters: unknown[]): IterableIterator<unknown>
+}
+
+export interface TestClient extends SqliteClient {
+  prepare(sql: string): TestStatement
+  close(): unknown
+}
+
+export type TestHandle = Pick<TestClient, 'prepare' | 'exec'>
+
+export interface SqliteWorld extends AsyncDisposable {
+  readonly path: string
+  readonly client: TestClient
+  readonly database: Database<TestHandle>
+  /** One more connection to the file, closed at the end. */
+  connect(): TestClient
+  /** Closes all connections that were made so far. */
+  close(): void
+  /** Through a connection of its own: what is committed. */
+  query(sql: string, ...parameters: unknown[]): Record<string, unknown>[]
+  count(table: string): number
+}
+
+interface SqliteWorldOptions extends Omit<FromSqliteOptions<TestClient>, 'reader'> {
+  /** Whether there are no tables of ours. */
+  readonly empty?: boolean
+  /** Whether the database has a reader. */
+  readonly withReader?: boolean
+}
+
+export interface SqliteKind {
+  readonly name: string
+  connect(path: string): TestClient
+  open(options?: SqliteWorldOptions): Promise<SqliteWorld>
+}
+
+/** With this path the suite runs on a better-sqlite3 that was installed elsewhere. */
+const better: string | undefined = process.env['BETTER_SQLITE3']
+
+function connectBetter(path: string): TestClient {
+  if (better === undefined) return new BetterShape(path)
+  return new (createRequire(import.meta.url)(better))(path)
+}
+
+/** node:sqlite itself where Node has it; else the package that is it, for older ones. */
+const builtIn = process.getBuiltinModule?.('node:sqlite') as { readonly DatabaseSync: typeof DatabaseSync } | undefined
+
+export const nodeKind: SqliteKind = kindOf('node:sqlite', (path) => new (builtIn?.DatabaseSync ?? DatabaseSync)(path))
+
+export const sqliteKinds: readonly SqliteKind[] = [
+  nodeKind,
+  kindOf(better === undefined ? 'the shape of better-sqlite3' : 'better-sqlite3', connectBetter),
+]
+
+function kindOf(name: string, connect: (path: string) => TestClient): SqliteKind {
+  return { name, connect, open: (options = {}) => openWorld(connect, options) }
+}
+
+/** A directory with a file in it, removed at the end. */
+async function openWorld(connect: (path: string) => TestClient, options: SqliteWorldOptions): Promise<SqliteWorld> {
+  const { empty = false, withReader = false, ...settings } = options
+  const directory = mkdtempSync(join(tmpdir(), 'ackord-sqlite-'))
+  const path = join(directory, 'test.db')
+  const opened: TestClient[] = []
+  const open = () => {
+    const client = connect(path)
+    opened.push(client)
+    return client
+  }
+  const client = open()
+  const door = new DatabaseSync(path)
+  const database = fromSqlite(client, { logger: silentLogger, ...settings, ...(withReader ? { reader: open() } : {}) })
+  client.exec('CREATE TABLE orders (id TEXT PRIMARY KEY NOT NULL, note TEXT) STRICT')
+  if (!empty) await createSchema(database)
+  const close = () => {
+    for (const one of opened) closeOnce(one)
+  }
+  const query: SqliteWorld['query'] = (sql, ...parameters) => door.prepare(sql).all(...parameters)
+  return {
+    path,
+    client,
+    database,
+    connect: open,
+    close,
+    query,
+    count: (table) => Number(query(`SELECT count(*) AS n FROM ${table}`)[0]?.['n']),
+    async [Symbol.asyncDispose]() {
+      close()
+      closeOnce(door)
+      rmSync(directory, { recursive: true, force: true })
+    },
+  }
+}
+
+/** A test may have closed it. */
+function closeOnce(client: { close(): unknown }): void {
+  try {
+    client.close()
+  } catch {
+    // It was.
+  }
+}

@@ -1,0 +1,52 @@
+import { describe, expect, it } from 'vitest'
+import { WriterMutex } from '../../src/sqlite/writer-mutex.ts'
+
+describe('WriterMutex', () => {
+  it('lets one in at a time, in the order they came', async () => {
+    const mutex = new WriterMutex()
+    const log: string[] = []
+    const work = async (name: string) => {
+      const release = await mutex.acquire()
+      log.push(`${name} in`)
+      await Promise.resolve()
+      log.push(`${name} out`)
+      release()
+    }
+    await Promise.all(['a', 'b', 'c'].map(work))
+    await work('d')
+    expect(log).toEqual(['a in', 'a out', 'b in', 'b out', 'c in', 'c out', 'd in', 'd out'])
+  })
+
+  it('is released once, however often that is asked for', async () => {
+    const mutex = new WriterMutex()
+    const release = await mutex.acquire()
+    const second = mutex.acquire()
+    const third = mutex.acquire()
+    release()
+    release()
+    const releaseSecond = await second
+    let isThirdIn = false
+    void third.then(() => {
+      isThirdIn = true
+    })
+    await Promise.resolve()
+    expect(isThirdIn).toBe(false)
+    releaseSecond()
+    await third
+  })
+
+  it('forgets whoever is aborted while waiting, and does not let in who was aborted before', async () => {
+    const mutex = new WriterMutex()
+    const release = await mutex.acquire()
+    const abort = new AbortController()
+    const waiting = mutex.acquire(abort.signal)
+    const behind = mutex.acquire()
+    const reason = new Error('too long')
+    abort.abort(reason)
+    await expect(waiting).rejects.toBe(reason)
+    release()
+    ;(await behind)()
+    await expect(mutex.acquire(abort.signal)).rejects.toBe(reason)
+    ;(await mutex.acquire())()
+  })
+})
