@@ -1,15 +1,3 @@
-import { rmSync } from 'node:fs'
-import { fileURLToPath } from 'node:url'
-import { afterAll, beforeAll } from 'vitest'
-import { bundle } from '../../../../../scripts/bundle.mjs'
+import { crashProgram } from '../../support/crash-program.ts'
 
-/** The service as a file that Node can run, while the tests of this file last. */
-export function crashService(): string {
-  const program = fileURLToPath(new URL('./crash-service.ts', import.meta.url))
-  const file = fileURLToPath(new URL(`../../../../../.cache/crash/${process.pid}.mjs`, import.meta.url))
-  beforeAll(() => bundle(program, file))
-  afterAll(() => {
-    for (const each of [file, `${file}.map`]) rmSync(each, { force: true })
-  })
-  return file
-}
+export const crashService = (): string => crashProgram(new URL('./crash-service.ts', import.meta.url))

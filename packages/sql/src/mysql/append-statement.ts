@@ -1,0 +1,51 @@
+import type { Statement } from '../driver.ts'
+import type { OutboxRow } from '../outbox-row.ts'
+
+/** A prepared statement has 65,535 parameters at most; a row has ten. */
+const rowsPerStatement = 5000
+
+/** What goes into one statement, unless one row is larger: the server takes `max_allowed_packet`, and bytes may be sent as hexadecimal digits. */
+const bytesPerStatement = 1024 * 1024
+
+/** A text is made once for each of these numbers of rows, and prepared: a connection should not gather hundreds of them. */
+const commonRows = 4
+
+/** Inserts all rows, in their order: numbers are given row by row. What is many or large takes more than one statement. */
+export function appender(table: string): (rows: readonly OutboxRow[]) => readonly Statement[] {
+  const texts = Array.from({ length: commonRows + 1 }, (_, rows) => appendSql(table, rows))
+
+  function statementOf(rows: readonly OutboxRow[]): Statement {
+    const parameters = rows.flatMap(({ destination, id, type, contentType, orderingKey, partition, data, attributes, delay }) => {
+      const state = delay > 0 ? 'waiting' : 'ready'
+      return [state, destination, id, type, contentType, orderingKey, partition, data, attributes, Math.round(delay * 1000)]
+    })
+    const prepared = texts[rows.length]
+    return prepared === undefined ? { sql: appendSql(table, rows.length), parameters } : { sql: prepared, parameters, prepare: true }
+  }
+
+  return (rows) => portionsOf(rows).map(statementOf)
+}
+
+function portionsOf(rows: readonly OutboxRow[]): readonly (readonly OutboxRow[])[] {
+  const portions: OutboxRow[][] = []
+  let bytes = 0
+  for (const row of rows) {
+    const size = row.data.byteLength + row.attributes.length + row.id.length + row.destination.length
+    const last = portions.at(-1)
+    if (last === undefined || last.length === rowsPerStatement || bytes + size > bytesPerStatement) {
+      portions.push([row])
+      bytes = size
+    } else {
+      last.push(row)
+      bytes += size
+    }
+  }
+  return portions
+}
+
+function appendSql(table: string, rows: number): string {
+  const row = `(${'?, '.repeat(9)}UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND)`
+  return `INSERT INTO ${table}
+(state, destination, id, type, content_type, ordering_key, \`partition\`, data, attributes, created_at, available_at)
+VALUES ${Array.from({ length: rows }, () => row).join(', ')}`
+}

@@ -1,0 +1,69 @@
+import type { Row, RunStatement, Statement } from '../driver.ts'
+import { type InboxKey, textOf } from '../inbox-key.ts'
+import { errorNumberOf } from './mysql-error.ts'
+import type { SqlPart } from './sql-part.ts'
+
+/**
+ * Records a message: one row if it is new; if it was there, an error that undoes the statement alone. INSERT IGNORE would hide other
+ * errors too, and ON DUPLICATE KEY UPDATE counts differently with each client.
+ */
+export function recorder(table: string): (key: InboxKey) => Statement {
+  const sql = `INSERT INTO ${table} (consumer, source, id, received_at) VALUES (?, ?, ?, UTC_TIMESTAMP(6))`
+  return ({ consumer, source, id }) => ({ sql, parameters: [consumer, source, id], prepare: true, none: isDuplicate })
+}
+
+/** All are new, or the statement fails and is undone: then those that are there are locked and looked at, and the rest is tried once more. */
+export async function recordAll(run: RunStatement, table: string, keys: readonly InboxKey[]): Promise<readonly InboxKey[]> {
+  try {
+    return await insertAll(run, table, keys)
+  } catch (error) {
+    if (!isDuplicate(error)) throw error
+  }
+  const { sql, parameters } = keysSql(keys)
+  const { rows } = await run(
+    `SELECT i.consumer, i.source, i.id FROM ${table} AS i FORCE INDEX (PRIMARY) WHERE ${sql} FOR UPDATE`,
+    parameters,
+  )
+  const known = new Set(rows.map(({ consumer, source, id }) => textOf({ consumer: `${consumer}`, source: `${source}`, id: `${id}` })))
+  return await insertAll(
+    run,
+    table,
+    keys.filter((key) => !known.has(textOf(key))),
+  )
+}
+
+async function insertAll(run: RunStatement, table: string, keys: readonly InboxKey[]): Promise<readonly InboxKey[]> {
+  if (keys.length === 0) return keys
+  const values = keys.map(() => '(?, ?, ?, UTC_TIMESTAMP(6))').join(', ')
+  const parameters = keys.flatMap(({ consumer, source, id }) => [consumer, source, id])
+  await run(`INSERT INTO ${table} (consumer, source, id, received_at) VALUES ${values}`, parameters)
+  return keys
+}
+
+/** A duplicate entry in the primary key, not in an index that somebody added. The text around the name of the key has a language. */
+function isDuplicate(error: unknown): boolean {
+  if (errorNumberOf(error) !== 1062 || !(error instanceof Error)) return false
+  // What the server said, where the driver adds to it.
+  const text = 'sqlMessage' in error ? String(error.sqlMessage) : error.message
+  return /'(?:[^']*\.)?PRIMARY'/.test(text)
+}
+
+/** The keys of what was received long ago. Locks them, skips what is locked. */
+export function oldInboxSql(table: string, { window, limit }: { readonly window: number; readonly limit: number }): string {
+  return `SELECT consumer, source, id FROM ${table} FORCE INDEX (received)
+WHERE received_at < UTC_TIMESTAMP(6) - INTERVAL ${Math.round(window * 1000)} MICROSECOND
+ORDER BY received_at LIMIT ${limit} FOR UPDATE SKIP LOCKED`
+}
+
+/** Forgets the messages of these rows. */
+export function forgetSql(table: string, rows: readonly Row[]): SqlPart {
+  const { sql, parameters } = keysSql(rows)
+  return { sql: `DELETE i FROM ${table} AS i FORCE INDEX (PRIMARY) WHERE ${sql}`, parameters }
+}
+
+function keysSql(keys: readonly { readonly [Column in keyof InboxKey]?: unknown }[]): SqlPart {
+  return {
+    sql: keys.map(() => '(i.consumer = ? AND i.source = ? AND i.id = ?)').join(' OR '),
+    parameters: keys.flatMap(({ consumer, source, id }) => [consumer, source, id]),
+  }
+}

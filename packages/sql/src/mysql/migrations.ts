@@ -1,0 +1,63 @@
+import type { Migration } from '../store-dialect.ts'
+
+/**
+ * The outbox. States and their exits, kept by the checks:
+ *
+ *     ready     claimable unless leased        ─▶ waiting, parked, published, or gone
+ *     waiting   claimable once available_at    ─▶ the same; delayed, or backing off after a failure
+ *     parked    an operator's                  ─▶ ready, or gone
+ *     published kept by `retain` only          ─▶ gone
+ *
+ * A lease is no state: its columns are in no index, so that claiming changes a row in its place. The primary key, which is where the rows
+ * are, leads with state and destination. AUTO_INCREMENT needs an index of its own, led by seq: whoever claims names the index to use, or a
+ * stalled destination would be walked through. VARBINARY compares bytes: with collations, two ids would be taken for one. Instants are UTC.
+ *
+ * DDL commits, statement by statement: each one can be run again after a migration that was cut off.
+ */
+export const migrations: readonly Migration[] = [
+  {
+    version: 1,
+    oldestReader: 1,
+    sql: ({ inbox, outbox }) => `
+CREATE TABLE IF NOT EXISTS ${inbox} (
+  consumer     VARBINARY(255) NOT NULL,
+  source       VARBINARY(1024) NOT NULL,
+  id           VARBINARY(1024) NOT NULL,
+  received_at  DATETIME(6) NOT NULL,
+  PRIMARY KEY (consumer, source, id),
+  KEY received (received_at)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
+
+CREATE TABLE IF NOT EXISTS ${outbox} (
+  seq           BIGINT NOT NULL AUTO_INCREMENT,
+  state         VARCHAR(9) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  destination   VARBINARY(1024) NOT NULL,
+  id            VARBINARY(1024) NOT NULL,
+  type          VARBINARY(1024) NOT NULL,
+  content_type  VARBINARY(1024),
+  ordering_key  VARBINARY(1024),
+  \`partition\`   SMALLINT NOT NULL,
+  data          LONGBLOB NOT NULL,
+  attributes    LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  created_at    DATETIME(6) NOT NULL,
+  available_at  DATETIME(6) NOT NULL,
+  attempts      INT NOT NULL DEFAULT 0,
+  lease_token   CHAR(36) CHARACTER SET ascii COLLATE ascii_bin,
+  lease_until   DATETIME(6),
+  last_error    MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
+  published_at  DATETIME(6),
+  parked_at     DATETIME(6),
+  PRIMARY KEY (state, destination, seq),
+  KEY seq (seq),
+  KEY due (state, destination, available_at, seq),
+  KEY published (published_at),
+  CHECK (state IN ('ready', 'waiting', 'parked', 'published')),
+  CHECK (attempts >= 0),
+  CHECK ((lease_token IS NULL) = (lease_until IS NULL)),
+  CHECK (lease_token IS NULL OR state IN ('ready', 'waiting')),
+  CHECK ((state = 'parked') = (parked_at IS NOT NULL)),
+  CHECK ((state = 'published') = (published_at IS NOT NULL))
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
+`,
+  },
+]

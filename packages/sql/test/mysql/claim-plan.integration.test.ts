@@ -1,0 +1,141 @@
+import { silentLogger } from '@ackord/core'
+import { describe, expect, it } from 'vitest'
+import { sqlOutbox } from '../../src/index.ts'
+import { claimableSql, leaseSql } from '../../src/mysql/claim-statements.ts'
+import { PlaceFinder } from '../../src/mysql/place-finder.ts'
+import { placesSql, unionSql } from '../../src/mysql/places.ts'
+import { deleteSql, heldSql } from '../../src/mysql/settle-statements.ts'
+import type { SqlPart } from '../../src/mysql/sql-part.ts'
+import { type MysqlWorld, openMysql2 } from './support/mysql-world.ts'
+
+const table = 'ackord_outbox'
+const token = '00000000-0000-4000-8000-000000000001'
+
+interface Filling {
+  readonly state: 'ready' | 'waiting'
+  readonly destination: string
+  readonly count: number
+  /** When it is available. */
+  readonly at?: string
+}
+
+async function fill(world: MysqlWorld, { state, destination, count, at = 'UTC_TIMESTAMP(6)' }: Filling): Promise<void> {
+  await world.query(
+    `INSERT INTO ${table} (state, destination, id, type, \`partition\`, data, attributes, created_at, available_at, attempts)
+SELECT '${state}', ${destination}, CONCAT('e', seq), 'order.placed', 0, REPEAT('x', 200), '{"id":"e","type":"order.placed"}', UTC_TIMESTAMP(6), ${at}, ${state === 'waiting' ? 1 : 0}
+FROM seq_1_to_${count}`,
+  )
+}
+
+/** What EXPLAIN says of each table that a statement reads. */
+async function plansOf(world: MysqlWorld, { sql, parameters }: SqlPart) {
+  const rows = await world.query(`EXPLAIN ${sql}`, [...parameters])
+  return rows
+    .filter((row) => row['table'] === 'o' || row['table'] === table)
+    .map((row) => ({ type: row['type'], key: row['key'], extra: String(row['Extra']) }))
+}
+
+/** How many rows and index entries the pool's one connection reads for this. */
+async function readsOf(world: MysqlWorld, work: () => Promise<unknown>): Promise<number> {
+  const count = async () => {
+    const rows = await world.run("SHOW SESSION STATUS LIKE 'Handler_read%'")
+    return rows.reduce((sum, row) => sum + Number(row['Value']), 0)
+  }
+  const before = await count()
+  await work()
+  // Looking at the status reads too, the same each time.
+  const after = await count()
+  return after - before - ((await count()) - after)
+}
+
+describe('the claim on a table of 200,000 records', () => {
+  it('reads little more than it takes, beside a stalled destination and retries whose time has not come', {
+    timeout: 120_000,
+  }, async () => {
+    await using world = await openMysql2({ max: 1 })
+    await fill(world, { state: 'ready', destination: "'stalled'", count: 80_000 })
+    await fill(world, { state: 'ready', destination: "'events'", count: 60_000 })
+    await fill(world, { state: 'waiting', destination: "'events'", count: 59_990, at: 'UTC_TIMESTAMP(6) + INTERVAL 1 HOUR' })
+    await fill(world, { state: 'waiting', destination: "'events'", count: 10, at: 'UTC_TIMESTAMP(6) - INTERVAL 1 HOUR' })
+    const store = sqlOutbox(world.database, { logger: silentLogger })
+
+    // With what the server knows of the table by itself, and with all it can know.
+    for (const analyze of [false, true]) {
+      if (analyze) await world.query(`ANALYZE TABLE ${table}`)
+      // A26
+      if (analyze) {
+        expect(await plansOf(world, { sql: placesSql(table, ['ready', 'waiting']), parameters: [] })).toEqual([
+          { type: 'range', key: 'due', extra: expect.stringContaining('Using index for group-by') },
+        ])
+      }
+      const places = (['ready', 'waiting'] as const).map((state) => ({ state, destination: 'events' }))
+      const [ready, waiting] = await plansOf(
+        world,
+        unionSql(places, 500, (place) => claimableSql(table, place, 250, undefined)),
+      )
+      expect(ready).toMatchObject({ type: 'ref', key: 'PRIMARY', extra: expect.not.stringMatching(/filesort|temporary/) })
+      expect(waiting).toMatchObject({ type: 'range', key: 'due', extra: expect.not.stringMatching(/filesort|temporary/) })
+      const keys = ['140001', '140002', '140003'].map((seq) => ({ state: 'ready', destination: 'events', seq, token }))
+      for (const part of [leaseSql(table, keys, 1000, token), deleteSql(table, keys), heldSql(table, keys, { lock: true })]) {
+        for (const plan of await plansOf(world, part)) expect(plan).toMatchObject({ type: 'range', key: 'PRIMARY' })
+      }
+    }
+
+    const seen = new Set<string>()
+    for (let round = 1; round <= 10; round += 1) {
+      let claimed: Awaited<ReturnType<typeof store.claim>> = []
+      const reads = await readsOf(world, async () => {
+        claimed = await store.claim({ limit: 500, lease: 60_000, except: ['stalled'] })
+      })
+      expect(claimed).toHaveLength(500)
+      for (const { id } of claimed) seen.add(id)
+      // What is taken is read and found again for its lease; what others have leased is passed by.
+      expect(reads).toBeLessThan(500 * 3 + 500 * round + 100)
+      if (round <= 5) {
+        const settling = await readsOf(world, () =>
+          store.settle(claimed.map(({ id, token: held }) => ({ id, token: held, result: 'published' }))),
+        )
+        expect(settling).toBeLessThan(500 * 4 + 100)
+      }
+    }
+    expect(seen.size).toBe(5000)
+
+    // Only those whose time has come, and a destination that has nothing.
+    const nothing = await readsOf(world, async () => {
+      expect(await store.claim({ limit: 500, lease: 60_000, retried: 'only' })).toEqual([])
+      expect(await store.claim({ limit: 500, lease: 60_000, destinations: ['none'] })).toEqual([])
+    })
+    expect(nothing).toBeLessThan(100)
+  })
+
+  it('finds destinations by jumping from one to the next, also before the server has counted anything', { timeout: 120_000 }, async () => {
+    await using world = await openMysql2({ max: 1 })
+    await world.query(`ALTER TABLE ${table} STATS_AUTO_RECALC = 0`)
+    const finder = new PlaceFinder(table)
+    const find = async () => {
+      const places = await finder.find((sql, parameters = []) => world.run(sql, [...parameters]).then((rows) => ({ rows, count: 0 })))
+      return places.map(({ state, destination }) => `${state} ${destination}`).sort()
+    }
+    expect(await find()).toEqual([])
+    await fill(world, { state: 'ready', destination: "'b'", count: 100_000 })
+    await fill(world, { state: 'waiting', destination: "'d'", count: 100_000 })
+    const jumping = await readsOf(world, async () => expect(await find()).toEqual(['ready b', 'waiting d']))
+    expect(jumping).toBeLessThan(50)
+    // New ones before, between and behind, and two at once.
+    for (const destination of ['a', 'c', 'e', 'e1', 'e2']) await fill(world, { state: 'ready', destination: `'${destination}'`, count: 1 })
+    await fill(world, { state: 'waiting', destination: "'c'", count: 1 })
+    const all = ['ready a', 'ready b', 'ready c', 'ready e', 'ready e1', 'ready e2', 'waiting c', 'waiting d']
+    expect(await find()).toEqual(all)
+    expect(await readsOf(world, async () => expect(await find()).toEqual(all))).toBeLessThan(100)
+    await world.query(`DELETE FROM ${table} WHERE destination = 'e1'`)
+    expect(await find()).toEqual(all.filter((place) => place !== 'ready e1'))
+  })
+
+  it('finds 2,000 destinations by jumping too, once the server has counted them', { timeout: 120_000 }, async () => {
+    await using world = await openMysql2({ max: 1 })
+    await fill(world, { state: 'ready', destination: "CONCAT('d', seq MOD 2000)", count: 200_000 })
+    await world.query(`ANALYZE TABLE ${table}`)
+    const reads = await readsOf(world, () => world.run(placesSql(table, ['ready', 'waiting'])))
+    expect(reads).toBeLessThan(10_000)
+  })
+})

@@ -1,0 +1,2 @@
+export const consumer = 'orders'
+export const batchSize = 5

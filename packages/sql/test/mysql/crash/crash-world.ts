@@ -1,0 +1,16 @@
+import type { OpenCrashWorld } from '@ackord/testkit'
+import { crashWorldOn } from '../../support/crash-world.ts'
+import { mariadbUrl, openMysql2 } from '../support/mysql-world.ts'
+import { batchSize, consumer } from './crash-rules.ts'
+
+/** MariaDB and RabbitMQ, and on them the service. */
+export function crashWorld(service: string): OpenCrashWorld {
+  return crashWorldOn(openOrders, { service, environment: { CRASH_MARIADB: mariadbUrl }, consumer, batchSize })
+}
+
+async function openOrders() {
+  const world = await openMysql2()
+  // Without a key a command that is applied twice is there twice.
+  await world.query('ALTER TABLE orders DROP PRIMARY KEY')
+  return world
+}

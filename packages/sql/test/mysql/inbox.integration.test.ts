@@ -1,0 +1,244 @@
+import { compose, type Middleware, rootContext, silentLogger } from '@ackord/core'
+import { deferred } from '@ackord/testkit'
+import { describe, expect, it } from 'vitest'
+import { portOf } from '../../src/database.ts'
+import { cleanInbox, type Driver, inboxMiddleware, transactional, transactionMiddleware } from '../../src/index.ts'
+import { command, event, failureOf, handle } from '../support/world.ts'
+import { type MysqlWorld, mysqlKinds, openMysql2 } from './support/mysql-world.ts'
+
+const failure = new Error('failed')
+
+function once({ database }: MysqlWorld, options: Parameters<typeof transactionMiddleware>[1] = {}): Middleware {
+  return compose(
+    transactionMiddleware(database, { logger: silentLogger, ...options }),
+    inboxMiddleware(database, { consumer: 'orders', schema: undefined }),
+  )
+}
+
+function saving(world: MysqlWorld) {
+  return async () => {
+    await world.run('INSERT INTO orders (id) VALUES (UUID())')
+    return []
+  }
+}
+
+describe.each(mysqlKinds)('inboxMiddleware() on $name', ({ open }) => {
+  it('tells messages apart byte for byte, whatever the collations and the character set of the connection', async () => {
+    await using world = await open({ pool: { charset: 'latin1' } })
+    const ids = [
+      'a',
+      'A',
+      'a ',
+      'a  ',
+      'á',
+      'é',
+      'e\u0301',
+      'ß',
+      'ss',
+      'ключ',
+      // What drivers make of it in latin1.
+      ':;NG',
+      'клюк',
+      '😀',
+      '😁',
+      "';--",
+      'back\\slash',
+      '0',
+      '00',
+      '1e0',
+      '1',
+    ]
+    for (const id of [...ids, ...ids]) await handle(once(world), saving(world), command(id).message)
+    expect(await world.orders()).toBe(ids.length)
+    // A5
+    for (const source of ['/shop ', '/SHOP', '']) await handle(once(world), saving(world), command('a', { source }).message)
+    expect(await world.orders()).toBe(ids.length + 3)
+  })
+
+  it('takes keys as long as they may be, in full', async () => {
+    await using world = await open()
+    const long = (end: string) => command(`${'ä'.repeat(511)}${end}`, { source: `/${'s'.repeat(1023)}` }).message
+    for (const end of ['1', '2', '1']) {
+      const inbox = compose(transactionMiddleware(world.database), inboxMiddleware(world.database, { consumer: 'c'.repeat(255) }))
+      await handle(inbox, saving(world), long(end))
+    }
+    expect([await world.orders(), await world.inbox()]).toEqual([2, 2])
+  })
+
+  it.each(['read committed', 'repeatable read', 'serializable'] as const)(
+    'lets the first of 50 concurrent duplicates win under %s',
+    async (isolation) => {
+      await using world = await open({ max: 20 })
+      const commands = Array.from({ length: 50 }, () => command('1'))
+      let handled = 0
+      await Promise.all(
+        commands.map(({ message }) =>
+          handle(
+            once(world, { isolation, retries: 50 }),
+            async () => {
+              handled += 1
+              await world.run("INSERT INTO orders (id) VALUES ('1')")
+              return []
+            },
+            message,
+          ),
+        ),
+      )
+      expect([handled, await world.orders(), await world.inbox()]).toEqual([1, 1, 1])
+      expect(commands.filter(({ verdicts }) => verdicts.length === 1)).toHaveLength(49)
+    },
+  )
+
+  it('lets one of many that wait go on when the first is rolled back', async () => {
+    await using world = await open({ max: 20 })
+    const begun = deferred()
+    const end = deferred()
+    const first = failureOf(
+      handle(
+        once(world),
+        async () => {
+          begun.resolve()
+          await end.promise
+          throw failure
+        },
+        command('1').message,
+      ),
+    )
+    await begun.promise
+    // They all wait for the same row; whoever is a victim among them is run again.
+    const others = Array.from({ length: 10 }, () => handle(once(world, { retries: 20 }), saving(world), command('1').message))
+    for (let waiting = 0; waiting < 10; ) {
+      waiting = (
+        await world.query('SELECT ID FROM information_schema.PROCESSLIST WHERE DB = ? AND INFO LIKE ?', [
+          world.schema,
+          '%INSERT INTO%ackord_inbox%',
+        ])
+      ).filter(({ ID }) => ID !== null).length
+    }
+    end.resolve()
+    expect(await first).toBe(failure)
+    await Promise.all(others)
+    expect([await world.orders(), await world.inbox()]).toEqual([1, 1])
+  })
+
+  it('takes a duplicate in another index of the table for what it is: an error', async () => {
+    await using world = await open()
+    await world.query('CREATE UNIQUE INDEX mine ON ackord_inbox (consumer)')
+    await handle(once(world), saving(world), command('1').message)
+    expect(await failureOf(handle(once(world), saving(world), command('2').message))).toMatchObject({ errno: 1062 })
+    expect([await world.orders(), await world.inbox()]).toEqual([1, 1])
+  })
+
+  it('gives up waiting for one that is being handled elsewhere after lockTimeout, and it can come again', async () => {
+    await using world = await open()
+    const begun = deferred()
+    const end = deferred()
+    const first = handle(
+      once(world),
+      async () => {
+        begun.resolve()
+        await end.promise
+        return await saving(world)()
+      },
+      command('1').message,
+    )
+    await begun.promise
+    const second = command('1')
+    expect(await failureOf(handle(once(world, { lockTimeout: 1000 }), saving(world), second.message))).toMatchObject({ errno: 1205 })
+    end.resolve()
+    await first
+    await handle(once(world), saving(world), second.message)
+    expect([second.verdicts, await world.orders(), await world.inbox()]).toEqual([[{ verdict: 'ack' }], 1, 1])
+  })
+
+  it('works in a transaction of the caller’s own, duplicates too', async () => {
+    await using world = await open()
+    const { database } = world
+    const client = await world.connect()
+    await client.query('START TRANSACTION')
+    const seen: string[] = []
+    for (const id of ['1', '1', '2']) {
+      const { message } = command(id)
+      const context = database.withTransaction(message.context(rootContext()), client)
+      await inboxMiddleware(database, { consumer: 'orders' })(async () => {
+        seen.push(id)
+        return []
+      })(message, context)
+    }
+    await client.query('COMMIT')
+    await client.release()
+    expect([seen, await world.inbox()]).toEqual([['1', '2'], 2])
+  })
+
+  it('remembers for its window and forgets in bounded batches', async () => {
+    await using world = await open()
+    for (const id of ['1', '2', '3', '4']) await handle(once(world), saving(world), command(id).message)
+    await world.query("UPDATE ackord_inbox SET received_at = received_at - INTERVAL 8 DAY WHERE id <> '4'")
+    const holder = await world.connect()
+    await holder.query('START TRANSACTION')
+    await holder.query("SELECT * FROM ackord_inbox WHERE consumer = 'orders' AND source = '/shop' AND id = '2' FOR UPDATE")
+    // A28: what is locked is not waited for.
+    expect(await cleanInbox(world.database, { limit: 1 })).toBe(1)
+    expect(await cleanInbox(world.database)).toBe(1)
+    await holder.query('ROLLBACK')
+    await holder.release()
+    expect(await cleanInbox(world.database)).toBe(1)
+    expect(await cleanInbox(world.database)).toBe(0)
+    expect(await world.query('SELECT id FROM ackord_inbox')).toEqual([{ id: '4' }])
+  })
+
+  it('says what to do when the tables are missing', async () => {
+    await using world = await open({ empty: true })
+    const error = await failureOf(handle(once(world), async () => []))
+    expect(error).toMatchObject({ name: 'SchemaError', problem: 'missing', message: expect.stringMatching(/createSchema/) })
+  })
+})
+
+describe.each(mysqlKinds)('turns on $name', ({ open }) => {
+  it('are taken by one at most in each interval, by the database’s clock', async () => {
+    await using world = await open()
+    const { driver, dialect, tables } = portOf(world.database)
+    const { meta } = tables({})
+    const take = (interval: number) => dialect.store.takeTurn(driver as Driver<unknown>, meta, { name: 'cleanup', interval })
+    const taken = await Promise.all(Array.from({ length: 10 }, () => take(60_000)))
+    expect(taken.filter(Boolean)).toHaveLength(1)
+    expect(await take(60_000)).toBe(false)
+    await world.query("UPDATE ackord_meta SET changed_at = changed_at - INTERVAL 61 SECOND WHERE name = 'cleanup'")
+    const again = await Promise.all(Array.from({ length: 10 }, () => take(60_000)))
+    expect(again.filter(Boolean)).toHaveLength(1)
+  })
+})
+
+describe.each(mysqlKinds)('a group of messages on $name', ({ open }) => {
+  it('has the outcome of one by one: duplicates inside and before, and a failure', async () => {
+    await using world = await open()
+    const groupCommit = { size: 10, groups: 2 }
+    const process = transactional(world.database, {
+      inbox: { consumer: 'orders' },
+      outbox: { destination: 'events' },
+      transaction: { logger: silentLogger },
+      groupCommit,
+    })
+    const place = (id: string) =>
+      handle(
+        process,
+        async () => {
+          if (id === '7') throw failure
+          await world.run('INSERT INTO orders (id) VALUES (?)', [id])
+          return [event(`e${id}`)]
+        },
+        command(id).message,
+      )
+    const ids = Array.from({ length: 25 }, (_, index) => `${index}`)
+    await Promise.allSettled(ids.slice(0, 5).map(place))
+    const settled = await Promise.allSettled([...ids, ...ids].map(place))
+    expect(settled.filter(({ status }) => status === 'rejected')).toHaveLength(2)
+    expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([24, 24, 24])
+  })
+})
+
+it('holds a hundred messages of the same kind at once on a pool of ten', async () => {
+  await using world = await openMysql2()
+  await Promise.all(Array.from({ length: 100 }, (_, index) => handle(once(world), saving(world), command(`${index}`).message)))
+  expect([await world.orders(), await world.inbox()]).toEqual([100, 100])
+})

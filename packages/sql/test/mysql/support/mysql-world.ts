@@ -1,0 +1,152 @@
+import { randomBytes } from 'node:crypto'
+import { createPool as createMariadbPool, type Pool as MariadbPool } from 'mariadb'
+import { createPool, type Pool, type PoolOptions } from 'mysql2/promise'
+import { createSchema, type Database } from '../../../src/index.ts'
+import { fromMariadb, fromMysql2 } from '../../../src/mysql/index.ts'
+
+type Rows = Record<string, unknown>[]
+
+/** What the handles of both drivers share. What it gives back, they do not. */
+export interface MysqlHandle {
+  query(sql: string, values?: unknown[]): Promise<unknown>
+  execute(sql: string, values?: unknown[]): Promise<unknown>
+}
+
+export interface MysqlWorld extends AsyncDisposable {
+  /** A database of its own. */
+  readonly schema: string
+  readonly database: Database<MysqlHandle>
+  /** Runs a statement on a handle; by default on the transaction of the ambient context, or the pool. Bytes come as text. */
+  run(sql: string, values?: unknown[], handle?: MysqlHandle): Promise<Rows>
+  /** Outside of every transaction, through a door of its own. */
+  query(sql: string, values?: unknown[]): Promise<Rows>
+  orders(): Promise<number>
+  inbox(): Promise<number>
+  outbox(): Promise<number>
+  /** A connection of the pool, to be released. */
+  connect(): Promise<MysqlClient>
+  /** How many connections the pool has, and how many of them are free. */
+  connections(): { readonly all: number; readonly free: number }
+}
+
+interface MysqlClient extends MysqlHandle {
+  release(): void | Promise<void>
+  destroy(): void
+}
+
+export interface OpenOptions {
+  readonly max?: number
+  readonly empty?: boolean
+  /** Options of the pool, as this driver has them. */
+  readonly pool?: object
+}
+
+export interface MysqlKind {
+  readonly name: string
+  open(options?: OpenOptions): Promise<MysqlWorld>
+}
+
+export const mariadbUrl: string = process.env['MARIADB_URL'] ?? 'mysql://root@127.0.0.1:3306/test'
+
+export function poolOptions(schema: string, max: number): PoolOptions {
+  const { hostname, port, username, password } = new URL(mariadbUrl)
+  return {
+    host: hostname,
+    port: Number(port),
+    user: decodeURIComponent(username),
+    password: decodeURIComponent(password),
+    database: schema,
+    connectionLimit: max,
+  }
+}
+
+export async function openMysql2(options: OpenOptions = {}): Promise<MysqlWorld & { readonly pool: Pool }> {
+  const { max = 10, empty = false } = options
+  const door = await openDoor()
+  const pool = createPool({ ...poolOptions(door.schema, max), ...options.pool })
+  const database = fromMysql2(pool, { schema: door.schema }) as unknown as Database<MysqlHandle>
+  if (!empty) await createSchema(database)
+  // mysql2 does not tell otherwise.
+  const inner = pool.pool as unknown as { readonly _allConnections: { length: number }; readonly _freeConnections: { length: number } }
+  return {
+    ...door,
+    pool,
+    database,
+    run: (sql, values = [], handle = database.executor()) => handle.query(sql, values).then((result) => rowsOf((result as [unknown])[0])),
+    connect: () => pool.getConnection() as unknown as Promise<MysqlClient>,
+    connections: () => ({ all: inner._allConnections.length, free: inner._freeConnections.length }),
+    async [Symbol.asyncDispose]() {
+      await pool.end()
+      await door.close()
+    },
+  }
+}
+
+async function openMariadb(options: OpenOptions = {}): Promise<MysqlWorld & { readonly pool: MariadbPool }> {
+  const { max = 10, empty = false } = options
+  const door = await openDoor()
+  const { host, port, user, password, database: schema, connectionLimit } = poolOptions(door.schema, max)
+  // As many as are wanted, and on a loaded machine as late as it takes.
+  const pool = createMariadbPool({
+    host,
+    port,
+    user,
+    password,
+    database: schema,
+    connectionLimit,
+    minimumIdle: 0,
+    acquireTimeout: 120_000,
+    ...options.pool,
+  } as object)
+  const database = fromMariadb(pool, { schema: door.schema }) as unknown as Database<MysqlHandle>
+  if (!empty) await createSchema(database)
+  return {
+    ...door,
+    pool,
+    database,
+    run: (sql, values = [], handle = database.executor()) => handle.query(sql, values).then(rowsOf),
+    connect: () => pool.getConnection() as unknown as Promise<MysqlClient>,
+    connections: () => ({ all: pool.totalConnections(), free: pool.idleConnections() }),
+    async [Symbol.asyncDispose]() {
+      await pool.end()
+      await door.close()
+    },
+  }
+}
+
+export const mysqlKinds: readonly MysqlKind[] = [
+  { name: 'mysql2', open: openMysql2 },
+  { name: 'mariadb', open: openMariadb },
+]
+
+/** A new database with the table of orders, and a way to look into it while a pool of one connection is busy. */
+async function openDoor(): Promise<Pick<MysqlWorld, 'schema' | 'query' | 'orders' | 'inbox' | 'outbox'> & { close(): Promise<void> }> {
+  const schema = `ackord_${randomBytes(6).toString('hex')}`
+  const { database: _, ...server } = poolOptions(schema, 2)
+  const first = createPool(server)
+  await first.query(`CREATE DATABASE ${schema}`)
+  await first.end()
+  const pool = createPool({ ...server, database: schema })
+  const query = async (sql: string, values: unknown[] = []) => rowsOf((await pool.query(sql, values))[0])
+  await query('CREATE TABLE orders (id VARCHAR(200) PRIMARY KEY, note VARCHAR(200)) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin')
+  const count = async (table: string) => Number((await query(`SELECT COUNT(*) AS n FROM ${table}`))[0]?.['n'])
+  return {
+    schema,
+    query,
+    orders: () => count('orders'),
+    inbox: () => count('ackord_inbox'),
+    outbox: () => count('ackord_outbox'),
+    async close() {
+      await query(`DROP DATABASE ${schema}`)
+      await pool.end()
+    },
+  }
+}
+
+/** Rows as objects with texts for bytes; none for what is no list of rows. */
+function rowsOf(result: unknown): Rows {
+  if (!Array.isArray(result)) return []
+  return result.map((row: Record<string, unknown>) =>
+    Object.fromEntries(Object.entries(row).map(([column, value]) => [column, Buffer.isBuffer(value) ? value.toString() : value])),
+  )
+}

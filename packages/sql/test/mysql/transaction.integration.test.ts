@@ -1,0 +1,612 @@
+import { afterCommit, silentLogger } from '@ackord/core'
+import { createPool as createCallbackPool } from 'mysql2'
+import { describe, expect, it } from 'vitest'
+import { CommitUnknownError, sqlOutbox, TransactionAbortedError, transactional, transactionMiddleware } from '../../src/index.ts'
+import { fromMariadb, fromMysql2 } from '../../src/mysql/index.ts'
+import { command, event, failureOf, handle } from '../support/world.ts'
+import { openCuttingProxy } from './support/cutting-proxy.ts'
+import { type MysqlHandle, type MysqlWorld, mysqlKinds, openMysql2 } from './support/mysql-world.ts'
+
+const failure = new Error('failed')
+const parts = { inbox: { consumer: 'orders' }, outbox: { destination: 'events' }, transaction: { logger: silentLogger } }
+
+function insert({ run }: MysqlWorld, id: string): Promise<unknown> {
+  return run('INSERT INTO orders (id) VALUES (?)', [id])
+}
+
+async function idsIn(world: MysqlWorld): Promise<unknown[]> {
+  return (await world.query('SELECT id FROM orders ORDER BY id')).map(({ id }) => id)
+}
+
+/** Has the transaction that it is called in lose a deadlock against another one. Rejects with that error. */
+async function loseDeadlock(world: MysqlWorld): Promise<unknown> {
+  await using other = await rivalOf(world)
+  await world.run("UPDATE orders SET note = 'ours' WHERE id = 'a'")
+  await other.take('b')
+  const waiting = other.take('a')
+  // Whoever has written less is rolled back.
+  const losing = world.run("UPDATE orders SET note = 'ours' WHERE id = 'b'")
+  await losing.catch(() => {})
+  await waiting
+  return await losing
+}
+
+/** Another transaction, which has written a lot. */
+async function rivalOf(world: MysqlWorld) {
+  const client = await world.connect()
+  await client.query('START TRANSACTION')
+  await client.query("INSERT INTO orders (id) VALUES ('x1'), ('x2'), ('x3'), ('x4'), ('x5'), ('x6'), ('x7'), ('x8')")
+  return {
+    take: (id: string) => client.query("UPDATE orders SET note = 'theirs' WHERE id = ?", [id]),
+    async [Symbol.asyncDispose]() {
+      await client.query('ROLLBACK')
+      await client.release()
+    },
+  }
+}
+
+describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
+  it('commits what the handler wrote by query and execute, in their forms', async () => {
+    await using world = await open({ max: 1 })
+    const { database } = world
+    await handle(transactionMiddleware(database), async () => {
+      const transaction = database.executor()
+      await transaction.query('INSERT INTO orders (id) VALUES (?)', ['1'])
+      await transaction.execute('INSERT INTO orders (id) VALUES (?)', ['2'])
+      await (transaction as unknown as { query(options: object): Promise<unknown> }).query({
+        sql: 'INSERT INTO orders (id) VALUES (?)',
+        values: ['3'],
+      })
+      await Promise.all(['4', '5'].map((id) => transaction.query('INSERT INTO orders (id) VALUES (?)', [id])))
+      return []
+    })
+    expect(await idsIn(world)).toEqual(['1', '2', '3', '4', '5'])
+    expect(world.connections()).toEqual({ all: 1, free: 1 })
+  })
+
+  it('sends nothing at all when nothing is done in it', async () => {
+    await using world = await open({ max: 1 })
+    const statements = await questions(world)
+    await handle(transactionMiddleware(world.database), async () => [])
+    expect(await statements()).toBe(0)
+  })
+
+  it('takes four statements of ours for a message', async () => {
+    await using world = await open({ max: 1 })
+    const process = transactional(world.database, parts)
+    const place = (id: string) =>
+      handle(
+        process,
+        async () => {
+          await insert(world, id)
+          return [event(`e${id}`)]
+        },
+        command(id).message,
+      )
+    await place('1')
+    const statements = await questions(world)
+    await place('2')
+    // START TRANSACTION, inbox, the handler's own, outbox, COMMIT.
+    expect(await statements()).toBe(5)
+  })
+
+  it('refuses queries on the handle after the end, in all forms', async () => {
+    await using world = await open()
+    const { database } = world
+    let kept: MysqlHandle | undefined
+    await handle(transactionMiddleware(database), async () => {
+      kept = database.executor()
+      return []
+    })
+    for (const call of ['query', 'execute'] as const) {
+      const late = kept?.[call]("INSERT INTO orders (id) VALUES ('late')") ?? Promise.resolve()
+      expect(await failureOf(late)).toMatchObject({ code: 'ACKORD_SCOPE_ENDED' })
+    }
+    expect(await world.orders()).toBe(0)
+  })
+
+  it('waits for queries that the handler did not await', async () => {
+    await using world = await open()
+    await handle(transactionMiddleware(world.database), async () => {
+      void insert(world, '1')
+      void world.database.executor().execute("INSERT INTO orders (id) VALUES ('2')")
+      return []
+    })
+    expect(await world.orders()).toBe(2)
+  })
+
+  it('fails when a query failed that nobody awaited, also long before the handler returned', async () => {
+    await using world = await open()
+    const { database } = world
+    const { message, verdicts } = command('1')
+    const error = await failureOf(
+      handle(
+        transactionMiddleware(database),
+        async () => {
+          void database.executor().query('INSERT INTO nowhere VALUES (1)')
+          await insert(world, '1')
+          await insert(world, '2')
+          return []
+        },
+        message,
+      ),
+    )
+    expect(error).toBeInstanceOf(TransactionAbortedError)
+    expect(error.cause).toMatchObject({ errno: 1146 })
+    expect([verdicts, await world.orders()]).toEqual([[], 0])
+  })
+
+  it('goes on after a statement whose error the handler caught, which MySQL undoes alone', async () => {
+    await using world = await open()
+    await handle(transactionMiddleware(world.database), async () => {
+      await insert(world, '1')
+      expect(await failureOf(insert(world, '1'))).toMatchObject({ errno: 1062 })
+      await insert(world, '2')
+      return []
+    })
+    expect(await idsIn(world)).toEqual(['1', '2'])
+  })
+
+  it('commits nothing, and sends nothing more, after a deadlock whose error the handler swallowed', async () => {
+    await using world = await open()
+    await world.query("INSERT INTO orders (id) VALUES ('a'), ('b')")
+    const { message, verdicts } = command('1')
+    const later: unknown[] = []
+    const error = await failureOf(
+      handle(
+        transactionMiddleware(world.database, { retries: 0 }),
+        async (given) => {
+          await insert(world, '1')
+          expect(await failureOf(loseDeadlock(world))).toMatchObject({ errno: 1213 })
+          // In autocommit by now: it would stay.
+          later.push(await failureOf(insert(world, '2')), await failureOf(insert(world, '3')))
+          await given.ack()
+          return []
+        },
+        message,
+      ),
+    )
+    expect(error).toBeInstanceOf(TransactionAbortedError)
+    expect(error.cause).toMatchObject({ errno: 1213 })
+    for (const refused of later) expect(refused).toBeInstanceOf(TransactionAbortedError)
+    expect([verdicts, await idsIn(world)]).toEqual([[], ['a', 'b']])
+  })
+
+  it('runs a transaction that lost a deadlock again as a whole, also when the handler swallowed the error', async () => {
+    await using world = await open()
+    await world.query("INSERT INTO orders (id) VALUES ('a'), ('b')")
+    let calls = 0
+    await handle(transactional(world.database, parts), async () => {
+      calls += 1
+      await insert(world, `order ${calls}`)
+      if (calls === 1) await failureOf(loseDeadlock(world))
+      return [event('e1')]
+    })
+    expect([calls, await idsIn(world), await world.inbox(), await world.outbox()]).toEqual([2, ['a', 'b', 'order 2'], 1, 1])
+  })
+
+  it('runs a transaction whose deadlock a repository wrapped again, and gives up after its retries', async () => {
+    await using world = await open()
+    await world.query("INSERT INTO orders (id) VALUES ('a'), ('b')")
+    let calls = 0
+    const error = await failureOf(
+      handle(transactionMiddleware(world.database, { retries: 1, logger: silentLogger }), async () => {
+        calls += 1
+        await loseDeadlock(world).catch((cause: unknown) => {
+          throw new Error('could not save', { cause })
+        })
+        return []
+      }),
+    )
+    expect([calls, error.message, await idsIn(world)]).toEqual([2, 'could not save', ['a', 'b']])
+  })
+
+  it('refuses statements that would end the transaction, DDL included', async () => {
+    await using world = await open()
+    const { database } = world
+    for (const sql of [
+      'COMMIT',
+      ' rollback',
+      'BEGIN',
+      'CREATE TABLE more (n INT)',
+      '/* a comment */ TRUNCATE orders',
+      'SET autocommit = 1',
+    ]) {
+      const error = await failureOf(
+        handle(transactionMiddleware(database), async () => {
+          await insert(world, '1')
+          await database.executor().query(sql)
+          return []
+        }),
+      )
+      expect(error.message).toMatch(/would begin or end the transaction/)
+      expect(await world.orders()).toBe(0)
+    }
+    await handle(transactionMiddleware(database), async () => {
+      await database.executor().query('CREATE TEMPORARY TABLE mine (n INT)')
+      for (const sql of ['SAVEPOINT mine', "INSERT INTO orders (id) VALUES ('no')", 'ROLLBACK TO SAVEPOINT mine'])
+        await database.executor().query(sql)
+      await insert(world, '1')
+      await database.executor().query('DROP TEMPORARY TABLE mine')
+      return []
+    })
+    expect(await idsIn(world)).toEqual(['1'])
+  })
+
+  it.each([
+    ['a procedure', 'CALL commits()'],
+    ['a procedure that fails', 'CALL commits_and_fails()'],
+    ['a prepared text', "EXECUTE IMMEDIATE 'CREATE TABLE more (n INT)'"],
+    ['a procedure that gives rows', 'CALL commits_and_reads()'],
+  ])('finds out when %s ended it, and sends nothing more', async (_, sql) => {
+    await using world = await open({ max: 1 })
+    const { database } = world
+    await world.query('CREATE PROCEDURE commits() COMMIT')
+    await world.query('CREATE PROCEDURE commits_and_fails() BEGIN COMMIT; SELECT * FROM nowhere; END')
+    await world.query('CREATE PROCEDURE commits_and_reads() BEGIN COMMIT; SELECT 1 AS one; END')
+    const { message, verdicts } = command('1')
+    const error = await failureOf(
+      handle(
+        transactional(database, parts),
+        async () => {
+          await insert(world, 'before')
+          await database
+            .executor()
+            .query(sql)
+            .catch(() => {})
+          await insert(world, 'after').catch(() => {})
+          return [event('e1')]
+        },
+        message,
+      ),
+    )
+    // What came before is committed, and nobody can take it back: this is as loud as it can be.
+    expect(error).toMatchObject({ code: 'ACKORD_SCOPE_ENDED', message: expect.stringMatching(/had ended the transaction/) })
+    expect([verdicts, await idsIn(world), await world.outbox()]).toEqual([[], ['before'], 0])
+    await handle(transactionMiddleware(database), async () => {
+      await insert(world, 'next')
+      return []
+    })
+    expect(await idsIn(world)).toEqual(['before', 'next'])
+  })
+
+  it('is a savepoint inside of one, also for the outbox', async () => {
+    await using world = await open({ max: 1 })
+    const { database } = world
+    const transaction = transactionMiddleware(database)
+    const nested = transactional(database, parts)
+    await handle(transaction, async (message, context) => {
+      await insert(world, 'outer')
+      const inner = nested(async () => {
+        await insert(world, 'inner')
+        throw failure
+      })
+      expect(await failureOf(inner(message, context))).toBe(failure)
+      await nested(async () => [event('kept')])(message, context)
+      return []
+    })
+    expect([await idsIn(world), await world.inbox(), await world.outbox()]).toEqual([['outer'], 1, 1])
+  })
+
+  it('leaves the outer one usable when a statement of ours failed in a savepoint, and not without one', async () => {
+    await using world = await open({ max: 1 })
+    const { database } = world
+    await world.query("ALTER TABLE ackord_outbox ADD CONSTRAINT no CHECK (id <> 'e1')")
+    const nested = transactional(database, parts)
+    await handle(transactionMiddleware(database), async (message, context) => {
+      await failureOf(Promise.resolve(nested(async () => [event('e1')])(message, context)))
+      await insert(world, 'outer')
+      return []
+    })
+    expect([await idsIn(world), await world.inbox(), await world.outbox()]).toEqual([['outer'], 0, 0])
+  })
+
+  it('begins with its settings, and gives the connection back without them', async () => {
+    await using world = await open({ max: 1 })
+    const { database } = world
+    await world.run('SET SESSION innodb_lock_wait_timeout = 77')
+    const settings = async () =>
+      (
+        await world.run(
+          'SELECT @@innodb_lock_wait_timeout AS `lock`, @@max_statement_time AS statement, @@idle_transaction_timeout AS idle, CONNECTION_ID() AS id',
+        )
+      ).map((row) => Object.values(row).map(Number))[0]
+    const before = await settings()
+    const seen: unknown[] = []
+    // A34
+    const options = { isolation: 'serializable', statementTimeout: 5500, lockTimeout: 1500, idleTimeout: 7000 } as const
+    for (const fail of [false, true]) {
+      await handle(transactionMiddleware(database, options), async () => {
+        seen.push((await settings())?.slice(0, 3))
+        if (fail) throw failure
+        return []
+      }).catch(() => {})
+    }
+    expect(seen).toEqual([
+      [2, 5.5, 7],
+      [2, 5.5, 7],
+    ])
+    expect(await settings()).toEqual(before)
+    expect(before?.[0]).toBe(77)
+  })
+
+  it('has the isolation that it asks for, and the server’s otherwise', async () => {
+    await using world = await open({ max: 1 })
+    for (const [isolation, expected] of [
+      ['read committed', 1],
+      ['repeatable read', 0],
+      [undefined, 0],
+    ] as const) {
+      await world.query('DELETE FROM orders')
+      await handle(transactionMiddleware(world.database, { isolation }), async () => {
+        const count = async () => Number((await world.run('SELECT COUNT(*) AS n FROM orders'))[0]?.['n'])
+        expect(await count()).toBe(0)
+        await world.query("INSERT INTO orders (id) VALUES ('theirs')")
+        expect(await count()).toBe(expected)
+        return []
+      })
+    }
+  })
+
+  it('takes 0 for no limit, and refuses settings that cannot work', async () => {
+    await using world = await open({ max: 1 })
+    const make = (options: object) => () => transactionMiddleware(world.database, options)
+    expect(make({ isolation: 'read uncommitted; DROP TABLE orders' })).toThrow(/isolation must be one of/)
+    expect(make({ lockTimeout: -1 })).toThrow(/lockTimeout must be/)
+    await handle(transactionMiddleware(world.database, { lockTimeout: 0, statementTimeout: 0, idleTimeout: 0 }), async () => {
+      const [row] = await world.run('SELECT @@innodb_lock_wait_timeout AS `lock`')
+      expect(Number(row?.['lock'])).toBeGreaterThan(1_000_000)
+      return []
+    })
+  })
+
+  it('gives up a lock after its time-out, and a statement after its own', async () => {
+    await using world = await open()
+    await world.query("INSERT INTO orders (id) VALUES ('a')")
+    const holder = await world.connect()
+    await holder.query('START TRANSACTION')
+    await holder.query("UPDATE orders SET note = 'held' WHERE id = 'a'")
+    const blocked = handle(transactionMiddleware(world.database, { lockTimeout: 1000 }), async () => {
+      await insert(world, 'b')
+      await world.run("UPDATE orders SET note = 'mine' WHERE id = 'a'")
+      return []
+    })
+    expect(await failureOf(blocked)).toMatchObject({ errno: 1205 })
+    const slow = handle(transactionMiddleware(world.database, { statementTimeout: 50 }), async () => {
+      await insert(world, 'b')
+      await world.run("UPDATE orders SET note = SLEEP(60) WHERE id = 'b'")
+      return []
+    })
+    expect(await failureOf(slow)).toMatchObject({ errno: 1969 })
+    await holder.query('ROLLBACK')
+    await holder.release()
+    expect(await idsIn(world)).toEqual(['a'])
+  })
+
+  it('stops waiting for a connection when the signal is aborted, and gives one that comes late back', async () => {
+    await using world = await open({ max: 1 })
+    const holder = await world.connect()
+    const controller = new AbortController()
+    const waiting = handle(transactionMiddleware(world.database), async () => [], command('1').message, controller.signal)
+    controller.abort(failure)
+    expect(await failureOf(waiting)).toBe(failure)
+    await holder.release()
+    await handle(transactionMiddleware(world.database), async () => {
+      await insert(world, '1')
+      return []
+    })
+    expect(world.connections()).toEqual({ all: 1, free: 1 })
+  })
+
+  it('works with a pool smaller than the concurrency', async () => {
+    await using world = await open({ max: 2 })
+    await Promise.all(
+      Array.from({ length: 30 }, (_, index) =>
+        handle(transactionMiddleware(world.database), async () => {
+          await insert(world, `${index}`)
+          return []
+        }),
+      ),
+    )
+    expect(await world.orders()).toBe(30)
+  })
+
+  it('rolls back on the server, and drops the connection, when it is killed in the middle', async () => {
+    await using world = await open({ max: 1 })
+    const { message, verdicts } = command('1')
+    const transaction = transactionMiddleware(world.database)
+    let first: unknown
+    // A12
+    const error = await failureOf(
+      handle(
+        transaction,
+        async (given) => {
+          await insert(world, '1')
+          await given.ack()
+          const [row] = await world.run('SELECT CONNECTION_ID() AS id')
+          first = row?.['id']
+          await world.query(`KILL ${Number(first)}`)
+          // Even if the handler does not care.
+          await world.run('SELECT 1').catch(() => {})
+          return []
+        },
+        message,
+      ),
+    )
+    expect(error).not.toBeInstanceOf(CommitUnknownError)
+    expect([verdicts, message.state, await world.orders()]).toEqual([[], 'pending', 0])
+    await handle(transaction, async () => {
+      await insert(world, '1')
+      expect((await world.run('SELECT CONNECTION_ID() AS id'))[0]?.['id']).not.toEqual(first)
+      return []
+    })
+    expect(await world.orders()).toBe(1)
+  })
+
+  it.each(['before', 'after'] as const)('does not know the outcome when the connection is lost %s the server got COMMIT', async (when) => {
+    await using proxy = await openCuttingProxy()
+    await using world = await open({ max: 1, pool: { host: '127.0.0.1', port: proxy.port } })
+    const { database } = world
+    const { message, verdicts } = command('1')
+    const events: string[] = []
+    const process = transactional(database, parts)
+    // A4
+    const error = await failureOf(
+      handle(
+        process,
+        async (given, context) => {
+          await insert(world, '1')
+          afterCommit(context, () => void events.push('committed'))
+          await given.ack()
+          proxy.cutAt('COMMIT', when)
+          return [event('e1')]
+        },
+        message,
+      ),
+    )
+    expect(error).toBeInstanceOf(CommitUnknownError)
+    expect([events, verdicts, message.state]).toEqual([[], [], 'pending'])
+    const committed = when === 'after' ? 1 : 0
+    expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([committed, committed, committed])
+    // It comes again, and the inbox decides.
+    proxy.cutAt('nothing at all', 'before')
+    const again = command('1')
+    await handle(
+      process,
+      async () => {
+        await insert(world, '1')
+        return [event('e1')]
+      },
+      again.message,
+    )
+    expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([1, 1, 1])
+  })
+
+  it('drops a connection whose ROLLBACK is lost, and tells the first error', async () => {
+    await using proxy = await openCuttingProxy()
+    await using world = await open({ max: 1, pool: { host: '127.0.0.1', port: proxy.port } })
+    const rejected = handle(transactionMiddleware(world.database), async () => {
+      await insert(world, '1')
+      proxy.cutAt('ROLLBACK', 'before')
+      throw failure
+    })
+    expect(await failureOf(rejected)).toBe(failure)
+    proxy.cutAt('nothing at all', 'before')
+    await handle(transactionMiddleware(world.database), async () => {
+      await insert(world, '2')
+      return []
+    })
+    expect(await idsIn(world)).toEqual(['2'])
+  })
+
+  it('fails, and is no unknown outcome, when the connection is lost at BEGIN', async () => {
+    await using proxy = await openCuttingProxy()
+    await using world = await open({ max: 1, pool: { host: '127.0.0.1', port: proxy.port } })
+    proxy.cutAt('START TRANSACTION', 'before')
+    const write = () => world.database.write(() => insert(world, '1'))
+    expect(await failureOf(write())).not.toBeInstanceOf(CommitUnknownError)
+    proxy.cutAt('nothing at all', 'before')
+    await write()
+    expect(await world.orders()).toBe(1)
+  })
+
+  it('is rolled back by the server when nothing happens in it for too long', async () => {
+    await using world = await open({ max: 1 })
+    const error = await failureOf(
+      handle(transactionMiddleware(world.database, { idleTimeout: 1000 }), async () => {
+        await insert(world, '1')
+        const [row] = await world.run('SELECT CONNECTION_ID() AS id')
+        // The handler waits for something else.
+        for (let left = 1; left > 0; ) {
+          left = (await world.query('SELECT 1 FROM information_schema.PROCESSLIST WHERE ID = ?', [row?.['id']])).length
+        }
+        return []
+      }),
+    )
+    expect(error.code).not.toBe('ACKORD_SCOPE_ENDED')
+    expect(await world.orders()).toBe(0)
+  })
+})
+
+describe.each(mysqlKinds)('a pool of $name', ({ open }) => {
+  it('goes on after idle connections were killed', async () => {
+    await using world = await open({ max: 3 })
+    const place = (id: string) => world.database.write(() => insert(world, id))
+    await Promise.all(['1', '2', '3'].map(place))
+    const idle = await world.query("SELECT ID AS id FROM information_schema.PROCESSLIST WHERE DB = ? AND COMMAND = 'Sleep'", [world.schema])
+    for (const { id } of idle) await world.query(`KILL ${Number(id)}`).catch(() => {})
+    // One that the pool has not noticed yet may fail; the next are good.
+    for (let placed = 0; placed < 3; )
+      placed += await place(`again ${placed}`).then(
+        () => 1,
+        () => 0,
+      )
+    expect(await world.orders()).toBe(6)
+  })
+
+  it('may have any SQL mode', async () => {
+    await using world = await open({ max: 1 })
+    await world.run("SET SESSION sql_mode = 'ANSI,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT,ONLY_FULL_GROUP_BY,TRADITIONAL'")
+    const store = sqlOutbox(world.database, { logger: silentLogger })
+    const id = `\\' " \`;--`
+    for (const _ of [1, 2]) await handle(transactional(world.database, parts), async () => [event(id)], command(id).message)
+    const [claimed, ...more] = await store.claim({ limit: 10, lease: 60_000 })
+    expect([claimed?.message.id, more, await world.inbox()]).toEqual([id, [], 1])
+    if (claimed === undefined) throw failure
+    await store.settle([{ id: claimed.id, token: claimed.token, result: 'parked', error: id }])
+    expect(await store.stats()).toMatchObject({ destinations: [{ parked: 1 }] })
+    expect(await store.rearm({ filter: {} }, { attributes: { subject: id } })).toBe(1)
+    expect(await store.list({ type: id }, { limit: 1 })).toEqual({ records: [], next: undefined })
+  })
+
+  it('is refused with autocommit off', async () => {
+    await using world = await open({ max: 1 })
+    await world.run('SET autocommit = 0')
+    const error = await failureOf(world.database.write(() => insert(world, '1')))
+    expect(error).toMatchObject({ code: 'ACKORD_INVALID_OPTION', message: expect.stringMatching(/autocommit/) })
+    expect(await world.orders()).toBe(0)
+  })
+})
+
+describe('what an adapter is given', () => {
+  it('is refused when it is no pool of promises', async () => {
+    expect(() => fromMysql2({} as never)).toThrow(/getConnection must be a function/)
+    expect(() => fromMariadb({ getConnection: async () => {} } as never)).toThrow(/batch must be a function/)
+    const pool = createCallbackPool({ host: '127.0.0.1' })
+    expect(() => fromMysql2(pool as never)).toThrow(/mysql2\/promise/)
+    await new Promise((resolve) => pool.end(resolve))
+  })
+
+  it('may have any options that change how rows and numbers look', async () => {
+    const options = {
+      rowsAsArray: true,
+      nestTables: true,
+      dateStrings: true,
+      supportBigNumbers: true,
+      bigNumberStrings: true,
+      decimalNumbers: true,
+      namedPlaceholders: true,
+      typeCast: (field: { string(): string | null }) => field.string(),
+      flags: ['-FOUND_ROWS'],
+      timezone: '+09:00',
+    }
+    await using world = await openMysql2({ pool: options })
+    const { database } = world
+    const store = sqlOutbox(database, { logger: silentLogger })
+    for (const id of ['1', '1', '2']) await handle(transactional(database, parts), async () => [event(`e${id}`)], command(id).message)
+    const claimed = await store.claim({ limit: 10, lease: 60_000 })
+    expect(claimed.map(({ message, attempts }) => [message.id, attempts])).toEqual([
+      ['e1', 1],
+      ['e2', 1],
+    ])
+    expect(await store.renew(claimed, 60_000)).toEqual([true, true])
+    expect(await store.settle(claimed.map(({ id, token }) => ({ id, token, result: 'published' })))).toEqual(['applied', 'applied'])
+  })
+})
+
+/** How many statements the pool's one connection has sent since, as the server counts them. */
+async function questions(world: MysqlWorld): Promise<() => Promise<number>> {
+  const count = async () => Number(Object.values((await world.run("SHOW SESSION STATUS LIKE 'Questions'"))[0] ?? {})[1])
+  const before = await count()
+  return async () => (await count()) - before - 1
+}
