@@ -10,7 +10,7 @@ import {
   type Source,
 } from '@ackord/core'
 
-export const placeOrder = defineEvent<{ id: string; total: number }>('order.place')
+const placeOrder = defineEvent<{ id: string; total: number }>('order.place')
 export const orderPlaced = defineEvent<{ orderId: string; total: number }>('order.placed')
 
 let sent = 0

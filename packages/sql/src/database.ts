@@ -2,7 +2,7 @@ import { AckordError, type Context, type ContextKey, contextKey, currentContext,
 import type { Dialect } from './dialect.ts'
 import type { Driver } from './driver.ts'
 import { type DatabasePort, foreignTransaction, type OpenTransaction } from './open-transaction.ts'
-import { type TransactionOptions, transactionRules, transactionRunner } from './run-transaction.ts'
+import { type RunTransaction, type TransactionOptions, transactionRules, transactionRunner } from './run-transaction.ts'
 import { type TableOptions, tablesOf } from './tables.ts'
 import { WakeUps } from './wake-ups.ts'
 
@@ -35,6 +35,7 @@ export interface DatabaseOptions<Handle> extends TableOptions {
 export class Database<Handle> {
   readonly #port: DatabasePort<Handle>
   readonly #pool: Handle
+  #runTransaction: RunTransaction | undefined
 
   static {
     portOf = (database) => database.#port
@@ -90,7 +91,10 @@ export class Database<Handle> {
     const { context = currentContext() ?? rootContext(), ...settings } = options
     const port = this.#port
     if (port.find(context)?.own === undefined && this.transaction(context) !== undefined) throw inForeignTransaction()
-    const runTransaction = transactionRunner(port, transactionRules(port, 'write()', settings))
+    const isPlain = Object.keys(settings).length === 0
+    if (isPlain) this.#runTransaction ??= transactionRunner(port, transactionRules(port, 'write()', {}))
+    const runTransaction =
+      (isPlain ? this.#runTransaction : undefined) ?? transactionRunner(port, transactionRules(port, 'write()', settings))
     return await runTransaction(
       {
         message: undefined,

@@ -46,8 +46,13 @@ export interface Driver<Handle> {
   /** What is used outside of a transaction. */
   readonly pool: Handle
 
-  /** Runs one statement on a handle: the pool, or a transaction of the user's own. */
-  run(handle: Handle, sql: string, parameters: readonly unknown[]): Promise<StatementResult>
+  /** Runs one statement on a handle: the pool, or a transaction of the user's own. `prepare` is as in a `Statement`. */
+  run(
+    handle: Handle,
+    sql: string,
+    parameters: readonly unknown[],
+    options?: { readonly prepare?: boolean | undefined },
+  ): Promise<StatementResult>
 
   /** Whether a handle of the user's own is in a transaction, where the driver knows; `undefined` where only the server does. */
   inTransaction(handle: Handle): boolean | undefined

@@ -19,7 +19,7 @@ export interface OpenTransaction<Handle> {
 }
 
 /** Takes rows for an outbox table. */
-export type GatherRows = (table: string, rows: readonly OutboxRow[]) => void
+type GatherRows = (table: string, rows: readonly OutboxRow[]) => void
 
 export interface OwnTransaction<Handle> {
   readonly session: Session<Handle>
@@ -66,9 +66,9 @@ export function openTransaction<Handle>(own: OwnTransaction<Handle>, tracker: Qu
 
 /** A transaction of the user's own. */
 export function foreignTransaction<Handle>(driver: Driver<Handle>, handle: Handle): OpenTransaction<Handle> {
-  async function change({ sql, parameters = [], none }: Statement): Promise<number> {
+  async function change({ sql, parameters = [], prepare, none }: Statement): Promise<number> {
     try {
-      return (await driver.run(handle, sql, parameters)).count
+      return (await driver.run(handle, sql, parameters, { prepare })).count
     } catch (error) {
       if (none?.(error) === true) return 0
       throw error

@@ -6,12 +6,14 @@ export interface TableNames {
   readonly meta: string
   /** The function by which programs in other languages store events; PostgreSQL only. */
   readonly append: string
+  /** The function that says which rows the outbox may hold; PostgreSQL only. */
+  readonly valid: string
 }
 
 export interface TableOptions {
   /** Default: the first schema of the connection's search path; on MySQL, its database. */
   readonly schema?: string | undefined
-  /** Default: `ackord_inbox`, `ackord_outbox`, `ackord_meta`, `ackord_append`. */
+  /** Default: `ackord_inbox`, `ackord_outbox`, `ackord_meta`, `ackord_append`, `ackord_valid`. */
   readonly names?: { readonly [Table in keyof TableNames]?: string | undefined } | undefined
 }
 
@@ -29,5 +31,5 @@ export function tablesOf(dialect: Dialect, options: TableOptions, defaults: Tabl
     const name = options.names?.[table] ?? defaults.names?.[table] ?? `ackord_${table}`
     return prefix + dialect.quote(`names.${table}`, name)
   }
-  return { schema, inbox: named('inbox'), outbox: named('outbox'), meta: named('meta'), append: named('append') }
+  return { schema, inbox: named('inbox'), outbox: named('outbox'), meta: named('meta'), append: named('append'), valid: named('valid') }
 }

@@ -588,9 +588,9 @@ describe('transactionMiddleware() on a pg pool', () => {
     const { database, pool } = world
     const client = await world.client()
     const query = client.query.bind(client)
-    // The pool lends the same client again. BEGIN goes with the first statement.
+    // The pool lends the same client again.
     Object.assign(client, {
-      query: (...given: unknown[]) => (typeof given[1] === 'function' ? given[1](failure) : Reflect.apply(query, client, given)),
+      query: (...given: unknown[]) => (given[0] === 'BEGIN' ? Promise.reject(failure) : Reflect.apply(query, client, given)),
     })
     client.release()
     const rejected = handle(transactionMiddleware(database), async () => {

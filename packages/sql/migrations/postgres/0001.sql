@@ -14,6 +14,20 @@ CREATE TABLE "ackord_inbox" (
 );
 CREATE INDEX ON "ackord_inbox" (received_at);
 
+CREATE FUNCTION "ackord_valid"(
+  state text, attempts integer, lease_token uuid, lease_until timestamptz, parked_at timestamptz, published_at timestamptz
+) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS $ackord$
+BEGIN
+  RETURN attempts >= 0 AND (lease_token IS NULL) = (lease_until IS NULL) AND CASE state
+    WHEN 'ready' THEN parked_at IS NULL AND published_at IS NULL
+    WHEN 'waiting' THEN parked_at IS NULL AND published_at IS NULL
+    WHEN 'parked' THEN parked_at IS NOT NULL AND published_at IS NULL AND lease_token IS NULL
+    WHEN 'published' THEN published_at IS NOT NULL AND parked_at IS NULL AND lease_token IS NULL
+    ELSE false
+  END;
+END
+$ackord$;
+
 CREATE TABLE "ackord_outbox" (
   seq           bigint GENERATED ALWAYS AS IDENTITY,
   state         text COLLATE "C" NOT NULL,
@@ -34,12 +48,7 @@ CREATE TABLE "ackord_outbox" (
   published_at  timestamptz,
   parked_at     timestamptz,
   PRIMARY KEY (state, destination, seq),
-  CHECK (state IN ('ready', 'waiting', 'parked', 'published')),
-  CHECK (attempts >= 0),
-  CHECK ((lease_token IS NULL) = (lease_until IS NULL)),
-  CHECK (lease_token IS NULL OR state IN ('ready', 'waiting')),
-  CHECK ((state = 'parked') = (parked_at IS NOT NULL)),
-  CHECK ((state = 'published') = (published_at IS NOT NULL))
+  CHECK ("ackord_valid"(state, attempts, lease_token, lease_until, parked_at, published_at))
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
         autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 5000);
 CREATE INDEX ON "ackord_outbox" (destination, available_at, seq) WHERE state = 'waiting';

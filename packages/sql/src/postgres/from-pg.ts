@@ -48,9 +48,9 @@ const watched = new WeakSet<object>()
 function pgDriver(pool: PgPool, options: PgSessionOptions): Driver<PgQueryable> {
   return {
     pool,
-    async run(handle, sql, parameters) {
+    async run(handle, sql, parameters, { prepare = false } = {}) {
       try {
-        return await runOn(handle, sql, parameters)
+        return await runOn(handle, sql, parameters, { prepare: prepare && options.named })
       } catch (error) {
         if (handle === pool && isReadOnly(error)) await replaceIdle(pool, error)
         throw error

@@ -40,7 +40,7 @@ const prepared = new WeakMap<object, Set<string>>()
  * Several statements in one round trip, parameters and all: they are sent together with one Sync at the end, so that the server skips what
  * comes after a failure. None of them may give rows.
  */
-export class PgFlight {
+class PgFlight {
   readonly #statements: readonly Statement[]
   readonly #known: Set<string>
   readonly #named: boolean
@@ -132,7 +132,7 @@ export function countOf(tag = ''): number {
 const names = new Map<string, string>()
 
 /** Made of the statement itself: behind a pooler another process may have prepared what we find under a name, and it is then the same. */
-function nameOf(sql: string): string {
+export function nameOf(sql: string): string {
   let name = names.get(sql)
   if (name === undefined) {
     name = `ackord_${createHash('sha256').update(sql).digest('hex').slice(0, 32)}`

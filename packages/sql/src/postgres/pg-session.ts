@@ -2,7 +2,7 @@ import { AckordError } from '@ackord/core'
 import type { Session, Statement, StatementResult } from '../driver.ts'
 import { CommitUnknownError, TransactionAbortedError } from '../errors.ts'
 import { Lane } from '../lane.ts'
-import { canFly, countOf, type FlightOutcome, fly, type PgFlyer } from './pg-flight.ts'
+import { canFly, countOf, type FlightOutcome, fly, nameOf, type PgFlyer } from './pg-flight.ts'
 import { trackedHandle } from './pg-handle.ts'
 import { endsConnection, refusedCommit, sqlStateOf } from './sql-state.ts'
 
@@ -14,6 +14,7 @@ export interface PgResult {
 
 export interface PgQueryable {
   query(text: string, values?: unknown[]): Promise<PgResult>
+  query(statement: { readonly name: string; readonly text: string; readonly values: unknown[] }): Promise<PgResult>
 }
 
 export interface PgClient extends PgQueryable {
@@ -149,14 +150,16 @@ function withWaiting(waiting: readonly Waiting[], statements: readonly Statement
 /** One round trip where the client can, else one for each. Never rejects. */
 function sendTogether(client: PgClient, statements: readonly Statement[], options: PgSessionOptions): Promise<FlightOutcome> {
   const flyer = client as PgClient & PgFlyer
-  return canFly(flyer) ? fly(flyer, statements, options) : sendOneByOne(client, statements)
+  // A single statement without parameters, BEGIN or COMMIT, is cheaper as a plain one.
+  const gains = statements.length > 1 || statements[0]?.parameters !== undefined
+  return gains && canFly(flyer) ? fly(flyer, statements, options) : sendOneByOne(client, statements)
 }
 
 async function sendOneByOne(client: PgClient, statements: readonly Statement[]): Promise<FlightOutcome> {
   const tags: string[] = []
   for (const { sql, parameters = [] } of statements) {
     try {
-      const { command, rowCount } = await client.query(sql, [...parameters])
+      const { command, rowCount } = await client.query(sql, parameters.length === 0 ? undefined : [...parameters])
       tags.push(rowCount === null ? command : `${command} ${rowCount}`)
     } catch (error) {
       return { tags, failure: { error } }
@@ -165,8 +168,17 @@ async function sendOneByOne(client: PgClient, statements: readonly Statement[]):
   return { tags }
 }
 
-export async function runOn(handle: PgQueryable, sql: string, parameters: readonly unknown[]): Promise<StatementResult> {
-  const { rows, rowCount } = await handle.query(sql, [...parameters])
+export async function runOn(
+  handle: PgQueryable,
+  sql: string,
+  parameters: readonly unknown[],
+  { prepare }: { readonly prepare: boolean } = { prepare: false },
+): Promise<StatementResult> {
+  // pg remembers by itself what is prepared; other names than ours, which it does not know of.
+  const asked = prepare
+    ? handle.query({ name: `${nameOf(sql)}_pg`, text: sql, values: [...parameters] })
+    : handle.query(sql, [...parameters])
+  const { rows, rowCount } = await asked
   // Rows are objects: none of our statements asks for arrays.
   return { rows: rows as StatementResult['rows'], count: rowCount ?? 0 }
 }

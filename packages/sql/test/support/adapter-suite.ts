@@ -48,6 +48,18 @@ export function testAdapter<Handle>(name: string, open: OpenAdapterWorld<Handle>
       expect(await world.orders()).toBe(2)
     })
 
+    it('lets no query that the handler did not await come after the roll-back', async () => {
+      await using world = await openWorld(open, { max: 1 })
+      let forgotten: Promise<unknown>[] = []
+      const rejected = world.inTransaction(async () => {
+        forgotten = ['1', '2', '3', '4', '5'].map((id) => world.insert(id))
+        throw failure
+      })
+      expect(await failureOf(rejected)).toBe(failure)
+      await Promise.allSettled(forgotten)
+      expect(await world.orders()).toBe(0)
+    })
+
     it('takes many queries at once', async () => {
       await using world = await openWorld(open)
       await world.inTransaction(async () => {

@@ -1,0 +1,55 @@
+import type { NodePgDatabase } from 'drizzle-orm/node-postgres'
+import { type PgDatabase, pgTable, text } from 'drizzle-orm/pg-core'
+import type { Kysely, Transaction } from 'kysely'
+import type { PendingQuery, Row, Sql, TransactionSql } from 'postgres'
+import { expectTypeOf, it } from 'vitest'
+import { type Database, sqlOutbox } from '../../../src/index.ts'
+import { fromDrizzle, fromKysely, fromPostgres, fromPrisma } from '../../../src/postgres/index.ts'
+import type { Prisma, PrismaClient } from './prisma/generated/client.ts'
+
+interface Tables {
+  readonly orders: { readonly id: string; readonly note: string | null }
+}
+
+const orders = pgTable('orders', { id: text().primaryKey(), note: text() })
+type Schema = { readonly orders: typeof orders }
+
+declare const sql: Sql
+declare const transactionSql: TransactionSql
+declare const db: NodePgDatabase<Schema> & { $client: object }
+declare const prisma: PrismaClient
+declare const kysely: Kysely<Tables>
+declare const kyselyTransaction: Transaction<Tables>
+
+it('gives what the sql of postgres.js and that of a transaction share', () => {
+  const database = fromPostgres(sql)
+  expectTypeOf(database).toEqualTypeOf<Database<Sql | TransactionSql>>()
+  const handle = database.executor()
+  expectTypeOf(handle`SELECT ${1}`).toEqualTypeOf<PendingQuery<Row[]>>()
+  expectTypeOf(handle<{ id: string }[]>`SELECT id FROM orders`).toEqualTypeOf<PendingQuery<{ id: string }[]>>()
+  expectTypeOf(handle).not.toHaveProperty('begin')
+  expectTypeOf(sqlOutbox(database).append).toBeCallableWith(transactionSql, [])
+})
+
+it('gives what a database of Drizzle and a transaction on it share, with its schema', () => {
+  const database = fromDrizzle(db)
+  const handle = database.executor()
+  expectTypeOf(handle.select().from(orders)).resolves.toEqualTypeOf<{ id: string; note: string | null }[]>()
+  expectTypeOf(handle.query.orders.findFirst()).resolves.toEqualTypeOf<{ id: string; note: string | null } | undefined>()
+  // What repositories ask for that do not know about transactions.
+  // biome-ignore lint/suspicious/noExplicitAny: as Drizzle's own documentation does.
+  expectTypeOf(handle).toExtend<PgDatabase<any, Schema>>()
+  expectTypeOf(handle).not.toHaveProperty('rollback')
+})
+
+it('gives a Kysely', () => {
+  const database = fromKysely(kysely)
+  expectTypeOf(database).toEqualTypeOf<Database<Kysely<Tables>>>()
+  expectTypeOf(sqlOutbox(database).append).toBeCallableWith(kyselyTransaction, [])
+})
+
+it('gives the client that transactions of Prisma have', () => {
+  const database = fromPrisma(prisma)
+  expectTypeOf(database).toEqualTypeOf<Database<Prisma.TransactionClient>>()
+  expectTypeOf(prisma).toExtend<Prisma.TransactionClient>()
+})

@@ -1,0 +1,36 @@
+import { expect, it } from 'vitest'
+import { isPrismaConflict, serverError } from '../../../src/postgres/prisma-error.ts'
+import { sqlStateOf } from '../../../src/postgres/sql-state.ts'
+
+function prismaError(code: string, originalCode?: string): Error {
+  const driverAdapterError = originalCode === undefined ? undefined : { cause: { originalCode, originalMessage: 'of the server' } }
+  return Object.assign(new Error('of Prisma'), { code, clientVersion: '7.10.0', meta: { driverAdapterError } })
+}
+
+function adapterError(originalCode: string | undefined): Error {
+  return Object.assign(new Error('of the adapter', { cause: { originalCode, kind: 'postgres' } }), { name: 'DriverAdapterError' })
+}
+
+it('finds the error of the server behind one of Prisma', () => {
+  const error = prismaError('P2010', '42P01')
+  expect(serverError(error)).toMatchObject({ message: 'of the server', code: '42P01', cause: error })
+  expect(sqlStateOf(serverError(adapterError('23503')))).toBe('23503')
+})
+
+it('never takes a code of Prisma for one of PostgreSQL: at COMMIT it would mean that nothing was committed', () => {
+  for (const error of [prismaError('P2028'), prismaError('P1017'), adapterError(undefined)]) {
+    expect(sqlStateOf(serverError(error))).toBeUndefined()
+  }
+  expect(serverError('text')).toBe('text')
+})
+
+it('knows conflicts, however they are wrapped', () => {
+  for (const conflict of [prismaError('P2034'), prismaError('P2010', '40001'), adapterError('40P01')]) {
+    expect(isPrismaConflict(conflict)).toBe(true)
+    expect(isPrismaConflict(new Error('wrapped', { cause: conflict }))).toBe(true)
+    expect(isPrismaConflict(serverError(conflict))).toBe(true)
+  }
+  for (const other of [prismaError('P2002', '23505'), prismaError('P2028'), new Error('other'), undefined]) {
+    expect(isPrismaConflict(other)).toBe(false)
+  }
+})

@@ -1,0 +1,29 @@
+import postgres, { type Sql, type TransactionSql } from 'postgres'
+import { createSchema } from '../../../src/index.ts'
+import { fromPostgres } from '../../../src/postgres/index.ts'
+import type { AdapterWorld } from '../../support/adapter-suite.ts'
+import { openSchema, postgresUrl } from '../../support/own-schema.ts'
+
+export type PostgresJsWorld = AdapterWorld<Sql | TransactionSql> & { readonly sql: Sql }
+
+/** postgres.js on a schema of its own. */
+export async function openPostgres(options: postgres.Options<Record<string, never>> = {}): Promise<PostgresJsWorld> {
+  const own = await openSchema()
+  const { schema } = own
+  const sql: Sql = postgres(postgresUrl, { connection: { search_path: schema }, onnotice() {}, ...options })
+  const database = fromPostgres(sql, { schema })
+  await createSchema(database)
+  return {
+    ...own,
+    sql,
+    database,
+    root: sql,
+    begin: (work) => sql.begin(work),
+    run: (handle, text, parameters) => handle.unsafe(text, parameters as string[]),
+    async [Symbol.asyncDispose]() {
+      // Without a limit it waits for ever for a connection that was lost with a query on it.
+      await sql.end({ timeout: 0 })
+      await own[Symbol.asyncDispose]()
+    },
+  }
+}
