@@ -59,7 +59,7 @@ export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: Gr
   async function handle(work: Work, own: OwnTransaction<Handle>, isNew: boolean): Promise<void> {
     const { member, key } = work
     const { message } = member
-    const tracker = new QueryTracker()
+    const tracker = new QueryTracker(member.context.signal)
     const run = isNew ? (inside: GroupMember['context']) => inbox.handle(process, message, inside, key) : () => inbox.skip(message)
     try {
       const context = beginAttempt(member.context)

@@ -4,6 +4,7 @@
  *     open ─ end(reason) ─▶ ended: every query rejects with what `reason` gives
  */
 export class QueryTracker {
+  readonly #signal: AbortSignal | undefined
   #running = 0
   #onDrained: (() => void) | undefined
   #ended: (() => unknown) | undefined
@@ -12,10 +13,15 @@ export class QueryTracker {
   /** What the latest failed query failed with: the likely reason when COMMIT turns into ROLLBACK. */
   failure: unknown
 
+  /** Once the signal is aborted every query rejects with its reason: in a transaction that will be rolled back it only keeps the connection from others. */
+  constructor(signal?: AbortSignal | undefined) {
+    this.#signal = signal
+  }
+
   run<T>(start: () => Promise<T>): Promise<T> {
-    if (this.#ended !== undefined) return Promise.reject(this.#ended())
     let query: Promise<T>
     try {
+      this.checkOpen()
       query = start()
     } catch (error) {
       return Promise.reject(error)
@@ -47,6 +53,8 @@ export class QueryTracker {
   /** For forms of a query that give no promise back. */
   checkOpen(): void {
     if (this.#ended !== undefined) throw this.#ended()
+    // Asked, not listened to: that would be a listener per message.
+    if (this.#signal?.aborted === true) throw this.#signal.reason
   }
 
   get idle(): boolean {

@@ -68,7 +68,7 @@ async function runOnce<Handle, R>(
 ): Promise<R> {
   context.signal.throwIfAborted()
   const scope = new TransactionScope(context, { logger })
-  const tracker = new QueryTracker()
+  const tracker = new QueryTracker(context.signal)
   let result: R
   try {
     result = await port.driver.transaction(

@@ -18,7 +18,7 @@ export async function savepoint<Handle, R>(
   await session.run(`SAVEPOINT ${name}`)
 
   const scope = outer.scope.nested(context)
-  const tracker = new QueryTracker()
+  const tracker = new QueryTracker(context.signal)
   let result: R
   try {
     // What waited until after the savepoint was rolled back would not be rolled back with it.

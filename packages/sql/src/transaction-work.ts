@@ -36,9 +36,6 @@ export async function workInside<Handle, R>(
   signal.throwIfAborted()
   if (work.message !== undefined) scope.hold(work.message)
   const inside = port.enter(context, openTransaction(own, tracker)).with(transactionScopeKey, scope)
-  // What a handler still wants to do in a transaction that will be rolled back only keeps its connection from others.
-  const onAbort = () => tracker.end(() => signal.reason)
-  signal.addEventListener('abort', onAbort, { once: true })
   let result: R
   try {
     result = await enter(inside, () => work.run(inside))
@@ -46,7 +43,6 @@ export async function workInside<Handle, R>(
     const neglected = tracker.neglected()
     if (neglected !== undefined) throw new TransactionAbortedError({ cause: neglected.error })
   } finally {
-    signal.removeEventListener('abort', onAbort)
     tracker.end(() => ended(work.message))
   }
   signal.throwIfAborted()

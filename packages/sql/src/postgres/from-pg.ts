@@ -92,7 +92,11 @@ async function replaceIdle(pool: PgPool, reason: Error): Promise<void> {
 
 /** A pool may have no connection to give for a long time; an abort does not wait for it. */
 async function connect(pool: PgPool, signal: AbortSignal): Promise<PgClient> {
+  signal.throwIfAborted()
+  const isIdle = pool.idleCount !== undefined && pool.idleCount > 0
   const connecting = pool.connect()
+  // One that is idle comes at once.
+  if (isIdle) return await connecting
   let client: PgClient
   try {
     client = await abortable(connecting, signal)
