@@ -42,6 +42,7 @@ const wire: MysqlWire = {
     typeCast: undefined,
     namedPlaceholders: false,
   }),
+  send: (handle, call, statement) => handle[call](statement),
   read(handle, result) {
     const rows = Array.isArray(result) ? (result as readonly Row[]) : []
     const { affectedRows = 0 } = (result ?? {}) as { readonly affectedRows?: number }

@@ -25,6 +25,11 @@ export function fromMysql2<Pool extends Mysql2Pool>(pool: Pool, options: TableOp
   })
 }
 
+type CallbackConnection = Record<
+  'query' | 'execute',
+  (statement: never, callback: (error: unknown, ...result: unknown[]) => void) => unknown
+>
+
 interface Header {
   readonly affectedRows: number
   readonly serverStatus?: number | undefined
@@ -35,6 +40,14 @@ const wire: MysqlWire = {
   calls: ['query', 'execute'],
   // Whatever the pool was made with; of types, only another function takes the place of the pool's.
   statement: (sql, values) => ({ sql, values, rowsAsArray: false, nestTables: false, typeCast: castByDefault, namedPlaceholders: false }),
+  send(handle, call, statement) {
+    // The promises of mysql2 are a layer that takes a stack trace of every call, which is dear; a pool has no connection below it.
+    const { connection } = handle as { readonly connection?: CallbackConnection | undefined }
+    if (typeof connection?.[call] !== 'function') return handle[call](statement)
+    return new Promise((resolve, reject) => {
+      connection[call](statement, (error, ...result) => (error === null || error === undefined ? resolve(result) : reject(error)))
+    })
+  },
   read(_, result) {
     const [answer] = result as [unknown]
     return answerOf(answer)

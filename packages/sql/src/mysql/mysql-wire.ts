@@ -34,6 +34,8 @@ export interface MysqlWire {
   readonly calls: readonly string[]
   /** A statement as the driver takes it, with the options that our own reading of the answer relies on. */
   statement(sql: string, parameters: readonly unknown[]): unknown
+  /** Sends a statement of ours. */
+  send(handle: MysqlQueryable, call: 'query' | 'execute', statement: never): Promise<unknown>
   /** Reads what a call gave back, of ours or of an adapter. */
   read(handle: MysqlQueryable, result: unknown): MysqlAnswer
 }

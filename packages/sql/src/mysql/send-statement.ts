@@ -20,8 +20,8 @@ export async function sendStatement(
   // Each driver takes its own form.
   const statement = wire.statement(sql, values) as never
   try {
-    const result = prepare || size > large + sql.length ? await handle.execute(statement) : await handle.query(statement)
-    return wire.read(handle, result)
+    const call = prepare || size > large + sql.length ? 'execute' : 'query'
+    return wire.read(handle, await wire.send(handle, call, statement))
   } catch (error) {
     throw explainSize(error, size)
   }
