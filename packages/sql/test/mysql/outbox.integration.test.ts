@@ -327,13 +327,15 @@ async function sentBy({ pool }: { readonly pool: Pool }): Promise<readonly strin
   Object.assign(pool, {
     async getConnection() {
       const connection = await getConnection()
-      const query = connection.query.bind(connection) as (options: { readonly sql: string }) => Promise<unknown>
-      return Object.assign(connection, {
-        query(options: { readonly sql: string }) {
-          sent.push(options.sql)
-          return query(options)
-        },
-      })
+      const { connection: below } = connection as unknown as {
+        connection: { query: (...given: [{ readonly sql: string }, unknown]) => unknown }
+      }
+      const query = Object.getPrototypeOf(below).query.bind(below) as typeof below.query
+      below.query = (statement, callback) => {
+        sent.push(statement.sql)
+        return query(statement, callback)
+      }
+      return connection
     },
   })
   return sent
