@@ -164,8 +164,15 @@ describe('createSchema()', () => {
         if (name !== 'getConnection') return Reflect.get(target, name)
         return async () => {
           const connection = await target.getConnection()
-          const query = connection.query.bind(connection) as (options: object) => Promise<unknown>
-          return Object.assign(connection, { query: (options: { sql: string }) => answer(options, () => query(options)) })
+          return new Proxy(connection, {
+            get(below, call) {
+              // Without the connection below, statements go through the promises.
+              if (call === 'connection') return undefined
+              if (call === 'query') return (options: { sql: string }) => answer(options, () => below.query(options))
+              const value: unknown = Reflect.get(below, call)
+              return typeof value === 'function' ? value.bind(below) : value
+            },
+          })
         }
       },
     })
