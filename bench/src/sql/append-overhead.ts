@@ -4,6 +4,7 @@ import { fromPg } from '@ackord/sql/postgres'
 import type pg from 'pg'
 import { rateOf, runRounds } from '../rounds.ts'
 import { orderPlaced } from './orders.ts'
+import { outboxSql } from './postgres.ts'
 
 let written = 0
 
@@ -46,16 +47,18 @@ async function ownTransaction(pool: pg.Pool, append: ((client: pg.PoolClient) =>
   }
 }
 
-/** What an event costs a business transaction: in `database.write()`, and in one that was begun by hand. */
+/** What an event costs a business transaction: in `database.write()`, in one that was begun by hand, and if the insert is written by hand as well. */
 export async function appendOverhead(
   pool: pg.Pool,
   options: { readonly connections: number; readonly rounds: number; readonly count: number },
-): Promise<{ readonly written: number; readonly byHand: number }> {
+): Promise<{ readonly written: number; readonly byHand: number; readonly inserted: number }> {
   const { connections } = options
   const database = fromPg(pool)
   const outbox = sqlOutbox(database)
   const message = marshal(orderPlaced({ orderId: 'o', total: 1 }, { id: 'e', source: '/orders' }), jsonMarshaler)
   const records = [{ destination: 'order-events', message }]
+  const row = ['order-events', 'e', 'order.placed', 'application/json', Buffer.from(message.data), JSON.stringify(message.attributes)]
+  const insert = async (client: pg.PoolClient) => void (await client.query(outboxSql, row))
   const rates = await runRounds(
     {
       plain: (count) => rateOf(count, () => repeatedly(connections, count, () => ownTransaction(pool, undefined))),
@@ -70,8 +73,10 @@ export async function appendOverhead(
         ),
       byHand: (count) =>
         rateOf(count, () => repeatedly(connections, count, () => ownTransaction(pool, (client) => outbox.append(client, records)))),
+      inserted: (count) => rateOf(count, () => repeatedly(connections, count, () => ownTransaction(pool, insert))),
     },
     options,
   )
-  return { written: rates.plain / rates.written - 1, byHand: rates.plain / rates.byHand - 1 }
+  const overhead = (rate: number) => rates.plain / rate - 1
+  return { written: overhead(rates.written), byHand: overhead(rates.byHand), inserted: overhead(rates.inserted) }
 }

@@ -6,7 +6,7 @@ import { eventOf, inParallel, iteratorOf, orderHandler, orderOf, source } from '
 
 const inboxSql = 'INSERT INTO ackord_inbox (consumer, source, id) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING'
 const orderSql = 'INSERT INTO orders (id, total) VALUES ($1, $2)'
-const outboxSql = `INSERT INTO ackord_outbox (state, destination, id, type, content_type, partition, data, attributes, available_at)
+export const outboxSql = `INSERT INTO ackord_outbox (state, destination, id, type, content_type, partition, data, attributes, available_at)
 VALUES ('ready', $1, $2, $3, $4, 0, $5, $6, clock_timestamp())`
 const inboxOfAllSql = `INSERT INTO ackord_inbox (consumer, source, id) SELECT 'by-hand', * FROM unnest($1::text[], $2::text[])
 ON CONFLICT DO NOTHING RETURNING source, id`
