@@ -40,8 +40,12 @@ export const systemRuntime: Runtime = {
 }
 
 /** Waits; an abort rejects with the signal's reason. */
-export function sleep(runtime: Runtime, delay: number, options: { readonly signal?: AbortSignal | undefined } = {}): Promise<void> {
-  const { signal } = options
+export function sleep(
+  runtime: Runtime,
+  delay: number,
+  options: TimerOptions & { readonly signal?: AbortSignal | undefined } = {},
+): Promise<void> {
+  const { signal, keepAlive } = options
   return new Promise((resolve, reject) => {
     if (signal?.aborted) {
       reject(signal.reason)
@@ -51,18 +55,27 @@ export function sleep(runtime: Runtime, delay: number, options: { readonly signa
       timer.cancel()
       reject(signal?.reason)
     }
-    const timer = runtime.setTimeout(() => {
-      signal?.removeEventListener('abort', onAbort)
-      resolve()
-    }, delay)
+    const timer = runtime.setTimeout(
+      () => {
+        signal?.removeEventListener('abort', onAbort)
+        resolve()
+      },
+      delay,
+      { keepAlive },
+    )
     signal?.addEventListener('abort', onAbort, { once: true })
   })
 }
 
 /** Waits; an abort ends the wait without an error, because stopping is not a failure. Resolves `false` then. */
-export async function idle(runtime: Runtime, delay: number, signal?: AbortSignal | undefined): Promise<boolean> {
+export async function idle(
+  runtime: Runtime,
+  delay: number,
+  signal?: AbortSignal | undefined,
+  options: TimerOptions = {},
+): Promise<boolean> {
   try {
-    await sleep(runtime, delay, { signal })
+    await sleep(runtime, delay, { ...options, signal })
     return true
   } catch {
     return false

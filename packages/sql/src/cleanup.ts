@@ -1,4 +1,4 @@
-import { AckordError, consoleLogger, type Logger, type Metrics, outside, type Runtime, systemRuntime } from '@ackord/core'
+import { AckordError, consoleLogger, idle, type Logger, type Metrics, outside, type Runtime, systemRuntime } from '@ackord/core'
 import { checkCount, checkDuration, checkNoMore, guardLogger, guardMetrics } from '@ackord/core/internal'
 import { cleanInbox } from './clean-inbox.ts'
 import { type Database, portOf } from './database.ts'
@@ -36,6 +36,7 @@ export interface Cleanup extends AsyncDisposable {
 const day = 24 * 60 * 60 * 1000
 /** Between two batches others get at the tables. */
 const breath = 20
+const background = { keepAlive: false }
 
 /**
  * Deletes, again and again, what the inbox need not remember and what the outbox need not keep: in bounded batches, by the database's clock.
@@ -78,7 +79,7 @@ export function startCleanup<Handle>(database: Database<Handle>, options: Cleanu
       const deleted = await deleteBatch()
       metrics?.count('ackord.cleanup.deleted', deleted, { table })
       if (deleted < batch) return
-      await pause(runtime, breath, signal)
+      await idle(runtime, breath, signal, background)
     }
   }
 
@@ -99,8 +100,7 @@ export function startCleanup<Handle>(database: Database<Handle>, options: Cleanu
   async function run(): Promise<void> {
     // Processes that start together do not come together.
     for (let wait = interval * runtime.random(); ; wait = interval * (0.9 + 0.2 * runtime.random())) {
-      await pause(runtime, wait, signal)
-      if (signal.aborted) return
+      if (!(await idle(runtime, wait, signal, background))) return
       await round()
     }
   }
@@ -111,21 +111,4 @@ export function startCleanup<Handle>(database: Database<Handle>, options: Cleanu
     await ended
   }
   return { stop, [Symbol.asyncDispose]: stop }
-}
-
-/** Ends early on an abort. */
-function pause(runtime: Runtime, delay: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) {
-      resolve()
-      return
-    }
-    const end = () => {
-      timer.cancel()
-      signal.removeEventListener('abort', end)
-      resolve()
-    }
-    const timer = runtime.setTimeout(end, delay, { keepAlive: false })
-    signal.addEventListener('abort', end, { once: true })
-  })
 }

@@ -35,7 +35,7 @@ export interface DatabaseOptions<Handle> extends TableOptions {
 export class Database<Handle> {
   readonly #port: DatabasePort<Handle>
   readonly #pool: Handle
-  #runTransaction: RunTransaction | undefined
+  #byDefault: RunTransaction | undefined
 
   static {
     portOf = (database) => database.#port
@@ -89,12 +89,7 @@ export class Database<Handle> {
     options: TransactionOptions & { readonly context?: Context | undefined } = {},
   ): Promise<R> {
     const { context = currentContext() ?? rootContext(), ...settings } = options
-    const port = this.#port
-    if (port.find(context)?.own === undefined && this.transaction(context) !== undefined) throw inForeignTransaction()
-    const isPlain = Object.keys(settings).length === 0
-    if (isPlain) this.#runTransaction ??= transactionRunner(port, transactionRules(port, 'write()', {}))
-    const runTransaction =
-      (isPlain ? this.#runTransaction : undefined) ?? transactionRunner(port, transactionRules(port, 'write()', settings))
+    const runTransaction = Object.keys(settings).length === 0 ? this.#runByDefault() : this.#runnerOf(settings)
     return await runTransaction(
       {
         message: undefined,
@@ -116,13 +111,15 @@ export class Database<Handle> {
     const { driver, behind, enter } = this.#port
     return enter(context, behind(transaction) ?? foreignTransaction(driver, transaction))
   }
-}
 
-function inForeignTransaction(): AckordError {
-  return new AckordError(
-    'ACKORD_MIDDLEWARE_ORDER',
-    'write() found a transaction that withTransaction() put into the context, whose end it cannot know. Write with that one.',
-  )
+  #runnerOf(options: TransactionOptions): RunTransaction {
+    return transactionRunner(this.#port, transactionRules(this.#port, 'write()', options))
+  }
+
+  #runByDefault(): RunTransaction {
+    this.#byDefault ??= this.#runnerOf({})
+    return this.#byDefault
+  }
 }
 
 function stateOf(pool: object): PoolState {

@@ -1,13 +1,13 @@
 import { AsyncResource } from 'node:async_hooks'
 import type { Context, Message } from '@ackord/core'
-import { suspendTimeouts } from '@ackord/core/internal'
+import { type RunningTimeouts, timeoutsOf } from '@ackord/core/internal'
 
 /** A message that waits for others, or is handled together with them. */
 export class GroupMember extends AsyncResource {
   readonly message: Message
   readonly context: Context
-  /** Begins the time-outs around the message, which do not count the time it waits. */
-  readonly begin: () => void
+  /** They do not count the time that it waits for others. */
+  readonly timeouts: RunningTimeouts
   readonly resolve: (outputs: readonly Message[]) => void
   readonly reject: (error: unknown) => void
 
@@ -19,7 +19,8 @@ export class GroupMember extends AsyncResource {
     super('ackord.group')
     this.message = message
     this.context = context
-    this.begin = suspendTimeouts(context)
+    this.timeouts = timeoutsOf(context)
+    this.timeouts.suspend()
     this.resolve = settle.resolve
     this.reject = settle.reject
   }
@@ -37,7 +38,7 @@ export class GroupGatherer {
   readonly #groups: number
   readonly #run: RunGroup
   #waiting: GroupMember[] = []
-  readonly #watched = new Map<AbortSignal, () => void>()
+  readonly #watched = new Map<AbortSignal, { readonly leave: () => void; members: number }>()
   #running = 0
   #starting = false
 
@@ -52,26 +53,35 @@ export class GroupGatherer {
     if (signal.aborted) return Promise.reject(signal.reason)
     return new Promise((resolve, reject) => {
       this.#waiting.push(new GroupMember(message, context, { resolve, reject }))
-      if (!this.#watched.has(signal)) this.#watch(signal)
+      this.#watch(signal)
       this.#start()
     })
   }
 
   /** Once for each signal: most messages share that of their router. */
   #watch(signal: AbortSignal): void {
+    const watched = this.#watched.get(signal)
+    if (watched !== undefined) {
+      watched.members += 1
+      return
+    }
     const leave = () => {
       this.#watched.delete(signal)
       const left = this.#waiting.filter(({ context }) => context.signal === signal)
       this.#waiting = this.#waiting.filter(({ context }) => context.signal !== signal)
       for (const member of left) member.reject(signal.reason)
     }
-    this.#watched.set(signal, leave)
+    this.#watched.set(signal, { leave, members: 1 })
     signal.addEventListener('abort', leave, { once: true })
   }
 
-  #unwatch(): void {
-    for (const [signal, leave] of this.#watched) signal.removeEventListener('abort', leave)
-    this.#watched.clear()
+  #unwatch({ context: { signal } }: GroupMember): void {
+    const watched = this.#watched.get(signal)
+    if (watched === undefined) return
+    watched.members -= 1
+    if (watched.members > 0) return
+    signal.removeEventListener('abort', watched.leave)
+    this.#watched.delete(signal)
   }
 
   /** In a moment, so that messages which arrive in the same turn are together. */
@@ -82,7 +92,7 @@ export class GroupGatherer {
       this.#starting = false
       if (this.#waiting.length === 0) return
       const members = this.#waiting.splice(0, this.#size)
-      if (this.#waiting.length === 0) this.#unwatch()
+      for (const member of members) this.#unwatch(member)
       this.#running += 1
       void this.#run(members).finally(() => {
         this.#running -= 1

@@ -61,12 +61,16 @@ export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: Gr
     const { message } = member
     const tracker = new QueryTracker(member.context.signal)
     const run = isNew ? (inside: GroupMember['context']) => inbox.handle(process, message, inside, key) : () => inbox.skip(message)
+    member.timeouts.restart()
     try {
       const context = beginAttempt(member.context)
       work.outputs = await member.runInAsyncScope(() => workInside(port, own, tracker, { message, run }, context))
     } catch (error) {
       onFailure(key)
       throw error
+    } finally {
+      // It waits for the others again.
+      member.timeouts.suspend()
     }
     // An error that a handler swallowed would come to light at COMMIT, when nobody knows whose it was.
     if (tracker.failure !== undefined) {
@@ -90,7 +94,6 @@ export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: Gr
         }
         const savepoints = { count: 0 }
         for (const work of works) {
-          work.member.begin()
           // The first of two with one key has it; the second is a duplicate.
           const isNew = fresh.delete(work.name)
           await handle(work, { session, gather, scope: work.scope, savepoints }, isNew)
@@ -111,7 +114,7 @@ export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: Gr
 
   async function goAlone({ member }: Pick<Work, 'member'>): Promise<void> {
     const { message, context } = member
-    member.begin()
+    member.timeouts.restart()
     try {
       const attempt = beginAttempt(context)
       member.resolve(await member.runInAsyncScope(() => alone(message, attempt)))

@@ -8,7 +8,7 @@ export interface InboxKey {
   readonly id: string
 }
 
-/** A key as one text, of which no two are the same. */
+/** A key of one consumer as a text, of which no two are the same. */
 export function textOf({ source, id }: InboxKey): string {
   return JSON.stringify([source, id])
 }

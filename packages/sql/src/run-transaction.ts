@@ -1,4 +1,4 @@
-import { beginAttempt, type Context, consoleLogger, type Logger, type Metrics, probe, TransactionScope } from '@ackord/core'
+import { AckordError, beginAttempt, type Context, consoleLogger, type Logger, type Metrics, probe, TransactionScope } from '@ackord/core'
 import { checkCount, checkNoMore, guardLogger, guardMetrics, isSettled } from '@ackord/core/internal'
 import type { TransactionSettings } from './dialect.ts'
 import { CommitUnknownError, TransactionAbortedError } from './errors.ts'
@@ -20,6 +20,8 @@ export type RunTransaction = <R>(work: TransactionWork<R>, context: Context) => 
 
 /** The options, checked. */
 export interface TransactionRules {
+  /** Whose they are, for texts. */
+  readonly caller: string
   readonly retries: number
   readonly settings: readonly string[]
   readonly logger: Logger
@@ -31,6 +33,7 @@ export function transactionRules<Handle>(port: DatabasePort<Handle>, caller: str
   const { logger = consoleLogger, metrics, ...unknown } = ports
   checkNoMore(caller, unknown)
   return {
+    caller,
     retries: checkCount('retries', retries, { min: 0 }),
     settings: port.dialect.settings({ isolation, statementTimeout, lockTimeout, idleTimeout }),
     logger: guardLogger(logger),
@@ -40,10 +43,13 @@ export function transactionRules<Handle>(port: DatabasePort<Handle>, caller: str
 
 /** Does work in a transaction of its own: a savepoint inside of one of ours on the same database. */
 export function transactionRunner<Handle>(port: DatabasePort<Handle>, rules: TransactionRules): RunTransaction {
-  const { retries, logger, metrics } = rules
+  const { caller, retries, logger, metrics } = rules
   return async function runTransaction(work, context) {
-    const outer = port.find(context)?.own
-    if (outer !== undefined) return await savepoint(port, outer, work, context)
+    const outer = port.find(context)
+    if (outer !== undefined) {
+      if (outer.own === undefined) throw inForeignTransaction(caller)
+      return await savepoint(port, outer.own, work, context)
+    }
     for (let retry = 1; ; retry += 1) {
       const attempt = retry === 1 ? context : beginAttempt(context)
       try {
@@ -96,4 +102,11 @@ async function runOnce<Handle, R>(
   const ending = scope.end('committed')
   if (ending !== undefined) await ending
   return result
+}
+
+function inForeignTransaction(caller: string): AckordError {
+  return new AckordError(
+    'ACKORD_MIDDLEWARE_ORDER',
+    `${caller} found a transaction that withTransaction() put into the context. It cannot know when that one ends, and would ack too early. Use one or the other.`,
+  )
 }

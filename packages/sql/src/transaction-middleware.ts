@@ -1,4 +1,4 @@
-import { AckordError, type Middleware, middleware } from '@ackord/core'
+import { type Middleware, middleware } from '@ackord/core'
 import { type Database, portOf } from './database.ts'
 import { type TransactionOptions, transactionRules, transactionRunner } from './run-transaction.ts'
 
@@ -12,16 +12,7 @@ export function transactionMiddleware<Handle>(database: Database<Handle>, option
 
   return middleware({ role: 'transaction', resource: database }, (next) => {
     return function transaction(message, context) {
-      const outer = port.find(context)
-      if (outer !== undefined && outer.own === undefined) return Promise.reject(foreignTransaction())
       return runTransaction({ message, run: (inside) => next(message, inside) }, context)
     }
   })
-}
-
-function foreignTransaction(): AckordError {
-  return new AckordError(
-    'ACKORD_MIDDLEWARE_ORDER',
-    'transactionMiddleware() found a transaction that withTransaction() put into the context. It cannot know when that one ends, and would ack too early. Use one or the other.',
-  )
 }

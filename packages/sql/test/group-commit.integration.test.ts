@@ -310,6 +310,30 @@ describe.each(worldKinds)('groupCommit on $name', ({ open }) => {
     expect(await world.orders()).toBe(3)
   })
 
+  it('does not count the time either that messages of a group which failed wait for each other, to go alone', async () => {
+    await using world = await open()
+    const { database } = world
+    const runtime = new VirtualRuntime()
+    let failed = false
+    const process = transactional(database, {
+      ...options,
+      transaction: { logger: silentLogger },
+      groupCommit: { size: 3, groups: 1 },
+    })(async (message, context) => {
+      if (message.id === '3' && !failed) {
+        failed = true
+        throw failure
+      }
+      // Each takes most of its time, and so do those before it.
+      if (failed) await runtime.advance(800)
+      expect(context.signal.aborted).toBe(false)
+      return await insertOrder(database)(message, context)
+    })
+    const limited = timeoutMiddleware(1000, { runtime })(process)
+    await Promise.all(commands('1', '2', '3').messages.map((message) => limited(message, message.context(rootContext()))))
+    expect(await world.orders()).toBe(3)
+  })
+
   it('lets a message leave that is aborted while it waits', async () => {
     await using world = await open()
     const { database } = world

@@ -24,13 +24,23 @@ interface RunningLimit {
 
 const runningLimitKey: ContextKey<RunningLimit> = contextKey('ackord.runningLimit', { callScoped: true })
 
-/** For middleware that makes messages wait for each other: stops the time-outs around it, and gives the function that begins them anew. */
-export function suspendTimeouts(context: Context): () => void {
+/** The time-outs around a message, for middleware that makes messages wait for each other. */
+export interface RunningTimeouts {
+  suspend(): void
+  /** Each begins anew. */
+  restart(): void
+}
+
+export function timeoutsOf(context: Context): RunningTimeouts {
   const limits: RunningLimit[] = []
   for (let limit = context.get(runningLimitKey); limit !== undefined; limit = limit.outer) limits.push(limit)
-  for (const limit of limits) limit.suspend()
-  return function restart() {
-    for (const limit of limits) limit.restart()
+  return {
+    suspend() {
+      for (const limit of limits) limit.suspend()
+    },
+    restart() {
+      for (const limit of limits) limit.restart()
+    },
   }
 }
 

@@ -241,7 +241,8 @@ describe('a pg pool after a failover, whose connections lead to a server that on
     await using world = await openPg()
     const pool = openPool(world.schema, { stale: 3 })
     try {
-      await Promise.all([1, 2, 3].map(() => pool.query('SELECT pg_sleep(0.05)')))
+      const clients = await Promise.all([1, 2, 3].map(() => pool.connect()))
+      for (const client of clients) client.release()
       expect(pool.idleCount).toBe(3)
       const store = sqlOutbox(fromPg(pool, { schema: world.schema, logger: silentLogger }))
       expect(await failureOf(store.claim({ limit: 1, lease: 1000 }))).toMatchObject({ code: '25006' })
