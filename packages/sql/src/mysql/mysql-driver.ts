@@ -1,6 +1,6 @@
 import { InvalidOptionError } from '@ackord/core'
-import { abortable } from '@ackord/core/internal'
 import type { Driver } from '../driver.ts'
+import { lend, workInSession } from '../open-session.ts'
 import { openSession } from './mysql-session.ts'
 import type { MysqlConnection, MysqlPool, MysqlQueryable, MysqlWire } from './mysql-wire.ts'
 import { sendStatement } from './send-statement.ts'
@@ -36,15 +36,7 @@ export function mysqlDriver(pool: MysqlPool, wire: MysqlWire): Driver<MysqlQuery
       const opened = openSession(connection, wire, settings)
       connection.on('error', opened.breakOff)
       try {
-        let result: Awaited<ReturnType<typeof work>>
-        try {
-          result = await work(opened.session)
-        } catch (error) {
-          await opened.rollBack()
-          throw error
-        }
-        await opened.commit()
-        return result
+        return await workInSession(opened, work)
       } finally {
         connection.removeListener('error', opened.breakOff)
         await giveBack(connection, opened.broken() !== undefined)
@@ -53,19 +45,8 @@ export function mysqlDriver(pool: MysqlPool, wire: MysqlWire): Driver<MysqlQuery
   }
 }
 
-/** A pool may have no connection to give for a long time; an abort does not wait for it. */
 async function connect(pool: MysqlPool, { name }: MysqlWire, signal: AbortSignal): Promise<MysqlConnection> {
-  const connecting = pool.getConnection()
-  let connection: MysqlConnection
-  try {
-    connection = await abortable(connecting, signal)
-  } catch (error) {
-    connecting.then(
-      (late) => late.release(),
-      () => {},
-    )
-    throw error
-  }
+  const connection = await lend(pool.getConnection(), (late) => late.release(), signal)
   if (typeof connection?.release !== 'function') throw new InvalidOptionError(`${name}(pool)`, 'must be a pool whose calls give promises.')
   return connection
 }

@@ -2,6 +2,7 @@ import { AckordError, InvalidOptionError } from '@ackord/core'
 import { changeNow, type Session } from '../driver.ts'
 import { CommitUnknownError, TransactionAbortedError } from '../errors.ts'
 import { Lane } from '../lane.ts'
+import type { OpenSession } from '../open-session.ts'
 import { endsConnection, mayRollBack, refusedCommit } from './mysql-error.ts'
 import { trackedHandle } from './mysql-handle.ts'
 import type { MysqlAnswer, MysqlConnection, MysqlQueryable, MysqlWire } from './mysql-wire.ts'
@@ -10,19 +11,9 @@ import { sendStatement } from './send-statement.ts'
 import { splitScript } from './split-script.ts'
 import { explainSetting, resetsOf } from './transaction-settings.ts'
 
-/** A transaction on a connection. It begins with the first statement. */
-export interface OpenSession {
-  readonly session: Session<MysqlQueryable>
-  commit(): Promise<void>
-  /** Never rejects. */
-  rollBack(): Promise<void>
-  /** The connection is not to be used again. */
-  breakOff(error: unknown): void
-  /** Why, if it is not. */
-  broken(): Error | undefined
-}
-
 /**
+ * A transaction on a connection. It begins with the first statement.
+ *
  * COMMIT does not say whether there was a transaction. One can end before: a deadlock rolls it back, DDL commits it, and what comes after
  * is committed statement by statement. So every answer is looked at, for the server's own word on whether it is in a transaction:
  *
@@ -30,7 +21,7 @@ export interface OpenSession {
  *     open ─ an error, or an answer that does not tell ─▶ in doubt ─ asked before the next statement ─▶ open, or dead
  *     open ─ a statement of ours fails ─▶ dead ─ ROLLBACK TO SAVEPOINT ─▶ open
  */
-export function openSession(connection: MysqlConnection, wire: MysqlWire, settings: readonly string[]): OpenSession {
+export function openSession(connection: MysqlConnection, wire: MysqlWire, settings: readonly string[]): OpenSession<MysqlQueryable> {
   const lane = new Lane()
   let begun = false
   let doubt: { readonly error?: unknown } | undefined

@@ -1,7 +1,8 @@
 import { consoleLogger, InvalidOptionError, type Logger } from '@ackord/core'
-import { abortable, checkFunction, checkNoMore, guardLogger } from '@ackord/core/internal'
+import { checkFunction, checkNoMore, guardLogger } from '@ackord/core/internal'
 import { Database } from '../database.ts'
 import type { Driver } from '../driver.ts'
+import { lend, workInSession } from '../open-session.ts'
 import type { TableOptions } from '../tables.ts'
 import { openSession, type PgClient, type PgQueryable, type PgSessionOptions, runOn } from './pg-session.ts'
 import { postgresDialect } from './postgres-dialect.ts'
@@ -65,15 +66,7 @@ function pgDriver(pool: PgPool, options: PgSessionOptions): Driver<PgQueryable> 
       const opened = openSession(client, settings, options)
       client.on('error', opened.breakOff)
       try {
-        let result: Awaited<ReturnType<typeof work>>
-        try {
-          result = await work(opened.session)
-        } catch (error) {
-          await opened.rollBack()
-          throw error
-        }
-        await opened.commit()
-        return result
+        return await workInSession(opened, work)
       } finally {
         client.release(opened.broken())
         client.removeListener('error', opened.breakOff)
@@ -90,23 +83,13 @@ async function replaceIdle(pool: PgPool, reason: Error): Promise<void> {
   }
 }
 
-/** A pool may have no connection to give for a long time; an abort does not wait for it. */
 async function connect(pool: PgPool, signal: AbortSignal): Promise<PgClient> {
   signal.throwIfAborted()
   const isIdle = pool.idleCount !== undefined && pool.idleCount > 0
   const connecting = pool.connect()
   // One that is idle comes at once.
   if (isIdle) return await connecting
-  let client: PgClient
-  try {
-    client = await abortable(connecting, signal)
-  } catch (error) {
-    connecting.then(
-      (late) => late.release(),
-      () => {},
-    )
-    throw error
-  }
+  const client = await lend(connecting, (late) => late.release(), signal)
   if (typeof client?.release !== 'function') throw new InvalidOptionError('fromPg(pool)', 'must be a pg.Pool, not a single client.')
   return client
 }

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import type { Statement } from '../driver.ts'
 
 /** What is used of a pg connection, in the way its cursors and streams use it. */
@@ -135,7 +135,7 @@ const names = new Map<string, string>()
 export function nameOf(sql: string): string {
   let name = names.get(sql)
   if (name === undefined) {
-    name = `ackord_${createHash('sha256').update(sql).digest('hex').slice(0, 32)}`
+    name = `ackord_${hash('sha256', sql).slice(0, 32)}`
     names.set(sql, name)
   }
   return name

@@ -2,6 +2,7 @@ import { AckordError } from '@ackord/core'
 import type { Session, Statement, StatementResult } from '../driver.ts'
 import { CommitUnknownError, TransactionAbortedError } from '../errors.ts'
 import { Lane } from '../lane.ts'
+import type { OpenSession } from '../open-session.ts'
 import { canFly, countOf, type FlightOutcome, fly, nameOf, type PgFlyer } from './pg-flight.ts'
 import { trackedHandle } from './pg-handle.ts'
 import { endsConnection, refusedCommit, sqlStateOf } from './sql-state.ts'
@@ -29,18 +30,6 @@ export interface PgSessionOptions {
   readonly named: boolean
 }
 
-/** A transaction on a client. The first statement takes BEGIN along, COMMIT takes along what may wait for it. */
-export interface OpenSession {
-  readonly session: Session<PgQueryable>
-  commit(): Promise<void>
-  /** Never rejects. */
-  rollBack(): Promise<void>
-  /** The connection is not to be used again. */
-  breakOff(error: unknown): void
-  /** Why, if it is not. */
-  broken(): Error | undefined
-}
-
 interface Waiting {
   readonly statement: Statement
   readonly explain: (error: unknown) => unknown
@@ -51,7 +40,8 @@ const commitment: Statement = { sql: 'COMMIT', prepare: true }
 
 const nothing: readonly Waiting[] = []
 
-export function openSession(client: PgClient, settings: readonly string[], options: PgSessionOptions): OpenSession {
+/** A transaction on a client. The first statement takes BEGIN along, COMMIT takes along what may wait for it. */
+export function openSession(client: PgClient, settings: readonly string[], options: PgSessionOptions): OpenSession<PgQueryable> {
   const lane = new Lane()
   const opening = openingOf(settings, breakOff)
   let waiting = opening

@@ -14,7 +14,7 @@ import { afterAll, describe, it } from 'vitest'
 import { type Database, sqlOutbox, type TableOptions, transactional, transactionMiddleware } from '../../src/index.ts'
 
 /** What the suites need of a database, whatever it is. */
-export interface SqlWorld<Handle> extends AsyncDisposable {
+interface SqlWorld<Handle> extends AsyncDisposable {
   readonly database: Database<Handle>
   readonly tables: TableOptions
   /** Another way to the same tables, for a second relay. Default: the same. */
