@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util'
 import { core, coreVariants } from './core.ts'
+import { relay } from './relay/index.ts'
 import { sql } from './sql/index.ts'
 
 interface Benchmark {
@@ -12,6 +13,7 @@ interface Benchmark {
 const benchmarks: Record<string, Benchmark> = {
   core: { about: 'the router against a bare loop', variants: coreVariants, run: core },
   sql: { about: 'exactly-once handling on PostgreSQL against the same statements by hand', variants: {}, run: sql },
+  relay: { about: 'the relay on PostgreSQL against a loop by hand', variants: {}, run: relay },
 }
 
 function usage(problem?: string): never {

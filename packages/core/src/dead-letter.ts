@@ -22,13 +22,7 @@ export async function sendDeadLetter(
   options: { readonly runtime: Runtime; readonly timeout: number },
 ): Promise<void> {
   const { runtime, timeout } = options
-  const reason = toError(error)
-  const letter = new Message(message.data, {
-    ...message.attributes,
-    deadletterreason: reasonText(reason).slice(0, 1000),
-    ...(isAckordError(reason) ? { deadlettercode: reason.code } : {}),
-    deadlettertime: new Date(runtime.now()).toISOString(),
-  })
+  const letter = deadLetterOf(message, error, runtime)
   const controller = new AbortController()
   const timer = runtime.setTimeout(() => controller.abort(tooLong(deadLetter, timeout)), timeout)
   try {
@@ -41,6 +35,17 @@ export async function sendDeadLetter(
   } finally {
     timer.cancel()
   }
+}
+
+/** The letter alone, for those who send many at once. */
+export function deadLetterOf(message: RawMessage, error: unknown, runtime: Runtime): RawMessage {
+  const reason = toError(error)
+  return new Message(message.data, {
+    ...message.attributes,
+    deadletterreason: reasonText(reason).slice(0, 1000),
+    ...(isAckordError(reason) ? { deadlettercode: reason.code } : {}),
+    deadlettertime: new Date(runtime.now()).toISOString(),
+  })
 }
 
 function tooLong({ destination }: DeadLetter, timeout: number): AckordError {

@@ -1,4 +1,4 @@
-import type { Attributes } from './attributes.ts'
+import type { Attributes, AttributeValue } from './attributes.ts'
 import { AckordError } from './errors.ts'
 import { Message } from './message.ts'
 import { checkName } from './options.ts'
@@ -31,7 +31,10 @@ export function defineEvent<Data = unknown>(type: string, schema?: StandardSchem
         `An event '${type}' was given the attribute 'type'. Leave it out: the type comes from the definition.`,
       )
     }
-    return new Message(data, { ...attributes, type })
+    // Named before the others are spread: see withContentType().
+    const whole: Record<string, AttributeValue | undefined> = { type, ...attributes }
+    whole['type'] = type
+    return new Message(data, whole)
   }
 
   return Object.assign(create, {

@@ -36,7 +36,7 @@ function outputOf(output: unknown, index: number, defaults: OutputDefaults, inpu
   const own = message.attributes
   // An empty source counts as none.
   const source = own.source || defaults.source
-  const attributes: Record<string, AttributeValue | undefined> = { ...defaults.attributes }
+  const attributes: Record<string, AttributeValue | undefined> = { source, ...defaults.attributes }
   for (const name in own) if (own[name] !== undefined) attributes[name] = own[name]
   // Where the handler has none to give, the router's own counts.
   if (source !== undefined) attributes['source'] = source

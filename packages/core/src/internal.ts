@@ -2,7 +2,7 @@
 
 export type { LinkedController } from './abortable.ts'
 export { abortable, linkedController } from './abortable.ts'
-export { sendDeadLetter } from './dead-letter.ts'
+export { deadLetterOf, sendDeadLetter } from './dead-letter.ts'
 export { describeValue } from './errors.ts'
 export { isRetryable, isSettled, retryAfterOf } from './failures.ts'
 export { ackingOf } from './message.ts'

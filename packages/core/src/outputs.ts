@@ -35,10 +35,12 @@ export function outputCompleter(runtime: Runtime, source: string | undefined): O
     checkAttributes(given, () => `output ${index} of ${nameOf(input)}`)
     if (whole) return output
 
-    const attributes: Record<string, AttributeValue | undefined> = { ...given }
-    attributes['id'] ||= context.get(outputIdsKey)?.(given.type) ?? runtime.uuid()
-    attributes['specversion'] ||= '1.0'
+    const id = given.id || (context.get(outputIdsKey)?.(given.type) ?? runtime.uuid())
+    // Named before they are spread: see withContentType().
+    const attributes: Record<string, AttributeValue | undefined> = { id, source, specversion: '1.0', time: undefined, ...given }
+    attributes['id'] = id
     attributes['source'] ||= source
+    attributes['specversion'] ||= '1.0'
     attributes['time'] ??= timeNow()
     const { correlationid, traceparent, tracestate } = input.attributes
     if (typeof correlationid === 'string') attributes['correlationid'] ??= correlationid

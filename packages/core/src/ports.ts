@@ -7,8 +7,8 @@ const metricsMethods = ['count', 'observe', 'gauge'] as const
 
 /** Checks the port, and wraps it so that a log line that cannot be written never decides what becomes of a message. */
 export function guardLogger(logger: Logger): Logger {
-  checkMethods('logger', logger, loggerMethods)
   if (guarded.has(logger)) return logger
+  checkMethods('logger', logger, loggerMethods)
   const guard = (method: (typeof loggerMethods)[number]) => (fields: object, text: string) => quietly(() => logger[method](fields, text))
   const wrapped: Logger = { debug: guard('debug'), info: guard('info'), warn: guard('warn'), error: guard('error') }
   guarded.add(wrapped)

@@ -1,4 +1,4 @@
-import { checkAttributes } from './attributes.ts'
+import { type Attributes, type AttributeValue, checkAttributes } from './attributes.ts'
 import { AckordError, describeValue } from './errors.ts'
 import type { Marshaler } from './marshaler.ts'
 import { type Message, type RawMessage, withData } from './message.ts'
@@ -44,7 +44,7 @@ export function marshalAsIs(message: Message, marshaler: Marshaler): RawMessage 
   const { data, attributes } = message
   if (data instanceof Uint8Array) {
     const datacontenttype = attributes.datacontenttype ?? 'application/octet-stream'
-    return withData(message, data, { ...attributes, datacontenttype })
+    return withData(message, data, withContentType(attributes, datacontenttype))
   }
   let bytes: Uint8Array
   try {
@@ -52,7 +52,17 @@ export function marshalAsIs(message: Message, marshaler: Marshaler): RawMessage 
   } catch (cause) {
     throw new AckordError('ACKORD_MARSHAL_FAILED', `Cannot write the data of ${nameOf(message)} as ${marshaler.contentType}.`, { cause })
   }
-  return withData(message, bytes, { ...attributes, datacontenttype: marshaler.contentType })
+  return withData(message, bytes, withContentType(attributes, marshaler.contentType))
+}
+
+/**
+ * Named before the others are spread: what is added to a copy afterwards gives every copy a hidden class of its own on Node 20, which takes
+ * ten times as long and fills the old space.
+ */
+function withContentType(attributes: Attributes, datacontenttype: string): Attributes {
+  const copy: Record<string, AttributeValue | undefined> = { datacontenttype, ...attributes }
+  copy['datacontenttype'] = datacontenttype
+  return copy
 }
 
 /** How error texts and logs speak of a message: by type and id, never by content. */

@@ -133,8 +133,14 @@ export class TransactionScope {
 
   #release(outcome: ScopeOutcome, { verdicts }: EndOptions): Promise<void> | undefined {
     const kept = outcome === 'committed' ? 'all' : verdicts === 'forget' ? 'none' : 'refusals'
-    const released = this.#holds.flatMap(({ hold }) => hold.release(kept) ?? [])
-    return released.length === 0 ? undefined : Promise.all(released.map((verdict) => this.#answered(verdict))).then(() => {})
+    let answers: Promise<void>[] | undefined
+    for (const { hold } of this.#holds) {
+      const verdict = hold.release(kept)
+      if (verdict === undefined) continue
+      answers ??= []
+      answers.push(this.#answered(verdict))
+    }
+    return answers === undefined ? undefined : Promise.all(answers).then(() => {})
   }
 
   #hold(acking: Acking): void {

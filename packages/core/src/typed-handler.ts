@@ -69,11 +69,19 @@ export function typedHandler(options: AnyInput & HandlerOutputOptions, work: Han
 
   return {
     type,
-    async handle(message, context) {
-      const data = schema === undefined ? message.data : await validateData(schema, message)
-      // The public signatures have compared the type of the function's parameter with the input.
-      const result = await work(shape(data, message) as never, context)
-      return outputsOf(result, defaults, message)
+    // Not async, for the reason given at MessageProcessor.handle.
+    handle(message, context) {
+      const call = (data: unknown): Promise<readonly Message[]> => {
+        // The public signatures have compared the type of the function's parameter with the input.
+        const result = work(shape(data, message) as never, context)
+        return (result instanceof Promise ? result : Promise.resolve(result)).then((given) => outputsOf(given, defaults, message))
+      }
+      if (schema !== undefined) return validateData(schema, message).then(call)
+      try {
+        return call(message.data)
+      } catch (error) {
+        return Promise.reject(error)
+      }
     },
   }
 }

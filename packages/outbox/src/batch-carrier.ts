@@ -1,33 +1,41 @@
 import { probe } from '@ackord/core'
+import { linkedController } from '@ackord/core/internal'
+import type { DeadLetters } from './dead-letters.ts'
 import type { DestinationPauses } from './destination-pauses.ts'
+import { groupBy } from './group-by.ts'
 import { type Lease, LeaseKeeper } from './lease-keeper.ts'
-import type { OutboxMeter } from './outbox-meter.ts'
-import type { ClaimedRecord, OutboxStore, Outcome } from './outbox-store.ts'
-import { exhausted } from './outcomes.ts'
+import type { ClaimedRecord, OutboxStore } from './outbox-store.ts'
+import { parked } from './outcomes.ts'
 import { publishGroup } from './publish-group.ts'
+import { publishInOrder } from './publish-in-order.ts'
+import type { RelayObserver } from './relay-observer.ts'
 import type { RelaySettings } from './relay-options.ts'
+import { isOrdered } from './relay-order.ts'
+import { type Sending, screenRecord } from './screen-record.ts'
+import type { Settler } from './settler.ts'
 import type { StoreCalls } from './store-calls.ts'
+import type { Verdict } from './verdict.ts'
 
 export interface BatchCarrierOptions {
   readonly store: OutboxStore
   readonly settings: RelaySettings
   readonly calls: StoreCalls
   readonly pauses: DestinationPauses
-  readonly meter: OutboxMeter
-  /** Whether the relay stops: what is not on its way yet goes back. */
-  readonly stopping: () => boolean
-}
-
-interface Settling {
-  readonly record: ClaimedRecord
-  readonly outcome: Outcome
+  readonly settler: Settler
+  readonly deadLetters: DeadLetters | undefined
+  readonly observer: RelayObserver
+  /** Aborted when the relay stops: what is not on its way yet goes back. */
+  readonly stopping: AbortSignal
+  /** Aborted when that took too long: what is on its way is given up. */
+  readonly forced: AbortSignal
 }
 
 /**
- * Takes claimed records to their destinations and tells the store what became of them. A batch's way:
+ * Takes claimed records, wherever they came from, to their destinations and tells the store what became of them. A batch's way:
  *
- *     claimed ─▶ one publish() per destination, all at once; the lease is renewed meanwhile
+ *     claimed ─▶ one publish() per destination, all at once, or in key order wave by wave; the lease is renewed meanwhile
  *             ─▶ one settle() for all that have an outcome, one release() for those that have none
+ *             ─▶ what is to be parked: a copy to the dead letter, if there is one, and then a settle() of its own; nothing waits for that but itself
  *
  * A crash anywhere before the settle leaves the records leased; whoever claims them after that publishes them again.
  */
@@ -37,15 +45,10 @@ export class BatchCarrier {
   #inFlight = 0
 
   constructor(options: BatchCarrierOptions) {
-    const { store, calls, settings, meter } = options
+    const { store, calls, settings, observer } = options
+    const { lease, runtime } = settings
     this.#options = options
-    this.#keeper = new LeaseKeeper({
-      store,
-      calls,
-      lease: settings.lease,
-      runtime: settings.runtime,
-      onLost: (records) => meter.count('leasesLost', records),
-    })
+    this.#keeper = new LeaseKeeper({ store, calls, lease, runtime, onLost: (records) => observer.lost(records) })
   }
 
   /** How many records are being published and settled. */
@@ -55,16 +58,19 @@ export class BatchCarrier {
 
   /** `until` is when the lease ends if nobody renews it. Resolves when everything is settled, given back or lost. Never rejects. */
   async carry(records: readonly ClaimedRecord[], until: number): Promise<void> {
-    const { meter, stopping } = this.#options
-    meter.batch(records.length)
+    const { observer, stopping, forced } = this.#options
+    observer.claimed(records)
     this.#inFlight += records.length
     const lease = this.#keeper.hold(records, until)
+    // Not the signal of the whole run itself: what listens to it must not outlive the batch.
+    using forcing = linkedController(forced)
+    const giveUp = AbortSignal.any([forcing.signal, lease.signal])
     try {
       await reached('relay.claimed')
       // After a stall somebody else may have the records: sending them now would be a duplicate for certain.
-      const settling = stopping() || lease.expired ? [] : await this.#publish(records, lease)
+      const verdicts = stopping.aborted || lease.expired ? [] : await this.#send(records, lease, giveUp)
       await reached('relay.beforeSettle')
-      await this.#settle(lease, settling)
+      await this.#settle(lease, verdicts, giveUp)
       await reached('relay.afterSettle')
     } finally {
       this.#keeper.end(lease)
@@ -72,101 +78,81 @@ export class BatchCarrier {
     }
   }
 
-  async #publish(records: readonly ClaimedRecord[], lease: Lease<ClaimedRecord>): Promise<readonly Settling[]> {
-    const { settings, pauses, meter } = this.#options
-    const settling: Settling[] = []
-    const groups = new Map<string, ClaimedRecord[]>()
+  #send(records: readonly ClaimedRecord[], lease: Lease<ClaimedRecord>, giveUp: AbortSignal): Promise<readonly Verdict[]> {
+    const { store, settings, stopping } = this.#options
+    const publish = (some: readonly ClaimedRecord[]) => this.#publish(some, giveUp)
+    return isOrdered(store) ? publishInOrder(records, { ...settings, lease, stopping, publish }) : publish(records)
+  }
+
+  async #publish(records: readonly ClaimedRecord[], giveUp: AbortSignal): Promise<readonly Verdict[]> {
+    const { settings, pauses, observer } = this.#options
+    const { meter } = observer
+    const verdicts: Verdict[] = []
+    const sendings: Sending[] = []
     for (const record of records) {
-      const outcome = exhausted(record, settings.maxAttempts)
-      if (outcome !== undefined) settling.push({ record, outcome })
-      else groupOf(groups, record.destination).push(record)
+      const screened = screenRecord(record, settings)
+      if ('outcome' in screened) verdicts.push(screened)
+      else sendings.push(screened)
     }
-    await Promise.all(
-      [...groups].map(async ([destination, group]) => {
-        const outcomes = await publishGroup(destination, group, { settings, lease, pauses, meter })
-        for (const [index, record] of group.entries()) {
-          const outcome = outcomes[index]
-          if (outcome !== undefined) settling.push({ record, outcome })
-        }
-      }),
+    const groups = groupBy(sendings, ({ record }) => record.destination)
+    const published = await Promise.all(
+      groups.map(([destination, group]) => publishGroup(destination, group, { settings, pauses, meter, giveUp })),
     )
-    return settling
+    return [...verdicts, ...published.flat()]
   }
 
-  async #settle(lease: Lease<ClaimedRecord>, settling: readonly Settling[]): Promise<void> {
-    // From here on nobody renews: an answer about a record that was just settled would look like a loss.
-    this.#keeper.end(lease)
-    const held = settling.filter(({ record }) => lease.holds(record))
-    for (const { record } of held) lease.drop(record)
-    await Promise.all([this.#tell(held, lease.until), this.giveBack(lease.claims, lease.until)])
+  async #settle(lease: Lease<ClaimedRecord>, verdicts: readonly Verdict[], giveUp: AbortSignal): Promise<void> {
+    const { settler, deadLetters } = this.#options
+    const held = verdicts.filter(({ record }) => lease.holds(record))
+    const parking = deadLetters === undefined ? [] : held.filter(isParking)
+    const settling = deadLetters === undefined ? held : held.filter((verdict) => !isParking(verdict))
+    const undecided = new Set(lease.claims)
+    for (const { record } of held) undecided.delete(record)
+    this.#drop(lease, [...settling.map(({ record }) => record), ...undecided])
+    await Promise.all([
+      settler.settle(settling, lease.until),
+      settler.giveBack([...undecided], lease.until),
+      this.#park(lease, parking, giveUp),
+    ])
   }
 
-  async #tell(settling: readonly Settling[], until: number): Promise<void> {
-    const { store, calls, settings, meter } = this.#options
-    if (settling.length === 0) return
-    const outcomes = settling.map(({ outcome }) => outcome)
+  /** The copy first: once the record is parked, nobody would make one. */
+  async #park(lease: Lease<ClaimedRecord>, parking: readonly Verdict[], giveUp: AbortSignal): Promise<void> {
+    const { settler, deadLetters } = this.#options
+    if (deadLetters === undefined || parking.length === 0) return
+    let copied: readonly Verdict[] | undefined
     try {
-      const answers = await calls.run(() => store.settle(outcomes), { until })
-      const applied = settling.filter((_, index) => answers[index] === 'applied')
-      for (const result of ['published', 'failed', 'parked'] as const) {
-        const records = applied.filter(({ outcome }) => outcome.result === result).map(({ record }) => record)
-        if (records.length > 0) meter.count(result, records)
+      // After a stall they may be somebody else's, who sends copies too.
+      if (!lease.expired) {
+        const missing = await deadLetters.send(parking, giveUp)
+        copied = parking.map((verdict, index) => withoutCopy(verdict, missing[index]))
       }
-      const lost = settling.filter((_, index) => answers[index] !== 'applied')
-      if (lost.length > 0)
-        meter.count(
-          'leasesLost',
-          lost.map(({ record }) => record),
-        )
-      this.#reportParked(applied)
-    } catch (error) {
-      meter.count(
-        'leasesLost',
-        settling.map(({ record }) => record),
-      )
-      const text = 'The store did not take outcomes before the lease was over; the records will be published again.'
-      settings.logger.error({ err: error, records: settling.length }, text)
-    }
-  }
-
-  /** Unclaims records, if the store can be reached while they are ours; otherwise they wait for the end of the lease. Never rejects. */
-  async giveBack(records: readonly ClaimedRecord[], until: number): Promise<void> {
-    const { store, calls, settings, meter } = this.#options
-    if (records.length === 0) return
-    // The store does not say which it took; after the end of the lease it may be none.
-    const late = until <= settings.runtime.now()
-    try {
-      await calls.run(() => store.release(records), { until })
-      meter.count(late ? 'leasesLost' : 'released', records)
     } catch {
-      meter.count('leasesLost', records)
+      // Given up: they are not parked either, so that whoever comes next sends the copy.
     }
+    const held = (copied ?? parking).filter(({ record }) => lease.holds(record))
+    const records = held.map(({ record }) => record)
+    this.#drop(lease, records)
+    await (copied === undefined ? settler.giveBack(records, lease.until) : settler.settle(held, lease.until))
   }
 
-  /** One line for the batch: who parks one record often parks many. */
-  #reportParked(applied: readonly Settling[]): void {
-    const parked = applied.filter(({ outcome }) => outcome.result === 'parked')
-    const first = parked[0]
-    if (first?.outcome.result !== 'parked') return
-    const { record, outcome } = first
-    const fields = {
-      parked: parked.length,
-      destination: record.destination,
-      id: record.id,
-      attempts: record.attempts,
-      error: outcome.error,
-    }
-    this.#options.settings.logger.warn(fields, 'Records were parked; they wait to be re-armed or discarded. The first of them is shown.')
+  /** From here on nobody renews them: an answer about a record that was just settled would look like a loss. */
+  #drop(lease: Lease<ClaimedRecord>, records: readonly ClaimedRecord[]): void {
+    for (const record of records) lease.drop(record)
+    if (lease.size === 0) this.#keeper.end(lease)
   }
 }
 
-function groupOf(groups: Map<string, ClaimedRecord[]>, destination: string): ClaimedRecord[] {
-  let group = groups.get(destination)
-  if (group === undefined) {
-    group = []
-    groups.set(destination, group)
-  }
-  return group
+function isParking({ outcome }: Verdict): boolean {
+  return outcome.result === 'parked'
+}
+
+/** So that an operator can tell which parked records the dead letter does not have. */
+function withoutCopy(verdict: Verdict, failure: Error | undefined): Verdict {
+  const { record, outcome } = verdict
+  if (failure === undefined || outcome.result !== 'parked') return verdict
+  const text = `${outcome.error.slice(0, 1500)} (No copy is in the dead letter: ${failure.message})`
+  return { ...verdict, outcome: parked(record, new Error(text)) }
 }
 
 async function reached(point: string): Promise<void> {

@@ -19,6 +19,8 @@ export interface DestinationPausesOptions {
   readonly batchSize: number
   readonly runtime: Runtime
   readonly logger: Logger
+  readonly onDown?: ((destination: string, error: unknown) => void) | undefined
+  readonly onUp?: ((destination: string, downFor: number) => void) | undefined
 }
 
 const emptyTrials = 10
@@ -94,16 +96,19 @@ export class DestinationPauses {
       return
     }
     this.#down.delete(destination)
-    const downFor = this.#options.runtime.now() - down.since
-    this.#options.logger.info({ destination, downFor }, 'A destination is up again.')
+    const { runtime, logger, onUp } = this.#options
+    const downFor = runtime.now() - down.since
+    onUp?.(destination, downFor)
+    logger.info({ destination, downFor }, 'A destination is up again.')
   }
 
   failed(destination: string, sent: number, failure: { readonly error: unknown; readonly retryAfter?: number | undefined }): void {
-    const { runtime, logger } = this.#options
+    const { runtime, logger, onDown } = this.#options
     let down = this.#down.get(destination)
     if (down === undefined) {
       down = { since: runtime.now(), failures: 0, until: 0, limit: 1, trying: false, empty: 0 }
       this.#down.set(destination, down)
+      onDown?.(destination, failure.error)
       logger.warn(
         { destination, err: failure.error },
         'A destination is down. Its records wait, without losing attempts, until it works again.',

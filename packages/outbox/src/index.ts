@@ -1,6 +1,8 @@
+export type { RelayBacklog } from './backlog-watch.ts'
 export { relayDefaults } from './defaults.ts'
 export type { MemoryOutboxStoreOptions } from './memory-outbox-store.ts'
-export { MemoryOutboxStore, MemoryTransaction } from './memory-outbox-store.ts'
+export { MemoryOutboxStore } from './memory-outbox-store.ts'
+export { MemoryTransaction } from './memory-transaction.ts'
 export type {
   DestinationStats,
   OutboxAdmin,
@@ -23,7 +25,14 @@ export type {
   OutboxStore,
   OutboxWriter,
   Outcome,
+  RecordTaker,
 } from './outbox-store.ts'
+export type { RelayCleanupOptions } from './published-cleanup.ts'
+export type { PublisherMap } from './publisher-routes.ts'
 export type { RelayHealth } from './relay.ts'
 export { Relay } from './relay.ts'
+export type { RelayEvent } from './relay-events.ts'
 export type { ClaimingOptions, RelayOptions } from './relay-options.ts'
+export type { OnExhausted } from './relay-order.ts'
+export type { MappedRecord, MapRecord, RelayRecord } from './relay-record.ts'
+export type { ParkReason } from './verdict.ts'

@@ -24,6 +24,8 @@ export interface OutboxFilter {
   readonly state?: OutboxState | undefined
   readonly destination?: string | undefined
   readonly type?: string | undefined
+  /** The `partitionkey` of its message. */
+  readonly orderingKey?: string | undefined
 }
 
 export interface OutboxPage {

@@ -1,5 +1,6 @@
 import { type AckCallbacks, Message, outside, type RawMessage } from '@ackord/core'
 import { checkFunction } from '@ackord/core/internal'
+import { runsOf } from './claimed-runs.ts'
 import { followWakeUps } from './follow-wake-ups.ts'
 import { type Lease, LeaseKeeper } from './lease-keeper.ts'
 import { OutboxMeter } from './outbox-meter.ts'
@@ -7,6 +8,7 @@ import type { ClaimedRecord, OutboxStore, Outcome } from './outbox-store.ts'
 import { exhausted, failed, published } from './outcomes.ts'
 import { PollPause } from './poll-pause.ts'
 import { type ClaimingOptions, type ClaimingSettings, claimingSettings } from './relay-options.ts'
+import { isOrdered, leaveStore, longestPause } from './relay-order.ts'
 import { leaseLost, SettleQueue } from './settle-queue.ts'
 import { StoreCalls } from './store-calls.ts'
 
@@ -32,12 +34,13 @@ export interface OutboxSource extends AsyncIterable<OutboxDelivery>, AsyncDispos
 /**
  * The records of an outbox one by one, for those who publish them in their own way; a `Relay` does it in batches.
  * Single use. Leaving the loop gives back what was claimed and not yielded. What was yielded stays leased to its holder, renewed, until it
- * is settled or the source is disposed. A store that is away is waited for.
+ * is settled or the source is disposed. A store that is away is waited for. With order `perKey` it yields the first of each key and the next
+ * when that one is acked, whoever acks it and when; a `Relay` is faster.
  */
 export function outboxSource(store: OutboxStore, options: OutboxSourceOptions = {}): OutboxSource {
   checkFunction('store.claim', store?.claim)
   const { signal, ...claiming } = options
-  return new StoreReader(store, claimingSettings(claiming), signal)
+  return new StoreReader(store, claimingSettings(claiming, store), signal)
 }
 
 class StoreReader implements OutboxSource {
@@ -76,10 +79,11 @@ class StoreReader implements OutboxSource {
     await this.#queue.drained()
     for (const lease of this.#keeper.leases) await this.#giveBack(lease, lease.claims)
     this.#calls.close()
+    await leaveStore(this.#store, this.#settings)
   }
 
   async *#read(): AsyncGenerator<OutboxDelivery, void, void> {
-    const { batchSize, runtime, logger } = this.#settings
+    const { batchSize, lease, runtime, logger } = this.#settings
     const { signal } = this.#ending
     const onAbort = () => this.#end()
     if (this.#signal?.aborted === true) onAbort()
@@ -89,10 +93,10 @@ class StoreReader implements OutboxSource {
     try {
       while (!signal.aborted) {
         this.#poll.polling()
-        const lease = await outside(() => this.#claim())
-        const { size } = lease
-        yield* this.#yieldAll(lease)
-        if (size < batchSize && !signal.aborted) await this.#poll.wait({ found: size > 0 })
+        const claimed = await outside(() => this.#claim())
+        const { size } = claimed
+        yield* this.#yieldAll(claimed)
+        if (size < batchSize && !signal.aborted) await this.#poll.wait({ found: size > 0, atMost: longestPause(this.#store, lease) })
       }
     } finally {
       this.#signal?.removeEventListener('abort', onAbort)
@@ -121,7 +125,14 @@ class StoreReader implements OutboxSource {
       if (!this.#ending.signal.aborted) throw error
     }
     this.#meter.batch(records.length)
-    return this.#keeper.hold(records, until)
+    if (!isOrdered(this.#store)) return this.#keeper.hold(records, until)
+    const first = runsOf(records).map(([one]) => one)
+    const held = this.#keeper.hold(first, until)
+    await this.#release(
+      records.filter((record) => !first.includes(record)),
+      until,
+    )
+    return held
   }
 
   async *#yieldAll(lease: Lease<ClaimedRecord>): AsyncGenerator<OutboxDelivery, void, void> {
@@ -162,6 +173,8 @@ class StoreReader implements OutboxSource {
     try {
       await this.#queue.add(outcome, lease.until)
       this.#meter.count(outcome.result, [record])
+      // The next of its key can be claimed now, and nobody announces that.
+      if (isOrdered(this.#store)) this.#poll.wake()
     } catch (error) {
       this.#meter.count('leasesLost', [record])
       throw error

@@ -32,6 +32,8 @@ export interface ClaimedRecord extends Claim {
   readonly attempts: number
   /** Milliseconds since the epoch, by the store's clock. */
   readonly createdAt: number
+  /** The parked record that it must not overtake, if it was asked for with `behindParked: 'marked'`. It is to be parked too, not published. */
+  readonly behind?: string | undefined
 }
 
 export interface ClaimOptions {
@@ -42,8 +44,13 @@ export interface ClaimOptions {
   readonly destinations?: readonly string[] | undefined
   /** Not these destinations, such as those whose broker is down. Default: none. */
   readonly except?: readonly string[] | undefined
-  /** Only records that have failed before, or only those that have not. Default: both. */
+  /** Only records that have failed before, or only those that have not. Default: both. With order `perKey` it is both always. */
   readonly retried?: 'only' | 'never' | undefined
+  /**
+   * With order `perKey`: what becomes of records whose key has a parked one before them. `given` like all others, `kept` until that one is
+   * re-armed or discarded, or given and `marked` with it. Default: `given`.
+   */
+  readonly behindParked?: 'given' | 'kept' | 'marked' | undefined
 }
 
 /** What became of a claimed record. */
@@ -57,12 +64,37 @@ export type Outcome = Claim &
   )
 
 export interface OutboxCapabilities {
-  /** `perKey`: records of one ordering key are claimed in commit order, one at a time. */
+  /**
+   * `perKey`: records of one destination and ordering key are given in the order of their commits. A claim gives a run of them from the
+   * first on, and no more of that key to anybody until the whole run is settled or released; one that failed holds up those behind it. It is for
+   * the reader to publish a run one after the other. Records without a key are in no order.
+   *
+   * Every record is in one of many partitions, by its key, and a partition belongs to one store object at a time, for as long as that one
+   * claims or renews; the objects that do share them fairly, and hand them over when nothing of them is in hand. So a claim finds what is in its own
+   * partitions. An attempt counts when it is settled as failed or parked, or when its owner is gone without a word: what was in its hands then may be
+   * what ended it.
+   */
   readonly order: 'none' | 'perKey'
   /** Whether `delay` is kept. */
   readonly delay: boolean
-  /** Whether records can be stored already leased to a relay. */
+  /** Whether records can be stored already leased to a relay: `attach` is there. */
   readonly preLease: boolean
+  /** Whether `wakeUps` tells of every commit, also of other processes, so that polling is only what makes up for a hint that was lost. Default: false. */
+  readonly notifies?: boolean | undefined
+}
+
+/** What a store hands records to that were committed a moment ago. */
+export interface RecordTaker {
+  /**
+   * Asked before records for these destinations are stored: for how many milliseconds they are to be leased to the taker. `undefined`: it
+   * does not take them, and they are stored for whoever claims them.
+   */
+  lease(destinations: readonly string[]): number | undefined
+  /**
+   * After the commit. The records are leased as by a claim; the first attempt is counted. `askedAt` is when `lease` was asked, by the
+   * runtime's clock: the lease does not end before that and its duration. Must not throw.
+   */
+  take(records: readonly ClaimedRecord[], askedAt: number): void
 }
 
 /**
@@ -95,6 +127,18 @@ export interface OutboxStore {
   /** One round trip for all. Applies each outcome if its claim still holds, and answers for each, in their order. A stale token changes nothing,
    * and so does one whose lease has run out, also while nobody has taken the record over: somebody may at any moment. */
   settle(outcomes: readonly Outcome[]): Promise<readonly ('applied' | 'lost')[]>
+
+  /**
+   * With `preLease`: from now on, until the function that it gives is called, what is stored by this process is handed to the taker right after its
+   * commit, as far as the taker wants it. One taker at a time; the latest counts. If the process ends in between, the lease runs out.
+   */
+  attach?(taker: RecordTaker): () => void
+
+  /**
+   * With order `perKey`: nobody claims through this object any more, so what it owns is anybody's at once, not when its time runs out. To be called when nothing is
+   * in hand; a later claim begins anew. Without it, or if it fails, the others wait.
+   */
+  leave?(): Promise<void>
 
   /** Yields when there may be something to claim. A hint, never the truth: the relay polls all the same. Ends when the signal is aborted. */
   wakeUps?(options: { readonly signal: AbortSignal }): AsyncIterable<void>

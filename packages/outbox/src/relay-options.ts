@@ -1,6 +1,7 @@
 import {
   type Backoff,
   consoleLogger,
+  type DeadLetter,
   exponentialBackoff,
   InvalidOptionError,
   type Logger,
@@ -11,12 +12,21 @@ import {
 } from '@ackord/core'
 import { checkCount, checkDuration, checkFunction, checkName, checkNoMore, guardLogger, guardMetrics } from '@ackord/core/internal'
 import { relayDefaults } from './defaults.ts'
+import type { OutboxStore } from './outbox-store.ts'
+import { type CleanupSettings, cleanupSettings, type RelayCleanupOptions } from './published-cleanup.ts'
+import { type PublisherMap, PublisherRoutes } from './publisher-routes.ts'
+import type { RelayEvent } from './relay-events.ts'
+import { checkOnExhausted, type OnExhausted } from './relay-order.ts'
+import type { MapRecord } from './relay-record.ts'
 
 /** How the store is read; the same for `Relay` and `outboxSource`. */
 export interface ClaimingOptions {
   /** Milliseconds between polls while there is little to do. Default: 500. */
   readonly pollInterval?: number | undefined
-  /** What the interval doubles up to while there is nothing to do. Default: 5,000, or `pollInterval` if that is longer. */
+  /**
+   * What the interval doubles up to while there is nothing to do, and how late a delayed record may be. Default: 5,000, or 12,000 where the store tells
+   * of every commit (`notifies`), or `pollInterval` if that is longer.
+   */
   readonly maxPollInterval?: number | undefined
   /** How many records one claim takes. Default: 500. */
   readonly batchSize?: number | undefined
@@ -29,7 +39,7 @@ export interface ClaimingOptions {
   readonly maxAttempts?: number | undefined
   /** Milliseconds before a failed record is tried again, by its attempts. Default: exponential from 1 s to 1 min, ± 20 %. */
   readonly backoff?: Backoff | undefined
-  /** Only records for these. Default: all. */
+  /** Only records for these. With order `perKey` all that read the store must have the same: they share the keys, not the destinations. Default: all. */
   readonly destinations?: readonly string[] | undefined
   readonly runtime?: Runtime | undefined
   /** Default: the console, from `info` up. */
@@ -38,16 +48,52 @@ export interface ClaimingOptions {
 }
 
 export interface RelayOptions extends ClaimingOptions {
-  /** Where the records go. The relay does not close it. */
-  readonly publisher: Publisher
-  /** Milliseconds that one `publish()` may take. Its signal is aborted then, and the relay goes on without it. Default: 10,000. */
+  /**
+   * Where the records go: one publisher for all, or a map by destination, with `'*'` for those that are not named. With a map without `'*'` the
+   * relay claims only what is named, and leaves the rest to other relays. The relay does not close publishers.
+   */
+  readonly publisher: Publisher | PublisherMap
+  /**
+   * Changes what is published, or under which name, right before it is. The store's destination still decides which publisher gets it and what
+   * is left alone after a failure. `undefined` changes nothing. A record for which it throws is parked at once. Default: nothing is changed.
+   */
+  readonly map?: MapRecord | undefined
+  /**
+   * Gets a confirmed copy of a record before it is parked: its own bytes, id and attributes, and `deadletterreason`, `deadlettercode`,
+   * `deadlettertime` and `deadletterdestination`. It is asked once, for at most `publishTimeout`; if it does not take the copy, the record is parked all the same,
+   * and its error says so. Default: none.
+   */
+  readonly deadLetter?: DeadLetter | undefined
+  /**
+   * What becomes of those behind a record that is parked, on a store with order `perKey`. `park`: they go on without it. `block`: they wait until it is
+   * re-armed or discarded. `parkKey`: they are parked too, also those that are committed later, until all are re-armed. Default: `park`.
+   */
+  readonly onExhausted?: OnExhausted | undefined
+  /**
+   * Milliseconds that one `publish()` may take. Its signal is aborted then, and the relay goes on without it. It must be shorter than the lease,
+   * so that a publish ends while the record is ours even if no renewal gets through. Default: 10,000.
+   */
   readonly publishTimeout?: number | undefined
   /**
    * Milliseconds for which a destination is left alone after it failed, by its failures in a row. Default: exponential from 1 s to 1 min, ± 20 %.
    */
   readonly destinationBackoff?: Backoff | undefined
-  /** How many claimed batches may be on their way at once. More helps against a slow broker; the order of two batches is then anybody's guess. Default: 1. */
+  /** How many batches may be on their way at once, be they claimed or handed over by the hot path. More helps against a slow broker; the order of two batches is then anybody's guess. Default: 1. */
   readonly concurrency?: number | undefined
+  /**
+   * Milliseconds that a stop leaves to what is on its way. After that publishes are aborted, the store gets two more seconds to take outcomes
+   * and what is given back, and the stop is over. 0 aborts at once, `Infinity` never. Default: 25,000.
+   */
+  readonly shutdownTimeout?: number | undefined
+  /** Deletes published records that are old, where the store keeps them; `true` is all defaults. The store must be an `OutboxAdmin`. Default: nothing is deleted. */
+  readonly cleanup?: RelayCleanupOptions | true | undefined
+  /**
+   * Milliseconds between two looks at the store's numbers, for `health()` and the metrics, if it is an `OutboxAdmin`; more where counting takes
+   * long, so that it never takes more than a twentieth of the time. `false`: never. Default: 60,000.
+   */
+  readonly statsInterval?: number | false | undefined
+  /** Told what happens, as it happens. It must not wait; what it throws is logged once and changes nothing. Default: nobody is told. */
+  readonly onEvent?: ((event: RelayEvent) => void) | undefined
 }
 
 export interface ClaimingSettings {
@@ -64,17 +110,25 @@ export interface ClaimingSettings {
 }
 
 export interface RelaySettings extends ClaimingSettings {
-  readonly publisher: Publisher
+  readonly routes: PublisherRoutes
+  readonly map: MapRecord | undefined
+  readonly deadLetter: DeadLetter | undefined
+  readonly onExhausted: OnExhausted
   readonly publishTimeout: number
   readonly destinationBackoff: Backoff
   readonly concurrency: number
+  readonly shutdownTimeout: number
+  readonly cleanup: CleanupSettings | undefined
+  readonly statsInterval: number | false
+  readonly onEvent: ((event: RelayEvent) => void) | undefined
 }
 
 /** Fills in the defaults and refuses what cannot work. */
-export function claimingSettings(options: ClaimingOptions): ClaimingSettings {
+export function claimingSettings(options: ClaimingOptions, store: OutboxStore): ClaimingSettings {
+  const longest = store.capabilities?.notifies === true ? relayDefaults.notifiedPollInterval : relayDefaults.maxPollInterval
   const {
     pollInterval = relayDefaults.pollInterval,
-    maxPollInterval = Math.max(relayDefaults.maxPollInterval, pollInterval),
+    maxPollInterval = Math.max(longest, pollInterval),
     batchSize = relayDefaults.batchSize,
     lease = relayDefaults.lease,
     maxAttempts = relayDefaults.maxAttempts,
@@ -106,22 +160,64 @@ export function claimingSettings(options: ClaimingOptions): ClaimingSettings {
   }
 }
 
-export function relaySettings(options: RelayOptions): RelaySettings {
+export function relaySettings(options: RelayOptions, store: OutboxStore): RelaySettings {
   const {
     publisher,
+    map,
+    deadLetter,
+    onExhausted = 'park',
     publishTimeout = relayDefaults.publishTimeout,
     concurrency = 1,
     destinationBackoff = exponentialBackoff(relayDefaults.backoff),
+    shutdownTimeout = relayDefaults.shutdownTimeout,
+    cleanup,
+    statsInterval = relayDefaults.statsInterval,
+    onEvent,
     ...claiming
   } = options
-  checkFunction('publisher.publish', publisher?.publish)
+  const routes = new PublisherRoutes(publisher)
+  const settings = claimingSettings(claiming, store)
+  if (map !== undefined) checkFunction('map', map)
+  if (deadLetter !== undefined) checkDeadLetter(deadLetter)
+  if (statsInterval !== false) checkDuration('statsInterval', statsInterval, { min: 1 })
+  if (onEvent !== undefined) checkFunction('onEvent', onEvent)
+  checkDuration('publishTimeout', publishTimeout, { min: 1 })
+  if (publishTimeout >= settings.lease) {
+    const text = `must be longer than publishTimeout (${publishTimeout}), or a publish may outlive it; it is ${settings.lease}.`
+    throw new InvalidOptionError('lease', text)
+  }
   return {
-    ...claimingSettings(claiming),
-    publisher,
-    publishTimeout: checkDuration('publishTimeout', publishTimeout, { min: 1 }),
+    ...settings,
+    destinations: servedDestinations(settings.destinations, routes),
+    routes,
+    map,
+    deadLetter,
+    onExhausted: checkOnExhausted(onExhausted),
+    publishTimeout,
     destinationBackoff: checkFunction('destinationBackoff', destinationBackoff),
     concurrency: checkCount('concurrency', concurrency),
+    shutdownTimeout: checkDuration('shutdownTimeout', shutdownTimeout, { infinite: true }),
+    cleanup: cleanup === undefined ? undefined : cleanupSettings(cleanup),
+    statsInterval,
+    onEvent,
   }
+}
+
+/** A relay claims nothing that it has no publisher for. */
+function servedDestinations(asked: readonly string[] | undefined, routes: PublisherRoutes): readonly string[] | undefined {
+  const unserved = asked?.filter((destination) => routes.publisherOf(destination) === undefined) ?? []
+  if (unserved.length > 0) {
+    const text = `names '${unserved.join("', '")}', for which the publisher map has nothing. Add it, or '*' for the rest.`
+    throw new InvalidOptionError('destinations', text)
+  }
+  return asked ?? routes.destinations
+}
+
+function checkDeadLetter(deadLetter: DeadLetter): void {
+  const { publisher, destination, ...unknown } = deadLetter
+  checkNoMore('deadLetter', unknown)
+  checkFunction('deadLetter.publisher.publish', publisher?.publish)
+  checkName('deadLetter.destination', destination)
 }
 
 function checkDestinations(destinations: readonly string[]): void {

@@ -1,11 +1,17 @@
 import { idle } from '@ackord/core'
 import { BatchCarrier } from './batch-carrier.ts'
+import { BatchSlots } from './batch-slots.ts'
+import { DeadLetters } from './dead-letters.ts'
 import { DestinationPauses } from './destination-pauses.ts'
 import { followWakeUps } from './follow-wake-ups.ts'
-import type { OutboxMeter } from './outbox-meter.ts'
+import { HotPath } from './hot-path.ts'
 import type { ClaimedRecord, ClaimOptions, OutboxStore } from './outbox-store.ts'
 import { PollPause } from './poll-pause.ts'
+import type { RelayObserver } from './relay-observer.ts'
 import type { RelaySettings } from './relay-options.ts'
+import { behindParked, isOrdered, leaveStore, longestPause } from './relay-order.ts'
+import { Settler } from './settler.ts'
+import { Shutdown } from './shutdown.ts'
 import { StoreCalls } from './store-calls.ts'
 
 interface ClaimedBatch {
@@ -14,6 +20,17 @@ interface ClaimedBatch {
   readonly until: number
 }
 
+export interface RelayRunOptions {
+  readonly store: OutboxStore
+  readonly settings: RelaySettings
+  readonly observer: RelayObserver
+  /** Runs beside, until the signal is aborted. Must not reject. */
+  readonly beside: readonly ((signal: AbortSignal) => Promise<void>)[]
+}
+
+/** What the store gets, in milliseconds, after a stop was forced: to take outcomes and what is given back. */
+const lastCalls = 2000
+
 /** One run of a relay, from its start to the end of its stop. */
 export class RelayRun {
   readonly calls: StoreCalls
@@ -21,25 +38,52 @@ export class RelayRun {
   readonly ended: Promise<void>
   readonly #store: OutboxStore
   readonly #settings: RelaySettings
+  readonly #observer: RelayObserver
+  readonly #shutdown: Shutdown
+  readonly #settler: Settler
   readonly #carrier: BatchCarrier
+  readonly #hot: HotPath
   readonly #poll: PollPause
-  readonly #stop = new AbortController()
+  readonly #slots: BatchSlots
   readonly #batches = new Set<Promise<void>>()
   readonly #trials = new Set<Promise<void>>()
+  /** Whether the next batch is for records that have never failed. */
+  #freshOnly = false
+  /** How many records had been lost when nothing of them could be left behind. */
+  #lostBefore: number
 
-  constructor(store: OutboxStore, settings: RelaySettings, meter: OutboxMeter) {
-    const { runtime, logger, batchSize, destinationBackoff } = settings
+  constructor({ store, settings, observer, beside }: RelayRunOptions) {
+    const { runtime, logger, lease, batchSize, concurrency, destinationBackoff, shutdownTimeout } = settings
     this.#store = store
     this.#settings = settings
-    this.calls = new StoreCalls(settings)
-    this.pauses = new DestinationPauses({ backoff: destinationBackoff, batchSize, runtime, logger })
-    this.#carrier = new BatchCarrier({ store, settings, calls: this.calls, pauses: this.pauses, meter, stopping: () => this.stopping })
+    this.#observer = observer
+    this.#lostBefore = observer.meter.totals.leasesLost
+    this.#slots = new BatchSlots(concurrency)
+    this.#shutdown = new Shutdown(runtime, shutdownTimeout)
+    this.calls = new StoreCalls({
+      runtime,
+      logger,
+      lease,
+      onDown: (error) => observer.storeDown(error),
+      onUp: (downFor) => observer.storeUp(downFor),
+    })
+    this.pauses = new DestinationPauses({
+      backoff: destinationBackoff,
+      batchSize,
+      runtime,
+      logger,
+      onDown: (destination, error) => observer.destinationDown(destination, error),
+      onUp: (destination, downFor) => observer.destinationUp(destination, downFor),
+    })
+    this.#settler = new Settler({ store, calls: this.calls, observer, runtime, logger })
+    this.#carrier = this.#createCarrier()
+    this.#hot = this.#createHotPath()
     this.#poll = new PollPause(runtime, settings)
-    this.ended = this.#run()
+    this.ended = this.#run(beside)
   }
 
   get stopping(): boolean {
-    return this.#stop.signal.aborted
+    return this.#shutdown.stopping.aborted
   }
 
   get inFlight(): number {
@@ -51,15 +95,49 @@ export class RelayRun {
   }
 
   async stop(): Promise<void> {
-    this.#stop.abort()
+    this.#shutdown.begin()
     this.#poll.wake()
     await this.ended
   }
 
-  async #run(): Promise<void> {
+  #createCarrier(): BatchCarrier {
+    const settings = this.#settings
+    const { deadLetter, publishTimeout: timeout, destinationBackoff: backoff, runtime, logger } = settings
+    const observer = this.#observer
+    const { stopping, forced } = this.#shutdown
+    return new BatchCarrier({
+      store: this.#store,
+      settings,
+      calls: this.calls,
+      pauses: this.pauses,
+      settler: this.#settler,
+      deadLetters: deadLetter && new DeadLetters({ deadLetter, timeout, backoff, runtime, logger, observer }),
+      observer,
+      stopping,
+      forced,
+    })
+  }
+
+  #createHotPath(): HotPath {
+    const { lease, batchSize, runtime, destinations } = this.#settings
+    return new HotPath({
+      lease,
+      batchSize,
+      slots: this.#slots,
+      runtime,
+      serves: (destination) => destinations?.includes(destination) !== false && !this.pauses.destinations.includes(destination),
+      carry: (records, until) => this.#carrier.carry(records, until),
+      giveBack: (records, until) => this.#settler.giveBack(records, until),
+    })
+  }
+
+  async #run(beside: RelayRunOptions['beside']): Promise<void> {
     const { runtime, logger, pollInterval } = this.#settings
-    const { signal } = this.#stop
+    const { stopping: signal, forced } = this.#shutdown
+    forced.addEventListener('abort', () => this.calls.close({ within: lastCalls }), { once: true })
     const following = followWakeUps(this.#store, () => this.#poll.wake(), { signal, runtime, logger })
+    const others = beside.map((work) => work(signal))
+    const detach = this.#store.attach?.(this.#hot)
     while (!this.stopping) {
       try {
         await this.#round()
@@ -69,32 +147,92 @@ export class RelayRun {
         await idle(runtime, pollInterval, signal)
       }
     }
-    await Promise.all([...this.#batches, ...this.#trials])
+    detach?.()
+    await Promise.all([this.#hot.close(), ...this.#batches, ...this.#trials])
+    this.#shutdown.end()
     this.calls.close()
-    await following
+    await Promise.all([following, ...others])
+    await leaveStore(this.#store, { runtime, logger })
+    this.#observer.ended(this.pauses.destinations)
   }
 
   async #round(): Promise<void> {
-    const { batchSize, concurrency, destinations } = this.#settings
+    const { batchSize, concurrency } = this.#settings
+    await this.#leaveIfLost()
     for (const destination of this.pauses.takeDue()) track(this.#trials, this.#try(destination))
-    this.#poll.polling()
-    const except = this.pauses.destinations
-    const batch = await this.#claim({ limit: batchSize, destinations, except: except.length === 0 ? undefined : except })
-    const { length } = batch.records
-    if (length > 0) track(this.#batches, this.#carrier.carry(batch.records, batch.until))
+    const retried = this.#freshOnly ? 'never' : undefined
+    const records = await this.#next(retried)
+    const full = records.length >= batchSize
     while (this.#batches.size >= concurrency) await Promise.race(this.#batches)
-    if (length < batchSize) await this.#poll.wait({ found: length > 0, atMost: this.pauses.nextTrial })
+    // What is left out here was not looked for: only a claim for all finds that there is nothing more.
+    if (!full && retried === undefined) await this.#poll.wait({ found: records.length > 0, atMost: this.#longestPause })
+    this.#freshOnly = full && retried === undefined && this.#isWaveOfRetries(records)
+  }
+
+  /** Claims a batch when there is a slot for it, and lets it go its way. */
+  async #next(retried: ClaimOptions['retried']): Promise<readonly ClaimedRecord[]> {
+    const { batchSize, destinations } = this.#settings
+    await this.#slots.acquire()
+    let carrying: Promise<void> | undefined
+    try {
+      // The wake-up of a stop that came meanwhile would be taken for one that this poll answers.
+      if (this.stopping) return []
+      this.#poll.polling()
+      const paused = this.pauses.destinations
+      const except = paused.length === 0 ? undefined : paused
+      const batch = await this.#claim({ limit: batchSize, destinations, except, retried })
+      if (batch.records.length > 0) carrying = this.#carry(batch).finally(() => this.#slots.release())
+      return batch.records
+    } finally {
+      if (carrying === undefined) this.#slots.release()
+      else track(this.#batches, carrying)
+    }
+  }
+
+  get #hasLost(): boolean {
+    return isOrdered(this.#store) && this.#observer.meter.totals.leasesLost > this.#lostBefore
+  }
+
+  /**
+   * In key order, what we could not settle or give back is still in our hands as the store sees it, for as long as we claim: its keys would be
+   * stuck. By leaving while nothing else is in hand we begin anew, and it is taken over as from one that died.
+   */
+  async #leaveIfLost(): Promise<void> {
+    if (!this.#hasLost) return
+    await Promise.all([...this.#batches, ...this.#trials])
+    const { runtime, lease } = this.#settings
+    this.#lostBefore = this.#observer.meter.totals.leasesLost
+    try {
+      await this.calls.run(async () => await this.#store.leave?.(), { until: runtime.now() + lease, signal: this.#shutdown.stopping })
+    } catch {
+      // We stop, or have claimed nothing for a lease: that comes to the same.
+    }
+  }
+
+  get #longestPause(): number {
+    return Math.min(this.pauses.nextTrial, longestPause(this.#store, this.#settings.lease))
+  }
+
+  /** In key order it is followed by another look at once: what was held up behind this batch can be claimed now, and nobody announces that. */
+  async #carry({ records, until }: ClaimedBatch): Promise<void> {
+    await this.#carrier.carry(records, until)
+    if (isOrdered(this.#store)) this.#poll.wake()
+  }
+
+  /** After a full batch of them the next is for fresh ones, whatever the store's own idea of fairness is. In key order there is no choice. */
+  #isWaveOfRetries(records: readonly ClaimedRecord[]): boolean {
+    return this.#store.capabilities.order === 'none' && records.every(({ attempts }) => attempts > 1)
   }
 
   /** Beside the batches: a destination that hangs must not hold them up. */
   async #try(destination: string): Promise<void> {
     try {
-      while (!this.stopping) {
+      while (!this.stopping && !this.#hasLost) {
         const limit = this.pauses.trialSize(destination)
         if (limit === undefined) break
-        const { records, until } = await this.#claim({ limit, destinations: [destination] })
-        if (records.length === 0) this.pauses.worked(destination, 0)
-        else await this.#carrier.carry(records, until)
+        const batch = await this.#claim({ limit, destinations: [destination] })
+        if (batch.records.length === 0) this.pauses.worked(destination, 0)
+        else await this.#carry(batch)
       }
     } finally {
       this.pauses.endTrial(destination)
@@ -105,19 +243,21 @@ export class RelayRun {
 
   /** What comes when it is too late to use it goes back. Empty after a stop. */
   async #claim(options: Omit<ClaimOptions, 'lease'>): Promise<ClaimedBatch> {
-    const { lease, runtime } = this.#settings
-    let until = 0
+    const { lease, runtime, onExhausted } = this.#settings
+    let askedAt = 0
     const call = () => {
-      until = runtime.now() + lease
-      return this.#store.claim({ ...options, lease })
+      askedAt = runtime.now()
+      return this.#store.claim({ ...options, lease, behindParked: behindParked[onExhausted] })
     }
+    const onLate = (late: readonly ClaimedRecord[]) => void this.#settler.giveBack(late, 0)
+    let records: readonly ClaimedRecord[] = []
     try {
-      const records = await this.calls.run(call, { signal: this.#stop.signal, onLate: (late) => void this.#carrier.giveBack(late, 0) })
-      return { records, until }
+      records = await this.calls.run(call, { signal: this.#shutdown.stopping, onLate })
+      this.#observer.meter.duration('claim', runtime.now() - askedAt)
     } catch (error) {
-      if (this.stopping) return { records: [], until }
-      throw error
+      if (!this.stopping) throw error
     }
+    return { records, until: askedAt + lease }
   }
 }
 

@@ -1,8 +1,14 @@
-import { AckordError, outside, toError } from '@ackord/core'
+import { AckordError, InvalidOptionError, outside, toError } from '@ackord/core'
 import { checkFunction } from '@ackord/core/internal'
+import { BacklogWatch, type RelayBacklog } from './backlog-watch.ts'
+import type { OutboxAdmin, OutboxStats } from './outbox-admin.ts'
 import { OutboxMeter, type OutboxTotals } from './outbox-meter.ts'
 import type { OutboxStore } from './outbox-store.ts'
+import { cleanPublished } from './published-cleanup.ts'
+import { guardEvents } from './relay-events.ts'
+import { RelayObserver } from './relay-observer.ts'
 import { type RelayOptions, type RelaySettings, relaySettings } from './relay-options.ts'
+import { checkOrder } from './relay-order.ts'
 import { RelayRun } from './relay-run.ts'
 
 export interface RelayHealth extends OutboxTotals {
@@ -15,6 +21,8 @@ export interface RelayHealth extends OutboxTotals {
   readonly inFlight: number
   /** What the store failed with last, in this run. */
   readonly lastStoreError: Error | undefined
+  /** What the store said last, if it is an `OutboxAdmin` and was asked: by `statsInterval`, or by `stats()`. */
+  readonly backlog: RelayBacklog | undefined
 }
 
 /**
@@ -22,19 +30,36 @@ export interface RelayHealth extends OutboxTotals {
  * At least once: a crash between the publish and the settle makes a duplicate, always with the same message id. Nothing is lost.
  * Any number of relays may work on one store.
  *
- *     idle ─ start() ─▶ running ─ stop() ─▶ stopping ─ what is in flight is settled ─▶ idle
+ *     idle ─ start() ─▶ running ─ stop() ─▶ stopping ─ what is in flight is settled, or shutdownTimeout has passed ─▶ idle
  */
 export class Relay {
   readonly #store: OutboxStore
   readonly #settings: RelaySettings
-  readonly #meter: OutboxMeter
+  readonly #observer: RelayObserver
+  readonly #watch: BacklogWatch | undefined
+  readonly #beside: ((signal: AbortSignal) => Promise<void>)[] = []
   #run: RelayRun | undefined
 
-  constructor(store: OutboxStore, options: RelayOptions) {
+  constructor(store: OutboxStore & Partial<OutboxAdmin>, options: RelayOptions) {
     checkFunction('store.claim', store?.claim)
+    const settings = relaySettings(options, store)
+    checkOrder(store, settings.onExhausted)
+    const { runtime, logger, metrics, onEvent, cleanup, statsInterval } = settings
+    const meter = new OutboxMeter(metrics)
     this.#store = store
-    this.#settings = relaySettings(options)
-    this.#meter = new OutboxMeter(this.#settings.metrics)
+    this.#settings = settings
+    this.#observer = new RelayObserver({ meter, logger, emit: guardEvents(onEvent, logger) })
+    if (can(store, 'stats')) {
+      const watch = new BacklogWatch({ admin: store, runtime, meter })
+      this.#watch = watch
+      if (statsInterval !== false) this.#beside.push((signal) => watch.run(statsInterval, signal))
+    }
+    if (cleanup !== undefined) {
+      if (!can(store, 'deletePublished')) {
+        throw new InvalidOptionError('cleanup', 'needs a store that is an OutboxAdmin too; this one has no deletePublished().')
+      }
+      this.#beside.push((signal) => cleanPublished({ ...cleanup, admin: store, runtime, logger }, signal))
+    }
   }
 
   /** Polls at once, and goes on until `stop()`. A relay that runs goes on as it does. */
@@ -42,7 +67,9 @@ export class Relay {
     if (this.#run?.stopping === true) {
       throw new AckordError('ACKORD_ALREADY_STARTED', 'The relay is stopping. Await stop() before you start it again.')
     }
-    this.#run ??= outside(() => new RelayRun(this.#store, this.#settings, this.#meter))
+    this.#run ??= outside(
+      () => new RelayRun({ store: this.#store, settings: this.#settings, observer: this.#observer, beside: this.#beside }),
+    )
     return this
   }
 
@@ -52,8 +79,8 @@ export class Relay {
   }
 
   /**
-   * Claims no more, waits for what is being published (each call has its `publishTimeout`), settles it and gives the rest back.
-   * Idempotent in every state. Resolves when nothing is in flight.
+   * Claims no more, waits for what is being published (each call has its `publishTimeout`), settles it and gives the rest back. What takes longer
+   * than `shutdownTimeout` is aborted and given back, if the store takes it within two seconds. Idempotent in every state. Resolves when nothing is in flight.
    */
   async stop(): Promise<void> {
     const run = this.#run
@@ -66,16 +93,28 @@ export class Relay {
     await this.stop()
   }
 
+  /** Asks the store for its numbers: records by destination and state, and the age of the oldest, by its clock. All destinations, not only those of this relay. */
+  async stats(): Promise<OutboxStats> {
+    const watch = this.#watch
+    if (watch === undefined) throw new InvalidOptionError('store', 'has no stats(): it is no OutboxAdmin, so it cannot count its records.')
+    return await outside(() => watch.ask())
+  }
+
   health(): RelayHealth {
     const run = this.#run
     const error = run?.calls.lastError
     return {
-      ...this.#meter.totals,
+      ...this.#observer.meter.totals,
       state: run === undefined ? 'idle' : run.stopping ? 'stopping' : 'running',
       store: run?.calls.down === true ? 'down' : 'up',
       downDestinations: run?.pauses.destinations ?? [],
       inFlight: run?.inFlight ?? 0,
       lastStoreError: error === undefined ? undefined : toError(error),
+      backlog: this.#watch?.latest,
     }
   }
+}
+
+function can<Method extends keyof OutboxAdmin>(store: Partial<OutboxAdmin>, method: Method): store is Pick<OutboxAdmin, Method> {
+  return typeof store[method] === 'function'
 }

@@ -1,4 +1,4 @@
-import { AckordError, exponentialBackoff, idle, type Logger, type Runtime } from '@ackord/core'
+import { AckordError, exponentialBackoff, idle, type Logger, type Runtime, type Timer } from '@ackord/core'
 import { abortable } from '@ackord/core/internal'
 import { withTimeLimit } from './time-limit.ts'
 
@@ -9,6 +9,17 @@ export interface StoreCallOptions<T> {
   readonly signal?: AbortSignal | undefined
   /** Takes the answer of a call that was given up. */
   readonly onLate?: ((answer: T) => void) | undefined
+}
+
+export interface StoreCallsOptions {
+  readonly runtime: Runtime
+  readonly logger: Logger
+  /** Also the longest that a single call may take. */
+  readonly lease: number
+  /** Told when the store fails that worked until now. */
+  readonly onDown?: ((error: unknown) => void) | undefined
+  /** Told when it works again. */
+  readonly onUp?: ((downFor: number) => void) | undefined
 }
 
 // Without jitter of its own: the pause is a random part of it, so that many relays do not come back at one moment.
@@ -22,17 +33,22 @@ export class StoreCalls {
   readonly #runtime: Runtime
   readonly #logger: Logger
   readonly #callLimit: number
+  readonly #onDown: ((error: unknown) => void) | undefined
+  readonly #onUp: ((downFor: number) => void) | undefined
   readonly #closing = new AbortController()
+  readonly #givenUp = new AbortController()
+  #lastCall: Timer | undefined
   #failures = 0
   #downSince: number | undefined
   #lastError: unknown
   #pause: Promise<void> | undefined
 
-  /** `lease` is also the longest that a single call may take. */
-  constructor(options: { readonly runtime: Runtime; readonly logger: Logger; readonly lease: number }) {
+  constructor(options: StoreCallsOptions) {
     this.#runtime = options.runtime
     this.#logger = options.logger
     this.#callLimit = options.lease
+    this.#onDown = options.onDown
+    this.#onUp = options.onUp
   }
 
   get down(): boolean {
@@ -62,16 +78,24 @@ export class StoreCalls {
       } catch (error) {
         failure = { error }
         this.#failed(error)
+        if (this.#closing.signal.aborted) throw error
       }
     }
   }
 
-  /** Ends the pause, so that no timer is left. Calls that still wait then try once more. */
-  close(): void {
+  /**
+   * From now on nothing is tried twice, and no timer is left. Calls that wait for their next try make it at once. With `within`, a call that goes on
+   * is given up after so many milliseconds; until then there is a timer, which the last `close()` ends.
+   */
+  close(options: { readonly within?: number | undefined } = {}): void {
+    const { within } = options
     this.#closing.abort()
+    this.#lastCall?.cancel()
+    if (within !== undefined) this.#lastCall = this.#runtime.setTimeout(() => this.#givenUp.abort(stopped()), within)
   }
 
   async #once<T>(call: () => Promise<T>, limit: number, onLate: ((answer: T) => void) | undefined): Promise<T> {
+    const { signal: givenUp } = this.#givenUp
     return await withTimeLimit(
       this.#runtime,
       limit,
@@ -81,11 +105,11 @@ export class StoreCalls {
         if (onLate !== undefined) {
           // The failure of a call that was given up concerns nobody.
           answer.then(
-            (value) => (signal.aborted ? onLate(value) : undefined),
+            (value) => (signal.aborted || givenUp.aborted ? onLate(value) : undefined),
             () => {},
           )
         }
-        return answer
+        return abortable(answer, givenUp)
       },
     )
   }
@@ -95,6 +119,7 @@ export class StoreCalls {
     if (this.#downSince === undefined) return
     const downFor = this.#runtime.now() - this.#downSince
     this.#downSince = undefined
+    this.#onUp?.(downFor)
     this.#logger.info({ downFor }, 'The outbox store answers again.')
   }
 
@@ -102,9 +127,10 @@ export class StoreCalls {
     this.#lastError = error
     if (this.#downSince === undefined) {
       this.#downSince = this.#runtime.now()
+      this.#onDown?.(error)
       this.#logger.error({ err: error }, 'The outbox store failed. It is tried again, less and less often, until it works.')
     }
-    if (this.#pause !== undefined) return
+    if (this.#pause !== undefined || this.#closing.signal.aborted) return
     this.#failures += 1
     const delay = outageBackoff(this.#failures, this.#runtime.random) * this.#runtime.random()
     this.#pause = idle(this.#runtime, delay, this.#closing.signal).then(() => {
@@ -118,4 +144,8 @@ function tooLate(limit: number): AckordError {
     'ACKORD_LEASE_LOST',
     `The outbox store did not answer within ${Math.round(limit)} ms, which is what was left of the lease.`,
   )
+}
+
+function stopped(): AckordError {
+  return new AckordError('ACKORD_SHUTDOWN', 'The outbox store did not answer before the stop was over.')
 }

@@ -1,21 +1,9 @@
 import type { PublishResult } from '@ackord/core'
 import { describe, expect, it } from 'vitest'
-import { type Answer, ids, openWorld, type World } from './support/relay-world.ts'
+import { deferred } from '../../core/test/support/router-world.ts'
+import { type Answer, answering, ids, openWorld, records as stored } from './support/relay-world.ts'
 
 const ok: PublishResult = { ok: true }
-
-/** Answers for each message by its id; what is not named is confirmed. */
-function answering(failures: Record<string, Omit<Exclude<PublishResult, { ok: true }>, 'ok'>>): Answer {
-  return async ({ messages }) =>
-    messages.map((message) => {
-      const failure = failures[message.id ?? '']
-      return failure === undefined ? ok : { ok: false, ...failure }
-    })
-}
-
-async function stored(world: World) {
-  return (await world.memory.list({}, { limit: 1000 })).records
-}
 
 describe('a record that fails', () => {
   it('is tried again after the back-off, and costs an attempt', async () => {
@@ -174,6 +162,49 @@ describe('a destination that fails', () => {
     expect(records.map(({ state, attempts }) => [state, attempts])).toEqual(Array(3).fill(['ready', 0]))
     expect(world.logger.at('warn')).toHaveLength(1)
     expect(world.runtime.timers).toBe(0)
+  })
+
+  it('that takes the records and then fails costs duplicates with the same ids, and no attempt', async () => {
+    const taken: string[] = []
+    let failing = true
+    const world = openWorld({
+      answer: async ({ messages }) => {
+        taken.push(...messages.map(({ id = '' }) => id))
+        if (failing) throw new Error('the connection was lost before the confirmations came')
+        return messages.map(() => ok)
+      },
+      retain: true,
+    })
+    await world.add('orders', ...ids(3))
+    world.relay.start()
+    await world.runtime.advance(5000)
+    failing = false
+    await world.runtime.advance(75_000)
+    expect(new Set(taken)).toEqual(new Set(ids(3)))
+    expect(taken.length).toBeGreaterThan(3)
+    expect((await stored(world)).map(({ state, attempts }) => [state, attempts])).toEqual(Array(3).fill(['published', 1]))
+    await world.relay.stop()
+  })
+
+  it('that answers after it was given up changes nothing', async () => {
+    const late = deferred()
+    const world = openWorld({
+      answer: async ({ messages }) => {
+        if (world.publisher.calls.length === 1) await late.promise
+        return messages.map(() => ok)
+      },
+    })
+    await world.add('orders', ...ids(3))
+    world.relay.start()
+    await world.runtime.advance(10_000)
+    expect(await world.states()).toEqual({ ready: 3 })
+    late.resolve()
+    await world.runtime.advance(0)
+    expect(await world.states()).toEqual({ ready: 3 })
+    expect(world.relay.health().published).toBe(0)
+    await world.runtime.advance(75_000)
+    expect(world.relay.health()).toMatchObject({ published: 3, downDestinations: [] })
+    await world.relay.stop()
   })
 
   it('has its publish aborted by the time-out, with a signal', async () => {

@@ -1,9 +1,9 @@
 import { getEventListeners } from 'node:events'
 import { installProbe, isAckordError, type PublishResult } from '@ackord/core'
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterEach, describe, expect, it, vi } from 'vitest'
 import { deferred } from '../../core/test/support/router-world.ts'
 import { Relay } from '../src/relay.ts'
-import { ids, openWorld, type World } from './support/relay-world.ts'
+import { ids, openWorld, type StoreCall, type World } from './support/relay-world.ts'
 
 const ok: PublishResult = { ok: true }
 
@@ -187,6 +187,177 @@ describe('stopping a relay', () => {
     await world.runtime.advance(0)
     await world.relay.stop()
     await expectNothingLeft(world)
+  })
+})
+
+describe('a stop that takes longer than shutdownTimeout', () => {
+  async function stopIn(world: World, duration: number): Promise<boolean> {
+    let ended = false
+    const stopped = world.relay.stop().then(() => {
+      ended = true
+    })
+    await world.runtime.advance(duration - 1)
+    expect(ended).toBe(false)
+    await world.runtime.advance(1)
+    if (ended) await stopped
+    return ended
+  }
+
+  it('aborts the publishes and gives their records back, also if the publisher overlooks its signal', async () => {
+    const world = openWorld({ answer: () => new Promise(() => {}), shutdownTimeout: 3000 })
+    await world.add('orders', ...ids(3))
+    await world.add('stock', ...ids(3, 's'))
+    world.relay.start()
+    await world.runtime.advance(0)
+    expect(await stopIn(world, 3000)).toBe(true)
+    const [call] = world.publisher.calls
+    expect(isAckordError(call?.signal.reason, 'ACKORD_SHUTDOWN')).toBe(true)
+    expect(await world.states()).toEqual({ ready: 6 })
+    expect((await world.memory.get('1'))?.attempts).toBe(0)
+    // It is no news of a destination.
+    expect(world.logger.lines).toEqual([])
+    expect(world.relay.health()).toMatchObject({ released: 6, leasesLost: 0 })
+    await expectNothingLeft(world)
+  })
+
+  it('settles what was confirmed in time and gives only the rest back', async () => {
+    const world = openWorld({
+      answer: ({ destination, messages }) => (destination === 'stock' ? new Promise(() => {}) : Promise.resolve(messages.map(() => ok))),
+      shutdownTimeout: 3000,
+    })
+    await world.add('orders', ...ids(3))
+    await world.add('stock', 's1')
+    world.relay.start()
+    await world.runtime.advance(0)
+    expect(await stopIn(world, 3000)).toBe(true)
+    expect(world.relay.health()).toMatchObject({ published: 3, released: 1 })
+    expect(await world.states()).toEqual({ ready: 1 })
+    await expectNothingLeft(world)
+  })
+
+  it('at once, with 0', async () => {
+    const world = openWorld({ answer: () => new Promise(() => {}), shutdownTimeout: 0 })
+    await world.add('orders', 'e1')
+    world.relay.start()
+    await world.runtime.advance(0)
+    await world.relay.stop()
+    expect(await world.states()).toEqual({ ready: 1 })
+    await expectNothingLeft(world)
+  })
+
+  it('never, with Infinity', async () => {
+    const world = openWorld({ answer: () => new Promise(() => {}), shutdownTimeout: Infinity, lease: 200_000, publishTimeout: 100_000 })
+    await world.add('orders', 'e1')
+    world.relay.start()
+    await world.runtime.advance(0)
+    expect(await stopIn(world, 100_000)).toBe(true)
+    expect(await world.states()).toEqual({ ready: 1 })
+    await expectNothingLeft(world)
+  })
+
+  it('gives a store that fails one more try, not more', async () => {
+    const world = openWorld({ answer: () => new Promise(() => {}), shutdownTimeout: 3000 })
+    await world.add('orders', 'e1')
+    world.relay.start()
+    await world.runtime.advance(0)
+    world.store.before = () => {
+      throw new Error('away')
+    }
+    expect(await stopIn(world, 3000)).toBe(true)
+    expect(world.store.count('release')).toBe(1)
+    expect(world.runtime.timers).toBe(0)
+    // It waits for the end of the lease.
+    expect(await world.states()).toEqual({ leased: 1 })
+  })
+
+  it('ends while outcomes are told again and again', async () => {
+    const world = openWorld({ shutdownTimeout: 3000 })
+    await world.add('orders', 'e1')
+    world.store.before = (call) => {
+      if (call === 'settle') throw new Error('away')
+    }
+    world.relay.start()
+    await world.runtime.advance(0)
+    expect(await stopIn(world, 3000)).toBe(true)
+    expect(
+      world.logger
+        .at('error')
+        .map(({ text }) => text)
+        .join(),
+    ).toContain('will be published again')
+    expect(world.runtime.timers).toBe(0)
+  })
+
+  it.each<StoreCall>(['claim', 'settle', 'release'])('gives a store that does not answer a %s two more seconds', async (hanging) => {
+    const world = openWorld({
+      shutdownTimeout: 3000,
+      answer: ({ messages }) => (hanging === 'release' ? new Promise(() => {}) : Promise.resolve(messages.map(() => ok))),
+    })
+    await world.add('orders', 'e1')
+    world.store.before = (call) => (call === hanging ? new Promise(() => {}) : undefined)
+    world.relay.start()
+    await world.runtime.advance(0)
+    expect(await stopIn(world, 5000)).toBe(true)
+    expect(world.runtime.timers).toBe(0)
+    expect(world.relay.health()).toMatchObject({ state: 'idle', inFlight: 0 })
+  })
+
+  it('gives back what a claim finds that answers when it is over', async () => {
+    const gate = deferred()
+    const world = openWorld({ shutdownTimeout: 3000 })
+    await world.add('orders', 'e1')
+    world.store.before = (call) => (call === 'claim' ? gate.promise : undefined)
+    world.relay.start()
+    await world.runtime.advance(0)
+    expect(await stopIn(world, 5000)).toBe(true)
+    gate.resolve()
+    await world.runtime.advance(0)
+    expect(world.sent()).toEqual([])
+    expect(await world.states()).toEqual({ ready: 1 })
+    expect((await world.memory.get('1'))?.attempts).toBe(0)
+    expect(world.runtime.timers).toBe(0)
+  })
+
+  it('ends although everything hangs: the publisher, the store, its wake-ups and its numbers', async () => {
+    const never = () => new Promise<never>(() => {})
+    const world = openWorld({ answer: never })
+    await world.add('orders', 'e1')
+    world.store.wakeUps = () => ({ [Symbol.asyncIterator]: () => ({ next: never }) })
+    Object.assign(world.store, { stats: never, deletePublished: never })
+    world.store.before = (call) => (call === 'claim' ? undefined : never())
+    const relay = world.another({ cleanup: true, lease: 300_000, publishTimeout: 200_000, statsInterval: 10 }).start()
+    await world.runtime.advance(120_000)
+    let ended = false
+    const stopped = relay.stop().then(() => {
+      ended = true
+    })
+    await world.runtime.advance(26_999)
+    expect(ended).toBe(false)
+    await world.runtime.advance(1)
+    expect(ended).toBe(true)
+    await stopped
+    expect(world.runtime.timers).toBe(0)
+  })
+
+  it('leaves no listener on its signals, batch after batch', async () => {
+    const signals = new Set<AbortSignal>()
+    const world = openWorld({
+      batchSize: 1,
+      answer: async ({ messages, signal }) => {
+        signals.add(signal)
+        return messages.map(() => ok)
+      },
+    })
+    const any = vi.spyOn(AbortSignal, 'any')
+    await world.add('orders', ...ids(50))
+    world.relay.start()
+    await world.runtime.advance(0)
+    expect(signals.size).toBe(50)
+    // No signal that outlives a batch is followed by those of a batch.
+    const followed = any.mock.calls.flatMap(([all]) => [...all])
+    any.mockRestore()
+    expect(new Set(followed).size).toBe(followed.length)
+    await world.relay.stop()
   })
 })
 

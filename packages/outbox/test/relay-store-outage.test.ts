@@ -24,6 +24,37 @@ describe('a store that fails', () => {
     await world.relay.stop()
   }, 60_000)
 
+  it('is asked by one loop, however many batches, trials and renewals wait for it', async () => {
+    const world = openWorld({
+      concurrency: 8,
+      batchSize: 1,
+      answer: ({ destination, messages }) =>
+        destination === 'down'
+          ? Promise.resolve(messages.map(() => ({ ok: false, error: 'down', scope: 'destination' })))
+          : new Promise(() => {}),
+    })
+    await world.add('down', ...ids(3, 'd'))
+    await world.runtime.advance(0)
+    world.relay.start()
+    await world.runtime.advance(100)
+    await world.add('orders', ...ids(8))
+    await world.runtime.advance(100)
+    const at: number[] = []
+    world.store.before = () => {
+      at.push(world.runtime.now())
+      throw new Error('connection refused')
+    }
+    await world.runtime.advance(3_600_000)
+    // All wait for the same pause, of up to ten seconds: the poll and the trials of two destinations, and at first those who had a batch in hand.
+    const rounds = new Set(at).size
+    expect(rounds).toBeLessThan(1500)
+    expect(at.length).toBeLessThan(rounds * 3 + 100)
+    const lines = world.logger.lines.filter(({ text }) => text.includes('outbox store'))
+    expect(lines.map(({ level }) => level)).toEqual(['error'])
+    await world.relay.stop()
+    expect(world.runtime.timers).toBe(0)
+  })
+
   it('is not stormed by wake-ups', async () => {
     const world = openWorld()
     world.store.before = () => {

@@ -240,6 +240,9 @@ describe('a relay', () => {
       parked: 0,
       released: 0,
       leasesLost: 0,
+      deadLetters: 0,
+      deadLettersFailed: 0,
+      backlog: undefined,
     })
     expect(world.metrics.sum('ackord.outbox.published')).toBe(3)
     expect(world.metrics.observed.get('ackord.outbox.batch_size')).toEqual([3])
@@ -274,6 +277,14 @@ describe('the options of a relay', () => {
     { maxAttempts: 0 },
     { publishTimeout: 0 },
     { publishTimeout: Infinity },
+    { lease: 10_000 },
+    { lease: 5000 },
+    { lease: 5000, publishTimeout: 5000 },
+    { shutdownTimeout: -1 },
+    { shutdownTimeout: Number.NaN },
+    { statsInterval: 0 },
+    { statsInterval: true as never },
+    { map: {} as never },
     { concurrency: 0 },
     { destinations: [] },
     { destinations: [''] },
@@ -290,6 +301,12 @@ describe('the options of a relay', () => {
       return
     }
     expect.unreachable()
+  })
+
+  it('say which of lease and publishTimeout is too long for the other', () => {
+    const text = 'lease must be longer than publishTimeout (10000), or a publish may outlive it; it is 5000.'
+    expect(() => new Relay(world.store, { publisher, lease: 5000 })).toThrow(text)
+    expect(() => new Relay(world.store, { publisher, lease: 5000, publishTimeout: 4999 })).not.toThrow()
   })
 
   it('include a store', () => {

@@ -1,9 +1,12 @@
 import { AckordError, type Context, type ContextKey, contextKey, currentContext, rootContext, TransactionRequiredError } from '@ackord/core'
 import type { Dialect } from './dialect.ts'
 import type { Driver } from './driver.ts'
+import type { FromOptions } from './from-options.ts'
 import { type DatabasePort, foreignTransaction, type OpenTransaction } from './open-transaction.ts'
+import { orderOf } from './order.ts'
+import { RecordTakers } from './record-takers.ts'
 import { type RunTransaction, type TransactionOptions, transactionRules, transactionRunner } from './run-transaction.ts'
-import { type TableOptions, tablesOf } from './tables.ts'
+import { tablesOf } from './tables.ts'
 import { WakeUps } from './wake-ups.ts'
 
 export interface ExecutorOptions {
@@ -16,6 +19,7 @@ interface PoolState {
   readonly key: ContextKey<OpenTransaction<unknown>>
   readonly open: WeakMap<object, OpenTransaction<unknown>>
   readonly wakeUps: WakeUps
+  readonly takers: RecordTakers
 }
 
 const states = new WeakMap<object, PoolState>()
@@ -23,9 +27,11 @@ const states = new WeakMap<object, PoolState>()
 /** For siblings. */
 export let portOf: <Handle>(database: Database<Handle>) => DatabasePort<Handle>
 
-export interface DatabaseOptions<Handle> extends TableOptions {
+export interface DatabaseOptions<Handle> extends FromOptions {
   readonly driver: Driver<Handle>
   readonly dialect: Dialect
+  /** Whether storing events tells other processes. Default: false. */
+  readonly notify?: boolean | undefined
 }
 
 /**
@@ -43,15 +49,19 @@ export class Database<Handle> {
 
   constructor(options: DatabaseOptions<Handle>) {
     const { driver, dialect } = options
+    orderOf(dialect, undefined, options.order)
     // A handle is an object: something with a query function.
     const state = stateOf(driver.pool as object)
-    const { key, open, wakeUps } = state
+    const { key, open, wakeUps, takers } = state
     this.#pool = driver.pool
     this.#port = {
       dialect,
       driver,
       wakeUps,
+      takers,
       tables: (asked) => tablesOf(dialect, asked, options),
+      appender: (table) => appenderOf(dialect, table, options.notify ?? false),
+      order: (asked) => orderOf(dialect, asked, options.order),
       // The state belongs to this pool, so that what is in it was put there with this type.
       find: (context) => context.get(key) as OpenTransaction<Handle> | undefined,
       enter(context, opened) {
@@ -125,8 +135,20 @@ export class Database<Handle> {
 function stateOf(pool: object): PoolState {
   let state = states.get(pool)
   if (state === undefined) {
-    state = { key: contextKey('ackord.sql.transaction', { callScoped: true }), open: new WeakMap(), wakeUps: new WakeUps() }
+    state = {
+      key: contextKey('ackord.sql.transaction', { callScoped: true }),
+      open: new WeakMap(),
+      wakeUps: new WakeUps(),
+      takers: new RecordTakers(),
+    }
     states.set(pool, state)
   }
   return state
+}
+
+/** Whoever listens is told by the last of the statements; the server makes one of several in a transaction. */
+function appenderOf(dialect: Dialect, table: string, notify: boolean): ReturnType<Dialect['appender']> {
+  const append = dialect.appender(table)
+  const told = notify ? dialect.notifier?.(table) : undefined
+  return told === undefined ? append : (rows, session) => [...append(rows, session), told]
 }

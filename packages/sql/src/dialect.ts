@@ -40,4 +40,19 @@ export interface Dialect {
   recordAll(run: RunStatement, table: string, keys: readonly InboxKey[]): Promise<readonly InboxKey[]>
   /** The statement that inserts records, in their order; more than one if they are too many for it, or cost no more where statements are sent together. */
   appender(table: string): (rows: readonly OutboxRow[], session: { readonly sendsTogether: boolean }) => readonly Statement[]
+  /** The statement that tells other processes of what is stored in a table, once its transaction commits. Absent where none does. */
+  notifier?(table: string): Statement
+  /** Absent where statements cannot say what they have stored. */
+  leasedAppender?(table: string): LeasedAppender
 }
+
+/** The statements that insert records, in their order, each leased for `duration` milliseconds by the database's clock, with its first attempt counted. */
+export type LeasedAppender = (
+  rows: readonly OutboxRow[],
+  lease: {
+    readonly token: string
+    readonly duration: number
+    /** Told what each became, in their order. `createdAt` is in milliseconds. */
+    readonly onStored: (seq: string, createdAt: number) => void
+  },
+) => readonly Statement[]

@@ -11,12 +11,14 @@ export interface StatementResult {
 /** Runs one statement of ours, unnamed: a named one would get a generic plan, which ruins the claim. */
 export type RunStatement = (sql: string, parameters?: readonly unknown[]) => Promise<StatementResult>
 
-/** A statement that gives no rows, so that it can be sent together with others. */
+/** A statement whose number of rows is what matters, so that it can be sent together with others. */
 export interface Statement {
   readonly sql: string
   readonly parameters?: readonly unknown[] | undefined
   /** Whether it is worth preparing: always the same text, and a plan that does not depend on the parameters. */
   readonly prepare?: boolean | undefined
+  /** Told each row that it gives, as the values of its columns. Only in a session that `tellsRows`. Default: nobody is. */
+  readonly onRow?: ((values: readonly unknown[]) => void) | undefined
   /** Whether an error means that it changed no row, and undid nothing else. Default: none does. */
   readonly none?: ((error: unknown) => boolean) | undefined
 }
@@ -24,15 +26,17 @@ export interface Statement {
 /** A connection with a transaction open on it. */
 export interface Session<Handle> {
   readonly run: RunStatement
-  /** Runs a statement and gives the number of rows it changed. */
-  change(statement: Statement): Promise<number>
+  /** Runs a statement and gives the number of rows it changed: at once where the database is in this process, and then it throws at once too. */
+  change(statement: Statement): number | Promise<number>
   /**
    * Carries a statement out before whatever comes next, COMMIT at the latest: in the same round trip where the driver can, which is why
-   * its failure is that one's, or the transaction's. `explain` makes a better error of it. `undefined` where it only waits.
+   * its failure is that one's, or the transaction's. `explain` makes a better error of it. `undefined` where it only waits, or is done.
    */
   changeLater(statement: Statement, explain: (error: unknown) => unknown): Promise<void> | undefined
   /** Whether several statements that wait cost one round trip, so that none need be saved. */
   readonly sendsTogether: boolean
+  /** Whether `onRow` is told, by the end of the transaction. Default: false. */
+  readonly tellsRows?: boolean | undefined
   /** Several statements without parameters, in one round trip. */
   script(sql: string): Promise<void>
   /** What adapters get: the user's own client type. Every query goes through the tracker, which waits for it and can refuse it. */
@@ -71,11 +75,16 @@ export interface Driver<Handle> {
 
 /** `changeLater` where nothing is gained by waiting. */
 export function changeNow(change: Session<unknown>['change']): Session<unknown>['changeLater'] {
-  return async function changeLater(statement, explain) {
-    try {
-      await change(statement)
-    } catch (error) {
+  return function changeLater(statement, explain) {
+    const fail = (error: unknown): never => {
       throw explain(error)
     }
+    let changing: number | Promise<number>
+    try {
+      changing = change(statement)
+    } catch (error) {
+      return fail(error)
+    }
+    return typeof changing === 'number' ? undefined : changing.then(() => {}, fail)
   }
 }

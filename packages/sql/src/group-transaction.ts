@@ -34,12 +34,12 @@ interface Work {
 export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: GroupTransactionOptions): RunGroup {
   const { inbox, process, alone, onFailure, settings, logger, metrics } = options
   const { dialect, driver, wakeUps } = port
-  const appenders = new Map<string, ReturnType<typeof dialect.appender>>()
+  const appenders = new Map<string, ReturnType<typeof port.appender>>()
 
-  function appender(table: string): ReturnType<typeof dialect.appender> {
+  function appender(table: string): ReturnType<typeof port.appender> {
     let append = appenders.get(table)
     if (append === undefined) {
-      append = dialect.appender(table)
+      append = port.appender(table)
       appenders.set(table, append)
     }
     return append
@@ -56,27 +56,30 @@ export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: Gr
     }
   }
 
-  async function handle(work: Work, own: OwnTransaction<Handle>, isNew: boolean): Promise<void> {
+  /** Chained by hand: it runs once per message. */
+  function handle(work: Work, own: OwnTransaction<Handle>, isNew: boolean): Promise<void> {
     const { member, key } = work
     const { message } = member
     const tracker = new QueryTracker(member.context.signal)
     const run = isNew ? (inside: GroupMember['context']) => inbox.handle(process, message, inside, key) : () => inbox.skip(message)
-    member.timeouts.restart()
-    try {
-      const context = beginAttempt(member.context)
-      work.outputs = await member.runInAsyncScope(() => workInside(port, own, tracker, { message, run }, context))
-    } catch (error) {
+    const context = beginAttempt(member.context)
+
+    function fail(error: unknown): never {
+      member.timeouts.suspend()
       onFailure(key)
       throw error
-    } finally {
+    }
+
+    function finish(outputs: readonly Message[]): void {
+      // An error that a handler swallowed would come to light at COMMIT, when nobody knows whose it was.
+      if (tracker.failure !== undefined) fail(new TransactionAbortedError({ cause: tracker.failure }))
       // It waits for the others again.
       member.timeouts.suspend()
+      work.outputs = outputs
     }
-    // An error that a handler swallowed would come to light at COMMIT, when nobody knows whose it was.
-    if (tracker.failure !== undefined) {
-      onFailure(key)
-      throw new TransactionAbortedError({ cause: tracker.failure })
-    }
+
+    member.timeouts.restart()
+    return member.runInAsyncScope(() => workInside(port, own, tracker, { message, run }, context)).then(finish, fail)
   }
 
   async function runTogether(works: readonly Work[], signal: AbortSignal): Promise<void> {
@@ -96,7 +99,7 @@ export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: Gr
         for (const work of works) {
           // The first of two with one key has it; the second is a duplicate.
           const isNew = fresh.delete(work.name)
-          await handle(work, { session, gather, scope: work.scope, savepoints }, isNew)
+          await handle(work, { session, gather, scope: work.scope, isSavepoint: false, savepoints }, isNew)
         }
         for (const [table, rows] of gathered) {
           const explain = (error: unknown) => explainMissing(dialect, error, table)

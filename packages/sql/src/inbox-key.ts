@@ -43,6 +43,7 @@ export function problemOf(value: unknown, longest: number = longestKeyPart): str
   if (value.includes('\0')) return 'holds a NUL character'
   // Encoded, every lone surrogate becomes the same replacement character, and two different ids one.
   if (/\p{Surrogate}/u.test(value)) return 'is not well-formed Unicode'
-  const { length } = value.length > longest ? value : Buffer.from(value)
-  return length > longest ? `is longer than ${longest} bytes` : undefined
+  // A UTF-16 unit takes three bytes at most, so that most need not be measured.
+  const isLong = value.length * 3 > longest && Buffer.byteLength(value) > longest
+  return isLong ? `is longer than ${longest} bytes` : undefined
 }

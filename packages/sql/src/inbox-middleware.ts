@@ -1,6 +1,8 @@
 import { type Middleware, middleware, TransactionRequiredError } from '@ackord/core'
 import { type Database, portOf } from './database.ts'
-import { type InboxOptions, openInbox } from './inbox.ts'
+import { type InboxOptions, openInbox, withoutOutputs } from './inbox.ts'
+import type { InboxKey } from './inbox-key.ts'
+import type { OpenTransaction } from './open-transaction.ts'
 import { explainMissing } from './schema-missing.ts'
 
 /**
@@ -13,18 +15,33 @@ export function inboxMiddleware<Handle>(database: Database<Handle>, options: Inb
   const { dialect, find } = port
   const recordOf = dialect.recorder(inbox.table)
 
+  const fail = (error: unknown): never => {
+    throw explainMissing(dialect, error, inbox.table)
+  }
+
+  function record(transaction: OpenTransaction<Handle>, key: InboxKey): number | Promise<number> {
+    try {
+      return transaction.change(recordOf(key))
+    } catch (error) {
+      return fail(error)
+    }
+  }
+
   return middleware({ role: 'inbox', resource: database }, (next) => {
-    return async function handleOnce(message, context) {
-      const transaction = find(context)
-      if (transaction === undefined) throw new TransactionRequiredError('inboxMiddleware()')
-      const key = inbox.keyOf(message)
-      let count: number
+    const process = withoutOutputs(next)
+
+    // Chained by hand: it runs once per message, and there need not be anything to wait for.
+    return function handleOnce(message, context) {
       try {
-        count = await transaction.change(recordOf(key))
+        const transaction = find(context)
+        if (transaction === undefined) throw new TransactionRequiredError('inboxMiddleware()')
+        const key = inbox.keyOf(message)
+        const goOn = (count: number) => (count === 1 ? inbox.handle(process, message, context, key) : inbox.skip(message))
+        const recording = record(transaction, key)
+        return typeof recording === 'number' ? goOn(recording) : recording.then(goOn, fail)
       } catch (error) {
-        throw explainMissing(dialect, error, inbox.table)
+        return Promise.reject(error)
       }
-      return count === 1 ? inbox.handle(next, message, context, key) : inbox.skip(message)
     }
   })
 }

@@ -56,14 +56,9 @@ export function openInbox<Handle>(port: DatabasePort<Handle>, options: InboxOpti
     table: port.tables({ schema, names }).inbox,
     keyOf: (message) => inboxKeyOf(message, consumer, key),
 
-    // Chained by hand: it runs once per message.
     handle(next, message, context, { source, id }) {
       const inside = context.with(outputIdsKey, deterministicIds(consumer, source, id))
-      const call = () =>
-        enter(inside, () => next(message, inside)).then((outputs) => {
-          if (outputs.length > 0) throw outputsWithoutOutbox(message, outputs.length)
-          return outputs
-        })
+      const call = () => enter(inside, () => next(message, inside))
       return probe('inbox.recorded')?.then(call) ?? call()
     },
 
@@ -82,6 +77,16 @@ function checkConsumer(consumer: string): string {
   const problem = problemOf(consumer, longestConsumer)
   if (problem !== undefined) throw new AckordError('ACKORD_INVALID_OPTION', `consumer ${problem}.`)
   return consumer
+}
+
+/** Fails where an output is left: with no outbox inside of the inbox it would be lost in a crash. */
+export function withoutOutputs(next: Process): Process {
+  return function refuseOutputs(message, context) {
+    return next(message, context).then((outputs) => {
+      if (outputs.length > 0) throw outputsWithoutOutbox(message, outputs.length)
+      return outputs
+    })
+  }
 }
 
 function outputsWithoutOutbox(message: Message, count: number): AckordError {

@@ -1,4 +1,3 @@
-import { abortable } from '@ackord/core/internal'
 import type { Session } from './driver.ts'
 
 /** A transaction on a connection of a pool. */
@@ -13,29 +12,52 @@ export interface OpenSession<Handle> {
   broken(): Error | undefined
 }
 
-/** Does the work, then commits; rolls back if it rejects, and rejects with its error. */
-export async function workInSession<Handle, R>(opened: OpenSession<Handle>, work: (session: Session<Handle>) => Promise<R>): Promise<R> {
-  let result: R
+/** Does the work, then commits; rolls back if it rejects, and rejects with its error. `end` comes last, however it ended. */
+export async function workInSession<Handle, R>(
+  opened: OpenSession<Handle>,
+  work: (session: Session<Handle>) => Promise<R>,
+  end: () => Promise<void> | undefined,
+): Promise<R> {
   try {
-    result = await work(opened.session)
-  } catch (error) {
-    await opened.rollBack()
-    throw error
+    let result: R
+    try {
+      result = await work(opened.session)
+    } catch (error) {
+      await opened.rollBack()
+      throw error
+    }
+    await opened.commit()
+    return result
+  } finally {
+    const ending = end()
+    if (ending !== undefined) await ending
   }
-  await opened.commit()
-  return result
 }
 
 /** A pool may have no connection to give for a long time; an abort does not wait for it. One that comes later is given back. */
-export async function lend<Connection>(
+export function lend<Connection>(
   connecting: Promise<Connection>,
   giveBack: (late: Connection) => unknown,
   signal: AbortSignal,
 ): Promise<Connection> {
-  try {
-    return await abortable(connecting, signal)
-  } catch (error) {
-    connecting.then(giveBack, () => {})
-    throw error
-  }
+  return new Promise((resolve, reject) => {
+    let isLate = signal.aborted
+    const onAbort = () => {
+      isLate = true
+      reject(signal.reason)
+    }
+    if (isLate) reject(signal.reason)
+    else signal.addEventListener('abort', onAbort, { once: true })
+    connecting.then(
+      (connection) => {
+        signal.removeEventListener('abort', onAbort)
+        if (isLate) giveBack(connection)
+        else resolve(connection)
+      },
+      (error: unknown) => {
+        signal.removeEventListener('abort', onAbort)
+        reject(error)
+      },
+    )
+  })
 }

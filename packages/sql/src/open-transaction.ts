@@ -1,8 +1,10 @@
 import type { Context, TransactionScope } from '@ackord/core'
 import type { Dialect } from './dialect.ts'
 import { changeNow, type Driver, type Session, type Statement } from './driver.ts'
+import type { Order } from './order.ts'
 import type { OutboxRow } from './outbox-row.ts'
 import type { QueryTracker } from './query-tracker.ts'
+import type { RecordTakers } from './record-takers.ts'
 import type { TableOptions, Tables } from './tables.ts'
 import type { WakeUps } from './wake-ups.ts'
 
@@ -12,6 +14,7 @@ export interface OpenTransaction<Handle> {
   readonly change: Session<Handle>['change']
   readonly changeLater: Session<Handle>['changeLater']
   readonly sendsTogether: boolean
+  readonly tellsRows: boolean
   /** Where the events of several messages are stored by one statement at the end; elsewhere each is stored by its own. */
   readonly gather: GatherRows | undefined
   /** `undefined` in a transaction of the user's own, whose end nobody tells us. */
@@ -25,6 +28,8 @@ export interface OwnTransaction<Handle> {
   readonly session: Session<Handle>
   readonly gather?: GatherRows | undefined
   readonly scope: TransactionScope
+  /** Whether it is one, and may be undone while the transaction goes on. */
+  readonly isSavepoint: boolean
   /** Shared by all savepoints of a transaction, so that their names differ. */
   readonly savepoints: { count: number }
 }
@@ -34,7 +39,12 @@ export interface DatabasePort<Handle> {
   readonly dialect: Dialect
   readonly driver: Driver<Handle>
   readonly wakeUps: WakeUps
+  readonly takers: RecordTakers
   tables(options: TableOptions): Tables
+  /** As the dialect's, with a word to other processes if the database was made so. */
+  appender(table: string): ReturnType<Dialect['appender']>
+  /** What was asked for, else what the database was made with. Throws where it cannot be had. */
+  order(asked: Order | undefined): Order
   find(context: Context): OpenTransaction<Handle> | undefined
   /** Makes a transaction known, by context and by handle. */
   enter(context: Context, opened: OpenTransaction<Handle>): Context
@@ -47,13 +57,10 @@ export function openTransaction<Handle>(own: OwnTransaction<Handle>, tracker: Qu
   const { session, gather } = own
   return {
     handle: session.track(tracker),
-    change: (statement) => tracker.run(() => session.change(statement)),
-    changeLater(statement, explain) {
-      tracker.checkOpen()
-      const sent = session.changeLater(statement, explain)
-      return sent && tracker.run(() => sent)
-    },
+    change: (statement) => tracker.follow(() => session.change(statement)),
+    changeLater: (statement, explain) => tracker.follow(() => session.changeLater(statement, explain)),
     sendsTogether: session.sendsTogether,
+    tellsRows: session.tellsRows === true,
     gather:
       gather &&
       function gatherWhileOpen(table, rows) {
@@ -74,5 +81,5 @@ export function foreignTransaction<Handle>(driver: Driver<Handle>, handle: Handl
       throw error
     }
   }
-  return { handle, change, changeLater: changeNow(change), sendsTogether: false, gather: undefined, own: undefined }
+  return { handle, change, changeLater: changeNow(change), sendsTogether: false, tellsRows: false, gather: undefined, own: undefined }
 }

@@ -2,8 +2,10 @@ import type { Logger, Runtime } from '@ackord/core'
 import { checkCount, checkDuration } from '@ackord/core/internal'
 import type { Claim, ClaimedRecord, ClaimOptions, OutboxStore, Outcome } from '@ackord/outbox'
 import { type ClaimedPlace, toPlace, toToken } from './claim-token.ts'
+import { readClaimed } from './claimed-record.ts'
+import { compareSeq } from './compare-seq.ts'
 import type { Row } from './driver.ts'
-import { readMessage } from './outbox-message.ts'
+import { settleOutcomes } from './settle-outcomes.ts'
 import type { ClaimStatements } from './store-dialect.ts'
 
 export interface OutboxClaimsOptions {
@@ -31,21 +33,10 @@ export function outboxClaims(
     const records: ClaimedRecord[] = []
     const unreadable: Outcome[] = []
     for (const row of rows) {
-      const { message, problem } = readMessage(row)
       const held = { id: String(row['seq']), token: toToken(token, String(row['state']), String(row['destination'])) }
-      if (problem === undefined) {
-        const { attempts, created_at: createdAt } = row
-        records.push({
-          ...held,
-          destination: String(row['destination']),
-          message,
-          attempts: Number(attempts),
-          createdAt: Number(createdAt),
-        })
-      } else {
-        logger.error({ id: row['id'], seq: held.id }, `An outbox record is parked, because it cannot be read: ${problem}`)
-        unreadable.push({ ...held, result: 'parked', error: problem })
-      }
+      const claimed = readClaimed(row, held, Number(row['attempts']), logger)
+      if ('record' in claimed) records.push(claimed.record)
+      else unreadable.push(claimed.unreadable)
     }
     if (unreadable.length > 0) await settle(unreadable)
     return records.sort(bySeq)
@@ -65,18 +56,13 @@ export function outboxClaims(
   }
 
   async function settle(outcomes: readonly Outcome[]): Promise<readonly ('applied' | 'lost')[]> {
-    // The first outcome of a claim decides; a second one comes too late.
-    const first = new Map<string, Outcome>()
-    for (const outcome of outcomes) if (!first.has(outcome.id)) first.set(outcome.id, outcome)
-    const placed = placesOf([...first.values()]).map((place) => {
-      // Places are those of the outcomes in this very map.
-      const outcome = first.get(place.seq) as Outcome
-      if (outcome.result === 'failed') checkDuration('retryAfter', outcome.retryAfter)
-      return { ...place, outcome: outcome.result === 'published' ? outcome : { ...outcome, error: storable(outcome.error) } }
+    return await settleOutcomes(outcomes, {
+      place(outcome) {
+        const place = toPlace(outcome)
+        return place && { ...place, outcome }
+      },
+      apply: (placed) => statements.settle(placed),
     })
-    if (placed.length === 0) return outcomes.map(() => 'lost')
-    const applied = await statements.settle(placed)
-    return outcomes.map((outcome) => (applied.has(outcome.id) && first.get(outcome.id) === outcome ? 'applied' : 'lost'))
   }
 
   return { claim, renew, release, settle }
@@ -102,14 +88,4 @@ function placesOf(claims: readonly Claim[]): readonly ClaimedPlace[] {
 
 function bySeq(one: Claim, other: Claim): number {
   return compareSeq(one.id, other.id)
-}
-
-/** Numbers as text, which may be larger than a JavaScript number can tell apart. */
-function compareSeq(one: string, other: string): number {
-  return one.length - other.length || (one < other ? -1 : one > other ? 1 : 0)
-}
-
-/** A text column takes no NUL, and nobody reads more than this. */
-function storable(error: string): string {
-  return error.slice(0, 10_000).replaceAll('\0', '\uFFFD')
 }

@@ -15,9 +15,10 @@ import { ackingOf, checkName, checkNoMore, destinationOf, nameOf, outputComplete
 import { recordAppender } from './append-records.ts'
 import { type Database, portOf } from './database.ts'
 import type { OpenTransaction } from './open-transaction.ts'
+import type { OrderOptions } from './order.ts'
 import type { TableOptions } from './tables.ts'
 
-export interface OutboxOptions extends TableOptions {
+export interface OutboxOptions extends TableOptions, OrderOptions {
   /** Where the relay will publish an output: always to one place, or as the output says. */
   readonly destination: Destination
   /** Default: JSON. */
@@ -30,38 +31,47 @@ export interface OutboxOptions extends TableOptions {
 
 /** Stores the outputs in the transaction of the business writes and passes none on; a relay publishes them after the commit. */
 export function outboxMiddleware<Handle>(database: Database<Handle>, options: OutboxOptions): Middleware {
-  const { destination, marshaler = jsonMarshaler, source, runtime = systemRuntime, schema, names, ...unknown } = options
+  const { destination, marshaler = jsonMarshaler, source, runtime = systemRuntime, schema, names, order, ...unknown } = options
   checkNoMore('outboxMiddleware()', unknown)
   if (typeof destination !== 'function') checkName('destination', destination)
   const port = portOf(database)
-  const append = recordAppender(port, port.tables({ schema, names }).outbox)
+  const append = recordAppender(port, { table: port.tables({ schema, names }).outbox, order: port.order(order), runtime })
   const complete = outputCompleter(runtime, source)
 
-  return middleware(
-    { role: 'outbox', resource: database },
-    (next) =>
-      async function outbox(message, context) {
-        // Before the handler runs: its side effects could not be taken back.
-        const transaction = port.find(context)
-        if (transaction === undefined) throw new TransactionRequiredError('outboxMiddleware()')
-        const outputs = await next(message, context)
+  /** Stores what the handling of a message gave; `undefined` where there is nothing to wait for. */
+  function store(transaction: OpenTransaction<Handle>, outputs: readonly Message[], message: Message): Promise<unknown> | undefined {
+    const records = outputs.map((output) => ({ destination: destinationOf(output, destination), message: marshal(output, marshaler) }))
+    const appending = append(transaction, records)
+    // The message itself is the router's to settle.
+    const others = outputs.filter((output) => ackingOf(output) !== undefined && ackingOf(output) !== ackingOf(message))
+    return others.length === 0 ? appending : settleWhenStored(transaction, others, appending)
+  }
+
+  return middleware({ role: 'outbox', resource: database }, (next) => {
+    // Chained by hand: it runs once per message.
+    return function outbox(message, context) {
+      // Before the handler runs: its side effects could not be taken back.
+      const transaction = port.find(context)
+      if (transaction === undefined) return Promise.reject(new TransactionRequiredError('outboxMiddleware()'))
+      return next(message, context).then((outputs) => {
         if (outputs.length === 0) return outputs
         // The router has done so at the handler's return; middleware in between may have added some.
-        const completed = complete(outputs, message, context)
-        const records = completed.map((output) => ({
-          destination: destinationOf(output, destination),
-          message: marshal(output, marshaler),
-        }))
-        const appended = append(transaction, records)
-        if (appended !== undefined) await appended
-        for (const output of completed) {
-          const acking = ackingOf(output)
-          // The message itself is the router's to settle.
-          if (acking !== undefined && acking !== ackingOf(message)) await settleWith(transaction, output)
-        }
-        return []
-      },
-  )
+        const storing = store(transaction, complete(outputs, message, context), message)
+        return storing === undefined ? none : storing.then(() => none)
+      })
+    }
+  })
+}
+
+const none: readonly Message[] = []
+
+async function settleWhenStored(
+  transaction: OpenTransaction<unknown>,
+  outputs: readonly Message[],
+  appending: Promise<void> | undefined,
+): Promise<void> {
+  await appending
+  for (const output of outputs) await settleWith(transaction, output)
 }
 
 /** An output with an acking of its own came from somewhere, which waits to hear whether it is stored. */

@@ -2,6 +2,7 @@ import { AckordError, type Attributes, missingAttributes, type RawMessage } from
 import { checkDuration, describeValue, nameOf } from '@ackord/core/internal'
 import type { NewOutboxRecord } from '@ackord/outbox'
 import { problemOf } from './inbox-key.ts'
+import type { Order } from './order.ts'
 import { partitionOf } from './partition.ts'
 
 /** What a record is in the table, without what the database adds. */
@@ -12,6 +13,8 @@ export interface OutboxRow {
   readonly contentType: string | null
   readonly orderingKey: string | null
   readonly partition: number
+  /** Whether it has a key whose writers wait for each other, so that its rows come in the order of their commits. */
+  readonly ordered: boolean
   readonly data: Uint8Array
   /** JSON. */
   readonly attributes: string
@@ -20,18 +23,19 @@ export interface OutboxRow {
 }
 
 /** Throws at what could not be stored, before anything is: a statement that fails would take the business writes with it. */
-export function outboxRowOf({ destination, message, delay = 0 }: NewOutboxRecord): OutboxRow {
+export function outboxRowOf({ destination, message, delay = 0 }: NewOutboxRecord, order: Order = 'none'): OutboxRow {
   const { data } = message
   if (!(data instanceof Uint8Array)) {
     throw invalid(message, `has data that is not bytes but ${describeValue(data)}; marshal() it first`)
   }
   checkText(message, 'destination', destination)
   checkDuration('delay', delay)
-  return { destination, data, delay, ...attributeColumns(message.attributes, message) }
+  const columns = attributeColumns(message.attributes, message)
+  return { destination, data, delay, ordered: order === 'perKey' && columns.orderingKey !== null, ...columns }
 }
 
 /** The attributes, and those of them that have a column of their own. */
-function attributeColumns(attributes: Attributes, owner: RawMessage): Omit<OutboxRow, 'destination' | 'data' | 'delay'> {
+function attributeColumns(attributes: Attributes, owner: RawMessage): Omit<OutboxRow, 'destination' | 'data' | 'delay' | 'ordered'> {
   const missing = missingAttributes({ specversion: '1.0', ...attributes })
   if (missing.length > 0) {
     throw new AckordError('ACKORD_MISSING_ATTRIBUTE', `Cannot store ${nameOf(owner)} in the outbox: it has no ${missing.join(', no ')}.`)
@@ -53,11 +57,13 @@ function attributeColumns(attributes: Attributes, owner: RawMessage): Omit<Outbo
 
 /** As CloudEvents has them in JSON: instants as RFC 3339, bytes as base64. */
 function attributesToJson(attributes: Attributes): string {
-  const values: Record<string, unknown> = {}
-  for (const name in attributes) {
-    const value = attributes[name]
-    values[name] = value instanceof Uint8Array ? Buffer.from(value).toString('base64') : value
-  }
+  const isBytes = (value: unknown): value is Uint8Array => value instanceof Uint8Array
+  // A replacer would be asked for every one, and hardly any are bytes.
+  const values = Object.values(attributes).some(isBytes)
+    ? Object.fromEntries(
+        Object.entries(attributes).map(([name, value]) => [name, isBytes(value) ? Buffer.from(value).toString('base64') : value]),
+      )
+    : attributes
   return JSON.stringify(values)
 }
 

@@ -8,7 +8,11 @@ export class QueryTracker {
   #running = 0
   #onDrained: (() => void) | undefined
   #ended: (() => unknown) | undefined
-  readonly #failures: { readonly error: unknown; readonly watched: { readonly seen: boolean } }[] = []
+  // Made when it is needed: there is a tracker per message.
+  #failures: { readonly error: unknown; readonly watched: { readonly seen: boolean } }[] | undefined
+
+  /** Whether the work has returned, and what it started is only waited for. */
+  draining = false
 
   /** What the latest failed query failed with: the likely reason when COMMIT turns into ROLLBACK. */
   failure: unknown
@@ -32,22 +36,37 @@ export class QueryTracker {
     return query
   }
 
+  /** As `run`, for what may be done at once; it then also fails at once. */
+  follow<R>(start: () => R): R {
+    this.checkOpen()
+    let query: R
+    try {
+      query = start()
+    } catch (error) {
+      this.failure = error
+      throw error
+    }
+    if (query instanceof Promise) void this.run(() => query)
+    return query
+  }
+
   /** As `run`, where a failed query does not fail the transaction by itself: one whose failure nobody saw is `neglected`. */
   watch<T>(start: () => Promise<T>): Promise<T> {
     const query = this.run(start)
     const watched = new WatchedPromise<T>((resolve, reject) => {
       query.then(resolve, (error: unknown) => {
+        this.#failures ??= []
         this.#failures.push({ error, watched })
+        watched.ignore()
         reject(error)
       })
     })
-    watched.ignore()
     return watched
   }
 
   /** The first failure of a query that nobody awaited, once the work has returned. */
   neglected(): { readonly error: unknown } | undefined {
-    return this.#failures.find(({ watched }) => !watched.seen)
+    return this.#failures?.find(({ watched }) => !watched.seen)
   }
 
   /** For forms of a query that give no promise back. */
@@ -63,6 +82,7 @@ export class QueryTracker {
 
   /** Resolves when nothing runs, also what was started meanwhile. */
   async drained(): Promise<void> {
+    this.draining = true
     while (this.#running > 0) {
       await new Promise<void>((resolve) => {
         this.#onDrained = resolve

@@ -1,6 +1,7 @@
 import { AckordError, beginAttempt, type Context, consoleLogger, type Logger, type Metrics, probe, TransactionScope } from '@ackord/core'
 import { checkCount, checkNoMore, guardLogger, guardMetrics, isSettled } from '@ackord/core/internal'
 import type { TransactionSettings } from './dialect.ts'
+import type { Session } from './driver.ts'
 import { CommitUnknownError, TransactionAbortedError } from './errors.ts'
 import type { DatabasePort } from './open-transaction.ts'
 import { QueryTracker } from './query-tracker.ts'
@@ -44,64 +45,67 @@ export function transactionRules<Handle>(port: DatabasePort<Handle>, caller: str
 /** Does work in a transaction of its own: a savepoint inside of one of ours on the same database. */
 export function transactionRunner<Handle>(port: DatabasePort<Handle>, rules: TransactionRules): RunTransaction {
   const { caller, retries, logger, metrics } = rules
-  return async function runTransaction(work, context) {
+
+  function attempt<R>(work: TransactionWork<R>, context: Context, retry: number): Promise<R> {
+    function runAgain(error: unknown): Promise<R> {
+      const { message } = work
+      if (retry > retries || !port.dialect.isConflict(error) || context.signal.aborted) throw error
+      if (message !== undefined && isSettled(message)) throw error
+      metrics?.count('ackord.transaction.retries', 1, {})
+      const fields = { err: error, type: message?.type, id: message?.id, retry }
+      logger.debug(fields, 'The transaction lost against another one and is run again.')
+      return attempt(work, context, retry + 1)
+    }
+    return runOnce(port, rules, work, retry === 1 ? context : beginAttempt(context), runAgain)
+  }
+
+  return function runTransaction(work, context) {
     const outer = port.find(context)
-    if (outer !== undefined) {
-      if (outer.own === undefined) throw inForeignTransaction(caller)
-      return await savepoint(port, outer.own, work, context)
-    }
-    for (let retry = 1; ; retry += 1) {
-      const attempt = retry === 1 ? context : beginAttempt(context)
-      try {
-        return await runOnce(port, rules, work, attempt)
-      } catch (error) {
-        const { message } = work
-        if (retry > retries || !port.dialect.isConflict(error) || context.signal.aborted) throw error
-        if (message !== undefined && isSettled(message)) throw error
-        metrics?.count('ackord.transaction.retries', 1, {})
-        const fields = { err: error, type: message?.type, id: message?.id, retry }
-        logger.debug(fields, 'The transaction lost against another one and is run again.')
-      }
-    }
+    if (outer === undefined) return attempt(work, context, 1)
+    if (outer.own === undefined) return Promise.reject(inForeignTransaction(caller))
+    return savepoint(port, outer.own, work, context)
   }
 }
 
-async function runOnce<Handle, R>(
+/** `onFailure` gets what it failed with, and decides what comes of it. Chained by hand: it runs once per message. */
+function runOnce<Handle, R>(
   port: DatabasePort<Handle>,
   { settings, logger }: TransactionRules,
   work: TransactionWork<R>,
   context: Context,
+  onFailure: (error: unknown) => Promise<R>,
 ): Promise<R> {
-  context.signal.throwIfAborted()
+  const { signal } = context
+  if (signal.aborted) return Promise.reject(signal.reason)
   const scope = new TransactionScope(context, { logger })
-  const tracker = new QueryTracker(context.signal)
-  let result: R
-  try {
-    result = await port.driver.transaction(
-      settings,
-      async function workIn(session) {
-        let paused = probe('transaction.begun')
-        if (paused !== undefined) await paused
-        const produced = await workInside(port, { session, scope, savepoints: { count: 0 } }, tracker, work, context)
-        paused = probe('transaction.beforeCommit')
-        if (paused !== undefined) await paused
-        return produced
-      },
-      context.signal,
-    )
-  } catch (error) {
+  const tracker = new QueryTracker(signal)
+
+  function workIn(session: Session<Handle>): Promise<R> {
+    const begin = () =>
+      workInside(port, { session, scope, isSavepoint: false, savepoints: { count: 0 } }, tracker, work, context, beforeCommit)
+    return probe('transaction.begun')?.then(begin) ?? begin()
+  }
+
+  function committed(result: R): R | Promise<R> {
+    const end = () => scope.end('committed')
+    const ending = probe('transaction.afterCommit')?.then(end) ?? end()
+    return ending === undefined ? result : ending.then(() => result)
+  }
+
+  async function failed(error: unknown): Promise<R> {
     if (error instanceof TransactionAbortedError) error.cause ??= tracker.failure
     await scope.end(error instanceof CommitUnknownError ? 'unknown' : 'rolledBack')
-    if (!(error instanceof RollbackOnly)) throw error
+    if (!(error instanceof RollbackOnly)) return await onFailure(error)
     // The handler gave its verdict itself and it was carried out just now: the router sees that, and keeps the outputs back.
     if (work.message !== undefined && isSettled(work.message)) return error.result as R
-    throw error.reason
+    return await onFailure(error.reason)
   }
-  const paused = probe('transaction.afterCommit')
-  if (paused !== undefined) await paused
-  const ending = scope.end('committed')
-  if (ending !== undefined) await ending
-  return result
+
+  return port.driver.transaction(settings, workIn, signal).then(committed, failed)
+}
+
+function beforeCommit<R>(result: R): R | Promise<R> {
+  return probe('transaction.beforeCommit')?.then(() => result) ?? result
 }
 
 function inForeignTransaction(caller: string): AckordError {

@@ -23,7 +23,7 @@ export async function savepoint<Handle, R>(
   try {
     // What waited until after the savepoint was rolled back would not be rolled back with it.
     const inside = { ...session, changeLater: changeNow(session.change) }
-    result = await workInside(port, { session: inside, scope, savepoints }, tracker, work, context)
+    result = await workInside(port, { session: inside, scope, isSavepoint: true, savepoints }, tracker, work, context)
     // In a savepoint where a statement failed and its error was caught, this fails too.
     await session.run(`RELEASE SAVEPOINT ${name}`)
   } catch (error) {

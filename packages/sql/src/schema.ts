@@ -63,7 +63,11 @@ async function migrate(session: SchemaSession, statements: SchemaStatements, tab
     if (found !== undefined) checkReadable(found, versionOf(statements), tables)
     for (const { version, oldestReader, sql } of statements.migrations) {
       if (found !== undefined && version <= found.version) continue
-      await session.script(sql(tables))
+      try {
+        await session.script(sql(tables))
+      } catch (error) {
+        if (statements.isThere?.(error) !== true) throw error
+      }
       await run(statements.setVersion(tables, version, oldestReader))
     }
   } finally {

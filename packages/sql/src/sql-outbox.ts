@@ -7,22 +7,27 @@ import {
   systemRuntime,
   TransactionRequiredError,
 } from '@ackord/core'
-import { checkNoMore, guardLogger, nameOf } from '@ackord/core/internal'
-import type { NewOutboxRecord, OutboxAdmin, OutboxStore, OutboxWriter } from '@ackord/outbox'
+import { checkFunction, checkNoMore, guardLogger, nameOf } from '@ackord/core/internal'
+import type { NewOutboxRecord, OutboxAdmin, OutboxStore, OutboxWriter, RecordTaker } from '@ackord/outbox'
 import { recordAppender } from './append-records.ts'
 import { type Database, portOf } from './database.ts'
+import type { Notifications } from './notifications.ts'
 import { type DatabasePort, foreignTransaction, type OpenTransaction } from './open-transaction.ts'
+import type { OrderOptions } from './order.ts'
+import { orderedClaims } from './ordered-claims.ts'
 import { outboxAdministration } from './outbox-administration.ts'
 import { outboxClaims } from './outbox-claims.ts'
 import { explainMissing } from './schema-missing.ts'
 import type { TableOptions } from './tables.ts'
 
-export interface SqlOutboxOptions extends TableOptions {
+export interface SqlOutboxOptions extends TableOptions, OrderOptions {
   /** Whether published records are kept until `deletePublished()`. It costs an update instead of a delete, and the space. Default: false. */
   readonly retain?: boolean | undefined
+  /** Hears of what other processes commit, so that polling need not be frequent: `pgNotifications()`. Default: only this process wakes its relays. */
+  readonly notifications?: Notifications | undefined
   /** Told of records that cannot be read and of what operators do. Default: `consoleLogger`. */
   readonly logger?: Logger | undefined
-  /** Makes the tokens of leases. Time is the database's own. Default: `systemRuntime`. */
+  /** Makes the tokens of leases. Leases are by the database's own clock. Default: `systemRuntime`. */
   readonly runtime?: Runtime | undefined
 }
 
@@ -31,20 +36,38 @@ export interface SqlOutbox<Handle> extends OutboxStore, OutboxAdmin, OutboxWrite
 
 /** The outbox of a database. Does no I/O until it is used; the table is `createSchema()`'s. */
 export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutboxOptions = {}): SqlOutbox<Handle> {
-  const { retain = false, logger: givenLogger = consoleLogger, runtime = systemRuntime, schema, names, ...unknown } = options
+  const {
+    retain = false,
+    logger: givenLogger = consoleLogger,
+    runtime = systemRuntime,
+    schema,
+    names,
+    order: asked,
+    notifications,
+    ...unknown
+  } = options
   checkNoMore('sqlOutbox()', unknown)
+  if (notifications !== undefined) checkFunction('notifications.follow', notifications.follow)
   const logger = guardLogger(givenLogger)
   const port = portOf(database)
-  const { dialect, wakeUps } = port
-  const table = port.tables({ schema, names }).outbox
+  const { dialect, wakeUps, takers } = port
+  const order = port.order(asked)
+  const tables = port.tables({ schema, names })
+  const table = tables.outbox
   // The store uses the handle as the driver gives it, whatever its type.
   const storePort = { driver: port.driver as DatabasePort<unknown>['driver'], table, retain }
   const explain = (error: unknown) => explainMissing(dialect, error, table)
-  const claims = outboxClaims(explaining(dialect.store.claims(storePort), explain), { runtime, logger })
+  // It is there: the order was checked.
+  const ownership = order === 'perKey' ? dialect.store.ownership?.({ ...storePort, tables }) : undefined
+  const claims =
+    ownership === undefined
+      ? outboxClaims(explaining(dialect.store.claims(storePort), explain), { runtime, logger })
+      : orderedClaims(explaining(ownership, explain), { runtime, logger })
   const administration = outboxAdministration(explaining(dialect.store.administration(storePort), explain), { table, logger })
-  const appendRecords = recordAppender(port, table)
+  const appendRecords = recordAppender(port, { table, order, runtime })
+  const preLease = order === 'none' && dialect.leasedAppender !== undefined
   return {
-    capabilities: { order: 'none', delay: true, preLease: false },
+    capabilities: { order, delay: true, preLease, notifies: notifications !== undefined },
     ...claims,
     ...administration,
 
@@ -67,7 +90,12 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
       await appendRecords(opened, records)
     },
 
-    wakeUps: ({ signal }) => wakeUps.listen(signal),
+    ...(preLease ? { attach: (taker: RecordTaker) => takers.attach(table, taker) } : {}),
+
+    wakeUps({ signal }) {
+      void notifications?.follow(table, () => wakeUps.wake(), { signal, runtime, logger })
+      return wakeUps.listen(signal)
+    },
   }
 }
 

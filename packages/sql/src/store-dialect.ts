@@ -2,6 +2,7 @@ import type { ClaimOptions, OutboxFilter, Outcome } from '@ackord/outbox'
 import type { ClaimedPlace } from './claim-token.ts'
 import type { Driver, Row, RunStatement } from './driver.ts'
 import type { OutboxRow } from './outbox-row.ts'
+import type { OwnershipPort, OwnershipStatements } from './ownership-statements.ts'
 import type { Tables } from './tables.ts'
 
 /** What the store's statements run on. */
@@ -20,7 +21,7 @@ export interface ClaimRowsOptions extends ClaimOptions {
   readonly quota: number | undefined
 }
 
-export type PlacedOutcome = ClaimedPlace & { readonly outcome: Outcome }
+type PlacedOutcome = ClaimedPlace & { readonly outcome: Outcome }
 
 /**
  * The relay's side in the database's own statements. Each call is atomic, and any number of them may run at once. Time is the database's.
@@ -71,6 +72,8 @@ export interface SchemaStatements {
   check?(run: RunStatement): Promise<void>
   /** Oldest first; the version of the last is the one this code works with. */
   readonly migrations: readonly Migration[]
+  /** Whether the last statement of a migration failed because one that was cut off has carried it out. Absent where a transaction holds the whole. */
+  isThere?(error: unknown): boolean
   /** The table of versions, if it is not there. One row per installation. */
   meta(tables: Tables): string
   /** Writes the version. */
@@ -87,6 +90,8 @@ export interface SchemaStatements {
 export interface StoreDialect {
   readonly schema: SchemaStatements
   claims(port: StorePort): ClaimStatements
+  /** Absent where there is no order per key. */
+  ownership?(port: OwnershipPort): OwnershipStatements
   administration(port: StorePort): AdminStatements
   /** Forgets messages that were received longer ago than the window, a bounded number. Resolves to how many. */
   cleanInbox(driver: Driver<unknown>, table: string, options: { readonly window: number; readonly limit: number }): Promise<number>

@@ -8,12 +8,20 @@ export interface TableNames {
   readonly append: string
   /** The function that says which rows the outbox may hold; PostgreSQL only. */
   readonly valid: string
+  /** The relays that share the partitions, with order per key. */
+  readonly relays: string
+  /** Who owns which partition. */
+  readonly partitions: string
+  /** What relays have in hand. */
+  readonly hands: string
+  /** The function by which relays keep and share the partitions; PostgreSQL only. */
+  readonly keep: string
 }
 
 export interface TableOptions {
   /** Default: the first schema of the connection's search path; on MySQL, its database. */
   readonly schema?: string | undefined
-  /** Default: `ackord_inbox`, `ackord_outbox`, `ackord_meta`, `ackord_append`, `ackord_valid`. */
+  /** Default: `ackord_inbox`, `ackord_outbox`, `ackord_meta` and so on. */
   readonly names?: { readonly [Table in keyof TableNames]?: string | undefined } | undefined
 }
 
@@ -31,5 +39,16 @@ export function tablesOf(dialect: Dialect, options: TableOptions, defaults: Tabl
     const name = options.names?.[table] ?? defaults.names?.[table] ?? `ackord_${table}`
     return prefix + dialect.quote(`names.${table}`, name)
   }
-  return { schema, inbox: named('inbox'), outbox: named('outbox'), meta: named('meta'), append: named('append'), valid: named('valid') }
+  return {
+    schema,
+    inbox: named('inbox'),
+    outbox: named('outbox'),
+    meta: named('meta'),
+    append: named('append'),
+    valid: named('valid'),
+    relays: named('relays'),
+    partitions: named('partitions'),
+    hands: named('hands'),
+    keep: named('keep'),
+  }
 }

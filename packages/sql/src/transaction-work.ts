@@ -23,31 +23,48 @@ export class RollbackOnly<R> extends Error {
   }
 }
 
-/** Does the work inside of a transaction or savepoint that is open. Rejects if it must not be committed. */
-export async function workInside<Handle, R>(
+/**
+ * Does the work inside of a transaction or savepoint that is open, and `last` when nothing stands against a commit. Rejects if it must not
+ * be committed. Chained by hand: it runs once per message.
+ */
+export function workInside<Handle, R>(
   port: DatabasePort<Handle>,
   own: OwnTransaction<Handle>,
   tracker: QueryTracker,
   work: TransactionWork<R>,
   context: Context,
+  last: (result: R) => R | Promise<R> = (result) => result,
 ): Promise<R> {
   const { signal } = context
   const { scope } = own
-  signal.throwIfAborted()
-  if (work.message !== undefined) scope.hold(work.message)
-  const inside = port.enter(context, openTransaction(own, tracker)).with(transactionScopeKey, scope)
-  let result: R
-  try {
-    result = await enter(inside, () => work.run(inside))
-    if (!tracker.idle) await tracker.drained()
+
+  function check(result: R): R | Promise<R> {
     const neglected = tracker.neglected()
-    if (neglected !== undefined) throw new TransactionAbortedError({ cause: neglected.error })
-  } finally {
+    if (neglected !== undefined) return fail(new TransactionAbortedError({ cause: neglected.error }))
     tracker.end(() => ended(work.message))
+    signal.throwIfAborted()
+    if (scope.rollbackOnly !== undefined) throw new RollbackOnly(scope.rollbackOnly.error, result)
+    return last(result)
   }
-  signal.throwIfAborted()
-  if (scope.rollbackOnly !== undefined) throw new RollbackOnly(scope.rollbackOnly.error, result)
-  return result
+
+  function fail(error: unknown): never {
+    tracker.end(() => ended(work.message))
+    throw error
+  }
+
+  let working: Promise<R>
+  try {
+    signal.throwIfAborted()
+    if (work.message !== undefined) scope.hold(work.message)
+    const inside = port.enter(context, openTransaction(own, tracker)).with(transactionScopeKey, scope)
+    const running: unknown = enter(inside, () => work.run(inside))
+    // What users give may be no promise, or another kind of one.
+    working = running instanceof Promise ? running : Promise.resolve(running as R)
+  } catch (error) {
+    tracker.end(() => ended(work.message))
+    return Promise.reject(error)
+  }
+  return working.then((result) => (tracker.idle ? check(result) : tracker.drained().then(() => check(result))), fail)
 }
 
 function ended(message: Message | undefined): AckordError {

@@ -1,4 +1,4 @@
-import { compose } from '@ackord/core'
+import { compose, jsonMarshaler, marshal, silentLogger } from '@ackord/core'
 import { describe, expect, it } from 'vitest'
 import { portOf } from '../src/database.ts'
 import {
@@ -27,7 +27,7 @@ describe.each(worldKinds)('the schema on $name', ({ open }) => {
     await validateSchema(world.database)
     expect(await world.query('SELECT changed_at FROM ackord_meta')).toEqual(changed)
     expect(await world.query('SELECT name, version, oldest_reader FROM ackord_meta')).toEqual([
-      { name: 'schema', version: 1, oldest_reader: 1 },
+      { name: 'schema', version: 2, oldest_reader: 1 },
     ])
   })
 
@@ -42,7 +42,7 @@ describe.each(worldKinds)('the schema on $name', ({ open }) => {
     await world.query('UPDATE ackord_meta SET version = 7, oldest_reader = 1')
     await validateSchema(database)
     await createSchema(database)
-    await world.query('UPDATE ackord_meta SET version = 7, oldest_reader = 2')
+    await world.query('UPDATE ackord_meta SET version = 7, oldest_reader = 3')
     for (const call of [validateSchema, createSchema]) {
       const error = await failureOf(call(database))
       expect(error).toBeInstanceOf(SchemaError)
@@ -91,6 +91,31 @@ describe.each(worldKinds)('the schema on $name', ({ open }) => {
     ]) {
       expect(await failureOf(world.query(`UPDATE ackord_outbox SET ${change}`))).toMatchObject({ code: '23514' })
     }
+  })
+
+  it('is brought from version 1 to 2 with what is in it', async () => {
+    await using world = await open({ empty: true })
+    const { database } = world
+    const { driver, dialect, tables } = portOf(database)
+    const { migrations, meta, setVersion } = dialect.store.schema
+    const [first] = migrations
+    const version1 = [meta(tables({})), first?.sql(tables({})), setVersion(tables({}), 1, 1)].join(';\n')
+    await driver.transaction([], (session) => session.script(version1), AbortSignal.any([]))
+    expect(await failureOf(validateSchema(database))).toMatchObject({ problem: 'older' })
+    const store = sqlOutbox(database, { logger: silentLogger })
+    const append = (...ids: string[]) =>
+      database.write((transaction) =>
+        store.append(
+          transaction,
+          ids.map((id) => ({ destination: 'd', message: marshal(event(id, { partitionkey: 'k' }), jsonMarshaler) })),
+        ),
+      )
+    await append('e1', 'e2')
+    await createSchema(database)
+    await validateSchema(database)
+    await append('e3')
+    const claimed = await sqlOutbox(database, { order: 'perKey', logger: silentLogger }).claim({ limit: 10, lease: 1000 })
+    expect(claimed.map(({ message }) => message.id)).toEqual(['e1', 'e2', 'e3'])
   })
 
   it('can be printed, and what is printed is what is made', async () => {

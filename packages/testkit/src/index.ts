@@ -13,11 +13,15 @@ export { testCrashPoints } from './crash/test-crash-points.ts'
 // Helpers for tests
 export type { Deferred } from './deferred.ts'
 export { deferred } from './deferred.ts'
+export { orderMutants } from './order/order-mutants.ts'
+export type { OrderedOutboxSubject } from './order/test-ordered-outbox.ts'
+export { orderScenarios, testOrderedOutbox } from './order/test-ordered-outbox.ts'
 // Worlds in memory, and mutants
-export { memoryOutboxFeatures, openMemoryOutboxWorld } from './outbox/memory-outbox-world.ts'
+export { memoryOutboxFeatures, openMemoryOutboxWorld, openOrderedMemoryOutboxWorld } from './outbox/memory-outbox-world.ts'
 export type { ModelOptions } from './outbox/model-scenario.ts'
 export { outboxMutants } from './outbox/outbox-mutants.ts'
 export type {
+  OpenOutboxTransaction,
   OpenOutboxWorld,
   OutboxFeatures,
   OutboxScenario,

@@ -1,9 +1,18 @@
-import { Message, type Metrics, type Publisher, type RawMessage, type Runtime, type Timer } from '@ackord/core'
+import {
+  Message,
+  type MetricLabels,
+  type Metrics,
+  type Publisher,
+  type PublishResult,
+  type RawMessage,
+  type Runtime,
+  type Timer,
+} from '@ackord/core'
 import { recordingLogger } from '../../../core/test/support/recording-logger.ts'
 import { recordingPublisher } from '../../../core/test/support/router-world.ts'
 import { VirtualRuntime } from '../../../core/test/support/virtual-runtime.ts'
 import { MemoryOutboxStore } from '../../src/memory-outbox-store.ts'
-import type { OutboxState } from '../../src/outbox-admin.ts'
+import type { OutboxRecord, OutboxState } from '../../src/outbox-admin.ts'
 import type { OutboxStore } from '../../src/outbox-store.ts'
 import { Relay } from '../../src/relay.ts'
 import type { RelayOptions } from '../../src/relay-options.ts'
@@ -75,16 +84,70 @@ export class MortalRuntime implements Runtime {
   }
 }
 
-/** Counts by name; the sum over all labels. */
-export function recordingMetrics(): Metrics & { sum(name: string): number; readonly observed: Map<string, number[]> } {
-  const counts = new Map<string, number>()
+/** The clock of a process that can be suspended: its time goes on, its timers do not, and all that are due fire when it goes on. */
+export class SuspendableRuntime implements Runtime {
+  readonly #runtime: Runtime
+  #due: (() => void)[] | undefined
+
+  constructor(runtime: Runtime) {
+    this.#runtime = runtime
+  }
+
+  now = (): number => this.#runtime.now()
+  random = (): number => this.#runtime.random()
+  uuid = (): string => this.#runtime.uuid()
+
+  setTimeout = (callback: () => void, delay: number): Timer => {
+    let cancelled = false
+    const fire = () => {
+      if (cancelled) return
+      if (this.#due === undefined) callback()
+      else this.#due.push(fire)
+    }
+    const timer = this.#runtime.setTimeout(fire, delay)
+    return {
+      cancel() {
+        cancelled = true
+        timer.cancel()
+      },
+    }
+  }
+
+  suspend(): void {
+    this.#due = []
+  }
+
+  resume(): void {
+    const due = this.#due ?? []
+    this.#due = undefined
+    for (const fire of due) fire()
+  }
+}
+
+export interface RecordingMetrics extends Metrics {
+  /** What was counted, over all labels. */
+  sum(name: string): number
+  /** The labels that it was counted with, in their order. */
+  labels(name: string): MetricLabels[]
+  readonly observed: Map<string, number[]>
+  /** The last level of each name and labels. */
+  level(name: string, labels?: MetricLabels): number | undefined
+}
+
+export function recordingMetrics(): RecordingMetrics {
+  const counts: { readonly name: string; readonly amount: number; readonly labels: MetricLabels }[] = []
   const observed = new Map<string, number[]>()
+  const levels = new Map<string, number>()
+  const key = (name: string, labels: MetricLabels) => `${name} ${JSON.stringify(Object.entries(labels).sort())}`
+  const named = (name: string) => counts.filter((count) => count.name === name)
   return {
     observed,
-    sum: (name) => counts.get(name) ?? 0,
-    count: (name, amount) => void counts.set(name, (counts.get(name) ?? 0) + amount),
+    sum: (name) => named(name).reduce((sum, { amount }) => sum + amount, 0),
+    labels: (name) => named(name).map(({ labels }) => labels),
+    level: (name, labels = {}) => levels.get(key(name, labels)),
+    count: (name, amount, labels) => void counts.push({ name, amount, labels }),
     observe: (name, value) => void observed.set(name, [...(observed.get(name) ?? []), value]),
-    gauge() {},
+    gauge: (name, value, labels) => void levels.set(key(name, labels), value),
   }
 }
 
@@ -99,13 +162,14 @@ export function ids(count: number, prefix = 'e'): string[] {
 export interface World {
   readonly runtime: VirtualRuntime
   readonly logger: ReturnType<typeof recordingLogger>
-  readonly metrics: ReturnType<typeof recordingMetrics>
+  readonly metrics: RecordingMetrics
   readonly memory: MemoryOutboxStore
   readonly store: WatchedStore
   readonly publisher: ReturnType<typeof recordingPublisher>
   readonly relay: Relay
   /** Commits events with these ids. */
   add(destination: string, ...ids: readonly string[]): Promise<void>
+  addMessages(destination: string, messages: readonly RawMessage[]): Promise<void>
   /** How many records are in each state, those that are none left out. */
   states(): Promise<Partial<Record<OutboxState, number>>>
   /** The ids that reached the publisher, in their order. */
@@ -116,15 +180,39 @@ export interface World {
 
 export type Answer = NonNullable<Parameters<typeof recordingPublisher>[0]>
 
+/** Answers for each message by its id; what is not named is confirmed. */
+export function answering(failures: Record<string, Omit<Exclude<PublishResult, { ok: true }>, 'ok'>>): Answer {
+  return async ({ messages }) =>
+    messages.map((message) => {
+      const failure = failures[message.id ?? '']
+      return failure === undefined ? { ok: true } : { ok: false, ...failure }
+    })
+}
+
+/** All that are in the store. */
+export async function records({ memory }: World): Promise<readonly OutboxRecord[]> {
+  return (await memory.list({}, { limit: 1000 })).records
+}
+
 /** A relay on a memory store, on one clock that the test moves. */
 export function openWorld(options: Partial<RelayOptions> & { readonly answer?: Answer; readonly retain?: boolean } = {}): World {
-  const { answer, retain, ...relayOptions } = options
+  const { answer, retain, ...given } = options
+  // A short lease takes a publish that is shorter still.
+  const relayOptions = given.lease === undefined ? given : { publishTimeout: Math.min(10_000, given.lease * 0.9), ...given }
   const runtime = new VirtualRuntime()
   const logger = recordingLogger()
   const metrics = recordingMetrics()
   const memory = new MemoryOutboxStore({ runtime, retain })
   const store = new WatchedStore(memory)
   const publisher = recordingPublisher(answer)
+  const addMessages = async (destination: string, messages: readonly RawMessage[]) => {
+    const transaction = memory.begin()
+    await memory.append(
+      transaction,
+      messages.map((message) => ({ destination, message })),
+    )
+    transaction.commit()
+  }
   const another = (more: Partial<RelayOptions> = {}) =>
     new Relay(store, { publisher: publisher as Publisher, runtime, logger, metrics, ...relayOptions, ...more })
   return {
@@ -136,14 +224,8 @@ export function openWorld(options: Partial<RelayOptions> & { readonly answer?: A
     publisher,
     relay: another(),
     another,
-    async add(destination, ...added) {
-      const transaction = memory.begin()
-      await memory.append(
-        transaction,
-        added.map((id) => ({ destination, message: event(id) })),
-      )
-      transaction.commit()
-    },
+    add: (destination, ...added) => addMessages(destination, added.map(event)),
+    addMessages,
     async states() {
       const { destinations } = await memory.stats()
       const sums: Partial<Record<OutboxState, number>> = {}

@@ -91,6 +91,7 @@ function filterSql(filter: OutboxFilter): SqlPart {
   equals(`(${stateOf('o')})`, filter.state)
   equals('o.destination', filter.destination)
   equals('o.type', filter.type)
+  equals('o.ordering_key', filter.orderingKey)
   return { sql: conditions.join(' AND '), parameters }
 }
 

@@ -1,5 +1,6 @@
 import type { Statement } from '../driver.ts'
 import type { OutboxRow } from '../outbox-row.ts'
+import { lockKeys } from './key-locks.ts'
 
 /** A prepared statement has 65,535 parameters at most; a row has ten. */
 const rowsPerStatement = 5000
@@ -10,7 +11,7 @@ const bytesPerStatement = 1024 * 1024
 /** A text is made once for each of these numbers of rows, and prepared: a connection should not gather hundreds of them. */
 const commonRows = 4
 
-/** Inserts all rows, in their order: numbers are given row by row. What is many or large takes more than one statement. */
+/** Inserts all rows, in their order: numbers are given row by row. What is many or large takes more than one statement, and what has an ordered key one before. */
 export function appender(table: string): (rows: readonly OutboxRow[]) => readonly Statement[] {
   const texts = Array.from({ length: commonRows + 1 }, (_, rows) => appendSql(table, rows))
 
@@ -23,7 +24,7 @@ export function appender(table: string): (rows: readonly OutboxRow[]) => readonl
     return prepared === undefined ? { sql: appendSql(table, rows.length), parameters } : { sql: prepared, parameters, prepare: true }
   }
 
-  return (rows) => portionsOf(rows).map(statementOf)
+  return (rows) => [...lockKeys(table, rows), ...portionsOf(rows).map(statementOf)]
 }
 
 function portionsOf(rows: readonly OutboxRow[]): readonly (readonly OutboxRow[])[] {

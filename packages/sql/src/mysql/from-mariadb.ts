@@ -2,10 +2,10 @@ import { InvalidOptionError } from '@ackord/core'
 import { checkFunction } from '@ackord/core/internal'
 import { Database } from '../database.ts'
 import type { Driver, Row } from '../driver.ts'
-import type { TableOptions } from '../tables.ts'
+import type { FromOptions } from '../from-options.ts'
 import { mysqlDialect } from './mysql-dialect.ts'
 import { mysqlDriver } from './mysql-driver.ts'
-import { type MysqlPool, type MysqlQueryable, type MysqlWire, readStatus } from './mysql-wire.ts'
+import { type MysqlAnswer, type MysqlPool, type MysqlQueryable, type MysqlWire, readStatus } from './mysql-wire.ts'
 
 /** What is used of a pool of the `mariadb` connector. */
 export interface MariadbPool extends MysqlPool {
@@ -18,7 +18,7 @@ export interface MariadbPool extends MysqlPool {
  */
 export function fromMariadb<Pool extends MariadbPool>(
   pool: Pool,
-  options: TableOptions = {},
+  options: FromOptions = {},
 ): Database<Pick<Pool, 'query' | 'execute' | 'batch'>> {
   checkFunction('fromMariadb(pool).getConnection', pool?.getConnection)
   checkFunction('fromMariadb(pool).batch', pool.batch)
@@ -32,22 +32,23 @@ export function fromMariadb<Pool extends MariadbPool>(
 const wire: MysqlWire = {
   name: 'fromMariadb()',
   calls: ['query', 'execute', 'batch'],
-  // Whatever the pool was made with.
-  statement: (sql, values) => ({
-    sql,
-    values,
-    rowsAsArray: false,
-    nestTables: false,
-    metaAsArray: false,
-    typeCast: undefined,
-    namedPlaceholders: false,
-  }),
-  send: (handle, call, statement) => handle[call](statement),
-  read(handle, result) {
-    const rows = Array.isArray(result) ? (result as readonly Row[]) : []
-    const { affectedRows = 0 } = (result ?? {}) as { readonly affectedRows?: number }
-    return { rows, count: affectedRows, ...readStatus(statusOf(handle)) }
+  async send(handle, { call, sql, values, explain }) {
+    // Whatever the pool was made with.
+    const options = { rowsAsArray: false, nestTables: false, metaAsArray: false, typeCast: undefined, namedPlaceholders: false }
+    try {
+      // Its own form of a statement.
+      return read(handle, await handle[call]({ sql, values, ...options } as never))
+    } catch (error) {
+      throw explain(error)
+    }
   },
+  read,
+}
+
+function read(handle: MysqlQueryable, result: unknown): MysqlAnswer {
+  const rows = Array.isArray(result) ? (result as readonly Row[]) : []
+  const { affectedRows = 0 } = (result ?? {}) as { readonly affectedRows?: number }
+  return { rows, count: affectedRows, ...readStatus(statusOf(handle)) }
 }
 
 /** A connection keeps the status that the server sent last; a pool has none. */

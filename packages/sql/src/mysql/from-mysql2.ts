@@ -2,10 +2,11 @@ import { InvalidOptionError } from '@ackord/core'
 import { checkFunction } from '@ackord/core/internal'
 import { Database } from '../database.ts'
 import type { Driver } from '../driver.ts'
-import type { TableOptions } from '../tables.ts'
+import type { FromOptions } from '../from-options.ts'
 import { mysqlDialect } from './mysql-dialect.ts'
 import { mysqlDriver } from './mysql-driver.ts'
-import { type MysqlAnswer, type MysqlPool, type MysqlWire, readStatus } from './mysql-wire.ts'
+import type { MysqlAnswer, MysqlPool, MysqlQueryable, MysqlWire, WireStatement } from './mysql-wire.ts'
+import { readMysql2Answer } from './mysql2-answer.ts'
 
 /** What is used of a pool of `mysql2/promise`. */
 export interface Mysql2Pool extends MysqlPool {}
@@ -14,7 +15,7 @@ export interface Mysql2Pool extends MysqlPool {}
  * A database on a pool of `mysql2/promise`. Adapters get `query` and `execute`; in a transaction they are tracked. On MySQL a statement
  * that fails is undone alone: a handler that catches its error goes on, and what it did before is committed.
  */
-export function fromMysql2<Pool extends Mysql2Pool>(pool: Pool, options: TableOptions = {}): Database<Pick<Pool, 'query' | 'execute'>> {
+export function fromMysql2<Pool extends Mysql2Pool>(pool: Pool, options: FromOptions = {}): Database<Pick<Pool, 'query' | 'execute'>> {
   checkFunction('fromMysql2(pool).getConnection', pool?.getConnection)
   if ('promise' in pool) throw new InvalidOptionError('fromMysql2(pool)', 'must be a pool of mysql2/promise. Give it pool.promise().')
   // Inside, only the forms that MysqlQueryable names are used; outside, all of them are passed through.
@@ -25,50 +26,46 @@ export function fromMysql2<Pool extends Mysql2Pool>(pool: Pool, options: TableOp
   })
 }
 
-type CallbackConnection = Record<
-  'query' | 'execute',
-  (statement: never, callback: (error: unknown, ...result: unknown[]) => void) => unknown
->
+type Done = (error: unknown, answer: unknown) => void
 
-interface Header {
-  readonly affectedRows: number
-  readonly serverStatus?: number | undefined
-}
+type CallbackConnection = Record<'query' | 'execute', (statement: object, done: Done) => unknown>
 
 const wire: MysqlWire = {
   name: 'fromMysql2()',
   calls: ['query', 'execute'],
-  // Whatever the pool was made with; of types, only another function takes the place of the pool's.
-  statement: (sql, values) => ({ sql, values, rowsAsArray: false, nestTables: false, typeCast: castByDefault, namedPlaceholders: false }),
-  send(handle, call, statement) {
+  send(handle, statement) {
+    const { call, sql, values, givesRows, explain } = statement
     // The promises of mysql2 are a layer that takes a stack trace of every call, which is dear; a pool has no connection below it.
     const { connection } = handle as { readonly connection?: CallbackConnection | undefined }
-    if (typeof connection?.[call] !== 'function') return handle[call](statement)
+    if (typeof connection?.[call] !== 'function') return sendOnPool(handle, statement)
     return new Promise((resolve, reject) => {
-      connection[call](statement, (error, ...result) => (error === null || error === undefined ? resolve(result) : reject(error)))
+      const done: Done = (error, answer) =>
+        error === null || error === undefined ? resolve(readMysql2Answer(answer)) : reject(explain(error))
+      // mysql2 copies what it is given one by one, which is a good part of what it does for a statement.
+      connection[call](givesRows ? withOptions(sql, values) : { sql, values }, done)
     })
   },
   read(_, result) {
     const [answer] = result as [unknown]
-    return answerOf(answer)
+    return readMysql2Answer(answer)
   },
+}
+
+async function sendOnPool(handle: MysqlQueryable, { call, sql, values, explain }: WireStatement): Promise<MysqlAnswer> {
+  try {
+    // Its own form of a statement.
+    const [answer] = (await handle[call](withOptions(sql, values) as never)) as [unknown]
+    return readMysql2Answer(answer)
+  } catch (error) {
+    throw explain(error)
+  }
+}
+
+/** Whatever the pool was made with; of types, only another function takes the place of the pool's. */
+function withOptions(sql: string, values: readonly unknown[]): object {
+  return { sql, values, rowsAsArray: false, nestTables: false, typeCast: castByDefault, namedPlaceholders: false }
 }
 
 function castByDefault(_: unknown, next: () => unknown): unknown {
   return next()
-}
-
-/** A header, rows, or a list of those from a procedure or several statements, of which the last one tells. */
-function answerOf(answer: unknown): MysqlAnswer {
-  if (!Array.isArray(answer)) {
-    const { affectedRows = 0, serverStatus } = (answer ?? {}) as Partial<Header>
-    return { rows: [], count: affectedRows, ...readStatus(serverStatus) }
-  }
-  const last: unknown = answer.at(-1)
-  if (Array.isArray(last) || isHeader(last)) return answerOf(last)
-  return { rows: answer, count: 0, ...readStatus(undefined) }
-}
-
-function isHeader(value: unknown): boolean {
-  return typeof value === 'object' && value !== null && value.constructor?.name === 'ResultSetHeader'
 }

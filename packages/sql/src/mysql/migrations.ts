@@ -1,4 +1,8 @@
+import { partitionCount } from '../partition.ts'
 import type { Migration } from '../store-dialect.ts'
+import { keyLocksOf } from './key-locks.ts'
+
+const numbers = Array.from({ length: partitionCount }, (_, partition) => `(${partition})`).join(', ')
 
 /**
  * The outbox. States and their exits, kept by the checks:
@@ -12,7 +16,7 @@ import type { Migration } from '../store-dialect.ts'
  * are, leads with state and destination. AUTO_INCREMENT needs an index of its own, led by seq: whoever claims names the index to use, or a
  * stalled destination would be walked through. VARBINARY compares bytes: with collations, two ids would be taken for one. Instants are UTC.
  *
- * DDL commits, statement by statement: each one can be run again after a migration that was cut off.
+ * DDL commits, statement by statement: each one can be run again after a migration that was cut off. An index can only be the last, as making it again fails.
  */
 export const migrations: readonly Migration[] = [
   {
@@ -58,6 +62,39 @@ CREATE TABLE IF NOT EXISTS ${outbox} (
   CHECK ((state = 'parked') = (parked_at IS NOT NULL)),
   CHECK ((state = 'published') = (published_at IS NOT NULL))
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
+`,
+  },
+  {
+    // Order per key. The index has the heads of the keys; as there are no indexes on a part of the rows, all others too.
+    version: 2,
+    oldestReader: 1,
+    sql: ({ outbox, relays, partitions, hands }) => `
+CREATE TABLE IF NOT EXISTS ${relays} (
+  member       CHAR(36) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
+  alive_until  DATETIME(6) NOT NULL
+) ENGINE = InnoDB;
+
+CREATE TABLE IF NOT EXISTS ${partitions} (
+  \`partition\`  SMALLINT NOT NULL PRIMARY KEY,
+  owner        CHAR(36) CHARACTER SET ascii COLLATE ascii_bin,
+  epoch        BIGINT NOT NULL DEFAULT 0
+) ENGINE = InnoDB;
+INSERT IGNORE INTO ${partitions} (\`partition\`) VALUES ${numbers};
+
+CREATE TABLE IF NOT EXISTS ${hands} (
+  member  CHAR(36) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+  note    BIGINT NOT NULL,
+  held    LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  PRIMARY KEY (member, note)
+) ENGINE = InnoDB;
+
+CREATE TABLE IF NOT EXISTS ${keyLocksOf(outbox)} (
+  \`partition\`  SMALLINT NOT NULL PRIMARY KEY,
+  held         TINYINT NOT NULL DEFAULT 0
+) ENGINE = InnoDB;
+INSERT IGNORE INTO ${keyLocksOf(outbox)} (\`partition\`) VALUES ${numbers};
+
+ALTER TABLE ${outbox} ADD INDEX ordered (state, destination, \`partition\`, ordering_key, seq);
 `,
   },
 ]

@@ -1,15 +1,13 @@
 import type { Row, RunStatement } from '../driver.ts'
-import type { ClaimRowsOptions, ClaimStatements, PlacedOutcome, StorePort } from '../store-dialect.ts'
+import type { ClaimRowsOptions, ClaimStatements, StorePort } from '../store-dialect.ts'
+import { applyOutcomes } from './apply-outcomes.ts'
 import { claimableSql, leaseSql } from './claim-statements.ts'
 import { PlaceFinder } from './place-finder.ts'
 import { type Place, readPlaces } from './places.ts'
 import { keyOf } from './row-keys.ts'
-import { deleteSql, failSql, heldSql, keepSql, releaseSql, renewSql } from './settle-statements.ts'
+import { heldSql, releaseSql, renewSql } from './settle-statements.ts'
 import type { SqlPart } from './sql-part.ts'
 import { storeTransaction } from './store-transaction.ts'
-
-/** Errors are long texts: this many fit into a statement. */
-const failuresAtOnce = 100
 
 /**
  * A claim takes six round trips: the places (one more for a new one), READ COMMITTED, START TRANSACTION, the rows, their leases, COMMIT;
@@ -63,14 +61,7 @@ export function mysqlClaims({ driver, table, retain }: StorePort): ClaimStatemen
       return await storeTransaction(driver, async (inside) => {
         const held = seqsOf((await send(inside, heldSql(table, outcomes, { lock: true }))).rows)
         const applied = outcomes.filter(({ seq }) => held.has(seq))
-        const published = resultsIn(applied, 'published')
-        if (published.length > 0) await send(inside, retain ? keepSql(table, published) : deleteSql(table, published))
-        for (const result of ['failed', 'parked'] as const) {
-          const failures = resultsIn(applied, result)
-          for (let start = 0; start < failures.length; start += failuresAtOnce) {
-            await send(inside, failSql(table, result, failures.slice(start, start + failuresAtOnce)))
-          }
-        }
+        await applyOutcomes(inside, table, applied, { retain, counts: false })
         return held
       })
     },
@@ -87,10 +78,6 @@ function namedPlaces(destinations: readonly string[]): readonly Place[] {
 
 function placesIn(state: string, places: readonly Place[]): readonly Place[] {
   return places.filter((place) => place.state === state)
-}
-
-function resultsIn(outcomes: readonly PlacedOutcome[], result: PlacedOutcome['outcome']['result']): readonly PlacedOutcome[] {
-  return outcomes.filter(({ outcome }) => outcome.result === result)
 }
 
 function seqsOf(rows: readonly Row[]): ReadonlySet<string> {

@@ -14,7 +14,7 @@ export function mysqlDriver(pool: MysqlPool, wire: MysqlWire): Driver<MysqlQuery
     inTransaction: () => undefined,
 
     async connection(work) {
-      const connection = await connect(pool, wire, new AbortController().signal)
+      const connection = checked(await pool.getConnection(), wire)
       let broken = true
       try {
         const run = (sql: string, parameters: readonly unknown[] = []) => sendStatement(wire, connection, { sql, parameters })
@@ -32,33 +32,34 @@ export function mysqlDriver(pool: MysqlPool, wire: MysqlWire): Driver<MysqlQuery
     },
 
     async transaction(settings, work, signal) {
-      const connection = await connect(pool, wire, signal)
+      const connection = checked(await lend(pool.getConnection(), (late) => late.release(), signal), wire)
       const opened = openSession(connection, wire, settings)
       connection.on('error', opened.breakOff)
-      try {
-        return await workInSession(opened, work)
-      } finally {
+      return await workInSession(opened, work, function end() {
         connection.removeListener('error', opened.breakOff)
-        await giveBack(connection, opened.broken() !== undefined)
-      }
+        return giveBack(connection, opened.broken() !== undefined)
+      })
     },
   }
 }
 
-async function connect(pool: MysqlPool, { name }: MysqlWire, signal: AbortSignal): Promise<MysqlConnection> {
-  const connection = await lend(pool.getConnection(), (late) => late.release(), signal)
+function checked(connection: MysqlConnection, { name }: MysqlWire): MysqlConnection {
   if (typeof connection?.release !== 'function') throw new InvalidOptionError(`${name}(pool)`, 'must be a pool whose calls give promises.')
   return connection
 }
 
-async function giveBack(connection: MysqlConnection, broken: boolean): Promise<void> {
-  if (!broken) {
-    try {
-      await connection.release()
-      return
-    } catch {
-      // It is lost then.
-    }
+/** `undefined` where there is nothing to wait for. */
+function giveBack(connection: MysqlConnection, broken: boolean): Promise<void> | undefined {
+  // It is lost, or is so if it cannot be given back.
+  const drop = () => connection.destroy()
+  if (broken) {
+    drop()
+    return undefined
   }
-  connection.destroy()
+  try {
+    return connection.release()?.catch(drop)
+  } catch {
+    drop()
+    return undefined
+  }
 }

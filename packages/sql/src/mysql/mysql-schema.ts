@@ -1,6 +1,7 @@
 import type { SchemaStatements } from '../store-dialect.ts'
 import type { Tables } from '../tables.ts'
 import { migrations } from './migrations.ts'
+import { deepErrorNumberOf } from './mysql-error.ts'
 import { quoteIdentifier } from './quote-identifier.ts'
 import { quoteLiteral } from './quote-literal.ts'
 import { checkServerVersion } from './server-version.ts'
@@ -26,6 +27,9 @@ export const mysqlSchema: SchemaStatements = {
   setVersion: ({ meta }, version, oldestReader) =>
     `INSERT INTO ${meta} (name, version, oldest_reader, changed_at) VALUES ('schema', ${version}, ${oldestReader}, UTC_TIMESTAMP(6))
 ON DUPLICATE KEY UPDATE version = ${version}, oldest_reader = ${oldestReader}, changed_at = UTC_TIMESTAMP(6)`,
+
+  // Duplicate name of a key.
+  isThere: (error) => deepErrorNumberOf(error) === 1061,
 
   // Two that find an older version at once would both migrate it.
   lock: (tables) => [`SELECT GET_LOCK(${lockName(tables)}, ${lockWait})`],

@@ -1,8 +1,10 @@
-import { AckordError, InvalidOptionError } from '@ackord/core'
+import { AckordError } from '@ackord/core'
 import { changeNow, type Session } from '../driver.ts'
 import { CommitUnknownError, TransactionAbortedError } from '../errors.ts'
 import { Lane } from '../lane.ts'
 import type { OpenSession } from '../open-session.ts'
+import { withoutAutocommit } from './autocommit.ts'
+import { endedByStatement } from './ended-by-statement.ts'
 import { endsConnection, mayRollBack, refusedCommit } from './mysql-error.ts'
 import { trackedHandle } from './mysql-handle.ts'
 import type { MysqlAnswer, MysqlConnection, MysqlQueryable, MysqlWire } from './mysql-wire.ts'
@@ -32,19 +34,29 @@ export function openSession(connection: MysqlConnection, wire: MysqlWire, settin
     broken ??= error instanceof Error ? error : new Error(String(error))
   }
 
-  const send = (sql: string) => sendStatement(wire, connection, { sql })
+  const send = (sql: string) => sendStatement(wire, connection, { sql, givesRows: false })
 
-  async function begin(): Promise<void> {
+  // Promises are chained by hand here: this runs several times per message.
+
+  function begin(): Promise<void> {
     begun = true
-    try {
-      for (const sql of settings) await send(sql)
-      const answer = await send('START TRANSACTION')
-      if (answer.inTransaction !== true) throw untold(wire)
-      if (answer.autocommit === false) throw withoutAutocommit(wire)
-    } catch (error) {
-      breakOff(error)
-      throw explainSetting(error)
-    }
+    const start = () => send('START TRANSACTION')
+    return (settings.length === 0 ? start() : set().then(start)).then(
+      (answer) => {
+        if (answer.inTransaction !== true) refuse(untold(wire))
+        if (answer.autocommit === false) refuse(withoutAutocommit(wire.name))
+      },
+      (error: unknown) => refuse(error),
+    )
+  }
+
+  async function set(): Promise<void> {
+    for (const sql of settings) await send(sql)
+  }
+
+  function refuse(error: unknown): never {
+    breakOff(error)
+    throw explainSetting(error)
   }
 
   async function resolveDoubt(): Promise<void> {
@@ -55,44 +67,60 @@ export function openSession(connection: MysqlConnection, wire: MysqlWire, settin
   }
 
   /** Runs a statement that must be in the transaction, when nothing else runs. `harmless` errors are known to undo the statement alone. */
-  async function within<T>(
+  function within<T>(
     sql: unknown,
     start: () => Promise<T>,
     read: (result: T) => MysqlAnswer,
     harmless: (error: unknown) => boolean = () => false,
   ): Promise<T> {
-    if (broken !== undefined) throw broken
-    if (dead === undefined && !begun) await begin()
-    if (dead === undefined && doubt !== undefined) await resolveDoubt()
-    if (dead !== undefined) throw dead
-    let result: T
-    try {
-      result = await start()
-    } catch (error) {
+    function run(): Promise<T> {
+      if (dead !== undefined) return Promise.reject(dead)
+      let running: Promise<T>
+      try {
+        running = start()
+      } catch (error) {
+        // The driver refuses some calls by throwing.
+        running = Promise.reject(error)
+      }
+      return running.then(check, fail)
+    }
+
+    function check(result: T): T {
+      const told = read(result).inTransaction
+      if (told === false) {
+        dead = endedByStatement()
+        throw dead
+      }
+      if (told === undefined && !isRead(sql)) doubt = {}
+      return result
+    }
+
+    function fail(error: unknown): never {
       if (endsConnection(error)) breakOff(error)
       if (!harmless(error)) doubt = { error }
       throw error
     }
-    const told = read(result).inTransaction
-    if (told === false) {
-      dead = endedByStatement()
-      throw dead
-    }
-    if (told === undefined && !isRead(sql)) doubt = {}
-    return result
+
+    if (broken !== undefined) return Promise.reject(broken)
+    if (dead !== undefined) return Promise.reject(dead)
+    if (!begun) return begin().then(run)
+    return doubt === undefined ? run() : resolveDoubt().then(run)
   }
 
-  const change: Session<MysqlQueryable>['change'] = async (statement) => {
-    const { sql, none = () => false } = statement
-    const start = () => sendStatement(wire, connection, statement)
-    try {
-      return (await lane.run(() => within(sql, start, (answer) => answer, none))).count
-    } catch (error) {
-      if (none(error)) return 0
-      // Others of the same append may be there already, and it is all of them or none.
-      dead ??= new TransactionAbortedError({ cause: error })
-      throw error
-    }
+  const change: Session<MysqlQueryable>['change'] = (statement) => {
+    const { sql, parameters, prepare, none = () => false } = statement
+    const start = () => sendStatement(wire, connection, { sql, parameters, prepare, givesRows: false })
+    return lane
+      .run(() => within(sql, start, (answer) => answer, none))
+      .then(
+        ({ count }) => count,
+        (error: unknown) => {
+          if (none(error)) return 0
+          // Others of the same append may be there already, and it is all of them or none.
+          dead ??= new TransactionAbortedError({ cause: error })
+          throw error
+        },
+      )
   }
 
   const session: Session<MysqlQueryable> = {
@@ -141,7 +169,7 @@ export function openSession(connection: MysqlConnection, wire: MysqlWire, settin
       breakOff(error)
       throw new CommitUnknownError(error)
     }
-    await reset()
+    if (settings.length > 0) await reset()
   }
 
   async function rollBack(): Promise<void> {
@@ -151,32 +179,15 @@ export function openSession(connection: MysqlConnection, wire: MysqlWire, settin
   }
 
   async function reset(): Promise<void> {
-    if (broken !== undefined) return
-    for (const sql of resetsOf(settings)) await send(sql).catch(breakOff)
+    for (const sql of resetsOf(settings)) if (broken === undefined) await send(sql).catch(breakOff)
   }
 
   return { session, commit, rollBack, breakOff, broken: () => broken }
-}
-
-function endedByStatement(cause?: unknown): AckordError {
-  return new AckordError(
-    'ACKORD_SCOPE_ENDED',
-    'A statement of the handler had ended the transaction before, as DDL does on MySQL: what came before it may be committed.',
-    { cause },
-  )
 }
 
 function untold({ name }: MysqlWire): AckordError {
   return new AckordError(
     'ACKORD_TRANSACTION_REQUIRED',
     `${name} began a transaction, and the connection does not tell that it is in one. What stands between must hand the server's status on.`,
-  )
-}
-
-/** Our statements outside of transactions would stay uncommitted, and keep their locks. */
-function withoutAutocommit({ name }: MysqlWire): InvalidOptionError {
-  return new InvalidOptionError(
-    `${name}`,
-    'was given a pool whose connections have autocommit off. Leave it on: transactions are begun by name.',
   )
 }

@@ -3,12 +3,14 @@ import { forgetSql, oldInboxSql } from './inbox-statements.ts'
 import { mysqlAdministration } from './mysql-administration.ts'
 import { mysqlClaims } from './mysql-claims.ts'
 import { errorNumberOf } from './mysql-error.ts'
+import { mysqlOwnership } from './mysql-ownership.ts'
 import { mysqlSchema } from './mysql-schema.ts'
 import { storeTransaction } from './store-transaction.ts'
 
 export const mysqlStore: StoreDialect = {
   schema: mysqlSchema,
   claims: mysqlClaims,
+  ownership: mysqlOwnership,
   administration: mysqlAdministration,
 
   cleanInbox: (driver, table, options) =>

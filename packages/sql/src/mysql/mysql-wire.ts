@@ -26,17 +26,26 @@ export interface MysqlPool extends MysqlQueryable {
   getConnection(): Promise<MysqlConnection>
 }
 
+/** A statement of ours, ready to be sent. */
+export interface WireStatement {
+  readonly call: 'query' | 'execute'
+  readonly sql: string
+  readonly values: readonly unknown[]
+  /** Whether it gives rows, so that it needs the options by which we read them, whatever the pool was made with. */
+  readonly givesRows: boolean
+  /** Makes a better error of what it fails with. */
+  readonly explain: (error: unknown) => unknown
+}
+
 /** What differs between drivers. */
 export interface MysqlWire {
   /** The adapter, for texts. */
   readonly name: string
   /** The calls by which adapters send statements. */
   readonly calls: readonly string[]
-  /** A statement as the driver takes it, with the options that our own reading of the answer relies on. */
-  statement(sql: string, parameters: readonly unknown[]): unknown
-  /** Sends a statement of ours. */
-  send(handle: MysqlQueryable, call: 'query' | 'execute', statement: never): Promise<unknown>
-  /** Reads what a call gave back, of ours or of an adapter. */
+  /** Sends a statement of ours and reads the answer. */
+  send(handle: MysqlQueryable, statement: WireStatement): Promise<MysqlAnswer>
+  /** Reads what a call of an adapter gave back. */
   read(handle: MysqlQueryable, result: unknown): MysqlAnswer
 }
 

@@ -35,7 +35,18 @@ export function refuseControl(sql: unknown): void {
   )
 }
 
+const changes = /^(?:insert|replace|update|delete|savepoint|release|rollback)\b/i
+
 /** Whether a statement only reads, and so leaves the transaction as it is. */
 export function isRead(sql: unknown): boolean {
   return typeof sql === 'string' && /^(?:select|with|show|explain|describe|desc|values|table)\b/i.test(sql.replace(before, ''))
+}
+
+/**
+ * Whether a statement is known to leave the transaction open. Not behind `CALL` and `EXECUTE`, nor in one of several; a function or a
+ * trigger cannot end it. `undefined` is what an ORM makes of its models.
+ */
+export function keepsTransaction(sql: unknown): boolean {
+  if (sql === undefined || isRead(sql)) return true
+  return typeof sql === 'string' && changes.test(sql.replace(before, '')) && !/;\s*\S/.test(sql)
 }

@@ -1,5 +1,5 @@
 import type { ClaimedPlace } from '../claim-token.ts'
-import type { PlacedOutcome } from '../store-dialect.ts'
+import type { KeyedOutcome } from './apply-outcomes.ts'
 import { fromNow } from './outbox-rows.ts'
 import { keysSql, type RowKey } from './row-keys.ts'
 import { groupBy, joinParts, type SqlPart } from './sql-part.ts'
@@ -47,8 +47,13 @@ export function keepSql(table: string, keys: readonly RowKey[]): SqlPart {
   return moveSql(table, keys, { sql: `o.state = 'published', o.published_at = UTC_TIMESTAMP(6)`, parameters: [] })
 }
 
-/** Applies outcomes that all failed, or are all parked. */
-export function failSql(table: string, result: 'failed' | 'parked', outcomes: readonly PlacedOutcome[]): SqlPart {
+/** Applies outcomes that all failed, or are all parked. `counts`: with one attempt more. */
+export function failSql(
+  table: string,
+  result: 'failed' | 'parked',
+  outcomes: readonly KeyedOutcome[],
+  { counts }: { readonly counts: boolean },
+): SqlPart {
   const errors = outcomes.map(({ seq, outcome }) => ({
     sql: `WHEN ${seq} THEN ?`,
     parameters: [outcome.result === 'published' ? null : outcome.error],
@@ -59,7 +64,8 @@ export function failSql(table: string, result: 'failed' | 'parked', outcomes: re
     result === 'failed'
       ? `o.state = 'waiting', o.available_at = CASE o.seq ${next.join(' ')} END`
       : `o.state = 'parked', o.parked_at = UTC_TIMESTAMP(6)`
-  return moveSql(table, outcomes, { sql: `${change}, o.last_error = CASE o.seq ${sql} END`, parameters })
+  const counted = counts ? ', o.attempts = o.attempts + 1' : ''
+  return moveSql(table, outcomes, { sql: `${change}${counted}, o.last_error = CASE o.seq ${sql} END`, parameters })
 }
 
 function moveSql(table: string, keys: readonly RowKey[], change: SqlPart): SqlPart {

@@ -1,6 +1,6 @@
 import { InvalidOptionError } from '@ackord/core'
 import { checkChoice, checkDuration } from '@ackord/core/internal'
-import type { TransactionSettings } from '../dialect.ts'
+import type { Isolation, TransactionSettings } from '../dialect.ts'
 import { errorNumberOf } from './mysql-error.ts'
 
 /** In seconds. MariaDB takes it, and all above, for no limit; MySQL for three years. */
@@ -19,6 +19,8 @@ const limits: readonly Limit[] = [
   { option: 'idleTimeout', variable: 'idle_transaction_timeout', value: seconds },
 ]
 
+const isolations: readonly Isolation[] = ['read committed', 'repeatable read', 'serializable']
+
 /**
  * The statements that come before START TRANSACTION. Isolation is for the next transaction only; limits belong to the session, so what they
  * were is kept in variables until `resetsOf` the transaction's end.
@@ -27,8 +29,8 @@ export function transactionSettings(settings: TransactionSettings): readonly str
   const { isolation } = settings
   const statements: string[] = []
   if (isolation !== undefined) {
-    checkChoice('isolation', isolation, ['read committed', 'repeatable read', 'serializable'])
-    statements.push(`SET TRANSACTION ISOLATION LEVEL ${isolation.toUpperCase()}`)
+    checkChoice('isolation', isolation, isolations)
+    statements.push(isolationSql(isolation))
   }
   for (const { option, variable, value } of limits) {
     const asked = settings[option]
@@ -37,6 +39,15 @@ export function transactionSettings(settings: TransactionSettings): readonly str
     statements.push(`SET @ackord_${variable} = @@SESSION.${variable}, @@SESSION.${variable} = ${limit}`)
   }
   return statements
+}
+
+/** The isolation that one of the settings asks for. */
+export function isolationOf(settings: readonly string[]): Isolation | undefined {
+  return isolations.find((isolation) => settings.includes(isolationSql(isolation)))
+}
+
+export function isIsolation(setting: string): boolean {
+  return isolationOf([setting]) !== undefined
 }
 
 /** The statements that give the session its limits back: whoever has the connection next did not ask for them. */
@@ -55,6 +66,10 @@ export function explainSetting(error: unknown): unknown {
   return new InvalidOptionError(limit.option, `is not possible on this server: it has no ${limit.variable}, as MariaDB has.`, {
     cause: error,
   })
+}
+
+function isolationSql(isolation: Isolation): string {
+  return `SET TRANSACTION ISOLATION LEVEL ${isolation.toUpperCase()}`
 }
 
 function seconds(milliseconds: number): number {

@@ -68,6 +68,7 @@ function filterSql(filter: OutboxFilter, from: number): { readonly sql: string; 
   if (filter.state !== undefined) conditions.push(storedStates[filter.state], `${stateOf('o')} = ${next(filter.state)}`)
   if (filter.destination !== undefined) conditions.push(`o.destination = ${next(filter.destination)}`)
   if (filter.type !== undefined) conditions.push(`o.type = ${next(filter.type)}`)
+  if (filter.orderingKey !== undefined) conditions.push(`o.ordering_key = ${next(filter.orderingKey)}`)
   return { sql: conditions.join(' AND '), parameters }
 }
 

@@ -1,9 +1,16 @@
+import { keyLockSql } from './key-lock.ts'
+
 /**
  * The write contract for other languages: stores an event in the caller's transaction, as `sqlOutbox().append()` does, and gives its id.
  * It refuses what the relay could not read back. The partition is that of `partitionOf()`: FNV-1a, by which every writer agrees.
+ * With `locks`, writers of a key wait for each other, whatever order the relays keep: the function cannot know.
  */
-export function appendFunctionSql(name: string, outbox: string): string {
-  return `CREATE FUNCTION ${name}(
+export function appendFunctionSql(name: string, outbox: string, { locks }: { readonly locks: boolean }): string {
+  const lock = `
+  IF ordering_key IS NOT NULL THEN
+    PERFORM pg_advisory_xact_lock(${keyLockSql(outbox, 'destination', 'ordering_key')});
+  END IF;`
+  return `CREATE ${locks ? 'OR REPLACE ' : ''}FUNCTION ${name}(
   destination   text,
   type          text,
   source        text,
@@ -39,7 +46,7 @@ BEGIN
   bytes := convert_to(coalesce(ordering_key, id), 'UTF8');
   FOR place IN 0 .. octet_length(bytes) - 1 LOOP
     hash := ((hash # get_byte(bytes, place)) * 16777619) & 4294967295;
-  END LOOP;
+  END LOOP;${locks ? lock : ''}
   INSERT INTO ${outbox} (state, destination, id, type, content_type, ordering_key, partition, data, attributes, available_at)
   VALUES (
     CASE WHEN delay > interval '0' THEN 'waiting' ELSE 'ready' END, destination, id, type, content_type, ordering_key,

@@ -1,5 +1,6 @@
 import type { Statement } from '../driver.ts'
 import type { OutboxRow } from '../outbox-row.ts'
+import { keyLockSql } from './key-lock.ts'
 
 /** The protocol numbers parameters with 16 bits; a row has nine of them at most. */
 const mostRows = 5000
@@ -10,29 +11,37 @@ const preparedRows = [32, 16, 8, 4, 3, 2, 1] as const
 /**
  * Inserts all rows, in their order: the identity is taken row by row. Where statements are sent together it is several that are prepared,
  * because reading a text with hundreds of parameters is what costs the server most; elsewhere one, unless there are more than 5000.
+ *
+ * Where a key is ordered, its writers take turns: the locks of all keys come before the first identity, in the order of their numbers, so that no two
+ * transactions wait for each other in a circle because of one call.
  */
 export function appender(
   table: string,
 ): (rows: readonly OutboxRow[], session: { readonly sendsTogether: boolean }) => readonly Statement[] {
   const texts = new Map<number, string>(preparedRows.map((rows) => [rows, appendSql(table, rows)]))
+  const lockingTexts = new Map<number, string>(preparedRows.map((rows) => [rows, lockingAppendSql(table, rows)]))
 
-  function statementOf(rows: readonly OutboxRow[]): Statement {
+  function statementOf(rows: readonly OutboxRow[], { locks }: { readonly locks: boolean }): Statement {
     const parameters: unknown[] = []
     for (const row of rows) {
       const { destination, id, type, contentType, orderingKey, partition, data, attributes, delay } = row
       parameters.push(destination, id, type, contentType, orderingKey, partition, data, attributes, delay)
     }
-    const prepared = texts.get(rows.length)
-    return prepared === undefined ? { sql: appendSql(table, rows.length), parameters } : { sql: prepared, parameters, prepare: true }
+    const prepared = (locks ? lockingTexts : texts).get(rows.length)
+    if (prepared !== undefined) return { sql: prepared, parameters, prepare: true }
+    return { sql: locks ? lockingAppendSql(table, rows.length) : appendSql(table, rows.length), parameters }
   }
 
   return function append(rows, { sendsTogether }) {
-    if (texts.has(rows.length)) return [statementOf(rows)]
-    const statements: Statement[] = []
+    const ordered = rows.filter((row) => row.ordered)
+    const locks = ordered.length > 0
+    if (texts.has(rows.length)) return [statementOf(rows, { locks })]
+    if (locks && !sendsTogether && rows.length <= mostRows) return [statementOf(rows, { locks })]
+    const statements: Statement[] = locks ? [lockStatement(table, ordered)] : []
     for (let start = 0; start < rows.length; ) {
       const left = rows.length - start
       const count = sendsTogether ? (preparedRows.find((size) => size <= left) ?? left) : Math.min(left, mostRows)
-      statements.push(statementOf(rows.slice(start, start + count)))
+      statements.push(statementOf(rows.slice(start, start + count), { locks: false }))
       start += count
     }
     return statements
@@ -42,17 +51,46 @@ export function appender(
 /** Destination, id, type, content type, ordering key, partition, data, attributes. */
 const columnTypes = ['text', 'text', 'text', 'text', 'text', 'smallint', 'bytea', 'text']
 
+const columns = 'state, destination, id, type, content_type, ordering_key, partition, data, attributes, available_at'
+
 function appendSql(table: string, rows: number): string {
+  return `INSERT INTO ${table} (${columns})
+VALUES ${valuesSql(rows)}`
+}
+
+/** Locks before it takes an identity: that is done row by row, for what comes out of the join, and the join waits for the locks. */
+function lockingAppendSql(table: string, rows: number): string {
+  const keys = Array.from({ length: rows }, (_, row) => `($${row * 9 + 1}::text, $${row * 9 + 5}::text)`)
+  return `WITH locked AS MATERIALIZED (${locksSql(table, `VALUES ${keys.join(', ')}`)})
+INSERT INTO ${table} (${columns})
+SELECT row.* FROM (VALUES ${valuesSql(rows)}) AS row CROSS JOIN (SELECT count(*) FROM locked) AS locks`
+}
+
+/** Locks the keys of rows that come with several statements. */
+function lockStatement(table: string, rows: readonly OutboxRow[]): Statement {
+  const keys = [...new Set(rows.map(({ destination, orderingKey }) => JSON.stringify([destination, orderingKey])))]
+  return {
+    sql: locksSql(table, `SELECT pair ->> 0, pair ->> 1 FROM json_array_elements($1::json) AS pair`),
+    parameters: [`[${keys.join(',')}]`],
+  }
+}
+
+function locksSql(table: string, keys: string): string {
+  return `SELECT pg_advisory_xact_lock(number) FROM (
+  SELECT DISTINCT ${keyLockSql(table, 'destination', 'key')} AS number FROM (${keys}) AS given(destination, key) WHERE key IS NOT NULL ORDER BY number
+) AS numbers`
+}
+
+function valuesSql(rows: number): string {
   let count = 0
   const next = (type: string) => {
     count += 1
     return `$${count}::${type}`
   }
   const values = Array.from({ length: rows }, () => {
-    const columns = columnTypes.map(next)
+    const given = columnTypes.map(next)
     const delay = next('float8')
-    return `(CASE WHEN ${delay} > 0 THEN 'waiting' ELSE 'ready' END, ${columns.join(', ')}, clock_timestamp() + ${delay} * interval '1 millisecond')`
+    return `(CASE WHEN ${delay} > 0 THEN 'waiting' ELSE 'ready' END, ${given.join(', ')}, clock_timestamp() + ${delay} * interval '1 millisecond')`
   })
-  return `INSERT INTO ${table} (state, destination, id, type, content_type, ordering_key, partition, data, attributes, available_at)
-VALUES ${values.join(', ')}`
+  return values.join(', ')
 }

@@ -7,3 +7,8 @@ export function withArrayLiterals(parameters: readonly unknown[]): unknown[] {
 function arrayLiteral(values: readonly unknown[]): string {
   return `{${values.map((value) => (value === null ? 'NULL' : `"${String(value).replace(/[\\"]/g, '\\$&')}"`)).join(',')}}`
 }
+
+/** An array of numbers, which may be larger than JavaScript's and so be texts. */
+export function numberArray(numbers: readonly (number | string)[]): string {
+  return `{${numbers.join(',')}}`
+}

@@ -3,9 +3,9 @@ import { checkFunction, checkNoMore, guardLogger } from '@ackord/core/internal'
 import { Database } from '../database.ts'
 import type { Driver } from '../driver.ts'
 import { lend, workInSession } from '../open-session.ts'
-import type { TableOptions } from '../tables.ts'
 import { openSession, type PgClient, type PgQueryable, type PgSessionOptions, runOn } from './pg-session.ts'
 import { postgresDialect } from './postgres-dialect.ts'
+import type { PostgresOptions } from './postgres-options.ts'
 import { isReadOnly } from './sql-state.ts'
 
 /** What is used of a `pg.Pool`. */
@@ -15,7 +15,7 @@ export interface PgPool extends PgQueryable {
   readonly idleCount?: number | undefined
 }
 
-export interface FromPgOptions extends TableOptions {
+export interface FromPgOptions extends PostgresOptions {
   /**
    * Whether our own statements are prepared on their connection. Behind a pooler that gives out a connection per transaction and does not
    * follow prepared statements, such as PgBouncer before 1.21, they must not be. Default: true.
@@ -30,7 +30,7 @@ export interface FromPgOptions extends TableOptions {
  * which must be closed before the handler returns. An idle connection that breaks is logged, where `pg` would end the process.
  */
 export function fromPg<Pool extends PgPool>(pool: Pool, options: FromPgOptions = {}): Database<Pick<Pool, 'query'>> {
-  const { preparedStatements = true, logger: givenLogger = consoleLogger, schema, names, ...unknown } = options
+  const { preparedStatements = true, logger: givenLogger = consoleLogger, schema, names, order, notify, ...unknown } = options
   checkNoMore('fromPg()', unknown)
   const logger = guardLogger(givenLogger)
   checkFunction('fromPg(pool).connect', pool?.connect)
@@ -41,7 +41,7 @@ export function fromPg<Pool extends PgPool>(pool: Pool, options: FromPgOptions =
   }
   // Inside, only the form of `query` that PgQueryable names is used; outside, all of them are passed through.
   const driver = pgDriver(pool, { named: preparedStatements }) as unknown as Driver<Pick<Pool, 'query'>>
-  return new Database({ schema, names, dialect: postgresDialect, driver })
+  return new Database({ schema, names, order, notify, dialect: postgresDialect, driver })
 }
 
 const watched = new WeakSet<object>()
@@ -63,14 +63,14 @@ function pgDriver(pool: PgPool, options: PgSessionOptions): Driver<PgQueryable> 
     },
     async transaction(settings, work, signal) {
       const client = await connect(pool, signal)
+      if (typeof client?.release !== 'function') throw new InvalidOptionError('fromPg(pool)', 'must be a pg.Pool, not a single client.')
       const opened = openSession(client, settings, options)
       client.on('error', opened.breakOff)
-      try {
-        return await workInSession(opened, work)
-      } finally {
+      return await workInSession(opened, work, function end() {
         client.release(opened.broken())
         client.removeListener('error', opened.breakOff)
-      }
+        return undefined
+      })
     },
   }
 }
@@ -83,13 +83,10 @@ async function replaceIdle(pool: PgPool, reason: Error): Promise<void> {
   }
 }
 
-async function connect(pool: PgPool, signal: AbortSignal): Promise<PgClient> {
-  signal.throwIfAborted()
+function connect(pool: PgPool, signal: AbortSignal): Promise<PgClient> {
+  if (signal.aborted) return Promise.reject(signal.reason)
   const isIdle = pool.idleCount !== undefined && pool.idleCount > 0
   const connecting = pool.connect()
   // One that is idle comes at once.
-  if (isIdle) return await connecting
-  const client = await lend(connecting, (late) => late.release(), signal)
-  if (typeof client?.release !== 'function') throw new InvalidOptionError('fromPg(pool)', 'must be a pg.Pool, not a single client.')
-  return client
+  return isIdle ? connecting : lend(connecting, (late) => late.release(), signal)
 }

@@ -3,8 +3,8 @@ import { Database } from '../database.ts'
 import { changeNow, type Driver, type Session, type Statement, type StatementResult } from '../driver.ts'
 import { CommitUnknownError, TransactionAbortedError } from '../errors.ts'
 import type { QueryTracker } from '../query-tracker.ts'
-import type { TableOptions } from '../tables.ts'
 import { postgresDialect } from './postgres-dialect.ts'
+import type { PostgresOptions } from './postgres-options.ts'
 import { refuseControl } from './refuse-control.ts'
 import { refusedCommit, sqlStateOf } from './sql-state.ts'
 
@@ -30,7 +30,7 @@ export interface PgliteClient extends PgliteQueryable {
  */
 export function fromPglite<Client extends PgliteClient>(
   client: Client,
-  options: TableOptions = {},
+  options: PostgresOptions = {},
 ): Database<Pick<Client, 'query' | 'sql' | 'exec'>> {
   checkFunction('fromPglite(client).transaction', client?.transaction)
   checkFunction('fromPglite(client).query', client.query)
@@ -72,13 +72,18 @@ async function checkNotAborted(transaction: PgliteQueryable): Promise<void> {
 }
 
 function session(transaction: PgliteQueryable): Session<PgliteQueryable> {
-  const change = async ({ sql, parameters = [] }: Statement) => (await run(transaction, sql, parameters)).count
+  async function change({ sql, parameters = [], onRow }: Statement): Promise<number> {
+    const { rows, count } = await run(transaction, sql, parameters)
+    if (onRow !== undefined) for (const row of rows) onRow(Object.values(row))
+    return count
+  }
   return {
     run: (sql, parameters = []) => run(transaction, sql, parameters),
     change,
     // In process there is no round trip to be saved.
     changeLater: changeNow(change),
     sendsTogether: false,
+    tellsRows: true,
     async script(sql) {
       await transaction.exec(sql)
     },

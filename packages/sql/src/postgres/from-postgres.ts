@@ -1,10 +1,11 @@
 import { checkFunction, checkNoMore } from '@ackord/core/internal'
 import { Database } from '../database.ts'
 import type { Driver } from '../driver.ts'
-import type { TableOptions } from '../tables.ts'
-import { callbackTransaction } from './callback-transaction.ts'
+import { callbackTransaction } from '../orm/callback-transaction.ts'
 import { postgresDialect } from './postgres-dialect.ts'
 import { openPostgresSession, type PostgresQueryable, type PostgresRules, type PostgresTransaction, runOn } from './postgres-js-session.ts'
+import type { PostgresOptions } from './postgres-options.ts'
+import { refusedCommit } from './sql-state.ts'
 
 /** What is used of the `sql` of postgres.js. */
 export interface PostgresClient extends PostgresQueryable {
@@ -16,7 +17,7 @@ export interface PostgresClient extends PostgresQueryable {
 /** The `sql` itself or that of a transaction: what both have can be used without knowing which one it is. */
 export type PostgresHandle<Client extends PostgresClient> = Client | Parameters<Parameters<Client['begin']>[1]>[0]
 
-export interface FromPostgresOptions extends TableOptions {
+export interface FromPostgresOptions extends PostgresOptions {
   /** Whether our own statements are prepared on their connection; see `fromPg()`. Default: true, unless the client was made with `prepare: false`. */
   readonly preparedStatements?: boolean | undefined
 }
@@ -29,14 +30,14 @@ export function fromPostgres<Client extends PostgresClient>(
   sql: Client,
   options: FromPostgresOptions = {},
 ): Database<PostgresHandle<Client>> {
-  const { preparedStatements = true, schema, names, ...unknown } = options
+  const { preparedStatements = true, schema, names, order, notify, ...unknown } = options
   checkNoMore('fromPostgres()', unknown)
   checkFunction('fromPostgres(sql).begin', sql?.begin)
   checkFunction('fromPostgres(sql).unsafe', sql.unsafe)
   const rules = { prepare: preparedStatements && sql.options?.prepare !== false, columnName: columnNameOf(sql) }
   // Inside, only `unsafe` is used; outside, everything is passed through.
   const driver = postgresDriver(sql, rules) as unknown as Driver<PostgresHandle<Client>>
-  return new Database({ schema, names, dialect: postgresDialect, driver })
+  return new Database({ schema, names, order, notify, dialect: postgresDialect, driver })
 }
 
 function postgresDriver(sql: PostgresClient, rules: PostgresRules): Driver<PostgresQueryable> {
@@ -55,7 +56,7 @@ function postgresDriver(sql: PostgresClient, rules: PostgresRules): Driver<Postg
             if (settings.length > 0) await session.script(settings.join('; '))
             return await work(session)
           }),
-        { signal, onLost: opened.breakOff },
+        { signal, refusedCommit, onLost: opened.breakOff },
       )
       await opened.checkCommitted()
       return result

@@ -1,80 +1,19 @@
-import { checkFunction, checkNoMore } from '@ackord/core/internal'
+import { checkNoMore } from '@ackord/core/internal'
 import { Database } from '../database.ts'
-import type { Driver, StatementResult } from '../driver.ts'
-import type { TableOptions } from '../tables.ts'
-import { callbackDriver, type RunTracked } from './callback-driver.ts'
+import { type TypeormDataSource, typeormDriver } from '../orm/typeorm.ts'
+import { callbackDialect } from './callback-dialect.ts'
 import { postgresDialect } from './postgres-dialect.ts'
-
-/** What is used of a `DataSource`. */
-export interface TypeormDataSource {
-  readonly manager: object
-  // biome-ignore lint/suspicious/noExplicitAny: the type of its manager is found by inference.
-  transaction(work: (manager: any) => Promise<any>): Promise<unknown>
-  createQueryRunner(): unknown
-  // biome-ignore lint/suspicious/noExplicitAny: the query runner is its own.
-  createEntityManager(queryRunner?: any): unknown
-}
+import type { PostgresOptions } from './postgres-options.ts'
 
 /**
  * A database on TypeORM, with its driver `postgres`. Adapters get an `EntityManager`; in a transaction every query is tracked, except for
  * streams, which must be finished before the handler returns.
  */
-export function fromTypeorm<Source extends TypeormDataSource>(dataSource: Source, options: TableOptions = {}): Database<Source['manager']> {
-  const { schema, names, ...unknown } = options
+export function fromTypeorm<Source extends TypeormDataSource>(
+  dataSource: Source,
+  options: PostgresOptions = {},
+): Database<Source['manager']> {
+  const { schema, names, order, notify, ...unknown } = options
   checkNoMore('fromTypeorm()', unknown)
-  checkFunction('fromTypeorm(dataSource).transaction', dataSource?.transaction)
-  checkFunction('fromTypeorm(dataSource).createEntityManager', dataSource.createEntityManager)
-  const driver = callbackDriver<TypeormManager>({
-    // What is there at run time, whatever the types say.
-    root: dataSource.manager as TypeormManager,
-    begin: (work) => dataSource.transaction(work) as ReturnType<typeof work>,
-    run: (manager, sql, parameters) => run(dataSource, manager, sql, parameters),
-    track: (manager, run) => dataSource.createEntityManager(trackedRunner(manager, run)) as TypeormManager,
-    inTransaction: ({ queryRunner }) => queryRunner?.isTransactionActive === true && !queryRunner.isReleased,
-  })
-  return new Database({ schema, names, dialect: postgresDialect, driver: driver as unknown as Driver<Source['manager']> })
-}
-
-/** What is used of an `EntityManager`: outside of transactions it has no query runner. */
-interface TypeormManager {
-  readonly queryRunner?: TypeormRunner | undefined
-}
-
-interface TypeormRunner {
-  readonly isTransactionActive: boolean
-  readonly isReleased: boolean
-  /** With `true` the result is structured. */
-  query(sql: string, parameters?: unknown[], structured?: boolean): Promise<unknown>
-  release(): Promise<void>
-}
-
-async function run(
-  dataSource: TypeormDataSource,
-  { queryRunner }: TypeormManager,
-  sql: string,
-  parameters: readonly unknown[],
-): Promise<StatementResult> {
-  const runner = queryRunner ?? (dataSource.createQueryRunner() as TypeormRunner)
-  try {
-    const result = await runner.query(sql, parameters.length === 0 ? undefined : [...parameters], true)
-    const { records, affected } = result as { readonly records?: StatementResult['rows']; readonly affected?: number | null }
-    return { rows: records ?? [], count: affected ?? 0 }
-  } finally {
-    if (runner !== queryRunner) await runner.release()
-  }
-}
-
-/** The same query runner with every query tracked: everything that TypeORM sends goes through its `query`, savepoints included. */
-function trackedRunner({ queryRunner }: TypeormManager, run: RunTracked): TypeormRunner {
-  // A transaction has one.
-  const runner = queryRunner as TypeormRunner
-  return new Proxy(runner, {
-    get(target, name, receiver) {
-      // After the end it is ours to refuse a query, with an error that says why.
-      if (name === 'isReleased') return false
-      if (name !== 'query') return Reflect.get(target, name, receiver)
-      const query: TypeormRunner['query'] = (sql, ...more) => run(sql, () => target.query(sql, ...more))
-      return query
-    },
-  })
+  return new Database({ schema, names, order, notify, dialect: postgresDialect, driver: typeormDriver(dataSource, callbackDialect) })
 }

@@ -1,5 +1,7 @@
+import { partitionCount } from '../partition.ts'
 import type { Migration } from '../store-dialect.ts'
 import { appendFunctionSql } from './append-function.ts'
+import { keepFunctionSql } from './keep-function.ts'
 
 /**
  * The outbox. States and their exits, kept by the checks:
@@ -68,7 +70,43 @@ CREATE TABLE ${outbox} (
 CREATE INDEX ON ${outbox} (destination, available_at, seq) WHERE state = 'waiting';
 CREATE INDEX ON ${outbox} (published_at) WHERE state = 'published';
 
-${appendFunctionSql(append, outbox)};
+${appendFunctionSql(append, outbox, { locks: false })};
+`,
+  },
+  {
+    // Order per key. The first index has the heads of the keys, and nothing of records without one; the others only what is parked or waits.
+    version: 2,
+    oldestReader: 1,
+    sql: (tables) => `
+CREATE TABLE ${tables.relays} (
+  member       uuid PRIMARY KEY,
+  alive_until  timestamptz NOT NULL
+) WITH (fillfactor = 50);
+
+CREATE TABLE ${tables.partitions} (
+  partition  smallint PRIMARY KEY,
+  owner      uuid,
+  epoch      bigint NOT NULL DEFAULT 0
+) WITH (fillfactor = 50);
+INSERT INTO ${tables.partitions} (partition) SELECT n FROM generate_series(0, ${partitionCount - 1}) AS n;
+
+CREATE TABLE ${tables.hands} (
+  member       uuid NOT NULL,
+  note         bigint NOT NULL,
+  state        text COLLATE "C" NOT NULL,
+  destination  text COLLATE "C" NOT NULL,
+  seqs         bigint[] NOT NULL,
+  attempts     integer[] NOT NULL,
+  PRIMARY KEY (member, note, state, destination)
+) WITH (toast_tuple_target = 8160, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+
+CREATE INDEX ON ${tables.outbox} (destination, partition, ordering_key, seq) WHERE ordering_key IS NOT NULL AND state IN ('ready', 'waiting');
+CREATE INDEX ON ${tables.outbox} (destination, partition, ordering_key, seq) WHERE ordering_key IS NOT NULL AND state = 'parked';
+CREATE INDEX ON ${tables.outbox} (destination, available_at, seq) WHERE ordering_key IS NULL AND state = 'waiting';
+
+${appendFunctionSql(tables.append, tables.outbox, { locks: true })};
+
+${keepFunctionSql(tables)};
 `,
   },
 ]

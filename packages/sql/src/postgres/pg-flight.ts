@@ -38,7 +38,7 @@ const prepared = new WeakMap<object, Set<string>>()
 
 /**
  * Several statements in one round trip, parameters and all: they are sent together with one Sync at the end, so that the server skips what
- * comes after a failure. None of them may give rows.
+ * comes after a failure. Rows are given as texts.
  */
 class PgFlight {
   readonly #statements: readonly Statement[]
@@ -86,7 +86,9 @@ class PgFlight {
 
   handleRowDescription(): void {}
 
-  handleDataRow(): void {}
+  handleDataRow({ fields }: { readonly fields: readonly unknown[] }): void {
+    this.#statements[this.tags.length]?.onRow?.(fields)
+  }
 
   handleEmptyQuery(): void {}
 

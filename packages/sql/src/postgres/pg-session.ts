@@ -43,6 +43,7 @@ const nothing: readonly Waiting[] = []
 /** A transaction on a client. The first statement takes BEGIN along, COMMIT takes along what may wait for it. */
 export function openSession(client: PgClient, settings: readonly string[], options: PgSessionOptions): OpenSession<PgQueryable> {
   const lane = new Lane()
+  const flies = canFly(client as PgClient & PgFlyer)
   const opening = openingOf(settings, breakOff)
   let waiting = opening
   let begun = false
@@ -76,7 +77,8 @@ export function openSession(client: PgClient, settings: readonly string[], optio
       waiting = [...waiting, { statement, explain }]
       return undefined
     },
-    sendsTogether: canFly(client as PgClient & PgFlyer),
+    sendsTogether: flies,
+    tellsRows: flies,
     async script(sql) {
       await lane.run(() => afterWaiting(() => client.query(sql)))
     },

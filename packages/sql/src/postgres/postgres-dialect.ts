@@ -2,6 +2,8 @@ import { checkChoice, checkDuration } from '@ackord/core/internal'
 import type { Dialect, TransactionSettings } from '../dialect.ts'
 import { appender } from './append-statement.ts'
 import { recordAll, recorder } from './inbox-statements.ts'
+import { leasedAppender } from './leased-append-statement.ts'
+import { channelOf } from './pg-notifications.ts'
 import { postgresStore } from './postgres-store.ts'
 import { quoteIdentifier } from './quote-identifier.ts'
 import { deepSqlStateOf, sqlStateOf } from './sql-state.ts'
@@ -13,13 +15,15 @@ export const postgresDialect: Dialect = {
   recorder,
   recordAll,
   appender,
+  leasedAppender,
+  notifier: (table) => ({ sql: 'SELECT pg_notify($1, $2)', parameters: [channelOf(table), ''], prepare: true }),
   isConflict(error) {
     const state = deepSqlStateOf(error)
     return state === '40001' || state === '40P01' // serialization failure, deadlock
   },
   isSchemaMissing(error) {
     const state = sqlStateOf(error)
-    return state === '42P01' || state === '42703' || state === '3F000' // no such table, column, schema
+    return state === '42P01' || state === '42703' || state === '3F000' || state === '42883' // no such table, column, schema, function
   },
 }
 

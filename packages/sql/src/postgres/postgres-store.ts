@@ -2,12 +2,14 @@ import type { StoreDialect } from '../store-dialect.ts'
 import { cleanInboxSql } from './inbox-statements.ts'
 import { postgresAdministration } from './postgres-administration.ts'
 import { postgresClaims } from './postgres-claims.ts'
+import { postgresOwnership } from './postgres-ownership.ts'
 import { postgresSchema } from './postgres-schema.ts'
 import { sqlStateOf } from './sql-state.ts'
 
 export const postgresStore: StoreDialect = {
   schema: postgresSchema,
   claims: postgresClaims,
+  ownership: postgresOwnership,
   administration: postgresAdministration,
 
   async cleanInbox(driver, table, { window, limit }) {

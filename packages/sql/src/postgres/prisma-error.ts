@@ -1,10 +1,5 @@
+import { adapterCause, prismaCode } from '../orm/prisma-error.ts'
 import { sqlStateOf } from './sql-state.ts'
-
-/** What a driver adapter tells of an error of the server. */
-interface AdapterCause {
-  readonly originalCode: string
-  readonly originalMessage?: string | undefined
-}
 
 /**
  * The error of the server behind one of Prisma. Prisma's own codes are as long as those of PostgreSQL and would be taken for them, so an
@@ -30,18 +25,4 @@ export function isPrismaConflict(error: unknown): boolean {
     current = current.cause
   }
   return false
-}
-
-/** Prisma puts it under an error of its own; at COMMIT the adapter's comes alone. */
-function adapterCause(error: Error): AdapterCause | undefined {
-  const meta = 'meta' in error ? (error.meta as { readonly driverAdapterError?: unknown } | undefined) : undefined
-  const adapterError = meta?.driverAdapterError ?? (error.name === 'DriverAdapterError' ? error : undefined)
-  const cause = (adapterError as { readonly cause?: Partial<AdapterCause> } | undefined)?.cause
-  return typeof cause?.originalCode === 'string' ? (cause as AdapterCause) : undefined
-}
-
-function prismaCode(error: Error): string | undefined {
-  return 'code' in error && typeof error.code === 'string' && /^P\d{4}$/.test(error.code) && 'clientVersion' in error
-    ? error.code
-    : undefined
 }

@@ -22,18 +22,21 @@ FROM ${claimed} AS claim(state, destination, seq, token)
 WHERE ${holds('claim')}`
 }
 
+/** What an `outcome` with a result, an error and a time to retry after makes of the row `o`. */
+export const outcomeChanges = `    state = CASE outcome.result WHEN 'failed' THEN 'waiting' ELSE outcome.result END,
+    available_at = CASE outcome.result WHEN 'failed' THEN clock_timestamp() + outcome.retry_after * interval '1 millisecond' ELSE o.available_at END,
+    last_error = coalesce(outcome.error, o.last_error),
+    parked_at = CASE outcome.result WHEN 'parked' THEN clock_timestamp() END,
+    published_at = CASE outcome.result WHEN 'published' THEN clock_timestamp() END,
+    lease_token = NULL, lease_until = NULL`
+
 /**
  * Applies outcomes. The claims as above, $5 results, $6 errors, $7 milliseconds until the next attempt. Gives the seqs whose claim held.
  * One statement: what is published is deleted, or kept with `retain`; the rest changes its state.
  */
 export function settleSql(table: string, retain: boolean): string {
   const update = `UPDATE ${table} AS o SET
-    state = CASE outcome.result WHEN 'failed' THEN 'waiting' ELSE outcome.result END,
-    available_at = CASE outcome.result WHEN 'failed' THEN clock_timestamp() + outcome.retry_after * interval '1 millisecond' ELSE o.available_at END,
-    last_error = coalesce(outcome.error, o.last_error),
-    parked_at = CASE outcome.result WHEN 'parked' THEN clock_timestamp() END,
-    published_at = CASE outcome.result WHEN 'published' THEN clock_timestamp() END,
-    lease_token = NULL, lease_until = NULL
+${outcomeChanges}
   FROM outcome
   WHERE ${retain ? '' : `outcome.result <> 'published' AND `}${holds('outcome')}
   RETURNING o.seq`

@@ -50,7 +50,7 @@ export function deletePublishedSql(table: string): string {
   SELECT seq FROM ${table} WHERE state = 'published' AND published_at <= ${now} - ? ORDER BY published_at LIMIT ?)`
 }
 
-function filterSql({ state, destination, type }: OutboxFilter): FilterSql {
+function filterSql({ state, destination, type, orderingKey }: OutboxFilter): FilterSql {
   const parameters: unknown[] = []
   const conditions = ['true']
   const where = (condition: string, value: unknown) => {
@@ -60,6 +60,8 @@ function filterSql({ state, destination, type }: OutboxFilter): FilterSql {
   if (state !== undefined) where(`${storedStates[state]} AND ${shownState} = ?`, state)
   if (destination !== undefined) where('destination = ?', destination)
   if (type !== undefined) where('type = ?', type)
+  if (orderingKey !== undefined) where('ordering_key = ?', orderingKey)
+  if (orderingKey !== undefined) where('ordering_key = ?', orderingKey)
   return { sql: conditions.join(' AND '), parameters }
 }
 

@@ -2,7 +2,7 @@ import { consoleLogger, InvalidOptionError, type Logger, type Runtime, systemRun
 import { checkChoice, checkDuration, checkFunction, checkNoMore, guardLogger } from '@ackord/core/internal'
 import { Database } from '../database.ts'
 import type { Driver } from '../driver.ts'
-import type { TableOptions } from '../tables.ts'
+import type { FromOptions } from '../from-options.ts'
 import { quoteIdentifier } from './quote-identifier.ts'
 import type { SqliteClient, SqliteHandle } from './sqlite-client.ts'
 import type { Synchronous } from './sqlite-connection.ts'
@@ -10,7 +10,7 @@ import { sqliteDialect } from './sqlite-dialect.ts'
 import { sqliteDriver } from './sqlite-driver.ts'
 import { fileOf } from './sqlite-file.ts'
 
-export interface FromSqliteOptions<Client> extends TableOptions {
+export interface FromSqliteOptions<Client> extends FromOptions {
   /**
    * A second connection to the same file, for `database.executor()` outside of transactions and for what operators look at. It sees what is
    * committed, waits for nobody, and is set to read only. Default: none, and outside of transactions there is no handle that works.
@@ -39,7 +39,7 @@ export function fromSqlite<Client extends SqliteClient>(
   options: FromSqliteOptions<Client> = {},
 ): Database<Pick<Client, 'prepare' | 'exec'>> {
   const { reader, lockTimeout = 5000, synchronous, logger: givenLogger = consoleLogger, runtime = systemRuntime, ...tables } = options
-  const { schema, names, ...unknown } = tables
+  const { schema, names, order, ...unknown } = tables
   checkNoMore('fromSqlite()', unknown)
   checkClient('fromSqlite(client)', client)
   if (reader !== undefined) checkClient('reader', reader)
@@ -51,7 +51,13 @@ export function fromSqlite<Client extends SqliteClient>(
   const connection = file.connect(client, { reader, synchronous })
   const driver = sqliteDriver(file, connection, { logger, runtime, lockTimeout })
   // Inside, only what SqliteHandle names is used; outside, all else that a client's statements can do is passed through.
-  return new Database({ schema, names, dialect: sqliteDialect, driver: driver as unknown as Driver<Pick<Client, keyof SqliteHandle>> })
+  return new Database({
+    schema,
+    names,
+    order,
+    dialect: sqliteDialect,
+    driver: driver as unknown as Driver<Pick<Client, keyof SqliteHandle>>,
+  })
 }
 
 function checkClient(option: string, client: SqliteClient): void {

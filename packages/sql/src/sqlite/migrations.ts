@@ -1,3 +1,4 @@
+import { partitionCount } from '../partition.ts'
 import type { Migration } from '../store-dialect.ts'
 import { now } from './clock.ts'
 import { quoteIndex } from './quote-identifier.ts'
@@ -57,6 +58,39 @@ CREATE INDEX ${quoteIndex(outbox, 'ready')} (destination, seq) WHERE state = 're
 CREATE INDEX ${quoteIndex(outbox, 'waiting')} (destination, available_at, seq) WHERE state = 'waiting';
 CREATE INDEX ${quoteIndex(outbox, 'parked')} (seq) WHERE state = 'parked';
 CREATE INDEX ${quoteIndex(outbox, 'published')} (published_at) WHERE state = 'published';
+`,
+  },
+  {
+    // Order per key. The first index has the heads of the keys, and nothing of records without one; the others only what is parked or waits.
+    version: 2,
+    oldestReader: 1,
+    sql: ({ outbox, relays, partitions, hands }) => `
+CREATE TABLE ${relays} (
+  member       TEXT PRIMARY KEY NOT NULL,
+  alive_until  INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE ${partitions} (
+  partition  INTEGER PRIMARY KEY,
+  owner      TEXT,
+  epoch      INTEGER NOT NULL DEFAULT 0
+) STRICT;
+WITH RECURSIVE numbers(n) AS (VALUES (0) UNION ALL SELECT n + 1 FROM numbers WHERE n < ${partitionCount - 1})
+INSERT INTO ${partitions} (partition) SELECT n FROM numbers;
+
+CREATE TABLE ${hands} (
+  member  TEXT NOT NULL,
+  note    INTEGER NOT NULL,
+  held    TEXT NOT NULL,
+  PRIMARY KEY (member, note)
+) STRICT;
+
+CREATE INDEX ${quoteIndex(outbox, 'keys')} (destination, partition, ordering_key, seq)
+WHERE ordering_key IS NOT NULL AND state IN ('ready', 'waiting');
+CREATE INDEX ${quoteIndex(outbox, 'parked_keys')} (destination, partition, ordering_key, seq)
+WHERE ordering_key IS NOT NULL AND state = 'parked';
+CREATE INDEX ${quoteIndex(outbox, 'waiting_plain')} (destination, available_at, seq)
+WHERE ordering_key IS NULL AND state = 'waiting';
 `,
   },
 ]

@@ -18,6 +18,16 @@ export function quoteIdentifier(option: string, name: string): string {
 
 /** The name of an index on a table, which is beside it, and the table's name where the index says what it is on. Both come quoted and go quoted. */
 export function quoteIndex(table: string, purpose: string): string {
+  const { schema, name } = partsOf(table)
+  return `${schema}${indexedBy(table, purpose)} ON ${name}`
+}
+
+/** The same name where a statement says which index it reads. */
+export function indexedBy(table: string, purpose: string): string {
+  return `${partsOf(table).name.slice(0, -1)}_${purpose}"`
+}
+
+function partsOf(table: string): { readonly schema: string; readonly name: string } {
   const [, schema = '', name = ''] = /^("main"\.)?(".*")$/s.exec(table) ?? []
-  return `${schema}${name.slice(0, -1)}_${purpose}" ON ${name}`
+  return { schema, name }
 }

@@ -1,9 +1,9 @@
 import { rootContext } from '@ackord/core'
 import type { ClaimedPlace } from '../claim-token.ts'
 import type { Row, Session, Statement } from '../driver.ts'
-import type { ClaimRowsOptions, ClaimStatements, PlacedOutcome, StorePort } from '../store-dialect.ts'
+import type { ClaimRowsOptions, ClaimStatements, StorePort } from '../store-dialect.ts'
 import { destinationsSql, leaseSql, type PendingState, pickSql } from './claim-statements.ts'
-import { failedSql, parkedSql, publishedSql, releaseSql, renewSql } from './settle-statements.ts'
+import { byLease, releaseSql, renewSql, settlement } from './settle-statements.ts'
 
 /** One transaction each, of small statements: in process there is no round trip to be saved. */
 export function sqliteClaims({ driver, table, retain }: StorePort): ClaimStatements {
@@ -25,14 +25,14 @@ export function sqliteClaims({ driver, table, retain }: StorePort): ClaimStateme
 
   const renewing = renewSql(table)
   const releasing = releaseSql(table)
-  const settling = settlement(table, retain)
+  const settling = settlement(table, retain, byLease)
   return {
     claim: (options) => alone((session) => claim(session, table, options)),
     renew: (places, lease) => each(places, ({ seq, token }) => ({ sql: renewing, parameters: [Math.ceil(lease), seq, token] })),
     async release(places) {
       await each(places, ({ seq, token }) => ({ sql: releasing, parameters: [seq, token] }))
     },
-    settle: (outcomes) => each(outcomes, settling),
+    settle: (outcomes) => each(outcomes, ({ seq, token, outcome }) => settling(outcome, [seq, token])),
   }
 }
 
@@ -74,20 +74,4 @@ async function placesOf(run: Session<unknown>['run'], table: string, { destinati
     return { ready: named, waiting: named }
   }
   return { ready: await find(destinationsSql(table, 'ready'), []), waiting: await find(destinationsSql(table, 'waiting'), []) }
-}
-
-function settlement(table: string, retain: boolean): (outcome: PlacedOutcome) => Statement {
-  const published = publishedSql(table, retain)
-  const failed = failedSql(table)
-  const parked = parkedSql(table)
-  return function settle({ seq, token, outcome }) {
-    switch (outcome.result) {
-      case 'published':
-        return { sql: published, parameters: [seq, token] }
-      case 'failed':
-        return { sql: failed, parameters: [Math.ceil(outcome.retryAfter), outcome.error, seq, token] }
-      case 'parked':
-        return { sql: parked, parameters: [outcome.error, seq, token] }
-    }
-  }
 }

@@ -5,7 +5,7 @@ import type { SqliteConnection } from './sqlite-connection.ts'
 import type { SqliteFile } from './sqlite-file.ts'
 import { openSession } from './sqlite-session.ts'
 import { lockTimeoutOf } from './transaction-settings.ts'
-import { whileLocked } from './while-locked.ts'
+import { unlessLocked, whileLocked } from './while-locked.ts'
 
 export interface SqliteDriverOptions {
   readonly logger: Logger
@@ -44,9 +44,12 @@ export function sqliteDriver(file: SqliteFile, connection: SqliteConnection, opt
 
     async transaction(settings, work, signal) {
       const wait = { runtime, signal, timeout: lockTimeoutOf(settings) ?? lockTimeout }
-      const turn = await file.enter(wait)
+      // Promises only where something waits: this runs once per message.
+      const entering = file.enter(wait)
+      const turn = entering instanceof Promise ? await entering : entering
       try {
-        await whileLocked(() => connection.begin(logger), wait)
+        const beginning = unlessLocked(() => connection.begin(logger), wait)
+        if (beginning instanceof Promise) await beginning
       } catch (error) {
         turn.end()
         throw error
@@ -60,7 +63,8 @@ export function sqliteDriver(file: SqliteFile, connection: SqliteConnection, opt
       signal.addEventListener('abort', onAbort, { once: true })
       try {
         const result = await turn.inside(() => work(opened.session))
-        await opened.commit()
+        const committing = opened.commit()
+        if (committing !== undefined) await committing
         return result
       } finally {
         opened.rollBack()

@@ -39,11 +39,17 @@ export class SqliteFile {
 
   /**
    * Waits for everything that came before, on this file, in this process. What comes from inside of the transaction that has the turn may be
-   * what that one waits for, so it does not wait longer than for another process.
+   * what that one waits for, so it does not wait longer than for another process. Gives the turn at once if it is free.
    */
-  async enter(wait: LockWait): Promise<Turn> {
+  enter(wait: LockWait): Turn | Promise<Turn> {
     const outer = holders.getStore()
-    const release = this.#isInside(outer) ? await this.#acquireInside(wait) : await this.#mutex.acquire(wait.signal)
+    const release = wait.signal?.aborted === true ? undefined : this.#mutex.enter()
+    if (release !== undefined) return this.#turn(release, outer)
+    const acquiring = this.#isInside(outer) ? this.#acquireInside(wait) : this.#mutex.acquire(wait.signal)
+    return acquiring.then((released) => this.#turn(released, outer))
+  }
+
+  #turn(release: () => void, outer: Holder | undefined): Turn {
     const holder: Holder = { file: this, outer, isOver: false }
     return {
       inside: (work) => holders.run(holder, work),

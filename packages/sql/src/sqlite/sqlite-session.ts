@@ -5,13 +5,13 @@ import { inTransaction, type SqliteHandle } from './sqlite-client.ts'
 import { sqliteCodeOf } from './sqlite-code.ts'
 import type { SqliteConnection } from './sqlite-connection.ts'
 import { type Iterations, trackedHandle } from './sqlite-handle.ts'
-import { type LockWait, whileLocked } from './while-locked.ts'
+import { type LockWait, unlessLocked } from './while-locked.ts'
 
 /** A transaction that was begun on a connection. */
 export interface OpenSession {
   readonly session: Session<SqliteHandle>
-  /** If it rejects, there may be something left to roll back. */
-  commit(): Promise<void>
+  /** If it fails, there may be something left to roll back. Done at once unless the file is locked, and then `undefined`. */
+  commit(): Promise<void> | undefined
   /** Never throws. What is done afterwards throws what `reason` gives. */
   rollBack(reason?: () => unknown): void
 }
@@ -44,7 +44,7 @@ export function openSession(connection: SqliteConnection, wait: LockWait): OpenS
     iterations.clear()
   }
 
-  const change = async (statement: Statement) => guard(() => connection.run(statement).count)
+  const change = (statement: Statement) => guard(() => connection.run(statement).count)
   const session: Session<SqliteHandle> = {
     run: async (sql, parameters = []) => guard(() => connection.run({ sql, parameters })),
     change,
@@ -55,21 +55,30 @@ export function openSession(connection: SqliteConnection, wait: LockWait): OpenS
     track: (tracker) => trackedHandle(client, guard, iterations, tracker),
   }
 
-  async function commit(): Promise<void> {
+  function commit(): Promise<void> | undefined {
     checkOpen()
     for (const iterator of iterations) iterator.return?.()
+    let committing: unknown
     try {
-      await whileLocked(() => client.exec('COMMIT'), wait)
+      committing = unlessLocked(() => client.exec('COMMIT'), wait)
     } catch (error) {
-      // It was rolled back meanwhile, by an abort.
-      if (ended !== undefined) throw error
-      const code = sqliteCodeOf(error)
-      const known = code === undefined ? inTransaction(client) : code !== 'IOERR'
-      // After a failed write the log may hold the commit or not, and who reads the file next decides.
-      throw known ? error : new CommitUnknownError(error)
+      return failed(error)
     }
+    return committing instanceof Promise ? committing.then(committed, failed) : committed()
+  }
+
+  function committed(): undefined {
     connection.isOurs = false
     end(over)
+  }
+
+  function failed(error: unknown): never {
+    // It was rolled back meanwhile, by an abort.
+    if (ended !== undefined) throw error
+    const code = sqliteCodeOf(error)
+    const known = code === undefined ? inTransaction(client) : code !== 'IOERR'
+    // After a failed write the log may hold the commit or not, and who reads the file next decides.
+    throw known ? error : new CommitUnknownError(error)
   }
 
   function rollBack(reason: () => unknown = over): void {

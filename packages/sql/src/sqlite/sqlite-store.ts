@@ -3,11 +3,13 @@ import { now } from './clock.ts'
 import { cleanInboxSql } from './inbox-statements.ts'
 import { sqliteAdministration } from './sqlite-administration.ts'
 import { sqliteClaims } from './sqlite-claims.ts'
+import { sqliteOwnership } from './sqlite-ownership.ts'
 import { sqliteSchema } from './sqlite-schema.ts'
 
 export const sqliteStore: StoreDialect = {
   schema: sqliteSchema,
   claims: sqliteClaims,
+  ownership: sqliteOwnership,
   administration: sqliteAdministration,
 
   async cleanInbox(driver, table, { window, limit }) {

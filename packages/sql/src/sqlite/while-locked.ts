@@ -13,6 +13,16 @@ export class BegunByHand extends Error {}
 
 const backoff = exponentialBackoff({ initial: 1, max: 50, jitter: 0.5 })
 
+/** As `whileLocked()`, without a promise where nothing is in the way: one is made per message otherwise, and it hardly ever is. */
+export function unlessLocked<T>(attempt: () => T, wait: LockWait): T | Promise<T> {
+  try {
+    return attempt()
+  } catch (error) {
+    if (!isInTheWay(error)) throw error
+    return whileLocked(attempt, wait)
+  }
+}
+
 /**
  * Tries again until no other connection is in the way. SQLite's own wait (`busy_timeout`) would stop the event loop, and with it the
  * commit that it waits for, if that is one of this process.
@@ -23,7 +33,7 @@ export async function whileLocked<T>(attempt: () => T, { runtime, timeout, signa
     try {
       return attempt()
     } catch (error) {
-      if (!isLocked(error) && !(error instanceof BegunByHand)) throw error
+      if (!isInTheWay(error)) throw error
       if (timeout > 0 && runtime.now() - start >= timeout) throw busy(timeout, error)
     }
     await sleep(
@@ -32,6 +42,10 @@ export async function whileLocked<T>(attempt: () => T, { runtime, timeout, signa
       { signal },
     )
   }
+}
+
+function isInTheWay(error: unknown): boolean {
+  return isLocked(error) || error instanceof BegunByHand
 }
 
 function busy(timeout: number, cause: unknown): AckordError {

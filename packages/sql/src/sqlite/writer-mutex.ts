@@ -3,6 +3,13 @@ export class WriterMutex {
   #held = false
   readonly #waiting = new Set<() => void>()
 
+  /** What lets the next one in, if nobody is in. */
+  enter(): (() => void) | undefined {
+    if (this.#held) return undefined
+    this.#held = true
+    return this.#releaser()
+  }
+
   /** Resolves to what lets the next one in; calling it again does nothing. An abort ends the wait with the signal's reason. */
   acquire(signal?: AbortSignal | undefined): Promise<() => void> {
     return new Promise((resolve, reject) => {

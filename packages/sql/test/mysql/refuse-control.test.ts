@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { isRead, refuseControl } from '../../src/mysql/refuse-control.ts'
+import { isRead, keepsTransaction, refuseControl } from '../../src/mysql/refuse-control.ts'
 
 describe('refuseControl()', () => {
   it.each([
@@ -53,4 +53,24 @@ describe('refuseControl()', () => {
       expect(isRead(sql)).toBe(true)
     for (const sql of ['CALL p()', 'EXECUTE s', 'ANALYZE TABLE t', undefined]) expect(isRead(sql)).toBe(false)
   })
+})
+
+it('knows what leaves a transaction open, and doubts the rest', () => {
+  for (const sql of [
+    'SELECT 1',
+    '/* why */ INSERT INTO orders VALUES (1)',
+    'update orders set n = 1;',
+    'SAVEPOINT one',
+    'ROLLBACK TO SAVEPOINT one',
+    undefined,
+  ])
+    expect(keepsTransaction(sql)).toBe(true)
+  for (const sql of [
+    'CALL p()',
+    "EXECUTE IMMEDIATE 'DROP TABLE t'",
+    'BEGIN NOT ATOMIC COMMIT; END',
+    'DELETE FROM t; DROP TABLE t',
+    'SET PASSWORD = 1',
+  ])
+    expect(keepsTransaction(sql)).toBe(false)
 })

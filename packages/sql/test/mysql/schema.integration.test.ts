@@ -28,7 +28,7 @@ describe.each(mysqlKinds)('the schema on $name', ({ open }) => {
     await validateSchema(world.database)
     expect(await world.query('SELECT changed_at FROM ackord_meta')).toEqual(changed)
     expect(await world.query('SELECT name, version, oldest_reader FROM ackord_meta')).toEqual([
-      { name: 'schema', version: 1, oldest_reader: 1 },
+      { name: 'schema', version: 2, oldest_reader: 1 },
     ])
   })
 
@@ -40,14 +40,14 @@ describe.each(mysqlKinds)('the schema on $name', ({ open }) => {
     await world.query('UPDATE ackord_meta SET version = 7, oldest_reader = 1')
     await validateSchema(database)
     await createSchema(database)
-    await world.query('UPDATE ackord_meta SET version = 7, oldest_reader = 2')
+    await world.query('UPDATE ackord_meta SET version = 7, oldest_reader = 3')
     for (const refused of [validateSchema, createSchema]) {
       const error = await failureOf(refused(database))
       expect(error).toBeInstanceOf(SchemaError)
       expect(error).toMatchObject({ problem: 'newer', message: expect.stringMatching(/Update @ackord\/sql/) })
     }
     // The lock was given back.
-    await world.query('UPDATE ackord_meta SET version = 1, oldest_reader = 1')
+    await world.query('UPDATE ackord_meta SET version = 2, oldest_reader = 1')
     await createSchema(database)
     await world.query('DELETE FROM ackord_meta')
     expect(await failureOf(validateSchema(database))).toMatchObject({ problem: 'missing' })
@@ -56,8 +56,9 @@ describe.each(mysqlKinds)('the schema on $name', ({ open }) => {
   it('is finished by the next one when a migration was cut off after any of its statements', async () => {
     await using world = await open({ empty: true })
     const statements = splitScript(printSchema(world.database))
+    const tables = ['inbox', 'outbox', 'meta', 'relays', 'partitions', 'hands', 'outbox_locks']
     for (let done = 1; done < statements.length; done += 1) {
-      for (const table of ['inbox', 'outbox', 'meta']) await world.query(`DROP TABLE IF EXISTS ackord_${table}`)
+      for (const table of tables) await world.query(`DROP TABLE IF EXISTS ackord_${table}`)
       for (const sql of statements.slice(0, done)) await world.query(sql)
       await createSchema(world.database)
       await validateSchema(world.database)
@@ -68,7 +69,7 @@ describe.each(mysqlKinds)('the schema on $name', ({ open }) => {
       )
       expect(await world.outbox()).toBe(1)
     }
-    expect(statements).toHaveLength(4)
+    expect(statements).toHaveLength(12)
   })
 
   it('takes names of any kind, quoted', async () => {

@@ -5,6 +5,7 @@ import { CommitUnknownError, sqlOutbox, TransactionAbortedError, transactional, 
 import { fromMariadb, fromMysql2 } from '../../src/mysql/index.ts'
 import { command, event, failureOf, handle } from '../support/world.ts'
 import { openCuttingProxy } from './support/cutting-proxy.ts'
+import { loseDeadlock } from './support/deadlock.ts'
 import { type MysqlHandle, type MysqlWorld, mysqlKinds, openMysql2 } from './support/mysql-world.ts'
 
 const failure = new Error('failed')
@@ -16,33 +17,6 @@ function insert({ run }: MysqlWorld, id: string): Promise<unknown> {
 
 async function idsIn(world: MysqlWorld): Promise<unknown[]> {
   return (await world.query('SELECT id FROM orders ORDER BY id')).map(({ id }) => id)
-}
-
-/** Has the transaction that it is called in lose a deadlock against another one. Rejects with that error. */
-async function loseDeadlock(world: MysqlWorld): Promise<unknown> {
-  await using other = await rivalOf(world)
-  await world.run("UPDATE orders SET note = 'ours' WHERE id = 'a'")
-  await other.take('b')
-  const waiting = other.take('a')
-  // Whoever has written less is rolled back.
-  const losing = world.run("UPDATE orders SET note = 'ours' WHERE id = 'b'")
-  await losing.catch(() => {})
-  await waiting
-  return await losing
-}
-
-/** Another transaction, which has written a lot. */
-async function rivalOf(world: MysqlWorld) {
-  const client = await world.connect()
-  await client.query('START TRANSACTION')
-  await client.query("INSERT INTO orders (id) VALUES ('x1'), ('x2'), ('x3'), ('x4'), ('x5'), ('x6'), ('x7'), ('x8')")
-  return {
-    take: (id: string) => client.query("UPDATE orders SET note = 'theirs' WHERE id = ?", [id]),
-    async [Symbol.asyncDispose]() {
-      await client.query('ROLLBACK')
-      await client.release()
-    },
-  }
 }
 
 describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
@@ -157,7 +131,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
         transactionMiddleware(world.database, { retries: 0 }),
         async (given) => {
           await insert(world, '1')
-          expect(await failureOf(loseDeadlock(world))).toMatchObject({ errno: 1213 })
+          expect(await failureOf(loseDeadlock(world.schema, world.run))).toMatchObject({ errno: 1213 })
           // In autocommit by now: it would stay.
           later.push(await failureOf(insert(world, '2')), await failureOf(insert(world, '3')))
           await given.ack()
@@ -179,7 +153,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
     await handle(transactional(world.database, parts), async () => {
       calls += 1
       await insert(world, `order ${calls}`)
-      if (calls === 1) await failureOf(loseDeadlock(world))
+      if (calls === 1) await failureOf(loseDeadlock(world.schema, world.run))
       return [event('e1')]
     })
     expect([calls, await idsIn(world), await world.inbox(), await world.outbox()]).toEqual([2, ['a', 'b', 'order 2'], 1, 1])
@@ -192,7 +166,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
     const error = await failureOf(
       handle(transactionMiddleware(world.database, { retries: 1, logger: silentLogger }), async () => {
         calls += 1
-        await loseDeadlock(world).catch((cause: unknown) => {
+        await loseDeadlock(world.schema, world.run).catch((cause: unknown) => {
           throw new Error('could not save', { cause })
         })
         return []

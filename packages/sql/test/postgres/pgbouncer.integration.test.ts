@@ -7,6 +7,7 @@ import { testConformance } from '../support/conformance.ts'
 import { openSchema, postgresUrl } from '../support/own-schema.ts'
 import { pg } from '../support/pg.ts'
 import { command, event, handle, type TestHandle } from '../support/world.ts'
+import { keyed, lease, ordered, published } from './support/ordered-store.ts'
 
 let pooler: Awaited<ReturnType<typeof startPgbouncer>>
 
@@ -41,6 +42,40 @@ async function open(options: { readonly preparedStatements: boolean } = { prepar
 testConformance('pg through PgBouncer', () => open())
 
 describe('PgBouncer in transaction mode', () => {
+  it('serves relays that own partitions, and writers that wait for each other: nothing belongs to a session', async () => {
+    await using world = await open()
+    const { database } = world
+    const stores = [ordered(database), ordered(database)]
+    const keys = Array.from({ length: 20 }, (_, index) => `k${index}`)
+    const append = (number: number) =>
+      database.write((transaction) =>
+        ordered(database).append(
+          transaction,
+          keys.map((key) => keyed(key, `${key}-${number}`)),
+        ),
+      )
+    await Promise.all([1, 2, 3, 4, 5].map(append))
+    const seen = new Map(keys.map((key) => [key, [] as string[]]))
+    while ((await world.outbox()) > 0) {
+      await Promise.all(
+        stores.map(async (store) => {
+          const claimed = await store.claim({ limit: 30, lease })
+          for (const { message, id } of claimed) seen.get(String(message.attributes.partitionkey))?.push(id)
+          expect(new Set(await store.settle(claimed.map(published)))).toEqual(new Set(claimed.length === 0 ? [] : ['applied']))
+        }),
+      )
+    }
+    for (const ids of seen.values()) {
+      expect(ids).toHaveLength(5)
+      expect(ids).toEqual(ids.toSorted((one, other) => Number(one) - Number(other)))
+    }
+    for (const store of stores) await store.leave?.()
+    expect(await world.query('SELECT count(*)::int AS n FROM ackord_partitions WHERE owner IS NOT NULL')).toEqual([{ n: 0 }])
+    // What was set for a statement has gone with it.
+    const { rows } = await world.pool.query('SHOW synchronous_commit')
+    expect(rows).toEqual([{ synchronous_commit: 'on' }])
+  })
+
   it('lends its connections by transaction: forty at once share eight', async () => {
     await using world = await open()
     const { database } = world

@@ -46,7 +46,13 @@ it('survives a database that is killed, and one that is stopped at once, in the 
       return messages.map(() => ({ ok: true }))
     },
   }
-  await using relay = new Relay(sqlOutbox(database), { publisher, logger: logs.relay, pollInterval: 100, lease: 5000 }).start()
+  await using relay = new Relay(sqlOutbox(database), {
+    publisher,
+    logger: logs.relay,
+    pollInterval: 100,
+    lease: 5000,
+    publishTimeout: 4000,
+  }).start()
   const running = router.run(broker.source('orders', { deadLetter: 'orders.dead' }))
   const commands = Array.from({ length: total }, (_, index) =>
     marshal(placeOrder({ id: `o-${index}` }, { id: `m-${index}`, source: '/shop' }), jsonMarshaler),

@@ -180,7 +180,7 @@ describe.each(sqliteKinds)('bad input on $name', ({ open }) => {
 
   it('tables that lack a column say so', async () => {
     await using world = await open()
-    world.query('ALTER TABLE ackord_outbox DROP COLUMN ordering_key')
+    world.query('ALTER TABLE ackord_outbox DROP COLUMN content_type')
     const error = await failureOf(handle(transactional(world.database, stack), async () => [event('e1')]))
     expect(error).toMatchObject({ code: 'ACKORD_SCHEMA', problem: 'missing', message: expect.stringMatching(/lacks a column/) })
     expect(world.count('ackord_inbox')).toBe(0)

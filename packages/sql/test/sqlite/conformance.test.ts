@@ -1,20 +1,29 @@
 import type { Database } from '../../src/index.ts'
 import { fromSqlite } from '../../src/sqlite/index.ts'
-import { testSqlConformance } from '../support/sql-conformance.ts'
-import { sqliteKinds } from './support/sqlite-world.ts'
+import { type OpenSqlWorld, testSqlConformance, testSqlOrder } from '../support/sql-conformance.ts'
+import { type SqliteKind, sqliteKinds, type TestHandle } from './support/sqlite-world.ts'
 
 for (const { name, open } of sqliteKinds) {
-  testSqlConformance(name, async () => {
+  testSqlConformance(name, sqlWorld(open))
+  testSqlOrder(name, sqlWorld(open))
+}
+
+function sqlWorld(open: SqliteKind['open']): OpenSqlWorld<TestHandle> {
+  return async () => {
     const world = await open()
     const { client, database } = world
     return {
       database,
       tables: {},
+      oneWriter: true,
       // The store does not use the type of its handle.
       another: () => fromSqlite(world.connect()) as unknown as Database<unknown>,
       async age(columns, duration) {
         const earlier = columns.map((column) => `${column} = CAST(round(${column} - ${duration}) AS INTEGER)`)
-        await database.write(async (handle) => handle.exec(`UPDATE ackord_outbox SET ${earlier.join(', ')}`))
+        await database.write(async (handle) => {
+          handle.exec(`UPDATE ackord_outbox SET ${earlier.join(', ')}`)
+          handle.exec(`UPDATE ackord_relays SET alive_until = CAST(round(alive_until - ${duration}) AS INTEGER)`)
+        })
       },
       async createEntries() {
         client.exec('CREATE TABLE entries (key TEXT PRIMARY KEY NOT NULL, value TEXT NOT NULL) STRICT')
@@ -33,5 +42,5 @@ for (const { name, open } of sqliteKinds) {
       },
       [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
     }
-  })
+  }
 }

@@ -5,7 +5,7 @@ import { cleanInbox, sqlOutbox, transactional } from '../../src/index.ts'
 import { deletePublishedSql, listSql } from '../../src/sqlite/admin-statements.ts'
 import { destinationsSql, leaseSql, pickSql } from '../../src/sqlite/claim-statements.ts'
 import { cleanInboxSql } from '../../src/sqlite/inbox-statements.ts'
-import { publishedSql } from '../../src/sqlite/settle-statements.ts'
+import { byLease, publishedSql } from '../../src/sqlite/settle-statements.ts'
 import { command, event, failureOf, handle } from '../support/world.ts'
 import { nodeKind, type SqliteWorld, sqliteKinds } from './support/sqlite-world.ts'
 
@@ -152,7 +152,7 @@ describe('the statements', () => {
       /^SEARCH ackord_outbox USING INDEX ackord_outbox_waiting \(destination=\? AND available_at<\?\)$/,
     )
     expect(plan(leaseSql(outbox))).toMatch(/^SEARCH ackord_outbox USING INTEGER PRIMARY KEY \(rowid=\?\)/)
-    expect(plan(publishedSql(outbox, false))).toMatch(/^SEARCH ackord_outbox USING INTEGER PRIMARY KEY \(rowid=\?\)$/)
+    expect(plan(publishedSql(outbox, false, byLease))).toMatch(/^SEARCH ackord_outbox USING INTEGER PRIMARY KEY \(rowid=\?\)$/)
     expect(plan(deletePublishedSql(outbox))).toMatch(/USING COVERING INDEX ackord_outbox_published \(published_at<\?\)/)
     expect(plan(listSql(outbox, { state: 'parked' }, '0', 1).sql)).toMatch(/^SEARCH ackord_outbox USING INDEX ackord_outbox_parked/)
     expect(plan(cleanInboxSql('"ackord_inbox"'))).toMatch(/USING COVERING INDEX ackord_inbox_received \(received_at<\?\)/)

@@ -1,75 +1,31 @@
-import { afterCommit, type Context, currentContext, jsonMarshaler, marshal, rootContext, silentLogger } from '@ackord/core'
+import { afterCommit, silentLogger } from '@ackord/core'
 import { deferred } from '@ackord/testkit'
 import { describe, expect, it } from 'vitest'
-import {
-  CommitUnknownError,
-  cleanInbox,
-  sqlOutbox,
-  TransactionAbortedError,
-  transactional,
-  transactionMiddleware,
-} from '../../src/index.ts'
-import type { ConformanceWorld } from './conformance.ts'
-import { command, event, failureOf, handle } from './world.ts'
+import { CommitUnknownError, TransactionAbortedError, transactional, transactionMiddleware } from '../../src/index.ts'
+import { type AdapterDialect, type OpenAdapterWorld, openAdapterWorld, testAdapterScenarios } from './adapter-scenarios.ts'
+import { command, failureOf, handle } from './world.ts'
 
-export interface AdapterWorld<Handle> extends ConformanceWorld<Handle> {
-  /** What the user has outside of every transaction. */
-  readonly root: Handle
-  /** A transaction of the user's own, by the client's own means. */
-  begin(work: (transaction: Handle) => Promise<void>): Promise<void>
-}
-
-export type OpenAdapterWorld<Handle> = (options?: { readonly max?: number }) => Promise<AdapterWorld<Handle>>
-
-const failure = new Error('failed')
 const settings = { logger: silentLogger }
+
+const dialect: AdapterDialect = {
+  insert: 'INSERT INTO orders (id) VALUES ($1)',
+  pid: 'SELECT pg_backend_pid() AS pid',
+  async terminate(query, pid) {
+    await query('SELECT pg_terminate_backend($1)', [pid])
+    while ((await query('SELECT 1 FROM pg_stat_activity WHERE pid = $1', [pid])).length > 0);
+  },
+  createLose: `CREATE FUNCTION lose() RETURNS void LANGUAGE plpgsql AS $$ BEGIN RAISE 'lost' USING ERRCODE = '40001'; END $$`,
+  ageInbox: "UPDATE ackord_inbox SET received_at = received_at - interval '8 days' WHERE id <> '1'",
+}
 
 /** What every adapter for PostgreSQL promises beyond the conformance suites, on a real server. */
 export function testAdapter<Handle>(name: string, open: OpenAdapterWorld<Handle>): void {
-  describe(`a transaction on ${name}`, () => {
-    it('refuses queries on the handle after the end, and commits none of them', async () => {
-      await using world = await openWorld(open)
-      let kept: Handle | undefined
-      await world.inTransaction(async () => {
-        kept = world.database.executor()
-        await world.insert('1')
-      })
-      const error = await failureOf(world.run(kept as Handle, "INSERT INTO orders VALUES ('2')", []))
-      expect(codeOf(error)).toBe('ACKORD_SCOPE_ENDED')
-      expect(await world.orders()).toBe(1)
-    })
+  testAdapterScenarios(name, open, dialect)
+  const openWorld = () => openAdapterWorld(open, dialect)
 
-    it('waits for queries that the handler did not await, and what they start', async () => {
-      await using world = await openWorld(open)
-      await world.inTransaction(async () => {
-        const handle = world.database.executor()
-        void world.run(handle, "INSERT INTO orders VALUES ('1')", []).then(() => world.run(handle, "INSERT INTO orders VALUES ('2')", []))
-      })
-      expect(await world.orders()).toBe(2)
-    })
-
-    it('lets no query that the handler did not await come after the roll-back', async () => {
-      await using world = await openWorld(open, { max: 1 })
-      let forgotten: Promise<unknown>[] = []
-      const rejected = world.inTransaction(async () => {
-        forgotten = ['1', '2', '3', '4', '5'].map((id) => world.insert(id))
-        throw failure
-      })
-      expect(await failureOf(rejected)).toBe(failure)
-      await Promise.allSettled(forgotten)
-      expect(await world.orders()).toBe(0)
-    })
-
-    it('takes many queries at once', async () => {
-      await using world = await openWorld(open)
-      await world.inTransaction(async () => {
-        await Promise.all(Array.from({ length: 20 }, (_, index) => world.insert(String(index))))
-      })
-      expect(await world.orders()).toBe(20)
-    })
-
+  describe(`a transaction of PostgreSQL on ${name}`, () => {
     it('takes a COMMIT that answers ROLLBACK for a failure: a handler swallowed the error of a statement', async () => {
-      await using world = await openWorld(open)
+      await using world = await openWorld()
       const error = await failureOf(
         world.inTransaction(async () => {
           await world.insert('1')
@@ -80,20 +36,38 @@ export function testAdapter<Handle>(name: string, open: OpenAdapterWorld<Handle>
       expect(await world.orders()).toBe(0)
     })
 
-    it('fails when an un-awaited query failed', async () => {
-      await using world = await openWorld(open)
-      const error = await failureOf(
-        world.inTransaction(async () => {
+    it('commits nothing when a handler swallows the error of a statement and tries again without a savepoint', async () => {
+      await using world = await openWorld()
+      const { message, verdicts } = command('1')
+      const tried: unknown[] = []
+      const middleware = transactional(world.database, {
+        inbox: { consumer: 'orders' },
+        outbox: { destination: 'events' },
+        transaction: settings,
+      })
+      const rejected = handle(
+        middleware,
+        async () => {
           await world.insert('1')
-          void world.insert('1').catch(() => {})
-        }),
+          for (const id of ['1', '2', '3']) {
+            tried.push(
+              await world.insert(id).then(
+                () => 'done',
+                () => 'failed',
+              ),
+            )
+          }
+          return []
+        },
+        message,
       )
-      expect(error).toBeInstanceOf(TransactionAbortedError)
-      expect(await world.orders()).toBe(0)
+      expect(await failureOf(rejected)).toBeInstanceOf(TransactionAbortedError)
+      expect(tried).toEqual(['failed', 'failed', 'failed'])
+      expect([await world.orders(), await world.inbox(), verdicts]).toEqual([0, 0, []])
     })
 
     it('knows that a COMMIT which a deferred constraint refuses did nothing', async () => {
-      await using world = await openWorld(open)
+      await using world = await openWorld()
       await world.query('CREATE TABLE parents (n int PRIMARY KEY)')
       await world.query('CREATE TABLE children (n int REFERENCES parents DEFERRABLE INITIALLY DEFERRED)')
       const error = await failureOf(
@@ -108,64 +82,8 @@ export function testAdapter<Handle>(name: string, open: OpenAdapterWorld<Handle>
       expect(await world.orders()).toBe(1)
     })
 
-    it('rejects with the error of the handler, and the next one finds a clean connection', async () => {
-      await using world = await openWorld(open, { max: 1 })
-      const rejected = world.inTransaction(async () => {
-        await world.insert('1')
-        throw failure
-      })
-      expect(await failureOf(rejected)).toBe(failure)
-      await world.inTransaction(() => world.insert('1'))
-      expect(await world.orders()).toBe(1)
-    })
-
-    it('rolls back when the signal was aborted, and refuses further queries', async () => {
-      await using world = await openWorld(open)
-      const controller = new AbortController()
-      let refused: Error | undefined
-      const rejected = world.inTransaction(
-        async () => {
-          await world.insert('1')
-          controller.abort(failure)
-          refused = await failureOf(world.insert('2'))
-        },
-        rootContext({ signal: controller.signal }),
-      )
-      expect(await failureOf(rejected)).toBe(failure)
-      expect(causes(refused)).toContain(failure)
-      expect(await world.orders()).toBe(0)
-    })
-
-    it('stops waiting for a connection when the signal is aborted, and does not begin when one comes', async () => {
-      await using world = await openWorld(open, { max: 1 })
-      const controller = new AbortController()
-      const holding = deferred()
-      const release = deferred()
-      const first = world.inTransaction(async () => {
-        await world.insert('1')
-        holding.resolve()
-        await release.promise
-      })
-      await holding.promise
-      let called = false
-      const second = failureOf(
-        world.inTransaction(
-          async () => {
-            called = true
-          },
-          rootContext({ signal: controller.signal }),
-        ),
-      )
-      controller.abort(failure)
-      expect(await second).toBe(failure)
-      release.resolve()
-      await first
-      await world.inTransaction(() => world.insert('2'))
-      expect([called, await world.orders()]).toEqual([false, 2])
-    })
-
     it('begins with its settings', async () => {
-      await using world = await openWorld(open)
+      await using world = await openWorld()
       const { database } = world
       const found: unknown[] = []
       const asked = { isolation: 'repeatable read', statementTimeout: 4321, lockTimeout: 1234, idleTimeout: 9000, ...settings } as const
@@ -178,51 +96,8 @@ export function testAdapter<Handle>(name: string, open: OpenAdapterWorld<Handle>
       expect(found).toEqual(['repeatable read', '4321ms', '1234ms', '9s'])
     })
 
-    it('refuses a statement that would begin or end the transaction', async () => {
-      await using world = await openWorld(open)
-      for (const statement of ['COMMIT', ' rollback', 'BEGIN']) {
-        await world.inTransaction(async () => {
-          const error = await failureOf(world.run(world.database.executor(), statement, []))
-          expect(codeOf(error)).toBe('ACKORD_TRANSACTION_REQUIRED')
-        })
-      }
-    })
-
-    it('runs a transaction that lost against another one again, as a whole', async () => {
-      await using world = await openWorld(open)
-      await world.query(`CREATE FUNCTION lose() RETURNS void LANGUAGE plpgsql AS $$ BEGIN RAISE 'lost' USING ERRCODE = '40001'; END $$`)
-      let attempts = 0
-      await world.inTransaction(async () => {
-        attempts += 1
-        await world.insert(String(attempts))
-        if (attempts < 3) await world.run(world.database.executor(), 'SELECT lose()', [])
-      })
-      expect([attempts, await world.orders()]).toEqual([3, 1])
-    })
-
-    it('rolls back when the backend is terminated in the middle, whatever the handler makes of it', async () => {
-      await using world = await openWorld(open)
-      const { message, verdicts } = command('1')
-      const rejected = handle(
-        transactionMiddleware(world.database, settings),
-        async (given) => {
-          await world.insert('1')
-          await given.ack()
-          await world.terminate(await world.pid())
-          await world.insert('2').catch(() => {})
-          await world.insert('3').catch(() => {})
-          return []
-        },
-        message,
-      )
-      expect(await failureOf(rejected)).not.toBeInstanceOf(CommitUnknownError)
-      expect([verdicts, message.state, await world.orders()]).toEqual([[], 'pending', 0])
-      await world.inTransaction(() => world.insert('1'))
-      expect(await world.orders()).toBe(1)
-    })
-
     it('does not know the outcome when the connection is lost during COMMIT', async () => {
-      await using world = await openWorld(open)
+      await using world = await openWorld()
       const { message, verdicts } = command('1')
       const events: string[] = []
       // A deferred trigger holds the COMMIT open until the backend is gone.
@@ -266,26 +141,9 @@ export function testAdapter<Handle>(name: string, open: OpenAdapterWorld<Handle>
       await world.query('DROP TRIGGER slow ON orders')
       await world.inTransaction(() => world.insert('2'))
     })
-  })
 
-  describe(`a nested transaction on ${name}`, () => {
-    it('is undone alone when a statement in it fails', async () => {
-      await using world = await openWorld(open)
-      await world.inTransaction(async () => {
-        await world.insert('before')
-        await failureOf(
-          world.inTransaction(async () => {
-            await world.insert('inside')
-            await world.insert('before')
-          }),
-        )
-        await world.insert('after')
-      })
-      expect(await world.query('SELECT id FROM orders ORDER BY id')).toEqual([{ id: 'after' }, { id: 'before' }])
-    })
-
-    it('fails when an error was swallowed in it, and leaves the outer one usable', async () => {
-      await using world = await openWorld(open)
+    it('fails as a nested one when an error was swallowed in it, and leaves the outer one usable', async () => {
+      await using world = await openWorld()
       await world.inTransaction(async () => {
         await world.insert('before')
         await failureOf(world.inTransaction(() => world.insert('before').catch(() => {})))
@@ -293,147 +151,5 @@ export function testAdapter<Handle>(name: string, open: OpenAdapterWorld<Handle>
       })
       expect(await world.orders()).toBe(2)
     })
-
-    it('has a handle of its own, which ends with it', async () => {
-      await using world = await openWorld(open)
-      await world.inTransaction(async () => {
-        let inner: Handle | undefined
-        await world.inTransaction(async () => {
-          inner = world.database.executor()
-        })
-        const error = await failureOf(world.run(inner as Handle, "INSERT INTO orders VALUES ('late')", []))
-        expect(codeOf(error)).toBe('ACKORD_SCOPE_ENDED')
-        await world.insert('1')
-      })
-      expect(await world.orders()).toBe(1)
-    })
   })
-
-  describe(`the outbox on ${name}`, () => {
-    const record = () => [{ destination: 'events', message: marshal(event('e-1'), jsonMarshaler) }] as const
-
-    it('takes part in a transaction of the user’s own, and in its roll-back', async () => {
-      await using world = await openWorld(open)
-      const outbox = sqlOutbox(world.database, settings)
-      await world.begin(async (transaction) => {
-        await world.run(transaction, "INSERT INTO orders VALUES ('1')", [])
-        await outbox.append(transaction, record())
-      })
-      const rejected = world.begin(async (transaction) => {
-        await world.run(transaction, "INSERT INTO orders VALUES ('2')", [])
-        await outbox.append(transaction, record())
-        throw failure
-      })
-      expect(await failureOf(rejected)).toBe(failure)
-      expect([await world.orders(), await world.outbox()]).toEqual([1, 1])
-    })
-
-    it('lets repositories find the user’s own transaction by withTransaction()', async () => {
-      await using world = await openWorld(open)
-      const { database } = world
-      const rejected = world.begin(async (transaction) => {
-        const context = database.withTransaction(rootContext(), transaction)
-        expect(database.executor(context)).toBe(transaction)
-        await world.run(database.executor(context), "INSERT INTO orders VALUES ('1')", [])
-        throw failure
-      })
-      expect(await failureOf(rejected)).toBe(failure)
-      expect(await world.orders()).toBe(0)
-    })
-
-    it('refuses the root client, and a transaction that has ended', async () => {
-      await using world = await openWorld(open)
-      const outbox = sqlOutbox(world.database, settings)
-      const error = await failureOf(outbox.append(world.root, record()))
-      expect([error.code, error.message]).toEqual(['ACKORD_TRANSACTION_REQUIRED', expect.stringContaining('needs a running transaction')])
-      let ended: Handle | undefined
-      await world.begin(async (transaction) => {
-        ended = transaction
-      })
-      await failureOf(outbox.append(ended as Handle, record()))
-      expect(await world.outbox()).toBe(0)
-    })
-
-    it('stores more records than one statement can take', async () => {
-      await using world = await openWorld(open)
-      const outbox = sqlOutbox(world.database, settings)
-      const [one] = record()
-      const many = Array.from({ length: 5100 }, () => ({ destination: 'events', message: one.message }))
-      await world.database.write((transaction) => outbox.append(transaction, many), settings)
-      expect(await world.outbox()).toBe(5100)
-    })
-
-    it('says so when its table is not there', async () => {
-      await using world = await openWorld(open)
-      await world.query('DROP TABLE ackord_outbox')
-      await world.query('DROP TABLE ackord_inbox')
-      const outbox = sqlOutbox(world.database, settings)
-      expect((await failureOf(outbox.claim({ limit: 1, lease: 1000 }))).code).toBe('ACKORD_SCHEMA')
-      expect((await failureOf(world.database.write((transaction) => outbox.append(transaction, record()), settings))).code).toBe(
-        'ACKORD_SCHEMA',
-      )
-    })
-
-    it('stores what several messages of a group return, and forgets what was received long ago', async () => {
-      await using world = await openWorld(open)
-      const { database } = world
-      const middleware = transactional(database, {
-        inbox: { consumer: 'orders' },
-        outbox: { destination: 'events' },
-        transaction: settings,
-        groupCommit: { size: 8, groups: 1 },
-      })
-      const process = middleware(async (given) => {
-        await world.insert(String(given.id))
-        return [event(`e-${given.id}`)]
-      })
-      const deliver = (id: string) => {
-        const { message } = command(id)
-        return process(message, message.context(rootContext()))
-      }
-      await Promise.all(['1', '2', '2', '3', '4'].map(deliver))
-      expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([4, 4, 4])
-      await world.query("UPDATE ackord_inbox SET received_at = received_at - interval '8 days' WHERE id <> '1'")
-      expect([await cleanInbox(database, { limit: 2 }), await cleanInbox(database), await world.inbox()]).toEqual([2, 1, 1])
-    })
-  })
-}
-
-async function openWorld<Handle>(open: OpenAdapterWorld<Handle>, options?: { readonly max?: number }) {
-  const world = await open(options)
-  const { database } = world
-  const run = transactionMiddleware(database, settings)
-  return {
-    ...world,
-    /** Through the transaction that the caller is in. */
-    insert: (id: string) => world.run(database.executor(), 'INSERT INTO orders VALUES ($1)', [id]),
-    async pid() {
-      return (await world.run(database.executor(), 'SELECT pg_backend_pid() AS pid', []))[0]?.['pid']
-    },
-    /** Resolves when the backend is gone. */
-    async terminate(pid: unknown) {
-      await world.query('SELECT pg_terminate_backend($1)', [pid])
-      while ((await world.query('SELECT 1 FROM pg_stat_activity WHERE pid = $1', [pid])).length > 0);
-    },
-    /** A transaction in which the work is done, ambient: nested in one it is a savepoint. */
-    async inTransaction(work: () => Promise<unknown>, context: Context = currentContext() ?? rootContext()): Promise<void> {
-      const { message } = command('1')
-      await run(async () => {
-        await work()
-        return []
-      })(message, currentContext() ?? message.context(context))
-    },
-    [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
-  }
-}
-
-/** Of the first error that has one of ours: ORMs wrap what they get. */
-function codeOf(error: unknown): string | undefined {
-  return causes(error)
-    .map((cause) => (cause as { readonly code?: string }).code)
-    .find((code) => code?.startsWith('ACKORD_'))
-}
-
-function causes(error: unknown): unknown[] {
-  return error instanceof Error ? [error, ...causes(error.cause)] : []
 }

@@ -1,9 +1,10 @@
 import type { Database } from '../../src/index.ts'
 import type { View } from './own-schema.ts'
-import { testSqlConformance } from './sql-conformance.ts'
+import { type OpenSqlWorld, testSqlConformance, testSqlOrder } from './sql-conformance.ts'
 
 export interface ConformanceWorld<Handle> extends View, AsyncDisposable {
   readonly database: Database<Handle>
+  readonly oneWriter?: boolean | undefined
   /** A statement on a handle, as its users would send it. Gives its rows. */
   run(handle: Handle, text: string, parameters: unknown[]): Promise<readonly Record<string, unknown>[]>
 }
@@ -12,17 +13,28 @@ export type OpenConformanceWorld<Handle> = () => Promise<ConformanceWorld<Handle
 
 /** All suites on PostgreSQL through one adapter. */
 export function testConformance<Handle>(name: string, open: OpenConformanceWorld<Handle>): void {
-  testSqlConformance<Handle>(name, async () => {
+  testSqlConformance<Handle>(name, sqlWorld(open))
+}
+
+/** The suites for order per key. */
+export function testOrder<Handle>(name: string, open: OpenConformanceWorld<Handle>): void {
+  testSqlOrder<Handle>(name, sqlWorld(open))
+}
+
+function sqlWorld<Handle>(open: OpenConformanceWorld<Handle>): OpenSqlWorld<Handle> {
+  return async () => {
     const world = await open()
     const { database, schema } = world
     return {
       database,
       tables: { schema },
+      oneWriter: world.oneWriter,
       async age(columns, duration) {
         const earlier = columns.map((column) => `${column} = ${column} - make_interval(secs => ${duration} / 1000.0)`)
         const table = `${schema}.ackord_outbox`
-        // The lock first: row by row it would meet the relay's statements halfway, and the server would see a deadlock.
-        await world.query(`DO $$ BEGIN LOCK TABLE ${table} IN EXCLUSIVE MODE; UPDATE ${table} SET ${earlier.join(', ')}; END $$`)
+        // The locks first: row by row it would meet the relay's statements halfway, and the server would see a deadlock.
+        await world.query(`DO $$ BEGIN LOCK TABLE ${schema}.ackord_relays, ${table} IN EXCLUSIVE MODE; UPDATE ${table} SET ${earlier.join(', ')};
+          UPDATE ${schema}.ackord_relays SET alive_until = alive_until - make_interval(secs => ${duration} / 1000.0); END $$`)
       },
       async createEntries() {
         await world.query(`CREATE TABLE ${schema}.entries (key text PRIMARY KEY, value text NOT NULL)`)
@@ -42,5 +54,5 @@ export function testConformance<Handle>(name: string, open: OpenConformanceWorld
       },
       [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
     }
-  })
+  }
 }

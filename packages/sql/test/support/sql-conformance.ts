@@ -1,25 +1,30 @@
 import { type Context, Message, rootContext, silentLogger } from '@ackord/core'
 import { Relay } from '@ackord/outbox'
 import {
+  deferred,
+  type OpenOutboxTransaction,
   type OpenOutboxWorld,
   type OpenTransactionWorld,
   ResultTable,
   type TransactionWorld,
   testInbox,
+  testOrderedOutbox,
   testOutboxStore,
   testRelay,
   testTransaction,
 } from '@ackord/testkit'
 import { afterAll, describe, it } from 'vitest'
-import { type Database, sqlOutbox, type TableOptions, transactional, transactionMiddleware } from '../../src/index.ts'
+import { type Database, type SqlOutbox, sqlOutbox, type TableOptions, transactional, transactionMiddleware } from '../../src/index.ts'
 
 /** What the suites need of a database, whatever it is. */
 interface SqlWorld<Handle> extends AsyncDisposable {
   readonly database: Database<Handle>
   readonly tables: TableOptions
+  /** Whether a transaction waits for the one before it. Default: false. */
+  readonly oneWriter?: boolean | undefined
   /** Another way to the same tables, for a second relay. Default: the same. */
   another?(): Database<unknown>
-  /** Makes these columns of all outbox rows that many milliseconds earlier, at once. */
+  /** Makes these columns of all outbox rows that many milliseconds earlier, at once, and what relays have left of their time that much shorter. */
   age(columns: readonly string[], duration: number): Promise<void>
   /** Makes a table of entries. Its value must not be null. */
   createEntries(): Promise<void>
@@ -57,11 +62,19 @@ export function testSqlConformance<Handle>(
   testRelay(runner, { name, openStore: outboxWorld(open), createRelay: (store, setup) => new Relay(store, setup), results })
 }
 
-function outboxWorld<Handle>(open: OpenSqlWorld<Handle>): OpenOutboxWorld {
+/** The suites for order per key on a database that has it. */
+export function testSqlOrder<Handle>(name: string, open: OpenSqlWorld<Handle>): void {
+  const runner = { describe, it }
+  const openStore = outboxWorld(open, 'perKey')
+  testOrderedOutbox(runner, { name, open: openStore, results })
+  testRelay(runner, { name: `${name}, order per key`, openStore, createRelay: (store, setup) => new Relay(store, setup), results })
+}
+
+function outboxWorld<Handle>(open: OpenSqlWorld<Handle>, order: 'none' | 'perKey' = 'none'): OpenOutboxWorld {
   return async ({ retain }) => {
     const world = await open()
     const { database, tables } = world
-    const options = { retain, logger: silentLogger, ...tables }
+    const options = { retain, logger: silentLogger, order, ...tables }
     const store = sqlOutbox(database, options)
     return {
       store,
@@ -90,9 +103,32 @@ function outboxWorld<Handle>(open: OpenSqlWorld<Handle>): OpenOutboxWorld {
           return []
         })(message, message.context(rootContext()))
       },
+      ...(world.oneWriter === true ? {} : { openTransaction: () => openTransaction(database, store) }),
       advance: (duration) => world.age(instants, duration),
       [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
     }
+  }
+}
+
+/** A transaction that stays open until it is told how to end. */
+async function openTransaction<Handle>(database: Database<Handle>, store: SqlOutbox<Handle>): Promise<OpenOutboxTransaction> {
+  const begun = deferred<Handle>()
+  const end = deferred<void>()
+  const ended = database.write(async (transaction) => {
+    begun.resolve(transaction)
+    await end.promise
+  })
+  const transaction = await Promise.race([begun.promise, ended.then(() => begun.promise)])
+  return {
+    append: (records) => store.append(transaction, records),
+    async commit() {
+      end.resolve()
+      await ended
+    },
+    async rollback() {
+      end.reject(new Error('rolled back'))
+      await ended.catch(() => {})
+    },
   }
 }
 

@@ -5,13 +5,21 @@ import type { OutboxFeatures, OutboxTransaction, OutboxWorld, OutboxWorldOptions
 export const memoryOutboxFeatures: OutboxFeatures = { savepoints: true, delay: true, retain: true }
 
 /** The in-memory store on a clock of its own: the model for other worlds. */
-export async function openMemoryOutboxWorld({ retain }: OutboxWorldOptions): Promise<OutboxWorld> {
+export async function openMemoryOutboxWorld(options: OutboxWorldOptions): Promise<OutboxWorld> {
+  return openWorld(options, 'none')
+}
+
+/** The same with order per key. */
+export async function openOrderedMemoryOutboxWorld(options: OutboxWorldOptions): Promise<OutboxWorld> {
+  return openWorld(options, 'perKey')
+}
+
+function openWorld({ retain }: OutboxWorldOptions, order: 'none' | 'perKey'): OutboxWorld {
   const runtime = new VirtualRuntime()
-  const store = new MemoryOutboxStore({ retain, runtime })
+  const store = new MemoryOutboxStore({ retain, order, runtime })
   return {
     store,
-    // One object holds the data; a second one that passes everything on stands for another process.
-    another: async () => bound(store),
+    another: async () => store.another(),
     async transaction(work) {
       const transaction = store.begin()
       try {
@@ -21,6 +29,14 @@ export async function openMemoryOutboxWorld({ retain }: OutboxWorldOptions): Pro
         throw error
       }
       transaction.commit()
+    },
+    async openTransaction() {
+      const transaction = store.begin()
+      return {
+        ...transactionOf(store, transaction),
+        commit: async () => transaction.commit(),
+        rollback: async () => transaction.rollback(),
+      }
     },
     advance: (duration) => runtime.advance(duration),
     [Symbol.asyncDispose]: async () => {},
@@ -39,22 +55,5 @@ function transactionOf(store: MemoryOutboxStore, transaction: MemoryTransaction)
         throw error
       }
     },
-  }
-}
-
-function bound(store: MemoryOutboxStore): OutboxWorld['store'] {
-  return {
-    capabilities: store.capabilities,
-    claim: (options) => store.claim(options),
-    renew: (claims, lease) => store.renew(claims, lease),
-    release: (claims) => store.release(claims),
-    settle: (outcomes) => store.settle(outcomes),
-    wakeUps: (options) => store.wakeUps(options),
-    list: (filter, page) => store.list(filter, page),
-    get: (id) => store.get(id),
-    rearm: (which, edit) => store.rearm(which, edit),
-    discard: (ids, reason) => store.discard(ids, reason),
-    stats: () => store.stats(),
-    deletePublished: (options) => store.deletePublished(options),
   }
 }

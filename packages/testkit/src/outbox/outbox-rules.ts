@@ -115,7 +115,8 @@ export const outboxRules: OutboxRules = {
   matches: (row, state, filter) =>
     (filter.state === undefined || filter.state === state) &&
     (filter.destination === undefined || filter.destination === row.destination) &&
-    (filter.type === undefined || filter.type === row.attributes.type),
+    (filter.type === undefined || filter.type === row.attributes.type) &&
+    (filter.orderingKey === undefined || filter.orderingKey === row.attributes['partitionkey']),
   sort: (rows) => rows,
   page: (rows, after) => (after === undefined ? rows : rows.filter((row) => row.place > Number(after))),
   show: (row) => new Message(row.data, row.attributes),

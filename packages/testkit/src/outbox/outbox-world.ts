@@ -19,6 +19,12 @@ export interface OutboxTransaction {
   savepoint?(work: () => Promise<void>): Promise<void>
 }
 
+/** A transaction that its holder ends. */
+export interface OpenOutboxTransaction extends OutboxTransaction {
+  commit(): Promise<void>
+  rollback(): Promise<void>
+}
+
 /** An outbox of its own for one scenario, empty at first. Disposing it removes what it made. */
 export interface OutboxWorld extends AsyncDisposable {
   readonly store: OutboxStore & OutboxAdmin
@@ -26,9 +32,12 @@ export interface OutboxWorld extends AsyncDisposable {
   another(): Promise<OutboxStore & OutboxAdmin>
   /** Commits if the work resolves. If it rejects, rolls back and rejects with the same error. */
   transaction(work: (transaction: OutboxTransaction) => Promise<void>): Promise<void>
+  /** Begins a transaction that runs beside others. Left out where there is one writer at a time. */
+  openTransaction?(): Promise<OpenOutboxTransaction>
   /**
    * Afterwards the store is as it would be `duration` milliseconds later. A store with its own clock does not wait: it moves all stored
-   * instants (created, available, leased until, published, parked) back by as much.
+   * instants (created, available, leased until, published, parked, and until when a member of the
+   * partitions counts as alive) back by as much.
    */
   advance(duration: number): Promise<void>
 }

@@ -27,6 +27,7 @@ export class RuledOutboxStore implements OutboxStore, OutboxAdmin {
   readonly #runtime: Runtime
   readonly #retain: boolean
   readonly #rows: Map<string, RuledRow>
+  #lastPlace = 0
 
   constructor(options: RuledOutboxOptions, rows: Map<string, RuledRow> = new Map()) {
     this.#rules = options.rules
@@ -35,11 +36,12 @@ export class RuledOutboxStore implements OutboxStore, OutboxAdmin {
     this.#rows = rows
   }
 
-  insert(records: readonly NewOutboxRecord[]): void {
+  /** At the end, or at a place of one's own. */
+  insert(records: readonly NewOutboxRecord[], at?: number): void {
     const now = this.#runtime.now()
-    for (const record of this.#rules.storeAll(records, this.#rows.size)) {
+    for (const [index, record] of this.#rules.storeAll(records, this.#rows.size).entries()) {
       const { destination, message, delay = 0 } = this.#rules.store(record)
-      const place = Number([...this.#rows.keys()].at(-1) ?? 0) + 1
+      const place = at === undefined ? this.#lastPlace + 1 : at + index
       const stored: RuledRow = {
         place,
         createdAt: now,
@@ -55,6 +57,7 @@ export class RuledOutboxStore implements OutboxStore, OutboxAdmin {
         publishedAt: undefined,
         parkedAt: undefined,
       }
+      this.#lastPlace = Math.max(this.#lastPlace, place)
       this.#rows.set(String(place), stored)
     }
   }

@@ -14,9 +14,9 @@ export const failureScenarios: readonly RelayScenario[] = [
       await world.start()
       await world.until(async () => (await world.counts()).parked === 1, 'it is parked')
       await world.until(() => world.arrived.length === 9, 'the others are published')
-      const [parked] = (await world.outbox.store.list({ state: 'parked' }, { limit: 10 })).records
-      assert.deepEqual([parked?.message.id, parked?.attempts], ['e003', 1])
-      assert.match(parked?.lastError ?? '', /too large/)
+      const parked = await world.parked()
+      assert.deepEqual([parked.message.id, parked.attempts], ['e003', 1])
+      assert.match(parked.lastError ?? '', /too large/)
     },
   },
   {
@@ -30,8 +30,7 @@ export const failureScenarios: readonly RelayScenario[] = [
       const at = world.calls.map((call) => call.at)
       assert.equal(at.length, 3, 'as often as maxAttempts says')
       for (const [index, time] of at.slice(1).entries()) assert.ok(time - (at[index] ?? 0) >= 5000, 'it was tried again too early')
-      const [parked] = (await world.outbox.store.list({ state: 'parked' }, { limit: 10 })).records
-      assert.match(parked?.lastError ?? '', /no such queue/)
+      assert.match((await world.parked()).lastError ?? '', /no such queue/)
     },
   },
   {

@@ -22,8 +22,41 @@ export const relayMutants: readonly Mutant<RelayPorts>[] = [
   ...broken('a slow publish keeps its lease: no other relay sends the same', {
     'leases are not renewed': { renews: false },
   }),
-  ...broken('relays that stall past their lease lose nothing, and duplicate no more than the leases they lost', {
+  ...broken('two relays that stall at random past their lease lose nothing, and duplicate no more than the leases they lost', {
     'every batch is sent twice': { sendsOnce: false },
+  }),
+  ...broken('four relays that stall at random past their lease lose nothing, and duplicate no more than the leases they lost', {
+    'records are settled before they are published': { publishesFirst: false },
+  }),
+  ...broken('a stop is over when its time is, although a publish hangs, and what has no outcome is given back', {
+    'a stop waits for a publish': { stopsInTime: false },
+    'what has no outcome stays leased': { givesBack: false },
+  }),
+  ...broken('a stop is over although publisher and store hang, and nothing is lost', {
+    'a stop waits for the store': { leavesStore: false },
+  }),
+  ...broken('a record that is parked has a copy in the dead letter, with its id, its bytes and the reason', {
+    'nothing is sent to the dead letter': { sendsLetters: false },
+    'the copy has an id of its own': { lettersKeepId: false },
+  }),
+  ...broken('a relay that is killed before the dead letter has the copy leaves the record to the next one, which sends it', {
+    'records are parked before the copy is sent': { lettersFirst: false },
+  }),
+  ...broken('a record is parked all the same when the dead letter does not take the copy, and says so', {
+    'without a copy it is tried again': { parksWithoutLetter: false },
+    'it does not say that there is no copy': { tellsMissingLetter: false },
+  }),
+  ...broken('a dead letter that never answers is given up, and holds up nobody else', {
+    'a dead letter may take for ever': { limitsLetter: false },
+    'everything waits for the dead letter': { settlesBesideLetter: false },
+  }),
+  ...broken('with a publisher per destination each record goes to its own, and what has none is left for other relays', {
+    'one publisher gets everything': { routes: false },
+    'what has no publisher is claimed and parked': { claimsOwn: false },
+  }),
+  ...broken('a record whose expirytime has passed is not published: it is parked, and says so', {
+    'what has expired is published': { heedsExpiry: false },
+    'what has expired is gone without a word': { parksExpired: false },
   }),
   ...broken('a graceful stop settles what is on its way and leaves nothing leased', {
     'stop does not wait': { stopsGracefully: false },

@@ -36,6 +36,34 @@ export interface RelayRules {
   readonly stopsIdle: boolean
   /** Off: a second start is a second run. */
   readonly startsOnce: boolean
+  /** Off: a stop waits for a publish for as long as it takes. */
+  readonly stopsInTime: boolean
+  /** Off: what has no outcome stays leased after a stop. */
+  readonly givesBack: boolean
+  /** Off: a stop waits for the store for as long as it takes. */
+  readonly leavesStore: boolean
+  /** Off: nothing is sent to the dead letter. */
+  readonly sendsLetters: boolean
+  /** Off: the copy has an id of its own. */
+  readonly lettersKeepId: boolean
+  /** Off: records are parked before the dead letter has the copy. */
+  readonly lettersFirst: boolean
+  /** Off: without a copy a record is tried again. */
+  readonly parksWithoutLetter: boolean
+  /** Off: a parked record does not say that there is no copy of it. */
+  readonly tellsMissingLetter: boolean
+  /** Off: a dead letter may take for ever. */
+  readonly limitsLetter: boolean
+  /** Off: all that is published waits to be settled until the dead letter has answered. */
+  readonly settlesBesideLetter: boolean
+  /** Off: one publisher gets everything. */
+  readonly routes: boolean
+  /** Off: it claims what it has no publisher for, and parks it. */
+  readonly claimsOwn: boolean
+  /** Off: what has expired is published. */
+  readonly heedsExpiry: boolean
+  /** Off: what has expired is gone without a word. */
+  readonly parksExpired: boolean
 }
 
 export const relayRules: RelayRules = {
@@ -57,4 +85,18 @@ export const relayRules: RelayRules = {
   stopsGracefully: true,
   stopsIdle: true,
   startsOnce: true,
+  stopsInTime: true,
+  givesBack: true,
+  leavesStore: true,
+  sendsLetters: true,
+  lettersKeepId: true,
+  lettersFirst: true,
+  parksWithoutLetter: true,
+  tellsMissingLetter: true,
+  limitsLetter: true,
+  settlesBesideLetter: true,
+  routes: true,
+  claimsOwn: true,
+  heedsExpiry: true,
+  parksExpired: true,
 }

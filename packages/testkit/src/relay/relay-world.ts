@@ -1,5 +1,5 @@
-import type { Backoff, Logger, Publisher, PublishResult, RawMessage, Runtime } from '@ackord/core'
-import type { OutboxStore } from '@ackord/outbox'
+import type { Backoff, DeadLetter, Logger, Publisher, PublishResult, RawMessage, Runtime } from '@ackord/core'
+import type { Claim, NewOutboxRecord, OutboxRecord, OutboxStore, PublisherMap, RelayOptions } from '@ackord/outbox'
 import { claimAll, commit, idsOf, record } from '../outbox/outbox-records.ts'
 import type { OpenOutboxWorld, OutboxWorld } from '../outbox/outbox-world.ts'
 import { type RecordingLogger, recordingLogger } from '../recording-logger.ts'
@@ -8,7 +8,7 @@ import { eventLoopTurn, VirtualRuntime } from '../virtual-runtime.ts'
 
 /** What scenarios ask of a relay; the names are those of `RelayOptions`. */
 export interface RelaySetup {
-  readonly publisher: Publisher
+  readonly publisher: Publisher | PublisherMap
   readonly runtime: Runtime
   readonly logger: Logger
   readonly batchSize: number
@@ -17,6 +17,13 @@ export interface RelaySetup {
   readonly publishTimeout: number
   readonly pollInterval: number
   readonly backoff: Backoff
+  readonly shutdownTimeout: number
+  /** Default: none. */
+  readonly deadLetter?: DeadLetter | undefined
+  /** Default: 1. */
+  readonly concurrency?: number | undefined
+  /** Only where the store has order per key. */
+  readonly onExhausted?: RelayOptions['onExhausted']
 }
 
 export interface RelayUnderTest {
@@ -35,6 +42,8 @@ export interface RelayPorts {
 export type RelayScenario = Scenario<RelayPorts>
 
 export interface PublishCall {
+  /** Which of the brokers was asked. */
+  readonly broker: string
   readonly destination: string
   readonly messages: readonly RawMessage[]
   readonly signal: AbortSignal
@@ -43,7 +52,11 @@ export interface PublishCall {
 }
 
 export type Answer = (call: PublishCall) => Promise<readonly PublishResult[]>
-export type ProcessPoint = 'claim' | 'renew' | 'release' | 'settle' | 'settled' | 'publish' | 'published'
+type ProcessPoint = 'claim' | 'renew' | 'release' | 'settle' | 'settled' | 'publish' | 'published' | 'deadLetter' | 'leave'
+export type OnPoint = (point: ProcessPoint, process: RelayProcess) => void | Promise<void>
+
+/** What a relay differs in from the others; a function if it needs publishers that end with its process, one for each broker. */
+export type SetupChanges = Partial<RelaySetup> | ((publisherOf: (broker: string) => Publisher) => Partial<RelaySetup>)
 
 /** A relay in a process of its own, which can be killed: from then on nothing it does reaches anybody. */
 export interface RelayProcess {
@@ -52,6 +65,13 @@ export interface RelayProcess {
 }
 
 export const relayLease = 30_000
+/** Shorter than the lease, as relays want it. */
+export const relayPublishTimeout = 20_000
+export const relayShutdownTimeout = 10_000
+
+const mainBroker = 'main'
+/** What it takes are dead letters, and have not arrived. */
+export const deadBroker = 'dead'
 
 /** An outbox, a broker and relays, on clocks that go together. */
 export class RelayWorld {
@@ -60,6 +80,8 @@ export class RelayWorld {
   readonly calls: PublishCall[] = []
   /** The message ids that the broker took, in their order, duplicates included. */
   readonly arrived: string[] = []
+  /** What the dead letter took, in its order. */
+  readonly letters: RawMessage[] = []
   /** How many claimed records had been claimed before: without failures, each stands for a lease that was lost. */
   takenOver = 0
   /** What the broker says. Takes all, at first. */
@@ -67,6 +89,9 @@ export class RelayWorld {
   readonly outbox: OutboxWorld
   readonly #createRelay: CreateRelay
   readonly #running = new Set<RelayUnderTest>()
+  readonly #calling = new Set<Promise<unknown>>()
+  /** Names of what was claimed and neither settled nor released. */
+  readonly #hands = new Set<string>()
 
   constructor(outbox: OutboxWorld, createRelay: CreateRelay) {
     this.outbox = outbox
@@ -79,17 +104,21 @@ export class RelayWorld {
 
   /** Commits events with these ids. */
   async add(destination: string, ...ids: readonly string[]): Promise<void> {
-    await commit(this.outbox, ...ids.map((id) => record(id, { destination })))
+    await this.addRecords(...ids.map((id) => record(id, { destination })))
+  }
+
+  async addRecords(...records: readonly NewOutboxRecord[]): Promise<void> {
+    await commit(this.outbox, ...records)
   }
 
   /** `onPoint` is told where the process is; it may kill it there, or hold it up. */
-  async start(onPoint: (point: ProcessPoint, process: RelayProcess) => void | Promise<void> = () => {}): Promise<RelayProcess> {
-    const process = await this.create(onPoint)
+  async start(onPoint: OnPoint = () => {}, changes: SetupChanges = {}): Promise<RelayProcess> {
+    const process = await this.create(onPoint, changes)
     process.relay.start()
     return process
   }
 
-  async create(onPoint: (point: ProcessPoint, process: RelayProcess) => void | Promise<void> = () => {}): Promise<RelayProcess> {
+  async create(onPoint: OnPoint = () => {}, changes: SetupChanges = {}): Promise<RelayProcess> {
     const store = await this.outbox.another()
     let dead = false
     const reach = async (point: ProcessPoint) => {
@@ -98,41 +127,49 @@ export class RelayWorld {
     }
     const call = async <T>(point: ProcessPoint, work: () => Promise<T>): Promise<T> => {
       await reach(point)
-      return await work()
+      return await this.#working(work())
     }
     const mortal: OutboxStore = {
       capabilities: store.capabilities,
       claim: async (options) => {
         const claimed = await call('claim', () => store.claim(options))
         this.takenOver += claimed.filter(({ attempts }) => attempts > 1).length
+        for (const claim of claimed) this.#hands.add(nameOf(claim))
         return claimed
       },
       renew: (claims, lease) => call('renew', () => store.renew(claims, lease)),
-      release: (claims) => call('release', () => store.release(claims)),
-      async settle(outcomes) {
+      release: async (claims) => {
+        await call('release', () => store.release(claims))
+        for (const claim of claims) this.#hands.delete(nameOf(claim))
+      },
+      settle: async (outcomes) => {
         const answers = await call('settle', () => store.settle(outcomes))
+        for (const outcome of outcomes) this.#hands.delete(nameOf(outcome))
         await reach('settled')
         return answers
       },
+      leave: () => call('leave', async () => store.leave?.()),
     }
-    const publisher: Publisher = {
+    const publisherOf = (broker: string): Publisher => ({
       publish: async (destination, messages, { signal }) => {
-        await reach('publish')
-        const results = await this.#publish({ destination, messages, signal, at: this.runtime.now() })
-        await reach('published')
+        await reach(broker === deadBroker ? 'deadLetter' : 'publish')
+        const results = await this.#publish({ broker, destination, messages, signal, at: this.runtime.now() })
+        if (broker !== deadBroker) await reach('published')
         return results
       },
-    }
+    })
     const relay = this.#createRelay(mortal, {
-      publisher,
+      publisher: publisherOf(mainBroker),
       runtime: this.runtime,
       logger: this.logger,
       batchSize: 20,
       lease: relayLease,
       maxAttempts: 3,
-      publishTimeout: 10 * relayLease,
+      publishTimeout: relayPublishTimeout,
       pollInterval: 500,
       backoff: () => 5000,
+      shutdownTimeout: relayShutdownTimeout,
+      ...(typeof changes === 'function' ? changes(publisherOf) : changes),
     })
     const process: RelayProcess = {
       relay,
@@ -153,6 +190,8 @@ export class RelayWorld {
       await this.runtime.advance(part)
       await this.outbox.advance(part)
       await eventLoopTurn()
+      // A database takes its time, and must not seem to hang because the clock runs ahead of it.
+      await Promise.allSettled(this.#calling)
     }
   }
 
@@ -166,19 +205,20 @@ export class RelayWorld {
   }
 
   /** Waits for the promise while time passes. */
-  async passing<T>(work: Promise<T>, what: string): Promise<T> {
+  async passing<T>(work: Promise<T>, what: string, limit?: number): Promise<T> {
     let done = false
     const watched = work.finally(() => {
       done = true
     })
     watched.catch(() => {})
-    await this.until(() => done, what)
+    await this.until(() => done, what, limit)
     return await watched
   }
 
-  async stop(process: RelayProcess): Promise<void> {
+  /** `limit` milliseconds of the relays' time. */
+  async stop(process: RelayProcess, limit?: number): Promise<void> {
     this.#running.delete(process.relay)
-    await this.passing(process.relay.stop(), 'the relay has stopped')
+    await this.passing(process.relay.stop(), 'the relay has stopped', limit)
   }
 
   /** How many records are in each state, over all destinations. */
@@ -188,6 +228,19 @@ export class RelayWorld {
       for (const state of ['ready', 'waiting', 'leased', 'parked'] as const) sums[state] += one[state]
     }
     return sums
+  }
+
+  /** The only record that is parked. */
+  async parked(): Promise<OutboxRecord> {
+    const { records } = await this.outbox.store.list({ state: 'parked' }, { limit: 10 })
+    const [only] = records
+    if (only === undefined || records.length > 1) throw new Error(`one record should be parked; ${records.length} are`)
+    return only
+  }
+
+  /** How many records relays have: by the store's word, or, where it knows no leases of records, by what was claimed and is neither settled nor released. */
+  async inHand(): Promise<number> {
+    return this.outbox.store.capabilities.order === 'none' ? (await this.counts()).leased : this.#hands.size
   }
 
   async isEmpty(): Promise<boolean> {
@@ -204,10 +257,21 @@ export class RelayWorld {
     await this.outbox[Symbol.asyncDispose]()
   }
 
+  async #working<T>(call: Promise<T>): Promise<T> {
+    this.#calling.add(call)
+    try {
+      return await call
+    } finally {
+      this.#calling.delete(call)
+    }
+  }
+
   async #publish(call: PublishCall): Promise<readonly PublishResult[]> {
     this.calls.push(call)
     const results = await this.answer(call)
-    for (const [index, { id = '' }] of call.messages.entries()) if (results[index]?.ok === true) this.arrived.push(id)
+    const taken = call.messages.filter((_, index) => results[index]?.ok === true)
+    if (call.broker === deadBroker) this.letters.push(...taken)
+    else this.arrived.push(...taken.map(({ id = '' }) => id))
     return results
   }
 }
@@ -223,4 +287,9 @@ export function distinct(ids: readonly string[]): string[] {
 
 export function numbered(count: number, prefix = 'e'): string[] {
   return Array.from({ length: count }, (_, index) => `${prefix}${String(index + 1).padStart(3, '0')}`)
+}
+
+/** All records of a claim may have the same token. */
+function nameOf({ id, token }: Claim): string {
+  return `${id} ${token}`
 }

@@ -1,16 +1,18 @@
-import { idle, type PublishResult, toError } from '@ackord/core'
-import type { ClaimedRecord, OutboxStore, Outcome } from '@ackord/outbox'
+import { idle, type Publisher, type PublishResult, toError } from '@ackord/core'
+import type { ClaimedRecord, OutboxStore, Outcome, PublisherMap } from '@ackord/outbox'
+import { limited } from './limited.ts'
 import type { RelayRules } from './relay-rules.ts'
 import type { RelaySetup, RelayUnderTest } from './relay-world.ts'
-
-type Fate = Outcome | 'giveBack'
+import { type Fate, RuledLetters } from './ruled-letters.ts'
 
 /** A relay that does what its rules say and no more, so that mutants differ from a right one in one rule each. */
 export class RuledRelay implements RelayUnderTest {
   readonly #store: OutboxStore
   readonly #setup: RelaySetup
   readonly #rules: RelayRules
+  readonly #letters: RuledLetters
   readonly #stop = new AbortController()
+  readonly #force = new AbortController()
   /** Until when a destination is left alone, and how often it has failed in a row. */
   readonly #down = new Map<string, { failures: number; until: number }>()
   #run: Promise<void> | undefined
@@ -19,6 +21,7 @@ export class RuledRelay implements RelayUnderTest {
     this.#store = store
     this.#setup = setup
     this.#rules = rules
+    this.#letters = new RuledLetters(setup, rules, (fates) => this.#tell(fates))
   }
 
   start(): void {
@@ -31,15 +34,27 @@ export class RuledRelay implements RelayUnderTest {
       return
     }
     this.#stop.abort()
-    if (this.#rules.stopsGracefully) await this.#run
+    if (!this.#rules.stopsGracefully) return
+    const { runtime, shutdownTimeout } = this.#setup
+    let leave = () => {}
+    const left = new Promise<void>((resolve) => {
+      leave = resolve
+    })
+    const timers = [
+      ...(this.#rules.stopsInTime ? [runtime.setTimeout(() => this.#force.abort(), shutdownTimeout)] : []),
+      ...(this.#rules.leavesStore ? [runtime.setTimeout(leave, shutdownTimeout + 2000)] : []),
+    ]
+    await Promise.race([this.#run, left])
+    for (const timer of timers) timer.cancel()
   }
 
   async #loop(): Promise<void> {
     const { runtime, batchSize, lease, pollInterval } = this.#setup
+    const destinations = this.#rules.claimsOwn ? ownDestinations(this.#setup.publisher) : undefined
     while (!this.#stop.signal.aborted) {
       const paused = [...this.#down].filter(([, { until }]) => until > runtime.now()).map(([destination]) => destination)
       const blocked = !this.#rules.pausesAlone && paused.length > 0
-      const records = blocked ? [] : await this.#store.claim({ limit: batchSize, lease, except: paused })
+      const records = blocked ? [] : await this.#store.claim({ limit: batchSize, lease, destinations, except: paused })
       if (records.length === 0) await idle(runtime, pollInterval, this.#stop.signal)
       else if (this.#stop.signal.aborted) await this.#store.release(records)
       else await this.#carry(records)
@@ -57,33 +72,47 @@ export class RuledRelay implements RelayUnderTest {
       })
     }
     let timer = runtime.setTimeout(keep, lease / 3)
-    const destinations = [...new Set(records.map(({ destination }) => destination))]
+    const expired = records.filter((record) => this.#isExpired(record))
+    const sent = records.filter((record) => !expired.includes(record))
+    const destinations = [...new Set(sent.map(({ destination }) => destination))]
     const fates = await Promise.all(
       destinations.map((destination) =>
         this.#publish(
           destination,
-          records.filter((record) => record.destination === destination),
+          sent.filter((record) => record.destination === destination),
         ),
       ),
     )
     done = true
     timer.cancel()
-    await this.#settle(fates.flat())
+    await this.#settle([...expired.map((record) => ({ record, fate: this.#fateOfExpired(record) })), ...fates.flat()])
   }
 
-  async #settle(fates: readonly { readonly record: ClaimedRecord; readonly fate: Fate }[]): Promise<void> {
+  async #settle(fates: readonly Fate[]): Promise<void> {
+    const parked = fates.filter((fate) => this.#letters.isFor(fate))
+    const parking = this.#letters.park(parked)
+    if (!this.#rules.settlesBesideLetter) await parking
+    await this.#tell(fates.filter((fate) => !parked.includes(fate)))
+    await parking
+  }
+
+  async #tell(fates: readonly Fate[]): Promise<void> {
     const outcomes = fates.flatMap(({ fate }) => (fate === 'giveBack' ? [] : [fate]))
     const wanted = outcomes.filter(({ result }) => result !== 'published' || this.#rules.settles)
     if (wanted.length > 0) await this.#store.settle(wanted)
     const back = fates.flatMap(({ record, fate }) => (fate === 'giveBack' ? [record] : []))
-    if (back.length > 0) await this.#store.release(back)
+    const kept = this.#force.signal.aborted && !this.#rules.givesBack
+    if (back.length > 0 && !kept) await this.#store.release(back)
   }
 
-  async #publish(destination: string, records: readonly ClaimedRecord[]): Promise<{ record: ClaimedRecord; fate: Fate }[]> {
+  async #publish(destination: string, records: readonly ClaimedRecord[]): Promise<Fate[]> {
+    const publisher = publisherOf(this.#setup.publisher, this.#rules.routes ? destination : undefined)
+    if (publisher === undefined) return records.map((record) => ({ record, fate: parked(record, 'no publisher') }))
     let results: readonly PublishResult[]
     try {
-      results = await this.#send(this.#rules.heedsDestination ? destination : 'orders', records)
+      results = await this.#send(publisher, this.#rules.heedsDestination ? destination : 'orders', records)
     } catch (error) {
+      if (this.#force.signal.aborted) return records.map((record) => ({ record, fate: 'giveBack' }))
       if (!this.#rules.survivesThrow) await new Promise(() => {})
       results = records.map(() => ({ ok: false, error, scope: 'destination' }))
     }
@@ -97,33 +126,30 @@ export class RuledRelay implements RelayUnderTest {
     })
   }
 
-  async #send(destination: string, records: readonly ClaimedRecord[]): Promise<readonly PublishResult[]> {
-    const { publisher, runtime, publishTimeout } = this.#setup
-    const limit = new AbortController()
+  async #send(publisher: Publisher, destination: string, records: readonly ClaimedRecord[]): Promise<readonly PublishResult[]> {
+    const { runtime, publishTimeout } = this.#setup
     const messages = records.map(({ message }) => message)
-    if (!this.#rules.sendsOnce) await publisher.publish(destination, messages, { signal: limit.signal })
-    const sending = publisher.publish(destination, messages, { signal: limit.signal })
-    if (!this.#rules.limitsPublish) return await sending
-    const late = new Promise<never>((_, reject) => {
-      const timer = runtime.setTimeout(() => {
-        limit.abort()
-        reject(new Error('the publish took too long'))
-      }, publishTimeout)
-      sending.then(
-        () => timer.cancel(),
-        () => timer.cancel(),
-      )
-    })
-    return await Promise.race([sending, late])
+    const publish = (signal: AbortSignal) => publisher.publish(destination, messages, { signal })
+    if (!this.#rules.sendsOnce) await publish(this.#force.signal)
+    return await limited(runtime, this.#rules.limitsPublish ? publishTimeout : undefined, this.#force.signal, publish)
   }
 
-  #fateOf(record: ClaimedRecord, result: PublishResult): Fate {
+  #isExpired({ message }: ClaimedRecord): boolean {
+    return this.#rules.heedsExpiry && (message.expiryTime?.getTime() ?? Infinity) <= this.#setup.runtime.now()
+  }
+
+  #fateOfExpired(record: ClaimedRecord): Outcome {
+    const { id, token } = record
+    return this.#rules.parksExpired ? parked(record, 'it has expired') : { id, token, result: 'published' }
+  }
+
+  #fateOf(record: ClaimedRecord, result: PublishResult): Fate['fate'] {
     const { id, token, attempts } = record
     if (result.ok) return { id, token, result: 'published' }
     if (result.scope === 'destination' && this.#rules.sparesAttempts) return 'giveBack'
     const error = toError(result.error).message
     const exhausted = this.#rules.limitsAttempts && attempts >= this.#setup.maxAttempts
-    if (exhausted || (this.#rules.parks && result.permanent === true)) return { id, token, result: 'parked', error }
+    if (exhausted || (this.#rules.parks && result.permanent === true)) return parked(record, error)
     const retryAfter = this.#rules.backsOff ? this.#setup.backoff(attempts, this.#setup.runtime.random) : 0
     return { id, token, result: 'failed', error, retryAfter }
   }
@@ -136,4 +162,22 @@ export class RuledRelay implements RelayUnderTest {
     const pause = this.#rules.pauses ? Math.min(1000 * 2 ** (failures - 1), 60_000) : 1
     this.#down.set(destination, { failures, until: runtime.now() + pause })
   }
+}
+
+function parked({ id, token }: ClaimedRecord, error: string): Outcome {
+  return { id, token, result: 'parked', error }
+}
+
+function isPublisher(publisher: Publisher | PublisherMap): publisher is Publisher {
+  return typeof publisher.publish === 'function'
+}
+
+function ownDestinations(publisher: Publisher | PublisherMap): string[] | undefined {
+  return isPublisher(publisher) || '*' in publisher ? undefined : Object.keys(publisher)
+}
+
+/** Without a destination: the first there is. */
+function publisherOf(publisher: Publisher | PublisherMap, destination: string | undefined): Publisher | undefined {
+  if (isPublisher(publisher)) return publisher
+  return destination === undefined ? Object.values(publisher)[0] : (publisher[destination] ?? publisher['*'])
 }

@@ -1,9 +1,13 @@
 import type { OpenOutboxWorld } from '../outbox/outbox-world.ts'
 import type { ResultTable } from '../result-table.ts'
 import { registerSuite, type TestRunner } from '../test-runner.ts'
+import { deadLetterScenarios } from './dead-letter-scenarios.ts'
 import { deliveryScenarios } from './delivery-scenarios.ts'
 import { failureScenarios } from './failure-scenarios.ts'
 import type { CreateRelay, RelayScenario } from './relay-world.ts'
+import { selectionScenarios } from './selection-scenarios.ts'
+import { shutdownScenarios } from './shutdown-scenarios.ts'
+import { stallScenarios } from './stall-scenarios.ts'
 
 export interface RelaySubject {
   /** Names the relay and its store in titles and in the table. */
@@ -14,7 +18,14 @@ export interface RelaySubject {
   readonly results?: ResultTable | undefined
 }
 
-export const relayScenarios: readonly RelayScenario[] = [...deliveryScenarios, ...failureScenarios]
+export const relayScenarios: readonly RelayScenario[] = [
+  ...deliveryScenarios,
+  ...stallScenarios,
+  ...shutdownScenarios,
+  ...failureScenarios,
+  ...deadLetterScenarios,
+  ...selectionScenarios,
+]
 
 /** Registers a test per scenario: what a relay on this store promises to whoever committed an event. */
 export function testRelay(runner: TestRunner, subject: RelaySubject): void {

@@ -4,7 +4,7 @@ import { mariadbUrl } from './mysql-world.ts'
 
 export interface CuttingProxy extends AsyncDisposable {
   readonly port: number
-  /** From now on, a connection is cut when its client sends this text: before the server gets it, or when the server has answered. */
+  /** From now on, a connection is cut when its client sends this text, in any case: before the server gets it, or when the server has answered. */
   cutAt(text: string, when: 'before' | 'after'): void
 }
 
@@ -25,7 +25,7 @@ export async function openCuttingProxy(): Promise<CuttingProxy> {
       })
     }
     client.on('data', (data) => {
-      if (rule !== undefined && data.includes(rule.text)) {
+      if (rule !== undefined && data.toString('latin1').toUpperCase().includes(rule.text.toUpperCase())) {
         if (rule.when === 'before') {
           client.destroy()
           return

@@ -120,7 +120,9 @@ export const mysqlKinds: readonly MysqlKind[] = [
 ]
 
 /** A new database with the table of orders, and a way to look into it while a pool of one connection is busy. */
-async function openDoor(): Promise<Pick<MysqlWorld, 'schema' | 'query' | 'orders' | 'inbox' | 'outbox'> & { close(): Promise<void> }> {
+export async function openDoor(): Promise<
+  Pick<MysqlWorld, 'schema' | 'query' | 'orders' | 'inbox' | 'outbox'> & { close(): Promise<void> }
+> {
   const schema = `ackord_${randomBytes(6).toString('hex')}`
   const { database: _, ...server } = poolOptions(schema, 2)
   const first = createPool(server)

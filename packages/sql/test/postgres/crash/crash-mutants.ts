@@ -16,7 +16,7 @@ import {
   rootContext,
   type Source,
 } from '@ackord/core'
-import { MemoryOutboxStore, type OutboxStore } from '@ackord/outbox'
+import { type ClaimedRecord, MemoryOutboxStore, type OutboxStore } from '@ackord/outbox'
 import type { RabbitmqConnection } from '@ackord/rabbitmq'
 import { type Database, inboxMiddleware, outboxMiddleware, transactionMiddleware } from '../../../src/index.ts'
 import type { TestHandle } from '../../support/world.ts'
@@ -35,7 +35,8 @@ const { relay, router } = crashRules
 const lost = /commands lost/
 const eventsLost = /events lost/
 const twice = /commands applied more than once/
-const noDuplicate = /duplicates at the broker: 0, and a kill between publish and settle leaves at least 1/
+/** What waited in the hot path is lost as well, if there was something. */
+const lostOrNoDuplicate = /duplicates at the broker: 0, and a kill between publish and settle leaves at least 1|events lost/
 
 export const crashMutants: readonly CrashMutant[] = [
   ...broken('a service that nobody kills applies everything once, publishes it once, and stops', {
@@ -61,11 +62,13 @@ export const crashMutants: readonly CrashMutant[] = [
   }),
   ...broken('killed at relay.claimed', {
     'records are settled before they are published': [{ store: settleFirst }, eventsLost],
-    'a lease is never taken over': [{ relay: { ...relay, lease: 3_600_000 } }, /left in the outbox: \d leased/],
-    'a record that was claimed once is parked': [{ relay: { ...relay, maxAttempts: 1 } }, /left in the outbox: \d parked/],
+    'a lease is never taken over': [{ relay: { ...relay, lease: 3_600_000 } }, /left in the outbox: \d+ leased/],
+    'a record that was claimed once is parked': [{ relay: { ...relay, maxAttempts: 1 } }, /left in the outbox: \d+ parked/],
   }),
-  ...broken('killed at relay.published', { 'records are settled before they are published': [{ store: settleFirst }, noDuplicate] }),
-  ...broken('killed at relay.beforeSettle', { 'records are settled before they are published': [{ store: settleFirst }, noDuplicate] }),
+  ...broken('killed at relay.published', { 'records are settled before they are published': [{ store: settleFirst }, lostOrNoDuplicate] }),
+  ...broken('killed at relay.beforeSettle', {
+    'records are settled before they are published': [{ store: settleFirst }, lostOrNoDuplicate],
+  }),
   ...broken('killed at relay.afterSettle', {
     'published records are not settled': [{ store: neverSettle }, /duplicates at the broker: \d+, and at most 0 are allowed/],
   }),
@@ -196,13 +199,18 @@ function sendTwice(publisher: Publisher): Publisher {
 }
 
 function settleFirst(store: OutboxStore): OutboxStore {
+  const settle = async (records: readonly ClaimedRecord[]) => {
+    await store.settle(records.map(({ id, token }) => ({ id, token, result: 'published' })))
+    return records
+  }
   return {
     ...neverSettle(store),
-    async claim(options) {
-      const records = await store.claim(options)
-      await store.settle(records.map(({ id, token }) => ({ id, token, result: 'published' })))
-      return records
-    },
+    claim: async (options) => await settle(await store.claim(options)),
+    attach: (taker) =>
+      store.attach?.({
+        lease: (destinations) => taker.lease(destinations),
+        take: (records, askedAt) => void settle(records).then(() => taker.take(records, askedAt)),
+      }) ?? (() => {}),
     renew: async (claims) => claims.map(() => true),
   }
 }

@@ -1,10 +1,25 @@
+import type { EntitySchema } from '@mikro-orm/core'
+import type { EntityManager as MikroManager, MikroORM } from '@mikro-orm/postgresql'
 import type { NodePgDatabase } from 'drizzle-orm/node-postgres'
 import { type PgDatabase, pgTable, text } from 'drizzle-orm/pg-core'
+import type { Knex } from 'knex'
 import type { Kysely, Transaction } from 'kysely'
 import type { PendingQuery, Row, Sql, TransactionSql } from 'postgres'
+import type { Model, ModelStatic, Sequelize, Transaction as SequelizeTransaction } from 'sequelize'
+import type { DataSource, EntityManager } from 'typeorm'
 import { expectTypeOf, it } from 'vitest'
 import { type Database, sqlOutbox } from '../../../src/index.ts'
-import { fromDrizzle, fromKysely, fromPostgres, fromPrisma } from '../../../src/postgres/index.ts'
+import {
+  fromDrizzle,
+  fromKnex,
+  fromKysely,
+  fromMikroOrm,
+  fromPostgres,
+  fromPrisma,
+  fromSequelize,
+  fromTypeorm,
+  type SequelizeHandle,
+} from '../../../src/postgres/index.ts'
 import type { Prisma, PrismaClient } from './prisma/generated/client.ts'
 
 interface Tables {
@@ -20,6 +35,14 @@ declare const db: NodePgDatabase<Schema> & { $client: object }
 declare const prisma: PrismaClient
 declare const kysely: Kysely<Tables>
 declare const kyselyTransaction: Transaction<Tables>
+declare const knex: Knex
+declare const knexTransaction: Knex.Transaction
+declare const dataSource: DataSource
+declare const sequelize: Sequelize
+declare const sequelizeTransaction: SequelizeTransaction
+declare const orderModel: ModelStatic<Model<{ id: string }, { id: string }>>
+declare const orm: MikroORM
+declare const orderEntity: EntitySchema<{ id: string; note: string | null }>
 
 it('gives what the sql of postgres.js and that of a transaction share', () => {
   const database = fromPostgres(sql)
@@ -52,4 +75,32 @@ it('gives the client that transactions of Prisma have', () => {
   const database = fromPrisma(prisma)
   expectTypeOf(database).toEqualTypeOf<Database<Prisma.TransactionClient>>()
   expectTypeOf(prisma).toExtend<Prisma.TransactionClient>()
+})
+
+it('gives a Knex', () => {
+  const database = fromKnex(knex)
+  expectTypeOf(database).toEqualTypeOf<Database<Knex>>()
+  expectTypeOf(sqlOutbox(database).append).toBeCallableWith(knexTransaction, [])
+})
+
+it('gives the EntityManager of TypeORM', () => {
+  expectTypeOf(fromTypeorm(dataSource)).toEqualTypeOf<Database<EntityManager>>()
+})
+
+it('gives what is spread into the options of a query of Sequelize', () => {
+  const database = fromSequelize(sequelize)
+  const handle = database.executor()
+  expectTypeOf(handle).toEqualTypeOf<SequelizeHandle<Sequelize>>()
+  expectTypeOf(handle.transaction).toEqualTypeOf<SequelizeTransaction | undefined>()
+  expectTypeOf(orderModel.create).toBeCallableWith({ id: '1' }, { ...handle })
+  expectTypeOf(orderModel.findAll).toBeCallableWith({ where: { id: '1' }, ...handle })
+  expectTypeOf(sqlOutbox(database).append).toBeCallableWith({ transaction: sequelizeTransaction }, [])
+})
+
+it('gives the EntityManager of MikroORM', () => {
+  const database = fromMikroOrm(orm)
+  expectTypeOf(database).toEqualTypeOf<Database<typeof orm.em>>()
+  // What repositories ask for that do not know about transactions.
+  expectTypeOf(database.executor()).toExtend<MikroManager>()
+  expectTypeOf(database.executor().findOne(orderEntity, '1')).resolves.toExtend<{ id: string; note: string | null } | null>()
 })

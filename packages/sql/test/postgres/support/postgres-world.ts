@@ -1,7 +1,7 @@
 import postgres, { type Sql, type TransactionSql } from 'postgres'
 import { createSchema } from '../../../src/index.ts'
 import { fromPostgres } from '../../../src/postgres/index.ts'
-import type { AdapterWorld } from '../../support/adapter-suite.ts'
+import type { AdapterWorld } from '../../support/adapter-scenarios.ts'
 import { openSchema, postgresUrl } from '../../support/own-schema.ts'
 
 export type PostgresJsWorld = AdapterWorld<Sql | TransactionSql> & { readonly sql: Sql }

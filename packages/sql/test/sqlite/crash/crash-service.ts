@@ -27,7 +27,14 @@ await runCrashable(process, async () => {
         return [orderPlaced({ id })]
       }),
     )
-  const relay = new Relay(sqlOutbox(database), { publisher, batchSize, lease: 1000, pollInterval: 20, maxPollInterval: 50 })
+  const relay = new Relay(sqlOutbox(database), {
+    publisher,
+    batchSize,
+    lease: 1000,
+    publishTimeout: 900,
+    pollInterval: 20,
+    maxPollInterval: 50,
+  })
   relay.start()
   const running = router.run(rabbitmqSource(input, { queue: CRASH_INPUT, prefetch: 8 }))
 

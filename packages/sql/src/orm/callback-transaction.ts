@@ -1,23 +1,25 @@
 import { abortable } from '@ackord/core/internal'
+import type { Isolation } from '../dialect.ts'
 import { CommitUnknownError } from '../errors.ts'
-import { refusedCommit } from './sql-state.ts'
 
 export interface CallbackTransactionOptions {
   readonly signal: AbortSignal
+  /** Whether the answer to COMMIT, an error of the server, means that nothing was committed. */
+  readonly refusedCommit: (error: unknown) => boolean
   /** The error of the server behind that of the client. Default: it is the same. */
   readonly serverError?: ((error: unknown) => unknown) | undefined
   /** Told that the client gave up while the work was still going on. It is waited for all the same. */
   readonly onLost?: ((error: unknown) => void) | undefined
 }
 
-/** Begins, calls back, commits if that resolves and rolls back if it rejects: how clients and ORMs do it. */
-export type BeginTransaction<Transaction> = <R>(work: (transaction: Transaction) => Promise<R>) => Promise<R>
+/** Begins, calls back, commits if that resolves and rolls back if it rejects: how clients and ORMs do it. `isolation` is asked for before BEGIN. */
+export type BeginTransaction<Transaction> = <R>(work: (transaction: Transaction) => Promise<R>, isolation?: Isolation) => Promise<R>
 
 /** Keeps what a `Driver` promises, in a transaction that the client's own function begins and ends. */
 export async function callbackTransaction<Transaction, R>(
   begin: BeginTransaction<Transaction>,
   work: (transaction: Transaction) => Promise<R>,
-  { signal, serverError = (error) => error, onLost }: CallbackTransactionOptions,
+  { signal, refusedCommit, serverError = (error) => error, onLost }: CallbackTransactionOptions,
 ): Promise<R> {
   let given = false
   let tooLate = false

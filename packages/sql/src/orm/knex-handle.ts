@@ -1,5 +1,4 @@
 import { AckordError } from '@ackord/core'
-import type { StatementResult } from '../driver.ts'
 import type { RunTracked } from './callback-driver.ts'
 
 /** What is used of a `Knex`, be it the root or a transaction. */
@@ -13,17 +12,12 @@ export interface KnexHandle {
 interface KnexExecutor {
   acquireConnection(): Promise<unknown>
   releaseConnection(connection: unknown): Promise<void>
-  query(connection: unknown, query: KnexQuery | string): Promise<{ readonly response: KnexResponse }>
+  query(connection: unknown, query: KnexQuery | string): Promise<{ readonly response: unknown }>
 }
 
 interface KnexQuery {
   readonly sql: string
   readonly bindings: unknown[]
-}
-
-interface KnexResponse {
-  readonly rows?: StatementResult['rows'] | undefined
-  readonly rowCount?: number | null | undefined
 }
 
 type Call = (...given: unknown[]) => unknown

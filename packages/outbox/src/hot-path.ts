@@ -1,0 +1,102 @@
+import { outside, type Runtime } from '@ackord/core'
+import type { BatchSlots } from './batch-slots.ts'
+import type { ClaimedRecord, RecordTaker } from './outbox-store.ts'
+
+export interface HotPathOptions {
+  readonly lease: number
+  readonly batchSize: number
+  readonly slots: BatchSlots
+  readonly runtime: Runtime
+  /** Whether records for this destination are taken now: it is one of the relay's, and up. */
+  readonly serves: (destination: string) => boolean
+  /** Publishes and settles. Never rejects. */
+  readonly carry: (records: readonly ClaimedRecord[], until: number) => Promise<void>
+  /** For whoever claims next. Never rejects. */
+  readonly giveBack: (records: readonly ClaimedRecord[], until: number) => Promise<void>
+}
+
+interface Waiting {
+  readonly record: ClaimedRecord
+  readonly until: number
+}
+
+/** Of its lease, what must be left when a record is sent: a commit can take long. */
+const margin = 1 / 3
+
+/**
+ * Takes what this process has just committed to the broker, from memory, without asking the store for it. Nothing waits for a batch to
+ * fill: while batches are on their way the next one gathers. When more comes than the broker takes, records are left for claims.
+ */
+export class HotPath implements RecordTaker {
+  readonly #options: HotPathOptions
+  #waiting: Waiting[] = []
+  readonly #running = new Set<Promise<void>>()
+  #pumping = false
+  #closed = false
+
+  constructor(options: HotPathOptions) {
+    this.#options = options
+  }
+
+  lease(destinations: readonly string[]): number | undefined {
+    const { lease, batchSize, serves } = this.#options
+    if (this.#closed || this.#waiting.length >= batchSize) return undefined
+    return destinations.every(serves) ? lease : undefined
+  }
+
+  take(records: readonly ClaimedRecord[], askedAt: number): void {
+    const until = askedAt + this.#options.lease
+    for (const record of records) this.#waiting.push({ record, until })
+    // Not in the context of the message that happened to be first.
+    outside(() => (this.#closed ? this.#giveUp() : this.#pump()))
+  }
+
+  /** Takes no more, and gives back what is not on its way. Resolves when nothing is in hand. */
+  async close(): Promise<void> {
+    this.#closed = true
+    this.#giveUp()
+    while (this.#running.size > 0) await Promise.all(this.#running)
+  }
+
+  /** Waiting for a slot lets what is committed in the same turn go together. */
+  async #pump(): Promise<void> {
+    if (this.#pumping) return
+    this.#pumping = true
+    const { slots, batchSize } = this.#options
+    while (this.#waiting.length > 0) {
+      await slots.acquire()
+      this.#track(this.#send(this.#waiting.splice(0, batchSize)).finally(() => slots.release()))
+    }
+    this.#pumping = false
+  }
+
+  /** What is all but somebody else's is left for claims. */
+  async #send(batch: readonly Waiting[]): Promise<void> {
+    const { lease, runtime, carry, giveBack } = this.#options
+    const latest = runtime.now() + lease * margin
+    const late = batch.filter(({ until }) => until < latest)
+    const inTime = batch.filter(({ until }) => until >= latest)
+    await Promise.all([
+      late.length === 0 ? undefined : giveBack(late.map(recordOf), earliest(late)),
+      inTime.length === 0 ? undefined : carry(inTime.map(recordOf), earliest(inTime)),
+    ])
+  }
+
+  #giveUp(): void {
+    const left = this.#waiting.splice(0)
+    if (left.length > 0) this.#track(this.#options.giveBack(left.map(recordOf), earliest(left)))
+  }
+
+  #track(work: Promise<void>): void {
+    const tracked: Promise<void> = work.finally(() => this.#running.delete(tracked))
+    this.#running.add(tracked)
+  }
+}
+
+function recordOf({ record }: Waiting): ClaimedRecord {
+  return record
+}
+
+function earliest(batch: readonly Waiting[]): number {
+  return batch.reduce((until, waiting) => Math.min(until, waiting.until), Infinity)
+}

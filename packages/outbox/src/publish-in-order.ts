@@ -1,0 +1,61 @@
+import { AckordError, type Runtime } from '@ackord/core'
+import { type ClaimedRun, runsOf } from './claimed-runs.ts'
+import type { Lease } from './lease-keeper.ts'
+import type { ClaimedRecord } from './outbox-store.ts'
+import { parked } from './outcomes.ts'
+import type { OnExhausted } from './relay-order.ts'
+import type { Verdict } from './verdict.ts'
+
+export interface PublishInOrderOptions {
+  readonly onExhausted: OnExhausted
+  readonly runtime: Runtime
+  readonly lease: Lease<ClaimedRecord>
+  readonly stopping: AbortSignal
+  /** Sends records that may be on their way at the same time. Those that are not among the verdicts have none. */
+  readonly publish: (records: readonly ClaimedRecord[]) => Promise<readonly Verdict[]>
+}
+
+/** Milliseconds. */
+const longestTurn = 1000
+
+/**
+ * Publishes claimed runs wave by wave: the first of every run together with all that have no key, then the second, and so on. One that is
+ * confirmed is followed by the next at once, settled or not: if the settle never comes, both come again, in their order. All else ends its
+ * run; those behind it have no verdict and go back.
+ *
+ * The batch is settled as a whole, so it must not last: after a second no new wave begins and the rest goes back, too. A long run on a slow broker
+ * would otherwise keep the other keys waiting, and duplicate all of itself if the process dies.
+ */
+export async function publishInOrder(records: readonly ClaimedRecord[], options: PublishInOrderOptions): Promise<readonly Verdict[]> {
+  const { onExhausted, runtime, lease, stopping, publish } = options
+  const end = runtime.now() + longestTurn
+  const verdicts = records.flatMap(parkedIfMarked)
+  let runs = runsOf(records.filter(({ behind }) => behind === undefined))
+  while (runs.length > 0) {
+    const wave = new Map((await publish(runs.map(([first]) => first))).map((verdict) => [verdict.record, verdict]))
+    verdicts.push(...wave.values())
+    if (onExhausted === 'parkKey') verdicts.push(...runs.flatMap(([first, ...rest]) => parkedBehind(wave.get(first), rest)))
+    // Whoever may have lost its partitions sends nothing more: the new owner does.
+    if (stopping.aborted || lease.expired || runtime.now() >= end) break
+    runs = runs
+      .filter(([first]) => wave.get(first)?.outcome.result === 'published')
+      .map(([, ...rest]) => rest)
+      .filter((rest): rest is ClaimedRun => rest[0] !== undefined && lease.holds(rest[0]))
+  }
+  return verdicts
+}
+
+function parkedIfMarked(record: ClaimedRecord): Verdict[] {
+  return record.behind === undefined ? [] : [waitsBehind(record, record.behind)]
+}
+
+function parkedBehind(verdict: Verdict | undefined, behind: readonly ClaimedRecord[]): Verdict[] {
+  if (verdict?.outcome.result !== 'parked') return []
+  return behind.map((record) => waitsBehind(record, verdict.record.id))
+}
+
+function waitsBehind(record: ClaimedRecord, id: string): Verdict {
+  const text = `It was not published: record ${id}, which comes before it in its key, is parked. Re-arm that one and those behind it.`
+  const error = new AckordError('ACKORD_PUBLISH_FAILED', text, { retryable: false })
+  return { record, outcome: parked(record, error), error, reason: 'behind' }
+}

@@ -1,0 +1,45 @@
+import { AckordError, type Runtime, type Timer } from '@ackord/core'
+
+/**
+ * How a run ends.
+ *
+ *     running ─ begin() ─▶ stopping: nothing new is begun ─ the time is over ─▶ forced: what goes on is given up
+ */
+export class Shutdown {
+  readonly #runtime: Runtime
+  readonly #timeout: number
+  readonly #stopping = new AbortController()
+  readonly #forced = new AbortController()
+  #timer: Timer | undefined
+
+  /** `timeout` milliseconds; 0 forces at once, `Infinity` never. */
+  constructor(runtime: Runtime, timeout: number) {
+    this.#runtime = runtime
+    this.#timeout = timeout
+  }
+
+  get stopping(): AbortSignal {
+    return this.#stopping.signal
+  }
+
+  get forced(): AbortSignal {
+    return this.#forced.signal
+  }
+
+  begin(): void {
+    if (this.stopping.aborted) return
+    this.#stopping.abort(new AckordError('ACKORD_SHUTDOWN', 'The relay was stopped.'))
+    if (this.#timeout === 0) this.#force()
+    else if (this.#timeout !== Infinity) this.#timer = this.#runtime.setTimeout(() => this.#force(), this.#timeout)
+  }
+
+  /** Everything has ended. */
+  end(): void {
+    this.#timer?.cancel()
+  }
+
+  #force(): void {
+    const text = `The relay was stopped and its shutdownTimeout of ${this.#timeout} ms has passed.`
+    this.#forced.abort(new AckordError('ACKORD_SHUTDOWN', text))
+  }
+}

@@ -1,0 +1,42 @@
+import type { CallbackDialect } from '../orm/callback-dialect.ts'
+import { checkAutocommit } from './autocommit.ts'
+import { refusedCommit } from './mysql-error.ts'
+import { refuseControl } from './refuse-control.ts'
+import { splitScript } from './split-script.ts'
+import { explainSize, sizeOf, toWire } from './statement-values.ts'
+import { transactionGuard } from './transaction-guard.ts'
+import { isolationOf } from './transaction-settings.ts'
+
+/** For one adapter, whose name it is given. */
+export function callbackDialect(adapter: string): CallbackDialect {
+  let checked = false
+  return {
+    refuseControl,
+    refusedCommit,
+    undoesAlone: true,
+    ddlCommits: true,
+    isolationOf,
+    split: splitScript,
+    adapt: (run) =>
+      async function runWithBytes(handle, sql, parameters) {
+        const values = parameters.map(toWire)
+        try {
+          return await run(handle, sql, values)
+        } catch (error) {
+          throw explainSize(error, sizeOf(sql, values))
+        }
+      },
+    guard(options) {
+      const guard = transactionGuard(options)
+      return {
+        ...guard,
+        async begin(settings) {
+          // Once: what makes the connections of a pool makes them all alike.
+          if (!checked) await checkAutocommit(options.send, adapter)
+          checked = true
+          await guard.begin(settings)
+        },
+      }
+    },
+  }
+}

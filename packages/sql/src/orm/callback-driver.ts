@@ -1,0 +1,172 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
+import { rootContext } from '@ackord/core'
+import { changeNow, type Driver, type RunStatement, type Session, type Statement } from '../driver.ts'
+import { Lane } from '../lane.ts'
+import { QueryTracker } from '../query-tracker.ts'
+import type { CallbackDialect, RunOn, TransactionGuard } from './callback-dialect.ts'
+import { type BeginTransaction, callbackTransaction } from './callback-transaction.ts'
+
+/**
+ * Runs one statement of the user's on a tracked handle, or refuses it. `sql` is what it sends, where that is known; where it is only known
+ * later, `admit` is told before it is sent.
+ */
+export type RunTracked = <T>(sql: unknown, start: (admit: (sql: unknown) => void) => Promise<T>) => Promise<T>
+
+/** What an adapter knows of an ORM whose transactions are callbacks. */
+export interface CallbackClient<Handle> {
+  readonly root: Handle
+  readonly begin: BeginTransaction<Handle>
+  /** Runs a statement of ours, or several without parameters. Rejects with the error of the server, not with one that the ORM wrapped around it. */
+  readonly run: RunOn<Handle>
+  /** The same transaction, with every statement of the user's sent by `run`. */
+  track(transaction: Handle, run: RunTracked): Handle
+  /** As `Driver` has it, for what is not the root. */
+  inTransaction(handle: Handle): boolean | undefined
+  /**
+   * Whether a statement may start another one before it ends, as an extension of Prisma does. That one does not wait for its turn; all
+   * others are sent one after the other. Default: false.
+   */
+  readonly reentrant?: boolean | undefined
+  /** The error of the server behind that of the ORM. Default: it is the same. */
+  readonly serverError?: ((error: unknown) => unknown) | undefined
+}
+
+/**
+ * A driver on an ORM. Each statement is a round trip of its own. Most ORMs hide what COMMIT answers, so that the last statement in the
+ * transaction finds out whether it can be committed.
+ */
+export function callbackDriver<Handle>(client: CallbackClient<Handle>, dialect: CallbackDialect): Driver<Handle> {
+  const { root, begin, serverError = (error) => error } = client
+  const { refusedCommit } = dialect
+  const run = dialect.adapt(client.run)
+
+  const driver: Driver<Handle> = {
+    pool: root,
+    run,
+    inTransaction: (handle) => (handle === root ? false : client.inTransaction(handle)),
+    async transaction(settings, work, signal) {
+      const isolation = dialect.isolationOf(settings)
+      return await callbackTransaction(
+        (inside) => begin(inside, isolation),
+        async function workIn(transaction: Handle) {
+          const running = new QueryTracker()
+          const guard = dialect.guard({ send: (sql) => run(transaction, sql, []), serverError })
+          const session = sessionOn({ client, dialect, run, transaction, running, guard })
+          try {
+            await guard.begin(settings)
+            const result = await work(session)
+            await guard.finish()
+            return result
+          } catch (error) {
+            // What still waits must not come after the roll-back, when the connection is another's.
+            await running.drained()
+            await guard.leave()
+            throw error
+          }
+        },
+        { signal, serverError, refusedCommit },
+      )
+    },
+  }
+  if (!dialect.ddlCommits) return driver
+
+  return {
+    ...driver,
+    async connection(work) {
+      return await callbackTransaction(
+        begin,
+        async function workOn(transaction: Handle) {
+          const runOn: RunStatement = (sql, parameters = []) => run(transaction, sql, parameters)
+          // No ORM gives a connection alone. Of its transaction, this leaves the connection.
+          await runOn('COMMIT')
+          return await work({
+            run: runOn,
+            async script(sql) {
+              for (const statement of dialect.split(sql)) await runOn(statement)
+            },
+          })
+        },
+        { signal: rootContext().signal, serverError, refusedCommit },
+      )
+    },
+  }
+}
+
+/** Whose turn it is, for what a statement starts. */
+const turns = new AsyncLocalStorage<Lane>()
+
+interface OpenSession<Handle> {
+  readonly client: CallbackClient<Handle>
+  readonly dialect: CallbackDialect
+  readonly run: RunOn<Handle>
+  readonly transaction: Handle
+  readonly running: QueryTracker
+  readonly guard: TransactionGuard
+}
+
+function sessionOn<Handle>({ client, dialect, run, transaction, running, guard }: OpenSession<Handle>): Session<Handle> {
+  const { refuseControl } = dialect
+  const lane = new Lane()
+  const inTurn = <T>(start: () => Promise<T>) =>
+    running.run(() => {
+      if (client.reentrant !== true) return lane.run(start)
+      return turns.getStore() === lane ? start() : lane.run(() => turns.run(lane, start))
+    })
+  const send = ({ sql, parameters = [], none }: Statement) => inTurn(() => guard.run(sql, () => run(transaction, sql, parameters), none))
+
+  async function change(statement: Statement): Promise<number> {
+    try {
+      return (await send(statement)).count
+    } catch (error) {
+      if (statement.none?.(error) === true) return 0
+      guard.doom(error)
+      throw error
+    }
+  }
+
+  const runTracked = (tracker: QueryTracker): RunTracked =>
+    function runQuery<T>(sql: unknown, start: (admit: (sql: unknown) => void) => Promise<T>) {
+      let query: Promise<T> | undefined
+      const followed = tracker.run(() => {
+        refuseControl(sql)
+        query = inTurn(() =>
+          guard.run(sql, (sending) =>
+            start((later) => {
+              refuseControl(later)
+              sending(later)
+            }),
+          ),
+        )
+        if (dialect.undoesAlone) query.catch((error: unknown) => neglectIfLate(tracker, error))
+        return lingering(query)
+      })
+      return query ?? followed
+    }
+
+  return {
+    run: (sql, parameters) => send({ sql, parameters }),
+    change,
+    changeLater: changeNow(change),
+    sendsTogether: false,
+    script: (sql) =>
+      inTurn(async () => {
+        for (const statement of dialect.split(sql)) await run(transaction, statement, [])
+        guard.restore()
+      }),
+    track: (tracker) => client.track(transaction, runTracked(tracker)),
+  }
+}
+
+/** An ORM awaits every query itself, and does not show whether anybody else does. What fails when the work has returned, nobody awaited. */
+function neglectIfLate(tracker: QueryTracker, error: unknown): void {
+  if (tracker.draining) void tracker.watch(() => Promise.reject(error))
+}
+
+/** An ORM hands a result on through promises of its own: who waits for it, and sends the next statement, comes some turns later. */
+async function lingering<T>(query: Promise<T>): Promise<T> {
+  try {
+    return await query
+  } finally {
+    for (let turn = 0; turn < 50; turn += 1) await undefined
+  }
+}

@@ -1,0 +1,38 @@
+import { expect, it } from 'vitest'
+import { errorNumberOf, refusedCommit } from '../../../src/mysql/mysql-error.ts'
+import { isPrismaConflict, serverError } from '../../../src/mysql/prisma-error.ts'
+
+function prismaError(code: string, originalCode?: string): Error {
+  const driverAdapterError = originalCode === undefined ? undefined : { cause: { originalCode, originalMessage: 'of the server' } }
+  return Object.assign(new Error('of Prisma'), { code, clientVersion: '7.10.0', meta: { driverAdapterError } })
+}
+
+function adapterError(originalCode: string | undefined): Error {
+  return Object.assign(new Error('of the adapter', { cause: { originalCode, kind: 'mysql' } }), { name: 'DriverAdapterError' })
+}
+
+it('finds the error of the server behind one of Prisma', () => {
+  const error = prismaError('P2010', '1146')
+  expect(serverError(error)).toMatchObject({ message: 'of the server', errno: 1146, cause: error })
+  expect(errorNumberOf(serverError(adapterError('1305')))).toBe(1305)
+  expect(serverError('text')).toBe('text')
+})
+
+it('takes no error of Prisma or the connector for a refusal of COMMIT', () => {
+  // A socket that was closed unexpectedly has a number of the connector.
+  for (const error of [prismaError('P2028'), prismaError('P1017'), adapterError(undefined), adapterError('45009')]) {
+    expect(refusedCommit(serverError(error))).toBe(false)
+  }
+  expect(refusedCommit(serverError(adapterError('1213')))).toBe(true)
+})
+
+it('knows conflicts, however they are wrapped', () => {
+  for (const conflict of [prismaError('P2034'), prismaError('P2010', '1213'), adapterError('1020')]) {
+    expect(isPrismaConflict(conflict)).toBe(true)
+    expect(isPrismaConflict(new Error('wrapped', { cause: conflict }))).toBe(true)
+    expect(isPrismaConflict(serverError(conflict))).toBe(true)
+  }
+  for (const other of [prismaError('P2002', '1062'), prismaError('P2028'), new Error('other'), undefined]) {
+    expect(isPrismaConflict(other)).toBe(false)
+  }
+})

@@ -1,0 +1,356 @@
+import { afterCommit, silentLogger } from '@ackord/core'
+import { describe, expect, it } from 'vitest'
+import { CommitUnknownError, TransactionAbortedError, transactional, transactionMiddleware } from '../../../src/index.ts'
+import { type AdapterDialect, type AdapterWorld, codeOf, openAdapterWorld, testAdapterScenarios } from '../../support/adapter-scenarios.ts'
+import { command, event, failureOf, handle } from '../../support/world.ts'
+import { openCuttingProxy } from './cutting-proxy.ts'
+import { loseDeadlock } from './deadlock.ts'
+
+export interface OpenOptions {
+  readonly max?: number
+  /** Of what stands before the server. Default: none does. */
+  readonly port?: number
+}
+
+const settings = { logger: silentLogger }
+const failure = new Error('failed')
+const parts = { inbox: { consumer: 'orders' }, outbox: { destination: 'events' }, transaction: settings }
+
+const dialect: AdapterDialect = {
+  insert: 'INSERT INTO orders (id) VALUES (?)',
+  pid: 'SELECT CONNECTION_ID() AS pid',
+  async terminate(query, pid) {
+    await query(`KILL ${Number(pid)}`)
+    while ((await query('SELECT 1 FROM information_schema.PROCESSLIST WHERE ID = ?', [Number(pid)])).length > 0);
+  },
+  createLose: `CREATE FUNCTION lose() RETURNS INT DETERMINISTIC BEGIN SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213; RETURN 1; END`,
+  ageInbox: "UPDATE ackord_inbox SET received_at = received_at - INTERVAL 8 DAY WHERE id <> '1'",
+}
+
+/** Statements that end a transaction, and hide it. */
+const endings = [
+  ['a procedure', 'CALL commits()'],
+  ['a procedure that fails', 'CALL commits_and_fails()'],
+  ['a procedure that gives rows', 'CALL commits_and_reads()'],
+  ['a prepared text', "EXECUTE IMMEDIATE 'CREATE TABLE more (n INT)'"],
+] as const
+
+/**
+ * What every adapter for MySQL and MariaDB promises beyond the conformance suites, on a real server. A client that `prepares` whatever it
+ * sends cannot send a statement that prepares another one.
+ */
+export function testMysqlAdapter<Handle>(
+  name: string,
+  open: (options?: OpenOptions) => Promise<AdapterWorld<Handle>>,
+  { prepares = false }: { readonly prepares?: boolean } = {},
+): void {
+  testAdapterScenarios(name, open, dialect)
+
+  async function openWorld(options: OpenOptions = {}) {
+    const world = await openAdapterWorld(() => open(options), dialect)
+    const { database } = world
+    return {
+      ...world,
+      /** A statement of the handler's, in the transaction that it is in. */
+      send: (sql: string) => world.run(database.executor(), sql, []),
+      loseDeadlock: () => loseDeadlock(world.schema, (sql) => world.run(database.executor(), sql, [])),
+      ids: async () => (await world.query('SELECT id FROM orders ORDER BY id')).map(({ id }) => id),
+      stored: async () => [await world.orders(), await world.inbox(), await world.outbox()],
+      [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
+    }
+  }
+
+  describe(`a transaction of MySQL on ${name}`, () => {
+    it('takes six statements of ours for a message', async () => {
+      await using world = await openWorld({ max: 1 })
+      const place = (id: string) =>
+        handle(
+          transactional(world.database, parts),
+          async () => {
+            await world.insert(id)
+            return [event(`e${id}`)]
+          },
+          command(id).message,
+        )
+      const count = async () => Number((await world.run(world.root, questions, []))[0]?.['n'])
+      await place('1')
+      const before = await count()
+      await place('2')
+      // BEGIN, the savepoint, inbox, the handler's own, outbox, the savepoint again, COMMIT; and the question itself.
+      expect((await count()) - before).toBe(8)
+    })
+
+    it('goes on after a statement whose error the handler caught, which MySQL undoes alone', async () => {
+      await using world = await openWorld()
+      await world.inTransaction(async () => {
+        await world.insert('1')
+        await failureOf(world.insert('1'))
+        await world.insert('2')
+      })
+      expect(await world.ids()).toEqual(['1', '2'])
+    })
+
+    it('commits nothing, and sends nothing more, after a deadlock whose error the handler swallowed', async () => {
+      await using world = await openWorld()
+      await world.query("INSERT INTO orders (id) VALUES ('a'), ('b')")
+      const { message, verdicts } = command('1')
+      const later: unknown[] = []
+      const error = await failureOf(
+        handle(
+          transactionMiddleware(world.database, { ...settings, retries: 0 }),
+          async (given) => {
+            await world.insert('1')
+            await failureOf(world.loseDeadlock())
+            // In autocommit by now: it would stay.
+            later.push(await failureOf(world.insert('2')), await failureOf(world.insert('3')))
+            await given.ack()
+            return []
+          },
+          message,
+        ),
+      )
+      expect(error).toBeInstanceOf(TransactionAbortedError)
+      expect(error.cause).toMatchObject({ errno: 1213 })
+      for (const refused of later) expect(codeOf(refused)).toBe('ACKORD_TRANSACTION_ABORTED')
+      expect([verdicts, await world.ids()]).toEqual([[], ['a', 'b']])
+    })
+
+    it('commits nothing after a deadlock that was swallowed at the very end', async () => {
+      await using world = await openWorld()
+      await world.query("INSERT INTO orders (id) VALUES ('a'), ('b')")
+      let calls = 0
+      await handle(transactionMiddleware(world.database, settings), async () => {
+        calls += 1
+        await world.insert(`order ${calls}`)
+        if (calls === 1) await failureOf(world.loseDeadlock())
+        return []
+      })
+      expect([calls, await world.ids()]).toEqual([2, ['a', 'b', 'order 2']])
+    })
+
+    it('lets nothing of a nested transaction be committed after a deadlock in it', async () => {
+      await using world = await openWorld()
+      await world.query("INSERT INTO orders (id) VALUES ('a'), ('b')")
+      const error = await failureOf(
+        handle(transactionMiddleware(world.database, { ...settings, retries: 0 }), async () => {
+          await world.insert('outer')
+          await failureOf(world.inTransaction(() => world.loseDeadlock()))
+          await failureOf(world.inTransaction(() => world.insert('inner')))
+          await failureOf(world.insert('after'))
+          return []
+        }),
+      )
+      expect(error).toBeInstanceOf(TransactionAbortedError)
+      expect(await world.ids()).toEqual(['a', 'b'])
+    })
+
+    it('runs a transaction that lost a deadlock again as a whole', async () => {
+      await using world = await openWorld()
+      await world.query("INSERT INTO orders (id) VALUES ('a'), ('b')")
+      let calls = 0
+      await handle(transactional(world.database, parts), async () => {
+        calls += 1
+        await world.insert(`order ${calls}`)
+        if (calls === 1) await world.loseDeadlock()
+        return [event('e1')]
+      })
+      expect([calls, await world.ids(), await world.inbox(), await world.outbox()]).toEqual([2, ['a', 'b', 'order 2'], 1, 1])
+    })
+
+    it('refuses DDL and what else would end it on the side, and lets savepoints and temporary tables be', async () => {
+      await using world = await openWorld()
+      for (const sql of [
+        'CREATE TABLE more (n INT)',
+        '/* a comment */ TRUNCATE orders',
+        'SET autocommit = 1',
+        'LOCK TABLES orders WRITE',
+      ]) {
+        const error = await failureOf(
+          world.inTransaction(async () => {
+            await world.insert('1')
+            await world.send(sql)
+          }),
+        )
+        expect([codeOf(error), await world.orders()]).toEqual(['ACKORD_TRANSACTION_REQUIRED', 0])
+      }
+      await world.inTransaction(async () => {
+        await world.send('CREATE TEMPORARY TABLE mine (n INT)')
+        for (const sql of ['SAVEPOINT mine', "INSERT INTO orders (id) VALUES ('no')", 'ROLLBACK TO SAVEPOINT mine']) await world.send(sql)
+        await world.insert('1')
+        await world.send('DROP TEMPORARY TABLE mine')
+      })
+      expect(await world.ids()).toEqual(['1'])
+    })
+
+    it.each(endings.filter(([, sql]) => !(prepares && sql.startsWith('EXECUTE'))))(
+      'finds out when %s ended it, and sends nothing more',
+      async (_, sql) => {
+        await using world = await openWorld({ max: 1 })
+        await world.query('CREATE PROCEDURE commits() COMMIT')
+        await world.query('CREATE PROCEDURE commits_and_fails() BEGIN COMMIT; SELECT * FROM nowhere; END')
+        await world.query('CREATE PROCEDURE commits_and_reads() BEGIN COMMIT; SELECT 1 AS one; END')
+        const { message, verdicts } = command('1')
+        const error = await failureOf(
+          handle(
+            transactional(world.database, parts),
+            async () => {
+              await world.insert('before')
+              await world.send(sql).catch(() => {})
+              await world.insert('after').catch(() => {})
+              return [event('e1')]
+            },
+            message,
+          ),
+        )
+        // What came before is committed, and nobody can take it back: this is as loud as it can be.
+        expect(error).toMatchObject({ code: 'ACKORD_SCOPE_ENDED', message: expect.stringMatching(/had ended the transaction/) })
+        expect([verdicts, await world.ids(), await world.outbox()]).toEqual([[], ['before'], 0])
+        await world.inTransaction(() => world.insert('next'))
+        expect(await world.ids()).toEqual(['before', 'next'])
+      },
+    )
+
+    it('does not know what was committed when a procedure ended it and began another one', async () => {
+      await using world = await openWorld({ max: 1 })
+      await world.query('CREATE PROCEDURE goes_on() BEGIN COMMIT; START TRANSACTION; END')
+      const rejected = world.inTransaction(async () => {
+        await world.insert('before')
+        await world.send('CALL goes_on()')
+        await world.insert('after')
+      })
+      expect(await failureOf(rejected)).toBeInstanceOf(CommitUnknownError)
+      expect(await world.ids()).toEqual(['before'])
+    })
+
+    it('leaves the outer one usable when a statement of ours failed in a savepoint, and not without one', async () => {
+      await using world = await openWorld({ max: 1 })
+      await world.query("ALTER TABLE ackord_outbox ADD CONSTRAINT no CHECK (id <> 'e1')")
+      const failing = transactional(world.database, parts)
+      await handle(transactionMiddleware(world.database, settings), async (message, context) => {
+        await failureOf(Promise.resolve(failing(async () => [event('e1')])(message, context)))
+        await world.insert('outer')
+        return []
+      })
+      expect(await world.stored()).toEqual([1, 0, 0])
+      await failureOf(handle(failing, async () => [event('e1')]))
+      expect(await world.stored()).toEqual([1, 0, 0])
+    })
+
+    it('begins with its settings, and gives the connection back without them', async () => {
+      await using world = await openWorld({ max: 1 })
+      await world.run(world.root, 'SET SESSION innodb_lock_wait_timeout = 77', [])
+      const limits =
+        'SELECT @@innodb_lock_wait_timeout AS a, @@max_statement_time AS b, @@idle_transaction_timeout AS c, CONNECTION_ID() AS d'
+      const read = async () => Object.values((await world.run(world.database.executor(), limits, []))[0] ?? {}).map(Number)
+      const before = await read()
+      const seen: unknown[] = []
+      const asked = { isolation: 'serializable', statementTimeout: 5500, lockTimeout: 1500, idleTimeout: 7000 } as const
+      for (const fail of [false, true]) {
+        await handle(transactionMiddleware(world.database, { ...asked, ...settings }), async () => {
+          seen.push((await read()).slice(0, 3))
+          if (fail) throw failure
+          return []
+        }).catch(() => {})
+      }
+      expect(seen).toEqual([
+        [2, 5.5, 7],
+        [2, 5.5, 7],
+      ])
+      expect([before[0], await read()]).toEqual([77, before])
+    })
+
+    it.each([false, true])('ends a connection whose limits cannot be taken back, fail: %s', async (fail) => {
+      await using world = await openWorld({ max: 1 })
+      const read = async () => Number((await world.send('SELECT @@innodb_lock_wait_timeout AS n'))[0]?.['n'])
+      const before = await read()
+      const rejected = handle(transactionMiddleware(world.database, { lockTimeout: 1000, ...settings }), async () => {
+        await world.insert('1')
+        expect(await read()).toBe(1)
+        await world.send("SET @ackord_innodb_lock_wait_timeout = 'nonsense'")
+        if (fail) throw failure
+        return []
+      })
+      expect(await failureOf(rejected)).not.toBeInstanceOf(CommitUnknownError)
+      // The pool may have to notice first.
+      expect(await read().catch(read)).toBe(before)
+      expect(await world.orders()).toBe(0)
+    })
+
+    it('has the isolation that it asks for, and the server’s otherwise', async () => {
+      await using world = await openWorld({ max: 1 })
+      for (const [isolation, expected] of [
+        ['read committed', 1],
+        ['repeatable read', 0],
+        [undefined, 0],
+      ] as const) {
+        await world.query('DELETE FROM orders')
+        await handle(transactionMiddleware(world.database, { isolation, ...settings }), async () => {
+          const count = async () => Number((await world.send('SELECT COUNT(*) AS n FROM orders'))[0]?.['n'])
+          expect(await count()).toBe(0)
+          await world.query("INSERT INTO orders (id) VALUES ('theirs')")
+          expect(await count()).toBe(expected)
+          return []
+        })
+      }
+    })
+
+    it.each(['before', 'after'] as const)(
+      'does not know the outcome when the connection is lost %s the server got COMMIT',
+      async (when) => {
+        await using proxy = await openCuttingProxy()
+        await using world = await openWorld({ max: 1, port: proxy.port })
+        const { message, verdicts } = command('1')
+        const events: string[] = []
+        const process = transactional(world.database, parts)
+        const error = await failureOf(
+          handle(
+            process,
+            async (given, context) => {
+              await world.insert('1')
+              afterCommit(context, () => void events.push('committed'))
+              await given.ack()
+              proxy.cutAt('COMMIT', when)
+              return [event('e1')]
+            },
+            message,
+          ),
+        )
+        expect(error).toBeInstanceOf(CommitUnknownError)
+        expect([events, verdicts, message.state]).toEqual([[], [], 'pending'])
+        const committed = when === 'after' ? 1 : 0
+        expect(await world.stored()).toEqual([committed, committed, committed])
+        // It comes again, and the inbox decides.
+        proxy.cutAt('nothing at all', 'before')
+        await handle(process, async () => {
+          await world.insert('1')
+          return [event('e1')]
+        })
+        expect(await world.stored()).toEqual([1, 1, 1])
+      },
+    )
+
+    it('tells the first error when the connection is lost at ROLLBACK, and finds another one', async () => {
+      await using proxy = await openCuttingProxy()
+      await using world = await openWorld({ max: 1, port: proxy.port })
+      const rejected = world.inTransaction(async () => {
+        await world.insert('1')
+        proxy.cutAt('ROLLBACK', 'before')
+        throw failure
+      })
+      expect(await failureOf(rejected)).toBe(failure)
+      proxy.cutAt('nothing at all', 'before')
+      await world.inTransaction(() => world.insert('2'))
+      expect(await world.ids()).toEqual(['2'])
+    })
+
+    it('is refused with autocommit off', async () => {
+      await using world = await openWorld({ max: 1 })
+      await world.run(world.root, 'SET autocommit = 0', [])
+      const error = await failureOf(world.inTransaction(() => world.insert('1')))
+      expect(error).toMatchObject({ code: 'ACKORD_INVALID_OPTION', message: expect.stringMatching(/autocommit/) })
+      expect(await world.orders()).toBe(0)
+    })
+  })
+}
+
+const questions = "SELECT VARIABLE_VALUE AS n FROM information_schema.SESSION_STATUS WHERE VARIABLE_NAME = 'QUESTIONS'"

@@ -1,0 +1,65 @@
+import { createPool } from 'mysql2/promise'
+import type { Database } from '../../../src/index.ts'
+import { type OpenSqlWorld, testSqlConformance, testSqlOrder } from '../../support/sql-conformance.ts'
+import { type MysqlWorld, poolOptions } from './mysql-world.ts'
+
+interface ConformanceWorld<Handle> extends Pick<MysqlWorld, 'schema' | 'query'>, AsyncDisposable {
+  readonly database: Database<Handle>
+}
+
+/** Sends a statement as users of the handle would. */
+type Write<Handle, World> = (world: World, handle: Handle, sql: string, values: unknown[]) => Promise<unknown>
+
+/** All suites on MariaDB through one adapter. */
+export function testMysqlConformance<Handle, World extends ConformanceWorld<Handle>>(
+  name: string,
+  open: () => Promise<World>,
+  write: Write<Handle, World>,
+): void {
+  // Nothing is checked at COMMIT on MySQL that could fail it.
+  testSqlConformance<Handle>(name, sqlWorld(open, write), { failCommit: false })
+}
+
+/** The suites for order per key. */
+export function testMysqlOrder<Handle, World extends ConformanceWorld<Handle>>(
+  name: string,
+  open: () => Promise<World>,
+  write: Write<Handle, World>,
+): void {
+  testSqlOrder<Handle>(name, sqlWorld(open, write))
+}
+
+function sqlWorld<Handle, World extends ConformanceWorld<Handle>>(
+  open: () => Promise<World>,
+  write: Write<Handle, World>,
+): OpenSqlWorld<Handle> {
+  return async () => {
+    const world = await open()
+    const { database, schema } = world
+    return {
+      database,
+      tables: {},
+      async age(columns, duration) {
+        const earlierBy = (column: string) => `${column} = ${column} - INTERVAL ${Math.round(duration * 1000)} MICROSECOND`
+        const pool = createPool(poolOptions(schema, 1))
+        // The lock first: row by row it would meet the relay's statements halfway, and the server would see a deadlock.
+        await pool.query('LOCK TABLES ackord_outbox WRITE, ackord_relays WRITE')
+        await pool.query(`UPDATE ackord_outbox SET ${columns.map(earlierBy).join(', ')}`)
+        await pool.query(`UPDATE ackord_relays SET ${earlierBy('alive_until')}`)
+        await pool.query('UNLOCK TABLES')
+        await pool.end()
+      },
+      async createEntries() {
+        await world.query('CREATE TABLE entries (`key` VARCHAR(200) PRIMARY KEY, value VARCHAR(200) NOT NULL)')
+      },
+      async writeEntry(handle, key, value) {
+        await write(world, handle, 'INSERT INTO entries VALUES (?, ?) ON DUPLICATE KEY UPDATE value = VALUES(value)', [key, value])
+      },
+      async readEntry(key) {
+        const [row] = await world.query('SELECT value FROM entries WHERE `key` = ?', [key])
+        return row === undefined ? undefined : String(row['value'])
+      },
+      [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
+    }
+  }
+}

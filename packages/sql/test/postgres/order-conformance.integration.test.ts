@@ -1,0 +1,7 @@
+import { testOrder } from '../support/conformance.ts'
+import { openPg, openPglite, type TestHandle } from '../support/world.ts'
+
+const run = async (handle: TestHandle, text: string, parameters: unknown[]) => (await handle.query(text, parameters)).rows
+
+testOrder('pg', async () => ({ ...(await openPg()), run }))
+testOrder('PGlite', async () => ({ ...(await openPglite()), oneWriter: true, run }))

@@ -1,0 +1,259 @@
+import { rootContext, silentLogger } from '@ackord/core'
+import { EntitySchema, RequestContext, TransactionPropagation, UniqueConstraintViolationException, ValidationError } from '@mikro-orm/core'
+import { type EntityManager, MikroORM } from '@mikro-orm/postgresql'
+import { describe, expect, it } from 'vitest'
+import { createSchema, transactional, transactionMiddleware } from '../../../src/index.ts'
+import { fromMikroOrm } from '../../../src/postgres/index.ts'
+import { testAdapter } from '../../support/adapter-suite.ts'
+import { testConformance } from '../../support/conformance.ts'
+import { openSchema, postgresUrl } from '../../support/own-schema.ts'
+import { command, failureOf, handle } from '../../support/world.ts'
+
+interface Order {
+  id: string
+  note?: string | null
+}
+
+const orders = new EntitySchema<Order>({
+  name: 'Order',
+  tableName: 'orders',
+  properties: { id: { type: 'text', primary: true }, note: { type: 'text', nullable: true } },
+})
+const settings = { logger: silentLogger }
+
+async function openMikroOrm({ max = 10 }: { readonly max?: number } = {}) {
+  const own = await openSchema()
+  const { schema } = own
+  const orm = await MikroORM.init({
+    clientUrl: postgresUrl,
+    schema,
+    entities: [orders],
+    pool: { min: 0, max },
+    driverOptions: { connection: { options: `-c search_path=${schema}` } },
+  })
+  const database = fromMikroOrm(orm, { schema })
+  await createSchema(database)
+  return {
+    ...own,
+    orm,
+    database,
+    root: orm.em,
+    begin: (work: (transaction: typeof orm.em) => Promise<void>) => orm.em.transactional(work),
+    async run(manager: typeof orm.em, text: string, parameters: unknown[]): Promise<Record<string, unknown>[]> {
+      return await manager.execute(text.replaceAll(/\$\d/g, '?'), parameters)
+    },
+    async [Symbol.asyncDispose]() {
+      await orm.close()
+      await own[Symbol.asyncDispose]()
+    },
+  }
+}
+
+testConformance('MikroORM', openMikroOrm)
+testAdapter('MikroORM', openMikroOrm)
+
+describe('fromMikroOrm()', () => {
+  it('lets a repository in MikroORM take part in the transaction, and use a fork elsewhere', async () => {
+    await using world = await openMikroOrm()
+    const { database, orm } = world
+    const repository = {
+      async save(id: string, note: string) {
+        const manager = database.executor()
+        manager.create(orders, { id, note }, { persist: true })
+        await manager.flush()
+      },
+      async noteOf(id: string) {
+        return (await database.executor().getRepository(orders).findOne({ id }))?.note
+      },
+    }
+    // What a request of a web framework would be in.
+    const noteOf = (id: string) => RequestContext.create(orm.em, () => repository.noteOf(id))
+    const transaction = transactionMiddleware(database, settings)
+    const failed = handle(transaction, async () => {
+      await repository.save('1', 'rolled back')
+      expect(await repository.noteOf('1')).toBe('rolled back')
+      throw new Error('failed')
+    })
+    expect((await failureOf(failed)).message).toBe('failed')
+    expect(await noteOf('1')).toBeUndefined()
+    await handle(transaction, async () => {
+      await repository.save('1', 'committed')
+      await failureOf(
+        handle(transaction, async () => {
+          await repository.save('2', 'in a savepoint')
+          throw new Error('failed')
+        }),
+      )
+      return []
+    })
+    expect([await noteOf('1'), await noteOf('2')]).toEqual(['committed', undefined])
+  })
+
+  it('flushes what the handler has not: new, changed and removed entities', async () => {
+    await using world = await openMikroOrm()
+    const { database } = world
+    await world.query("INSERT INTO orders VALUES ('1', 'old'), ('2', 'old')")
+    await database.write(async (manager) => {
+      manager.create(orders, { id: '3', note: 'new' }, { persist: true })
+      const order = await manager.findOneOrFail(orders, '1')
+      order.note = 'changed'
+      manager.remove(manager.getReference(orders, '2'))
+    }, settings)
+    expect(await world.query('SELECT id, note FROM orders ORDER BY id')).toEqual([
+      { id: '1', note: 'changed' },
+      { id: '3', note: 'new' },
+    ])
+  })
+
+  it('fails, and commits nothing, when what is left cannot be flushed', async () => {
+    await using world = await openMikroOrm()
+    await world.query("INSERT INTO orders VALUES ('1')")
+    const taken = world.database.write(async (manager) => {
+      await manager.insert(orders, { id: '2' })
+      manager.create(orders, { id: '1' }, { persist: true })
+    }, settings)
+    expect(await failureOf(taken)).toBeInstanceOf(UniqueConstraintViolationException)
+    const invalid = world.database.write(async (manager) => void manager.create(orders, {} as Order, { persist: true }), settings)
+    expect(await failureOf(invalid)).toBeInstanceOf(ValidationError)
+    expect(await world.orders()).toBe(1)
+  })
+
+  it('flushes a nested transaction of ours with it, and forgets what is left in one that failed', async () => {
+    await using world = await openMikroOrm()
+    const { database } = world
+    await database.write(async () => {
+      await database.write(async (inner) => void inner.create(orders, { id: '1' }, { persist: true }), settings)
+      const undone = database.write(async (inner) => {
+        inner.create(orders, { id: '2' }, { persist: true })
+        throw new Error('undone')
+      }, settings)
+      expect((await failureOf(undone)).message).toBe('undone')
+      const taken = database.write(async (inner) => void inner.create(orders, { id: '1' }, { persist: true }), settings)
+      expect(await failureOf(taken)).toBeInstanceOf(UniqueConstraintViolationException)
+      await database.executor().insert(orders, { id: '3' })
+    }, settings)
+    expect(await world.query('SELECT id FROM orders ORDER BY id')).toEqual([{ id: '1' }, { id: '3' }])
+  })
+
+  it('lets no message of a group overwrite what the one before has not flushed', async () => {
+    await using world = await openMikroOrm()
+    const { database } = world
+    await world.query("INSERT INTO orders VALUES ('1', '')")
+    const process = transactional(database, {
+      inbox: { consumer: 'orders' },
+      outbox: { destination: 'events' },
+      transaction: settings,
+      groupCommit: { size: 8, groups: 1 },
+    })(async () => {
+      const order = await database.executor().findOneOrFail(orders, '1')
+      order.note += '.'
+      return []
+    })
+    const deliver = (id: string) => process(command(id).message, command(id).message.context(rootContext()))
+    await Promise.all(['1', '2', '3', '4', '5'].map(deliver))
+    expect(await world.query('SELECT note FROM orders')).toEqual([{ note: '.....' }])
+  })
+
+  it('gives each message an identity map of its own', async () => {
+    await using world = await openMikroOrm()
+    const { database } = world
+    await world.query("INSERT INTO orders VALUES ('1', 'old')")
+    const find = () => database.executor().findOneOrFail(orders, '1')
+    await database.write(async () => {
+      const order = await find()
+      expect(await find()).toBe(order)
+      await database.write(async () => expect(await find()).not.toBe(order), settings)
+    }, settings)
+  })
+
+  it('tracks query builders, repositories and nested transactions of MikroORM', async () => {
+    await using world = await openMikroOrm()
+    const { database } = world
+    let kept: EntityManager | undefined
+    await database.write(async (manager) => {
+      kept = manager
+      await manager.createQueryBuilder(orders).insert([{ id: '1' }, { id: '2' }])
+      await manager.transactional(async (inner) => void inner.create(orders, { id: '3' }, { persist: true }))
+      const undone = manager.transactional(async (inner) => {
+        await inner.insert(orders, { id: '4' })
+        throw new Error('undone')
+      })
+      expect((await failureOf(undone)).message).toBe('undone')
+      expect(await manager.count(orders)).toBe(3)
+      void manager.transactional((inner) => inner.insert(orders, { id: '5' }))
+    }, settings)
+    expect(await world.query('SELECT id FROM orders ORDER BY id')).toEqual([{ id: '1' }, { id: '2' }, { id: '3' }, { id: '5' }])
+    const late = [
+      () => kept?.insert(orders, { id: 'late' }),
+      () => kept?.getRepository(orders).findAll(),
+      () => kept?.createQueryBuilder(orders).getResult(),
+      () => kept?.fork({ keepTransactionContext: true }).insert(orders, { id: 'late' }),
+      () => kept?.transactional((inner) => inner.insert(orders, { id: 'late' })),
+    ]
+    for (const query of late) expect((await failureOf(Promise.resolve(query()))).code).toBe('ACKORD_SCOPE_ENDED')
+    expect(await world.orders()).toBe(4)
+  })
+
+  it('undoes a nested transaction of MikroORM that failed when nobody awaited it', async () => {
+    await using world = await openMikroOrm()
+    await world.database.write(async (manager) => {
+      await manager.insert(orders, { id: '2' })
+      const forgotten = manager.transactional(async (inner) => {
+        await inner.insert(orders, { id: '1' })
+        await inner.insert(orders, { id: '1' })
+      })
+      forgotten.catch(() => {})
+    }, settings)
+    expect(await world.query('SELECT id FROM orders')).toEqual([{ id: '2' }])
+  })
+
+  it('lets a handler retry a nested transaction of MikroORM, and commits once', async () => {
+    await using world = await openMikroOrm()
+    let attempts = 0
+    const attempt = async (manager: EntityManager) => {
+      attempts += 1
+      // The first finds the id taken.
+      manager.create(orders, { id: attempts === 1 ? 'before' : 'after' }, { persist: true })
+    }
+    await world.database.write(async (manager) => {
+      await manager.insert(orders, { id: 'before' })
+      await manager.transactional(attempt).catch(() => manager.transactional(attempt))
+    }, settings)
+    expect([attempts, await world.orders()]).toEqual([2, 2])
+  })
+
+  it('leaves what is meant to be outside of the transaction there', async () => {
+    await using world = await openMikroOrm()
+    const failed = world.database.write(async (manager) => {
+      await manager.fork().insert(orders, { id: 'of a fork' })
+      await manager.transactional((inner) => inner.insert(orders, { id: 'of another' }), {
+        propagation: TransactionPropagation.REQUIRES_NEW,
+      })
+      await manager.insert(orders, { id: 'inside' })
+      await manager.transactional(() => world.orm.em.insert(orders, { id: 'nested' }))
+      throw new Error('failed')
+    }, settings)
+    expect((await failureOf(failed)).message).toBe('failed')
+    expect(await world.query('SELECT id FROM orders ORDER BY id')).toEqual([{ id: 'of a fork' }, { id: 'of another' }])
+  })
+
+  it('refuses begin(), commit() and rollback(), and what it cannot work with', async () => {
+    await using world = await openMikroOrm()
+    await world.database.write(async (manager) => {
+      for (const end of [() => manager.begin(), () => manager.commit(), () => manager.rollback()]) {
+        expect((await failureOf(end())).code).toBe('ACKORD_TRANSACTION_REQUIRED')
+      }
+      await manager.insert(orders, { id: '1' })
+    }, settings)
+    expect(await world.orders()).toBe(1)
+    expect(() => fromMikroOrm({} as MikroORM)).toThrow(/fromMikroOrm\(orm\)\.em\.fork/)
+  })
+
+  it('says so when transactions are disabled', async () => {
+    await using own = await openSchema()
+    const { schema } = own
+    const orm = await MikroORM.init({ clientUrl: postgresUrl, schema, entities: [orders], disableTransactions: true })
+    expect((await failureOf(fromMikroOrm(orm, { schema }).write(async () => {}, settings))).message).toMatch(/disableTransactions/)
+    await orm.close()
+  })
+})

@@ -1,0 +1,14 @@
+import { silentLogger } from '@ackord/core'
+import { fromPg } from '../../../src/postgres/index.ts'
+import { postgresUrl } from '../../support/own-schema.ts'
+import { pg } from '../../support/pg.ts'
+import { ordered } from './ordered-store.ts'
+
+/** Claims, says what it has, and waits for its end. */
+const database = fromPg(new pg.Pool({ connectionString: postgresUrl, max: 2 }), {
+  schema: process.env['CLAIM_SCHEMA'],
+  logger: silentLogger,
+})
+const claimed = await ordered(database).claim({ limit: 100, lease: Number(process.env['CLAIM_LEASE']) })
+process.send?.(claimed.map(({ message }) => message.id))
+setInterval(() => {}, 60_000)

@@ -1,0 +1,37 @@
+import { type Attributes, Message, type Runtime, silentLogger, systemRuntime } from '@ackord/core'
+import type { ClaimedRecord, NewOutboxRecord, Outcome } from '@ackord/outbox'
+import { type Database, type SqlOutbox, sqlOutbox } from '../../../src/index.ts'
+
+export const lease = 30_000
+
+export function ordered<Handle>(database: Database<Handle>, runtime: Runtime = systemRuntime): SqlOutbox<Handle> {
+  return sqlOutbox(database, { order: 'perKey', logger: silentLogger, runtime })
+}
+
+export function record(id: string, attributes: Attributes = {}, destination = 'events'): NewOutboxRecord {
+  const message = new Message(new TextEncoder().encode(id), {
+    id,
+    type: 'order.placed',
+    source: '/orders',
+    specversion: '1.0',
+    ...attributes,
+  })
+  return { destination, message }
+}
+
+export function keyed(key: string, id: string): NewOutboxRecord {
+  return record(id, { partitionkey: key })
+}
+
+export function idsOf(claimed: readonly ClaimedRecord[]): (string | undefined)[] {
+  return claimed.map(({ message }) => message.id)
+}
+
+export function published({ id, token }: ClaimedRecord): Outcome {
+  return { id, token, result: 'published' }
+}
+
+/** A clock that is wrong by so much. */
+export function skewed(by: number): Runtime {
+  return { ...systemRuntime, now: () => Date.now() + by }
+}

@@ -1,0 +1,398 @@
+import { type Context, currentContext, jsonMarshaler, marshal, rootContext, silentLogger } from '@ackord/core'
+import { deferred } from '@ackord/testkit'
+import { describe, expect, it } from 'vitest'
+import {
+  CommitUnknownError,
+  cleanInbox,
+  sqlOutbox,
+  TransactionAbortedError,
+  transactional,
+  transactionMiddleware,
+} from '../../src/index.ts'
+import type { ConformanceWorld } from './conformance.ts'
+import type { View } from './own-schema.ts'
+import { command, event, failureOf, handle } from './world.ts'
+
+export interface AdapterWorld<Handle> extends ConformanceWorld<Handle> {
+  /** What the user has outside of every transaction. */
+  readonly root: Handle
+  /** A transaction of the user's own, by the client's own means. */
+  begin(work: (transaction: Handle) => Promise<void>): Promise<void>
+}
+
+export type OpenAdapterWorld<Handle> = (options?: { readonly max?: number }) => Promise<AdapterWorld<Handle>>
+
+const failure = new Error('failed')
+const settings = { logger: silentLogger }
+
+/** What tells databases apart in the scenarios. */
+export interface AdapterDialect {
+  /** Inserts an order, whose id is the parameter. */
+  readonly insert: string
+  /** Gives the server's number for the connection, as `pid`. */
+  readonly pid: string
+  /** Resolves when that connection is gone. */
+  terminate(query: View['query'], pid: unknown): Promise<void>
+  /** Makes a function `lose()`, which fails as if the transaction had lost against another one. */
+  readonly createLose: string
+  /** Makes what the inbox received 8 days older, except for the message 1. */
+  readonly ageInbox: string
+}
+
+/** What every adapter promises beyond the conformance suites, on a real server. */
+export function testAdapterScenarios<Handle>(name: string, open: OpenAdapterWorld<Handle>, dialect: AdapterDialect): void {
+  const openWorld = (options?: { readonly max?: number }) => openAdapterWorld(open, dialect, options)
+
+  describe(`a transaction on ${name}`, () => {
+    it('refuses queries on the handle after the end, and commits none of them', async () => {
+      await using world = await openWorld()
+      let kept: Handle | undefined
+      await world.inTransaction(async () => {
+        kept = world.database.executor()
+        await world.insert('1')
+      })
+      const error = await failureOf(world.run(kept as Handle, "INSERT INTO orders (id) VALUES ('2')", []))
+      expect(codeOf(error)).toBe('ACKORD_SCOPE_ENDED')
+      expect(await world.orders()).toBe(1)
+    })
+
+    it('waits for queries that the handler did not await, and what they start', async () => {
+      await using world = await openWorld()
+      await world.inTransaction(async () => {
+        const handle = world.database.executor()
+        void world
+          .run(handle, "INSERT INTO orders (id) VALUES ('1')", [])
+          .then(() => world.run(handle, "INSERT INTO orders (id) VALUES ('2')", []))
+      })
+      expect(await world.orders()).toBe(2)
+    })
+
+    it('lets no query that the handler did not await come after the roll-back', async () => {
+      await using world = await openWorld({ max: 1 })
+      let forgotten: Promise<unknown>[] = []
+      const rejected = world.inTransaction(async () => {
+        forgotten = ['1', '2', '3', '4', '5'].map((id) => world.insert(id))
+        throw failure
+      })
+      expect(await failureOf(rejected)).toBe(failure)
+      await Promise.allSettled(forgotten)
+      expect(await world.orders()).toBe(0)
+    })
+
+    it('takes many queries at once', async () => {
+      await using world = await openWorld()
+      await world.inTransaction(async () => {
+        await Promise.all(Array.from({ length: 20 }, (_, index) => world.insert(String(index))))
+      })
+      expect(await world.orders()).toBe(20)
+    })
+
+    it('fails when an un-awaited query failed', async () => {
+      await using world = await openWorld()
+      const error = await failureOf(
+        world.inTransaction(async () => {
+          await world.insert('1')
+          void world.insert('1').catch(() => {})
+        }),
+      )
+      expect(error).toBeInstanceOf(TransactionAbortedError)
+      expect(await world.orders()).toBe(0)
+    })
+
+    it('rejects with the error of the handler, and the next one finds a clean connection', async () => {
+      await using world = await openWorld({ max: 1 })
+      const rejected = world.inTransaction(async () => {
+        await world.insert('1')
+        throw failure
+      })
+      expect(await failureOf(rejected)).toBe(failure)
+      await world.inTransaction(() => world.insert('1'))
+      expect(await world.orders()).toBe(1)
+    })
+
+    it('rolls back when the signal was aborted, and refuses further queries', async () => {
+      await using world = await openWorld()
+      const controller = new AbortController()
+      let refused: Error | undefined
+      const rejected = world.inTransaction(
+        async () => {
+          await world.insert('1')
+          controller.abort(failure)
+          refused = await failureOf(world.insert('2'))
+        },
+        rootContext({ signal: controller.signal }),
+      )
+      expect(await failureOf(rejected)).toBe(failure)
+      expect(causes(refused)).toContain(failure)
+      expect(await world.orders()).toBe(0)
+    })
+
+    it('stops waiting for a connection when the signal is aborted, and does not begin when one comes', async () => {
+      await using world = await openWorld({ max: 1 })
+      const controller = new AbortController()
+      const holding = deferred()
+      const release = deferred()
+      const first = world.inTransaction(async () => {
+        await world.insert('1')
+        holding.resolve()
+        await release.promise
+      })
+      await holding.promise
+      let called = false
+      const second = failureOf(
+        world.inTransaction(
+          async () => {
+            called = true
+          },
+          rootContext({ signal: controller.signal }),
+        ),
+      )
+      controller.abort(failure)
+      expect(await second).toBe(failure)
+      release.resolve()
+      await first
+      await world.inTransaction(() => world.insert('2'))
+      expect([called, await world.orders()]).toEqual([false, 2])
+    })
+
+    it('refuses a statement that would begin or end the transaction', async () => {
+      await using world = await openWorld()
+      for (const statement of ['COMMIT', ' rollback', 'BEGIN']) {
+        await world.inTransaction(async () => {
+          const error = await failureOf(world.run(world.database.executor(), statement, []))
+          expect(codeOf(error)).toBe('ACKORD_TRANSACTION_REQUIRED')
+        })
+      }
+    })
+
+    it('runs a transaction that lost against another one again, as a whole', async () => {
+      await using world = await openWorld()
+      await world.query(dialect.createLose)
+      let attempts = 0
+      await world.inTransaction(async () => {
+        attempts += 1
+        await world.insert(String(attempts))
+        if (attempts < 3) await world.run(world.database.executor(), 'SELECT lose()', [])
+      })
+      expect([attempts, await world.orders()]).toEqual([3, 1])
+    })
+
+    it('rolls back when the connection is terminated in the middle, whatever the handler makes of it', async () => {
+      await using world = await openWorld()
+      const { message, verdicts } = command('1')
+      const rejected = handle(
+        transactionMiddleware(world.database, settings),
+        async (given) => {
+          await world.insert('1')
+          await given.ack()
+          await world.terminate(await world.pid())
+          await world.insert('2').catch(() => {})
+          await world.insert('3').catch(() => {})
+          return []
+        },
+        message,
+      )
+      expect(await failureOf(rejected)).not.toBeInstanceOf(CommitUnknownError)
+      expect([verdicts, message.state, await world.orders()]).toEqual([[], 'pending', 0])
+      await world.inTransaction(() => world.insert('1'))
+      expect(await world.orders()).toBe(1)
+    })
+  })
+
+  describe(`a nested transaction on ${name}`, () => {
+    it('is undone alone when a statement in it fails', async () => {
+      await using world = await openWorld()
+      await world.inTransaction(async () => {
+        await world.insert('before')
+        await failureOf(
+          world.inTransaction(async () => {
+            await world.insert('inside')
+            await world.insert('before')
+          }),
+        )
+        await world.insert('after')
+      })
+      expect(await world.query('SELECT id FROM orders ORDER BY id')).toEqual([{ id: 'after' }, { id: 'before' }])
+    })
+
+    it('has a handle of its own, which ends with it', async () => {
+      await using world = await openWorld()
+      await world.inTransaction(async () => {
+        let inner: Handle | undefined
+        await world.inTransaction(async () => {
+          inner = world.database.executor()
+        })
+        const error = await failureOf(world.run(inner as Handle, "INSERT INTO orders (id) VALUES ('late')", []))
+        expect(codeOf(error)).toBe('ACKORD_SCOPE_ENDED')
+        await world.insert('1')
+      })
+      expect(await world.orders()).toBe(1)
+    })
+
+    it('is retried by a handler that caught its failure, and committed once', async () => {
+      await using world = await openWorld()
+      const { message, verdicts } = command('1')
+      let attempts = 0
+      const middleware = transactional(world.database, {
+        inbox: { consumer: 'orders' },
+        outbox: { destination: 'events' },
+        transaction: settings,
+      })
+      async function charge() {
+        attempts += 1
+        await world.insert(`charge ${attempts}`)
+        // A statement fails, as one of an ORM that finds a row taken.
+        if (attempts < 3) await world.insert('order')
+      }
+      await handle(
+        middleware,
+        async (given) => {
+          await world.insert('order')
+          for (let done = false; !done; ) {
+            done = await world.inTransaction(charge).then(
+              () => true,
+              () => false,
+            )
+          }
+          await given.ack()
+          return [event('e-1')]
+        },
+        message,
+      )
+      expect(attempts).toBe(3)
+      expect(await world.query('SELECT id FROM orders ORDER BY id')).toEqual([{ id: 'charge 3' }, { id: 'order' }])
+      expect([await world.inbox(), await world.outbox(), verdicts]).toEqual([1, 1, [{ verdict: 'ack' }]])
+    })
+  })
+
+  describe(`the outbox on ${name}`, () => {
+    const record = () => [{ destination: 'events', message: marshal(event('e-1'), jsonMarshaler) }] as const
+
+    it('takes part in a transaction of the user’s own, and in its roll-back', async () => {
+      await using world = await openWorld()
+      const outbox = sqlOutbox(world.database, settings)
+      await world.begin(async (transaction) => {
+        await world.run(transaction, "INSERT INTO orders (id) VALUES ('1')", [])
+        await outbox.append(transaction, record())
+      })
+      const rejected = world.begin(async (transaction) => {
+        await world.run(transaction, "INSERT INTO orders (id) VALUES ('2')", [])
+        await outbox.append(transaction, record())
+        throw failure
+      })
+      expect(await failureOf(rejected)).toBe(failure)
+      expect([await world.orders(), await world.outbox()]).toEqual([1, 1])
+    })
+
+    it('lets repositories find the user’s own transaction by withTransaction()', async () => {
+      await using world = await openWorld()
+      const { database } = world
+      const rejected = world.begin(async (transaction) => {
+        const context = database.withTransaction(rootContext(), transaction)
+        expect(database.executor(context)).toBe(transaction)
+        await world.run(database.executor(context), "INSERT INTO orders (id) VALUES ('1')", [])
+        throw failure
+      })
+      expect(await failureOf(rejected)).toBe(failure)
+      expect(await world.orders()).toBe(0)
+    })
+
+    it('refuses the root client, and a transaction that has ended', async () => {
+      await using world = await openWorld()
+      const outbox = sqlOutbox(world.database, settings)
+      const error = await failureOf(outbox.append(world.root, record()))
+      expect([error.code, error.message]).toEqual(['ACKORD_TRANSACTION_REQUIRED', expect.stringContaining('needs a running transaction')])
+      let ended: Handle | undefined
+      await world.begin(async (transaction) => {
+        ended = transaction
+      })
+      await failureOf(outbox.append(ended as Handle, record()))
+      expect(await world.outbox()).toBe(0)
+    })
+
+    it('stores more records than one statement can take', async () => {
+      await using world = await openWorld()
+      const outbox = sqlOutbox(world.database, settings)
+      const [one] = record()
+      const many = Array.from({ length: 5100 }, () => ({ destination: 'events', message: one.message }))
+      await world.database.write((transaction) => outbox.append(transaction, many), settings)
+      expect(await world.outbox()).toBe(5100)
+    })
+
+    it('says so when its table is not there', async () => {
+      await using world = await openWorld()
+      await world.query('DROP TABLE ackord_outbox')
+      await world.query('DROP TABLE ackord_inbox')
+      const outbox = sqlOutbox(world.database, settings)
+      expect((await failureOf(outbox.claim({ limit: 1, lease: 1000 }))).code).toBe('ACKORD_SCHEMA')
+      expect((await failureOf(world.database.write((transaction) => outbox.append(transaction, record()), settings))).code).toBe(
+        'ACKORD_SCHEMA',
+      )
+    })
+
+    it('stores what several messages of a group return, and forgets what was received long ago', async () => {
+      await using world = await openWorld()
+      const { database } = world
+      const middleware = transactional(database, {
+        inbox: { consumer: 'orders' },
+        outbox: { destination: 'events' },
+        transaction: settings,
+        groupCommit: { size: 8, groups: 1 },
+      })
+      const process = middleware(async (given) => {
+        await world.insert(String(given.id))
+        return [event(`e-${given.id}`)]
+      })
+      const deliver = (id: string) => {
+        const { message } = command(id)
+        return process(message, message.context(rootContext()))
+      }
+      await Promise.all(['1', '2', '2', '3', '4'].map(deliver))
+      expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([4, 4, 4])
+      await world.query(dialect.ageInbox)
+      expect([await cleanInbox(database, { limit: 2 }), await cleanInbox(database), await world.inbox()]).toEqual([2, 1, 1])
+    })
+  })
+}
+
+/** A world, and what scenarios do in it. */
+export async function openAdapterWorld<Handle>(
+  open: OpenAdapterWorld<Handle>,
+  dialect: AdapterDialect,
+  options?: { readonly max?: number },
+) {
+  const world = await open(options)
+  const { database } = world
+  const run = transactionMiddleware(database, settings)
+  return {
+    ...world,
+    /** Through the transaction that the caller is in. */
+    insert: (id: string) => world.run(database.executor(), dialect.insert, [id]),
+    async pid() {
+      return (await world.run(database.executor(), dialect.pid, []))[0]?.['pid']
+    },
+    /** Resolves when the connection is gone. */
+    terminate: (pid: unknown) => dialect.terminate(world.query, pid),
+    /** A transaction in which the work is done, ambient: nested in one it is a savepoint. */
+    async inTransaction(work: () => Promise<unknown>, context: Context = currentContext() ?? rootContext()): Promise<void> {
+      const { message } = command('1')
+      await run(async () => {
+        await work()
+        return []
+      })(message, currentContext() ?? message.context(context))
+    },
+    [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
+  }
+}
+
+/** Of the first error that has one of ours: ORMs wrap what they get. */
+export function codeOf(error: unknown): string | undefined {
+  return causes(error)
+    .map((cause) => (cause as { readonly code?: string }).code)
+    .find((code) => code?.startsWith('ACKORD_'))
+}
+
+/** Sequelize has a word of its own for the cause. */
+function causes(error: unknown): unknown[] {
+  return error instanceof Error ? [error, ...causes('original' in error ? error.original : error.cause)] : []
+}
