@@ -1,0 +1,6 @@
+export { fromIoredis } from './from-ioredis.ts'
+export { fromNodeRedis } from './from-node-redis.ts'
+export type { IoredisClient } from './ioredis-port.ts'
+export type { NodeRedisClient, NodeRedisCluster } from './node-redis-port.ts'
+export type { RedisOptions } from './redis.ts'
+export { Redis } from './redis.ts'

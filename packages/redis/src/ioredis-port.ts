@@ -1,0 +1,64 @@
+import { evaluateBySha } from './evaluate.ts'
+import type { DedicatedPort, RedisArgument, RedisCommand, RedisPort, Reply, SendOptions } from './port.ts'
+import { toReply } from './reply.ts'
+import { script } from './script.ts'
+
+/** What is used of ioredis 5 and 6, the cluster's client included. Nothing of it is imported. */
+export interface IoredisClient {
+  readonly options: {
+    readonly keyPrefix?: string | undefined
+    readonly redisOptions?: { readonly keyPrefix?: string | undefined } | undefined
+  }
+  readonly isCluster: boolean
+  readonly status: string
+  // biome-ignore lint/suspicious/noExplicitAny: the client's own overloads end in a callback, which a narrower type would refuse.
+  call(command: string, ...args: any[]): Promise<unknown>
+  // biome-ignore lint/suspicious/noExplicitAny: as above.
+  callBuffer(command: string, ...args: any[]): Promise<unknown>
+  duplicate(): IoredisClient
+  connect(): Promise<unknown>
+  disconnect(): void
+  // biome-ignore lint/suspicious/noExplicitAny: as above.
+  on(event: 'error', listener: (error: any) => void): unknown
+}
+
+/** It does not find the keys of these, neither for its prefix nor for the node of a cluster. In a script they are keys like others. */
+const containers: ReadonlySet<string> = new Set(['XGROUP', 'XINFO'])
+const container = script('return redis.call(ARGV[1], ARGV[2], KEYS[1], unpack(ARGV, 3))')
+
+export function ioredisPort(client: IoredisClient): RedisPort {
+  // It puts its prefix before the keys by itself.
+  async function call(name: string, args: readonly RedisArgument[], options: SendOptions | undefined): Promise<Reply> {
+    return toReply(name, options?.binary === true ? await client.callBuffer(name, ...args) : await client.call(name, ...args))
+  }
+
+  function send({ name, args }: RedisCommand, options?: SendOptions): Promise<Reply> {
+    if (!containers.has(name)) return call(name, args, options)
+    const [sub = '', key = '', ...others] = args
+    return evaluate(container, [key], [name, sub, ...others], options)
+  }
+
+  const evaluate: RedisPort['evaluate'] = (script, keys, args, options) => evaluateBySha(send, script, keys, args, options)
+
+  return {
+    keyPrefix: client.options.keyPrefix ?? client.options.redisOptions?.keyPrefix ?? '',
+    cluster: client.isCluster,
+    send,
+    evaluate,
+    dedicate: () => dedicate(client),
+  }
+}
+
+async function dedicate(client: IoredisClient): Promise<DedicatedPort> {
+  const own = client.duplicate()
+  // What a command cannot do is told by its own promise; without a listener the client prints it.
+  own.on('error', () => {})
+  // With `lazyConnect` it waits to be told.
+  if (own.status === 'wait') await own.connect()
+  return {
+    ...ioredisPort(own),
+    close: async () => {
+      own.disconnect()
+    },
+  }
+}

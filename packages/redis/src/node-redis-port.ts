@@ -1,0 +1,87 @@
+import { evaluateBySha } from './evaluate.ts'
+import type { DedicatedPort, RedisArgument, RedisCommand, RedisPort, Reply, SendOptions } from './port.ts'
+import { toReply } from './reply.ts'
+
+/** What is used of node-redis. Nothing of it is imported. */
+export interface NodeRedisClient {
+  readonly options?: { readonly keyPrefix?: RedisArgument | undefined } | undefined
+  sendCommand(args: RedisArgument[], options?: NodeRedisCommandOptions): Promise<unknown>
+  duplicate(): NodeRedisClient
+  connect(): Promise<unknown>
+  destroy(): void
+  // biome-ignore lint/suspicious/noExplicitAny: the client's own overloads are of any listener.
+  on(event: 'error', listener: (error: any) => void): unknown
+}
+
+/** What is used of its cluster's client. */
+export interface NodeRedisCluster extends Omit<NodeRedisClient, 'sendCommand' | 'duplicate' | 'options'> {
+  readonly slots: readonly unknown[]
+  readonly _keyPrefix?: RedisArgument | undefined
+  sendCommand(
+    firstKey: RedisArgument | undefined,
+    isReadonly: boolean | undefined,
+    args: RedisArgument[],
+    options?: NodeRedisCommandOptions,
+  ): Promise<unknown>
+  duplicate(): NodeRedisCluster
+}
+
+export interface NodeRedisCommandOptions {
+  readonly typeMapping?: Readonly<Record<number, unknown>>
+}
+
+// The client's own numbers for the types of RESP, which are the bytes of the protocol. The user's mapping must not reach us, so ours is told in each call.
+const blobString = '$'.charCodeAt(0)
+const simpleString = '+'.charCodeAt(0)
+const map = '%'.charCodeAt(0)
+const asText: NodeRedisCommandOptions = { typeMapping: { [map]: Map } }
+const asBytes: NodeRedisCommandOptions = { typeMapping: { [map]: Map, [blobString]: Buffer, [simpleString]: Buffer } }
+
+export function nodeRedisPort(client: NodeRedisClient | NodeRedisCluster): RedisPort {
+  const cluster = isCluster(client)
+  const keyPrefix = String((cluster ? client._keyPrefix : client.options?.keyPrefix) ?? '')
+
+  /** Its own prefix is for its typed methods; here it is for us to add. */
+  function wire({ name, args, keys }: RedisCommand): RedisArgument[] {
+    const words: RedisArgument[] = [name, ...args]
+    if (keyPrefix !== '') for (const index of keys) words[index + 1] = prefixed(args[index] as RedisArgument)
+    return words
+  }
+
+  function prefixed(key: RedisArgument): RedisArgument {
+    return typeof key === 'string' ? keyPrefix + key : Buffer.concat([Buffer.from(keyPrefix), key])
+  }
+
+  async function send(command: RedisCommand, options?: SendOptions): Promise<Reply> {
+    const words = wire(command)
+    const reading = options?.binary === true ? asBytes : asText
+    if (!cluster) return toReply(command.name, await client.sendCommand(words, reading))
+    const [first] = command.keys
+    return toReply(command.name, await client.sendCommand(first === undefined ? undefined : words[first + 1], false, words, reading))
+  }
+
+  return {
+    keyPrefix,
+    cluster,
+    send,
+    evaluate: (script, keys, args, options) => evaluateBySha(send, script, keys, args, options),
+    dedicate: () => dedicate(client),
+  }
+}
+
+function isCluster(client: NodeRedisClient | NodeRedisCluster): client is NodeRedisCluster {
+  return 'slots' in client
+}
+
+async function dedicate(client: NodeRedisClient | NodeRedisCluster): Promise<DedicatedPort> {
+  const own = client.duplicate()
+  // What a command cannot do is told by its own promise; without a listener the client throws it at the process.
+  own.on('error', () => {})
+  await own.connect()
+  return {
+    ...nodeRedisPort(own),
+    close: async () => {
+      own.destroy()
+    },
+  }
+}

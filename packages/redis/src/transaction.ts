@@ -1,0 +1,20 @@
+import type { RedisArgument, RedisCommand } from './port.ts'
+
+/** What a key must hold, or hold nothing, for a write to be possible. `counter`: text that is a whole number. `any`: whatever. */
+export type KeyKind = 'string' | 'counter' | 'hash' | 'list' | 'set' | 'zset' | 'stream' | 'any'
+
+export interface QueuedCommand extends RedisCommand {
+  readonly kind: KeyKind
+}
+
+/**
+ * The writes of one message, gathered until they commit together. Nothing of it can be read before. Its keys are in one slot; one that is
+ * elsewhere is refused here, in the caller's own stack.
+ */
+export interface RedisTransaction {
+  queue(command: QueuedCommand): void
+  /** After all that `queue` takes: the outgoing events. */
+  queueEvent(command: QueuedCommand): void
+  /** Any key of the transaction, if there is one yet: what is made for it must be in the same slot. */
+  readonly anchor: RedisArgument | undefined
+}
