@@ -30,6 +30,11 @@ export interface BatchCarrierOptions {
   readonly forced: AbortSignal
 }
 
+interface SettleOptions {
+  readonly giveUp: AbortSignal
+  readonly onSent: (() => void) | undefined
+}
+
 /**
  * Takes claimed records, wherever they came from, to their destinations and tells the store what became of them. A batch's way:
  *
@@ -56,8 +61,11 @@ export class BatchCarrier {
     return this.#inFlight
   }
 
-  /** `until` is when the lease ends if nobody renews it. Resolves when everything is settled, given back or lost. Never rejects. */
-  async carry(records: readonly ClaimedRecord[], until: number): Promise<void> {
+  /**
+   * `until` is when the lease ends if nobody renews it. `onSent` is told when the publisher, and the dead letter, have all they will get of them. Resolves when everything is
+   * settled, given back or lost. Never rejects.
+   */
+  async carry(records: readonly ClaimedRecord[], until: number, onSent?: () => void): Promise<void> {
     const { observer, stopping, forced } = this.#options
     observer.claimed(records)
     this.#inFlight += records.length
@@ -70,7 +78,7 @@ export class BatchCarrier {
       // After a stall somebody else may have the records: sending them now would be a duplicate for certain.
       const verdicts = stopping.aborted || lease.expired ? [] : await this.#send(records, lease, giveUp)
       await reached('relay.beforeSettle')
-      await this.#settle(lease, verdicts, giveUp)
+      await this.#settle(lease, verdicts, { giveUp, onSent })
       await reached('relay.afterSettle')
     } finally {
       this.#keeper.end(lease)
@@ -101,19 +109,15 @@ export class BatchCarrier {
     return [...verdicts, ...published.flat()]
   }
 
-  async #settle(lease: Lease<ClaimedRecord>, verdicts: readonly Verdict[], giveUp: AbortSignal): Promise<void> {
+  async #settle(lease: Lease<ClaimedRecord>, verdicts: readonly Verdict[], { giveUp, onSent }: SettleOptions): Promise<void> {
     const { settler, deadLetters } = this.#options
-    const held = verdicts.filter(({ record }) => lease.holds(record))
-    const parking = deadLetters === undefined ? [] : held.filter(isParking)
-    const settling = deadLetters === undefined ? held : held.filter((verdict) => !isParking(verdict))
-    const undecided = new Set(lease.claims)
-    for (const { record } of held) undecided.delete(record)
-    this.#drop(lease, [...settling.map(({ record }) => record), ...undecided])
-    await Promise.all([
-      settler.settle(settling, lease.until),
-      settler.giveBack([...undecided], lease.until),
-      this.#park(lease, parking, giveUp),
-    ])
+    // From here on nobody renews them: an answer about a record that was just settled would look like a loss.
+    const parking = deadLetters === undefined ? [] : verdicts.filter((verdict) => isParking(verdict) && lease.holds(verdict.record))
+    const settling = verdicts.filter((verdict) => (deadLetters === undefined || !isParking(verdict)) && lease.drop(verdict.record))
+    const undecided = parking.length === 0 ? lease.claims : without(lease.claims, parking)
+    this.#drop(lease, undecided)
+    if (parking.length === 0) onSent?.()
+    await Promise.all([settler.settle(settling, lease.until), settler.giveBack(undecided, lease.until), this.#park(lease, parking, giveUp)])
   }
 
   /** The copy first: once the record is parked, nobody would make one. */
@@ -136,7 +140,6 @@ export class BatchCarrier {
     await (copied === undefined ? settler.giveBack(records, lease.until) : settler.settle(held, lease.until))
   }
 
-  /** From here on nobody renews them: an answer about a record that was just settled would look like a loss. */
   #drop(lease: Lease<ClaimedRecord>, records: readonly ClaimedRecord[]): void {
     for (const record of records) lease.drop(record)
     if (lease.size === 0) this.#keeper.end(lease)
@@ -145,6 +148,12 @@ export class BatchCarrier {
 
 function isParking({ outcome }: Verdict): boolean {
   return outcome.result === 'parked'
+}
+
+function without(records: readonly ClaimedRecord[], verdicts: readonly Verdict[]): readonly ClaimedRecord[] {
+  const left = new Set(records)
+  for (const { record } of verdicts) left.delete(record)
+  return [...left]
 }
 
 /** So that an operator can tell which parked records the dead letter does not have. */

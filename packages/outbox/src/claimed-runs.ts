@@ -11,5 +11,5 @@ export function runsOf(records: readonly ClaimedRecord[]): ClaimedRun[] {
 
 function placeOf({ destination, message, id }: ClaimedRecord): string {
   const { partitionkey } = message.attributes
-  return JSON.stringify(partitionkey === undefined ? [id] : [destination, partitionkey])
+  return partitionkey === undefined ? id : `${destination.length} ${destination}${partitionkey}`
 }

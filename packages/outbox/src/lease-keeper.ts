@@ -38,9 +38,9 @@ export class Lease<C extends Claim = Claim> {
     return this.#held.has(claim)
   }
 
-  /** For claims that are being settled: nobody renews them any more. */
-  drop(claim: C): void {
-    this.#held.delete(claim)
+  /** For a claim that is being settled: nobody renews it any more. Gives whether it was held. */
+  drop(claim: C): boolean {
+    return this.#held.delete(claim)
   }
 
   lose(claims: readonly C[]): C[] {

@@ -48,8 +48,8 @@ export class OutboxMeter {
   }
 
   /** Records that are handed to the publisher now. */
-  attempts(records: readonly ClaimedRecord[]): void {
-    this.#countByDestination('ackord.outbox.attempts', records, {})
+  attempts(destination: string, count: number): void {
+    this.#metrics?.count('ackord.outbox.attempts', count, { destination })
   }
 
   batch(size: number): void {

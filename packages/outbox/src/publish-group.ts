@@ -63,7 +63,7 @@ async function publish(
   const late = () => new AckordError('ACKORD_PUBLISH_FAILED', `Publishing to '${name}' took longer than ${publishTimeout} ms.`)
   const messages = sendings.map(({ message }) => message)
   const startedAt = runtime.now()
-  meter.attempts(sendings.map(({ record }) => record))
+  meter.attempts(destination, messages.length)
   const results = await withTimeLimit(runtime, publishTimeout, late, (timedOut) =>
     abortable(publisher.publish(name, messages, { signal: AbortSignal.any([timedOut, giveUp]) }), giveUp),
   )

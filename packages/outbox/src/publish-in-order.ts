@@ -29,24 +29,35 @@ const longestTurn = 1000
 export async function publishInOrder(records: readonly ClaimedRecord[], options: PublishInOrderOptions): Promise<readonly Verdict[]> {
   const { onExhausted, runtime, lease, stopping, publish } = options
   const end = runtime.now() + longestTurn
-  const verdicts = records.flatMap(parkedIfMarked)
-  let runs = runsOf(records.filter(({ behind }) => behind === undefined))
-  while (runs.length > 0) {
-    const wave = new Map((await publish(runs.map(([first]) => first))).map((verdict) => [verdict.record, verdict]))
-    verdicts.push(...wave.values())
-    if (onExhausted === 'parkKey') verdicts.push(...runs.flatMap(([first, ...rest]) => parkedBehind(wave.get(first), rest)))
+  const verdicts: Verdict[] = []
+  const plain: ClaimedRecord[] = []
+  const keyed: ClaimedRecord[] = []
+  for (const record of records) {
+    if (record.behind !== undefined) verdicts.push(waitsBehind(record, record.behind))
+    else if (record.message.attributes.partitionkey === undefined) plain.push(record)
+    else keyed.push(record)
+  }
+  let runs = runsOf(keyed)
+  let wave = [...firstOf(runs), ...plain]
+  while (wave.length > 0) {
+    const published = await publish(wave)
+    verdicts.push(...published)
+    if (runs.length === 0) break
+    const verdictOf = new Map(published.map((verdict) => [verdict.record, verdict]))
+    if (onExhausted === 'parkKey') verdicts.push(...runs.flatMap(([first, ...rest]) => parkedBehind(verdictOf.get(first), rest)))
     // Whoever may have lost its partitions sends nothing more: the new owner does.
     if (stopping.aborted || lease.expired || runtime.now() >= end) break
     runs = runs
-      .filter(([first]) => wave.get(first)?.outcome.result === 'published')
+      .filter(([first]) => verdictOf.get(first)?.outcome.result === 'published')
       .map(([, ...rest]) => rest)
       .filter((rest): rest is ClaimedRun => rest[0] !== undefined && lease.holds(rest[0]))
+    wave = firstOf(runs)
   }
   return verdicts
 }
 
-function parkedIfMarked(record: ClaimedRecord): Verdict[] {
-  return record.behind === undefined ? [] : [waitsBehind(record, record.behind)]
+function firstOf(runs: readonly ClaimedRun[]): ClaimedRecord[] {
+  return runs.map(([first]) => first)
 }
 
 function parkedBehind(verdict: Verdict | undefined, behind: readonly ClaimedRecord[]): Verdict[] {

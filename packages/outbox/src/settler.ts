@@ -29,6 +29,10 @@ export class Settler {
     try {
       const answers = await calls.run(() => store.settle(outcomes), { until })
       observer.meter.duration('settle', runtime.now() - startedAt)
+      if (answers.length === verdicts.length && answers.every((answer) => answer === 'applied')) {
+        observer.settled(verdicts)
+        return
+      }
       observer.settled(verdicts.filter((_, index) => answers[index] === 'applied'))
       observer.lost(recordsOf(verdicts.filter((_, index) => answers[index] !== 'applied')))
     } catch (error) {

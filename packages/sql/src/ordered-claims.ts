@@ -93,7 +93,7 @@ export function orderedClaims(statements: OwnershipStatements, { runtime, logger
     }
     busy = records.length === limit
     idle = records.length === 0
-    return records.filter((record) => hand.find(record) !== undefined).sort((one, other) => compareSeq(one.id, other.id))
+    return records.filter((record) => hand.find(record) !== undefined).sort(bySeq)
   }
 
   /** One statement. `finished` are the destinations of which there is nothing more. */
@@ -140,7 +140,7 @@ export function orderedClaims(statements: OwnershipStatements, { runtime, logger
     for (const one of progress) {
       const { destination } = one
       const began = from.find((position) => position.destination === destination)
-      const given = rows.filter((row) => row['destination'] === destination)
+      const given = progress.length === 1 ? rows : rows.filter((row) => row['destination'] === destination)
       positions.advance(one, began, given, now, took)
       // Without keys it was not looked for any.
       if (one.allKeys && !one.more && discovery.anyKeys === anyKeys) finished.add(destination)
@@ -151,13 +151,16 @@ export function orderedClaims(statements: OwnershipStatements, { runtime, logger
     return { records, more: undiscovered || progress.some(({ destination }) => !finished.has(destination)) }
   }
 
-  /** Into the hand; except for what was handed over meanwhile, or is to be. */
+  /** Into the hand, by seq; except for what was handed over meanwhile, or is to be. */
   function take(rows: readonly Row[], options: Taking): readonly Taken[] {
-    const taken = rows.map((row) => ({ row, held: heldOf(row, options) }))
-    for (const { held } of taken) hand.take(held, options.note)
-    const isOurs = ({ held }: Taken) => member.givesOf(held.partition, held.epoch)
-    giveBack(taken.filter((one) => !isOurs(one)).map(({ held }) => held))
-    return taken.filter(isOurs)
+    const taken: Taken[] = []
+    for (const row of rows) {
+      const held = heldOf(row, options)
+      hand.take(held, options.note)
+      if (member.givesOf(held.partition, held.epoch)) taken.push({ row, held })
+      else giveBack([held])
+    }
+    return taken.sort((one, other) => compareSeq(one.held.seq, other.held.seq))
   }
 
   /** What cannot be read is parked. What comes after it in its key goes back: the next claim knows whether it may be given. */
@@ -165,16 +168,15 @@ export function orderedClaims(statements: OwnershipStatements, { runtime, logger
     const records: ClaimedRecord[] = []
     const unreadable: Outcome[] = []
     const ended = new Set<string>()
-    for (const { row, held } of taken.toSorted((one, other) => compareSeq(one.held.seq, other.held.seq))) {
-      const place = held.key === undefined ? held.seq : JSON.stringify([held.destination, held.key])
-      if (ended.has(place)) {
+    for (const { row, held } of taken) {
+      if (ended.size > 0 && ended.has(placeOf(held))) {
         giveBack([held])
         continue
       }
       const claimed = readClaimed(row, { id: held.seq, token: held.token }, held.attempts + 1, logger)
       if ('unreadable' in claimed) {
         unreadable.push(claimed.unreadable)
-        ended.add(place)
+        ended.add(placeOf(held))
       } else {
         const behind = row['behind']
         records.push(behind === null || behind === undefined ? claimed.record : { ...claimed.record, behind: String(behind) })
@@ -231,10 +233,11 @@ export function orderedClaims(statements: OwnershipStatements, { runtime, logger
 
   async function settle(outcomes: readonly Outcome[]): Promise<readonly ('applied' | 'lost')[]> {
     return await settleOutcomes(outcomes, {
-      place(outcome) {
-        const held = hand.find(outcome)
-        return held && { held, outcome }
-      },
+      place: (some) =>
+        some.map((outcome) => {
+          const held = hand.find(outcome)
+          return held && { held, outcome }
+        }),
       async apply(placed) {
         const applied = await statements.settle(member.name, placed)
         for (const { held } of placed) hand.drop(held)
@@ -255,6 +258,14 @@ export function orderedClaims(statements: OwnershipStatements, { runtime, logger
       await member.leave(inHand)
     },
   }
+}
+
+function bySeq(one: Claim, other: Claim): number {
+  return compareSeq(one.id, other.id)
+}
+
+function placeOf({ seq, destination, key }: Held): string {
+  return key === undefined ? seq : JSON.stringify([destination, key])
 }
 
 function heldOf(row: Row, { token, until, epochs }: Taking): Held {

@@ -1,7 +1,7 @@
 import type { Logger, Runtime } from '@ackord/core'
 import { checkCount, checkDuration } from '@ackord/core/internal'
 import type { Claim, ClaimedRecord, ClaimOptions, OutboxStore, Outcome } from '@ackord/outbox'
-import { type ClaimedPlace, toPlace, toToken } from './claim-token.ts'
+import { type ClaimedPlace, toPlaces, toToken } from './claim-token.ts'
 import { readClaimed } from './claimed-record.ts'
 import { compareSeq } from './compare-seq.ts'
 import type { Row } from './driver.ts'
@@ -47,7 +47,7 @@ export function outboxClaims(
     const places = placesOf(claims)
     if (places.length === 0) return claims.map(() => false)
     const held = await statements.renew(places, lease)
-    return claims.map((claim) => toPlace(claim) !== undefined && held.has(claim.id))
+    return toPlaces(claims).map((place) => place !== undefined && held.has(place.seq))
   }
 
   async function release(claims: readonly Claim[]): Promise<void> {
@@ -57,10 +57,7 @@ export function outboxClaims(
 
   async function settle(outcomes: readonly Outcome[]): Promise<readonly ('applied' | 'lost')[]> {
     return await settleOutcomes(outcomes, {
-      place(outcome) {
-        const place = toPlace(outcome)
-        return place && { ...place, outcome }
-      },
+      place: (some) => toPlaces(some).map((place, index) => place && { ...place, outcome: some[index] as Outcome }),
       apply: (placed) => statements.settle(placed),
     })
   }
@@ -82,7 +79,7 @@ function mayHaveMore(rows: readonly Row[], limit: number): boolean {
 }
 
 function placesOf(claims: readonly Claim[]): readonly ClaimedPlace[] {
-  const places = claims.flatMap((claim) => toPlace(claim) ?? [])
+  const places = toPlaces(claims).filter((place) => place !== undefined)
   return places.sort((one, other) => compareSeq(one.seq, other.seq))
 }
 

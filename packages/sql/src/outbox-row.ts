@@ -76,9 +76,13 @@ export function attributesFromJson(json: string): Attributes | undefined {
     return undefined
   }
   if (typeof parsed !== 'object' || parsed === null || Array.isArray(parsed)) return undefined
-  const plain = Object.values(parsed).every((value) => ['string', 'number', 'boolean'].includes(typeof value))
+  // A loop: it runs for every record that is claimed.
+  for (const name in parsed) {
+    const kind = typeof (parsed as Record<string, unknown>)[name]
+    if (kind !== 'string' && kind !== 'number' && kind !== 'boolean') return undefined
+  }
   // Every value was looked at.
-  return plain ? (parsed as Attributes) : undefined
+  return parsed as Attributes
 }
 
 function checkText(message: RawMessage, name: string, value: unknown): void {

@@ -3,6 +3,9 @@ import { Lane } from './lane.ts'
 import type { InHand, MemberStatus, OwnershipStatements } from './ownership-statements.ts'
 import { partitionCount } from './partition.ts'
 
+/** Of its lease, how long a member need not say again that it lives. Longer than a third, after which idle relays claim: they say it with every other claim. */
+const keptFor = 0.4
+
 /**
  * A store object as one of those that share the partitions. Its way:
  *
@@ -63,7 +66,7 @@ export class PartitionMember {
   isDue(lease: number, inHand: ReadonlySet<number>): boolean {
     // A clock that was set back says nothing.
     const elapsed = Math.abs(this.#runtime.now() - this.#keptAt)
-    return !this.#joined || this.#wanted || elapsed >= lease / 3 || this.#drained(inHand).length > 0
+    return !this.#joined || this.#wanted || elapsed >= lease * keptFor || this.#drained(inHand).length > 0
   }
 
   /** `false`: it was silent past its lease, and has nothing any more. */
@@ -75,7 +78,7 @@ export class PartitionMember {
   observe({ remaining, live, gone, free }: MemberStatus, lease: number, inHand: ReadonlySet<number>): void {
     this.#live = live
     this.#drain(inHand)
-    this.#wanted = gone > 0 || (free > 0 && this.#owned.size < this.#share) || remaining <= (lease * 2) / 3
+    this.#wanted = gone > 0 || (free > 0 && this.#owned.size < this.#share) || remaining <= lease * (1 - keptFor)
   }
 
   /** What it had belongs to others. */

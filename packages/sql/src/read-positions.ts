@@ -1,3 +1,4 @@
+import { compareSeq } from './compare-seq.ts'
 import type { Row } from './driver.ts'
 import type { KeyPlace, ReadPosition, ReadProgress } from './ownership-statements.ts'
 
@@ -94,15 +95,12 @@ export class ReadPositions {
   advance(progress: ReadProgress, asked: ReadPosition | undefined, rows: readonly Row[], now: number, took: number): void {
     const position = this.#of(progress.destination)
     const floor = BigInt(asked?.floor ?? 0)
-    const plain = rows.filter((row) => !hasKey(row) && row['state'] === 'ready').map((row) => BigInt(String(row['seq'])))
-    const fresh = plain.filter((seq) => seq > floor)
-    const read = fresh.length < progress.matches ? highest(fresh) : (progress.read ?? 0)
-    position.read(BigInt(read), now)
+    const { fresh, swept, counts } = plainOf(rows, String(floor))
+    position.read(BigInt(counts.fresh < progress.matches ? fresh : (progress.read ?? 0)), now)
     position.key = lastKey(progress, rows) ?? position.key
     const [after, to] = (asked?.sweep ?? ['0', '0']).map(BigInt)
     // What it found and was not given is found by the next part.
-    if (after !== to)
-      position.sweptTo(plain.length > fresh.length ? highest(plain.filter((seq) => seq <= floor)) : (to ?? 0n), floor, now, took)
+    if (after !== to) position.sweptTo(counts.swept > 0 ? BigInt(swept) : (to ?? 0n), floor, now, took)
   }
 
   /** A record without a key goes back. */
@@ -135,6 +133,19 @@ function lastKey({ heads, key }: ReadProgress, rows: readonly Row[]): KeyPlace |
 
 function hasKey(row: Row): boolean {
   return row['turn'] !== null && row['turn'] !== undefined
+}
+
+/** The highest seqs, above the floor and up to it, of rows without a key that have not failed. Compared as texts: there are hundreds of them. */
+function plainOf(rows: readonly Row[], floor: string): { fresh: string; swept: string; counts: { fresh: number; swept: number } } {
+  const highest = { fresh: '0', swept: '0', counts: { fresh: 0, swept: 0 } }
+  for (const row of rows) {
+    if (hasKey(row) || row['state'] !== 'ready') continue
+    const seq = String(row['seq'])
+    const kind = compareSeq(seq, floor) > 0 ? 'fresh' : 'swept'
+    highest.counts[kind] += 1
+    if (compareSeq(seq, highest[kind]) > 0) highest[kind] = seq
+  }
+  return highest
 }
 
 function highest(seqs: readonly bigint[]): bigint {

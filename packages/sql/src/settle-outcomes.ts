@@ -3,8 +3,8 @@ import type { Outcome } from '@ackord/outbox'
 import { compareSeq } from './compare-seq.ts'
 
 export interface Settling<Placed> {
-  /** An outcome with the place of its row; `undefined` if it is that of no claim of this store, or of none any more. */
-  readonly place: (outcome: Outcome) => Placed | undefined
+  /** Outcomes, each with the place of its row; `undefined` for that of no claim of this store, or of none any more. */
+  readonly place: (outcomes: readonly Outcome[]) => readonly (Placed | undefined)[]
   /** Gives the ids whose claim held. */
   readonly apply: (placed: readonly Placed[]) => Promise<ReadonlySet<string>>
 }
@@ -14,17 +14,26 @@ export async function settleOutcomes<Placed>(
   outcomes: readonly Outcome[],
   { place, apply }: Settling<Placed>,
 ): Promise<readonly ('applied' | 'lost')[]> {
-  // The first outcome of a claim decides; a second one comes too late.
-  const first = new Map<string, Outcome>()
-  for (const outcome of outcomes) if (!first.has(outcome.id)) first.set(outcome.id, outcome)
-  const placed: Placed[] = []
-  for (const outcome of [...first.values()].sort((one, other) => compareSeq(one.id, other.id))) {
-    const found = place(checked(outcome))
-    if (found !== undefined) placed.push(found)
-  }
+  const deciding = isAscending(outcomes) ? outcomes : firstOfEach(outcomes)
+  const placed = place(deciding.map(checked)).filter((found) => found !== undefined)
   if (placed.length === 0) return outcomes.map(() => 'lost')
   const applied = await apply(placed)
-  return outcomes.map((outcome) => (applied.has(outcome.id) && first.get(outcome.id) === outcome ? 'applied' : 'lost'))
+  const counted = deciding === outcomes ? undefined : new Set(deciding)
+  return outcomes.map((outcome) => (applied.has(outcome.id) && counted?.has(outcome) !== false ? 'applied' : 'lost'))
+}
+
+function isAscending(outcomes: readonly Outcome[]): boolean {
+  for (let index = 1; index < outcomes.length; index += 1) {
+    if (compareSeq((outcomes[index - 1] as Outcome).id, (outcomes[index] as Outcome).id) >= 0) return false
+  }
+  return true
+}
+
+/** The first outcome of a claim decides; a second one comes too late. */
+function firstOfEach(outcomes: readonly Outcome[]): readonly Outcome[] {
+  const first = new Map<string, Outcome>()
+  for (const outcome of outcomes) if (!first.has(outcome.id)) first.set(outcome.id, outcome)
+  return [...first.values()].sort((one, other) => compareSeq(one.id, other.id))
 }
 
 function checked(outcome: Outcome): Outcome {

@@ -21,7 +21,7 @@ export interface ClaimRowsOptions extends ClaimOptions {
   readonly quota: number | undefined
 }
 
-type PlacedOutcome = ClaimedPlace & { readonly outcome: Outcome }
+export type PlacedOutcome = ClaimedPlace & { readonly outcome: Outcome }
 
 /**
  * The relay's side in the database's own statements. Each call is atomic, and any number of them may run at once. Time is the database's.

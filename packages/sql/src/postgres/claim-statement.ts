@@ -9,7 +9,8 @@ export interface ClaimVariant {
  * (null: a fair share), and $6 destinations, where they are named. Gives the rows as they are now, and the quota.
  *
  * Locks what it takes until the statement ends, and skips what is locked. Each part is read lazily, so that no more is locked than taken.
- * Destinations are found by jumping from one to the next in the key. They come in any order, or the last of many would starve.
+ * Destinations are found by jumping from one to the next in the key. They come in any order, or the last of many would starve. It does not wait until the
+ * leases are on disk: if the server loses them, the records are claimed again, and whoever had them settles in vain.
  */
 export function claimSql(table: string, { retried, named }: ClaimVariant): string {
   const share = retried === undefined ? 'CASE WHEN $5::integer IS NULL THEN ceil($1 / 2.0)::integer ELSE $1 END' : '$1'
@@ -26,8 +27,9 @@ places(state, destination) AS (
   UNION ALL
   SELECT 'waiting', destination FROM waiting_places WHERE destination <> ALL($4::text[])
 ),
-share(quota) AS (
-  SELECT coalesce($5::integer, ceil($1::float8 / greatest(1, count(DISTINCT destination)))::integer) FROM places
+share(quota) AS MATERIALIZED (
+  SELECT coalesce($5::integer, ceil($1::float8 / greatest(1, count(DISTINCT destination)))::integer), set_config('synchronous_commit', 'off', true)
+  FROM places
 ),
 picked AS (
   SELECT ctid FROM (${parts.join('\n  UNION ALL\n  ')}) AS parts LIMIT $1

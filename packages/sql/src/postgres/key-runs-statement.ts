@@ -1,5 +1,6 @@
 import type { OwnedClaimOptions } from '../ownership-statements.ts'
-import { due, type Give, keyed } from './owned-rows.ts'
+import type { Give } from './give-to.ts'
+import { due, keyed } from './owned-rows.ts'
 
 export interface KeyRunsOptions extends Pick<OwnedClaimOptions, 'jumps' | 'inHand' | 'behindParked'> {
   readonly outbox: string

@@ -2,8 +2,9 @@ import type { OwnedClaimOptions } from '../ownership-statements.ts'
 import { partitionCount } from '../partition.ts'
 import type { Tables } from '../tables.ts'
 import { numberArray } from './array-literal.ts'
+import { type Give, giveTo } from './give-to.ts'
 import { keyRunsSql, walkedSql } from './key-runs-statement.ts'
-import { type Give, giveTo, keyed, now, unleased } from './owned-rows.ts'
+import { keyed, now, unleased } from './owned-rows.ts'
 
 export interface OwnedClaimStatement {
   readonly sql: string

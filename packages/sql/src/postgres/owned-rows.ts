@@ -10,10 +10,3 @@ export const keyed = `o.ordering_key IS NOT NULL AND o.state IN ('ready', 'waiti
 export const unleased: string = `(o.lease_until IS NULL OR o.lease_until <= ${now})`
 
 export const due: string = `(o.state = 'ready' OR o.available_at <= ${now}) AND ${unleased}`
-
-/** Adds a value to the parameters of a statement, and gives what stands for it. */
-export type Give = (value: unknown, type: string) => string
-
-export function giveTo(parameters: unknown[]): Give {
-  return (value, type) => `$${parameters.push(value)}::${type}`
-}

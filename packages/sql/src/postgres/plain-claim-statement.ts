@@ -2,8 +2,9 @@ import type { OwnedClaimOptions, ReadPosition } from '../ownership-statements.ts
 import { partitionCount } from '../partition.ts'
 import type { Tables } from '../tables.ts'
 import { numberArray } from './array-literal.ts'
+import { giveTo } from './give-to.ts'
 import type { OwnedClaimStatement } from './owned-claim-statement.ts'
-import { giveTo, now, unleased } from './owned-rows.ts'
+import { now, unleased } from './owned-rows.ts'
 
 /** The one destination that is read, if a claim is as simple as that: nothing is looked for, there are no keys, and nothing is swept. */
 export function plainPosition(options: OwnedClaimOptions): ReadPosition | undefined {

@@ -1,15 +1,12 @@
-import type { ClaimedPlace } from '../claim-token.ts'
-import type { Row } from '../driver.ts'
 import type { ClaimStatements, StorePort } from '../store-dialect.ts'
 import { claimSql } from './claim-statement.ts'
-import { releaseSql, renewSql, settleSql } from './settle-statements.ts'
+import { settledSeqs } from './row-groups.ts'
+import { type ClaimStatement, releasing, renewal, settlement } from './settle-statements.ts'
 
 /** One statement each. */
 export function postgresClaims({ driver, table, retain }: StorePort): ClaimStatements {
   const run = (sql: string, parameters: readonly unknown[]) => driver.run(driver.pool, sql, parameters)
-  const renewing = renewSql(table)
-  const releasing = releaseSql(table)
-  const settling = settleSql(table, retain)
+  const send = ({ sql, parameters }: ClaimStatement) => run(sql, parameters)
   return {
     async claim({ limit, lease, token, quota, destinations, except = [], retried }) {
       const sql = claimSql(table, { retried, named: destinations !== undefined })
@@ -19,35 +16,17 @@ export function postgresClaims({ driver, table, retain }: StorePort): ClaimState
     },
 
     async renew(places, lease) {
-      const { rows } = await run(renewing, [...columnsOf(places), lease])
-      return seqsOf(rows)
+      const { rows } = await send(renewal(table, places, lease))
+      return new Set(rows.map((row) => String(row['seq'])))
     },
 
     async release(places) {
-      await run(releasing, columnsOf(places))
+      await send(releasing(table, places))
     },
 
     async settle(outcomes) {
-      const { rows } = await run(settling, [
-        ...columnsOf(outcomes),
-        outcomes.map(({ outcome }) => outcome.result),
-        outcomes.map(({ outcome }) => (outcome.result === 'published' ? null : outcome.error)),
-        outcomes.map(({ outcome }) => (outcome.result === 'failed' ? outcome.retryAfter : null)),
-      ])
-      return seqsOf(rows)
+      const { rows } = await send(settlement(table, retain, outcomes))
+      return settledSeqs(rows)
     },
   }
-}
-
-function columnsOf(places: readonly ClaimedPlace[]): unknown[] {
-  return [
-    places.map(({ state }) => state),
-    places.map(({ destination }) => destination),
-    places.map(({ seq }) => seq),
-    places.map(({ token }) => token),
-  ]
-}
-
-function seqsOf(rows: readonly Row[]): ReadonlySet<string> {
-  return new Set(rows.map((row) => String(row['seq'])))
 }

@@ -1,8 +1,9 @@
 import type { OwnershipPort, OwnershipStatements, ReadProgress } from '../ownership-statements.ts'
 import { numberArray } from './array-literal.ts'
 import { ownedClaimSql } from './owned-claim-statement.ts'
-import { ownedSettleParameters, ownedSettleSql } from './owned-settle-statement.ts'
+import { ownedSettlement } from './owned-settle-statement.ts'
 import { plainClaimSql, plainPosition } from './plain-claim-statement.ts'
+import { settledSeqs } from './row-groups.ts'
 
 /** One statement each. */
 export function postgresOwnership({ driver, tables, retain }: OwnershipPort): OwnershipStatements {
@@ -17,8 +18,6 @@ counted AS (
   WHERE o.state = place.state AND o.destination = place.destination AND o.seq = place.seq AND o.attempts = place.attempts
 )
 UPDATE ${partitions} SET owner = NULL, epoch = epoch + 1 WHERE owner IN (SELECT member FROM gone)`
-  const settlingPublished = ownedSettleSql(tables, { retain, onlyPublished: true })
-  const settlingAny = ownedSettleSql(tables, { retain, onlyPublished: false })
   return {
     async keep({ member, lease, joins, handOver }) {
       const { rows } = await run(keeping, [member, lease, joins, [...handOver]])
@@ -52,9 +51,8 @@ UPDATE ${partitions} SET owner = NULL, epoch = epoch + 1 WHERE owner IN (SELECT 
     },
 
     async settle(member, outcomes) {
-      const kind = { retain, onlyPublished: outcomes.every(({ outcome }) => outcome.result === 'published') }
-      const { rows } = await run(kind.onlyPublished ? settlingPublished : settlingAny, ownedSettleParameters(member, outcomes, kind))
-      return new Set(rows.map((row) => String(row['seq'])))
+      const { sql, parameters } = ownedSettlement(tables, retain, member, outcomes)
+      return settledSeqs((await run(sql, parameters)).rows)
     },
   }
 }

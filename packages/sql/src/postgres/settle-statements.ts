@@ -1,5 +1,37 @@
-/** Names the claims. $1 states, $2 destinations, $3 seqs, $4 tokens: arrays of one length, sorted by seq so that no two callers wait for each other in a circle. */
-const claimed = `unnest($1::text[], $2::text[], $3::bigint[], $4::uuid[])`
+import type { ClaimedPlace } from '../claim-token.ts'
+import type { PlacedOutcome } from '../store-dialect.ts'
+import { numberArray } from './array-literal.ts'
+import { giveTo } from './give-to.ts'
+import { deleteGroupsSql, type GroupedRows, groupRows, isDeletable, resultColumns, seqsSql, settledSql } from './row-groups.ts'
+
+export interface ClaimStatement {
+  readonly sql: string
+  readonly parameters: readonly unknown[]
+}
+
+/**
+ * Names the claims. What they share once: $1 states, $2 destinations, $3 tokens; then for each, sorted by seq so that no two callers wait for each other in a
+ * circle, $4 the seq and $5 the number of what it shares.
+ */
+const claimed = `(
+  SELECT ($1::text[])[kind] AS state, ($2::text[])[kind] AS destination, ($3::uuid[])[kind] AS token, seq
+  FROM unnest($4::bigint[], $5::integer[]) AS given(seq, kind)
+) AS claim`
+
+/** Arrays of numbers are written by hand: drivers look at every element, and there are hundreds. */
+function claimParameters<Place extends ClaimedPlace>(places: readonly Place[], { groups, numbers }: GroupedRows<Place>): unknown[] {
+  return [
+    groups.map(([{ state }]) => state),
+    groups.map(([{ destination }]) => destination),
+    groups.map(([{ token }]) => token),
+    numberArray(places.map(({ seq }) => seq)),
+    numberArray(numbers),
+  ]
+}
+
+function grouped<Place extends ClaimedPlace>(places: readonly Place[]): GroupedRows<Place> {
+  return groupRows(places, ({ token, state, destination }) => `${token} ${state} ${destination}`)
+}
 
 /** The whole key, because nothing indexes seq alone; then the fence. */
 function holds(claim: string): string {
@@ -7,19 +39,21 @@ function holds(claim: string): string {
     AND o.lease_token = ${claim}.token AND o.lease_until > clock_timestamp()`
 }
 
-/** Extends leases. The claims as above, $5 milliseconds. Gives the seqs whose claim held. */
-export function renewSql(table: string): string {
-  return `UPDATE ${table} AS o SET lease_until = clock_timestamp() + $5::float8 * interval '1 millisecond'
-FROM ${claimed} AS claim(state, destination, seq, token)
+/** Extends leases. Gives the seqs whose claim held. */
+export function renewal(table: string, places: readonly ClaimedPlace[], lease: number): ClaimStatement {
+  const sql = `UPDATE ${table} AS o SET lease_until = clock_timestamp() + $6::float8 * interval '1 millisecond'
+FROM ${claimed}
 WHERE ${holds('claim')}
 RETURNING o.seq::text AS seq`
+  return { sql, parameters: [...claimParameters(places, grouped(places)), lease] }
 }
 
-/** Gives leases back, with the attempt. The claims as above. */
-export function releaseSql(table: string): string {
-  return `UPDATE ${table} AS o SET lease_token = NULL, lease_until = NULL, attempts = o.attempts - 1
-FROM ${claimed} AS claim(state, destination, seq, token)
+/** Gives leases back, with the attempt. */
+export function releasing(table: string, places: readonly ClaimedPlace[]): ClaimStatement {
+  const sql = `UPDATE ${table} AS o SET lease_token = NULL, lease_until = NULL, attempts = o.attempts - 1
+FROM ${claimed}
 WHERE ${holds('claim')}`
+  return { sql, parameters: claimParameters(places, grouped(places)) }
 }
 
 /** What an `outcome` with a result, an error and a time to retry after makes of the row `o`. */
@@ -31,10 +65,27 @@ export const outcomeChanges = `    state = CASE outcome.result WHEN 'failed' THE
     lease_token = NULL, lease_until = NULL`
 
 /**
- * Applies outcomes. The claims as above, $5 results, $6 errors, $7 milliseconds until the next attempt. Gives the seqs whose claim held.
- * One statement: what is published is deleted, or kept with `retain`; the rest changes its state.
+ * Applies outcomes. Gives the seqs whose claim held, as one text. One statement: what is published is deleted, or kept with `retain`; the rest changes its state.
  */
-export function settleSql(table: string, retain: boolean): string {
+export function settlement(table: string, retain: boolean, outcomes: readonly PlacedOutcome[]): ClaimStatement {
+  const kinds = grouped(outcomes)
+  const { groups } = kinds
+  if (!retain && isDeletable(outcomes, groups)) {
+    const parameters: unknown[] = []
+    const give = giveTo(parameters)
+    const conditions = groups.map((group) => {
+      const [{ state, destination, token }] = group
+      const seqs = group.map(({ seq }) => seq)
+      return `o.state = ${give(state, 'text')} AND o.destination = ${give(destination, 'text')} AND ${seqsSql(seqs, give(numberArray(seqs), 'bigint[]'))}
+    AND o.lease_token = ${give(token, 'uuid')} AND o.lease_until > clock_timestamp()`
+    })
+    return { sql: `WITH ${deleteGroupsSql(table, conditions)}`, parameters }
+  }
+  return { sql: settleSql(table, retain), parameters: [...claimParameters(outcomes, kinds), ...resultColumns(outcomes)] }
+}
+
+/** The claims as above, $6 results, $7 errors, $8 milliseconds until the next attempt. */
+function settleSql(table: string, retain: boolean): string {
   const update = `UPDATE ${table} AS o SET
 ${outcomeChanges}
   FROM outcome
@@ -43,10 +94,10 @@ ${outcomeChanges}
   const remove = `DELETE FROM ${table} AS o USING outcome
   WHERE outcome.result = 'published' AND ${holds('outcome')}
   RETURNING o.seq`
-  return `WITH outcome AS (
-  SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::uuid[], $5::text[], $6::text[], $7::float8[])
-    AS outcome(state, destination, seq, token, result, error, retry_after)
+  return `WITH outcome AS MATERIALIZED (
+  SELECT ($1::text[])[kind] AS state, ($2::text[])[kind] AS destination, ($3::uuid[])[kind] AS token, given.*
+  FROM unnest($4::bigint[], $5::integer[], $6::text[], $7::text[], $8::float8[]) AS given(seq, kind, result, error, retry_after)
 ),
 changed AS (${update})${retain ? '' : `,\nremoved AS (${remove})`}
-SELECT seq::text AS seq FROM changed${retain ? '' : ' UNION ALL SELECT seq::text FROM removed'}`
+${settledSql(retain ? ['changed'] : ['changed', 'removed'])}`
 }

@@ -3,7 +3,8 @@ import { describe, expect, it } from 'vitest'
 import { sqlOutbox } from '../../src/index.ts'
 import { claimSql } from '../../src/postgres/claim-statement.ts'
 import { fromPg } from '../../src/postgres/index.ts'
-import { settleSql } from '../../src/postgres/settle-statements.ts'
+import { settlement } from '../../src/postgres/settle-statements.ts'
+import type { PlacedOutcome } from '../../src/store-dialect.ts'
 import { openPg } from '../support/world.ts'
 
 const table = 'ackord_outbox'
@@ -67,17 +68,18 @@ describe('the claim on a table of 100,000 records', () => {
     expect(seen.size).toBe(5000)
 
     const settled = await store.claim({ limit: 500, lease: 60_000, destinations: ['events'], retried: 'never' })
-    const columns = ['ready', 'events'].map((value) => settled.map(() => value))
-    const parameters = [
-      ...columns,
-      settled.map(({ id }) => id),
-      settled.map(() => token),
-      settled.map(() => 'published'),
-      settled.map(() => null),
-      settled.map(() => null),
-    ]
-    const plan = (await pool.query(`EXPLAIN (FORMAT JSON) ${settleSql(table, false)}`, parameters)).rows[0]
-    expect(scansOf(plan).filter((scan) => scan === 'Seq Scan')).toEqual([])
+    const published = settled.map(({ id }): PlacedOutcome => {
+      return { state: 'ready', destination: 'events', seq: id, token, outcome: { id, token, result: 'published' } }
+    })
+    const parked = published.map((placed): PlacedOutcome => ({ ...placed, outcome: { ...placed.outcome, result: 'parked', error: 'no' } }))
+    const farApart = published.map((placed, index) => ({ ...placed, seq: String(1 + index * 100) }))
+    for (const outcomes of [published, farApart, [...published.slice(1), ...parked.slice(0, 1)], parked]) {
+      const { sql, parameters } = settlement(table, false, outcomes)
+      const plan = (await pool.query(`EXPLAIN (FORMAT JSON) ${sql}`, [...parameters])).rows[0]
+      const scans = scansOf(plan)
+      expect(scans.length).toBeGreaterThan(0)
+      expect(scans.filter((scan) => scan === 'Seq Scan')).toEqual([])
+    }
     expect(new Set(await store.settle(settled.map(({ id, token: held }) => ({ id, token: held, result: 'published' }))))).toEqual(
       new Set(['applied']),
     )
