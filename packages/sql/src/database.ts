@@ -2,6 +2,7 @@ import { AckordError, type Context, type ContextKey, contextKey, currentContext,
 import type { Dialect } from './dialect.ts'
 import type { Driver } from './driver.ts'
 import type { FromOptions } from './from-options.ts'
+import { markOf, setMark } from './handle-mark.ts'
 import { type DatabasePort, foreignTransaction, type OpenTransaction } from './open-transaction.ts'
 import { orderOf } from './order.ts'
 import { RecordTakers } from './record-takers.ts'
@@ -17,7 +18,6 @@ export interface ExecutorOptions {
 /** What belongs to a pool, however often it is wrapped: with two keys, a repository would miss the transaction of its own pool. */
 interface PoolState {
   readonly key: ContextKey<OpenTransaction<unknown>>
-  readonly open: WeakMap<object, OpenTransaction<unknown>>
   readonly wakeUps: WakeUps
   readonly takers: RecordTakers
 }
@@ -52,7 +52,7 @@ export class Database<Handle> {
     orderOf(dialect, undefined, options.order)
     // A handle is an object: something with a query function.
     const state = stateOf(driver.pool as object)
-    const { key, open, wakeUps, takers } = state
+    const { key, wakeUps, takers } = state
     this.#pool = driver.pool
     this.#port = {
       dialect,
@@ -65,10 +65,10 @@ export class Database<Handle> {
       // The state belongs to this pool, so that what is in it was put there with this type.
       find: (context) => context.get(key) as OpenTransaction<Handle> | undefined,
       enter(context, opened) {
-        open.set(opened.handle as object, opened)
+        setMark(opened.handle as object, state, opened)
         return context.with(key, opened)
       },
-      behind: (handle) => open.get(handle as object) as OpenTransaction<Handle> | undefined,
+      behind: (handle) => markOf(handle, state) as OpenTransaction<Handle> | undefined,
     }
   }
 
@@ -137,7 +137,6 @@ function stateOf(pool: object): PoolState {
   if (state === undefined) {
     state = {
       key: contextKey('ackord.sql.transaction', { callScoped: true }),
-      open: new WeakMap(),
       wakeUps: new WakeUps(),
       takers: new RecordTakers(),
     }

@@ -1,6 +1,7 @@
 import type { Logger } from '@ackord/core'
 import type { Statement, StatementResult } from '../driver.ts'
 import { inTransaction, runStatement, type SqliteClient, type SqliteStatement } from './sqlite-client.ts'
+import { StatementCache } from './statement-cache.ts'
 import { BegunByHand } from './while-locked.ts'
 
 export type Synchronous = 'full' | 'normal'
@@ -8,6 +9,8 @@ export type Synchronous = 'full' | 'normal'
 /** A client that we write with. There is one of these for it, however often it is wrapped. */
 export class SqliteConnection {
   readonly client: SqliteClient
+  /** Those of handlers; ours are our own. */
+  readonly statements: StatementCache
   readonly #prepared = new Map<string, SqliteStatement>()
   #isSetUp = false
   #isStuck = false
@@ -20,6 +23,7 @@ export class SqliteConnection {
 
   constructor(client: SqliteClient) {
     this.client = client
+    this.statements = new StatementCache(client)
   }
 
   run({ sql, parameters = [], prepare = false }: Statement): StatementResult {

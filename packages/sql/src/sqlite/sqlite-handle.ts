@@ -3,6 +3,7 @@ import type { QueryTracker } from '../query-tracker.ts'
 import { refuseControl } from './refuse-control.ts'
 import type { SqliteClient, SqliteHandle, SqliteStatement } from './sqlite-client.ts'
 import { sqliteCodeOf } from './sqlite-code.ts'
+import type { BorrowedStatement } from './statement-cache.ts'
 
 /** Runs what uses the connection, or throws because it must not. */
 export type Guard = <T>(use: () => T) => T
@@ -10,17 +11,30 @@ export type Guard = <T>(use: () => T) => T
 /** Iterations that have not ended: they keep their connection busy. */
 export type Iterations = Set<Iterator<unknown>>
 
+export interface TrackedHandleOptions {
+  readonly guard: Guard
+  readonly iterations: Iterations
+  readonly tracker: QueryTracker
+  /** Gives a prepared statement for as long as the transaction lasts. */
+  readonly borrow: (sql: string) => BorrowedStatement
+}
+
 /** `prepare` and `exec` of a transaction, with statements that work as long as it does. */
-export function trackedHandle(client: SqliteClient, guard: Guard, iterations: Iterations, tracker: QueryTracker): SqliteHandle {
-  return guardedHandle(client, iterations, function whileOpen(use) {
-    tracker.checkOpen()
-    try {
-      return guard(use)
-    } catch (error) {
-      tracker.failure = error
-      throw error
-    }
-  })
+export function trackedHandle(client: SqliteClient, { guard, iterations, tracker, borrow }: TrackedHandleOptions): SqliteHandle {
+  return guardedHandle(
+    client,
+    iterations,
+    function whileOpen(use) {
+      tracker.checkOpen()
+      try {
+        return guard(use)
+      } catch (error) {
+        tracker.failure = error
+        throw error
+      }
+    },
+    borrow,
+  )
 }
 
 /** What there is outside of transactions: the reader, or nothing. */
@@ -45,12 +59,21 @@ export function outsideHandle(readerOf: () => SqliteClient | undefined): SqliteH
   }
 }
 
-function guardedHandle(client: SqliteClient, iterations: Iterations, guard: Guard): SqliteHandle {
+function guardedHandle(
+  client: SqliteClient,
+  iterations: Iterations,
+  guard: Guard,
+  borrow?: (sql: string) => BorrowedStatement,
+): SqliteHandle {
   const handle: SqliteHandle = {
     prepare(...given) {
       refuseControl(given[0])
+      // Options, which newer clients take, are the statement's own.
+      if (borrow === undefined || given.length !== 1) {
+        return guardedStatement({ statement: guard(() => client.prepare(...given)), used() {}, failed() {} }, iterations, guard)
+      }
       return guardedStatement(
-        guard(() => client.prepare(...given)),
+        guard(() => borrow(given[0])),
         iterations,
         guard,
       )
@@ -65,17 +88,28 @@ function guardedHandle(client: SqliteClient, iterations: Iterations, guard: Guar
 }
 
 /** The user's own kind of statement, with everything that it can do. */
-function guardedStatement(statement: SqliteStatement, iterations: Iterations, guard: Guard): SqliteStatement {
-  const guarded: SqliteStatement = new Proxy(statement, {
+function guardedStatement(borrowed: BorrowedStatement, iterations: Iterations, guard: Guard): SqliteStatement {
+  const guarded: SqliteStatement = new Proxy(borrowed.statement, {
     get(target, name) {
       const value: unknown = Reflect.get(target, name, target)
       if (typeof value !== 'function') return value
       return function call(...given: unknown[]) {
-        const result: unknown = guard(() => value.apply(target, given))
+        borrowed.used(name)
+        let result: unknown
+        try {
+          result = guard(() => value.apply(target, given))
+        } catch (error) {
+          borrowed.failed()
+          throw error
+        }
         // Settings such as pluck() give the statement back.
         if (result === target) return guarded
         return name === 'iterate' ? guardedIteration(result as Iterator<unknown>, iterations, guard) : result
       }
+    },
+    set(target, name, value) {
+      borrowed.failed()
+      return Reflect.set(target, name, value, target)
     },
   })
   return guarded

@@ -17,8 +17,9 @@ export interface OpenSession {
 }
 
 export function openSession(connection: SqliteConnection, wait: LockWait): OpenSession {
-  const { client } = connection
+  const { client, statements } = connection
   const iterations: Iterations = new Set()
+  const borrowed: (() => void)[] = []
   let ended: (() => unknown) | undefined
   let failure: unknown
 
@@ -42,6 +43,7 @@ export function openSession(connection: SqliteConnection, wait: LockWait): OpenS
     ended = reason
     for (const iterator of iterations) iterator.return?.()
     iterations.clear()
+    for (const giveBack of borrowed) giveBack()
   }
 
   const change = (statement: Statement) => guard(() => connection.run(statement).count)
@@ -52,7 +54,13 @@ export function openSession(connection: SqliteConnection, wait: LockWait): OpenS
     changeLater: changeNow(change),
     sendsTogether: false,
     script: async (sql) => guard(() => void client.exec(sql)),
-    track: (tracker) => trackedHandle(client, guard, iterations, tracker),
+    track: (tracker) =>
+      trackedHandle(client, {
+        guard,
+        iterations,
+        tracker,
+        borrow: (sql) => statements.borrow(sql, (giveBack) => borrowed.push(giveBack)),
+      }),
   }
 
   function commit(): Promise<void> | undefined {
