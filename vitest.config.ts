@@ -10,6 +10,8 @@ export default defineConfig({
     include: ['packages/*/test/**/*.test.ts', 'scripts/test/**/*.test.ts', 'examples/*/test/**/*.test.ts'],
     typecheck: { enabled: true, include: ['packages/*/test/**/*.test-d.ts'], tsconfig: './tsconfig.test.json' },
     testTimeout: 20_000,
+    // What Redis is sent during the whole run must be known to 6.0.
+    globalSetup: ['packages/redis/test/support/record-run.ts'],
     // A focused test that slipped in would hide every other one.
     allowOnly: false,
   },

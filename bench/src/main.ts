@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util'
 import { core, coreVariants } from './core.ts'
+import { redis } from './redis/index.ts'
 import { relay } from './relay/index.ts'
 import { sql } from './sql/index.ts'
 
@@ -14,6 +15,7 @@ const benchmarks: Record<string, Benchmark> = {
   core: { about: 'the router against a bare loop', variants: coreVariants, run: core },
   sql: { about: 'exactly-once handling on PostgreSQL against the same statements by hand', variants: {}, run: sql },
   relay: { about: 'the relay on PostgreSQL against a loop by hand', variants: {}, run: relay },
+  redis: { about: 'exactly-once handling and the stream relay on Redis against the same by hand', variants: {}, run: redis },
 }
 
 function usage(problem?: string): never {

@@ -86,7 +86,7 @@ export class FailurePolicy {
 }
 
 /** What says nothing about the message: it was not tried. */
-const notAttempts: readonly ErrorCode[] = ['ACKORD_CIRCUIT_OPEN', 'ACKORD_SHUTDOWN']
+const notAttempts: readonly ErrorCode[] = ['ACKORD_CIRCUIT_OPEN', 'ACKORD_INBOX_BUSY', 'ACKORD_SHUTDOWN']
 
 function isUnknownType(error: Error): boolean {
   return isAckordError(error, 'ACKORD_NO_HANDLER') || isAckordError(error, 'ACKORD_HANDLER_REFUSED')

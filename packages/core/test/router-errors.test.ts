@@ -394,6 +394,18 @@ describe('maxDeliveries', () => {
     expect(last.calls).toMatchObject([{ error: { code: 'ACKORD_CIRCUIT_OPEN' } }])
   })
 
+  it('does not count a delivery that came while another worker had the message', async () => {
+    const { router } = openWorld({ maxDeliveries: 3 })
+    router.handle(
+      handling(() => {
+        throw new AckordError('ACKORD_INBOX_BUSY', 'Another worker has it.')
+      }),
+    )
+    const input = tracked('m1', { deliveryCount: 3 })
+    await router.run(sourceOf(input))
+    expect(input.calls).toMatchObject([{ verdict: 'nack', error: { code: 'ACKORD_INBOX_BUSY' } }])
+  })
+
   it('tries a message once more that came above the limit: deliveries are not attempts, and its ack may have been lost', async () => {
     const { router } = openWorld({ maxDeliveries: 3 })
     router.handle(handling(() => []))

@@ -190,15 +190,17 @@ export class RelayRun {
     }
   }
 
-  /** The slot is free when the batch is published, so that the store looks for the next one while it settles this. Keys are free only then, so theirs is too. */
+  /**
+   * The slot is free when the batch is published, so that the store looks for the next one while it settles this. Not in key order: keys are free only when they are settled,
+   * and a claim that has to leave out all that is in hand costs more than is won.
+   */
   async #carryInSlot(batch: ClaimedBatch): Promise<void> {
     let held = true
     const release = () => {
       if (held) this.#slots.release()
       held = false
     }
-    const keyed = isOrdered(this.#store) && batch.records.some(({ message }) => message.attributes.partitionkey !== undefined)
-    await this.#carry(batch, keyed ? undefined : release)
+    await this.#carry(batch, isOrdered(this.#store) ? undefined : release)
     release()
   }
 

@@ -45,20 +45,25 @@ export function ioredisPort(client: IoredisClient): RedisPort {
     cluster: client.isCluster,
     send,
     evaluate,
-    dedicate: () => dedicate(client),
+    dedicate: (signal) => dedicate(client, signal),
   }
 }
 
-async function dedicate(client: IoredisClient): Promise<DedicatedPort> {
+async function dedicate(client: IoredisClient, signal: AbortSignal | undefined): Promise<DedicatedPort> {
+  signal?.throwIfAborted()
   const own = client.duplicate()
   // What a command cannot do is told by its own promise; without a listener the client prints it.
   own.on('error', () => {})
-  // With `lazyConnect` it waits to be told.
-  if (own.status === 'wait') await own.connect()
-  return {
-    ...ioredisPort(own),
-    close: async () => {
-      own.disconnect()
-    },
+  const close = () => own.disconnect()
+  signal?.addEventListener('abort', close, { once: true })
+  try {
+    // With `lazyConnect` it waits to be told.
+    if (own.status === 'wait') await own.connect()
+  } catch (error) {
+    close()
+    throw error
+  } finally {
+    signal?.removeEventListener('abort', close)
   }
+  return { ...ioredisPort(own), close: async () => close() }
 }

@@ -26,7 +26,7 @@ export interface NodeRedisCluster extends Omit<NodeRedisClient, 'sendCommand' | 
   duplicate(): NodeRedisCluster
 }
 
-export interface NodeRedisCommandOptions {
+interface NodeRedisCommandOptions {
   readonly typeMapping?: Readonly<Record<number, unknown>>
 }
 
@@ -65,7 +65,7 @@ export function nodeRedisPort(client: NodeRedisClient | NodeRedisCluster): Redis
     cluster,
     send,
     evaluate: (script, keys, args, options) => evaluateBySha(send, script, keys, args, options),
-    dedicate: () => dedicate(client),
+    dedicate: (signal) => dedicate(client, signal),
   }
 }
 
@@ -73,15 +73,26 @@ function isCluster(client: NodeRedisClient | NodeRedisCluster): client is NodeRe
   return 'slots' in client
 }
 
-async function dedicate(client: NodeRedisClient | NodeRedisCluster): Promise<DedicatedPort> {
+async function dedicate(client: NodeRedisClient | NodeRedisCluster, signal: AbortSignal | undefined): Promise<DedicatedPort> {
+  signal?.throwIfAborted()
   const own = client.duplicate()
   // What a command cannot do is told by its own promise; without a listener the client throws it at the process.
   own.on('error', () => {})
-  await own.connect()
-  return {
-    ...nodeRedisPort(own),
-    close: async () => {
+  const close = () => {
+    try {
       own.destroy()
-    },
+    } catch {
+      // It was closed already, which some versions take for an error.
+    }
   }
+  signal?.addEventListener('abort', close, { once: true })
+  try {
+    await own.connect()
+  } catch (error) {
+    close()
+    throw error
+  } finally {
+    signal?.removeEventListener('abort', close)
+  }
+  return { ...nodeRedisPort(own), close: async () => close() }
 }

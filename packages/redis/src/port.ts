@@ -27,8 +27,11 @@ export interface RedisPort {
   send(command: RedisCommand, options?: SendOptions): Promise<Reply>
   /** By the script's digest, and whole if the server does not know it. All keys are in one slot. */
   evaluate(script: Script, keys: readonly RedisArgument[], args: readonly RedisArgument[], options?: SendOptions): Promise<Reply>
-  /** A connection for nobody else, made like the client's: what blocks or watches must not be on the one that all share. */
-  dedicate(): Promise<DedicatedPort>
+  /**
+   * A connection for nobody else, made like the client's: what blocks or watches must not be on the one that all share. May never settle. The
+   * signal ends the attempt: clients go on trying by themselves, for ever.
+   */
+  dedicate(signal?: AbortSignal): Promise<DedicatedPort>
 }
 
 export interface DedicatedPort extends RedisPort {

@@ -1,10 +1,13 @@
+import type { RedisKey, RedisValue } from './argument.ts'
 import type { RedisArgument, RedisCommand } from './port.ts'
 
 /** What a key must hold, or hold nothing, for a write to be possible. `counter`: text that is a whole number. `any`: whatever. */
-export type KeyKind = 'string' | 'counter' | 'hash' | 'list' | 'set' | 'zset' | 'stream' | 'any'
+export type KeyKind = 'string' | 'counter' | 'number' | 'hash' | 'list' | 'set' | 'zset' | 'stream' | 'any'
 
 export interface QueuedCommand extends RedisCommand {
   readonly kind: KeyKind
+  /** Whether its first key must be there for it to be possible. Default: false. */
+  readonly mustExist?: boolean | undefined
 }
 
 /**
@@ -17,4 +20,11 @@ export interface RedisTransaction {
   queueEvent(command: QueuedCommand): void
   /** Any key of the transaction, if there is one yet: what is made for it must be in the same slot. */
   readonly anchor: RedisArgument | undefined
+  /**
+   * For what was read before and is written now: the transaction commits only if the key still holds this text, or, with `null`, nothing.
+   * If it does not, nothing is written, and the handler is run again.
+   */
+  expect(key: RedisKey, value: RedisValue | null): void
+  /** The same for a field of a hash, such as its version. */
+  expectField(key: RedisKey, field: RedisValue, value: RedisValue | null): void
 }

@@ -1,1 +1,7 @@
-export {}
+export type { StreamContent, StreamEntry } from './stream-entry.ts'
+export type { StreamPublisherOptions } from './stream-publisher.ts'
+export { streamPublisher } from './stream-publisher.ts'
+export type { StreamSourceOptions } from './stream-source.ts'
+export { streamSource } from './stream-source.ts'
+export type { TrimStreamOptions } from './trim-stream.ts'
+export { trimStream } from './trim-stream.ts'

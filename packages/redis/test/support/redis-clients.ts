@@ -43,6 +43,8 @@ function ioredisKind(name: string, cluster: boolean, connect: (url: string | und
     async open({ url, keyPrefix = '', options } = {}) {
       const client = connect(url, keyPrefix)
       const plain = connect(url, '')
+      // A connection that a test cuts is told by its commands; without a listener the client prints it.
+      for (const one of [client, plain]) one.on('error', () => {})
       return {
         redis: fromIoredis(client, options),
         command: async (name, ...args) => await plain.call(String(name), ...args),

@@ -69,7 +69,7 @@ FROM me CROSS JOIN counted CROSS JOIN LATERAL (
   SELECT count(*) AS count, max(o.seq) AS last FROM (${readSql('o.seq', `AND counted.count < ${limit}`)}) AS o
 ) AS read
 UNION ALL
-SELECT found.seq::text, found.state, ${destination}, o.data, o.attributes, found.attempts, (extract(epoch FROM o.created_at) * 1000)::float8, o.partition
+SELECT found.seq::text, found.state, ${destination}, o.data, o.attributes, found.attempts, date_part('epoch', o.created_at) * 1000, o.partition
 FROM found CROSS JOIN LATERAL (
   SELECT o.data, o.attributes, o.created_at, o.partition FROM ${outbox} AS o WHERE o.ctid = found.ctid OFFSET 0
 ) AS o`

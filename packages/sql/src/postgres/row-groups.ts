@@ -1,7 +1,7 @@
 import type { Outcome } from '@ackord/outbox'
 
 /** Rows that have something in common. There is at least one. */
-export type RowGroup<Row> = [first: Row, ...rest: Row[]]
+type RowGroup<Row> = [first: Row, ...rest: Row[]]
 
 export interface GroupedRows<Row> {
   readonly groups: readonly RowGroup<Row>[]

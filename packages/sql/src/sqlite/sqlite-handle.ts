@@ -6,7 +6,7 @@ import { sqliteCodeOf } from './sqlite-code.ts'
 import type { BorrowedStatement } from './statement-cache.ts'
 
 /** Runs what uses the connection, or throws because it must not. */
-export type Guard = <T>(use: () => T) => T
+type Guard = <T>(use: () => T) => T
 
 /** Iterations that have not ended: they keep their connection busy. */
 export type Iterations = Set<Iterator<unknown>>

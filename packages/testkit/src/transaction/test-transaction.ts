@@ -3,7 +3,7 @@ import { registerSuite, type TestRunner } from '../test-runner.ts'
 import { callbackScenarios, savepointScenarios } from './callback-scenarios.ts'
 import { commitScenarios, failCommitScenarios } from './commit-scenarios.ts'
 import { fixtureScenario } from './fixture-scenario.ts'
-import { inboxScenarios } from './inbox-scenarios.ts'
+import { type Duplicates, inboxScenariosFor } from './inbox-scenarios.ts'
 import { rollbackScenarios } from './rollback-scenarios.ts'
 import type { OpenTransactionWorld, TransactionFeatures, TransactionScenario } from './transaction-world.ts'
 
@@ -14,6 +14,11 @@ export interface TransactionSubject {
   readonly open: OpenTransactionWorld
   readonly features: TransactionFeatures
   readonly results?: ResultTable | undefined
+}
+
+export interface InboxSubject extends Omit<TransactionSubject, 'features'> {
+  /** `handled`: a duplicate that comes while the first is being handled is handled too, and one of them takes effect. Default: `wait`. */
+  readonly duplicates?: Duplicates | undefined
 }
 
 /** All scenarios for transactions with these features: the base, and what each claim adds. */
@@ -35,7 +40,7 @@ export function testTransaction(runner: TestRunner, subject: TransactionSubject)
 }
 
 /** Registers a test per scenario: what every inbox, with the transaction and outbox it belongs to, promises. */
-export function testInbox(runner: TestRunner, subject: Omit<TransactionSubject, 'features'>): void {
-  const { name, open, results } = subject
-  registerSuite(runner, { suite: 'inbox', name, scenarios: inboxScenarios, open, results })
+export function testInbox(runner: TestRunner, subject: InboxSubject): void {
+  const { name, open, duplicates = 'wait', results } = subject
+  registerSuite(runner, { suite: 'inbox', name, scenarios: inboxScenariosFor(duplicates), open, results })
 }

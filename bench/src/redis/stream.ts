@@ -1,0 +1,127 @@
+import { Message, type Publisher, silentLogger } from '@ackord/core'
+import { type NewOutboxRecord, Relay } from '@ackord/outbox'
+import { fromIoredis, type RedisTransaction, streamOutbox } from '@ackord/redis'
+import { Redis as Ioredis } from 'ioredis'
+import { runRounds } from '../rounds.ts'
+
+const redisUrl = process.env['REDIS_URL'] ?? 'redis://127.0.0.1:6379'
+const batch = 500
+const data = new Uint8Array(256).fill(120)
+const group = 'relay'
+
+/** A relay on a stream outbox whose publisher confirms at once, against a loop of XREADGROUP, XACK and XDEL on the same client. */
+export async function streamFigures(): Promise<{ stream_raw_per_s: number; stream_relay_per_s: number; stream_ratio: number }> {
+  const client = new Ioredis(redisUrl)
+  const tag = `bench-${process.pid}`
+  const outbox = streamOutbox(fromIoredis(client, { logger: silentLogger }), { tags: [tag], group })
+  // Read whole: the raw loop reads the very stream that the outbox has filled.
+  const stream = `{${tag}}:outbox:to:order-events`
+  try {
+    const rates = await runRounds(
+      {
+        async raw(count) {
+          await fill(client, (transaction, records) => outbox.append(transaction, records), count)
+          return await rateOfRaw(client, stream, count)
+        },
+        async relay(count) {
+          await fill(client, (transaction, records) => outbox.append(transaction, records), count)
+          return await rateOfRelay(outbox, count)
+        },
+      },
+      { rounds: 6, count: 50_000 },
+    )
+    return {
+      stream_raw_per_s: Math.round(rates.raw),
+      stream_relay_per_s: Math.round(rates.relay),
+      stream_ratio: Math.round((rates.relay / rates.raw) * 100) / 100,
+    }
+  } finally {
+    await client.del(stream, `{${tag}}:outbox:destinations`)
+    client.disconnect()
+  }
+}
+
+type Append = (transaction: RedisTransaction, records: readonly NewOutboxRecord[]) => Promise<void>
+
+/** As transactions would store them, without what is around a transaction. */
+async function fill(client: Ioredis, append: Append, count: number): Promise<void> {
+  const chunk = 1000
+  for (let start = 0; start < count; start += chunk) {
+    const pipeline = client.pipeline()
+    const transaction = { anchor: undefined, queueEvent: ({ name, args }) => void pipeline.call(name, ...args) } as Pick<
+      RedisTransaction,
+      'anchor' | 'queueEvent'
+    > as RedisTransaction
+    await append(
+      transaction,
+      Array.from({ length: chunk }, (_, index) => recordOf(start + index)),
+    )
+    await pipeline.exec()
+  }
+}
+
+function recordOf(index: number): NewOutboxRecord {
+  const attributes = {
+    id: `e-${index}`,
+    type: 'order.placed',
+    source: '/orders',
+    specversion: '1.0',
+    time: new Date().toISOString(),
+    datacontenttype: 'application/json',
+  }
+  return { destination: 'order-events', message: new Message(data, attributes) }
+}
+
+async function rateOfRaw(client: Ioredis, stream: string, count: number): Promise<number> {
+  await client.xgroup('CREATE', stream, group, '0', 'MKSTREAM').catch(() => {})
+  const start = process.hrtime.bigint()
+  let done = 0
+  while (done < count) {
+    const reply = (await client.callBuffer('XREADGROUP', 'GROUP', group, 'raw', 'COUNT', batch, 'STREAMS', stream, '>')) as unknown
+    const entries = entriesOf(reply)
+    const ids = entries.map(([id]) => id)
+    await client
+      .multi()
+      .xack(stream, group, ...ids)
+      .xdel(stream, ...ids)
+      .exec()
+    done += entries.length
+  }
+  return count / secondsSince(start)
+}
+
+/** In RESP3 a map of streams, in RESP2 a list of pairs. */
+function entriesOf(reply: unknown): readonly (readonly [Buffer, readonly Buffer[]])[] {
+  const [first] = reply as readonly unknown[]
+  const [, entries] = Array.isArray(first) ? first : (reply as readonly unknown[])
+  return entries as readonly (readonly [Buffer, readonly Buffer[]])[]
+}
+
+async function rateOfRelay(outbox: ReturnType<typeof streamOutbox>, count: number): Promise<number> {
+  let published = 0
+  let finish: (() => void) | undefined
+  const finished = new Promise<void>((resolve) => {
+    finish = resolve
+  })
+  const publisher: Publisher = {
+    async publish(_, messages) {
+      published += messages.length
+      if (published >= count) finish?.()
+      return messages.map(() => ({ ok: true }))
+    },
+  }
+  // Several batches on their way, so that the server works on one while this process works on another.
+  const relay = new Relay(outbox, { publisher, batchSize: batch, concurrency: 4, logger: silentLogger })
+  const start = process.hrtime.bigint()
+  relay.start()
+  await finished
+  await relay.stop()
+  const seconds = secondsSince(start)
+  const { destinations } = await outbox.stats()
+  if (published !== count || destinations.length > 0) throw new Error(`${count} records were to be published, it was ${published}.`)
+  return count / seconds
+}
+
+function secondsSince(start: bigint): number {
+  return Number(process.hrtime.bigint() - start) / 1e9
+}

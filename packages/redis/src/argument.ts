@@ -1,0 +1,53 @@
+import { InvalidOptionError } from '@ackord/core'
+import { describeValue } from '@ackord/core/internal'
+import type { RedisArgument } from './port.ts'
+
+export type RedisKey = string | Uint8Array
+
+/** What a command takes. A number must be finite; bytes go through as they are. */
+export type RedisValue = string | number | bigint | Uint8Array
+
+/** As it goes to the server. Clients turn `undefined`, objects and arrays into some text or other: here they are refused, in the caller's own stack. */
+export function toArgument(command: string, value: RedisValue): RedisArgument {
+  if (typeof value === 'string') return value
+  if (typeof value === 'number' && Number.isFinite(value)) return String(value)
+  if (typeof value === 'bigint') return String(value)
+  if (value instanceof Uint8Array) return toBuffer(value)
+  const found = typeof value === 'number' ? String(value) : describeValue(value)
+  throw new InvalidOptionError(`An argument of ${command}`, `must be a text, a finite number, a bigint or a Uint8Array; it is ${found}.`)
+}
+
+export function toKey(command: string, key: RedisKey): RedisArgument {
+  if (typeof key === 'string') return key
+  if (key instanceof Uint8Array) return toBuffer(key)
+  throw new InvalidOptionError(`A key of ${command}`, `must be a text or a Uint8Array; it is ${describeValue(key)}.`)
+}
+
+/** Redis would find out that it is none in the middle of a transaction, when others have been carried out. */
+export function toWhole(command: string, value: number | bigint): string {
+  if (typeof value === 'bigint' ? BigInt.asIntN(64, value) === value : Number.isSafeInteger(value)) return String(value)
+  const found = typeof value === 'number' || typeof value === 'bigint' ? String(value) : describeValue(value)
+  throw new InvalidOptionError(
+    `An argument of ${command}`,
+    `must be a whole number, of 64 bits at most, as a bigint where it is large; it is ${found}.`,
+  )
+}
+
+/** A number that need not be whole. `Infinity` where the command knows it. */
+export function toReal(command: string, value: number, { infinite = false }: { readonly infinite?: boolean } = {}): string {
+  if (typeof value === 'number' && Number.isFinite(value)) return String(value)
+  if (infinite && value === Infinity) return '+inf'
+  if (infinite && value === -Infinity) return '-inf'
+  const found = typeof value === 'number' ? String(value) : describeValue(value)
+  throw new InvalidOptionError(`An argument of ${command}`, `must be a number; it is ${found}.`)
+}
+
+function toBuffer(bytes: Uint8Array): Buffer {
+  return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+}
+
+/** A key or a name in an error text: bytes as text, long ones cut. */
+export function shownKey(key: RedisArgument): string {
+  const text = typeof key === 'string' ? key : key.toString('utf8')
+  return `'${text.length > 100 ? `${text.slice(0, 100)}…` : text}'`
+}

@@ -1,0 +1,196 @@
+import { type Script, script } from './script.ts'
+
+/**
+ * Commits the transactions of several messages, one after the other; what becomes of one says nothing about the next. Nothing of this is ever
+ * thrown: a thrown error would take the others with it, and its text differs from server to server.
+ *
+ *     KEYS: for each message its marker, then the keys of its guards and commands, in their order
+ *     ARGV: rule, retention, then for each message: token, plan, then for each guard and command what follows its keys
+ *     rule: 'lease': the marker must hold the token. 'once': there must be no marker
+ *     plan: for each guard and command its kind, how many keys it has, ':' if they lead and '@' if not, and how many further arguments
+ *
+ * The answer to each is one of
+ *
+ *     OK                   committed; the marker is done:<token>
+ *     DONE                 it had been, by these very bytes: the client sent them twice
+ *     LOST held            the marker holds this instead; nothing written
+ *     TYPE n found         the n-th key holds something else than it must; nothing written
+ *     MISSING n            the n-th key must be there; nothing written
+ *     CONFLICT n           the n-th guard does not hold; nothing written
+ *     REFUSED error        the server takes no writes: out of memory, read only; nothing written
+ *     PARTIAL n error      the n-th failed and those before it were carried out; the marker is partial:<token>:…
+ *     UNDONE n error       the same, and those before it were undone; there is no marker
+ */
+function commitLua(undo: boolean): string {
+  return `
+local rule, retention = ARGV[1], ARGV[2]
+local wanted = { s = 'string', i = 'string', f = 'string', h = 'hash', l = 'list', e = 'set', z = 'zset', x = 'stream', L = 'list' }
+local guards = { g = true, n = true, k = true, m = true, w = true }
+local shape = '(%a)(%d+)([:@])(%d+)'
+local gmatch, sub, call, pcall = string.gmatch, string.sub, redis.call, redis.pcall
+
+-- The words of a command whose keys do not all lead: its first argument tells where they are.
+local function spread(a, k, keys, argc)
+  local words, place = {}, {}
+  local n = 0
+  for position in gmatch(ARGV[a + 1], '%d+') do
+    place[tonumber(position)] = KEYS[k + n]
+    n = n + 1
+  end
+  words[1] = ARGV[a]
+  local from = a + 2
+  for position = 1, keys + argc - 1 do
+    if place[position] then words[position + 1] = place[position]
+    else words[position + 1] = ARGV[from] from = from + 1 end
+  end
+  return words
+end
+
+-- What keys hold, as far as a message before has written to them: many share the stream of their events.
+local known = {}
+
+local function check(kind, n, key, a, seen)
+  if guards[kind] then
+    local value, expected
+    if kind == 'g' then value, expected = pcall('GET', key), ARGV[a]
+    elseif kind == 'n' then value, expected = call('EXISTS', key) == 1, false
+    elseif kind == 'k' then value, expected = pcall('HGET', key, ARGV[a]), ARGV[a + 1]
+    elseif kind == 'm' then value, expected = pcall('HGET', key, ARGV[a]), false
+    else
+      value, expected = call('DUMP', key), ARGV[a]
+      value = value and redis.sha1hex(value) or ''
+    end
+    if value ~= expected then return 'CONFLICT ' .. n end
+    return
+  end
+  local want, before = wanted[kind], seen[key]
+  if before then
+    if want and before ~= true and before ~= want then return 'TYPE ' .. n .. ' ' .. before end
+    return
+  end
+  seen[key] = want or true
+  if want and known[key] == want and kind ~= 'i' and kind ~= 'f' and kind ~= 'L' then return end
+  if want then
+    local found = call('TYPE', key).ok
+    if found == 'none' then
+      if kind == 'L' then return 'MISSING ' .. n end
+    elseif found ~= want then return 'TYPE ' .. n .. ' ' .. found
+    elseif kind == 'i' and not string.find(call('GET', key), '^-?%d+$') then return 'TYPE ' .. n .. ' text'
+    elseif kind == 'f' and not tonumber(call('GET', key)) then return 'TYPE ' .. n .. ' text' end
+  elseif kind == 'A' and call('EXISTS', key) == 0 then return 'MISSING ' .. n end
+end
+${undo ? undoLua : ''}
+-- The plan of a message, read once. The tables are used again for the next.
+local kinds, counts, places, argcs = {}, {}, {}, {}
+local answers, a, k, last = {}, 3, 1, #ARGV
+while a < last do
+  local marker, token, plan = KEYS[k], ARGV[a], ARGV[a + 1]
+  local held, answer = pcall('GET', marker), nil
+  if rule == 'lease' and held ~= token or rule == 'once' and held then
+    if type(held) == 'table' then held = held.err end
+    if held == 'done:' .. token then answer = 'DONE'
+    elseif held and sub(held, 1, #token + 9) == 'partial:' .. token .. ':' then answer = 'PARTIAL ' .. sub(held, #token + 10)
+    else answer = 'LOST ' .. (held or '') end
+  end
+
+  -- Before the first write: what would fail is found while nothing has been written.
+  local from, fromKey, n, seen = a + 2, k + 1, 0, {}
+  a, k = from, fromKey
+  for kind, keys, place, argc in gmatch(plan, shape) do
+    n = n + 1
+    kinds[n], counts[n], places[n], argcs[n] = kind, keys, place, argc
+    for j = 0, keys - 1 do
+      if answer then break end
+      answer = check(j > 0 and kind == 'A' and 'a' or kind, n, KEYS[k + j], a, seen)
+    end
+    a, k = a + argc + 1, k + keys
+  end
+  ${undo ? 'local saved = {} if not answer then save(plan, from, fromKey, saved) end' : ''}
+
+  -- The first write: a server that takes none refuses here.
+  if not answer then
+    local written = pcall('SET', marker, 'done:' .. token, 'PX', retention)
+    if written.err then answer = 'REFUSED ' .. written.err end
+  end
+
+  if not answer then
+    for m = 1, n do
+      local kind, keys, place, argc = kinds[m], counts[m], places[m], argcs[m]
+      if not guards[kind] then
+        local reply
+        if place == '@' then reply = pcall(unpack(spread(from, fromKey, keys, argc)))
+        elseif keys == '1' then reply = pcall(ARGV[from], KEYS[fromKey], unpack(ARGV, from + 1, from + argc))
+        else reply = pcall(ARGV[from], KEYS[fromKey], KEYS[fromKey + 1], unpack(ARGV, from + 1, from + argc)) end
+        if type(reply) == 'table' and reply.err then
+          answer = 'PARTIAL ' .. m .. ' ' .. reply.err
+          known = {}
+          ${undo ? "if restore(saved) then call('DEL', marker) answer = 'UNDONE ' .. m .. ' ' .. reply.err break end" : ''}
+          pcall('SET', marker, 'partial:' .. token .. ':' .. m .. ' ' .. reply.err, 'PX', retention)
+          break
+        end
+        if keys == '1' then known[KEYS[fromKey]] = wanted[kind] else known = {} end
+        ${undo ? 'note(saved, ARGV[from], KEYS[fromKey], keys, fromKey, reply)' : ''}
+      end
+      from, fromKey = from + argc + 1, fromKey + keys
+    end
+  end
+  answers[#answers + 1] = answer or 'OK'
+end
+return answers`
+}
+
+/** More would make everybody wait while they are copied. */
+const mostElements = 1_000
+const mostBytes = 65_536
+
+const undoLua = `
+local sizes = { hash = 'HLEN', list = 'LLEN', set = 'SCARD', zset = 'ZCARD' }
+
+-- Keeps what each key holds. A stream is not copied: what is added to one can be taken out again.
+local function save(plan, a, k, saved)
+  for kind, keys, place, argc in gmatch(plan, shape) do
+    if not guards[kind] then
+      for j = 0, keys - 1 do
+        local key = KEYS[k + j]
+        if not saved[key] then
+          local found = call('TYPE', key).ok
+          local one = { found = found }
+          if found == 'string' then one.large = call('STRLEN', key) > ${mostBytes}
+          elseif sizes[found] then one.large = call(sizes[found], key) > ${mostElements} end
+          if found == 'stream' then one.added = {}
+          elseif found ~= 'none' and not one.large then one.dump, one.ttl = call('DUMP', key), call('PTTL', key) end
+          saved[key] = one
+        end
+      end
+    end
+    a, k = a + argc + 1, k + keys
+  end
+end
+
+local function note(saved, name, key, keys, k, reply)
+  for j = 0, keys - 1 do saved[KEYS[k + j]].touched = true end
+  local one = saved[key]
+  if not one.added then return end
+  if name == 'XADD' then one.added[#one.added + 1] = reply else one.large = true end
+end
+
+-- All or nothing: with one key that cannot be put back, the others would only hide what happened.
+local function restore(saved)
+  for _, one in pairs(saved) do if one.touched and one.large then return false end end
+  for key, one in pairs(saved) do
+    if one.touched then
+      local reply
+      if one.found == 'none' then reply = pcall('DEL', key)
+      elseif one.added then reply = pcall('XDEL', key, unpack(one.added))
+      else reply = pcall('RESTORE', key, one.ttl > 0 and one.ttl or 0, one.dump, 'REPLACE') end
+      if type(reply) == 'table' and reply.err then return false end
+    end
+  end
+  return true
+end
+`
+
+export const commitScript: Script = script(commitLua(false))
+
+/** The same, for transactions that are to be undone when a command fails. */
+export const commitOrUndoScript: Script = script(commitLua(true))

@@ -1,0 +1,120 @@
+import { isAckordError } from '@ackord/core'
+import { Coalescer } from './coalescer.ts'
+import type { CommandQueue } from './command-queue.ts'
+import { addTransaction } from './commit-plan.ts'
+import { commitOrUndoScript, commitScript } from './commit-script.ts'
+import { resolveScript } from './inbox-scripts.ts'
+import type { KeySpace } from './key-space.ts'
+import type { RedisArgument, RedisPort } from './port.ts'
+
+/** When a transaction may commit, and what of it stays. */
+export interface CommitRule {
+  /**
+   * `lease`: while the marker holds the token. `once`: if there is no marker. `own`: the same, where nobody else has this marker, so that it
+   * can be used to keep out what comes too late.
+   */
+  readonly marker: 'lease' | 'once' | 'own'
+  /** Milliseconds for which the marker stays. */
+  readonly retention: number
+  /** Whether it is undone when a command fails. */
+  readonly undo: boolean
+}
+
+export interface CommitRequest {
+  readonly rule: CommitRule
+  readonly marker: string
+  readonly token: string
+  readonly queue: CommandQueue
+}
+
+/** As the commit script has it, or `UNKNOWN`, with why. `FENCED`: it was not committed, and will not be. */
+export interface CommitAnswer {
+  readonly verdict: 'OK' | 'DONE' | 'LOST' | 'TYPE' | 'MISSING' | 'CONFLICT' | 'REFUSED' | 'PARTIAL' | 'UNDONE' | 'FENCED' | 'UNKNOWN'
+  readonly detail: string
+  readonly cause?: unknown
+}
+
+interface Waiting extends CommitRequest {
+  readonly answer: (answer: CommitAnswer) => void
+}
+
+const ok: CommitAnswer = { verdict: 'OK', detail: '' }
+
+/** Sends commits, those of one tick together, and finds out what became of one that was not answered. */
+export class Committer {
+  readonly #port: RedisPort
+  readonly #space: KeySpace
+  readonly #size: number
+  readonly #coalescers = new Map<string, Coalescer<Waiting>>()
+
+  constructor(port: RedisPort, space: KeySpace, size: number) {
+    this.#port = port
+    this.#space = space
+    this.#size = size
+  }
+
+  /** Never rejects. */
+  commit(request: CommitRequest): Promise<CommitAnswer> {
+    const { rule, marker, token, queue } = request
+    const coalescer = this.#coalescerOf(rule)
+    return new Promise((answer) => coalescer.add({ rule, marker, token, queue, answer }))
+  }
+
+  #coalescerOf({ marker, retention, undo }: CommitRule): Coalescer<Waiting> {
+    const name = `${marker} ${retention} ${undo}`
+    let coalescer = this.#coalescers.get(name)
+    if (coalescer === undefined) {
+      const space = this.#port.cluster ? this.#space : undefined
+      coalescer = new Coalescer<Waiting>({
+        size: this.#size,
+        weightOf: (item) => item.queue.weight,
+        groupOf: (item) => space?.slotOf(item.marker) ?? 0,
+        run: (items) => this.#run(items),
+      })
+      this.#coalescers.set(name, coalescer)
+    }
+    return coalescer
+  }
+
+  #run(items: readonly Waiting[]): Promise<void> {
+    const { rule } = items[0] as Waiting
+    const keys: RedisArgument[] = []
+    const args: RedisArgument[] = [rule.marker === 'lease' ? 'lease' : 'once', String(rule.retention)]
+    for (const { marker, token, queue } of items) addTransaction(keys, args, marker, token, queue)
+    return this.#port.evaluate(rule.undo ? commitOrUndoScript : commitScript, keys, args).then(
+      (reply) => {
+        const answers = reply as readonly unknown[]
+        for (let index = 0; index < items.length; index += 1) (items[index] as Waiting).answer(readAnswer(answers[index]))
+      },
+      (error: unknown) => this.#failed(items, error),
+    )
+  }
+
+  #failed(items: readonly Waiting[], error: unknown): void {
+    // The server may have refused all because of one. Sent again alone, what was committed answers that it is.
+    if (items.length > 1 && !isAckordError(error, 'ACKORD_REDIS_UNANSWERED')) for (const item of items) void this.#run([item])
+    else for (const item of items) this.#resolve(item, error)
+  }
+
+  #resolve({ rule, marker, token, answer }: Waiting, cause: unknown): void {
+    const mode = rule.marker === 'own' ? 'fence' : rule.marker
+    this.#port.evaluate(resolveScript, [marker], [token, mode, String(rule.retention)]).then(
+      (reply) => {
+        const resolved = readAnswer(reply)
+        // Without a fence, one that is not there may still come.
+        const open = resolved.verdict === 'LOST' && resolved.detail === ''
+        answer({ ...(open ? { verdict: 'UNKNOWN', detail: '' } : resolved), cause })
+      },
+      () => answer({ verdict: 'UNKNOWN', detail: '', cause }),
+    )
+  }
+}
+
+function readAnswer(reply: unknown): CommitAnswer {
+  const text = String(reply)
+  if (text === 'OK') return ok
+  const space = text.indexOf(' ')
+  // One of the script's own words.
+  if (space === -1) return { verdict: text as CommitAnswer['verdict'], detail: '' }
+  return { verdict: text.slice(0, space) as CommitAnswer['verdict'], detail: text.slice(space + 1) }
+}

@@ -1,0 +1,101 @@
+import type { Runtime } from '@ackord/core'
+import { type HeldEntry, type Loss, lossError, unsettled } from './held-entry.ts'
+import { SettlementQueue } from './settlement-queue.ts'
+import type { StreamGroup, Verdict } from './stream-group.ts'
+
+/** The deliveries that a shard has in hand. */
+export class HeldEntries {
+  readonly #queue: SettlementQueue
+  readonly #entries = new Map<string, HeldEntry>()
+  readonly #settling = new Map<HeldEntry, Promise<string>>()
+  readonly #onFree: (entry: HeldEntry) => void
+
+  /** `onFree` is told of each one that is no longer in hand, except for those that are dropped. */
+  constructor(group: StreamGroup, runtime: Runtime, onFree: (entry: HeldEntry) => void) {
+    this.#queue = new SettlementQueue(group, runtime)
+    this.#onFree = onFree
+  }
+
+  get size(): number {
+    return this.#entries.size
+  }
+
+  get ids(): string[] {
+    return [...this.#entries.keys()]
+  }
+
+  get all(): HeldEntry[] {
+    return [...this.#entries.values()]
+  }
+
+  add(entry: HeldEntry): void {
+    this.#entries.set(entry.id, entry)
+  }
+
+  get(id: string): HeldEntry | undefined {
+    return this.#entries.get(id)
+  }
+
+  has(id: string): boolean {
+    return this.#entries.has(id)
+  }
+
+  holds(entry: HeldEntry): boolean {
+    return this.#entries.get(entry.id) === entry
+  }
+
+  /** Nobody was given it. */
+  drop(entry: HeldEntry): void {
+    if (this.holds(entry)) this.#entries.delete(entry.id)
+  }
+
+  lose(entry: HeldEntry, loss: Loss): void {
+    entry.loss = loss
+    this.#letGo(entry)
+  }
+
+  /** It was not pending under this consumer's name a moment ago. */
+  missed(id: string): void {
+    const entry = this.#entries.get(id)
+    // Settled meanwhile, it is not pending either.
+    if (entry !== undefined && !this.#settling.has(entry)) this.lose(entry, 'taken')
+  }
+
+  /**
+   * Rejects if the delivery is another's by now, if there was no answer, or if the server refused; only in the last case the entry stays in hand.
+   * Without an answer it may still be pending: then it is found idle, and delivered again.
+   */
+  async settle(entry: HeldEntry, verdict: Verdict): Promise<void> {
+    if (!this.holds(entry)) throw lossError(entry)
+    const settling = this.#queue.settle(verdict)
+    this.#settling.set(entry, settling)
+    let answer: string
+    try {
+      answer = await settling
+    } catch (cause) {
+      this.lose(entry, 'taken')
+      throw unsettled(entry, cause)
+    } finally {
+      this.#settling.delete(entry)
+    }
+    if (answer === 'OK' || answer === 'GONE') {
+      this.#letGo(entry)
+    } else if (answer === 'LOST') {
+      this.lose(entry, 'taken')
+      throw lossError(entry)
+    } else {
+      throw unsettled(entry, new Error(answer))
+    }
+  }
+
+  /** Resolves when the verdicts that are under way are answered. */
+  async answered(): Promise<void> {
+    await Promise.allSettled(this.#settling.values())
+  }
+
+  #letGo(entry: HeldEntry): void {
+    if (!this.holds(entry)) return
+    this.#entries.delete(entry.id)
+    this.#onFree(entry)
+  }
+}

@@ -1,0 +1,221 @@
+import {
+  AckordError,
+  createReceiver,
+  exponentialBackoff,
+  idle,
+  isAckordError,
+  type Logger,
+  Message,
+  outside,
+  type RawMessage,
+  type ReceiverOptions,
+  type Runtime,
+} from '@ackord/core'
+import { deadLetterOf } from '@ackord/core/internal'
+import type { HeldEntry } from './held-entry.ts'
+import type { Reading } from './shard.ts'
+import { type StreamContent, type StreamEntry, unreadContent, writeEntry } from './stream-entry.ts'
+
+export interface IterationSettings {
+  readonly runtime: Runtime
+  readonly logger: Logger
+  readonly group: string
+  readonly read: (entry: StreamEntry) => StreamContent
+  readonly maxDeliveries: number
+  /** Where rejected entries go other than to a stream beside theirs. */
+  readonly receiver: ReceiverOptions | undefined
+  readonly trim: { readonly interval: number; readonly run: () => Promise<unknown> } | undefined
+  readonly open: (offer: (entries: readonly HeldEntry[]) => void) => Reading
+}
+
+/** What an iteration belongs to. */
+export interface IterationOwner {
+  readonly disposed: boolean
+  started(iteration: StreamIteration): void
+  /** It has ended, and nothing of it is left to be settled. */
+  finished(iteration: StreamIteration): void
+}
+
+type PullResult = IteratorResult<RawMessage, undefined>
+
+interface WaitingPull {
+  readonly resolve: (result: PullResult) => void
+  readonly reject: (error: unknown) => void
+}
+
+const done = { value: undefined, done: true } as const
+const refusedDelay = exponentialBackoff()
+
+/** One iteration, a consumer of its own: it reads from the first `next()` on. Written by hand: a generator cannot be left while it waits. */
+export class StreamIteration implements AsyncIterableIterator<RawMessage> {
+  readonly #settings: IterationSettings
+  readonly #signal: AbortSignal
+  readonly #owner: IterationOwner
+  readonly #receive: ReturnType<typeof createReceiver> | undefined
+  readonly #ready: HeldEntry[] = []
+  readonly #pulls: WaitingPull[] = []
+  readonly #ending = new AbortController()
+  #reading: Reading | undefined
+  #left: Promise<void> | undefined
+  #failure: { readonly error: unknown } | undefined
+
+  constructor(settings: IterationSettings, signal: AbortSignal, owner: IterationOwner) {
+    this.#settings = settings
+    this.#signal = signal
+    this.#owner = owner
+    this.#receive = settings.receiver === undefined ? undefined : createReceiver(settings.receiver)
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this
+  }
+
+  next(): Promise<PullResult> {
+    if (this.#signal.aborted || this.#owner.disposed) void this.#end()
+    if (this.#left !== undefined) return this.#afterEnd(this.#left)
+    if (this.#reading === undefined) this.#start()
+    const value = this.#take()
+    if (value !== undefined) return Promise.resolve({ value, done: false })
+    return new Promise((resolve, reject) => this.#pulls.push({ resolve, reject }))
+  }
+
+  async return(): Promise<PullResult> {
+    await this.#end()
+    return done
+  }
+
+  /** Ends the iteration and gives back what was yielded and is not settled. Idempotent. */
+  async dispose(): Promise<void> {
+    await this.#end()
+    await this.#reading?.dispose()
+  }
+
+  #start(): void {
+    this.#owner.started(this)
+    this.#signal.addEventListener('abort', this.#onAbort, { once: true })
+    // Whoever pulls does so in a context of its own, which must not stay behind here.
+    outside(() => {
+      const reading = this.#settings.open((entries) => this.#offer(entries))
+      this.#reading = reading
+      reading.run().catch((error: unknown) => this.#fail(error))
+      void reading.finished.then(() => this.#owner.finished(this))
+      void this.#trim()
+    })
+  }
+
+  readonly #onAbort = (): void => void this.#end()
+
+  async #trim(): Promise<void> {
+    const { trim, runtime, logger } = this.#settings
+    if (trim === undefined) return
+    const { signal } = this.#ending
+    while (await idle(runtime, trim.interval, signal)) {
+      try {
+        await trim.run()
+      } catch (err) {
+        logger.warn({ err }, 'What is acked could not be trimmed; it is tried again.')
+      }
+    }
+  }
+
+  #offer(entries: readonly HeldEntry[]): void {
+    this.#ready.push(...entries)
+    while (this.#pulls.length > 0) {
+      const value = this.#take()
+      if (value === undefined) return
+      this.#pulls.shift()?.resolve({ value, done: false })
+    }
+  }
+
+  #take(): RawMessage | undefined {
+    for (let entry = this.#ready.shift(); entry !== undefined; entry = this.#ready.shift()) {
+      if (!entry.shard.holds(entry)) continue
+      entry.yielded = true
+      const message = this.#messageOf(entry)
+      if (message !== undefined) return message
+    }
+    return undefined
+  }
+
+  /** `undefined` for an entry that is rejected here, because nobody else could, or should. */
+  #messageOf(entry: HeldEntry): RawMessage | undefined {
+    const { read, maxDeliveries, logger, group } = this.#settings
+    const { stream, id, deliveries } = entry
+    let refused: { readonly content: StreamContent; readonly error: AckordError }
+    try {
+      const content = read(entry)
+      if (deliveries <= maxDeliveries) return this.#message(entry, content)
+      const text = `Entry ${id} of stream '${stream}' was delivered ${deliveries} times; the maxDeliveries of the source is ${maxDeliveries}. It may be what ends its consumers.`
+      refused = { content, error: new AckordError('ACKORD_MAX_DELIVERIES', text, { retryable: false }) }
+    } catch (cause) {
+      const text = `Entry ${id} of stream '${stream}' cannot be read.`
+      refused = { content: unreadContent(entry), error: new AckordError('ACKORD_INVALID_MESSAGE', text, { retryable: false, cause }) }
+    }
+    logger.error({ err: refused.error, stream, group, id }, 'An entry is rejected without being handled.')
+    // What the server does not take is delivered again, and rejected again.
+    void this.#message(entry, refused.content).reject(refused.error)
+    return undefined
+  }
+
+  #message(entry: HeldEntry, content: StreamContent): RawMessage {
+    const { shard, deliveries } = entry
+    const ack = () => shard.ack(entry)
+    const nack = (error: unknown, { retryAfter = 0 }: { readonly retryAfter?: number | undefined }) =>
+      shard.nack(entry, retryAfter, countsAsDelivery(error))
+    if (this.#receive !== undefined) return this.#receive({ ...content, deliveryCount: deliveries, ack, nack })
+    const message: RawMessage = new Message(content.data, content.attributes, {
+      deliveryCount: deliveries,
+      acking: { ack, nack, reject: (error) => this.#reject(entry, message, error) },
+    })
+    return message
+  }
+
+  async #reject(entry: HeldEntry, message: RawMessage, error: unknown): Promise<void> {
+    const { runtime, logger, group } = this.#settings
+    const { shard, stream, id, deliveries } = entry
+    const origin = { deadletterstream: stream, deadlettergroup: group, deadletterentry: id, deadletterdeliveries: deliveries }
+    const letter = deadLetterOf(message, error, runtime).withAttributes(origin)
+    try {
+      await shard.reject(entry, writeEntry(letter))
+    } catch (failure) {
+      if (!shard.holds(entry)) throw failure
+      logger.error({ err: failure, stream, id }, 'The dead-letter stream did not take a rejected entry; it will be delivered again.')
+      await shard.nack(entry, refusedDelay(deliveries, runtime.random), true)
+      throw failure
+    }
+  }
+
+  #fail(error: unknown): void {
+    const pull = this.#pulls.shift()
+    if (pull === undefined) this.#failure = { error }
+    else pull.reject(error)
+    void this.#end()
+  }
+
+  #end(): Promise<void> {
+    this.#left ??= this.#leave()
+    return this.#left
+  }
+
+  async #leave(): Promise<void> {
+    this.#signal.removeEventListener('abort', this.#onAbort)
+    this.#ending.abort()
+    this.#ready.length = 0
+    await this.#reading?.leave()
+    for (const pull of this.#pulls.splice(0)) pull.resolve(done)
+  }
+
+  /** A failure that nobody waited for is told to the next one who asks, once. */
+  async #afterEnd(left: Promise<void>): Promise<PullResult> {
+    await left
+    const failure = this.#failure
+    this.#failure = undefined
+    if (failure !== undefined) throw failure.error
+    return done
+  }
+}
+
+/** What was given back untried has not been delivered, as far as limits go. */
+function countsAsDelivery(error: unknown): boolean {
+  return !isAckordError(error, 'ACKORD_SHUTDOWN') && !isAckordError(error, 'ACKORD_KEY_NACKED')
+}

@@ -1,0 +1,201 @@
+import { type Backoff, exponentialBackoff, type RawMessage, type ReceiverOptions, type Source } from '@ackord/core'
+import { checkChoice, checkCount, checkDuration, checkFunction, checkName, checkNoMore } from '@ackord/core/internal'
+import { internalsOf, type Redis, type RedisInternals } from '../redis.ts'
+import { CompetingShard } from './competing-shard.ts'
+import { CompetingShards } from './competing-shards.ts'
+import { consumerName } from './consumer-name.ts'
+import { OwnedShards } from './owned-shards.ts'
+import type { ShardSettings } from './shard.ts'
+import { ShardMembers } from './shard-members.ts'
+import { readEntry, type StreamContent, type StreamEntry } from './stream-entry.ts'
+import { StreamGroup } from './stream-group.ts'
+import { type IterationOwner, type IterationSettings, StreamIteration } from './stream-iteration.ts'
+import { checkSameSlot, companionKey, shardNames } from './stream-names.ts'
+import { trimStream } from './trim-stream.ts'
+
+export interface StreamSourceOptions extends Omit<ReceiverOptions, 'deadLetter' | 'runtime' | 'logger'> {
+  readonly stream: string
+  /** Consumers of one group share its messages; each group gets every message. It is made when it is not there. */
+  readonly group: string
+  /** Reads so many streams, `orders:0`, `orders:1` and so on, as a publisher with the same number writes them. Default: one stream under its own name. */
+  readonly shards?: number | undefined
+  /**
+   * `none`: every instance reads every shard; messages may overtake each other when several are handled at once, are nacked or taken over.
+   * `perKey`: each shard is read by one instance at a time, and of each `partitionkey` one message is handed out at a time, the next one when it is
+   * acked or dead-lettered. Default: 'none'.
+   */
+  readonly order?: 'none' | 'perKey' | undefined
+  /** Where a group that is made now starts: at the first entry, or with what is added from now on. Default: 'oldest'. */
+  readonly from?: 'oldest' | 'newest' | undefined
+  /** How many messages an iteration may hold that are not settled, divided among its shards; at least one each. A router needs at least its `concurrency`. Default: 100. */
+  readonly prefetch?: number | undefined
+  /**
+   * A message that was delivered more often goes to the dead letter without being handed out: it may be what ends its consumers. The router's own
+   * `maxDeliveries` is the one for messages that fail. Default: Infinity, no limit.
+   */
+  readonly maxDeliveries?: number | undefined
+  /**
+   * Where rejected messages go: a stream, in the same step as they are acked, for which it has to be in the same slot; a publisher and destination;
+   * or `'discard'`. Default: the stream beside their own, `{orders}:dead` for `orders`.
+   */
+  readonly deadLetter?: string | ReceiverOptions['deadLetter']
+  /** What a message is, from what the stream has. What it throws rejects the entry. Default: as `streamPublisher()` writes them; entries of others as a JSON object of their fields. */
+  readonly read?: ((entry: StreamEntry) => StreamContent) | undefined
+  /** Milliseconds that a read waits for an entry at the server, on a connection of its own. Also how soon nacked messages of others are looked for. Default: 1,000. */
+  readonly block?: number | undefined
+  /** Milliseconds after which a message that nobody keeps alive is taken from its consumer; living ones renew theirs at a third of it. For order `none`. Default: 60,000. */
+  readonly claimIdle?: number | undefined
+  /** Milliseconds between two looks for such messages. Default: 30,000. */
+  readonly claimInterval?: number | undefined
+  /** Milliseconds that a shard belongs to an instance without a sign of life. For order `perKey`. Default: 30,000. */
+  readonly lease?: number | undefined
+  /** Milliseconds between two runs of `trimStream()`. Default: nothing is trimmed. */
+  readonly trimInterval?: number | undefined
+  /** The pause after a failed read. Default: 100 ms × 2ⁿ up to 30 s, ± 20 %. */
+  readonly backoff?: Backoff | undefined
+}
+
+/**
+ * The messages of a stream, or of its shards, for one consumer group. Each iteration is a consumer of its own, with a connection of its own for each
+ * shard that it reads. It may be iterated several times, also at once.
+ *
+ * A lost connection, a restarted server, a group that is gone with its stream: it is logged once, and read again once that is possible.
+ * Settling a message that another consumer has by now rejects with `ACKORD_LEASE_LOST`.
+ */
+export function streamSource(redis: Redis, options: StreamSourceOptions): Source & AsyncDisposable {
+  const {
+    stream,
+    group,
+    shards,
+    order = 'none',
+    from = 'oldest',
+    prefetch = 100,
+    maxDeliveries = Infinity,
+    deadLetter,
+    deadLetterTimeout,
+    read = readEntry,
+    block = 1000,
+    claimIdle = 60_000,
+    claimInterval = 30_000,
+    lease = 30_000,
+    trimInterval,
+    backoff = exponentialBackoff({ initial: 100, max: 30_000 }),
+    ...unknown
+  } = options
+  checkNoMore('A stream source', unknown)
+  checkName('stream', stream)
+  checkName('group', group)
+  if (shards !== undefined) checkCount('shards', shards)
+  checkChoice('order', order, ['none', 'perKey'])
+  checkChoice('from', from, ['oldest', 'newest'])
+  checkCount('prefetch', prefetch)
+  checkCount('maxDeliveries', maxDeliveries, { infinite: true })
+  checkFunction('read', read)
+  checkDuration('block', block, { min: 1 })
+  checkDuration('claimIdle', claimIdle, { min: 1 })
+  checkDuration('claimInterval', claimInterval, { min: 1 })
+  checkDuration('lease', lease, { min: 1 })
+  if (trimInterval !== undefined) checkDuration('trimInterval', trimInterval, { min: 1 })
+  checkFunction('backoff', backoff)
+
+  const internals = internalsOf(redis)
+  const { port, runtime, logger } = internals
+  const streams = shardNames(stream, shards)
+  const letters = deadLetterStreams(internals, streams, deadLetter)
+  const elsewhere: ReceiverOptions['deadLetter'] =
+    typeof deadLetter === 'object' ? deadLetter : deadLetter === 'discard' ? 'discard' : undefined
+  const receiver: ReceiverOptions | undefined =
+    elsewhere === undefined ? undefined : { deadLetter: elsewhere, deadLetterTimeout, runtime, logger }
+  if (deadLetterTimeout !== undefined) checkDuration('deadLetterTimeout', deadLetterTimeout, { min: 1 })
+  const leaseKeys = streams.map((name) => companionKey(port.keyPrefix, name, `lease:${group}`))
+  const membersKey = companionKey(port.keyPrefix, stream, `members:${group}`)
+
+  const open: IterationSettings['open'] = (offer) => {
+    const consumer = consumerName(runtime)
+    const groups = streams.map(
+      (name, index) => new StreamGroup(internals, { stream: name, group, consumer, deadLetter: letters[index] ?? '' }),
+    )
+    const settings: Omit<ShardSettings, 'group'> = {
+      redis: internals,
+      from: from === 'oldest' ? '0' : '$',
+      // Redis takes whole milliseconds only.
+      block: Math.ceil(block),
+      claimIdle: Math.ceil(claimIdle),
+      claimInterval,
+      backoff,
+      logger,
+      share: () => Math.max(1, Math.floor(prefetch / groups.length)),
+      offer,
+    }
+    if (order === 'none') return new CompetingShards(groups.map((each) => new CompetingShard({ ...settings, group: each })))
+    return new OwnedShards({
+      ...settings,
+      shards: groups.map((each, index) => ({ group: each, leaseKey: leaseKeys[index] ?? '' })),
+      members: new ShardMembers(port, membersKey, consumer),
+      lease: Math.ceil(lease),
+      prefetch,
+      keyOf: keyReader(read),
+    })
+  }
+  const trim = trimInterval === undefined ? undefined : { interval: trimInterval, run: () => trimStream(redis, { stream, shards }) }
+  return new StreamSource({ runtime, logger, group, read, maxDeliveries, receiver, trim, open })
+}
+
+class StreamSource implements Source, AsyncDisposable, IterationOwner {
+  readonly #settings: IterationSettings
+  readonly #iterations = new Set<StreamIteration>()
+  #disposing: Promise<void> | undefined
+
+  constructor(settings: IterationSettings) {
+    this.#settings = settings
+  }
+
+  get disposed(): boolean {
+    return this.#disposing !== undefined
+  }
+
+  messages(options: { readonly signal: AbortSignal }): AsyncIterableIterator<RawMessage> {
+    return new StreamIteration(this.#settings, options.signal, this)
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    this.#disposing ??= this.#dispose()
+    return this.#disposing
+  }
+
+  started(iteration: StreamIteration): void {
+    this.#iterations.add(iteration)
+  }
+
+  finished(iteration: StreamIteration): void {
+    this.#iterations.delete(iteration)
+  }
+
+  async #dispose(): Promise<void> {
+    await Promise.all([...this.#iterations].map((iteration) => iteration.dispose()))
+  }
+}
+
+/** One per stream. Scripts name it also where rejected messages go elsewhere. */
+function deadLetterStreams(
+  { port }: RedisInternals,
+  streams: readonly string[],
+  deadLetter: StreamSourceOptions['deadLetter'],
+): readonly string[] {
+  if (typeof deadLetter !== 'string' || deadLetter === 'discard') return streams.map((name) => companionKey(port.keyPrefix, name, 'dead'))
+  checkName('deadLetter', deadLetter)
+  if (port.cluster) for (const name of streams) checkSameSlot('deadLetter', port.keyPrefix, name, deadLetter)
+  return streams.map(() => deadLetter)
+}
+
+/** Entries that cannot be read have no key; they are rejected when their turn comes. */
+function keyReader(read: (entry: StreamEntry) => StreamContent): (entry: StreamEntry) => string | undefined {
+  return (entry) => {
+    try {
+      const key = read(entry).attributes.partitionkey
+      return typeof key === 'string' ? key : undefined
+    } catch {
+      return undefined
+    }
+  }
+}

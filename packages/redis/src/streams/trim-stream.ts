@@ -1,0 +1,86 @@
+import { checkCount, checkName, checkNoMore } from '@ackord/core/internal'
+import { internalsOf, type Redis } from '../redis.ts'
+import { type Script, script } from '../script.ts'
+import { shardNames } from './stream-names.ts'
+
+export interface TrimStreamOptions {
+  readonly stream: string
+  /** As the publisher and the sources have it. */
+  readonly shards?: number | undefined
+  /** The most entries that one step deletes: the server does nothing else meanwhile. Default: 1,000. */
+  readonly limit?: number | undefined
+  /** Whether `XTRIM MINID` may be used, which is faster. Default: true, and only where the server has it, from 6.2 on. */
+  readonly minId?: boolean | undefined
+}
+
+// Reading what is acked and deleting it is one step: in between, nobody can have read or acked anything.
+// KEYS: the stream. ARGV: limit, 1 if MINID may be used. Answers how many entries were deleted, and 1 if there may be more.
+const trim: Script = script(`
+local stream, limit = KEYS[1], tonumber(ARGV[1])
+-- Compared as text, because the halves of an id have 64 bits and a number in Lua has 53.
+local function less(left, right)
+  local a, b = { string.match(left, '^(%d+)-(%d+)$') }, { string.match(right, '^(%d+)-(%d+)$') }
+  for half = 1, 2 do
+    if #a[half] ~= #b[half] then return #a[half] < #b[half] end
+    if a[half] ~= b[half] then return a[half] < b[half] end
+  end
+  return false
+end
+if redis.call('EXISTS', stream) == 0 then return { 0, 0 } end
+-- What lies before it, or up to and with it, every group has acked.
+local bound, included
+for _, facts in ipairs(redis.call('XINFO', 'GROUPS', stream)) do
+  local group = {}
+  for at = 1, #facts, 2 do group[facts[at]] = facts[at + 1] end
+  local first = redis.call('XPENDING', stream, group['name'])[2]
+  local until_, with = first or group['last-delivered-id'], not first
+  if not bound or less(until_, bound) or (until_ == bound and not with) then bound, included = until_, with end
+end
+-- Without a group nobody has had anything.
+if not bound or bound == '0-0' then return { 0, 0 } end
+local function hasMinId()
+  if ARGV[2] ~= '1' then return false end
+  local information = redis.pcall('INFO', 'server')
+  if type(information) ~= 'string' then return false end
+  local major, minor = string.match(information, 'redis_version:(%d+)%.(%d+)')
+  return major and (tonumber(major) > 6 or (tonumber(major) == 6 and tonumber(minor) >= 2))
+end
+if hasMinId() then
+  -- By whole nodes first, as many as the limit allows, then the rest of the last one.
+  local deleted = redis.call('XTRIM', stream, 'MINID', '~', bound, 'LIMIT', limit)
+  if deleted > 0 then return { deleted, 1 } end
+  deleted = redis.call('XTRIM', stream, 'MINID', bound)
+  if included then deleted = deleted + redis.call('XDEL', stream, bound) end
+  return { deleted, 0 }
+end
+local ids, found = {}, redis.call('XRANGE', stream, '-', bound, 'COUNT', limit)
+for _, entry in ipairs(found) do
+  if included or entry[1] ~= bound then ids[#ids + 1] = entry[1] end
+end
+if #ids == 0 then return { 0, 0 } end
+return { redis.call('XDEL', stream, unpack(ids)), #found == limit and 1 or 0 }`)
+
+/**
+ * Deletes what every group of a stream has acked, and nothing else; without a group nothing. Resolves to the number of entries.
+ * A group that is made later, also one that starts at the first entry, does not get what was deleted: make the groups before you trim.
+ */
+export async function trimStream(redis: Redis, options: TrimStreamOptions): Promise<number> {
+  const { stream, shards, limit = 1000, minId = true, ...unknown } = options
+  checkNoMore('trimStream()', unknown)
+  checkName('stream', stream)
+  if (shards !== undefined) checkCount('shards', shards)
+  checkCount('limit', limit)
+  const { port } = internalsOf(redis)
+  // Lua cannot pass on more values in one call.
+  const most = Math.min(limit, 4000)
+  let total = 0
+  for (const name of shardNames(stream, shards)) {
+    for (let more = true; more; ) {
+      const reply = await port.evaluate(trim, [name], [String(most), minId ? '1' : '0'])
+      const [deleted, again] = (reply as readonly unknown[]).map(Number)
+      total += deleted ?? 0
+      more = again === 1
+    }
+  }
+  return total
+}

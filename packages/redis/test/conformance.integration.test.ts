@@ -1,0 +1,46 @@
+import { type OpenTransactionWorld, ResultTable, testInbox, testTransaction } from '@ackord/testkit'
+import { afterAll, describe, it } from 'vitest'
+import { type InboxOptions, transactional, transactionMiddleware } from '../src/index.ts'
+import { openHandlingWorld, quiet, write } from './support/handling-world.ts'
+import { type RedisKind, redisKinds } from './support/redis-clients.ts'
+
+const results = new ResultTable()
+
+afterAll(() => console.log(results.format()))
+
+function transactionWorld(kind: RedisKind, mode: InboxOptions['mode']): OpenTransactionWorld {
+  return async () => {
+    const world = await openHandlingWorld(kind)
+    const { redis, outbox, command } = world
+    // A text, where the commit wants to add to a set.
+    await command('SET', world.key('a text'), 'text')
+    return {
+      transaction: () => transactionMiddleware(redis, quiet),
+      transactional: (consumer) =>
+        transactional(redis, {
+          inbox: world.inbox({ consumer, mode }),
+          outbox: { outbox, destination: 'events' },
+          transaction: quiet,
+        }),
+      write: (context, key, value) => write(redis, context, world.key('entry', key), value),
+      failWrite: (context) => write(redis, context, world.key('entry', 'key'), undefined as never),
+      async failCommit(context) {
+        await redis.commands(context).sadd(world.key('a text'), 'member')
+      },
+      async read(key) {
+        return ((await command('GET', world.key('entry', key))) as string | null) ?? undefined
+      },
+      events: () => world.events(),
+      [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
+    }
+  }
+}
+
+for (const kind of redisKinds) {
+  const runner = { describe, it }
+  // The queue of a transaction is a list, so that an inner one is a part of it that can be left out.
+  const features = { savepoints: true, failCommit: true }
+  testTransaction(runner, { name: kind.name, open: transactionWorld(kind, 'exclusive'), features, results })
+  testInbox(runner, { name: `${kind.name}, exclusive`, open: transactionWorld(kind, 'exclusive'), results })
+  testInbox(runner, { name: `${kind.name}, optimistic`, open: transactionWorld(kind, 'optimistic'), duplicates: 'handled', results })
+}

@@ -1,0 +1,23 @@
+import { Relay } from '@ackord/outbox'
+import { ResultTable, testOutboxStore, testRelay } from '@ackord/testkit'
+import { afterAll, describe, it } from 'vitest'
+import { redisKinds } from '../support/redis-clients.ts'
+import { streamOutboxWorld } from './outbox-world.ts'
+
+const results = new ResultTable()
+afterAll(() => console.log(results.format()))
+
+for (const kind of redisKinds) {
+  const open = streamOutboxWorld(kind)
+  afterAll(() => open[Symbol.asyncDispose]())
+  const name = `StreamOutbox, ${kind.name}`
+  testOutboxStore(
+    { describe, it },
+    // A transaction of Redis is a list of commands: it has no savepoints. What is published is deleted at once: nothing is retained.
+    { name, open, features: { savepoints: false, delay: true, retain: false }, model: { runs: 10 }, results },
+  )
+  // Nothing that the relay does differs between a server and a cluster.
+  if (!kind.cluster && kind.name !== 'ioredis 5') {
+    testRelay({ describe, it }, { name, openStore: open, createRelay: (store, setup) => new Relay(store, setup), results })
+  }
+}

@@ -1,0 +1,94 @@
+import { commandHandler, defineEvent, Router } from '@ackord/core'
+import { Relay } from '@ackord/outbox'
+import { type RabbitmqConnection, rabbitmqPublisher, rabbitmqSource } from '@ackord/rabbitmq'
+import { runCrashable } from '@ackord/testkit'
+import { connect } from 'amqplib'
+import { Redis as Ioredis } from 'ioredis'
+import { fromIoredis, streamOutbox, transactional } from '../../src/index.ts'
+import { batchSize, consumer, ordersKey } from './crash-rules.ts'
+
+const { CRASH_REDIS = '', CRASH_RABBITMQ = '', CRASH_TAG = '', CRASH_INPUT = '', CRASH_OUTPUT = '', CRASH_MODE } = process.env
+const mode = CRASH_MODE === 'optimistic' ? 'optimistic' : 'exclusive'
+const orderPlaced = defineEvent<{ readonly id: string }>('order.placed')
+
+/** Orders come in by a queue and are stored; their events go out by another queue. */
+await runCrashable(process, async () => {
+  const client = new Ioredis(CRASH_REDIS)
+  const redis = fromIoredis(client)
+  const outbox = streamOutbox(redis, { tags: [CRASH_TAG], claimInterval: 100 })
+  const input = await connect(CRASH_RABBITMQ, { recovery: true })
+  const output = await connect(CRASH_RABBITMQ, { recovery: true })
+  const publisher = rabbitmqPublisher(output)
+  const deliveries = watchDeliveries(input)
+
+  const router = new Router({ concurrency: 4 })
+    .use(
+      transactional(redis, {
+        // What a killed one held waits that long.
+        inbox: { consumer, tag: CRASH_TAG, mode, lease: 1000 },
+        outbox: { outbox, destination: CRASH_OUTPUT },
+      }),
+    )
+    .handle(
+      commandHandler({ type: 'order.place', source: '/orders' }, async ({ id }: { readonly id: string }) => {
+        // A list: a command that is applied twice is there twice.
+        await redis.commands().rpush(ordersKey(CRASH_TAG), id)
+        return [orderPlaced({ id })]
+      }),
+    )
+  const relay = new Relay(outbox, { publisher, batchSize, lease: 1000, publishTimeout: 900, pollInterval: 20, maxPollInterval: 50 })
+  relay.start()
+  const running = router.run(rabbitmqSource(input, { queue: CRASH_INPUT, prefetch: 8 }))
+
+  return {
+    isIdle: () => deliveries.areSettled() && router.health().inFlight + router.health().queued + relay.health().inFlight === 0,
+    async stop() {
+      await router.stop()
+      await running
+      await relay.stop()
+      await publisher[Symbol.asyncDispose]()
+      for (const connection of [input, output]) await connection.close()
+      client.disconnect()
+    },
+  }
+})
+
+/**
+ * The router is done with a message that is nacked because another worker is at it, but it is held for a while before it goes back. `areSettled`: nothing
+ * is held, and nothing went back since it was last asked: that was not at the broker yet when somebody looked there.
+ */
+function watchDeliveries(connection: RabbitmqConnection): { areSettled(): boolean } {
+  let unsettled = 0
+  let wentBack = false
+  const createChannel = connection.createChannel.bind(connection)
+  connection.createChannel = async () => {
+    const channel = await createChannel()
+    const consume = channel.consume.bind(channel)
+    const { ack, nack } = channel
+    return Object.assign(channel, {
+      consume(...[queue, onMessage, options]: Parameters<typeof consume>) {
+        const counting: typeof onMessage = (message) => {
+          if (message !== null) unsettled += 1
+          onMessage(message)
+        }
+        return consume(queue, counting, options)
+      },
+      ack(...given: Parameters<typeof ack>) {
+        unsettled -= 1
+        ack.apply(channel, given)
+      },
+      nack(...given: Parameters<typeof nack>) {
+        unsettled -= 1
+        wentBack = true
+        nack.apply(channel, given)
+      },
+    })
+  }
+  return {
+    areSettled() {
+      const quiet = !wentBack
+      wentBack = false
+      return quiet && unsettled === 0
+    },
+  }
+}

@@ -1,0 +1,97 @@
+import { createHash, randomUUID } from 'node:crypto'
+import { deterministicIds, jsonMarshaler, Message, marshal, publishAll, silentLogger } from '@ackord/core'
+import { rabbitmqPublisher } from '@ackord/rabbitmq'
+import type { OpenCrashWorld } from '@ackord/testkit'
+import { connect } from 'amqplib'
+import { Redis as Ioredis } from 'ioredis'
+import { fromIoredis, streamOutbox } from '../../src/index.ts'
+import { batchSize, consumer, ordersKey } from './crash-rules.ts'
+import { redisUrl } from './redis-clients.ts'
+
+const rabbitmqUrl = process.env['RABBITMQ_URL'] ?? 'amqp://guest:guest@127.0.0.1:5672'
+
+/** Redis and RabbitMQ, and on them the service. */
+export function crashWorld(service: string, mode: 'exclusive' | 'optimistic'): OpenCrashWorld {
+  return async () => {
+    const tag = `crash-${randomUUID()}`
+    const client = new Ioredis(redisUrl)
+    const outbox = streamOutbox(fromIoredis(client, { logger: silentLogger }), { tags: [tag] })
+    const connection = await connect(rabbitmqUrl)
+    const channel = await connection.createChannel()
+    const publisher = rabbitmqPublisher(connection)
+    const input = `${tag}.commands`
+    const output = `${tag}.events`
+    // A test run that is cut off leaves no queue behind for long.
+    for (const queue of [input, output]) await channel.assertQueue(queue, { expires: 600_000, arguments: { 'x-queue-type': 'quorum' } })
+    const sent = new Set<string>()
+    const published: string[] = []
+
+    return {
+      batchSize,
+      program: {
+        file: service,
+        environment: {
+          ...process.env,
+          CRASH_REDIS: redisUrl,
+          CRASH_RABBITMQ: rabbitmqUrl,
+          CRASH_TAG: tag,
+          CRASH_INPUT: input,
+          CRASH_OUTPUT: output,
+          CRASH_MODE: mode,
+        },
+      },
+      async send(ids) {
+        for (const id of ids) sent.add(id)
+        await publishAll(publisher, input, ids.map(placeOrder))
+      },
+      eventOf: (id) => deterministicIds(consumer, '/shop', id)('order.placed'),
+      async observe() {
+        // Before the events: what is settled by now is at the broker, and is read below.
+        const { destinations } = await outbox.stats()
+        const sum = (state: 'ready' | 'waiting' | 'leased' | 'parked') => destinations.reduce((total, one) => total + one[state], 0)
+        const { messageCount } = await channel.checkQueue(input)
+        for (let event = await channel.get(output, { noAck: true }); event !== false; event = await channel.get(output, { noAck: true })) {
+          published.push(String(event.properties.messageId))
+        }
+        return {
+          applied: await client.lrange(ordersKey(tag), 0, -1),
+          inbox: await doneIds(),
+          published: [...published],
+          waiting: messageCount,
+          outbox: { ready: sum('ready'), waiting: sum('waiting'), leased: sum('leased'), parked: sum('parked') },
+        }
+      },
+      async knowsOf(services) {
+        return (await channel.checkQueue(input)).consumerCount === services
+      },
+      async [Symbol.asyncDispose]() {
+        for (const queue of [input, output]) await channel.deleteQueue(queue)
+        await connection.close()
+        const keys = await client.keys(`{${tag}}*`)
+        if (keys.length > 0) await client.del(...keys)
+        client.disconnect()
+      },
+    }
+
+    /** A marker tells by a hash whose it is, so each command is asked for. */
+    async function doneIds(): Promise<string[]> {
+      const ids = [...sent]
+      if (ids.length === 0) return []
+      const markers = await client.mget(ids.map((id) => markerOf(tag, id)))
+      return ids.filter((_, index) => markers[index]?.startsWith('done:') === true)
+    }
+  }
+}
+
+function placeOrder(id: string) {
+  const attributes = { id, type: 'order.place', source: '/shop', specversion: '1.0' }
+  return marshal(new Message({ id }, attributes), jsonMarshaler)
+}
+
+/** Part of the format: `{tag}:inbox:consumer:hash`. */
+function markerOf(tag: string, id: string): string {
+  const digest = createHash('sha256')
+    .update(JSON.stringify(['/shop', id]))
+    .digest('base64url')
+  return `{${tag}}:inbox:${consumer}:${digest.slice(0, 22)}`
+}

@@ -1,0 +1,60 @@
+import { Message, publishAll, type RawMessage } from '@ackord/core'
+import { checkDurability } from '../../src/check-durability.ts'
+import type { Redis } from '../../src/index.ts'
+import { type StreamSourceOptions, streamPublisher, streamSource, trimStream } from '../../src/streams/index.ts'
+import { useStreamOutbox } from '../stream-outbox/stream-outbox-flow.ts'
+
+/** Something that a user of the package does, on a server of the test's own. It leaves nothing running. */
+export interface Flow {
+  readonly name: string
+  run(redis: Redis): Promise<void>
+}
+
+function event(id: string): RawMessage {
+  return new Message(new TextEncoder().encode('{}'), { id, type: 'test.event', source: '/test', partitionkey: id[0], attempt: 1 })
+}
+
+/** Publishes, then acks, nacks and rejects, is stopped with entries in its prefetch, and takes over what another left idle. */
+async function consume(redis: Redis, options: StreamSourceOptions): Promise<void> {
+  const { stream, shards } = options
+  const publisher = streamPublisher(redis, { shards })
+  const ids = ['a1', 'a2', 'b1', 'b2', 'c1', 'c2', 'd1', 'd2']
+  await publishAll(publisher, stream, ids.map(event))
+  const abandoned = streamSource(redis, options)
+  const messages = abandoned.messages({ signal: new AbortController().signal })[Symbol.asyncIterator]()
+  await messages.next()
+  await messages.return?.()
+
+  await using source = streamSource(redis, options)
+  let settled = 0
+  const stop = new AbortController()
+  for await (const message of source.messages({ signal: stop.signal })) {
+    if (message.deliveryCount === 1 && message.id === 'b1') await message.nack(new Error('not now'), { retryAfter: 20 })
+    else if (message.id === 'c1') await message.reject(new Error('never'))
+    else await message.ack()
+    settled += message.id === 'b1' && message.deliveryCount === 1 ? 0 : 1
+    if (settled === ids.length - 1) stop.abort()
+    // The first one is in the hands of the source that was abandoned.
+    if (settled === 1) await abandoned[Symbol.asyncDispose]()
+  }
+  await trimStream(redis, { stream, shards, minId: false })
+}
+
+/** The flows of streams. Those of inbox, outbox and the rest of the package are added to this list. */
+export const flows: readonly Flow[] = [
+  {
+    name: 'a stream, in no order',
+    run: (redis) => consume(redis, { stream: 'plain', group: 'g', block: 50, claimIdle: 100, claimInterval: 20, prefetch: 3 }),
+  },
+  {
+    name: 'shards, in order per key',
+    run: (redis) => consume(redis, { stream: 'ordered', group: 'g', shards: 2, order: 'perKey', block: 50, prefetch: 4 }),
+  },
+  { name: 'a stream outbox', run: useStreamOutbox },
+  {
+    name: 'durability',
+    run: async (redis) => {
+      await checkDurability(redis)
+    },
+  },
+]

@@ -1,0 +1,119 @@
+import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import { connect, type Socket } from 'node:net'
+import { problemOn60 } from './redis-6-0-commands.ts'
+
+export interface RecordedCommand {
+  readonly words: readonly string[]
+  /** Called by a script, which the server shows as well. */
+  readonly inScript: boolean
+}
+
+/** What a server is told from now on, by whomever: it is best the test's own. */
+export interface RedisRecording extends AsyncDisposable {
+  /** All that was sent before this call. */
+  commands(): Promise<readonly RecordedCommand[]>
+}
+
+export interface RedisWatch extends AsyncDisposable {
+  /** Resolves when all that was sent before this call has been told. */
+  caughtUp(): Promise<void>
+}
+
+export async function recordRedis(url: string): Promise<RedisRecording> {
+  const recorded: RecordedCommand[] = []
+  const watch = await watchRedis(url, (command) => recorded.push(command))
+  return {
+    async commands() {
+      await watch.caughtUp()
+      return [...recorded]
+    },
+    [Symbol.asyncDispose]: () => watch[Symbol.asyncDispose](),
+  }
+}
+
+/** Tells each command when it was sent. By MONITOR, on a connection of its own. */
+export async function watchRedis(url: string, onCommand: (command: RecordedCommand) => void): Promise<RedisWatch> {
+  const socket = await open(url)
+  const watchers = new Set<(command: RecordedCommand) => void>()
+  let rest = ''
+  socket.setEncoding('latin1')
+  socket.on('data', (chunk: string) => {
+    const lines = (rest + chunk).split('\r\n')
+    rest = lines.pop() ?? ''
+    for (const command of lines.flatMap((line) => parseLine(line) ?? [])) {
+      if (!isMark(command.words)) onCommand(command)
+      for (const watcher of watchers) watcher(command)
+    }
+  })
+  socket.write('MONITOR\r\n')
+  await mark(url, watchers)
+
+  return {
+    caughtUp: () => mark(url, watchers),
+    async [Symbol.asyncDispose]() {
+      socket.destroy()
+    },
+  }
+}
+
+/** What Redis 6.0 would not have understood, each once, in words. */
+export function problemsOn60(commands: readonly RecordedCommand[]): string[] {
+  const found = commands.flatMap(({ words, inScript }) => {
+    const problem = problemOn60(words, { inScript })
+    return problem === undefined ? [] : `${words.slice(0, 12).map(short).join(' ')}: Redis 6.0 ${problem}`
+  })
+  return [...new Set(found)]
+}
+
+/** Sends something unique and waits until it is seen: what was sent before has been seen, too. */
+async function mark(url: string, watchers: Set<(command: RecordedCommand) => void>): Promise<void> {
+  const text = `mark-${randomUUID()}`
+  const seen = new Promise<void>((resolve) => {
+    const watcher = ({ words }: RecordedCommand) => {
+      if (words[1] !== text) return
+      watchers.delete(watcher)
+      resolve()
+    }
+    watchers.add(watcher)
+  })
+  const socket = await open(url)
+  socket.write(`ECHO ${text}\r\n`)
+  await seen
+  socket.destroy()
+}
+
+function isMark(words: readonly string[]): boolean {
+  return words[0] === 'ECHO' && words[1]?.startsWith('mark-') === true
+}
+
+async function open(url: string): Promise<Socket> {
+  const { hostname, port } = new URL(url)
+  const socket = connect(Number(port), hostname)
+  await once(socket, 'connect')
+  socket.on('error', () => {})
+  return socket
+}
+
+// +1700000000.123456 [0 127.0.0.1:50000] "XADD" "orders" "*" "data" "\x00"; `lua` instead of the address for what a script calls.
+const lineForm = /^\+\d+\.\d+ \[\d+ (\S+)\] (.*)$/s
+
+function parseLine(line: string): RecordedCommand | undefined {
+  const [, client, text] = lineForm.exec(line) ?? []
+  if (client === undefined || text === undefined) return undefined
+  const words = Array.from(text.matchAll(/"((?:[^"\\]|\\.)*)"/gs), ([, word = '']) => unescaped(word))
+  return { words, inScript: client === 'lua' }
+}
+
+function unescaped(word: string): string {
+  if (!word.includes('\\')) return word
+  return word.replace(/\\(x[0-9a-f]{2}|.)/gs, (_, code: string) =>
+    code.length === 3
+      ? String.fromCharCode(Number.parseInt(code.slice(1), 16))
+      : ({ n: '\n', r: '\r', t: '\t', a: '\x07', b: '\b' }[code] ?? code),
+  )
+}
+
+function short(word: string): string {
+  return word.length > 40 ? `${word.slice(0, 40)}…` : word
+}
