@@ -9,7 +9,9 @@ export default defineConfig({
   test: {
     include: ['packages/*/test/**/*.test.ts', 'scripts/test/**/*.test.ts', 'examples/*/test/**/*.test.ts'],
     typecheck: { enabled: true, include: ['packages/*/test/**/*.test-d.ts'], tsconfig: './tsconfig.test.json' },
-    testTimeout: 20_000,
+    // For a test that hangs; a busy machine takes its time.
+    testTimeout: 60_000,
+    hookTimeout: 60_000,
     // What Redis is sent during the whole run must be known to 6.0.
     globalSetup: ['packages/redis/test/support/record-run.ts'],
     // A focused test that slipped in would hide every other one.

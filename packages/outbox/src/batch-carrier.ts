@@ -30,11 +30,6 @@ export interface BatchCarrierOptions {
   readonly forced: AbortSignal
 }
 
-interface SettleOptions {
-  readonly giveUp: AbortSignal
-  readonly onSent: (() => void) | undefined
-}
-
 /**
  * Takes claimed records, wherever they came from, to their destinations and tells the store what became of them. A batch's way:
  *
@@ -61,11 +56,8 @@ export class BatchCarrier {
     return this.#inFlight
   }
 
-  /**
-   * `until` is when the lease ends if nobody renews it. `onSent` is told when the publisher, and the dead letter, have all they will get of them. Resolves when everything is
-   * settled, given back or lost. Never rejects.
-   */
-  async carry(records: readonly ClaimedRecord[], until: number, onSent?: () => void): Promise<void> {
+  /** `until` is when the lease ends if nobody renews it. Resolves when everything is settled, given back or lost. Never rejects. */
+  async carry(records: readonly ClaimedRecord[], until: number): Promise<void> {
     const { observer, stopping, forced } = this.#options
     observer.claimed(records)
     this.#inFlight += records.length
@@ -78,7 +70,7 @@ export class BatchCarrier {
       // After a stall somebody else may have the records: sending them now would be a duplicate for certain.
       const verdicts = stopping.aborted || lease.expired ? [] : await this.#send(records, lease, giveUp)
       await reached('relay.beforeSettle')
-      await this.#settle(lease, verdicts, { giveUp, onSent })
+      await this.#settle(lease, verdicts, giveUp)
       await reached('relay.afterSettle')
     } finally {
       this.#keeper.end(lease)
@@ -109,14 +101,13 @@ export class BatchCarrier {
     return [...verdicts, ...published.flat()]
   }
 
-  async #settle(lease: Lease<ClaimedRecord>, verdicts: readonly Verdict[], { giveUp, onSent }: SettleOptions): Promise<void> {
+  async #settle(lease: Lease<ClaimedRecord>, verdicts: readonly Verdict[], giveUp: AbortSignal): Promise<void> {
     const { settler, deadLetters } = this.#options
     // From here on nobody renews them: an answer about a record that was just settled would look like a loss.
     const parking = deadLetters === undefined ? [] : verdicts.filter((verdict) => isParking(verdict) && lease.holds(verdict.record))
     const settling = verdicts.filter((verdict) => (deadLetters === undefined || !isParking(verdict)) && lease.drop(verdict.record))
     const undecided = parking.length === 0 ? lease.claims : without(lease.claims, parking)
     this.#drop(lease, undecided)
-    if (parking.length === 0) onSent?.()
     await Promise.all([settler.settle(settling, lease.until), settler.giveBack(undecided, lease.until), this.#park(lease, parking, giveUp)])
   }
 

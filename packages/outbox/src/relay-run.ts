@@ -163,8 +163,7 @@ export class RelayRun {
     const retried = this.#freshOnly ? 'never' : undefined
     const records = await this.#next(retried)
     const full = records.length >= batchSize
-    // As many again may be settled meanwhile.
-    while (this.#batches.size >= 2 * concurrency) await Promise.race(this.#batches)
+    while (this.#batches.size >= concurrency) await Promise.race(this.#batches)
     // What is left out here was not looked for: only a claim for all finds that there is nothing more.
     if (!full && retried === undefined) await this.#poll.wait({ found: records.length > 0, atMost: this.#longestPause })
     this.#freshOnly = full && retried === undefined && this.#isWaveOfRetries(records)
@@ -182,26 +181,12 @@ export class RelayRun {
       const paused = this.pauses.destinations
       const except = paused.length === 0 ? undefined : paused
       const batch = await this.#claim({ limit: batchSize, destinations, except, retried })
-      if (batch.records.length > 0) carrying = this.#carryInSlot(batch)
+      if (batch.records.length > 0) carrying = this.#carry(batch).finally(() => this.#slots.release())
       return batch.records
     } finally {
       if (carrying === undefined) this.#slots.release()
       else track(this.#batches, carrying)
     }
-  }
-
-  /**
-   * The slot is free when the batch is published, so that the store looks for the next one while it settles this. Not in key order: keys are free only when they are settled,
-   * and a claim that has to leave out all that is in hand costs more than is won.
-   */
-  async #carryInSlot(batch: ClaimedBatch): Promise<void> {
-    let held = true
-    const release = () => {
-      if (held) this.#slots.release()
-      held = false
-    }
-    await this.#carry(batch, isOrdered(this.#store) ? undefined : release)
-    release()
   }
 
   get #hasLost(): boolean {
@@ -229,8 +214,8 @@ export class RelayRun {
   }
 
   /** In key order it is followed by another look at once: what was held up behind this batch can be claimed now, and nobody announces that. */
-  async #carry({ records, until }: ClaimedBatch, onSent?: () => void): Promise<void> {
-    await this.#carrier.carry(records, until, onSent)
+  async #carry({ records, until }: ClaimedBatch): Promise<void> {
+    await this.#carrier.carry(records, until)
     if (isOrdered(this.#store)) this.#poll.wake()
   }
 

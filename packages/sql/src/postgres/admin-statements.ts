@@ -1,5 +1,6 @@
 import type { OutboxFilter, OutboxState } from '@ackord/outbox'
 import type { ParkedRows } from '../store-dialect.ts'
+import { instant } from './instant.ts'
 
 const columns = `o.seq::text AS seq, o.state, o.destination, o.id, o.type, o.data, o.attributes, o.attempts, o.last_error,
   ${stateOf('o')} AS shown_state,
@@ -86,8 +87,4 @@ function stateOf(row: string): string {
   return `CASE WHEN ${row}.state IN ('parked', 'published') THEN ${row}.state
     WHEN ${row}.lease_until > clock_timestamp() THEN 'leased'
     WHEN ${row}.state = 'waiting' AND ${row}.available_at > clock_timestamp() THEN 'waiting' ELSE 'ready' END`
-}
-
-function instant(column: string): string {
-  return `(extract(epoch FROM ${column}) * 1000)::float8`
 }

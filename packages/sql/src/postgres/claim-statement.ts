@@ -1,3 +1,5 @@
+import { instant } from './instant.ts'
+
 export interface ClaimVariant {
   readonly retried: 'only' | 'never' | undefined
   /** Whether destinations are named; otherwise all are found. */
@@ -38,7 +40,7 @@ UPDATE ${table} AS o
 SET attempts = o.attempts + 1, lease_token = $3::uuid, lease_until = clock_timestamp() + $2::float8 * interval '1 millisecond'
 WHERE o.ctid = ANY(ARRAY(SELECT ctid FROM picked))
 RETURNING o.seq::text AS seq, o.state, o.destination, o.id, o.type, o.data, o.attributes, o.attempts,
-  date_part('epoch', o.created_at) * 1000 AS created_at, (SELECT quota FROM share) AS quota`
+  ${instant('o.created_at')} AS created_at, (SELECT quota FROM share) AS quota`
 }
 
 function namedSql(): string {

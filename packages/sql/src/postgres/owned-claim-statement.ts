@@ -3,6 +3,7 @@ import { partitionCount } from '../partition.ts'
 import type { Tables } from '../tables.ts'
 import { numberArray } from './array-literal.ts'
 import { type Give, giveTo } from './give-to.ts'
+import { instant } from './instant.ts'
 import { keyRunsSql, walkedSql } from './key-runs-statement.ts'
 import { keyed, now, unleased } from './owned-rows.ts'
 
@@ -122,7 +123,7 @@ SELECT NULL::text AS seq, NULL::text AS state, NULL::text AS destination, NULL::
   NULL::integer AS attempts, NULL::float8 AS created_at, NULL::smallint AS partition${jumps > 0 ? ', NULL::text AS ordering_key, NULL::integer AS turn, NULL::text AS behind' : ''}
 FROM me
 UNION ALL
-SELECT found.seq::text, found.state, found.destination, o.data, o.attributes, found.attempts, date_part('epoch', o.created_at) * 1000,
+SELECT found.seq::text, found.state, found.destination, o.data, o.attributes, found.attempts, ${instant('o.created_at')},
   o.partition${jumps > 0 ? ', o.ordering_key, found.turn::integer, found.behind::text' : ''}
 FROM found CROSS JOIN LATERAL (
   SELECT o.data, o.attributes, o.created_at, o.partition, o.ordering_key FROM ${outbox} AS o WHERE o.ctid = found.ctid OFFSET 0

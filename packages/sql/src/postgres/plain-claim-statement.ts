@@ -3,6 +3,7 @@ import { partitionCount } from '../partition.ts'
 import type { Tables } from '../tables.ts'
 import { numberArray } from './array-literal.ts'
 import { giveTo } from './give-to.ts'
+import { instant } from './instant.ts'
 import type { OwnedClaimStatement } from './owned-claim-statement.ts'
 import { now, unleased } from './owned-rows.ts'
 
@@ -69,7 +70,7 @@ FROM me CROSS JOIN counted CROSS JOIN LATERAL (
   SELECT count(*) AS count, max(o.seq) AS last FROM (${readSql('o.seq', `AND counted.count < ${limit}`)}) AS o
 ) AS read
 UNION ALL
-SELECT found.seq::text, found.state, ${destination}, o.data, o.attributes, found.attempts, date_part('epoch', o.created_at) * 1000, o.partition
+SELECT found.seq::text, found.state, ${destination}, o.data, o.attributes, found.attempts, ${instant('o.created_at')}, o.partition
 FROM found CROSS JOIN LATERAL (
   SELECT o.data, o.attributes, o.created_at, o.partition FROM ${outbox} AS o WHERE o.ctid = found.ctid OFFSET 0
 ) AS o`
