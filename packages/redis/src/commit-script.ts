@@ -75,7 +75,7 @@ local function check(kind, n, key, a, seen)
     if found == 'none' then
       if kind == 'L' then return 'MISSING ' .. n end
     elseif found ~= want then return 'TYPE ' .. n .. ' ' .. found
-    elseif kind == 'i' and not string.find(call('GET', key), '^-?%d+$') then return 'TYPE ' .. n .. ' text'
+    elseif kind == 'i' and not string.find(call('GET', key), '^-?[1-9]%d*$') and call('GET', key) ~= '0' then return 'TYPE ' .. n .. ' text'
     elseif kind == 'f' and not tonumber(call('GET', key)) then return 'TYPE ' .. n .. ' text' end
   elseif kind == 'A' and call('EXISTS', key) == 0 then return 'MISSING ' .. n end
 end

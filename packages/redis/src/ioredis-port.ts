@@ -1,3 +1,4 @@
+import { InvalidOptionError } from '@ackord/core'
 import { evaluateBySha } from './evaluate.ts'
 import type { DedicatedPort, RedisArgument, RedisCommand, RedisPort, Reply, SendOptions } from './port.ts'
 import { toReply } from './reply.ts'
@@ -6,6 +7,7 @@ import { script } from './script.ts'
 /** What is used of ioredis 5 and 6, the cluster's client included. Nothing of it is imported. */
 export interface IoredisClient {
   readonly options: {
+    readonly enableAutoPipelining?: boolean | undefined
     readonly keyPrefix?: string | undefined
     readonly redisOptions?: { readonly keyPrefix?: string | undefined } | undefined
   }
@@ -15,7 +17,8 @@ export interface IoredisClient {
   call(command: string, ...args: any[]): Promise<unknown>
   // biome-ignore lint/suspicious/noExplicitAny: as above.
   callBuffer(command: string, ...args: any[]): Promise<unknown>
-  duplicate(): IoredisClient
+  // biome-ignore lint/suspicious/noExplicitAny: the cluster's client takes its nodes before its options.
+  duplicate(...args: any[]): IoredisClient
   connect(): Promise<unknown>
   disconnect(): void
   // biome-ignore lint/suspicious/noExplicitAny: as above.
@@ -27,6 +30,11 @@ const containers: ReadonlySet<string> = new Set(['XGROUP', 'XINFO'])
 const container = script('return redis.call(ARGV[1], ARGV[2], KEYS[1], unpack(ARGV, 3))')
 
 export function ioredisPort(client: IoredisClient): RedisPort {
+  if (client.options.enableAutoPipelining === true) {
+    const text = 'cannot be on: with it, callBuffer() of ioredis leaves out the name of the command. Give Ackord a client without it.'
+    throw new InvalidOptionError('enableAutoPipelining', text)
+  }
+
   // It puts its prefix before the keys by itself.
   async function call(name: string, args: readonly RedisArgument[], options: SendOptions | undefined): Promise<Reply> {
     return toReply(name, options?.binary === true ? await client.callBuffer(name, ...args) : await client.call(name, ...args))
@@ -51,7 +59,9 @@ export function ioredisPort(client: IoredisClient): RedisPort {
 
 async function dedicate(client: IoredisClient, signal: AbortSignal | undefined): Promise<DedicatedPort> {
   signal?.throwIfAborted()
-  const own = client.duplicate()
+  // It is not connected yet, and its first command waits for that.
+  const patient = { enableOfflineQueue: true }
+  const own = client.isCluster ? client.duplicate([], patient) : client.duplicate(patient)
   // What a command cannot do is told by its own promise; without a listener the client prints it.
   own.on('error', () => {})
   const close = () => own.disconnect()

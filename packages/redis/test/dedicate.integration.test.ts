@@ -1,19 +1,25 @@
 import { once } from 'node:events'
 import { type AddressInfo, createServer } from 'node:net'
-import { Redis as Ioredis } from 'ioredis'
+import { Cluster, Redis as Ioredis } from 'ioredis'
 import { createClient, createCluster } from 'redis'
 import { describe, expect, it } from 'vitest'
 import { fromIoredis, fromNodeRedis } from '../src/index.ts'
 import { internalsOf } from '../src/redis.ts'
+import { redisUrl } from './support/redis-clients.ts'
 
-/** A server that hangs up on everybody, and tells of each who came. */
-async function hangingUp(): Promise<AsyncDisposable & { readonly url: string; readonly came: Promise<unknown> }> {
-  const server = createServer((socket) => socket.destroy())
+/** A server that hangs up on everybody. */
+async function hangingUp() {
+  let count = 0
+  const server = createServer((socket) => {
+    count += 1
+    socket.destroy()
+  })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   return {
     url: `redis://127.0.0.1:${(server.address() as AddressInfo).port}`,
     came: once(server, 'connection'),
+    count: () => count,
     async [Symbol.asyncDispose]() {
       server.close()
     },
@@ -36,15 +42,40 @@ describe('a connection of its own that does not come about', () => {
 
   it('is closed where it fails: ioredis with lazyConnect', async () => {
     await using server = await hangingUp()
-    const client = new Ioredis(server.url, { lazyConnect: true })
-    const duplicate = client.duplicate.bind(client)
-    const made: Ioredis[] = []
-    client.duplicate = () => {
-      const own = duplicate()
-      made.push(own)
-      return own
+    const redis = fromIoredis(new Ioredis(server.url, { lazyConnect: true }))
+    await expect(internalsOf(redis).port.dedicate()).rejects.toThrow()
+    expect(server.count()).toBe(1)
+    // One that goes on, with the same pauses: meanwhile the other one would have come again.
+    const another = new Ioredis(server.url)
+    another.on('error', () => {})
+    let attempts = 0
+    await new Promise<void>((resolve) => {
+      another.on('close', () => {
+        attempts += 1
+        if (attempts === 5) resolve()
+      })
+    })
+    another.disconnect()
+    expect(server.count()).toBe(6)
+  })
+})
+
+describe('options of ioredis', () => {
+  it('enableOfflineQueue: false is for the client, not for the connections of its own', async () => {
+    for (const client of [
+      new Ioredis(redisUrl, { enableOfflineQueue: false }),
+      new Cluster(process.env['REDIS_CLUSTER_URLS']?.split(',') ?? [], { enableOfflineQueue: false }),
+    ]) {
+      client.on('error', () => {})
+      const own = await internalsOf(fromIoredis(client)).port.dedicate()
+      expect(await own.send({ name: 'GET', args: ['none'], keys: [0] })).toBeNull()
+      await own.close()
+      client.disconnect()
     }
-    await expect(internalsOf(fromIoredis(client)).port.dedicate()).rejects.toThrow()
-    await expect.poll(() => made.map(({ status }) => status)).toEqual(['end'])
+  })
+
+  it('enableAutoPipelining is refused: its callBuffer() sends something else than it is given', async () => {
+    const client = new Ioredis(redisUrl, { enableAutoPipelining: true, lazyConnect: true })
+    expect(() => fromIoredis(client)).toThrow('enableAutoPipelining')
   })
 })

@@ -18,7 +18,7 @@ function isCommit(bytes: Buffer): boolean {
 }
 
 /** Redis behind a proxy that does this to the first commit, and to nothing else. */
-async function openFaulty(kind: RedisKind, fault: Fault, deadline = 300) {
+async function openFaulty(kind: RedisKind, fault: Fault, deadline = 3000) {
   let armed = true
   const proxy = await startFaultProxy(redisUrl, (bytes) => {
     if (!armed || !isCommit(bytes) || bytes.includes('LOAD')) return 'pass'
@@ -114,7 +114,7 @@ for (const kind of single) {
         state = 'down'
         return 'cut after'
       })
-      await using world = await openHandlingWorld(kind, { url: proxy.url, options: { deadline: 200 } })
+      await using world = await openHandlingWorld(kind, { url: proxy.url, options: { deadline: 600 } })
       const { redis, key } = world
       const use = [inboxMiddleware(redis, world.inbox()), transactionMiddleware(redis, quiet)]
       const handle = async (_: unknown, context: Parameters<typeof redis.transaction>[0]) =>

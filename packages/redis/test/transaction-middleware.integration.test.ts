@@ -24,9 +24,9 @@ for (const kind of redisKinds) {
     it('B5: a key of the wrong type is found before anything is written', async () => {
       await using world = await openHandlingWorld(kind)
       const { redis, key, command } = world
-      await command('SET', key('text'), 'abc')
       const steps: string[] = []
-      for (const wrong of ['type', 'counter'] as const) {
+      for (const wrong of ['type', 'counter', 'padded counter'] as const) {
+        await command('SET', key('text'), wrong === 'padded counter' ? '007' : 'abc')
         const order = await handleOne(world, async (_, context) => {
           afterCommit(context, () => void steps.push('committed'))
           afterRollback(context, () => void steps.push('rolled back'))
@@ -39,7 +39,7 @@ for (const kind of redisKinds) {
         expect(errorOf(order)).toMatchObject({ code: 'ACKORD_TRANSACTION_ABORTED' })
         expect(errorOf(order).message).toContain(key('text'))
       }
-      expect(steps).toEqual(['rolled back', 'rolled back'])
+      expect(steps).toEqual(['rolled back', 'rolled back', 'rolled back'])
       expect(await world.keys()).toEqual(['text'])
     })
 

@@ -3,8 +3,8 @@ import { clock, members, parkedConsumer, types, waitingConsumer } from './lua.ts
 
 /**
  * Takes what may be claimed and was read before.
- * KEYS: the set of destinations; per lane its six keys. ARGV: group, consumer, limit, whether to take from `ready` (1 or 0), and from `retry`.
- * Gives the destinations, and per lane a list of { id, fields, delivery, uncounted } and one of ids whose entry is gone, or what is wrong with its keys.
+ * KEYS: the set of destinations; per lane its six keys. ARGV: group, consumer, limit, whether to take from `ready` (1 or 0), and from `retry`,
+ * and whether to tell the destinations. Gives these, and per lane a list of { id, fields, delivery, uncounted } and one of ids whose entry is gone, or what is wrong with its keys.
  */
 export const takeDue: Script = script(`${clock}
 ${members}
@@ -13,7 +13,7 @@ local group, consumer, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local lanes = (#KEYS - 1) / 6
 local problem = check(1, 'set')
 if problem then return problem end
-local reply = { redis.call('SMEMBERS', KEYS[1]) }
+local reply = { ARGV[6] == '1' and redis.call('SMEMBERS', KEYS[1]) or {} }
 local taken = 0
 local function take(lane, key, most)
   local first = 6 * lane - 4

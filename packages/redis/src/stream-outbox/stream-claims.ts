@@ -36,8 +36,9 @@ interface Asked {
   readonly wants: (lane: Lane) => boolean
 }
 
-/** How many pending entries one script looks at: others wait meanwhile. */
+/** How many pending entries, and how many lanes, one script looks at: others wait meanwhile. */
 const lookedAt = 1000
+const lanesAtOnce = 500
 
 /** The relay's side of the store. */
 export class StreamClaims implements Pick<OutboxStore, 'claim' | 'renew' | 'release' | 'settle'> {
@@ -109,11 +110,17 @@ export class StreamClaims implements Pick<OutboxStore, 'claim' | 'renew' | 'rele
 
     const take = async (tag: string, from: readonly Lane[], limit: number): Promise<readonly TakenEntry[]> => {
       const wanted = this.#inTurn(from.filter(asked.wants))
-      const keys = [lanes.destinationsKey(tag), ...wanted.flatMap((lane) => lane.allKeys)]
-      const call = () => port.evaluate(takeDue, keys, [group, asked.consumer, String(limit), ...flags], { binary: true })
-      const [names, ...answers] = asList(await withGroups(this.#home, wanted, call))
-      const learnt = lanes.learn(tag, asList(names).map(String))
-      const entries = wanted.flatMap((lane, index) => this.#entriesOf(lane, answers[index]))
+      const entries: TakenEntry[] = []
+      let learnt: readonly Lane[] = []
+      for (let start = 0; start === 0 || (start < wanted.length && entries.length < limit); start += lanesAtOnce) {
+        const some = wanted.slice(start, start + lanesAtOnce)
+        const keys = [lanes.destinationsKey(tag), ...some.flatMap((lane) => lane.allKeys)]
+        const args = [group, asked.consumer, String(limit - entries.length), ...flags, start === 0 ? '1' : '0']
+        const call = () => port.evaluate(takeDue, keys, args, { binary: true })
+        const [names, ...answers] = asList(await withGroups(this.#home, some, call))
+        if (start === 0) learnt = lanes.learn(tag, asList(names).map(String))
+        for (const [index, lane] of some.entries()) entries.push(...this.#entriesOf(lane, answers[index]))
+      }
       // Of those that are new nothing was asked for.
       if (!learnt.some(asked.wants) || entries.length >= limit) return entries
       return [...entries, ...(await take(tag, learnt, limit - entries.length))]

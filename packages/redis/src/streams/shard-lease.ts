@@ -27,10 +27,16 @@ export class ShardLease {
 
   async acquire(): Promise<boolean> {
     const { key, token, duration } = this
-    const taken = await this.#port.send({ name: 'SET', args: [key, token, 'PX', String(duration), 'NX'], keys: [0] })
-    if (taken !== null) return true
-    // A client that reconnects may have sent it twice.
-    return String(await this.#port.send({ name: 'GET', args: [key], keys: [0] })) === token
+    try {
+      const taken = await this.#port.send({ name: 'SET', args: [key, token, 'PX', String(duration), 'NX'], keys: [0] })
+      if (taken !== null) return true
+      // A client that reconnects may have sent it twice.
+      return String(await this.#port.send({ name: 'GET', args: [key], keys: [0] })) === token
+    } catch (error) {
+      // It may be this one's all the same, and then nobody would read for as long as it lasts.
+      this.release().catch(() => {})
+      throw error
+    }
   }
 
   async renew(): Promise<boolean> {

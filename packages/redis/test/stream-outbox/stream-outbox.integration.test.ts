@@ -68,11 +68,11 @@ it.each(single)('hears of what others commit, also to a destination that is new:
   const following = (async () => {
     for await (const _ of world.another().wakeUps?.({ signal: stop.signal }) ?? []) woken += 1
   })()
-  await vi.waitFor(() => expect(woken).toBe(1), 5000)
+  await vi.waitFor(() => expect(woken).toBe(1), 15_000)
   for (const destination of ['orders', 'orders', 'invoices']) {
     const before = woken
     await world.append(record('e1', { destination }))
-    await vi.waitFor(() => expect(woken).toBeGreaterThan(before), 5000)
+    await vi.waitFor(() => expect(woken).toBeGreaterThan(before), 15_000)
   }
   stop.abort()
   await following

@@ -37,7 +37,7 @@ it.each(redisKinds)('B17: a relay reads all tags; each record is in the slot of 
   }
   const relay = new Relay(store, { publisher, pollInterval: 50, logger: silentLogger })
   relay.start()
-  await vi.waitFor(() => expect(arrived).toHaveLength(10), 5000)
+  await vi.waitFor(() => expect(arrived).toHaveLength(10), 15_000)
   await relay.stop()
   expect(new Set(arrived).size).toBe(10)
   expect((await store.stats()).destinations).toEqual([])

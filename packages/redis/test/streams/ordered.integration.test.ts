@@ -1,5 +1,8 @@
 import { publishAll, type RawMessage } from '@ackord/core'
 import { describe, expect, it } from 'vitest'
+import type { RedisPort } from '../../src/port.ts'
+import { internalsOf, Redis } from '../../src/redis.ts'
+import { streamSource } from '../../src/streams/index.ts'
 import { event, idsOf, next, numbered, open, openStreams, type StreamWorld, take, until } from './world.ts'
 
 const ordered = { order: 'perKey', block: 50 } as const
@@ -104,13 +107,13 @@ describe('order per key [B20]', () => {
     await using world = await openStreams()
     await fill(world, ['a1', 'a2', 'b1', 'a3'])
     const doomed = await world.another()
-    const messages = open(world.source({ ...ordered, lease: 300 }, doomed))
+    const messages = open(world.source({ ...ordered, lease: 1500 }, doomed))
     const [a1] = await take(messages, 2)
     await a1?.ack()
     await next(messages)
     // The process is gone: no stop, no release.
     await doomed[Symbol.asyncDispose]()
-    const second = open(world.source({ ...ordered, lease: 300 }))
+    const second = open(world.source({ ...ordered, lease: 1500 }))
     const again = await take(second, 2)
     expect(again.map(({ id, deliveryCount }) => [id, deliveryCount])).toEqual([
       ['a2', 2],
@@ -118,6 +121,26 @@ describe('order per key [B20]', () => {
     ])
     await again[0]?.ack()
     expect((await next(second)).id).toBe('a3')
+  })
+
+  it('gives up a lease of which it was not told that it has it', async () => {
+    await using world = await openStreams()
+    await fill(world, ['a1'])
+    const { port, logger } = internalsOf(world.redis)
+    let lost = 0
+    const losing: RedisPort = {
+      ...port,
+      send: async (command, options) => {
+        const reply = await port.send(command, options)
+        if (command.name !== 'SET' || lost > 0) return reply
+        lost += 1
+        throw new Error('The connection is gone.')
+      },
+    }
+    const redis = new Redis({}, losing, { logger })
+    await using source = streamSource(redis, { stream: world.stream, group: 'billing', ...ordered, lease: 3_600_000, backoff: () => 20 })
+    expect((await next(open(source))).id).toBe('a1')
+    expect(lost).toBe(1)
   })
 
   it('keeps the order when another reads with a lease that has run out unnoticed', async () => {
