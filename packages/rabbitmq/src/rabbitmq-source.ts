@@ -91,7 +91,7 @@ class RabbitmqSource implements Source, AsyncDisposable, SubscriptionOwner {
   }
 
   messages(options: { readonly signal: AbortSignal }): AsyncIterableIterator<RawMessage> {
-    return new Subscription(this.#settings, options.signal, this)
+    return new Subscription(this.#settings, options.signal, this).messages
   }
 
   [Symbol.asyncDispose](): Promise<void> {

@@ -6,12 +6,11 @@ import {
   isAckordError,
   type Logger,
   Message,
-  outside,
   type RawMessage,
   type ReceiverOptions,
   type Runtime,
 } from '@ackord/core'
-import { deadLetterOf } from '@ackord/core/internal'
+import { deadLetterOf, PushedMessages } from '@ackord/core/internal'
 import type { HeldEntry } from './held-entry.ts'
 import type { Reading } from './shard.ts'
 import { type StreamContent, type StreamEntry, unreadContent, writeEntry } from './stream-entry.ts'
@@ -36,80 +35,50 @@ export interface IterationOwner {
   finished(iteration: StreamIteration): void
 }
 
-type PullResult = IteratorResult<RawMessage, undefined>
-
-interface WaitingPull {
-  readonly resolve: (result: PullResult) => void
-  readonly reject: (error: unknown) => void
-}
-
-const done = { value: undefined, done: true } as const
 const refusedDelay = exponentialBackoff()
 
-/** One iteration, a consumer of its own: it reads from the first `next()` on. Written by hand: a generator cannot be left while it waits. */
-export class StreamIteration implements AsyncIterableIterator<RawMessage> {
+/** One iteration, a consumer of its own: it reads from the first `next()` on. */
+export class StreamIteration {
   readonly #settings: IterationSettings
-  readonly #signal: AbortSignal
   readonly #owner: IterationOwner
   readonly #receive: ReturnType<typeof createReceiver> | undefined
-  readonly #ready: HeldEntry[] = []
-  readonly #pulls: WaitingPull[] = []
-  readonly #ending = new AbortController()
   #reading: Reading | undefined
-  #left: Promise<void> | undefined
-  #failure: { readonly error: unknown } | undefined
+  readonly messages: PushedMessages<HeldEntry>
 
   constructor(settings: IterationSettings, signal: AbortSignal, owner: IterationOwner) {
     this.#settings = settings
-    this.#signal = signal
     this.#owner = owner
     this.#receive = settings.receiver === undefined ? undefined : createReceiver(settings.receiver)
-  }
-
-  [Symbol.asyncIterator](): this {
-    return this
-  }
-
-  next(): Promise<PullResult> {
-    if (this.#signal.aborted || this.#owner.disposed) void this.#end()
-    if (this.#left !== undefined) return this.#afterEnd(this.#left)
-    if (this.#reading === undefined) this.#start()
-    const value = this.#take()
-    if (value !== undefined) return Promise.resolve({ value, done: false })
-    return new Promise((resolve, reject) => this.#pulls.push({ resolve, reject }))
-  }
-
-  async return(): Promise<PullResult> {
-    await this.#end()
-    return done
+    this.messages = new PushedMessages<HeldEntry>(
+      {
+        start: () => this.#start(),
+        messageOf: (entry) => this.#take(entry),
+        leave: async () => await this.#reading?.leave(),
+        isDisposed: () => owner.disposed,
+      },
+      signal,
+    )
   }
 
   /** Ends the iteration and gives back what was yielded and is not settled. Idempotent. */
   async dispose(): Promise<void> {
-    await this.#end()
+    await this.messages.end()
     await this.#reading?.dispose()
   }
 
   #start(): void {
     this.#owner.started(this)
-    this.#signal.addEventListener('abort', this.#onAbort, { once: true })
-    // Whoever pulls does so in a context of its own, which must not stay behind here.
-    outside(() => {
-      const reading = this.#settings.open((entries) => this.#offer(entries))
-      this.#reading = reading
-      reading.run().catch((error: unknown) => this.#fail(error))
-      void reading.finished.then(() => this.#owner.finished(this))
-      void this.#trim()
-    })
+    const reading = this.#settings.open((entries) => this.messages.push(...entries))
+    this.#reading = reading
+    reading.run().catch((error: unknown) => this.messages.fail(error))
+    void reading.finished.then(() => this.#owner.finished(this))
+    void this.#trim()
   }
-
-  readonly #onAbort = (): void => void this.#end()
 
   async #trim(): Promise<void> {
     const { trim, runtime, logger } = this.#settings
     if (trim === undefined) return
-    const { signal } = this.#ending
-    while (await idle(runtime, trim.interval, signal)) {
+    while (await idle(runtime, trim.interval, this.messages.ending)) {
       try {
         await trim.run()
       } catch (err) {
@@ -118,23 +87,10 @@ export class StreamIteration implements AsyncIterableIterator<RawMessage> {
     }
   }
 
-  #offer(entries: readonly HeldEntry[]): void {
-    this.#ready.push(...entries)
-    while (this.#pulls.length > 0) {
-      const value = this.#take()
-      if (value === undefined) return
-      this.#pulls.shift()?.resolve({ value, done: false })
-    }
-  }
-
-  #take(): RawMessage | undefined {
-    for (let entry = this.#ready.shift(); entry !== undefined; entry = this.#ready.shift()) {
-      if (!entry.shard.holds(entry)) continue
-      entry.yielded = true
-      const message = this.#messageOf(entry)
-      if (message !== undefined) return message
-    }
-    return undefined
+  #take(entry: HeldEntry): RawMessage | undefined {
+    if (!entry.shard.holds(entry)) return undefined
+    entry.yielded = true
+    return this.#messageOf(entry)
   }
 
   /** `undefined` for an entry that is rejected here, because nobody else could, or should. */
@@ -183,35 +139,6 @@ export class StreamIteration implements AsyncIterableIterator<RawMessage> {
       await shard.nack(entry, refusedDelay(deliveries, runtime.random), true)
       throw failure
     }
-  }
-
-  #fail(error: unknown): void {
-    const pull = this.#pulls.shift()
-    if (pull === undefined) this.#failure = { error }
-    else pull.reject(error)
-    void this.#end()
-  }
-
-  #end(): Promise<void> {
-    this.#left ??= this.#leave()
-    return this.#left
-  }
-
-  async #leave(): Promise<void> {
-    this.#signal.removeEventListener('abort', this.#onAbort)
-    this.#ending.abort()
-    this.#ready.length = 0
-    await this.#reading?.leave()
-    for (const pull of this.#pulls.splice(0)) pull.resolve(done)
-  }
-
-  /** A failure that nobody waited for is told to the next one who asks, once. */
-  async #afterEnd(left: Promise<void>): Promise<PullResult> {
-    await left
-    const failure = this.#failure
-    this.#failure = undefined
-    if (failure !== undefined) throw failure.error
-    return done
   }
 }
 

@@ -155,7 +155,7 @@ class StreamSource implements Source, AsyncDisposable, IterationOwner {
   }
 
   messages(options: { readonly signal: AbortSignal }): AsyncIterableIterator<RawMessage> {
-    return new StreamIteration(this.#settings, options.signal, this)
+    return new StreamIteration(this.#settings, options.signal, this).messages
   }
 
   [Symbol.asyncDispose](): Promise<void> {

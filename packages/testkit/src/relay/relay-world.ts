@@ -81,7 +81,7 @@ export class RelayWorld {
   /** The message ids that the broker took, in their order, duplicates included. */
   readonly arrived: string[] = []
   /** What arrived when its publish had been given up. */
-  readonly late = new Set<string>()
+  readonly late: Set<string> = new Set()
   /** What the dead letter took, in its order. */
   readonly letters: RawMessage[] = []
   /** How many claimed records had been claimed before: without failures, each stands for a lease that was lost. */
