@@ -1,5 +1,5 @@
 import { AckordError, checkAttributes, InvalidOptionError, type Runtime, systemRuntime } from '@ackord/core'
-import { nameOf } from '@ackord/core/internal'
+import { hints, nameOf } from '@ackord/core/internal'
 import { type MemoryClaims, MemoryRowLeases } from './memory-claims.ts'
 import { MemoryOrderedClaims } from './memory-ordered-claims.ts'
 import { MemoryPartitions } from './memory-partitions.ts'
@@ -106,30 +106,8 @@ export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter
     this.#claims.leave()
   }
 
-  async *wakeUps(options: { readonly signal: AbortSignal }): AsyncGenerator<void, void, void> {
-    const { signal } = options
-    let news = false
-    let resume = () => {}
-    const onChange = () => {
-      news = true
-      resume()
-    }
-    const unlisten = this.#data.rows.listen(onChange)
-    signal.addEventListener('abort', onChange, { once: true })
-    try {
-      while (!signal.aborted) {
-        if (!news) {
-          await new Promise<void>((resolve) => {
-            resume = resolve
-          })
-        }
-        news = false
-        if (!signal.aborted) yield
-      }
-    } finally {
-      unlisten()
-      signal.removeEventListener('abort', onChange)
-    }
+  wakeUps({ signal }: { readonly signal: AbortSignal }): AsyncGenerator<void, void, void> {
+    return hints((hint) => this.#data.rows.listen(hint), signal)
   }
 
   async list(filter: OutboxFilter, page: { readonly limit: number; readonly after?: string | undefined }): Promise<OutboxPage> {

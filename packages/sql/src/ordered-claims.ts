@@ -60,6 +60,8 @@ export function orderedClaims(statements: OwnershipStatements, { runtime, logger
   const claiming = new Lane()
   let seenGains = 0
   const discovery = new Discovery()
+  /** What could not be settled: if we leave now, before anybody takes over, it was in hand. */
+  let unsettled: readonly Held[] = []
   /** Whether the last claim found all it was asked for, or nothing. */
   let busy = false
   let idle = false
@@ -73,6 +75,7 @@ export function orderedClaims(statements: OwnershipStatements, { runtime, logger
 
   async function claimNow(asked: ClaimOptions): Promise<readonly ClaimedRecord[]> {
     const { limit, lease } = asked
+    unsettled = []
     giveBack(hand.all.filter(({ until }) => until <= runtime.now()))
     if (member.isDue(lease, hand.partitions)) await keepOrJoin(lease)
     const records: ClaimedRecord[] = []
@@ -241,6 +244,8 @@ export function orderedClaims(statements: OwnershipStatements, { runtime, logger
       async apply(placed) {
         const applied = await statements.settle(member.name, placed)
         for (const { held } of placed) hand.drop(held)
+        if (applied.size < placed.length)
+          unsettled = [...unsettled, ...placed.map(({ held }) => held).filter(({ seq }) => !applied.has(seq))]
         return applied
       },
     })
@@ -253,8 +258,9 @@ export function orderedClaims(statements: OwnershipStatements, { runtime, logger
     settle,
     // What is in hand all the same is counted as if it had been taken from one that died: it may have been published.
     async leave() {
-      const inHand = hand.all
+      const inHand = [...hand.all, ...unsettled]
       hand.clear()
+      unsettled = []
       await member.leave(inHand)
     },
   }

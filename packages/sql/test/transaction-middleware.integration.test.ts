@@ -639,7 +639,8 @@ describe('transactionMiddleware() on a pg pool', () => {
       })
     await Promise.all([update('a', 'b'), update('b', 'a')])
     expect(await world.query('SELECT note FROM orders')).toEqual([{ note: '011' }, { note: '011' }])
-    expect(meeting).toBe(3)
+    // More if the one that is run again has its first row before the other, which waits for it, is awake.
+    expect(meeting).toBeGreaterThan(2)
   })
 
   it('takes queries with a callback, with a configuration, and many at once', async () => {

@@ -1,5 +1,5 @@
 import { idle } from '@ackord/core'
-import { abortable } from '@ackord/core/internal'
+import { abortable, hints } from '@ackord/core/internal'
 import type { DedicatedPort, Reply } from '../port.ts'
 import { type Script, script } from '../script.ts'
 import { withDeadline } from '../with-deadline.ts'
@@ -25,39 +25,29 @@ return ids`)
 
 /** Yields when an entry is added. Each tag has a connection of its own: what blocks must not be where others wait, and a cluster's tags are on several nodes. */
 export async function* streamWakeUps(home: OutboxHome, options: StreamWakeUpsOptions): AsyncGenerator<void, void, void> {
-  const { signal } = options
   const stop = new AbortController()
-  const until = AbortSignal.any([signal, stop.signal])
+  const signal = AbortSignal.any([options.signal, stop.signal])
   let failure: { readonly error: unknown } | undefined
-  let woken = false
-  let resume: (() => void) | undefined
-  const wake = () => {
-    woken = true
-    resume?.()
-  }
-  const following = home.lanes.tags.map(async (tag) => {
-    try {
-      await follow(home, tag, wake, { ...options, signal: until })
-    } catch (error) {
-      failure = { error }
-      wake()
-    }
-  })
-  signal.addEventListener('abort', wake, { once: true })
-  try {
-    while (!signal.aborted) {
-      if (!woken) {
-        await new Promise<void>((resolve) => {
-          resume = resolve
-        })
+  let following: readonly Promise<void>[] = []
+
+  function followAll(wake: () => void): () => void {
+    following = home.lanes.tags.map(async (tag) => {
+      try {
+        await follow(home, tag, wake, { ...options, signal })
+      } catch (error) {
+        failure = { error }
+        wake()
       }
-      woken = false
-      if (failure !== undefined && !signal.aborted) throw failure.error
-      if (!signal.aborted) yield
+    })
+    return () => stop.abort()
+  }
+
+  try {
+    for await (const hint of hints(followAll, options.signal)) {
+      if (failure !== undefined) throw failure.error
+      yield hint
     }
   } finally {
-    signal.removeEventListener('abort', wake)
-    stop.abort()
     await Promise.all(following)
   }
 }

@@ -87,10 +87,7 @@ export class CompetingShard implements Shard, Reading {
   async dispose(): Promise<void> {
     await this.leave()
     await this.#held.answered()
-    for (const entry of this.#held.all) {
-      entry.loss = 'disposed'
-      this.#held.drop(entry)
-    }
+    this.#held.loseAll('disposed')
     await this.#giveBack()
     await this.#end()
   }

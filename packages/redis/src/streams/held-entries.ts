@@ -54,6 +54,12 @@ export class HeldEntries {
     this.#letGo(entry)
   }
 
+  /** Without a word about what is free: nothing more is read. */
+  loseAll(loss: Loss): void {
+    for (const entry of this.#entries.values()) entry.loss = loss
+    this.#entries.clear()
+  }
+
   /** It was not pending under this consumer's name a moment ago. */
   missed(id: string): void {
     const entry = this.#entries.get(id)

@@ -103,10 +103,7 @@ export class OrderedShard implements Shard, Reading {
     if (this.#isLost || this.#hasEnded) return
     this.#isLost = true
     this.#settings.logger.warn({ stream: this.#group.stream }, 'The lease of a shard was lost; another consumer reads it.')
-    for (const entry of this.#held.all) {
-      entry.loss = 'taken'
-      this.#held.drop(entry)
-    }
+    this.#held.loseAll('taken')
     void this.leave()
   }
 
@@ -118,10 +115,7 @@ export class OrderedShard implements Shard, Reading {
   async dispose(): Promise<void> {
     await this.leave()
     await this.#held.answered()
-    for (const entry of this.#held.all) {
-      entry.loss = 'disposed'
-      this.#held.drop(entry)
-    }
+    this.#held.loseAll('disposed')
     await this.#end()
   }
 

@@ -32,27 +32,30 @@ function clusterUrls(url: string | undefined): string[] {
   return urls.split(',')
 }
 
-interface TestIoredis extends IoredisClient {
-  disconnect(): void
+type Plain = Pick<IoredisClient, 'call' | 'disconnect' | 'on'>
+
+/** `plain` is without the prefix of the client. */
+function testRedis(redis: Redis, plain: Plain, close: () => void): TestRedis {
+  // A connection that a test cuts is told by its commands; without a listener the client prints it.
+  plain.on('error', () => {})
+  return {
+    redis,
+    command: async (name, ...args) => await plain.call(String(name), ...args),
+    async [Symbol.asyncDispose]() {
+      close()
+      plain.disconnect()
+    },
+  }
 }
 
-function ioredisKind(name: string, cluster: boolean, connect: (url: string | undefined, keyPrefix: string) => TestIoredis): RedisKind {
+function ioredisKind(name: string, cluster: boolean, connect: (url: string | undefined, keyPrefix: string) => IoredisClient): RedisKind {
   return {
     name,
     cluster,
     async open({ url, keyPrefix = '', options } = {}) {
       const client = connect(url, keyPrefix)
-      const plain = connect(url, '')
-      // A connection that a test cuts is told by its commands; without a listener the client prints it.
-      for (const one of [client, plain]) one.on('error', () => {})
-      return {
-        redis: fromIoredis(client, options),
-        command: async (name, ...args) => await plain.call(String(name), ...args),
-        async [Symbol.asyncDispose]() {
-          client.disconnect()
-          plain.disconnect()
-        },
-      }
+      client.on('error', () => {})
+      return testRedis(fromIoredis(client, options), connect(url, ''), () => client.disconnect())
     },
   }
 }
@@ -64,15 +67,7 @@ const nodeRedisKind: RedisKind = {
     const client = createClient({ url, ...(keyPrefix === undefined ? {} : { keyPrefix }) })
     client.on('error', () => {})
     await client.connect()
-    const plain = new Redis6(url)
-    return {
-      redis: fromNodeRedis(client, options),
-      command: async (name, ...args) => await plain.call(String(name), ...args),
-      async [Symbol.asyncDispose]() {
-        client.destroy()
-        plain.disconnect()
-      },
-    }
+    return testRedis(fromNodeRedis(client, options), new Redis6(url), () => client.destroy())
   },
 }
 
@@ -84,15 +79,7 @@ const nodeRedisClusterKind: RedisKind = {
     const client = createCluster({ rootNodes: urls.map((node) => ({ url: node })), ...(keyPrefix === undefined ? {} : { keyPrefix }) })
     client.on('error', () => {})
     await client.connect()
-    const plain = new Cluster6(urls)
-    return {
-      redis: fromNodeRedis(client, options),
-      command: async (name, ...args) => await plain.call(String(name), ...args),
-      async [Symbol.asyncDispose]() {
-        client.destroy()
-        plain.disconnect()
-      },
-    }
+    return testRedis(fromNodeRedis(client, options), new Cluster6(urls), () => client.destroy())
   },
 }
 
