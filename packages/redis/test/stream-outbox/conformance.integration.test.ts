@@ -16,8 +16,5 @@ for (const kind of redisKinds) {
     // A transaction of Redis is a list of commands: it has no savepoints. What is published is deleted at once: nothing is retained.
     { name, open, features: { savepoints: false, delay: true, retain: false }, model: { runs: 10 }, results },
   )
-  // Nothing that the relay does differs between a server and a cluster.
-  if (!kind.cluster && kind.name !== 'ioredis 5') {
-    testRelay({ describe, it }, { name, openStore: open, createRelay: (store, setup) => new Relay(store, setup), results })
-  }
+  testRelay({ describe, it }, { name, openStore: open, createRelay: (store, setup) => new Relay(store, setup), results })
 }
