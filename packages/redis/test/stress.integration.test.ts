@@ -96,14 +96,14 @@ describe('messages under stalls beyond the lease, early redelivery, cut connecti
       const seed = 20_260 + index
       const random = seeded(seed)
       const faults = { before: 0, after: 0, late: 0, stalls: 0 }
+      let asked = 0
       const decide = (): Fault => {
-        const chance = random()
-        if (chance < 0.05) faults.before += 1
-        else if (chance < 0.1) faults.after += 1
-        else if (chance < 0.15) faults.late += 1
-        if (chance < 0.05) return 'cut before'
-        if (chance < 0.1) return 'cut after'
-        return chance < 0.15 ? { late: after(random() * 400) } : 'pass'
+        // In turn, not by chance: commits share calls, so that there may be few.
+        asked += 1
+        if (asked % 4 !== 0) return 'pass'
+        const kind = (['before', 'after', 'late'] as const)[(asked / 4) % 3] ?? 'late'
+        faults[kind] += 1
+        return kind === 'late' ? { late: after(random() * 400) } : `cut ${kind}`
       }
       let faulty = true
       await using proxy = await startFaultProxy(redisUrl, (bytes) => (faulty && bytes.includes('EVAL') ? decide() : 'pass'))
@@ -135,8 +135,8 @@ describe('messages under stalls beyond the lease, early redelivery, cut connecti
         const doubled = effects.filter((times) => times !== '1').length
         const found = { lost: count - effects.length, doubled, events: events.length, ids: ids.size }
         expect(found, `seed ${seed}`).toEqual({ lost: 0, doubled: 0, events: count, ids: count })
-        // It proves nothing where nothing went wrong. How often is a matter of timing: commits share calls.
-        for (const [fault, times] of Object.entries(faults)) expect(times, fault).toBeGreaterThan(0)
+        // It proves nothing where nothing went wrong.
+        for (const [fault, times] of Object.entries(faults)) expect(times, fault).toBeGreaterThan(4)
       } finally {
         faulty = false
         const keys = await plain.keys(`{${world.tag}}*`)

@@ -66,15 +66,12 @@ export class OrderWorld implements AsyncDisposable {
     return this.relays.arrived.length - new Set(this.relays.arrived).size
   }
 
-  /**
-   * A record may arrive twice only if it was taken over from an owner that had it in hand: then it has an attempt more than the broker has refused it. Or if its publish was
-   * given up and took effect all the same, which nobody can prevent.
-   */
+  /** A record may arrive twice only if it was taken over from an owner that had it in hand: then it has an attempt more than the broker has refused it. */
   checkDuplicates(): void {
     const seen = new Set<string>()
     for (const id of this.relays.arrived) {
       const takenOver = (this.#attempts.get(id) ?? 0) - 1 > (this.#failures.get(id) ?? 0)
-      assert.ok(!seen.has(id) || takenOver || this.relays.late.has(id), `${id} arrived twice, and was never taken over`)
+      assert.ok(!seen.has(id) || takenOver, `${id} arrived twice, and was never taken over`)
       seen.add(id)
     }
   }

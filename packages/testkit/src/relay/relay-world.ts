@@ -80,8 +80,6 @@ export class RelayWorld {
   readonly calls: PublishCall[] = []
   /** The message ids that the broker took, in their order, duplicates included. */
   readonly arrived: string[] = []
-  /** What arrived when its publish had been given up. */
-  readonly late: Set<string> = new Set()
   /** What the dead letter took, in its order. */
   readonly letters: RawMessage[] = []
   /** How many claimed records had been claimed before: without failures, each stands for a lease that was lost. */
@@ -274,7 +272,6 @@ export class RelayWorld {
     const taken = call.messages.filter((_, index) => results[index]?.ok === true)
     if (call.broker === deadBroker) this.letters.push(...taken)
     else this.arrived.push(...taken.map(({ id = '' }) => id))
-    if (call.signal.aborted) for (const { id = '' } of taken) this.late.add(id)
     return results
   }
 }
