@@ -1,4 +1,6 @@
 export type { RabbitmqChannel, RabbitmqConfirmChannel, RabbitmqConnection, RabbitmqMessage, RabbitmqProperties } from './client.ts'
+export type { RabbitmqBinding, RabbitmqExchangeOptions, RabbitmqTopology, TopologyConnection } from './declare-topology.ts'
+export { declareTopology } from './declare-topology.ts'
 export type { RabbitmqQueueOptions } from './queue-options.ts'
 export type { RabbitmqPublisherOptions, RabbitmqRoute } from './rabbitmq-publisher.ts'
 export { rabbitmqPublisher } from './rabbitmq-publisher.ts'

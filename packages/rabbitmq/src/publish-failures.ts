@@ -57,7 +57,7 @@ export function wrongData(destination: string, data: unknown): PublishFailure {
 }
 
 /** AMQP has no room for it (attributes of more than 64 kB, a name or routing key of more than 255 bytes), or an attribute is an invalid date. */
-export function unencodable({ exchange, routingKey }: Envelope, cause: unknown): PublishFailure {
+export function unencodable({ exchange, routingKey }: Pick<Envelope, 'exchange' | 'routingKey'>, cause: unknown): PublishFailure {
   const text = `A message to ${place(exchange, routingKey)} cannot be written as AMQP; the cause says what does not fit.`
   return { ok: false, error: failed(text, { cause, retryable: false }), permanent: true }
 }

@@ -15,9 +15,9 @@ import { abortable, checkChoice, checkDuration, checkFunction, checkName, checkN
 import type { RabbitmqConnection } from './client.ts'
 import { isOver, watchConnection } from './connection-watch.ts'
 import { type Outgoing, PublishChannel } from './publish-channel.ts'
-import { aborted, type Envelope, notConnected, unencodable, unrouted, wrongData } from './publish-failures.ts'
+import { aborted, notConnected, unencodable, unrouted, wrongData } from './publish-failures.ts'
 import { answerTimeout, settledWithin } from './settled-within.ts'
-import { writeAttributes } from './write-attributes.ts'
+import { writeBinary, writeStructured } from './write-message.ts'
 
 /** Where in RabbitMQ a message goes. The exchange `''` is the default one: it knows each queue by its name. */
 export interface RabbitmqRoute {
@@ -41,6 +41,11 @@ export interface RabbitmqPublisherOptions {
   readonly unroutable?: 'destination' | 'record' | undefined
   /** Whether messages survive a restart of RabbitMQ in a durable queue. Default: true. */
   readonly persistent?: boolean | undefined
+  /**
+   * How a message is written. `binary`: its bytes are the body, its attributes are headers. `structured`: all of it is one JSON text, for consumers
+   * that do not read headers. Sources read both. Default: 'binary'.
+   */
+  readonly mode?: 'binary' | 'structured' | undefined
   /** Milliseconds that `publish()` waits for a connection that is being made again; then the destination is at fault. Default: 5,000. */
   readonly connectTimeout?: number | undefined
   readonly runtime?: Runtime | undefined
@@ -59,6 +64,7 @@ export function rabbitmqPublisher(connection: RabbitmqConnection, options: Rabbi
     mandatory = true,
     unroutable = options.route === undefined ? 'destination' : 'record',
     persistent = true,
+    mode = 'binary',
     connectTimeout = 5000,
     runtime = systemRuntime,
     logger = consoleLogger,
@@ -69,9 +75,10 @@ export function rabbitmqPublisher(connection: RabbitmqConnection, options: Rabbi
   checkFlag('mandatory', mandatory)
   checkChoice('unroutable', unroutable, ['destination', 'record'])
   checkFlag('persistent', persistent)
+  checkChoice('mode', mode, ['binary', 'structured'])
   checkDuration('connectTimeout', connectTimeout, { min: 1 })
   watchConnection(connection, guardLogger(logger))
-  return new RabbitmqPublisher(connection, { route, mandatory, unroutable, persistent, connectTimeout, runtime })
+  return new RabbitmqPublisher(connection, { route, mandatory, unroutable, persistent, mode, connectTimeout, runtime })
 }
 
 interface PublisherSettings {
@@ -79,6 +86,7 @@ interface PublisherSettings {
   readonly mandatory: boolean
   readonly unroutable: 'destination' | 'record'
   readonly persistent: boolean
+  readonly mode: 'binary' | 'structured'
   readonly connectTimeout: number
   readonly runtime: Runtime
 }
@@ -147,19 +155,18 @@ class RabbitmqPublisher implements Publisher, AsyncDisposable {
   }
 
   #prepare(destination: string, message: RawMessage): Omit<Outgoing, 'settle'> | PublishFailure {
-    const { data, attributes } = message
-    if (!(data instanceof Uint8Array)) return wrongData(destination, data)
-    let envelope: Envelope
+    if (!(message.data instanceof Uint8Array)) return wrongData(destination, message.data)
+    let route: RabbitmqRoute
     try {
-      const { exchange, routingKey } = checkRoute(this.#settings.route(destination, message))
-      envelope = { exchange, routingKey, body: Buffer.from(data.buffer, data.byteOffset, data.byteLength) }
+      route = checkRoute(this.#settings.route(destination, message))
     } catch (cause) {
       return unrouted(destination, cause)
     }
     try {
-      return { ...envelope, properties: writeAttributes(attributes) }
+      const { exchange, routingKey } = route
+      return { exchange, routingKey, ...(this.#settings.mode === 'binary' ? writeBinary(message) : writeStructured(message)) }
     } catch (cause) {
-      return unencodable(envelope, cause)
+      return unencodable(route, cause)
     }
   }
 

@@ -1,4 +1,5 @@
 import { type Attributes, type AttributeValue, Message, publishAll } from '@ackord/core'
+import { HTTP } from 'cloudevents'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { events, never, open, openWorld, pull, pullMany } from './support/world.ts'
@@ -22,6 +23,28 @@ describe('what is published', () => {
     expect(message.data.constructor).toBe(Uint8Array)
     expect(Buffer.from(message.data).equals(data)).toBe(true)
     await message.ack()
+  })
+
+  it('in structured mode arrives as it was, and the SDK of CloudEvents reads it', async () => {
+    await using world = await openWorld()
+    const queue = await world.queue()
+    const attributes = { specversion: '1.0', id: 'ü 7', type: 'order.placed', source: '/orders', datacontenttype: 'application/json' }
+    const data = utf8.encode('{"note":"zwei\\nZeilen","amount":7}')
+    const event = new Message(data, attributes)
+    const publisher = world.publisher({ mode: 'structured' })
+    await publishAll(publisher, queue, [event, event])
+
+    const native = await world.admin.get(queue, { noAck: true })
+    const message = await pull(open(world.source(queue)))
+
+    if (native === false) throw new Error('the queue is empty')
+    const { headers = {}, contentType, messageId, type } = native.properties
+    expect(Object.keys(headers).filter((name) => name.startsWith('cloudEvents'))).toEqual([])
+    expect([contentType, messageId, type]).toEqual(['application/cloudevents+json; charset=utf-8', 'ü 7', 'order.placed'])
+    const read = HTTP.toEvent({ headers: { 'content-type': contentType }, body: native.content.toString() })
+    expect(read).toMatchObject({ id: 'ü 7', type: 'order.placed', source: '/orders', data: { note: 'zwei\nZeilen', amount: 7 } })
+    expect(message.attributes).toEqual(attributes)
+    expect(Buffer.from(message.data).equals(data)).toBe(true)
   })
 
   it('arrives from before and after the source began', async () => {

@@ -34,6 +34,7 @@ it.each([
   ['mandatory', { mandatory: 'yes' }],
   ['unroutable', { unroutable: 'message' }],
   ['persistent', { persistent: 2 }],
+  ['mode', { mode: 'batch' }],
   ['connectTimeout', { connectTimeout: 0 }],
   ['logger', { logger: {} }],
   ['confirm', { confirm: false }],

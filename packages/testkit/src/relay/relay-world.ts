@@ -80,6 +80,8 @@ export class RelayWorld {
   readonly calls: PublishCall[] = []
   /** The message ids that the broker took, in their order, duplicates included. */
   readonly arrived: string[] = []
+  /** Those of them whose answer came when the relay had given the publish up. */
+  readonly givenUp: string[] = []
   /** What the dead letter took, in its order. */
   readonly letters: RawMessage[] = []
   /** How many claimed records had been claimed before: without failures, each stands for a lease that was lost. */
@@ -154,7 +156,9 @@ export class RelayWorld {
       publish: async (destination, messages, { signal }) => {
         await reach(broker === deadBroker ? 'deadLetter' : 'publish')
         const results = await this.#publish({ broker, destination, messages, signal, at: this.runtime.now() })
-        if (broker !== deadBroker) await reach('published')
+        if (broker === deadBroker) return results
+        await reach('published')
+        if (signal.aborted) this.givenUp.push(...messages.filter((_, index) => results[index]?.ok === true).map(({ id = '' }) => id))
         return results
       },
     })

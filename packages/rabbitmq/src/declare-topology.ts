@@ -1,0 +1,119 @@
+import { AckordError, InvalidOptionError } from '@ackord/core'
+import { checkChoice, checkName, checkNoMore } from '@ackord/core/internal'
+import { queueDeclaration, type RabbitmqQueueOptions } from './queue-options.ts'
+import { replyCode } from './reply-code.ts'
+
+export interface RabbitmqExchangeOptions {
+  /** Default: 'topic'. */
+  readonly type?: 'direct' | 'fanout' | 'headers' | 'topic' | undefined
+  /** Whether the exchange survives a restart of RabbitMQ. Default: true. */
+  readonly durable?: boolean | undefined
+  /** Further arguments, such as `alternate-exchange`. Default: none. */
+  readonly arguments?: Readonly<Record<string, unknown>> | undefined
+}
+
+export interface RabbitmqBinding {
+  readonly exchange: string
+  readonly queue: string
+  /** Default: '', which is all a `fanout` or `headers` exchange needs. */
+  readonly routingKey?: string | undefined
+  /** For `headers` exchanges. Default: none. */
+  readonly arguments?: Readonly<Record<string, unknown>> | undefined
+}
+
+/** What should exist, by name. */
+export interface RabbitmqTopology {
+  readonly exchanges?: Readonly<Record<string, RabbitmqExchangeOptions>> | undefined
+  readonly queues?: Readonly<Record<string, RabbitmqQueueOptions>> | undefined
+  readonly bindings?: readonly RabbitmqBinding[] | undefined
+}
+
+/** What is used of amqplib's connection. */
+export interface TopologyConnection {
+  createChannel(): Promise<TopologyChannel>
+}
+
+interface TopologyChannel {
+  assertExchange(exchange: string, type: string, options: { durable: boolean; arguments: Record<string, unknown> }): Promise<unknown>
+  assertQueue(queue: string, options: { durable: boolean; arguments: Record<string, unknown> }): Promise<unknown>
+  bindQueue(queue: string, exchange: string, routingKey: string, args: Record<string, unknown>): Promise<unknown>
+  close(): Promise<void>
+  on(event: 'error', listener: (error: Error) => void): unknown
+}
+
+/**
+ * Creates what is missing: exchanges, then queues, then bindings. What exists as described is left as it is, so that every instance may call it when it starts. Nothing is
+ * deleted or changed: rejects with what exists differently, and what comes after that is not declared.
+ */
+export async function declareTopology(connection: TopologyConnection, topology: RabbitmqTopology): Promise<void> {
+  const steps = stepsOf(topology)
+  const channel = await connection.createChannel()
+  // RabbitMQ closes the channel with the reason; the call that it answers rejects with the same.
+  channel.on('error', () => {})
+  for (const { what, declare } of steps) {
+    try {
+      await declare(channel)
+    } catch (cause) {
+      throw refused(what, cause)
+    }
+  }
+  await channel.close()
+}
+
+interface Step {
+  readonly what: string
+  readonly declare: (channel: TopologyChannel) => Promise<unknown>
+}
+
+/** All is checked before anything is sent. */
+function stepsOf(topology: RabbitmqTopology): readonly Step[] {
+  if (typeof topology !== 'object' || topology === null) {
+    throw new InvalidOptionError('topology', 'must be an object { exchanges, queues, bindings }.')
+  }
+  const { exchanges = {}, queues = {}, bindings = [], ...unknown } = topology
+  checkNoMore('A topology', unknown)
+  return [
+    ...Object.entries(exchanges).map(([name, options]) => exchangeStep(name, options)),
+    ...Object.entries(queues).map(([name, options]) => queueStep(name, options)),
+    ...bindings.map(bindingStep),
+  ]
+}
+
+function exchangeStep(name: string, options: RabbitmqExchangeOptions): Step {
+  checkName('exchanges', name)
+  const { type = 'topic', durable = true, arguments: more = {}, ...unknown } = options
+  checkNoMore(`Exchange '${name}'`, unknown)
+  checkChoice('type', type, ['direct', 'fanout', 'headers', 'topic'])
+  if (typeof durable !== 'boolean') throw new InvalidOptionError('durable', 'must be true or false.')
+  return { what: `exchange '${name}'`, declare: (channel) => channel.assertExchange(name, type, { durable, arguments: { ...more } }) }
+}
+
+function queueStep(name: string, options: RabbitmqQueueOptions): Step {
+  checkName('queues', name)
+  const declaration = queueDeclaration(options)
+  return { what: `queue '${name}'`, declare: (channel) => channel.assertQueue(name, declaration) }
+}
+
+function bindingStep({ exchange, queue, routingKey = '', arguments: more = {}, ...unknown }: RabbitmqBinding): Step {
+  checkNoMore('A binding', unknown)
+  checkName('exchange', exchange)
+  checkName('queue', queue)
+  if (typeof routingKey !== 'string') throw new InvalidOptionError('routingKey', 'must be a text.')
+  return {
+    what: `the binding of queue '${queue}' to exchange '${exchange}'`,
+    declare: (channel) => channel.bindQueue(queue, exchange, routingKey, { ...more }),
+  }
+}
+
+function refused(what: string, cause: unknown): AckordError {
+  const code = replyCode(cause)
+  const reason =
+    code === 406
+      ? 'it exists with other properties. Delete it, or declare it as it is'
+      : code === 404
+        ? 'one of the two does not exist. Declare it too'
+        : code === 403
+          ? 'the user is not allowed to configure it'
+          : 'RabbitMQ refused it, or the connection was lost; the cause says more'
+  return new AckordError('ACKORD_SOURCE_FAILED', `Cannot declare ${what}: ${reason}.`, { cause, retryable: code === undefined })
+}

@@ -1,0 +1,33 @@
+import { randomUUID } from 'node:crypto'
+import { type BrokerClaims, type BrokerWorld, ResultTable, testPublisher, testSource } from '@ackord/testkit'
+import { afterAll, describe, it } from 'vitest'
+import { openWorld } from './support/world.ts'
+
+const results = new ResultTable()
+
+afterAll(() => console.log(results.format()))
+
+/** A queue is one group; several would be an exchange with queues bound to it, which is for the user to make. */
+async function openBroker(type: 'classic' | 'quorum'): Promise<BrokerWorld> {
+  const world = await openWorld()
+  return {
+    async topic() {
+      const queue = await world.queue({ type })
+      return { destination: queue, source: ({ deadLetter, prefetch } = {}) => world.source(queue, { deadLetter, prefetch }) }
+    },
+    publisher: () => world.publisher(),
+    missing: () => `ackord-test-${randomUUID()}`,
+    [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
+  }
+}
+
+const claims: BrokerClaims = { competing: true, settlesEach: true, delay: true, types: true, names: true, declared: true }
+const subjects = [
+  { name: 'RabbitMQ, quorum queue', open: () => openBroker('quorum'), claims: { ...claims, deliveryCount: true }, results },
+  // Classic queues do not count deliveries.
+  { name: 'RabbitMQ, classic queue', open: () => openBroker('classic'), claims, results },
+]
+for (const subject of subjects) {
+  testSource({ describe, it }, subject)
+  testPublisher({ describe, it }, subject)
+}
