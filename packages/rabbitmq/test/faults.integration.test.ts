@@ -1,14 +1,14 @@
 import { isAckordError, Message, type PublishResult } from '@ackord/core'
+import { startFaultProxy } from '@ackord/testkit'
 import { describe, expect, it } from 'vitest'
 import { startRabbitmq } from '../../../scripts/servers/index.mjs'
-import { startProxy } from './support/proxy.ts'
 import { event, events, never, open, openWorld, pull, pullMany, rabbitmqUrl, until, type World } from './support/world.ts'
 
 const quick = () => 5
 
 describe('a connection that is cut', () => {
   it('while messages are consumed loses none of them', async () => {
-    await using proxy = await startProxy(rabbitmqUrl)
+    await using proxy = await startFaultProxy(rabbitmqUrl)
     await using world = await openWorld({ url: proxy.url })
     const queue = await world.queue()
     const ids = events(600)
@@ -23,7 +23,7 @@ describe('a connection that is cut', () => {
   }, 60_000)
 
   it('refuses the verdicts of what was in hand, which comes again', async () => {
-    await using proxy = await startProxy(rabbitmqUrl)
+    await using proxy = await startFaultProxy(rabbitmqUrl)
     await using world = await openWorld({ url: proxy.url })
     const queue = await world.queue({ type: 'quorum' })
     await world.fill(queue, events(5))
@@ -46,7 +46,7 @@ describe('a connection that is cut', () => {
   })
 
   it('is one line in the log when it goes and one when it is back', async () => {
-    await using proxy = await startProxy(rabbitmqUrl)
+    await using proxy = await startFaultProxy(rabbitmqUrl)
     await using world = await openWorld({ url: proxy.url })
     const queue = await world.queue()
     const messages = open(world.source(queue, { backoff: quick }))
@@ -72,7 +72,7 @@ describe('a connection that is cut', () => {
   })
 
   it('while messages are published loses none that was confirmed, and doubles only under the same id', async () => {
-    await using proxy = await startProxy(rabbitmqUrl)
+    await using proxy = await startFaultProxy(rabbitmqUrl)
     await using world = await openWorld({ url: proxy.url })
     const queue = await world.queue()
     const publisher = world.publisher()
@@ -102,7 +102,7 @@ describe('a connection that is cut', () => {
 
 describe('a channel that is closed by the server', () => {
   it('is opened again, and the connection stays', async () => {
-    await using proxy = await startProxy(rabbitmqUrl)
+    await using proxy = await startFaultProxy(rabbitmqUrl)
     await using world = await openWorld({ url: proxy.url })
     const queue = await world.queue()
     await world.fill(queue, ['a'])

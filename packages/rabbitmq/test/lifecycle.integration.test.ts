@@ -1,9 +1,8 @@
 import { defineEvent, eventHandler, Router } from '@ackord/core'
-import { deferred, VirtualRuntime } from '@ackord/testkit'
+import { deferred, startFaultProxy, VirtualRuntime } from '@ackord/testkit'
 import { connect } from 'amqplib'
 import { describe, expect, it } from 'vitest'
 import { rabbitmqSource } from '../src/index.ts'
-import { startProxy } from './support/proxy.ts'
 import { event, events, never, open, openWorld, pull, pullMany, rabbitmqUrl, until } from './support/world.ts'
 
 const copied = defineEvent<{ copied: boolean }>('test.copied')
@@ -68,7 +67,7 @@ describe('leaving an iteration', () => {
   })
 
   it('does not wait for a connection that is not there', async () => {
-    await using proxy = await startProxy(rabbitmqUrl)
+    await using proxy = await startFaultProxy(rabbitmqUrl)
     await using world = await openWorld({ url: proxy.url })
     const queue = await world.queue()
     proxy.refuse(true)
@@ -106,7 +105,7 @@ describe('leaving an iteration', () => {
   })
 
   it('is not held up by a server that does not answer', async () => {
-    await using proxy = await startProxy(rabbitmqUrl)
+    await using proxy = await startFaultProxy(rabbitmqUrl)
     await using world = await openWorld({ url: proxy.url })
     const queue = await world.queue()
     await world.fill(queue, ['a'])
@@ -199,7 +198,7 @@ describe('a connection', () => {
   })
 
   it('that amqplib has given up ends the iteration with an error', async () => {
-    await using proxy = await startProxy(rabbitmqUrl)
+    await using proxy = await startFaultProxy(rabbitmqUrl)
     await using world = await openWorld()
     const queue = await world.queue()
     const connection = await connect(proxy.url, { recovery: { initialDelay: 1, maxRetries: 2 } })
@@ -213,7 +212,7 @@ describe('a connection', () => {
   })
 
   it('that does not recover ends the iteration when it is lost', async () => {
-    await using proxy = await startProxy(rabbitmqUrl)
+    await using proxy = await startFaultProxy(rabbitmqUrl)
     await using world = await openWorld()
     const queue = await world.queue()
     const connection = await connect(proxy.url)

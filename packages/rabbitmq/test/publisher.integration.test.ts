@@ -1,9 +1,8 @@
 import { Message, type PublishResult, type RawMessage } from '@ackord/core'
-import { VirtualRuntime } from '@ackord/testkit'
+import { startFaultProxy, VirtualRuntime } from '@ackord/testkit'
 import { connect } from 'amqplib'
 import { describe, expect, it } from 'vitest'
 import { rabbitmqPublisher } from '../src/index.ts'
-import { startProxy } from './support/proxy.ts'
 import { event, events, never, openWorld, rabbitmqUrl, until } from './support/world.ts'
 
 const isOk = (result: PublishResult) => result.ok
@@ -131,7 +130,7 @@ describe('publishing', () => {
   it('asks the broker once per call, not once per message', async () => {
     await using world = await openWorld()
     const queue = await world.queue()
-    await using proxy = await startProxy(rabbitmqUrl)
+    await using proxy = await startFaultProxy(rabbitmqUrl)
     const connection = await connect(proxy.url, { recovery: true })
     await using publisher = rabbitmqPublisher(connection, { logger: world.logger })
     await publisher.publish(queue, [event('first')], { signal: never })
@@ -157,7 +156,7 @@ describe('a publisher', () => {
   })
 
   it('that is aborted fails what is not confirmed; late confirms harm nobody', async () => {
-    await using proxy = await startProxy(rabbitmqUrl)
+    await using proxy = await startFaultProxy(rabbitmqUrl)
     await using world = await openWorld({ url: proxy.url })
     const queue = await world.queue()
     const publisher = world.publisher()
@@ -178,7 +177,7 @@ describe('a publisher', () => {
   })
 
   it('without a connection says so after a while, and works once it is back', async () => {
-    await using proxy = await startProxy(rabbitmqUrl)
+    await using proxy = await startFaultProxy(rabbitmqUrl)
     await using world = await openWorld({ url: proxy.url })
     const queue = await world.queue()
     const runtime = new VirtualRuntime()

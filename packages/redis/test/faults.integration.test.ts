@@ -1,11 +1,10 @@
-import { deferred, trackedMessage } from '@ackord/testkit'
+import { deferred, type Fault, startFaultProxy, trackedMessage } from '@ackord/testkit'
 import { Redis as Ioredis } from 'ioredis'
 import { describe, expect, it } from 'vitest'
 import { startRedis } from '../../../scripts/servers/index.mjs'
 import { commitScript } from '../src/commit-script.ts'
 import { fromIoredis, inboxMiddleware, transactionMiddleware } from '../src/index.ts'
 import { deliver, errorOf } from './support/deliver.ts'
-import { type Fault, startFaultProxy } from './support/fault-proxy.ts'
 import { openHandlingWorld, quiet } from './support/handling-world.ts'
 import { type RedisKind, redisKinds, redisUrl } from './support/redis-clients.ts'
 

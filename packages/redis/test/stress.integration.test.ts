@@ -1,9 +1,9 @@
 import { type Context, Message, type RawMessage, Router, type Runtime, silentLogger, systemRuntime } from '@ackord/core'
+import { type Fault, startFaultProxy } from '@ackord/testkit'
 import { Redis as Ioredis } from 'ioredis'
 import { describe, expect, it } from 'vitest'
 import { type InboxOptions, transactional } from '../src/index.ts'
 import { placed } from './support/deliver.ts'
-import { type Fault, startFaultProxy } from './support/fault-proxy.ts'
 import { openHandlingWorld, quiet } from './support/handling-world.ts'
 import { redisKinds, redisUrl } from './support/redis-clients.ts'
 

@@ -1,5 +1,19 @@
 // Suites
 
+export type {
+  BrokerClaims,
+  BrokerScenario,
+  BrokerSourceOptions,
+  BrokerSubject,
+  BrokerTopic,
+  BrokerWorld,
+  OpenBrokerWorld,
+} from './broker/broker-world.ts'
+export { memoryBrokerClaims, openMemoryBrokerWorld } from './broker/memory-broker-world.ts'
+export { publisherMutants } from './broker/publisher-mutants.ts'
+export { sourceMutants } from './broker/source-mutants.ts'
+export { publisherScenarios, testPublisher } from './broker/test-publisher.ts'
+export { sourceScenarios, testSource } from './broker/test-source.ts'
 // Crash points
 export type { CrashPoint } from './crash/crash-points.ts'
 export { crashPoints } from './crash/crash-points.ts'
@@ -13,6 +27,9 @@ export { testCrashPoints } from './crash/test-crash-points.ts'
 // Helpers for tests
 export type { Deferred } from './deferred.ts'
 export { deferred } from './deferred.ts'
+export type { Fault, JudgePiece } from './faults/fault-link.ts'
+export type { FaultProxy, SlowOptions } from './faults/fault-proxy.ts'
+export { cutAt, startFaultProxy } from './faults/fault-proxy.ts'
 export { orderMutants } from './order/order-mutants.ts'
 export type { OrderedOutboxSubject } from './order/test-ordered-outbox.ts'
 export { orderScenarios, testOrderedOutbox } from './order/test-ordered-outbox.ts'

@@ -1,8 +1,7 @@
 import { commandHandler, Message, type Publisher, type RawMessage, Router } from '@ackord/core'
-import { recordingLogger } from '@ackord/testkit'
+import { recordingLogger, startFaultProxy } from '@ackord/testkit'
 import { describe, expect, it } from 'vitest'
 import { startRedis, startRedisCluster } from '../../../../scripts/servers/index.mjs'
-import { startFaultProxy } from '../support/fault-proxy.ts'
 import { redisKinds, redisUrl } from '../support/redis-clients.ts'
 import { event, idsOf, never, numbered, open, openStreams, type StreamWorld, take, until } from './world.ts'
 

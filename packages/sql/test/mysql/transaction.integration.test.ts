@@ -1,12 +1,12 @@
 import { afterCommit, silentLogger } from '@ackord/core'
+import { cutAt, startFaultProxy } from '@ackord/testkit'
 import { createPool as createCallbackPool } from 'mysql2'
 import { describe, expect, it } from 'vitest'
 import { CommitUnknownError, sqlOutbox, TransactionAbortedError, transactional, transactionMiddleware } from '../../src/index.ts'
 import { fromMariadb, fromMysql2 } from '../../src/mysql/index.ts'
 import { command, event, failureOf, handle } from '../support/world.ts'
-import { openCuttingProxy } from './support/cutting-proxy.ts'
 import { loseDeadlock } from './support/deadlock.ts'
-import { type MysqlHandle, type MysqlWorld, mysqlKinds, openMysql2 } from './support/mysql-world.ts'
+import { type MysqlHandle, type MysqlWorld, mariadbUrl, mysqlKinds, openMysql2 } from './support/mysql-world.ts'
 
 const failure = new Error('failed')
 const parts = { inbox: { consumer: 'orders' }, outbox: { destination: 'events' }, transaction: { logger: silentLogger } }
@@ -418,7 +418,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
   })
 
   it.each(['before', 'after'] as const)('does not know the outcome when the connection is lost %s the server got COMMIT', async (when) => {
-    await using proxy = await openCuttingProxy()
+    await using proxy = await startFaultProxy(mariadbUrl)
     await using world = await open({ max: 1, pool: { host: '127.0.0.1', port: proxy.port } })
     const { database } = world
     const { message, verdicts } = command('1')
@@ -432,7 +432,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
           await insert(world, '1')
           afterCommit(context, () => void events.push('committed'))
           await given.ack()
-          proxy.cutAt('COMMIT', when)
+          proxy.judge(cutAt('COMMIT', when))
           return [event('e1')]
         },
         message,
@@ -443,7 +443,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
     const committed = when === 'after' ? 1 : 0
     expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([committed, committed, committed])
     // It comes again, and the inbox decides.
-    proxy.cutAt('nothing at all', 'before')
+    proxy.judge()
     const again = command('1')
     await handle(
       process,
@@ -457,15 +457,15 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
   })
 
   it('drops a connection whose ROLLBACK is lost, and tells the first error', async () => {
-    await using proxy = await openCuttingProxy()
+    await using proxy = await startFaultProxy(mariadbUrl)
     await using world = await open({ max: 1, pool: { host: '127.0.0.1', port: proxy.port } })
     const rejected = handle(transactionMiddleware(world.database), async () => {
       await insert(world, '1')
-      proxy.cutAt('ROLLBACK', 'before')
+      proxy.judge(cutAt('ROLLBACK', 'before'))
       throw failure
     })
     expect(await failureOf(rejected)).toBe(failure)
-    proxy.cutAt('nothing at all', 'before')
+    proxy.judge()
     await handle(transactionMiddleware(world.database), async () => {
       await insert(world, '2')
       return []
@@ -474,12 +474,12 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
   })
 
   it('fails, and is no unknown outcome, when the connection is lost at BEGIN', async () => {
-    await using proxy = await openCuttingProxy()
+    await using proxy = await startFaultProxy(mariadbUrl)
     await using world = await open({ max: 1, pool: { host: '127.0.0.1', port: proxy.port } })
-    proxy.cutAt('START TRANSACTION', 'before')
+    proxy.judge(cutAt('START TRANSACTION', 'before'))
     const write = () => world.database.write(() => insert(world, '1'))
     expect(await failureOf(write())).not.toBeInstanceOf(CommitUnknownError)
-    proxy.cutAt('nothing at all', 'before')
+    proxy.judge()
     await write()
     expect(await world.orders()).toBe(1)
   })

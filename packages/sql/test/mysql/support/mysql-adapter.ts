@@ -1,10 +1,11 @@
 import { afterCommit, silentLogger } from '@ackord/core'
+import { cutAt, startFaultProxy } from '@ackord/testkit'
 import { describe, expect, it } from 'vitest'
 import { CommitUnknownError, TransactionAbortedError, transactional, transactionMiddleware } from '../../../src/index.ts'
 import { type AdapterDialect, type AdapterWorld, codeOf, openAdapterWorld, testAdapterScenarios } from '../../support/adapter-scenarios.ts'
 import { command, event, failureOf, handle } from '../../support/world.ts'
-import { openCuttingProxy } from './cutting-proxy.ts'
 import { loseDeadlock } from './deadlock.ts'
+import { mariadbUrl } from './mysql-world.ts'
 
 export interface OpenOptions {
   readonly max?: number
@@ -297,7 +298,7 @@ export function testMysqlAdapter<Handle>(
     it.each(['before', 'after'] as const)(
       'does not know the outcome when the connection is lost %s the server got COMMIT',
       async (when) => {
-        await using proxy = await openCuttingProxy()
+        await using proxy = await startFaultProxy(mariadbUrl)
         await using world = await openWorld({ max: 1, port: proxy.port })
         const { message, verdicts } = command('1')
         const events: string[] = []
@@ -309,7 +310,7 @@ export function testMysqlAdapter<Handle>(
               await world.insert('1')
               afterCommit(context, () => void events.push('committed'))
               await given.ack()
-              proxy.cutAt('COMMIT', when)
+              proxy.judge(cutAt('COMMIT', when))
               return [event('e1')]
             },
             message,
@@ -320,7 +321,7 @@ export function testMysqlAdapter<Handle>(
         const committed = when === 'after' ? 1 : 0
         expect(await world.stored()).toEqual([committed, committed, committed])
         // It comes again, and the inbox decides.
-        proxy.cutAt('nothing at all', 'before')
+        proxy.judge()
         await handle(process, async () => {
           await world.insert('1')
           return [event('e1')]
@@ -330,15 +331,15 @@ export function testMysqlAdapter<Handle>(
     )
 
     it('tells the first error when the connection is lost at ROLLBACK, and finds another one', async () => {
-      await using proxy = await openCuttingProxy()
+      await using proxy = await startFaultProxy(mariadbUrl)
       await using world = await openWorld({ max: 1, port: proxy.port })
       const rejected = world.inTransaction(async () => {
         await world.insert('1')
-        proxy.cutAt('ROLLBACK', 'before')
+        proxy.judge(cutAt('ROLLBACK', 'before'))
         throw failure
       })
       expect(await failureOf(rejected)).toBe(failure)
-      proxy.cutAt('nothing at all', 'before')
+      proxy.judge()
       await world.inTransaction(() => world.insert('2'))
       expect(await world.ids()).toEqual(['2'])
     })

@@ -1,0 +1,34 @@
+import { registerSuite, type TestRunner } from '../test-runner.ts'
+import { ackScenarios, delayScenarios, deliveryCountScenarios } from './ack-scenarios.ts'
+import type { BrokerClaims, BrokerScenario, BrokerSubject } from './broker-world.ts'
+import { contentScenarios, nameScenarios, typeScenarios } from './content-scenarios.ts'
+import { competingScenarios, deliveryScenarios } from './delivery-scenarios.ts'
+import { groupScenarios, replayScenarios } from './group-scenarios.ts'
+import { lifecycleScenarios } from './lifecycle-scenarios.ts'
+import { orderScenarios } from './order-scenarios.ts'
+import { restartScenarios } from './restart-scenarios.ts'
+
+/** All scenarios for a source with these claims: the base, and what each claim adds. */
+export function sourceScenarios(claims: BrokerClaims): readonly BrokerScenario[] {
+  return [
+    ...(claims.competing === true ? competingScenarios : []),
+    ...deliveryScenarios(claims),
+    ...contentScenarios,
+    ...(claims.types === true ? typeScenarios : []),
+    ...(claims.names === true ? nameScenarios : []),
+    ...ackScenarios(claims),
+    ...(claims.deliveryCount === true ? deliveryCountScenarios : []),
+    ...(claims.delay === true ? delayScenarios : []),
+    ...(claims.order === 'perKey' ? orderScenarios : []),
+    ...(claims.groups === true ? groupScenarios : []),
+    ...(claims.replay === true ? replayScenarios : []),
+    ...lifecycleScenarios(claims),
+    ...(claims.restart === true ? restartScenarios : []),
+  ]
+}
+
+/** Registers a test per scenario: what every source promises to whoever handles its messages. */
+export function testSource(runner: TestRunner, subject: BrokerSubject): void {
+  const { name, open, claims, results } = subject
+  registerSuite(runner, { suite: 'source', name, scenarios: sourceScenarios(claims), open, results })
+}

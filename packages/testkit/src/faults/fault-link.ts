@@ -1,0 +1,131 @@
+import { once } from 'node:events'
+import { connect, type Socket } from 'node:net'
+import { systemRuntime } from '@ackord/core'
+
+/**
+ * What becomes of a piece that a client sends. Small requests are a piece each; a large one is several, of which the first decides.
+ * - `pass`: it reaches the server, and the answer the client
+ * - `cut before`: the connection is cut, and it never reaches the server
+ * - `cut after`: it reaches the server, which carries it out; when the answer comes, the connection is cut instead
+ * - `late`: the client's side is cut at once; it reaches the server when the promise resolves, unless the server has closed by then
+ */
+export type Fault = 'pass' | 'cut before' | 'cut after' | { readonly late: Promise<void> }
+
+export type JudgePiece = (bytes: Buffer) => Fault
+
+export interface FaultLinkOptions {
+  readonly host: string
+  readonly port: number
+  readonly judge: JudgePiece
+  /** Milliseconds that a piece takes. */
+  readonly pauseBefore: (bytes: Buffer) => number
+  readonly onLate: (arrival: Promise<void>) => void
+  readonly onClosed: () => void
+}
+
+/** What is left of a connection's way: all of it; the way to the server, until that answers; the same for late bytes, which are not sent yet; or nothing. */
+type State = 'whole' | 'last words' | 'late' | 'cut'
+
+/** One connection of a client, and the one to the server that belongs to it. */
+export class FaultLink {
+  readonly #client: Socket
+  readonly #server: Socket
+  readonly #options: FaultLinkOptions
+  #state: State = 'whole'
+  #swallows = false
+  #holds = false
+
+  constructor(client: Socket, options: FaultLinkOptions) {
+    this.#client = client
+    this.#server = connect({ host: options.host, port: options.port })
+    this.#options = options
+    for (const socket of [this.#client, this.#server]) socket.setNoDelay(true).on('error', () => {})
+    this.#client.on('close', () => this.#state === 'whole' && this.cut())
+    this.#server.on('close', () => this.cut())
+    const { pauseBefore } = options
+    carry(this.#client, this.#server, { pauseBefore, isHeld: () => false, hand: (bytes) => this.#toServer(bytes) })
+    carry(this.#server, this.#client, { pauseBefore, isHeld: () => this.#holds, hand: (bytes) => this.#toClient(bytes) })
+  }
+
+  cut(): void {
+    if (this.#state === 'cut') return
+    this.#state = 'cut'
+    this.#client.destroy()
+    this.#server.destroy()
+    this.#options.onClosed()
+  }
+
+  swallow(): void {
+    this.#swallows = true
+  }
+
+  hold(): void {
+    this.#holds = true
+    this.#server.pause()
+  }
+
+  release(): void {
+    this.#holds = false
+    this.#server.resume()
+  }
+
+  /** Gives whether the receiver has room for more. */
+  #toServer(bytes: Buffer): boolean {
+    if (this.#state !== 'whole' || this.#swallows) return true
+    const fault = this.#options.judge(bytes)
+    if (fault === 'pass') return this.#server.write(bytes)
+    if (fault === 'cut before') {
+      this.cut()
+    } else if (fault === 'cut after') {
+      this.#state = 'last words'
+      this.#server.write(bytes)
+    } else {
+      this.#state = 'late'
+      this.#client.destroy()
+      this.#options.onLate(fault.late.then(() => this.#arriveLate(bytes)))
+    }
+    return true
+  }
+
+  #toClient(bytes: Buffer): boolean {
+    if (this.#state === 'whole') return this.#client.write(bytes)
+    // Those that come before the late bytes are answers to others.
+    if (this.#state === 'last words') this.cut()
+    return true
+  }
+
+  async #arriveLate(bytes: Buffer): Promise<void> {
+    if (this.#state !== 'late') return
+    this.#state = 'last words'
+    const answered = once(this.#server, 'close')
+    this.#server.write(bytes)
+    await answered
+  }
+}
+
+interface Carrying {
+  readonly pauseBefore: (bytes: Buffer) => number
+  readonly isHeld: () => boolean
+  /** Gives whether there is room for more. */
+  readonly hand: (bytes: Buffer) => boolean
+}
+
+/** Piece by piece, in their order, as fast as the receiver takes them. */
+function carry(from: Socket, to: Socket, { pauseBefore, isHeld, hand }: Carrying): void {
+  const goOn = () => {
+    if (!isHeld()) from.resume()
+  }
+  from.on('data', (bytes: Buffer) => {
+    const pause = pauseBefore(bytes)
+    if (pause > 0) {
+      from.pause()
+      systemRuntime.setTimeout(() => {
+        if (hand(bytes)) goOn()
+        else to.once('drain', goOn)
+      }, pause)
+    } else if (!hand(bytes)) {
+      from.pause()
+      to.once('drain', goOn)
+    }
+  })
+}
