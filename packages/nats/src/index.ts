@@ -1,0 +1,7 @@
+export type { NatsConnection, NatsHeaders, NatsMessage, NatsSubscription } from './client.ts'
+export type { NatsPublisherOptions } from './nats-publisher.ts'
+export { natsPublisher } from './nats-publisher.ts'
+export type { NatsSourceOptions } from './nats-source.ts'
+export { natsSource } from './nats-source.ts'
+export type { NatsStreamMessage } from './stream-message.ts'
+export type { NatsConsumerOptions, NatsDeclaration, NatsStreamOptions } from './topology.ts'

@@ -1,0 +1,34 @@
+import fc from 'fast-check'
+import { expect, it } from 'vitest'
+import { decodeHeader, encodeHeader, encodeName } from '../src/header-text.ts'
+
+it('a value is visible ASCII on its way, and comes back as it was', () => {
+  fc.assert(
+    fc.property(fc.string({ unit: 'binary' }), (text) => {
+      expect(encodeHeader(text)).toMatch(/^[!#$&-~%]*$/)
+      expect(decodeHeader(encodeHeader(text))).toBe(text)
+    }),
+  )
+})
+
+it('a name has no colon either', () => {
+  fc.assert(
+    fc.property(fc.string({ unit: 'binary' }), (name) => {
+      expect(encodeName(name)).not.toMatch(/[:\s]/)
+      expect(decodeHeader(encodeName(name))).toBe(name)
+    }),
+  )
+})
+
+it.each([
+  ['Euro € 😀', 'Euro%20%E2%82%AC%20%F0%9F%98%80'],
+  ['100%', '100%25'],
+  ['"quoted"', '%22quoted%22'],
+  ['/orders?a=b', '/orders?a=b'],
+])('%s is written as the binding says', (text, encoded) => {
+  expect(encodeHeader(text)).toBe(encoded)
+})
+
+it('what is no percent-encoding is left alone', () => {
+  expect(decodeHeader('100% of %zz and %FF')).toBe('100% of %zz and %FF')
+})
