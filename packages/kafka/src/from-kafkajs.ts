@@ -1,0 +1,193 @@
+import { AckordError, InvalidOptionError } from '@ackord/core'
+import { checkFunction, checkNoMore } from '@ackord/core/internal'
+import type {
+  KafkaConsumer,
+  KafkaConsumerEvents,
+  KafkaConsumerOptions,
+  KafkaFault,
+  KafkaMessage,
+  KafkaPort,
+  KafkaProducer,
+} from './port.ts'
+
+/** What is used of KafkaJS 2. Its object is passed in, and nothing of it is imported. */
+export interface KafkaJs {
+  producer(config: object): KafkaJsProducer
+  consumer(config: { groupId: string }): KafkaJsConsumer
+}
+
+export interface KafkaJsProducer {
+  connect(): Promise<void>
+  disconnect(): Promise<void>
+  send(record: { topic: string; acks: number; messages: KafkaJsRecord[] }): Promise<unknown>
+}
+
+export interface KafkaJsRecord {
+  key: Buffer | null
+  value: Buffer
+  headers: Record<string, string>
+}
+
+export interface KafkaJsConsumer {
+  connect(): Promise<void>
+  disconnect(): Promise<void>
+  subscribe(subscription: { topics: string[]; fromBeginning: boolean }): Promise<void>
+  run(config: { autoCommit: boolean; eachBatchAutoResolve: boolean; eachBatch: (payload: KafkaJsBatch) => Promise<void> }): Promise<void>
+  commitOffsets(offsets: { topic: string; partition: number; offset: string }[]): Promise<void>
+  pause(topics: { topic: string; partitions: number[] }[]): void
+  resume(topics: { topic: string; partitions: number[] }[]): void
+  on(event: 'consumer.group_join', listener: (event: { payload: KafkaJsAssignment }) => void): unknown
+  on(event: 'consumer.rebalancing', listener: () => void): unknown
+  on(event: 'consumer.crash', listener: (event: { payload: { error: Error } }) => void): unknown
+}
+
+export interface KafkaJsAssignment {
+  memberId: string
+  memberAssignment: Record<string, number[]>
+}
+
+export interface KafkaJsBatch {
+  batch: { topic: string; partition: number; messages: KafkaJsMessage[] }
+  resolveOffset(offset: string): void
+}
+
+export interface KafkaJsMessage {
+  key: Buffer | null
+  value: Buffer | null
+  timestamp: string
+  offset: string
+  headers?: Record<string, Buffer | string | (Buffer | string)[] | undefined>
+}
+
+export interface FromKafkaJsOptions {
+  /** Further options for `kafka.producer()`, such as `{ idempotent: true, maxInFlightRequests: 1 }`. Default: topics are not created. */
+  readonly producer?: object | undefined
+  /** Further options for `kafka.consumer()`, such as `{ sessionTimeout: 45_000 }`. Default: topics are not created. */
+  readonly consumer?: object | undefined
+}
+
+/** KafkaJS 2 as a way to Kafka: `fromKafkaJs(new Kafka({ brokers }))`. Producers and consumers are made of it, and closed, by what is given the result. */
+export function fromKafkaJs(kafka: KafkaJs, options: FromKafkaJsOptions = {}): KafkaPort {
+  const { producer = {}, consumer = {}, ...unknown } = options
+  checkNoMore('fromKafkaJs()', unknown)
+  checkFunction('kafka.producer', kafka?.producer)
+  checkFunction('kafka.consumer', kafka.consumer)
+  for (const [name, value] of Object.entries({ producer, consumer })) {
+    if (typeof value !== 'object' || value === null) throw new InvalidOptionError(name, 'must be an object of options of KafkaJS.')
+  }
+  return {
+    producer: () => openProducer(kafka.producer({ allowAutoTopicCreation: false, ...producer })),
+    consumer: (settings, events) => new JsConsumer(kafka, consumer, settings, events),
+    faultOf,
+  }
+}
+
+const allReplicas = -1
+
+function openProducer(producer: KafkaJsProducer): KafkaProducer {
+  return {
+    connect: () => producer.connect(),
+    async send(topic, records) {
+      await producer.send({
+        topic,
+        acks: allReplicas,
+        messages: records.map(({ key, value, headers }) => ({ key, value, headers: { ...headers } })),
+      })
+    },
+    close: () => producer.disconnect(),
+  }
+}
+
+class JsConsumer implements KafkaConsumer {
+  readonly #consumer: KafkaJsConsumer
+  readonly #settings: KafkaConsumerOptions
+  readonly #events: KafkaConsumerEvents
+  #closed = false
+
+  constructor(kafka: KafkaJs, config: object, settings: KafkaConsumerOptions, events: KafkaConsumerEvents) {
+    this.#settings = settings
+    this.#events = events
+    // It would start again by itself, at its own pace and with nobody able to stop it; whoever has it makes another one instead.
+    const retry = { ...('retry' in config ? (config.retry as object) : {}), restartOnFailure: () => Promise.resolve(false) }
+    this.#consumer = kafka.consumer({ allowAutoTopicCreation: false, ...config, retry, groupId: settings.group } as { groupId: string })
+    this.#consumer.on('consumer.group_join', ({ payload }) => {
+      const partitions = Object.entries(payload.memberAssignment).flatMap(([topic, numbers]) =>
+        numbers.map((partition) => ({ topic, partition })),
+      )
+      events.assigned(partitions, payload.memberId)
+    })
+    this.#consumer.on('consumer.rebalancing', () => events.revoking())
+    this.#consumer.on('consumer.crash', ({ payload }) => events.crashed(payload.error))
+  }
+
+  async start(): Promise<void> {
+    const { topics, from } = this.#settings
+    await this.#step(() => this.#consumer.connect())
+    await this.#step(() => this.#consumer.subscribe({ topics: [...topics], fromBeginning: from === 'oldest' }))
+    await this.#step(() =>
+      this.#consumer.run({ autoCommit: false, eachBatchAutoResolve: false, eachBatch: (payload) => this.#take(payload) }),
+    )
+  }
+
+  commit(offsets: readonly { readonly topic: string; readonly partition: number; readonly offset: string }[]): Promise<void> {
+    return this.#consumer.commitOffsets([...offsets])
+  }
+
+  pause({ topic, partition }: { readonly topic: string; readonly partition: number }): void {
+    this.#consumer.pause([{ topic, partitions: [partition] }])
+  }
+
+  resume({ topic, partition }: { readonly topic: string; readonly partition: number }): void {
+    this.#consumer.resume([{ topic, partitions: [partition] }])
+  }
+
+  close(): Promise<void> {
+    this.#closed = true
+    return this.#consumer.disconnect()
+  }
+
+  /** Closed while it starts, KafkaJS would go on and stay in the group, with nobody to take anything. */
+  async #step(step: () => Promise<void>): Promise<void> {
+    if (!this.#closed) await step()
+    if (!this.#closed) return
+    await this.#consumer.disconnect()
+    throw new AckordError('ACKORD_SHUTDOWN', 'The consumer was closed while it started.')
+  }
+
+  async #take({ batch, resolveOffset }: KafkaJsBatch): Promise<void> {
+    const { topic, partition } = batch
+    const messages: KafkaMessage[] = batch.messages.map(({ key, value, timestamp, offset, headers = {} }) => ({
+      topic,
+      partition,
+      key,
+      value,
+      timestamp,
+      offset,
+      headers,
+    }))
+    const last = messages[this.#events.fetched({ topic, partition }, messages) - 1]
+    if (last !== undefined) resolveOffset(last.offset)
+  }
+}
+
+const refusedMessages: readonly unknown[] = ['MESSAGE_TOO_LARGE', 'RECORD_LIST_TOO_LARGE', 'INVALID_RECORD']
+const noAccess: readonly unknown[] = [
+  'TOPIC_AUTHORIZATION_FAILED',
+  'GROUP_AUTHORIZATION_FAILED',
+  'CLUSTER_AUTHORIZATION_FAILED',
+  'SASL_AUTHENTICATION_FAILED',
+  'UNSUPPORTED_SASL_MECHANISM',
+  'ILLEGAL_SASL_STATE',
+]
+const noTopic: readonly unknown[] = ['UNKNOWN_TOPIC_OR_PARTITION', 'INVALID_TOPIC_EXCEPTION']
+
+/** KafkaJS wraps errors in others, one for each of its own attempts. */
+function faultOf(error: unknown): KafkaFault {
+  for (let cause = error; cause instanceof Error; cause = cause.cause) {
+    const type: unknown = 'type' in cause ? cause.type : undefined
+    if (refusedMessages.includes(type)) return 'message'
+    if (noAccess.includes(type) || cause.name === 'KafkaJSSASLAuthenticationError') return 'access'
+    if (noTopic.includes(type)) return 'topic'
+  }
+  return 'other'
+}

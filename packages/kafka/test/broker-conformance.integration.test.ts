@@ -1,0 +1,34 @@
+import { type BrokerClaims, type BrokerWorld, ResultTable, testPublisher, testSource } from '@ackord/testkit'
+import { afterAll, describe, it } from 'vitest'
+import { openWorld } from './support/world.ts'
+
+const results = new ResultTable()
+
+afterAll(() => console.log(results.format()))
+
+async function open(): Promise<BrokerWorld> {
+  const world = await openWorld()
+  return {
+    // A group that lost a member without a word waits for its session to end.
+    patience: 40_000,
+    largest: 500_000,
+    async topic() {
+      const topic = await world.topic()
+      const group = world.group()
+      return {
+        destination: topic,
+        source: ({ group: other, deadLetter, prefetch } = {}) =>
+          world.source(topic, other === undefined ? group : `${group}-${other}`, { deadLetter, prefetch }),
+      }
+    },
+    publisher: () => world.publisher(),
+    [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
+  }
+}
+
+const claims: BrokerClaims = { order: 'perKey', delay: true, deliveryCount: true, groups: true, replay: true, names: true }
+const subject = { name: 'Kafka (mock cluster)', open, claims, results }
+// Several at once: nearly all of their time is the mock cluster's, which waits before it lets a member into a group.
+const runner = { describe, it: it.concurrent }
+testSource(runner, subject)
+testPublisher(runner, subject)

@@ -1,0 +1,140 @@
+import { randomUUID } from 'node:crypto'
+import { setMaxListeners } from 'node:events'
+import { connect, type Socket } from 'node:net'
+import { type Attributes, Message, type Publisher, publishAll, type RawMessage, type Source } from '@ackord/core'
+import { type RecordingLogger, recordingLogger } from '@ackord/testkit'
+import { type Admin, Kafka, logLevel } from 'kafkajs'
+import {
+  fromKafkaJs,
+  type KafkaPort,
+  type KafkaPublisherOptions,
+  type KafkaSourceOptions,
+  kafkaPublisher,
+  kafkaSource,
+} from '../../src/index.ts'
+
+const kafkaUrl: string = process.env['KAFKA_URL'] ?? 'kafka://127.0.0.1:9092'
+
+/** A client whose connections a test can cut. */
+export function clientOf(url: string, sockets: Set<Socket> = new Set()): Kafka {
+  return new Kafka({
+    clientId: 'ackord-test',
+    brokers: [new URL(url).host],
+    logLevel: logLevel.NOTHING,
+    retry: { retries: 2, initialRetryTime: 50 },
+    socketFactory({ host, port, onConnect }) {
+      const socket = connect({ host, port }, onConnect)
+      sockets.add(socket)
+      return socket.on('close', () => sockets.delete(socket))
+    },
+  })
+}
+
+export interface World extends AsyncDisposable {
+  readonly kafka: KafkaPort
+  readonly client: Kafka
+  readonly admin: Admin
+  readonly logger: RecordingLogger
+  /** A new topic, with four partitions. */
+  topic(): Promise<string>
+  group(): string
+  source(topic: string, group: string, options?: Partial<KafkaSourceOptions>): Source & AsyncDisposable
+  publisher(options?: KafkaPublisherOptions): Publisher & AsyncDisposable
+  /** Publishes events, through a publisher that has nothing to do with the test. */
+  fill(topic: string, messages: readonly RawMessage[]): Promise<void>
+  /** Cuts the connections of sources and publishers. How many there were. */
+  cut(): number
+  /** What the group has committed, summed up over the partitions. */
+  committed(topic: string, group: string): Promise<number>
+}
+
+export async function openWorld(url: string = kafkaUrl): Promise<World> {
+  const sockets = new Set<Socket>()
+  const client = clientOf(url, sockets)
+  const others = clientOf(url)
+  const admin = others.admin()
+  await admin.connect()
+  const kafka = fromKafkaJs(client, {
+    consumer: { sessionTimeout: 6000, heartbeatInterval: 200, maxWaitTimeInMs: 100, rebalanceTimeout: 6000 },
+  })
+  const fillers = kafkaPublisher(fromKafkaJs(others))
+  const logger = recordingLogger()
+  const opened: AsyncDisposable[] = []
+  return {
+    kafka,
+    client,
+    admin,
+    logger,
+    async topic() {
+      const topic = `ackord-test-${randomUUID()}`
+      // The mock cluster cannot be asked to; it makes a topic of four partitions when one is looked for.
+      await admin
+        .createTopics({ topics: [{ topic, numPartitions: 4 }], waitForLeaders: true })
+        .catch(() => admin.fetchTopicMetadata({ topics: [topic] }))
+      return topic
+    },
+    group: () => `ackord-test-${randomUUID()}`,
+    source(topic, group, options = {}) {
+      const source = kafkaSource(kafka, { topics: [topic], group, logger, backoff: () => 20, commitInterval: 10, ...options })
+      opened.push(source)
+      return source
+    },
+    publisher(options = {}) {
+      const publisher = kafkaPublisher(kafka, options)
+      opened.push(publisher)
+      return publisher
+    },
+    fill: (topic, messages) => publishAll(fillers, topic, messages),
+    cut() {
+      const { size } = sockets
+      for (const socket of [...sockets]) socket.destroy(new Error('cut by the test'))
+      return size
+    },
+    async committed(topic, group) {
+      const [found] = await admin.fetchOffsets({ groupId: group, topics: [topic] })
+      return (found?.partitions ?? []).reduce((sum, { offset }) => sum + Math.max(0, Number(offset)), 0)
+    },
+    async [Symbol.asyncDispose]() {
+      for (const each of opened) await each[Symbol.asyncDispose]()
+      await fillers[Symbol.asyncDispose]()
+      await admin.disconnect()
+    },
+  }
+}
+
+export function event(id: string, more: Attributes = {}): RawMessage {
+  const attributes = { id, type: 'test.event', source: '/test', specversion: '1.0', ...more }
+  return new Message(new TextEncoder().encode(JSON.stringify({ id })), attributes)
+}
+
+export function events(count: number, prefix = 'm'): RawMessage[] {
+  return Array.from({ length: count }, (_, index) => event(`${prefix}${index}`))
+}
+
+export function open(source: Source, signal: AbortSignal = never): AsyncIterator<RawMessage> {
+  return source.messages({ signal })[Symbol.asyncIterator]()
+}
+
+export async function pull(messages: AsyncIterator<RawMessage>): Promise<RawMessage> {
+  const { value, done } = await messages.next()
+  if (done === true) throw new Error('The iteration has ended.')
+  return value
+}
+
+export async function pullMany(messages: AsyncIterator<RawMessage>, count: number): Promise<RawMessage[]> {
+  const pulled: RawMessage[] = []
+  while (pulled.length < count) pulled.push(await pull(messages))
+  return pulled
+}
+
+/** Asks until it is so, for half a minute at most; each question is a round trip to the server, or a turn of the event loop. */
+export async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
+  const end = Date.now() + 30_000
+  while (!(await isSo())) {
+    if (Date.now() > end) throw new Error('It is not so after half a minute.')
+    await new Promise((resolve) => setImmediate(resolve))
+  }
+}
+
+export const never: AbortSignal = new AbortController().signal
+setMaxListeners(0, never)
