@@ -29,7 +29,7 @@ export class HeldMessages {
 
   constructor(settings: HeldMessagesSettings) {
     this.#settings = settings
-    this.#sent = new SentVerdicts(settings.connection, settings.watch)
+    this.#sent = new SentVerdicts(settings.connection, settings.watch, settings.runtime)
   }
 
   get size(): number {
@@ -93,6 +93,11 @@ export class HeldMessages {
   /** Throws if it cannot be settled here any more. */
   checkHeld(held: HeldMessage): void {
     if (held.loss === 'disposed') throw disposedError(held)
+  }
+
+  /** Sends the verdicts that wait for the end of the turn. */
+  sendVerdicts(): void {
+    this.#sent.sendNow()
   }
 
   /** Tells JetStream at once that all of it is in work. */

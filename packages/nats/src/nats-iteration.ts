@@ -320,6 +320,7 @@ export class NatsIteration {
   /** NATS has what it was told. */
   async #flush(): Promise<void> {
     const { connection, watch, runtime } = this.#settings
+    this.#held.sendVerdicts()
     if (watch.isUp) await settledWithin(runtime, answerTimeout, connection.flush())
   }
 

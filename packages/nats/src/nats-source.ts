@@ -57,7 +57,7 @@ export interface NatsSourceOptions extends ReceiverOptions {
  * source on one that has given up throws. It may be iterated several times, also at once.
  *
  * While a message is here NATS is told so, and does not deliver it again. A lost connection does not end an iteration: it is logged once, messages in hand can be settled once
- * it is back, and what was not delivered comes then. An ack resolves when it is sent; one that is lost with its connection is found out by the message coming again.
+ * it is back, and what was not delivered comes then. An ack resolves when it is on its way, with the others of its turn of the event loop; one that is lost with its connection is sent again, or found out by the message coming again.
  */
 export function natsSource(connection: NatsConnection, options: NatsSourceOptions): Source & AsyncDisposable {
   const {

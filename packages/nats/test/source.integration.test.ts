@@ -1,7 +1,8 @@
 import { eventHandler, Message, Router } from '@ackord/core'
+import { startFaultProxy } from '@ackord/testkit'
 import { headers } from '@nats-io/transport-node'
 import { describe, expect, it } from 'vitest'
-import { event, never, numbered, open, openWorld, pull, pullMany, until, type World } from './support/world.ts'
+import { event, natsUrl, never, numbered, open, openWorld, pull, pullMany, until, type World } from './support/world.ts'
 
 describe('a message in hand', () => {
   it('is kept from others by signs of life, however long it takes', async () => {
@@ -35,6 +36,24 @@ describe('a message in hand', () => {
     await until(() => signs.includes('+ACK'))
 
     expect(await world.manager.consumers.info(stream, 'billing')).toMatchObject({ num_ack_pending: 0, num_redelivered: 0 })
+  })
+
+  it('is acked with the others of its turn, in one write', async () => {
+    let writes = 0
+    await using proxy = await startFaultProxy(natsUrl, (bytes) => {
+      if (bytes.includes('+ACK')) writes += 1
+      return 'pass'
+    })
+    await using world = await openWorld({ url: proxy.url })
+    const stream = await world.stream()
+    await world.fill(stream, numbered(50))
+    const messages = await pullMany(open(world.source(stream)), 50)
+
+    expect(await Promise.all(messages.map((message) => message.ack()))).toEqual(messages.map(() => true))
+    await until(async () => (await world.manager.consumers.info(stream, 'billing')).num_ack_pending === 0)
+
+    // What is read from a socket may be a part of what was written.
+    expect(writes).toBeLessThan(10)
   })
 
   it('that is rejected is ended in JetStream, which tells it from an ack', async () => {
