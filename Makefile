@@ -28,7 +28,7 @@ vet: $(installed) ## lint, types, dead code, packed packages; npm audit as a rep
 	@node scripts/vet.mjs
 
 bench: $(installed) ## all benchmarks
-	@scripts/services run --only postgres,mariadb,redis -- npm run -s bench
+	@scripts/services run --only postgres,mariadb,redis,rabbitmq,nats -- npm run -s bench
 
 proof: $(installed) ## what takes too long for the tests: claims on a table of two million rows, the whole matrix of crashes
 	@scripts/services run --only postgres,rabbitmq -- node scripts/proof.mjs

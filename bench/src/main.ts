@@ -1,5 +1,7 @@
 import { parseArgs } from 'node:util'
+import { brokers } from './brokers/index.ts'
 import { core, coreVariants } from './core.ts'
+import { lua } from './lua/index.ts'
 import { redis } from './redis/index.ts'
 import { relay } from './relay/index.ts'
 import { sql } from './sql/index.ts'
@@ -16,6 +18,8 @@ const benchmarks: Record<string, Benchmark> = {
   sql: { about: 'exactly-once handling on PostgreSQL against the same statements by hand', variants: {}, run: sql },
   relay: { about: 'the relay on PostgreSQL against a loop by hand', variants: {}, run: relay },
   redis: { about: 'exactly-once handling and the stream relay on Redis against the same by hand', variants: {}, run: redis },
+  lua: { about: 'the Lua outbox on Redis against its bare script', variants: {}, run: lua },
+  brokers: { about: 'publishing and consuming against the bare clients', variants: {}, run: brokers },
 }
 
 function usage(problem?: string): never {

@@ -15,8 +15,7 @@ const upTo = (last: number, prefix = '') => Array.from({ length: last }, (_, ind
 const parts = {
   'the core': upTo(13, 'P'),
   'transaction, inbox and outbox on SQL': upTo(34, 'A'),
-  // B21 to B28 are about the store of scripts, which is not built yet.
-  'transaction, inbox, outbox and streams on Redis': [...upTo(20, 'B'), 'B29', 'B30'],
+  'transaction, inbox, outbox and streams on Redis': upTo(30, 'B'),
   'what concerns all of it': upTo(8, 'C'),
   'what users of comparable systems report': upTo(30),
   'bugs seen in comparable systems': upTo(6, '6.'),

@@ -1,0 +1,85 @@
+import { Message, type Publisher, publishAll, type RawMessage, type Source } from '@ackord/core'
+import { rateOf, runRounds } from '../rounds.ts'
+
+/** How many messages a publish sends and has confirmed, and how many a consumer may hold. */
+const batch = 500
+export const prefetch = 100
+const count = 20_000
+const rounds = 5
+const data = new Uint8Array(256).fill(120)
+
+/** One side: the library, or the bare client. */
+export interface Contestant {
+  /** Sends them all; what it resolves to is confirmed. */
+  publish(messages: readonly RawMessage[]): Promise<void>
+  /** Takes and acks so many, one by one as they come; gives how many they were, when the broker has every ack. */
+  consume(count: number): Promise<number>
+}
+
+export interface Contest extends AsyncDisposable {
+  readonly bare: Contestant
+  readonly ackord: Contestant
+}
+
+/** Each side consumes what it has published itself, in turn, on the same broker. */
+export async function contestFigures(name: string, contest: Contest): Promise<Record<string, number>> {
+  await using open = contest
+  const messages = Array.from({ length: batch }, (_, index) => messageOf(index))
+  const publish = (side: Contestant) => (total: number) =>
+    rateOf(total, async () => {
+      for (let sent = 0; sent < total; sent += batch) await side.publish(messages)
+      return total
+    })
+  const consume = (side: Contestant) => (total: number) => rateOf(total, () => side.consume(total))
+  const rates = await runRounds(
+    {
+      barePublish: publish(open.bare),
+      bareConsume: consume(open.bare),
+      publish: publish(open.ackord),
+      consume: consume(open.ackord),
+    },
+    { rounds, count },
+  )
+  return {
+    [`${name}_bare_publish_per_s`]: Math.round(rates.barePublish),
+    [`${name}_publish_per_s`]: Math.round(rates.publish),
+    [`${name}_publish_ratio`]: ratio(rates.publish, rates.barePublish),
+    [`${name}_bare_consume_per_s`]: Math.round(rates.bareConsume),
+    [`${name}_consume_per_s`]: Math.round(rates.consume),
+    [`${name}_consume_ratio`]: ratio(rates.consume, rates.bareConsume),
+  }
+}
+
+/** The library's side, on any broker. */
+export function ackordContestant(publisher: Publisher, source: Source & AsyncDisposable, destination: string): Contestant {
+  return {
+    publish: (messages) => publishAll(publisher, destination, messages),
+    async consume(total) {
+      let done = 0
+      const acks: Promise<boolean>[] = []
+      for await (const message of source.messages({ signal: new AbortController().signal })) {
+        acks.push(message.ack())
+        done += 1
+        if (done === total) break
+      }
+      const acked = await Promise.all(acks)
+      return acked.filter(Boolean).length
+    },
+  }
+}
+
+/** As a service would send it; the ids do not matter here. */
+function messageOf(index: number): RawMessage {
+  return new Message(data, {
+    id: `e-${index}`,
+    type: 'order.placed',
+    source: '/orders',
+    specversion: '1.0',
+    time: '2026-11-15T12:00:00.000Z',
+    datacontenttype: 'application/json',
+  })
+}
+
+function ratio(one: number, other: number): number {
+  return Math.round((one / other) * 100) / 100
+}

@@ -1,0 +1,13 @@
+import { contestFigures } from './contest.ts'
+import { natsContest } from './nats.ts'
+import { rabbitmqContest } from './rabbitmq.ts'
+import { redisStreamsContest } from './redis-streams.ts'
+
+/** Confirmed publishes and acked consumption through the library, against the bare client with the same messages and the same batching. */
+export async function brokers(): Promise<Record<string, unknown>> {
+  return {
+    ...(await contestFigures('rabbitmq', await rabbitmqContest())),
+    ...(await contestFigures('nats', await natsContest())),
+    ...(await contestFigures('redis', await redisStreamsContest())),
+  }
+}

@@ -1,0 +1,46 @@
+import type { LuaOutbox } from '@ackord/redis'
+import type { Redis } from 'ioredis'
+import { rateOf, runRounds } from '../rounds.ts'
+import { newRecord } from './records.ts'
+
+const inFlight = 50
+
+/** One record per call, so many calls on their way at once: through the library, and by EVALSHA with arguments that are made before. */
+export async function appendFigures(outbox: LuaOutbox, client: Redis): Promise<Record<string, number>> {
+  const sha = await shaOf(outbox, client)
+  const clear = async () => {
+    const { keys } = outbox.prepare([newRecord()])
+    await client.unlink(...keys)
+  }
+  const rates = await runRounds(
+    {
+      async raw(count) {
+        await clear()
+        const calls = Array.from({ length: count }, () => outbox.prepare([newRecord()]))
+        return await rateOf(count, () => atOnce(calls, ({ keys, args }) => client.evalsha(sha, keys.length, ...keys, ...args)))
+      },
+      async append(count) {
+        await clear()
+        const records = Array.from({ length: count }, newRecord)
+        return await rateOf(count, () => atOnce(records, (record) => outbox.enqueue([record])))
+      },
+    },
+    { rounds: 6, count: 20_000 },
+  )
+  return {
+    raw_script_per_s: Math.round(rates.raw),
+    append_per_s: Math.round(rates.append),
+    append_ratio: Math.round((rates.append / rates.raw) * 100) / 100,
+  }
+}
+
+async function shaOf(outbox: LuaOutbox, client: Redis): Promise<string> {
+  const { lua } = outbox.prepare([newRecord()])
+  return String(await client.script('LOAD', lua))
+}
+
+/** Gives how many it did. */
+async function atOnce<Item>(items: readonly Item[], call: (item: Item) => Promise<unknown>): Promise<number> {
+  for (let done = 0; done < items.length; done += inFlight) await Promise.all(items.slice(done, done + inFlight).map(call))
+  return items.length
+}

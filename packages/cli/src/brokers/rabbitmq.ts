@@ -1,0 +1,69 @@
+import type { Logger } from '@ackord/core'
+import { declareTopology, rabbitmqPublisher, rabbitmqSource } from '@ackord/rabbitmq'
+import { connect, type RecoveringChannelModel } from 'amqplib'
+import type { ServiceUrl } from '../service-url.ts'
+import type { Broker } from './broker.ts'
+
+const connectTimeout = 5000
+
+/** A destination is a queue, which has to exist. */
+export async function openRabbitmq({ text, address }: ServiceUrl, logger: Logger): Promise<Broker> {
+  const outgoing = await connectOnce(text)
+  const publisher = rabbitmqPublisher(outgoing, { logger })
+  // RabbitMQ slows down connections that publish a lot, and acks would wait with them.
+  let incoming: Promise<RecoveringChannelModel> | undefined
+
+  return {
+    address,
+    publisher,
+    source(topic) {
+      incoming ??= connectOnce(text)
+      return lateSource(incoming, topic, logger)
+    },
+    createTopic: (topic) => declareTopology(outgoing, { queues: { [topic]: { type: 'classic' } } }),
+    async removeTopic(topic) {
+      const channel = await outgoing.createChannel()
+      await channel.deleteQueue(topic)
+      await channel.close()
+    },
+    async problemOf(destination) {
+      const channel = await outgoing.createChannel()
+      channel.on('error', () => {})
+      try {
+        await channel.checkQueue(destination)
+        await channel.close()
+        return undefined
+      } catch {
+        // RabbitMQ has closed the channel.
+        return `There is no queue '${destination}', or it may not be used. Declare it, or map the destination to one that exists: --map ${destination}=queue`
+      }
+    },
+    async [Symbol.asyncDispose]() {
+      await publisher[Symbol.asyncDispose]()
+      await outgoing.close()
+      await (await incoming)?.close()
+    },
+  }
+}
+
+async function connectOnce(url: string): Promise<RecoveringChannelModel> {
+  const connection = await connect(url, { timeout: connectTimeout, recovery: { initialMaxRetries: 0 } })
+  // The source and the publisher log what matters.
+  connection.on('error', () => {})
+  return connection
+}
+
+/** A source on a connection that is still being made. */
+function lateSource(connecting: Promise<RecoveringChannelModel>, queue: string, logger: Logger): ReturnType<Broker['source']> {
+  const opening = connecting.then((connection) => rabbitmqSource(connection, { queue, logger }))
+  // Whoever reads is told.
+  opening.catch(() => {})
+  return {
+    async *messages(options) {
+      yield* (await opening).messages(options)
+    },
+    async [Symbol.asyncDispose]() {
+      await (await opening.catch(() => undefined))?.[Symbol.asyncDispose]()
+    },
+  }
+}

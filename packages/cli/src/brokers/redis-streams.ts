@@ -1,0 +1,28 @@
+import type { Logger } from '@ackord/core'
+import { fromIoredis } from '@ackord/redis'
+import { streamPublisher, streamSource } from '@ackord/redis/streams'
+import { connectRedis, removeKeys } from '../redis-client.ts'
+import type { ServiceUrl } from '../service-url.ts'
+import type { Broker } from './broker.ts'
+
+/** A destination is a stream, which comes to be with its first message. */
+export async function openRedisStreams(url: ServiceUrl, logger: Logger): Promise<Broker> {
+  const client = await connectRedis(url)
+  const redis = fromIoredis(client, { logger })
+  const publisher = streamPublisher(redis)
+  return {
+    address: url.address,
+    publisher,
+    source: (topic) => streamSource(redis, { stream: topic, group: 'demo', block: 200 }),
+    createTopic: () => Promise.resolve(),
+    async removeTopic(topic) {
+      // What its group keeps beside it has the topic as its tag.
+      await removeKeys(client, `{${topic}}`)
+      await client.unlink(topic)
+    },
+    async [Symbol.asyncDispose]() {
+      await publisher[Symbol.asyncDispose]()
+      client.disconnect()
+    },
+  }
+}

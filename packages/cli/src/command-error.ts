@@ -1,0 +1,28 @@
+import { type ExitCode, exitCode } from './exit-code.ts'
+
+export interface CommandErrorOptions {
+  readonly exitCode: ExitCode
+  /** What to do about it, in one line. Default: nothing is suggested. */
+  readonly hint?: string | undefined
+  readonly cause?: unknown
+}
+
+/** A failure that is told to the user in one line and a hint, without a stack. */
+export class CommandError extends Error {
+  static {
+    this.prototype.name = 'CommandError'
+  }
+
+  readonly exitCode: ExitCode
+  readonly hint: string | undefined
+
+  constructor(message: string, options: CommandErrorOptions) {
+    super(message, 'cause' in options ? { cause: options.cause } : undefined)
+    this.exitCode = options.exitCode
+    this.hint = options.hint
+  }
+}
+
+export function usageError(message: string, hint?: string): CommandError {
+  return new CommandError(message, { exitCode: exitCode.usage, hint })
+}

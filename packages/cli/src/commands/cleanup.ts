@@ -1,0 +1,67 @@
+import type { Command } from 'commander'
+import type { Execute } from '../execute.ts'
+import { exitCode } from '../exit-code.ts'
+import { parsePositiveDuration, parseWhole, setting, storeCommand } from '../settings.ts'
+import { openStoreOf, type StoreOptions } from '../store-options.ts'
+
+interface CleanupOptions extends StoreOptions {
+  readonly inboxWindow?: number | undefined
+  readonly keepPublished?: number | undefined
+  readonly batchSize?: number | undefined
+}
+
+const day = 86_400_000
+
+export function cleanupCommand(execute: Execute): Command {
+  return storeCommand('cleanup')
+    .description('Deletes, once, what the inbox need not remember and what is published and old. For a timer; never touches anything else.')
+    .addOption(
+      setting(
+        '--inbox-window <duration>',
+        'for how long the inbox remembers a message; longer than the broker may deliver one again (default: 7d)',
+        {
+          parse: parsePositiveDuration,
+        },
+      ),
+    )
+    .addOption(
+      setting('--keep-published <duration>', 'for how long published records are kept (default: 24h)', { parse: parsePositiveDuration }),
+    )
+    .addOption(setting('--batch-size <count>', 'how many rows are deleted at a time (default: 1000)', { parse: parseWhole(1, 100_000) }))
+    .action(
+      execute(
+        async (session, options: CleanupOptions) => {
+          const { output, signal } = session
+          const { inboxWindow = 7 * day, keepPublished = day, batchSize = 1000 } = options
+          await using store = await openStoreOf(options, session)
+          const outbox = store.outbox({ logger: output.logger() })
+          const result = { inbox_deleted: 0, outbox_deleted: 0 }
+          const { kind } = store
+          if (kind !== 'redis') {
+            result.inbox_deleted = await drain(batchSize, signal, () => store.cleanInbox({ window: inboxWindow, limit: batchSize }))
+            result.outbox_deleted = await drain(batchSize, signal, () =>
+              outbox.deletePublished({ olderThan: keepPublished, limit: batchSize }),
+            )
+          }
+          output.object(result)
+          if (kind === 'redis')
+            output.line('Redis forgets by itself: markers of the inbox have a time to live, and published records are gone at once.')
+          else output.line(`Deleted ${result.inbox_deleted} of the inbox and ${result.outbox_deleted} published records.`)
+          signal.throwIfAborted()
+          return exitCode.ok
+        },
+        { stopsItself: true },
+      ),
+    )
+}
+
+/** Batch after batch until one is not full, or somebody wants to stop. */
+async function drain(batchSize: number, signal: AbortSignal, deleteBatch: () => Promise<number>): Promise<number> {
+  let total = 0
+  while (!signal.aborted) {
+    const deleted = await deleteBatch()
+    total += deleted
+    if (deleted < batchSize) break
+  }
+  return total
+}

@@ -1,0 +1,71 @@
+import { silentLogger, systemRuntime } from '@ackord/core'
+import type { Command } from 'commander'
+import type { Broker } from '../brokers/broker.ts'
+import { type DemoReport, type DemoResult, demo } from '../demo/demo.ts'
+import { demoView } from '../demo/demo-view.ts'
+import type { Execute } from '../execute.ts'
+import { type ExitCode, exitCode } from '../exit-code.ts'
+import { openBroker } from '../open-broker.ts'
+import { openRunStore } from '../open-run-store.ts'
+import type { Output } from '../output.ts'
+import type { Session } from '../session.ts'
+import { newCommand, parseWhole } from '../settings.ts'
+import { unlessAborted } from '../stopping.ts'
+import type { Store } from '../stores/store.ts'
+
+interface DemoCommandOptions {
+  readonly orders: number
+  readonly store?: string | undefined
+  readonly broker?: string | undefined
+}
+
+export function demoCommand(execute: Execute): Command {
+  return newCommand('demo')
+    .description('Orders through duplicates, failures, a crash and an outage; in the end each is applied once. Needs no server.')
+    .option('--orders <count>', 'how many', parseWhole(1, 1_000_000), 1000)
+    .option('--store <url>', 'postgres://, mysql://, sqlite: or redis:// (default: PostgreSQL in this process)')
+    .option('--broker <url>', 'amqp://, nats://, kafka://, redis:// or memory: (default: memory:)')
+    .action(execute(runDemo, { stopsItself: true }))
+}
+
+async function runDemo(
+  session: Session,
+  { orders, store: storeUrl, broker: brokerUrl = 'memory:' }: DemoCommandOptions,
+): Promise<ExitCode> {
+  const { output, secrets, signal } = session
+  const name = `ackord-demo-${systemRuntime.uuid().slice(0, 8)}`
+  const view = demoView(output, orders)
+  try {
+    const opening = openBroker(brokerUrl, { option: '--broker', logger: silentLogger, secrets, memory: true })
+    await using broker = await unlessAborted(opening, signal)
+    if (storeUrl === undefined) view.onStep('Starting PostgreSQL in this process.')
+    await using store = await unlessAborted(openRunStore(storeUrl, { name, secrets }), signal)
+    const topics = { orders: `${name}-orders`, events: `${name}-events` }
+    const report = await demo({ ...view, orders, store, broker, topics, signal })
+    view.end()
+    summarise(output, report, store, broker)
+    return report.lost === 0 && report.applied_twice === 0 ? exitCode.ok : exitCode.failed
+  } finally {
+    view.end()
+  }
+}
+
+function summarise(output: Output, report: DemoReport, store: Store, broker: Broker): void {
+  const { repeated_events: repeated, ...result } = report
+  const good = result.lost === 0 && result.applied_twice === 0
+  const colour = good ? output.colours.green : output.colours.red
+  output.line()
+  output.line(
+    `  ${result.applied} of ${result.orders} orders are in ${store.address}; ${result.duplicates_skipped} duplicates were recognised and skipped.`,
+  )
+  output.line(
+    `  ${result.events_published} events are at ${broker.address}, one for each order, although the service was killed and the broker was down.`,
+  )
+  if (repeated > 0)
+    output.line(
+      `  ${repeated} of them came twice, with the same id: published, then not settled by the service that was killed. A consumer's inbox skips those.`,
+    )
+  output.line(colour(`  ${result.lost} lost, ${result.applied_twice} applied twice.`))
+  output.line()
+  output.raw(JSON.stringify(result satisfies DemoResult))
+}

@@ -1,0 +1,83 @@
+import { silentLogger } from '@ackord/core'
+import type { Command } from 'commander'
+import { type CommandError, usageError } from '../command-error.ts'
+import { type Check, check } from '../doctor/check.ts'
+import { checkStore } from '../doctor/store-checks.ts'
+import type { Execute } from '../execute.ts'
+import { type ExitCode, exitCode } from '../exit-code.ts'
+import { explainFailure } from '../explain-failure.ts'
+import { openBroker } from '../open-broker.ts'
+import type { Output } from '../output.ts'
+import type { Session } from '../session.ts'
+import { setting, storeCommand } from '../settings.ts'
+import { openStoreOf, type StoreOptions } from '../store-options.ts'
+
+interface DoctorOptions extends StoreOptions {
+  readonly broker?: string | undefined
+  readonly strict?: boolean | undefined
+}
+
+type Finding = Check & { readonly of: 'store' | 'broker' }
+
+export function doctorCommand(execute: Execute): Command {
+  return storeCommand('doctor')
+    .description(
+      'Looks at the store and the broker: reachable, schema, clock, privileges, durability; and says what to do. Changes nothing.',
+    )
+    .addOption(setting('--broker <url>', 'amqp://, nats://, kafka:// or redis://'))
+    .option('--strict', 'warnings are a failure, too')
+    .action(execute(diagnose))
+}
+
+async function diagnose(session: Session, options: DoctorOptions): Promise<ExitCode> {
+  if (options.store === undefined && options.broker === undefined) {
+    throw usageError('--store and --broker are both missing.', 'Give one of them, or both.')
+  }
+  const findings: Finding[] = []
+  const failures: CommandError[] = []
+  const fail = (of: Finding['of'], error: unknown) => {
+    const failure = explainFailure(error)
+    // A URL that cannot be right is told as everywhere.
+    if (failure.exitCode === exitCode.usage) throw failure
+    failures.push(failure)
+    findings.push({ of, ...check('connection', 'problem', `${failure.message} ${failure.hint ?? ''}`.trim()) })
+  }
+  const destinations =
+    options.store === undefined ? [] : await lookAtStore(session, options, findings).catch((error: unknown) => fail('store', error))
+  if (options.broker !== undefined) {
+    await lookAtBroker(session, options.broker, destinations ?? [], findings).catch((error: unknown) => fail('broker', error))
+  }
+  show(session.output, findings, session)
+  const worst = findings.some(({ state }) => state === 'problem')
+    ? 'problem'
+    : findings.some(({ state }) => state === 'warning')
+      ? 'warning'
+      : 'ok'
+  if (failures[0] !== undefined) return failures[0].exitCode
+  return worst === 'problem' || (worst === 'warning' && options.strict === true) ? exitCode.failed : exitCode.ok
+}
+
+async function lookAtStore(session: Session, options: DoctorOptions, findings: Finding[]): Promise<readonly string[]> {
+  await using store = await openStoreOf(options, session)
+  findings.push({ of: 'store', ...check('connection', 'ok', `${store.address} answers.`) })
+  const { checks, destinations } = await checkStore(store)
+  findings.push(...checks.map((each): Finding => ({ of: 'store', ...each })))
+  return destinations
+}
+
+async function lookAtBroker({ secrets }: Session, url: string, destinations: readonly string[], findings: Finding[]): Promise<void> {
+  await using broker = await openBroker(url, { option: '--broker', logger: silentLogger, secrets })
+  findings.push({ of: 'broker', ...check('connection', 'ok', `${broker.address} answers.`) })
+  for (const destination of destinations) {
+    const problem = await broker.problemOf?.(destination)
+    if (problem !== undefined) findings.push({ of: 'broker', ...check('destination', 'problem', problem) })
+  }
+}
+
+function show(output: Output, findings: readonly Finding[], { secrets }: Session): void {
+  const { green, yellow, red, dim } = output.colours
+  const marks = { ok: green('✓'), warning: yellow('!'), problem: red('✗'), unknown: dim('?') }
+  const safe = findings.map((finding) => ({ ...finding, text: secrets.mask(finding.text) }))
+  output.object({ checks: safe })
+  for (const { of, name, state, text } of safe) output.line(`${marks[state]} ${`${of} ${name}`.padEnd(24)} ${text}`)
+}

@@ -1,0 +1,39 @@
+import type { OutboxState } from '@ackord/outbox'
+import type { Command } from 'commander'
+import type { Execute } from '../execute.ts'
+import { exitCode } from '../exit-code.ts'
+import { type FilterOptions, filterOf } from '../record-filter.ts'
+import { recordObject, recordTable } from '../record-view.ts'
+import { addFilter, parseChoice, parseWhole, storeCommand } from '../settings.ts'
+import { openStoreOf, type StoreOptions } from '../store-options.ts'
+
+interface ListOptions extends StoreOptions, FilterOptions {
+  readonly state?: OutboxState | undefined
+  readonly limit: number
+  readonly after?: string | undefined
+}
+
+export function listCommand(execute: Execute): Command {
+  return addFilter(storeCommand('list'))
+    .description('Records of the outbox, oldest first.')
+    .option(
+      '--state <state>',
+      'ready, waiting, leased, parked or published',
+      parseChoice('ready', 'waiting', 'leased', 'parked', 'published'),
+    )
+    .option('--limit <count>', 'how many at most', parseWhole(1, 10_000), 50)
+    .option('--after <cursor>', 'go on where the page before ended')
+    .action(
+      execute(async (session, options: ListOptions) => {
+        const { output } = session
+        await using store = await openStoreOf(options, session)
+        const { limit, after, state } = options
+        const page = await store.outbox({ logger: output.logger() }).list(filterOf(options, state), { limit, after })
+        output.object({ records: page.records.map(recordObject), next: page.next ?? null })
+        if (page.records.length === 0) output.line('There are no such records.')
+        else recordTable(output, page.records)
+        if (page.next !== undefined) output.line(`\nThere are more: --after ${page.next}`)
+        return exitCode.ok
+      }),
+    )
+}

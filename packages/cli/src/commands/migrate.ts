@@ -1,0 +1,66 @@
+import type { Command } from 'commander'
+import type { Execute } from '../execute.ts'
+import { exitCode } from '../exit-code.ts'
+import type { Session } from '../session.ts'
+import { newCommand, storeCommand } from '../settings.ts'
+import { openStoreOf, type StoreOptions } from '../store-options.ts'
+
+export function migrateCommand(execute: Execute): Command {
+  return newCommand('migrate')
+    .description('The tables: make them, print them, see whether they fit.')
+    .addCommand(upCommand(execute))
+    .addCommand(printCommand(execute))
+    .addCommand(validateCommand(execute))
+}
+
+function upCommand(execute: Execute): Command {
+  return storeCommand('up')
+    .description('Makes the tables, or brings older ones up to date. Any number may run at once, and again.')
+    .action(
+      execute(async (session, options: StoreOptions) => {
+        await using store = await openStoreOf(options, session, { create: true })
+        if (store.kind === 'redis') return noTables(session)
+        await store.createSchema()
+        session.output.object({ store: store.address, schema: 'up to date' })
+        session.output.line(`The tables in ${store.address} are up to date.`)
+        return exitCode.ok
+      }),
+    )
+}
+
+function printCommand(execute: Execute): Command {
+  return storeCommand('print')
+    .description('The SQL that makes the tables, for your own migrations. Connects to nothing: --store postgres: will do.')
+    .action(
+      execute(async (session, options: StoreOptions) => {
+        if (/^rediss?:/i.test(options.store ?? '')) return noTables(session)
+        await using store = await openStoreOf(options, session, { connect: false })
+        if (store.kind === 'redis') return noTables(session)
+        const sql = store.printSchema()
+        session.output.object({ sql })
+        session.output.line(sql.trimEnd())
+        return exitCode.ok
+      }),
+    )
+}
+
+function validateCommand(execute: Execute): Command {
+  return storeCommand('validate')
+    .description('Whether the tables are there in a version that this command works with. Changes nothing.')
+    .action(
+      execute(async (session, options: StoreOptions) => {
+        await using store = await openStoreOf(options, session)
+        if (store.kind === 'redis') return noTables(session)
+        await store.validateSchema()
+        session.output.object({ store: store.address, schema: 'valid' })
+        session.output.line(`The tables in ${store.address} are as they should be.`)
+        return exitCode.ok
+      }),
+    )
+}
+
+function noTables({ output }: Session): 0 {
+  output.object({ schema: 'none needed' })
+  output.line('Redis needs no tables.')
+  return exitCode.ok
+}

@@ -1,0 +1,151 @@
+import type { DeadLetter, Logger } from '@ackord/core'
+import { Relay, type RelayOptions } from '@ackord/outbox'
+import type { Command } from 'commander'
+import type { Broker } from '../brokers/broker.ts'
+import type { Execute } from '../execute.ts'
+import { type ExitCode, exitCode } from '../exit-code.ts'
+import { talkingTo } from '../explain-failure.ts'
+import { openBroker } from '../open-broker.ts'
+import { openStore } from '../open-store.ts'
+import { startHealthServer } from '../relay/health-server.ts'
+import { PrometheusMetrics } from '../relay/prometheus-metrics.ts'
+import type { Session } from '../session.ts'
+import { addPlace, newCommand, parseChoice, parseList, parsePairs, parsePositiveDuration, parseWhole, setting } from '../settings.ts'
+import { aborted, unlessAborted } from '../stopping.ts'
+import { placeOf } from '../store-options.ts'
+import type { OutboxChoices, StorePlace } from '../stores/store.ts'
+
+interface RelayCommandOptions extends StorePlace {
+  readonly from?: string | undefined
+  readonly to?: string | undefined
+  readonly map?: ReadonlyMap<string, string> | undefined
+  readonly destinations?: readonly string[] | undefined
+  readonly deadLetter?: string | undefined
+  readonly order?: OutboxChoices['order']
+  readonly onExhausted?: RelayOptions['onExhausted']
+  readonly listen?: boolean | undefined
+  readonly keepPublished?: number | undefined
+  readonly batchSize?: number | undefined
+  readonly concurrency?: number | undefined
+  readonly lease?: number | undefined
+  readonly publishTimeout?: number | undefined
+  readonly maxAttempts?: number | undefined
+  readonly pollInterval?: number | undefined
+  readonly shutdownTimeout?: number | undefined
+  readonly name?: string | undefined
+  readonly host?: string | undefined
+  readonly port?: number | undefined
+}
+
+export function relayCommand(execute: Execute): Command {
+  const command = addPlace(
+    newCommand('relay')
+      .description('Carries committed records to the broker until SIGTERM or Ctrl-C. Any number may run side by side.')
+      .addOption(setting('--from <url>', 'the store: postgres://, mysql://, sqlite: or redis://', { key: 'store' }))
+      .addOption(setting('--to <url>', 'the broker: amqp://, nats://, kafka:// or redis://', { key: 'broker' })),
+  )
+  const options = [
+    setting('--map <destination=topic>', 'publishes what is for the destination under another name, several times for several', {
+      parse: parsePairs,
+    }),
+    setting('--destinations <names>', 'only these; leave the others to other relays (default: all)', { parse: parseList }),
+    setting('--dead-letter <topic>', 'where a copy of what is parked goes (default: nowhere)'),
+    setting('--order <order>', 'none or perKey, as those who write have it (SQL; default: none)', { parse: parseChoice('none', 'perKey') }),
+    setting('--on-exhausted <choice>', 'with order perKey, those behind a parked record: park, block or parkKey (default: park)', {
+      parse: parseChoice('park', 'block', 'parkKey'),
+    }),
+    setting('--listen', 'hears of commits at once (PostgreSQL; those who write need `notify: true`)'),
+    setting('--keep-published <duration>', 'keeps published records for so long (SQL; default: they are deleted)', {
+      parse: parsePositiveDuration,
+    }),
+    setting('--batch-size <count>', 'records in one claim (default: 500)', { parse: parseWhole(1, 100_000) }),
+    setting('--concurrency <count>', 'batches on their way at once (default: 1)', { parse: parseWhole(1, 1000) }),
+    setting('--lease <duration>', 'how long what a dead relay held waits (default: 30s)', { parse: parsePositiveDuration }),
+    setting('--publish-timeout <duration>', 'how long one publish may take; shorter than the lease (default: 10s)', {
+      parse: parsePositiveDuration,
+    }),
+    setting('--max-attempts <count>', 'after which a record is parked (default: 10)', { parse: parseWhole(1) }),
+    setting('--poll-interval <duration>', 'between looks for records while there is little to do (default: 500ms)', {
+      parse: parsePositiveDuration,
+    }),
+    setting('--shutdown-timeout <duration>', 'what a stop leaves to what is on its way (default: 25s)', { parse: parsePositiveDuration }),
+    setting('--name <name>', 'in its log lines; two may have the same'),
+    setting('--port <port>', 'serves /health, /health/live, /health/ready and /metrics; 0: any port (default: off)', {
+      parse: parseWhole(0, 65_535),
+    }),
+    setting('--host <address>', 'where the port is open; 0.0.0.0 for everybody (default: 127.0.0.1)'),
+  ]
+  for (const option of options) command.addOption(option)
+  return command.action(execute(runRelay, { stopsItself: true }))
+}
+
+async function runRelay(session: Session, options: RelayCommandOptions): Promise<ExitCode> {
+  const { signal } = session
+  try {
+    await relayUntilAborted(session, options)
+  } catch (error) {
+    // A relay that is told to stop while it starts has stopped, too.
+    if (!signal.aborted || error !== signal.reason) throw error
+  }
+  return exitCode.ok
+}
+
+async function relayUntilAborted({ output, secrets, signal }: Session, options: RelayCommandOptions): Promise<void> {
+  const logger = namedLogger(output.logger('stdout'), options.name)
+  const { from, to, order, listen, keepPublished, port, host = '127.0.0.1' } = options
+  await using store = await unlessAborted(openStore(from, { option: '--from', place: placeOf(options), logger, secrets }), signal)
+  if (store.kind !== 'redis') await talkingTo(store.address, () => store.validateSchema())
+  await using broker = await unlessAborted(openBroker(to, { option: '--to', logger, secrets }), signal)
+  const metrics = new PrometheusMetrics()
+  const relay = new Relay(store.outbox({ order, retain: keepPublished !== undefined, listen, logger }), {
+    ...relayOptions(options),
+    publisher: broker.publisher,
+    deadLetter: deadLetterOf(options, broker),
+    logger,
+    metrics,
+  })
+  const [health, format] = [() => relay.health(), () => metrics.format()]
+  await using server = port === undefined ? undefined : await startHealthServer({ port, host, health, metrics: format })
+  signal.throwIfAborted()
+  await using running = relay.start()
+  logger.info({ from: store.address, to: broker.address, ...(server !== undefined && { health: server.url }) }, 'The relay runs.')
+  await aborted(signal)
+  logger.info({}, 'The relay stops: what is on its way is finished, the rest is given back.')
+  // Before the server is closed: until the end it tells that the relay is stopping.
+  await running.stop()
+  const { published, failed, parked, released } = relay.health()
+  logger.info({ published, failed, parked, released }, 'The relay has stopped.')
+}
+
+function relayOptions(options: RelayCommandOptions): Omit<RelayOptions, 'publisher'> {
+  const { map, keepPublished, batchSize, concurrency, lease, publishTimeout, maxAttempts, pollInterval, shutdownTimeout, destinations } =
+    options
+  return {
+    destinations,
+    batchSize,
+    concurrency,
+    lease,
+    publishTimeout,
+    maxAttempts,
+    pollInterval,
+    shutdownTimeout,
+    onExhausted: options.onExhausted,
+    map: map === undefined ? undefined : ({ destination }) => ({ destination: map.get(destination) }),
+    cleanup: keepPublished === undefined ? undefined : { keepPublished },
+  }
+}
+
+function deadLetterOf({ deadLetter }: RelayCommandOptions, { publisher }: Broker): DeadLetter | undefined {
+  return deadLetter === undefined ? undefined : { publisher, destination: deadLetter }
+}
+
+/** The name is in every line; the store knows each relay by an id of its own, so that two of one name do not disturb each other. */
+function namedLogger(logger: Logger, relay: string | undefined): Logger {
+  if (relay === undefined) return logger
+  return {
+    debug: (fields, text) => logger.debug({ relay, ...fields }, text),
+    info: (fields, text) => logger.info({ relay, ...fields }, text),
+    warn: (fields, text) => logger.warn({ relay, ...fields }, text),
+    error: (fields, text) => logger.error({ relay, ...fields }, text),
+  }
+}

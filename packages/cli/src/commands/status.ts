@@ -1,0 +1,44 @@
+import type { DestinationStats } from '@ackord/outbox'
+import type { Command } from 'commander'
+import { formatDuration } from '../duration.ts'
+import type { Execute } from '../execute.ts'
+import { exitCode } from '../exit-code.ts'
+import { storeCommand } from '../settings.ts'
+import { openStoreOf, type StoreOptions } from '../store-options.ts'
+
+const states = ['ready', 'waiting', 'leased', 'parked', 'published'] as const
+
+export function statusCommand(execute: Execute): Command {
+  return storeCommand('status')
+    .description('How many records there are, by destination and state, and how old the oldest is that waits.')
+    .action(
+      execute(async (session, options: StoreOptions) => {
+        const { output } = session
+        await using store = await openStoreOf(options, session)
+        const { destinations, oldestAge } = await store.outbox({ logger: output.logger() }).stats()
+        const totals = sumOf(destinations)
+        output.object({ store: store.address, destinations, totals, oldest_age_ms: oldestAge ?? null })
+        if (destinations.length === 0) {
+          output.line(`The outbox of ${store.address} is empty.`)
+          return exitCode.ok
+        }
+        const rows = destinations.map((counts) => [counts.destination, ...states.map((state) => counts[state])])
+        if (destinations.length > 1) rows.push(['all', ...states.map((state) => totals[state])])
+        output.table(['DESTINATION', ...states.map((state) => state.toUpperCase())], rows)
+        output.line()
+        output.line(
+          oldestAge === undefined
+            ? 'Nothing waits to be published.'
+            : `The oldest that waits to be published is ${formatDuration(oldestAge)} old.`,
+        )
+        if (totals.parked > 0) output.line(`Parked records wait for you: ackord list --state parked`)
+        return exitCode.ok
+      }),
+    )
+}
+
+function sumOf(destinations: readonly DestinationStats[]): Record<(typeof states)[number], number> {
+  const totals = { ready: 0, waiting: 0, leased: 0, parked: 0, published: 0 }
+  for (const counts of destinations) for (const state of states) totals[state] += counts[state]
+  return totals
+}

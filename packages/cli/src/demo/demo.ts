@@ -1,0 +1,242 @@
+import { publishAll, silentLogger } from '@ackord/core'
+import type { Broker } from '../brokers/broker.ts'
+import { CommandError } from '../command-error.ts'
+import { exitCode } from '../exit-code.ts'
+import { errorText } from '../output.ts'
+import type { Store } from '../stores/store.ts'
+import { waitFor } from '../wait-for.ts'
+import { type DemoStore, demoStore } from './demo-store.ts'
+import { EventAudit } from './event-audit.ts'
+import { isRepeated, orderCommand, orderId } from './order-commands.ts'
+import { OrderService } from './order-service.ts'
+import { Outage } from './outage.ts'
+
+/** What was found in the store and at the broker when all was over. */
+export interface DemoResult {
+  readonly orders: number
+  /** Orders in the store, each as often as it is there. */
+  readonly applied: number
+  /** Different events at the broker. */
+  readonly events_published: number
+  readonly duplicates_skipped: number
+  /** Orders that are not in the store, or have no event at the broker. */
+  readonly lost: number
+  readonly applied_twice: number
+}
+
+export interface DemoReport extends DemoResult {
+  /** How many events came to the broker again, with the id that they had. */
+  readonly repeated_events: number
+}
+
+/** What happens on the way. */
+export interface DemoEvents {
+  readonly onStep: (text: string) => void
+  readonly onProgress: (progress: DemoProgress) => void
+}
+
+export interface DemoProgress {
+  readonly handled: number
+  readonly published: number
+  readonly skipped: number
+}
+
+export interface DemoOptions extends DemoEvents {
+  readonly orders: number
+  readonly store: Store
+  readonly broker: Broker
+  /** Names of this run, for what it makes at the broker. */
+  readonly topics: { readonly orders: string; readonly events: string }
+  readonly signal: AbortSignal
+}
+
+/** Nothing at all happens for so long only if something is broken. */
+const patience = 60_000
+/** How many orders are sent at once, before some of them are sent again. */
+const sendSize = 50
+/** Once the outbox is empty, an event that was not lost is read within this time after the one before. */
+const auditPatience = 10_000
+
+/**
+ * A service that takes orders: every third is delivered twice, every tenth fails at first; then the service is killed in the middle of its work and started again, and then
+ * the broker is down for events. What it makes is removed in the end, also when it is aborted.
+ */
+export async function demo(options: DemoOptions): Promise<DemoReport> {
+  const { broker, topics } = options
+  const data = demoStore(options.store)
+  try {
+    await data.create()
+    for (const topic of Object.values(topics)) await broker.createTopic(topic)
+    options.signal.throwIfAborted()
+    return await new DemoRun(options, data).run()
+  } finally {
+    await removeAll(options, data)
+  }
+}
+
+async function removeAll({ broker, topics, store }: DemoOptions, data: DemoStore): Promise<void> {
+  const removals = [() => data.remove(), ...Object.values(topics).map((topic) => () => broker.removeTopic(topic))]
+  const failures: unknown[] = []
+  for (const remove of removals) await remove().catch((error: unknown) => failures.push(error))
+  if (failures.length === 0) return
+  const text = `The demo could not remove what it made in ${store.address} and ${broker.address}: ${errorText(failures[0])}`
+  throw new CommandError(text, {
+    exitCode: exitCode.failed,
+    hint: `Its names begin with ${topics.orders.replace(/-orders$/, '')}, in SQL with underscores in place of hyphens.`,
+  })
+}
+
+class DemoRun {
+  readonly #options: DemoOptions
+  readonly #data: DemoStore
+  readonly #publisher: Outage
+  readonly #failed = new Set<string>()
+  readonly #audit: EventAudit
+  readonly #auditSource: ReturnType<Broker['source']>
+  #service: OrderService
+  #sent = 0
+  #acked = 0
+  #skipped = 0
+
+  constructor(options: DemoOptions, data: DemoStore) {
+    this.#options = options
+    this.#data = data
+    this.#publisher = new Outage(options.broker.publisher)
+    this.#auditSource = options.broker.source(options.topics.events)
+    this.#audit = new EventAudit(this.#auditSource)
+    this.#service = this.#startService()
+  }
+
+  async run(): Promise<DemoReport> {
+    try {
+      await this.#phases()
+      return await this.#report()
+    } finally {
+      await this.#service.stop()
+      await this.#audit.stop()
+      await this.#auditSource[Symbol.asyncDispose]()
+    }
+  }
+
+  async #phases(): Promise<void> {
+    const { orders, onStep } = this.#options
+    const [third, twoThirds] = [Math.ceil(orders / 3), Math.ceil((2 * orders) / 3)]
+    onStep(`${orders} orders come in: every third is delivered twice, every tenth fails at first.`)
+    await this.#send(0, third)
+    await this.#handled()
+    if (twoThirds > third) await this.#crash(third, twoThirds)
+    if (orders > twoThirds) await this.#outage(twoThirds, orders)
+    await this.#drained()
+  }
+
+  async #crash(from: number, to: number): Promise<void> {
+    const { onStep } = this.#options
+    onStep(
+      'More orders come in, and the service is killed in the middle: orders are committed and not acked, events are published and not settled.',
+    )
+    const { lifeline } = this.#service
+    await this.#send(from, to)
+    lifeline.arm()
+    // If there are few orders all may be handled before an event goes out.
+    await this.#until('the service to be killed', () => lifeline.isCut || this.#acked + lifeline.droppedAcks >= this.#sent)
+    lifeline.cut()
+    await this.#service.stop()
+    onStep(`A new one is started on the same store. The broker delivers again what was not acked (${lifeline.droppedAcks} messages).`)
+    this.#service = this.#startService()
+    await this.#handled()
+  }
+
+  async #outage(from: number, to: number): Promise<void> {
+    const { onStep, orders } = this.#options
+    await this.#drained()
+    onStep('The broker goes down for events; orders keep coming in and are committed.')
+    this.#publisher.begin()
+    await this.#send(from, to)
+    await this.#handled()
+    onStep(`The broker is back: ${orders - this.#audit.distinct} events that waited in the outbox go out.`)
+    this.#publisher.end()
+  }
+
+  #startService(): OrderService {
+    const { store, broker, topics } = this.#options
+    return new OrderService({
+      store,
+      source: broker.source(topics.orders),
+      publisher: this.#publisher,
+      destination: topics.events,
+      saveOrder: (id) => this.#data.saveOrder(id),
+      failed: this.#failed,
+      onAcked: () => {
+        this.#acked += 1
+      },
+      onDuplicate: () => {
+        this.#skipped += 1
+      },
+    })
+  }
+
+  async #send(from: number, to: number): Promise<void> {
+    for (let start = from; start < to; start += sendSize) {
+      const indexes = Array.from({ length: Math.min(sendSize, to - start) }, (_, offset) => start + offset)
+      const { orders } = this.#options.topics
+      await this.#publish(orders, indexes)
+      await this.#publish(this.#options.broker.repeatTopic?.(orders) ?? orders, indexes.filter(isRepeated))
+    }
+  }
+
+  async #publish(topic: string, indexes: readonly number[]): Promise<void> {
+    const { broker, signal } = this.#options
+    await publishAll(broker.publisher, topic, indexes.map(orderCommand), { signal })
+    this.#sent += indexes.length
+  }
+
+  /** Until the broker has an ack for everything that was sent. */
+  async #handled(): Promise<void> {
+    await this.#until('the orders to be handled', () => this.#acked >= this.#sent)
+  }
+
+  /** Until nothing is left in the outbox: what the relay has settled is gone from it. */
+  async #drained(): Promise<void> {
+    const outbox = this.#options.store.outbox({ logger: silentLogger })
+    await this.#until('the events to be published', async () => {
+      const { destinations } = await outbox.stats()
+      return destinations.every(({ ready, waiting, leased, parked }) => ready + waiting + leased + parked === 0)
+    })
+  }
+
+  async #report(): Promise<DemoReport> {
+    const { orders: count, signal } = this.#options
+    await this.#service.stop()
+    // What is lost never comes, so it is not waited for without end.
+    await this.#watch(auditPatience, () => this.#audit.orders.size >= count)
+    signal.throwIfAborted()
+    const stored = await this.#data.orders()
+    const distinct = new Set(stored)
+    const wanted = Array.from({ length: count }, (_, index) => orderId(index))
+    return {
+      orders: count,
+      applied: stored.length,
+      events_published: this.#audit.distinct,
+      duplicates_skipped: this.#skipped,
+      lost: wanted.filter((id) => !distinct.has(id) || !this.#audit.orders.has(id)).length,
+      applied_twice: stored.length - distinct.size,
+      repeated_events: this.#audit.total - this.#audit.distinct,
+    }
+  }
+
+  async #until(what: string, isDone: () => boolean | Promise<boolean>): Promise<void> {
+    if (await this.#watch(patience, isDone)) return
+    const reason = this.#audit.failure ?? this.#service.lastError
+    const text = `The demo waited for ${what}, and nothing happened for ${patience / 1000} s${reason === undefined ? '' : `: ${errorText(reason)}`}.`
+    throw new CommandError(text, { exitCode: exitCode.failed, hint: '`ackord doctor` looks at the store and the broker.', cause: reason })
+  }
+
+  async #watch(limit: number, isDone: () => boolean | Promise<boolean>): Promise<boolean> {
+    const progress = () => {
+      const now = { handled: this.#acked, published: this.#audit.distinct, skipped: this.#skipped }
+      this.#options.onProgress(now)
+      return JSON.stringify([now, this.#service.lifeline.droppedAcks])
+    }
+    return await waitFor(isDone, { signal: this.#options.signal, patience: limit, progress })
+  }
+}

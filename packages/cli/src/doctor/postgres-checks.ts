@@ -1,0 +1,78 @@
+import { formatDuration } from '../duration.ts'
+import type { SqlStore } from '../stores/store.ts'
+import { type Check, check, look } from './check.ts'
+import { clockCheck } from './clock-check.ts'
+
+const oldTransaction = 600_000
+
+/** What of PostgreSQL's settings the promise rests on. */
+export async function postgresChecks(store: SqlStore): Promise<readonly Check[]> {
+  const show = async (name: string) => String((await store.query(`SELECT current_setting('${name}') AS value`))[0]?.['value'])
+  return [
+    await look('server', async () => {
+      const recovering = (await store.query('SELECT pg_is_in_recovery() AS value'))[0]?.['value'] === true
+      const readOnly = (await show('transaction_read_only')) === 'on'
+      const version = await show('server_version')
+      if (recovering) return check('server', 'problem', `PostgreSQL ${version} is a standby: it takes no writes. Connect to the primary.`)
+      if (readOnly)
+        return check(
+          'server',
+          'problem',
+          `PostgreSQL ${version} only reads: default_transaction_read_only is on. Switch it off for this user.`,
+        )
+      return check('server', 'ok', `PostgreSQL ${version}.`)
+    }),
+    await look('durability', async () => {
+      const [commit, fsync] = [await show('synchronous_commit'), await show('fsync')]
+      if (fsync === 'off') return check('durability', 'problem', 'fsync is off: a power cut can destroy the database. Set fsync = on.')
+      if (commit === 'off') {
+        const text =
+          'synchronous_commit is off: a crash of the server takes commits whose messages are acked already. Set it to on for this user or database.'
+        return check('durability', 'problem', text)
+      }
+      return check('durability', 'ok', `A commit is on disk before it is confirmed (synchronous_commit is ${commit}).`)
+    }),
+    await look('clock', () =>
+      clockCheck(async () => Number((await store.query('SELECT extract(epoch FROM clock_timestamp()) * 1000 AS now'))[0]?.['now'])),
+    ),
+    await look('snapshots', async () => {
+      const [row] = await store.query(
+        "SELECT extract(epoch FROM max(clock_timestamp() - xact_start)) * 1000 AS age FROM pg_stat_activity WHERE backend_type = 'client backend'",
+      )
+      const age = Number(row?.['age'] ?? 0)
+      if (age < oldTransaction) return check('snapshots', 'ok', 'No transaction is open for long.')
+      const text = `A transaction has been open for ${formatDuration(age)}: dead rows cannot be removed meanwhile, and claims get slower. Find it in pg_stat_activity and end it.`
+      return check('snapshots', 'warning', text)
+    }),
+    await look('notifications', async () => {
+      if ((await store.hearsNotifications?.()) === true)
+        return check('notifications', 'ok', 'NOTIFY gets through: `ackord relay --listen` works here.')
+      const text =
+        'NOTIFY does not get through, as behind a pooler that gives out a connection per transaction. Polling works; for --listen connect to the server itself.'
+      return check('notifications', 'warning', text)
+    }),
+  ]
+}
+
+/** For tables that are there. */
+export async function postgresPrivileges(store: SqlStore): Promise<Check> {
+  return await look('privileges', async () => {
+    const missing: string[] = []
+    for (const [name, wanted] of [
+      ['outbox', ['SELECT', 'INSERT', 'UPDATE', 'DELETE']],
+      ['inbox', ['SELECT', 'INSERT', 'DELETE']],
+    ] as const) {
+      for (const privilege of wanted) {
+        const [row] = await store.query('SELECT has_table_privilege($1, $2) AS granted', [store.table(name), privilege])
+        if (row?.['granted'] !== true) missing.push(`GRANT ${privilege} ON ${store.table(name)}`)
+      }
+    }
+    if (missing.length === 0) return check('privileges', 'ok', 'The user may do all that a service and a relay do.')
+    const [row] = await store.query('SELECT current_user AS name')
+    return check(
+      'privileges',
+      'problem',
+      `Privileges are missing. Run: ${missing.map((grant) => `${grant} TO "${String(row?.['name'])}"`).join('; ')}`,
+    )
+  })
+}

@@ -1,0 +1,32 @@
+import { systemRuntime } from '@ackord/core'
+import type { RedisStore } from '../stores/store.ts'
+import { type Check, check, look } from './check.ts'
+import { clockCheck } from './clock-check.ts'
+
+/** Those of `checkDurability()` that can lose what is confirmed at any restart or shortage, not only in the loss of a machine. */
+const severe: ReadonlySet<string> = new Set(['appendonly', 'maxmemory-policy'])
+
+/** What of Redis' settings the promise rests on. */
+export async function redisChecks(store: RedisStore): Promise<readonly Check[]> {
+  const { checks } = await store.checkDurability()
+  return [
+    ...checks.map(({ name, state, text }) => check(name, state === 'violated' ? (severe.has(name) ? 'problem' : 'warning') : state, text)),
+    await look('clock', () =>
+      clockCheck(async () => {
+        const [seconds, microseconds] = (await store.send('TIME')) as [string, string]
+        return Number(seconds) * 1000 + Number(microseconds) / 1000
+      }),
+    ),
+    await look('privileges', async () => {
+      // It goes by itself after a second.
+      const key = `{${store.tag}}:doctor:${systemRuntime.uuid()}`
+      try {
+        await store.send('EVAL', "return redis.call('SET', KEYS[1], '1', 'PX', 1000)", 1, key)
+        return check('privileges', 'ok', 'The user may run scripts and write under the tag of the outbox.')
+      } catch (error) {
+        const text = `The user may not run scripts, or not write keys that begin with {${store.tag}}: ${error instanceof Error ? error.message : String(error)}. Change its ACL.`
+        return check('privileges', 'problem', text)
+      }
+    }),
+  ]
+}

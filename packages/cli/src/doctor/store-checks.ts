@@ -1,0 +1,65 @@
+import { isAckordError, silentLogger } from '@ackord/core'
+import { formatDuration } from '../duration.ts'
+import { explainFailure } from '../explain-failure.ts'
+import type { SqlStore, Store } from '../stores/store.ts'
+import { type Check, check, look } from './check.ts'
+import { mysqlChecks, mysqlPrivileges } from './mysql-checks.ts'
+import { postgresChecks, postgresPrivileges } from './postgres-checks.ts'
+import { redisChecks } from './redis-checks.ts'
+import { sqliteChecks } from './sqlite-checks.ts'
+
+/** Above this somebody should look, whatever the consumers bear. */
+const longLag = 300_000
+
+export interface StoreFindings {
+  readonly checks: readonly Check[]
+  /** For which there are records. */
+  readonly destinations: readonly string[]
+}
+
+export async function checkStore(store: Store): Promise<StoreFindings> {
+  if (store.kind === 'redis') return await withBacklog(store, await redisChecks(store))
+  const checks = await serverChecks(store)
+  const schema = await schemaCheck(store)
+  if (schema.state !== 'ok') return { checks: [...checks, schema], destinations: [] }
+  const privileges =
+    store.kind === 'mysql' ? [await mysqlPrivileges(store)] : store.kind === 'sqlite' ? [] : [await postgresPrivileges(store)]
+  return await withBacklog(store, [...checks, schema, ...privileges])
+}
+
+async function serverChecks(store: SqlStore): Promise<readonly Check[]> {
+  if (store.kind === 'mysql') return await mysqlChecks(store)
+  return store.kind === 'sqlite' ? await sqliteChecks(store) : await postgresChecks(store)
+}
+
+async function schemaCheck(store: SqlStore): Promise<Check> {
+  return await look('schema', async () => {
+    try {
+      await store.validateSchema()
+      return check('schema', 'ok', 'The tables are there, in a version that this command works with.')
+    } catch (error) {
+      if (!isAckordError(error, 'ACKORD_SCHEMA')) throw error
+      const { message, hint } = explainFailure(error)
+      return check('schema', 'problem', `${message} ${hint ?? ''}`.trim())
+    }
+  })
+}
+
+async function withBacklog(store: Store, checks: readonly Check[]): Promise<StoreFindings> {
+  let destinations: readonly string[] = []
+  const backlog = await look('backlog', async () => {
+    const stats = await store.outbox({ logger: silentLogger }).stats()
+    destinations = stats.destinations.map(({ destination }) => destination)
+    const parked = stats.destinations.reduce((sum, counts) => sum + counts.parked, 0)
+    const findings = [
+      parked > 0 ? `${parked} records are parked and wait for you: \`ackord list --state parked\`.` : undefined,
+      (stats.oldestAge ?? 0) > longLag
+        ? `The oldest record has waited for ${formatDuration(stats.oldestAge ?? 0)}: is a relay running for every destination?`
+        : undefined,
+    ].filter((finding) => finding !== undefined)
+    return findings.length === 0
+      ? check('backlog', 'ok', 'Nothing is parked, and nothing has waited for long.')
+      : check('backlog', 'warning', findings.join(' '))
+  })
+  return { checks: [...checks, backlog], destinations }
+}

@@ -1,0 +1,33 @@
+import { abortable } from '@ackord/core/internal'
+import type { Command } from 'commander'
+import { applySettings } from './apply-settings.ts'
+import type { ExitCode } from './exit-code.ts'
+import type { Session } from './session.ts'
+
+/** Does what a command is for. Resolves to what the process ends with. */
+type Work<Options> = (session: Session, options: Options, args: readonly string[]) => Promise<ExitCode>
+
+interface ExecuteOptions {
+  /** Whether the work looks at the signal itself, because it has something to stop or to remove. Otherwise Ctrl-C ends it where it is. Default: false. */
+  readonly stopsItself?: boolean | undefined
+}
+
+/** Makes the action of a command: with its settings filled in, and with a session. */
+export type Execute = <Options extends object>(work: Work<Options>, options?: ExecuteOptions) => (...given: unknown[]) => Promise<void>
+
+export interface ExecutorOptions {
+  readonly session: Session
+  readonly environment: NodeJS.ProcessEnv
+  readonly onExit: (code: ExitCode) => void
+}
+
+export function executor({ session, environment, onExit }: ExecutorOptions): Execute {
+  return (work, { stopsItself = false } = {}) =>
+    async (...given) => {
+      // Commander gives the arguments, the options and the command.
+      const command = given.at(-1) as Command
+      await applySettings(command, environment)
+      const working = work(session, command.opts(), command.args)
+      onExit(await (stopsItself ? working : abortable(working, session.signal)))
+    }
+}

@@ -1,0 +1,56 @@
+/** What `ackord.config.ts` may have: the options of the commands, by their names. Durations are milliseconds, or texts such as `30s`, `24h`, `7d`. */
+export interface AckordConfig {
+  /** `postgres://`, `mysql://`, `sqlite:` or `redis://`. */
+  readonly store?: string | undefined
+  /** `amqp://`, `nats://`, `kafka://` or `redis://`. */
+  readonly broker?: string | undefined
+  /** The namespace of the tables; SQL only. Default: the connection's own. */
+  readonly schema?: string | undefined
+  /** What the names of the tables begin with; SQL only. Default: `ackord_`. */
+  readonly prefix?: string | undefined
+  /** What the keys of the outbox are called; Redis only. Default: `outbox`. */
+  readonly stream?: string | undefined
+  /** The hash tags of the outbox; Redis only. Default: `ackord`. */
+  readonly tag?: string | readonly string[] | undefined
+  /** For `relay`: names in the store, and what they are called at the broker. Default: the same. */
+  readonly map?: Readonly<Record<string, string>> | undefined
+  /** For `relay`. Default: all. */
+  readonly destinations?: readonly string[] | undefined
+  /** For `relay`: where a copy of what is parked goes. Default: nowhere. */
+  readonly deadLetter?: string | undefined
+  /** For `relay`. Default: `none`. */
+  readonly order?: 'none' | 'perKey' | undefined
+  /** For `relay`, with order `perKey`. Default: `park`. */
+  readonly onExhausted?: 'park' | 'block' | 'parkKey' | undefined
+  /** For `relay` on PostgreSQL. Default: false. */
+  readonly listen?: boolean | undefined
+  /** For `relay`, where it makes the store keep published records, and for `cleanup`. Default: `relay` keeps none; 24 hours for `cleanup`. */
+  readonly keepPublished?: number | string | undefined
+  /** For `cleanup`. Default: 7 days. */
+  readonly inboxWindow?: number | string | undefined
+  /** For `relay`, where it is 500 by default, and `cleanup`, where it is 1,000. */
+  readonly batchSize?: number | undefined
+  /** For `relay`. Default: 1. */
+  readonly concurrency?: number | undefined
+  /** For `relay`. Default: 30 seconds. */
+  readonly lease?: number | string | undefined
+  /** For `relay`. Default: 10 seconds. */
+  readonly publishTimeout?: number | string | undefined
+  /** For `relay`. Default: 10. */
+  readonly maxAttempts?: number | undefined
+  /** For `relay`. Default: 500 milliseconds. */
+  readonly pollInterval?: number | string | undefined
+  /** For `relay`. Default: 25 seconds. */
+  readonly shutdownTimeout?: number | string | undefined
+  /** For `relay`: in its log lines. Default: none. */
+  readonly name?: string | undefined
+  /** For `relay`. Default: `127.0.0.1`. */
+  readonly host?: string | undefined
+  /** For `relay`. Default: nothing is served. */
+  readonly port?: number | undefined
+}
+
+/** Gives `ackord.config.ts` its types. */
+export function defineConfig(config: AckordConfig): AckordConfig {
+  return config
+}

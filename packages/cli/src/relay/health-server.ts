@@ -1,0 +1,97 @@
+import { once } from 'node:events'
+import { createServer, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import type { RelayHealth } from '@ackord/outbox'
+import { CommandError } from '../command-error.ts'
+import { exitCode } from '../exit-code.ts'
+
+export interface HealthServerOptions {
+  readonly host: string
+  /** 0: any that is free. */
+  readonly port: number
+  readonly health: () => RelayHealth
+  /** In the text format of Prometheus. */
+  readonly metrics: () => string
+}
+
+export interface HealthServer extends AsyncDisposable {
+  /** Where it listens. */
+  readonly url: string
+}
+
+/**
+ * - `/health/live`: 200 as long as the process turns.
+ * - `/health/ready`: 200 while the relay runs and its store answers, else 503. A destination that is down is no reason to restart a relay.
+ * - `/health`: what the relay says of itself.
+ * - `/metrics`
+ */
+export async function startHealthServer({ host, port, health, metrics }: HealthServerOptions): Promise<HealthServer> {
+  const server = createServer((request, response) => {
+    const path = new URL(request.url ?? '/', 'http://localhost').pathname
+    if (request.method !== 'GET' && request.method !== 'HEAD') return answer(response, 405, 'text/plain', 'Only GET.\n')
+    if (path === '/health/live') return answer(response, 200, 'text/plain', 'ok\n')
+    if (path === '/health/ready')
+      return isReady(health()) ? answer(response, 200, 'text/plain', 'ok\n') : answer(response, 503, 'text/plain', 'not ready\n')
+    if (path === '/health')
+      return answer(response, isReady(health()) ? 200 : 503, 'application/json', `${JSON.stringify(healthObject(health()))}\n`)
+    if (path === '/metrics') return answer(response, 200, 'text/plain; version=0.0.4; charset=utf-8', metrics())
+    return answer(response, 404, 'text/plain', 'There are /health, /health/live, /health/ready and /metrics.\n')
+  })
+  try {
+    server.listen(port, host)
+    await once(server, 'listening')
+  } catch (error) {
+    const code = error instanceof Error && 'code' in error ? String(error.code) : ''
+    const problem = code === 'EADDRINUSE' ? 'the port is taken' : code === 'EACCES' ? 'the port may not be used' : code
+    throw new CommandError(`Cannot listen on ${host}:${port}: ${problem}.`, {
+      exitCode: exitCode.failed,
+      hint: 'Choose another with --port or --host.',
+      cause: error,
+    })
+  }
+  // It listens on TCP.
+  const { port: bound } = server.address() as AddressInfo
+  return {
+    url: `http://${host.includes(':') ? `[${host}]` : host}:${bound}`,
+    async [Symbol.asyncDispose]() {
+      const closed = once(server, 'close')
+      server.close()
+      server.closeAllConnections()
+      await closed
+    },
+  }
+}
+
+function isReady({ state, store }: RelayHealth): boolean {
+  return state === 'running' && store === 'up'
+}
+
+/** Without the error itself: it may name what is not for everybody who can reach the port. */
+function healthObject({
+  lastStoreError: _,
+  downDestinations,
+  inFlight,
+  leasesLost,
+  deadLetters,
+  deadLettersFailed,
+  backlog,
+  ...health
+}: RelayHealth): object {
+  return {
+    ...health,
+    down_destinations: downDestinations,
+    in_flight: inFlight,
+    leases_lost: leasesLost,
+    dead_letters: deadLetters,
+    dead_letters_failed: deadLettersFailed,
+    backlog:
+      backlog === undefined
+        ? null
+        : { ...backlog, oldestAge: undefined, oldest_age_ms: backlog.oldestAge ?? null, at: new Date(backlog.at).toISOString() },
+  }
+}
+
+function answer(response: ServerResponse, status: number, type: string, body: string): void {
+  response.writeHead(status, { 'content-type': type, 'content-length': Buffer.byteLength(body), 'cache-control': 'no-store' })
+  response.end(body)
+}

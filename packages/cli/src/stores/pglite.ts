@@ -1,0 +1,25 @@
+import type { Row } from '@ackord/sql'
+import { fromPglite } from '@ackord/sql/postgres'
+import { sqlStore, tableOptions } from './sql-store.ts'
+import type { SqlStore, StorePlace } from './store.ts'
+
+/** PostgreSQL in this process and its memory: for the demo, which needs no server then. */
+export async function openPglite(place: StorePlace): Promise<SqlStore> {
+  const { PGlite } = await import('@electric-sql/pglite')
+  const pglite = await PGlite.create()
+  const database = fromPglite(pglite, tableOptions(place))
+  return sqlStore(
+    database,
+    {
+      kind: 'pglite',
+      address: 'pglite:',
+      async run(handle, sql, parameters) {
+        const { rows } = await handle.query<Row>(sql, [...parameters])
+        return rows
+      },
+      quote: (name) => `"${name.replaceAll('"', '""')}"`,
+      close: () => pglite.close(),
+    },
+    place,
+  )
+}

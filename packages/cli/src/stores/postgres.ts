@@ -1,0 +1,52 @@
+import { type Logger, silentLogger, systemRuntime } from '@ackord/core'
+import type { Notifications } from '@ackord/sql'
+import { fromPg, pgNotifications } from '@ackord/sql/postgres'
+import pg from 'pg'
+import type { ServiceUrl } from '../service-url.ts'
+import { sqlStore, tableOptions } from './sql-store.ts'
+import type { SqlStore, StorePlace } from './store.ts'
+
+/** Longer than a slow network takes, shorter than somebody waits for a command. */
+const connectTimeout = 5000
+
+export function openPostgres({ text, address }: ServiceUrl, place: StorePlace, logger: Logger): SqlStore {
+  const options = { connectionString: text, connectionTimeoutMillis: connectTimeout, application_name: 'ackord' }
+  const pool = new pg.Pool({ ...options, max: 10, allowExitOnIdle: true })
+  const notifications = () => pgNotifications(() => new pg.Client(options))
+  const database = fromPg(pool, { ...tableOptions(place), logger })
+  return sqlStore(
+    database,
+    {
+      kind: 'postgres',
+      address,
+      async run(handle, sql, parameters) {
+        const { rows } = await handle.query(sql, [...parameters])
+        return rows
+      },
+      quote: (name) => `"${name.replaceAll('"', '""')}"`,
+      notifications,
+      hearsNotifications: () => isHeard(notifications(), (channel) => pool.query(`NOTIFY "${channel}"`)),
+      close: () => pool.end(),
+    },
+    place,
+  )
+}
+
+/** Longer than a notification takes, on whatever network. */
+const hearingTime = 3000
+
+async function isHeard(notifications: Notifications, notify: (channel: string) => Promise<unknown>): Promise<boolean> {
+  const channel = `ackord_doctor_${systemRuntime.uuid().slice(0, 8)}`
+  const ended = new AbortController()
+  const timer = systemRuntime.setTimeout(() => ended.abort(), hearingTime)
+  let calls = 0
+  const wake = () => {
+    calls += 1
+    // The first call says that it listens.
+    if (calls === 1) notify(channel).catch(() => ended.abort())
+    else ended.abort()
+  }
+  await notifications.follow(`"${channel}"`, wake, { signal: ended.signal, runtime: systemRuntime, logger: silentLogger })
+  timer.cancel()
+  return calls > 1
+}

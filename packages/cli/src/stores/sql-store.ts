@@ -1,0 +1,76 @@
+import { silentLogger } from '@ackord/core'
+import {
+  cleanInbox,
+  createSchema,
+  type Database,
+  type Notifications,
+  printSchema,
+  type Row,
+  sqlOutbox,
+  type TableOptions,
+  transactional,
+  validateSchema,
+} from '@ackord/sql'
+import { usageError } from '../command-error.ts'
+import type { SqlKind, SqlStore, StorePlace } from './store.ts'
+
+/** In what the clients differ. */
+export interface SqlClient<Handle> {
+  readonly kind: SqlKind
+  readonly address: string
+  run(handle: Handle, sql: string, parameters: readonly unknown[]): Promise<readonly Row[]>
+  /** A statement that makes or removes something. Default: by the handle outside of transactions. */
+  define?(sql: string): Promise<void>
+  quote(name: string): string
+  /** Only PostgreSQL has them. */
+  notifications?(): Notifications
+  hearsNotifications?(): Promise<boolean>
+  close(): Promise<void>
+  readonly file?: string | undefined
+}
+
+const tableKinds = ['inbox', 'outbox', 'meta', 'append', 'valid', 'relays', 'partitions', 'hands', 'keep'] as const
+
+export function tableOptions({ schema, prefix = 'ackord_', stream, tag }: StorePlace): TableOptions {
+  if (stream !== undefined || tag !== undefined) throw usageError('--stream and --tag are for Redis; this store is an SQL database.')
+  return { schema, names: Object.fromEntries(tableKinds.map((kind) => [kind, prefix + kind])) }
+}
+
+export function sqlStore<Handle>(database: Database<Handle>, client: SqlClient<Handle>, place: StorePlace): SqlStore {
+  const { kind, address, file, quote } = client
+  const prefix = place.prefix ?? 'ackord_'
+  const query: SqlStore['query'] = (sql, parameters = []) => client.run(database.executor(), sql, parameters)
+
+  return {
+    kind,
+    address,
+    file,
+    query,
+    async connect() {
+      await query('SELECT 1 AS one')
+    },
+    outbox({ order, retain, listen = false, logger }) {
+      if (listen && client.notifications === undefined) throw usageError(`--listen needs PostgreSQL; ${address} has no notifications.`)
+      return sqlOutbox(database, { order, retain, logger, notifications: listen ? client.notifications?.() : undefined })
+    },
+    transactional: ({ consumer, destination, onDuplicate }) =>
+      transactional(database, { transaction: { logger: silentLogger }, inbox: { consumer, onDuplicate }, outbox: { destination } }),
+    async append(records) {
+      const outbox = sqlOutbox(database, { logger: silentLogger })
+      await database.write((transaction) => outbox.append(transaction, records))
+    },
+    createSchema: () => createSchema(database),
+    printSchema: () => printSchema(database),
+    validateSchema: () => validateSchema(database),
+    cleanInbox: (options) => cleanInbox(database, options),
+    async define(sql) {
+      await (client.define?.(sql) ?? query(sql))
+    },
+    async change(sql, parameters) {
+      await client.run(database.executor(undefined, { required: true }), sql, parameters)
+    },
+    ...(client.hearsNotifications !== undefined && { hearsNotifications: client.hearsNotifications }),
+    table: (name) => (place.schema === undefined ? '' : `${quote(place.schema)}.`) + quote(prefix + name),
+    [Symbol.asyncDispose]: () => client.close(),
+  }
+}

@@ -1,0 +1,56 @@
+import { existsSync } from 'node:fs'
+import type { Logger } from '@ackord/core'
+import type { Row } from '@ackord/sql'
+import { fromSqlite } from '@ackord/sql/sqlite'
+import { DatabaseSync } from '@photostructure/sqlite'
+import { CommandError } from '../command-error.ts'
+import { exitCode } from '../exit-code.ts'
+import type { ServiceUrl } from '../service-url.ts'
+import { sqlStore, tableOptions } from './sql-store.ts'
+import { sqlitePath } from './sqlite-path.ts'
+import type { SqlStore, StorePlace } from './store.ts'
+
+export interface SqliteChoices {
+  /** Whether a file that is missing is made. Otherwise a path with a typo would be an empty database. */
+  readonly create: boolean
+  /** Whether the file is opened at all. */
+  readonly connect: boolean
+  readonly logger: Logger
+}
+
+export function openSqlite({ text, address }: ServiceUrl, place: StorePlace, choices: SqliteChoices): SqlStore {
+  const { logger } = choices
+  const tables = tableOptions(place)
+  const file = choices.connect ? fileOf(text, choices) : ':memory:'
+  const client = new DatabaseSync(file)
+  const reader = new DatabaseSync(file)
+  const database = fromSqlite(client, { ...tables, reader, logger })
+  return sqlStore(
+    database,
+    {
+      kind: 'sqlite',
+      address,
+      file,
+      async run(handle, sql, parameters) {
+        // Numbers, texts and bytes: the command binds nothing else. Rows are objects unless the client is asked for arrays.
+        return handle.prepare(sql).all(...(parameters as string[])) as Row[]
+      },
+      async define(sql) {
+        await database.write(async (transaction) => transaction.exec(sql))
+      },
+      quote: (name) => `"${name.replaceAll('"', '""')}"`,
+      async close() {
+        reader.close()
+        client.close()
+      },
+    },
+    place,
+  )
+}
+
+function fileOf(url: string, { create }: SqliteChoices): string {
+  const file = sqlitePath(url)
+  if (create || existsSync(file)) return file
+  const hint = 'Check the path; `ackord migrate up` makes a new one.'
+  throw new CommandError(`There is no file ${file}.`, { exitCode: exitCode.unreachable, hint })
+}

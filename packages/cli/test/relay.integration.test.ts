@@ -1,0 +1,186 @@
+import { once } from 'node:events'
+import { type AddressInfo, createServer, type Socket } from 'node:net'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { type Ackord, ackord, build, start } from './support/ackord.ts'
+import {
+  mariadbUrl,
+  natsUrl,
+  openTestStore,
+  openTestTopic,
+  postgresUrl,
+  rabbitmqUrl,
+  redisUrl,
+  type TestStore,
+} from './support/services.ts'
+
+beforeAll(build, 300_000)
+
+function startRelay(world: TestStore, url: string, ...args: readonly string[]): Ackord {
+  return start(['relay', '--from', ...world.args.slice(1), '--to', url, '--json', ...args])
+}
+
+/** Asks until it is so. Each question is a round trip. */
+async function until(isSo: () => Promise<boolean>): Promise<void> {
+  const limit = AbortSignal.timeout(30_000)
+  while (!(await isSo())) limit.throwIfAborted()
+}
+
+function logOf(relay: Ackord, text: string): Record<string, unknown> {
+  const line = relay.stdout.split('\n').find((each) => each.includes(text)) ?? '{}'
+  return JSON.parse(line) as Record<string, unknown>
+}
+
+describe.each([
+  ['PostgreSQL', 'RabbitMQ', postgresUrl, rabbitmqUrl],
+  ['MariaDB', 'NATS', mariadbUrl, natsUrl],
+  ['SQLite', 'RabbitMQ', undefined, rabbitmqUrl],
+  ['Redis', 'Redis Streams', redisUrl, redisUrl],
+])('a relay from %s to %s', (_, __, storeUrl, brokerUrl) => {
+  it('carries everything, under another name if asked, and stops at SIGTERM', async () => {
+    await using world = await openTestStore(storeUrl)
+    await using topic = await openTestTopic(brokerUrl)
+    await world.fill('orders', 120)
+    const relay = startRelay(world, brokerUrl, '--map', `orders=${topic.topic}`, '--name', 'first')
+    const ids = await topic.read(120)
+    expect(new Set(ids).size).toBe(120)
+    relay.child.kill('SIGTERM')
+    const { code, stderr } = await relay.ended
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+    expect(logOf(relay, 'The relay has stopped.')).toMatchObject({ relay: 'first', published: 120, parked: 0 })
+    expect(await leftIn(world)).toEqual({ ready: 0, leased: 0, parked: 0 })
+  })
+
+  it.each(['SIGTERM', 'SIGINT'] as const)(
+    'that gets %s in the middle of its work leaves nothing leased, and loses nothing',
+    async (signal) => {
+      await using world = await openTestStore(storeUrl)
+      await using topic = await openTestTopic(brokerUrl)
+      const total = 2000
+      await world.fill(topic.topic, total)
+      const relay = startRelay(world, brokerUrl, '--batch-size', '25')
+      const before = await topic.read(1)
+      relay.child.kill(signal)
+      expect((await relay.ended).code).toBe(0)
+      const left = await leftIn(world)
+      expect(left).toMatchObject({ leased: 0, parked: 0 })
+      expect(left.ready).toBeGreaterThan(0)
+
+      const next = startRelay(world, brokerUrl)
+      const after = await topic.readMore(before, total)
+      await until(async () => (await world.count('ready')) + (await world.count('leased')) === 0)
+      next.child.kill('SIGTERM')
+      expect((await next.ended).code).toBe(0)
+      expect(after.size).toBe(total)
+    },
+    120_000,
+  )
+})
+
+async function leftIn(world: TestStore): Promise<{ ready: number; leased: number; parked: number }> {
+  return { ready: await world.count('ready'), leased: await world.count('leased'), parked: await world.count('parked') }
+}
+
+describe('relays side by side', () => {
+  it('share the records, also if both have the same name', async () => {
+    await using world = await openTestStore(postgresUrl)
+    await using topic = await openTestTopic(rabbitmqUrl)
+    const relays = [1, 2].map(() => startRelay(world, rabbitmqUrl, '--name', 'twin', '--batch-size', '10', '--poll-interval', '10ms'))
+    await Promise.all(relays.map((relay) => relay.said('The relay runs.')))
+    await world.fill(topic.topic, 2000)
+    const ids = await topic.read(2000)
+    await until(async () => (await world.count('ready')) + (await world.count('leased')) === 0)
+    for (const relay of relays) relay.child.kill('SIGTERM')
+    const ended = await Promise.all(relays.map((relay) => relay.ended))
+    expect(ended.map(({ code }) => code)).toEqual([0, 0])
+    // Without a crash nothing is published twice.
+    expect(new Set(ids).size).toBe(2000)
+    const published = relays.map((relay) => Number(logOf(relay, 'The relay has stopped.')['published']))
+    expect(published.reduce((sum, each) => sum + each, 0)).toBe(2000)
+  })
+
+  it('leave the destinations that others are for', async () => {
+    await using world = await openTestStore()
+    await using topic = await openTestTopic(rabbitmqUrl)
+    await world.fill('not-ours', 3)
+    await world.fill(topic.topic, 2)
+    const relay = startRelay(world, rabbitmqUrl, '--destinations', topic.topic)
+    expect((await topic.read(2)).length).toBe(2)
+    relay.child.kill('SIGTERM')
+    expect((await relay.ended).code).toBe(0)
+    expect(await leftIn(world)).toEqual({ ready: 3, leased: 0, parked: 0 })
+  })
+})
+
+describe('what a relay tells of itself', () => {
+  it('is served under --port: health, readiness, and metrics for Prometheus', async () => {
+    await using world = await openTestStore(postgresUrl)
+    await using topic = await openTestTopic(rabbitmqUrl)
+    await world.fill(topic.topic, 7)
+    const relay = startRelay(world, rabbitmqUrl, '--port', '0')
+    await relay.said('The relay runs.')
+    const url = String(logOf(relay, 'The relay runs.')['health'])
+    await topic.read(7)
+    await until(async () => (await (await fetch(`${url}/metrics`)).text()).includes('ackord_outbox_published_total'))
+    const metrics = await (await fetch(`${url}/metrics`)).text()
+    expect(metrics).toContain(`ackord_outbox_published_total{destination="${topic.topic}"} 7`)
+    expect(metrics).toMatch(/ackord_outbox_publish_duration_seconds_bucket\{destination="[^"]+",le="\+Inf"\} \d+/)
+    expect((await fetch(`${url}/health/live`)).status).toBe(200)
+    expect((await fetch(`${url}/health/ready`)).status).toBe(200)
+    expect(await (await fetch(`${url}/health`)).json()).toMatchObject({
+      state: 'running',
+      store: 'up',
+      published: 7,
+      down_destinations: [],
+    })
+    expect((await fetch(`${url}/nothing`)).status).toBe(404)
+    expect((await fetch(`${url}/metrics`, { method: 'POST' })).status).toBe(405)
+
+    const port = new URL(url).port
+    const second = await ackord(['relay', '--from', ...world.args.slice(1), '--to', rabbitmqUrl, '--port', port])
+    expect(second.code).toBe(1)
+    expect(second.stderr).toContain('the port is taken')
+    relay.child.kill('SIGTERM')
+    expect((await relay.ended).code).toBe(0)
+  })
+
+  it('names a destination that has no queue, and parks nothing because of it', async () => {
+    await using world = await openTestStore()
+    await world.fill('no-such-queue', 2)
+    const relay = startRelay(world, rabbitmqUrl)
+    await relay.said('no-such-queue')
+    relay.child.kill('SIGTERM')
+    expect((await relay.ended).code).toBe(0)
+    expect(await leftIn(world)).toEqual({ ready: 2, leased: 0, parked: 0 })
+  })
+})
+
+describe('a relay that cannot start', () => {
+  it.each([
+    ['a broker that is not there', ['--to', 'amqp://user:pa55-w0rd@127.0.0.1:1'], 3],
+    ['a broker that refuses the password', ['--to', rabbitmqUrl.replace('guest:guest', 'guest:pa55-w0rd')], 4],
+    ['a broker in memory', ['--to', 'memory:'], 2],
+    ['order per key on a store that has none', ['--to', redisUrl, '--from', redisUrl, '--order', 'perKey'], 2],
+    ['notifications on a store that has none', ['--to', redisUrl, '--listen'], 2],
+  ])('because of %s says so, without the password', async (_, args, expected) => {
+    await using world = await openTestStore()
+    const from = args.includes('--from') ? [] : ['--from', ...world.args.slice(1)]
+    const { code, stderr } = await ackord(['relay', ...from, ...args])
+    expect(stderr).toMatch(/^ackord: \S/)
+    expect(stderr).not.toContain('pa55-w0rd')
+    expect(code).toBe(expected)
+  })
+
+  it('stops when it is told to while it connects', async () => {
+    await using world = await openTestStore()
+    // Takes connections, and says nothing.
+    const mute = createServer().listen(0, '127.0.0.1')
+    await once(mute, 'listening')
+    const connected = once(mute, 'connection')
+    const relay = startRelay(world, `amqp://127.0.0.1:${(mute.address() as AddressInfo).port}`)
+    const [socket] = (await connected) as [Socket]
+    relay.child.kill('SIGTERM')
+    expect(await relay.ended).toMatchObject({ code: 0, stderr: '' })
+    socket.destroy()
+    mute.close()
+  })
+})

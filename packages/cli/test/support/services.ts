@@ -1,0 +1,116 @@
+import { randomUUID } from 'node:crypto'
+import { Message, silentLogger } from '@ackord/core'
+import type { NewOutboxRecord } from '@ackord/outbox'
+import type { Broker } from '../../src/brokers/broker.ts'
+import { openBroker } from '../../src/open-broker.ts'
+import { openStore } from '../../src/open-store.ts'
+import { Secrets } from '../../src/secrets.ts'
+import type { Store, StorePlace } from '../../src/stores/store.ts'
+import { emptyDirectory } from './ackord.ts'
+
+export const postgresUrl: string = process.env['POSTGRES_URL'] ?? 'postgres://postgres@127.0.0.1:5432/test'
+export const mariadbUrl: string = process.env['MARIADB_URL'] ?? 'mysql://root@127.0.0.1:3306/test'
+export const redisUrl: string = process.env['REDIS_URL'] ?? 'redis://127.0.0.1:6379'
+export const rabbitmqUrl: string = process.env['RABBITMQ_URL'] ?? 'amqp://guest:guest@127.0.0.1:5672'
+export const natsUrl: string = process.env['NATS_URL'] ?? 'nats://127.0.0.1:4222'
+
+/** A store with names of its own, and the arguments by which a command finds it. */
+export interface TestStore extends AsyncDisposable {
+  readonly store: Store
+  readonly args: readonly string[]
+  /** Of one destination, in batches. */
+  fill(destination: string, count: number): Promise<void>
+  /** Parks all that is ready. */
+  park(error?: string): Promise<void>
+  count(state: 'ready' | 'waiting' | 'leased' | 'parked' | 'published'): Promise<number>
+}
+
+export function record(destination: string, id: string, more: Record<string, string> = {}): NewOutboxRecord {
+  const attributes = { id, type: 'order.placed', source: '/test', specversion: '1.0', datacontenttype: 'application/json', ...more }
+  return { destination, message: new Message(new TextEncoder().encode(`{"order":"${id}"}`), attributes) }
+}
+
+export async function openTestStore(url: string = `sqlite:${emptyDirectory()}/test.db`): Promise<TestStore> {
+  const name = `cli_test_${randomUUID().slice(0, 8)}`
+  const place: StorePlace = url.startsWith('redis') ? { tag: [name] } : { prefix: `${name}_` }
+  const store = await openStore(url, { option: 'url', place, logger: silentLogger, secrets: new Secrets(), create: true })
+  if (store.kind !== 'redis') await store.createSchema()
+  const outbox = store.outbox({ logger: silentLogger })
+  return {
+    store,
+    args: ['--store', url, ...(store.kind === 'redis' ? ['--tag', name] : ['--prefix', `${name}_`])],
+    async fill(destination, count) {
+      for (let from = 0; from < count; from += 500) {
+        const size = Math.min(500, count - from)
+        await store.append(Array.from({ length: size }, (_, index) => record(destination, `${destination}-${from + index}`)))
+      }
+    },
+    async park(error = 'It is refused.') {
+      for (;;) {
+        const claims = await outbox.claim({ limit: 500, lease: 30_000 })
+        if (claims.length === 0) return
+        await outbox.settle(claims.map(({ id, token }) => ({ id, token, result: 'parked', error })))
+      }
+    },
+    async count(state) {
+      const { destinations } = await outbox.stats()
+      return destinations.reduce((sum, counts) => sum + counts[state], 0)
+    },
+    async [Symbol.asyncDispose]() {
+      if (store.kind === 'redis') await store.removeKeys(`{${name}}`)
+      else if (store.kind !== 'sqlite') await dropAll(store)
+      await store[Symbol.asyncDispose]()
+    },
+  }
+}
+
+async function dropAll(store: Extract<Store, { kind: 'postgres' | 'mysql' | 'sqlite' | 'pglite' }>): Promise<void> {
+  for (const name of ['inbox', 'outbox', 'hands', 'partitions', 'relays', 'meta', 'outbox_locks']) {
+    await store.define(`DROP TABLE IF EXISTS ${store.table(name)}`)
+  }
+  if (store.kind !== 'postgres') return
+  for (const name of ['append', 'keep', 'valid']) await store.define(`DROP FUNCTION IF EXISTS ${store.table(name)}`)
+}
+
+/** A topic of its own at a broker. */
+export interface TestTopic extends AsyncDisposable {
+  readonly broker: Broker
+  readonly topic: string
+  /** The ids of so many messages, each acked. */
+  read(count: number): Promise<readonly string[]>
+  /** Until there are so many different ones, those that were seen before included. */
+  readMore(seen: readonly string[], distinct: number): Promise<ReadonlySet<string>>
+}
+
+export async function openTestTopic(url: string): Promise<TestTopic> {
+  const broker = await openBroker(url, { option: 'url', logger: silentLogger, secrets: new Secrets() })
+  const topic = `cli-test-${randomUUID().slice(0, 8)}`
+  await broker.createTopic(topic)
+  const source = broker.source(topic)
+  async function* ids(): AsyncGenerator<string, void, void> {
+    for await (const message of source.messages({ signal: AbortSignal.timeout(40_000) })) {
+      await message.ack()
+      yield message.id ?? ''
+    }
+    throw new Error('No more messages came.')
+  }
+  return {
+    broker,
+    topic,
+    async read(count) {
+      const read: string[] = []
+      for await (const id of ids()) if (read.push(id) >= count) break
+      return read
+    },
+    async readMore(seen, distinct) {
+      const all = new Set(seen)
+      for await (const id of ids()) if (all.add(id).size >= distinct) break
+      return all
+    },
+    async [Symbol.asyncDispose]() {
+      await source[Symbol.asyncDispose]()
+      await broker.removeTopic(topic)
+      await broker[Symbol.asyncDispose]()
+    },
+  }
+}
