@@ -160,7 +160,8 @@ async function asked(ask: () => Promise<Reply>): Promise<Reply | undefined> {
   try {
     return await ask()
   } catch (error) {
-    if (error instanceof Error && /\bNOPERM\b|unknown command|unknown subcommand|not allowed/i.test(error.message)) return undefined
+    if (error instanceof Error && /\bNOPERM\b|unknown command|unknown subcommand|not allowed|can't run this command/i.test(error.message))
+      return undefined
     throw error
   }
 }

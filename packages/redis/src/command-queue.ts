@@ -66,6 +66,23 @@ export class CommandQueue implements RedisTransaction, WriteTarget {
     return this.#commands.length === 0 && this.#events === undefined && this.#guards === undefined
   }
 
+  /** Whether there are events for a Lua outbox, which takes a larger script. */
+  get hasOutboxEvents(): boolean {
+    return this.events.some(({ kind }) => kind === 'outbox')
+  }
+
+  /** What the commit answered to the events for a Lua outbox, in their order, with blanks between them. */
+  stored(answers: string): void {
+    const parts = answers.split(' ')
+    let next = 0
+    for (const { kind, onStored } of this.events) {
+      if (kind !== 'outbox') continue
+      const answer = parts[next]
+      next += 1
+      if (answer !== undefined && answer !== '') onStored?.(answer)
+    }
+  }
+
   /** How long all arguments are, about. */
   get weight(): number {
     let weight = 0

@@ -11,6 +11,7 @@ const letters: Readonly<Record<KeyKind, string>> = {
   set: 'e',
   zset: 'z',
   stream: 'x',
+  outbox: 'q',
   any: 'a',
 }
 
@@ -46,6 +47,11 @@ function addCommand(keys: RedisArgument[], args: RedisArgument[], command: Queue
   const letter = mustExist === true ? letters[kind].toUpperCase() : letters[kind]
   args.push(name)
   const count = places.length
+  if (kind === 'outbox') {
+    for (let index = 0; index < count; index += 1) keys.push(words[index] as RedisArgument)
+    for (let index = count; index < words.length; index += 1) args.push(words[index] as RedisArgument)
+    return `q${count}:${words.length - count}`
+  }
   if (count === 1 && places[0] === 0) {
     keys.push(words[0] as RedisArgument)
     for (let index = 1; index < words.length; index += 1) args.push(words[index] as RedisArgument)

@@ -1,3 +1,5 @@
+import { enqueueLua } from './lua-outbox/enqueue-lua.ts'
+import { ackordLua } from './lua-outbox/lua.ts'
 import { type Script, script } from './script.ts'
 
 /**
@@ -11,22 +13,24 @@ import { type Script, script } from './script.ts'
  *
  * The answer to each is one of
  *
- *     OK                   committed; the marker is done:<token>
+ *     OK answers           committed; the marker is done:<token>. The answers are those to the events for a Lua outbox
  *     DONE                 it had been, by these very bytes: the client sent them twice
  *     LOST held            the marker holds this instead; nothing written
  *     TYPE n found         the n-th key holds something else than it must; nothing written
  *     MISSING n            the n-th key must be there; nothing written
  *     CONFLICT n           the n-th guard does not hold; nothing written
+ *     EVENT n error        the n-th is for a Lua outbox, which does not take it; nothing written
  *     REFUSED error        the server takes no writes: out of memory, read only; nothing written
  *     PARTIAL n error      the n-th failed and those before it were carried out; the marker is partial:<token>:…
  *     UNDONE n error       the same, and those before it were undone; there is no marker
  */
-function commitLua(undo: boolean): string {
-  return `
+function commitLua({ undo, outbox }: CommitScriptOptions): string {
+  return `${outbox ? `${ackordLua}\n${enqueueLua}` : ''}
 local rule, retention = ARGV[1], ARGV[2]
 local wanted = { s = 'string', i = 'string', f = 'string', h = 'hash', l = 'list', e = 'set', z = 'zset', x = 'stream', L = 'list' }
 local guards = { g = true, n = true, k = true, m = true, w = true }
 local shape = '(%a)(%d+)([:@])(%d+)'
+local guarded = pcall
 local gmatch, sub, call, pcall = string.gmatch, string.sub, redis.call, redis.pcall
 
 -- The words of a command whose keys do not all lead: its first argument tells where they are.
@@ -94,18 +98,19 @@ while a < last do
   end
 
   -- Before the first write: what would fail is found while nothing has been written.
-  local from, fromKey, n, seen = a + 2, k + 1, 0, {}
+  local from, fromKey, n, seen = a + 2, k + 1, 0, {}${outbox ? '\n  ackord.planned = {}' : ''}
   a, k = from, fromKey
   for kind, keys, place, argc in gmatch(plan, shape) do
     n = n + 1
     kinds[n], counts[n], places[n], argcs[n] = kind, keys, place, argc
-    for j = 0, keys - 1 do
-      if answer then break end
+    ${outbox ? outboxCheckLua : ''}for j = 0, keys - 1 do
+      if answer${outbox ? " or kind == 'q'" : ''} then break end
       answer = check(j > 0 and kind == 'A' and 'a' or kind, n, KEYS[k + j], a, seen)
     end
     a, k = a + argc + 1, k + keys
   end
-  ${undo ? 'local saved = {} if not answer then save(plan, from, fromKey, saved) end' : ''}
+  local saved
+  ${undo ? 'saved = {} if not answer then save(plan, from, fromKey, saved) end' : ''}
 
   -- The first write: a server that takes none refuses here.
   if not answer then
@@ -113,12 +118,13 @@ while a < last do
     if written.err then answer = 'REFUSED ' .. written.err end
   end
 
+  local stored = {}
   if not answer then
     for m = 1, n do
       local kind, keys, place, argc = kinds[m], counts[m], places[m], argcs[m]
       if not guards[kind] then
         local reply
-        if place == '@' then reply = pcall(unpack(spread(from, fromKey, keys, argc)))
+        ${outbox ? outboxRunLua : ''}if place == '@' then reply = pcall(unpack(spread(from, fromKey, keys, argc)))
         elseif keys == '1' then reply = pcall(ARGV[from], KEYS[fromKey], unpack(ARGV, from + 1, from + argc))
         else reply = pcall(ARGV[from], KEYS[fromKey], KEYS[fromKey + 1], unpack(ARGV, from + 1, from + argc)) end
         if type(reply) == 'table' and reply.err then
@@ -128,13 +134,13 @@ while a < last do
           pcall('SET', marker, 'partial:' .. token .. ':' .. m .. ' ' .. reply.err, 'PX', retention)
           break
         end
-        if keys == '1' then known[KEYS[fromKey]] = wanted[kind] else known = {} end
-        ${undo ? 'note(saved, ARGV[from], KEYS[fromKey], keys, fromKey, reply)' : ''}
+        ${outbox ? "if kind == 'q' then stored[#stored + 1] = reply else" : ''}if keys == '1' then known[KEYS[fromKey]] = wanted[kind] else known = {} end
+        ${undo ? "if kind ~= 'q' then note(saved, ARGV[from], KEYS[fromKey], keys, fromKey, reply) end" : ''}
       end
       from, fromKey = from + argc + 1, fromKey + keys
     end
   end
-  answers[#answers + 1] = answer or 'OK'
+  answers[#answers + 1] = answer or #stored > 0 and 'OK ' .. table.concat(stored, ' ') or 'OK'
 end
 return answers`
 }
@@ -149,7 +155,7 @@ local sizes = { hash = 'HLEN', list = 'LLEN', set = 'SCARD', zset = 'ZCARD' }
 -- Keeps what each key holds. A stream is not copied: what is added to one can be taken out again.
 local function save(plan, a, k, saved)
   for kind, keys, place, argc in gmatch(plan, shape) do
-    if not guards[kind] then
+    if not guards[kind] and kind ~= 'q' then
       for j = 0, keys - 1 do
         local key = KEYS[k + j]
         if not saved[key] then
@@ -190,7 +196,38 @@ local function restore(saved)
 end
 `
 
-export const commitScript: Script = script(commitLua(false))
+/** Its types are the outbox's own to check, and what it holds under the id. */
+const outboxCheckLua = `if kind == 'q' and not answer then
+      local problem = ackord.check(k, a + 1)
+      if problem then answer = 'EVENT ' .. n .. ' ' .. problem end
+    end
+    `
 
-/** The same, for transactions that are to be undone when a command fails. */
-export const commitOrUndoScript: Script = script(commitLua(true))
+/** What it wrote cannot be undone: it is a part of large keys. It comes last, and all that it could fail with was looked at. */
+const outboxRunLua = `if kind == 'q' then
+          if saved then saved[0] = { touched = true, large = true } end
+          local done, text = guarded(ackord.enqueue, fromKey, from + 1)
+          reply = done and text or { err = type(text) == 'table' and text.err or tostring(text) }
+        else`
+
+export interface CommitScriptOptions {
+  /** Whether a transaction is undone when a command fails. */
+  readonly undo: boolean
+  /** Whether there are events for a Lua outbox. */
+  readonly outbox: boolean
+}
+
+/** The one that most use. */
+export const commitScript: Script = script(commitLua({ undo: false, outbox: false }))
+
+const scripts: ReadonlyMap<string, Script> = new Map(
+  [true, false].flatMap((undo) => [true, false].map((outbox) => [nameOf({ undo, outbox }), script(commitLua({ undo, outbox }))] as const)),
+)
+
+export function commitScriptFor(options: CommitScriptOptions): Script {
+  return scripts.get(nameOf(options)) as Script
+}
+
+function nameOf({ undo, outbox }: CommitScriptOptions): string {
+  return `${undo} ${outbox}`
+}

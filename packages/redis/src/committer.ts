@@ -2,7 +2,7 @@ import { isAckordError } from '@ackord/core'
 import { Coalescer } from './coalescer.ts'
 import type { CommandQueue } from './command-queue.ts'
 import { addTransaction } from './commit-plan.ts'
-import { commitOrUndoScript, commitScript } from './commit-script.ts'
+import { commitScriptFor } from './commit-script.ts'
 import { resolveScript } from './inbox-scripts.ts'
 import type { KeySpace } from './key-space.ts'
 import type { RedisArgument, RedisPort } from './port.ts'
@@ -29,7 +29,19 @@ export interface CommitRequest {
 
 /** As the commit script has it, or `UNKNOWN`, with why. `FENCED`: it was not committed, and will not be. */
 export interface CommitAnswer {
-  readonly verdict: 'OK' | 'DONE' | 'LOST' | 'TYPE' | 'MISSING' | 'CONFLICT' | 'REFUSED' | 'PARTIAL' | 'UNDONE' | 'FENCED' | 'UNKNOWN'
+  readonly verdict:
+    | 'OK'
+    | 'DONE'
+    | 'LOST'
+    | 'TYPE'
+    | 'MISSING'
+    | 'CONFLICT'
+    | 'EVENT'
+    | 'REFUSED'
+    | 'PARTIAL'
+    | 'UNDONE'
+    | 'FENCED'
+    | 'UNKNOWN'
   readonly detail: string
   readonly cause?: unknown
 }
@@ -81,7 +93,8 @@ export class Committer {
     const keys: RedisArgument[] = []
     const args: RedisArgument[] = [rule.marker === 'lease' ? 'lease' : 'once', String(rule.retention)]
     for (const { marker, token, queue } of items) addTransaction(keys, args, marker, token, queue)
-    return this.#port.evaluate(rule.undo ? commitOrUndoScript : commitScript, keys, args).then(
+    const commit = commitScriptFor({ undo: rule.undo, outbox: items.some(({ queue }) => queue.hasOutboxEvents) })
+    return this.#port.evaluate(commit, keys, args).then(
       (reply) => {
         const answers = reply as readonly unknown[]
         for (let index = 0; index < items.length; index += 1) (items[index] as Waiting).answer(readAnswer(answers[index]))

@@ -13,6 +13,7 @@ export async function evaluateBySha(
     return await send(command('EVALSHA', script.sha, keys, args), options)
   } catch (error) {
     if (!isUnknownScript(error)) throw error
+    options?.onReload?.()
     return await send(command('EVAL', script.lua, keys, args), options)
   }
 }

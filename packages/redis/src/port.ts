@@ -16,6 +16,8 @@ export type Reply = string | number | bigint | Buffer | null | boolean | readonl
 export interface SendOptions {
   /** Whether text comes as bytes. Default: false. */
   readonly binary?: boolean | undefined
+  /** Told when the server did not know a script and was given it whole. Default: nothing. */
+  readonly onReload?: (() => void) | undefined
 }
 
 /** Sends commands in the order of the calls. Its promises may never settle: every caller sets a deadline of its own. */

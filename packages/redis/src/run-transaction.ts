@@ -129,6 +129,7 @@ export function transactionRunner(internals: RedisInternals, caller: string, opt
 
     function answered(answer: CommitAnswer, result: R): R | Promise<R> {
       const { verdict } = answer
+      if (verdict === 'OK' && answer.detail !== '') queue.stored(answer.detail)
       if (verdict === 'OK' || verdict === 'DONE') return committed(result)
       if (verdict === 'CONFLICT' && run <= retries && !signal.aborted) return again()
       if (claim !== undefined && leavesMarker(answer)) claim.state = 'left'
@@ -240,6 +241,8 @@ export function errorOf(
       return new TransactionAbortedError(owner, `${of} is not possible, because the key holds a ${text}. Look at what else writes to it.`)
     case 'MISSING':
       return new TransactionAbortedError(owner, `${of} is not possible, because there is no such key.`)
+    case 'EVENT':
+      return new TransactionAbortedError(owner, eventProblem(text), { retryable: !text.startsWith('CONFLICT') })
     case 'UNDONE':
       return new TransactionAbortedError(owner, `${of} failed, and what came before it was undone: ${text}.`)
     case 'REFUSED':
@@ -253,4 +256,10 @@ export function errorOf(
     default:
       return new TransactionAbortedError(owner, `the commit script answered ${verdict} ${detail}.`)
   }
+}
+
+/** Why the outbox takes none of a transaction's events. */
+function eventProblem(text: string): string {
+  if (!text.startsWith('CONFLICT')) return `the outbox cannot be used: ${text}.`
+  return "the outbox holds another event with the id of one of its own, and it says something else. Give each event an id of its own, or set the outbox's onConflict: 'ignore'."
 }

@@ -1,13 +1,18 @@
 import type { RedisKey, RedisValue } from './argument.ts'
 import type { RedisArgument, RedisCommand } from './port.ts'
 
-/** What a key must hold, or hold nothing, for a write to be possible. `counter`: text that is a whole number. `any`: whatever. */
-export type KeyKind = 'string' | 'counter' | 'number' | 'hash' | 'list' | 'set' | 'zset' | 'stream' | 'any'
+/**
+ * What a key must hold, or hold nothing, for a write to be possible. `counter`: text that is a whole number. `any`: whatever. `outbox`: the keys of a
+ * shard of a Lua outbox, each its own; the command is the outbox's own, not one of Redis.
+ */
+export type KeyKind = 'string' | 'counter' | 'number' | 'hash' | 'list' | 'set' | 'zset' | 'stream' | 'outbox' | 'any'
 
 export interface QueuedCommand extends RedisCommand {
   readonly kind: KeyKind
   /** Whether its first key must be there for it to be possible. Default: false. */
   readonly mustExist?: boolean | undefined
+  /** Told what the commit answered to it, if it is of the kind `outbox`. Not called if the answer was lost. Must not throw. Default: nothing. */
+  readonly onStored?: ((answer: string) => void) | undefined
 }
 
 /**

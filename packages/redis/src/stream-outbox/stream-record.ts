@@ -72,7 +72,7 @@ export function readFields(fields: readonly Buffer[], codec: StreamCodec | undef
 function readDefault(fields: readonly Buffer[], json: string): RawMessage {
   const [, , name, data] = fields
   if (name?.equals(dataName) !== true || data === undefined) throw new Error("its entry has no field 'data'.")
-  return new Message(toBytes(data), attributesFromJson(json))
+  return new Message(toBytes(data), attributesFromJson(JSON.parse(json)))
 }
 
 function readByCodec(fields: readonly Buffer[], { unmarshal }: StreamCodec): RawMessage {
@@ -84,7 +84,7 @@ function readByCodec(fields: readonly Buffer[], { unmarshal }: StreamCodec): Raw
 }
 
 /** As CloudEvents has them in JSON: instants as RFC 3339, bytes as base64. */
-function attributesToJson(attributes: Attributes): string {
+export function attributesToJson(attributes: Attributes): string {
   const isBytes = (value: unknown): value is Uint8Array => value instanceof Uint8Array
   if (!Object.values(attributes).some(isBytes)) return JSON.stringify(attributes)
   return JSON.stringify(
@@ -94,8 +94,7 @@ function attributesToJson(attributes: Attributes): string {
   )
 }
 
-function attributesFromJson(json: string): Attributes {
-  const parsed: unknown = JSON.parse(json)
+export function attributesFromJson(parsed: unknown): Attributes {
   if (typeof parsed === 'object' && parsed !== null && !Array.isArray(parsed)) {
     let plain = true
     for (const name in parsed) plain &&= isPlain((parsed as Record<string, unknown>)[name])
@@ -109,7 +108,8 @@ function isPlain(value: unknown): boolean {
   return typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean'
 }
 
-function checkRecord(destination: string, message: RawMessage): void {
+/** Throws at what no store of this package could give back. */
+export function checkRecord(destination: string, message: RawMessage): void {
   const { data, attributes } = message
   if (!(data instanceof Uint8Array)) throw invalid(message, `has data that is not bytes but ${describeValue(data)}; marshal() it first`)
   if (typeof destination !== 'string' || destination === '') throw invalid(message, 'cannot be stored: its destination is empty')
@@ -126,11 +126,11 @@ function invalid(message: RawMessage, problem: string): AckordError {
   return new AckordError('ACKORD_INVALID_ATTRIBUTES', text[0]?.toUpperCase() + text.slice(1))
 }
 
-function toBuffer(bytes: Uint8Array): Buffer {
+export function toBuffer(bytes: Uint8Array): Buffer {
   return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
 }
 
 /** Not a Buffer, which has methods of its own. */
-function toBytes(buffer: Buffer): Uint8Array {
+export function toBytes(buffer: Buffer): Uint8Array {
   return new Uint8Array(buffer.buffer, buffer.byteOffset, buffer.byteLength)
 }

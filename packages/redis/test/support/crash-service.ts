@@ -4,10 +4,10 @@ import { type RabbitmqConnection, rabbitmqPublisher, rabbitmqSource } from '@ack
 import { runCrashable } from '@ackord/testkit'
 import { connect } from 'amqplib'
 import { Redis as Ioredis } from 'ioredis'
-import { fromIoredis, streamOutbox, transactional } from '../../src/index.ts'
+import { fromIoredis, luaOutbox, streamOutbox, transactional } from '../../src/index.ts'
 import { batchSize, consumer, ordersKey } from './crash-rules.ts'
 
-const { CRASH_REDIS = '', CRASH_RABBITMQ = '', CRASH_TAG = '', CRASH_INPUT = '', CRASH_OUTPUT = '', CRASH_MODE } = process.env
+const { CRASH_REDIS = '', CRASH_RABBITMQ = '', CRASH_TAG = '', CRASH_INPUT = '', CRASH_OUTPUT = '', CRASH_MODE, CRASH_STORE } = process.env
 const mode = CRASH_MODE === 'optimistic' ? 'optimistic' : 'exclusive'
 const orderPlaced = defineEvent<{ readonly id: string }>('order.placed')
 
@@ -15,7 +15,8 @@ const orderPlaced = defineEvent<{ readonly id: string }>('order.placed')
 await runCrashable(process, async () => {
   const client = new Ioredis(CRASH_REDIS)
   const redis = fromIoredis(client)
-  const outbox = streamOutbox(redis, { tags: [CRASH_TAG], claimInterval: 100 })
+  const outbox =
+    CRASH_STORE === 'lua' ? luaOutbox(redis, { tag: CRASH_TAG }) : streamOutbox(redis, { tags: [CRASH_TAG], claimInterval: 100 })
   const input = await connect(CRASH_RABBITMQ, { recovery: true })
   const output = await connect(CRASH_RABBITMQ, { recovery: true })
   const publisher = rabbitmqPublisher(output)

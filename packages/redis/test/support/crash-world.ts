@@ -4,18 +4,19 @@ import { rabbitmqPublisher } from '@ackord/rabbitmq'
 import type { OpenCrashWorld } from '@ackord/testkit'
 import { connect } from 'amqplib'
 import { Redis as Ioredis } from 'ioredis'
-import { fromIoredis, streamOutbox } from '../../src/index.ts'
+import { fromIoredis, luaOutbox, streamOutbox } from '../../src/index.ts'
 import { batchSize, consumer, ordersKey } from './crash-rules.ts'
 import { redisUrl } from './redis-clients.ts'
 
 const rabbitmqUrl = process.env['RABBITMQ_URL'] ?? 'amqp://guest:guest@127.0.0.1:5672'
 
 /** Redis and RabbitMQ, and on them the service. */
-export function crashWorld(service: string, mode: 'exclusive' | 'optimistic'): OpenCrashWorld {
+export function crashWorld(service: string, mode: 'exclusive' | 'optimistic', store: 'stream' | 'lua' = 'stream'): OpenCrashWorld {
   return async () => {
     const tag = `crash-${randomUUID()}`
     const client = new Ioredis(redisUrl)
-    const outbox = streamOutbox(fromIoredis(client, { logger: silentLogger }), { tags: [tag] })
+    const redis = fromIoredis(client, { logger: silentLogger })
+    const outbox = store === 'lua' ? luaOutbox(redis, { tag }) : streamOutbox(redis, { tags: [tag] })
     const connection = await connect(rabbitmqUrl)
     const channel = await connection.createChannel()
     const publisher = rabbitmqPublisher(connection)
@@ -38,6 +39,7 @@ export function crashWorld(service: string, mode: 'exclusive' | 'optimistic'): O
           CRASH_INPUT: input,
           CRASH_OUTPUT: output,
           CRASH_MODE: mode,
+          CRASH_STORE: store,
         },
       },
       async send(ids) {

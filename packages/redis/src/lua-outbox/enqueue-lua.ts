@@ -1,0 +1,79 @@
+import { layoutVersion, offsetOf } from './layout.ts'
+
+/**
+ * Stores records, in whatever script it is put into, behind `ackordLua`: the outbox's own, the commit of a transaction, a user's. Everything is checked by the first
+ * function and written by the second, so that a script can do its own checks and writes in between:
+ *
+ *     ackord.check(k, a)     what keeps the records from being stored, as the text of an error, or nil
+ *     ackord.enqueue(k, a)   stores those that are not there yet. Gives '<now>:' and a sign for each: '+' inserted, '=' duplicate, '!' conflict
+ *
+ *     KEYS from k on: those of a shard
+ *     ARGV from a on: how many; '1' if a conflict is an error, else '0'; token and lease of whoever takes them at once, or '' and 0;
+ *                     then of each its id, lane, destination, print, delay, body
+ *     writes: seq; of each body, where it is found, index, state; counts; the hint
+ *
+ * Arguments are made by `enqueueArguments()` or, for users, by `prepare()`.
+ */
+export const enqueueLua: string = `do
+  local perRecord, head = 6, 4
+  local call = redis.call
+  -- What was checked and is not stored yet: two that are stored in one step may be in conflict with each other.
+  ackord.planned = {}
+  function ackord.check(k, a)
+    local problem = ackord.problem(k)
+    if problem then return problem end
+    local count = tonumber(ARGV[a])
+    if not count or #ARGV < a + head + count * perRecord - 1 then return 'ERR the records of an outbox are not as prepare() gave them' end
+    for i = 1, count do
+      local at = a + head + (i - 1) * perRecord
+      local name = call('HGET', KEYS[k + ${offsetOf('destinations')}], ARGV[at + 1])
+      if name and name ~= ARGV[at + 2] then return 'ERR two destinations of an outbox have the same digest: ' .. name .. ', ' .. ARGV[at + 2] end
+      if ARGV[a + 1] == '1' then
+        local held = ackord.read(call('HGET', KEYS[k + ${offsetOf('state')}], ARGV[at]))
+        local print = held and held.print or ackord.planned[ARGV[at]]
+        if print and print ~= ARGV[at + 3] then return 'CONFLICT ' .. ARGV[at] end
+        ackord.planned[ARGV[at]] = ARGV[at + 3]
+      end
+    end
+  end
+  function ackord.enqueue(k, a)
+    local entries, state, index = KEYS[k + ${offsetOf('entries')}], KEYS[k + ${offsetOf('state')}], KEYS[k + ${offsetOf('index')}]
+    local count, token, lease, now = tonumber(ARGV[a]), ARGV[a + 2], tonumber(ARGV[a + 3]), ackord.now()
+    local signs, fresh, prints = {}, {}, {}
+    for i = 1, count do
+      local at = a + head + (i - 1) * perRecord
+      local id, print = ARGV[at], ARGV[at + 3]
+      local text = not prints[id] and call('HGET', state, id)
+      if prints[id] or text then
+        local held = prints[id] or (ackord.read(text) or {}).print
+        signs[i] = held == print and '=' or '!'
+      else
+        signs[i] = '+'
+        prints[id] = print
+        fresh[#fresh + 1] = at
+      end
+    end
+    local reply = string.format('%.0f:', now) .. table.concat(signs)
+    if #fresh == 0 then return reply end
+    local last = call('INCRBY', KEYS[k + ${offsetOf('seq')}], #fresh)
+    for i, at in ipairs(fresh) do
+      local id, lane, delay = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 4])
+      local leased = token ~= '' and delay == 0
+      local s = { status = 'O', attempts = leased and 1 or 0, seq = string.format('%016.0f', last - #fresh + i), created = string.format('%.0f', now),
+        at = now + delay, lane = lane, print = ARGV[at + 3], expires = leased and now + lease or 0, token = leased and token or '' }
+      call('HSET', entries, id, ARGV[at + 5])
+      if leased then call('ZADD', KEYS[k + ${offsetOf('inflight')}], s.expires, id)
+      elseif delay > 0 then call('ZADD', KEYS[k + ${offsetOf('waiting')}], s.at, lane .. 'f' .. s.seq .. id)
+      else call('ZADD', KEYS[k + ${offsetOf('ready')}], 0, lane .. 'f' .. s.seq .. id) end
+      call('ZADD', index, 0, 'o' .. s.seq .. id)
+      call('HSET', state, id, ackord.write(s))
+      call('HSETNX', KEYS[k + ${offsetOf('destinations')}], lane, ARGV[at + 2])
+      ackord.count(lane, 'o', 1)
+      if leased then ackord.count(lane, 'i', 1) end
+    end
+    ackord.flush(k)
+    call('HSETNX', KEYS[k + ${offsetOf('meta')}], 'layout', '${layoutVersion}')
+    if token == '' then call('XADD', KEYS[k + ${offsetOf('wake')}], 'MAXLEN', 1, '*', 'n', #fresh) end
+    return reply
+  end
+end`

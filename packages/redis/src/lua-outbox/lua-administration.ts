@@ -1,0 +1,254 @@
+import { checkAttributes, type RawMessage } from '@ackord/core'
+import { checkCount, checkDuration, nameOf } from '@ackord/core/internal'
+import type { DestinationStats, OutboxAdmin, OutboxEdit, OutboxFilter, OutboxRecord, OutboxState } from '@ackord/outbox'
+import type { Reply } from '../port.ts'
+import { mergeByAge } from '../stream-outbox/merge-by-age.ts'
+import type { LuaShard } from './layout.ts'
+import { asList, type LuaHome, runOn } from './lua-home.ts'
+import type { Place } from './lua-shards.ts'
+import { bodyOf, laneOf, readBody } from './record-body.ts'
+import { discardScript } from './scripts/discard.ts'
+import { getScript } from './scripts/get.ts'
+import { listScript } from './scripts/list.ts'
+import { rearmScript } from './scripts/rearm.ts'
+import { replaceScript } from './scripts/replace.ts'
+import { retentionScript } from './scripts/retention.ts'
+import { statsScript } from './scripts/stats.ts'
+
+interface Listed {
+  readonly record: OutboxRecord
+  readonly shard: LuaShard
+  readonly seq: string
+  /** As it was read. */
+  readonly state: string
+}
+
+/** How many records one script reads or changes: others wait meanwhile. */
+const pageSize = 100
+const mostDeleted = 1000
+
+const letters: Readonly<Record<OutboxState, string>> = { ready: 'o', waiting: 'o', leased: 'o', parked: 'f', published: 's' }
+
+/** The operators' side of the store. */
+export function luaAdministration(home: LuaHome): OutboxAdmin {
+  const { shards, logger, metrics } = home
+
+  /** From a place on, in the order in which they were stored. */
+  async function* recordsOf(shard: LuaShard, letter: string, after: string): AsyncGenerator<Listed, void, void> {
+    for (let from = after; ; ) {
+      const reply = await runOn(home, shard, listScript, [letter, from, String(pageSize)], { binary: true })
+      const [now, ...rows] = asList(reply)
+      for (const row of rows) {
+        const [member, ...rest] = asList(row)
+        const listed = toListed(shard, String(member).slice(17), rest, Number(String(now)))
+        from = String(member).slice(1, 17)
+        // One whose state is gone is none; whatever else is left of it is for a repair.
+        if (listed !== undefined) yield listed
+      }
+      if (rows.length < pageSize) return
+    }
+  }
+
+  /** Oldest first, those behind the cursor. */
+  async function* matching(filter: OutboxFilter, cursor: Cursor): AsyncGenerator<Listed, void, void> {
+    const { state } = filter
+    const wanted = state === undefined ? ['o', 'f', 's'] : [letters[state]]
+    const sources = shards.all.map((shard) => {
+      const after = cursor.get(shard.number) ?? ''
+      const bySeq = wanted.map((letter) => recordsOf(shard, letter, after))
+      return bySeq.length === 1 && bySeq[0] !== undefined ? bySeq[0] : mergeByAge(bySeq, ({ seq }) => Number(seq), inOrder)
+    })
+    const merged = mergeByAge(sources, ({ record }) => record.createdAt, inOrder)
+    for await (const one of merged) if (matches(one.record, filter)) yield one
+  }
+
+  async function read({ shard, entry }: Place): Promise<Listed | undefined> {
+    const [now, row] = asList(await runOn(home, shard, getScript, [entry], { binary: true }))
+    const [, ...rest] = asList(row)
+    return toListed(shard, entry, rest, Number(String(now)))
+  }
+
+  function placesOf(ids: readonly string[]): readonly Place[] {
+    return [...new Set(ids)].flatMap((id) => shards.find(id) ?? [])
+  }
+
+  /** Runs for the places of a shard together; gives what each call gave. */
+  async function byShard<T>(places: readonly Place[], work: (shard: LuaShard, entries: readonly string[]) => Promise<T>): Promise<T[]> {
+    const results: T[] = []
+    for (const shard of shards.all) {
+      const entries = places.filter((place) => place.shard === shard).map(({ entry }) => entry)
+      for (let start = 0; start < entries.length; start += pageSize) results.push(await work(shard, entries.slice(start, start + pageSize)))
+    }
+    return results
+  }
+
+  async function replace(place: Place, edit: OutboxEdit): Promise<number> {
+    const found = await read(place)
+    if (found?.record.state !== 'parked') return 0
+    const { record, shard, state } = found
+    const destination = edit.destination ?? record.destination
+    const body = bodyOf(destination, edited(record.message, edit))
+    return Number(await runOn(home, shard, replaceScript, [place.entry, state, body, laneOf(destination), destination]))
+  }
+
+  async function rearmPlaces(places: readonly Place[], edit: OutboxEdit): Promise<number> {
+    if (isEmpty(edit)) {
+      const counts = await byShard(places, async (shard, entries) => Number(await runOn(home, shard, rearmScript, entries)))
+      return counts.reduce((sum, count) => sum + count, 0)
+    }
+    let count = 0
+    for (const place of places) count += await replace(place, edit)
+    return count
+  }
+
+  async function parkedPlaces(filter: OutboxFilter): Promise<readonly Place[]> {
+    if (filter.state !== undefined && filter.state !== 'parked') return []
+    const ids: string[] = []
+    for await (const { record } of matching({ ...filter, state: 'parked' }, new Map())) ids.push(record.id)
+    return placesOf(ids)
+  }
+
+  return {
+    async list(filter, { limit, after }) {
+      checkCount('limit', limit)
+      const cursor = cursorOf(after)
+      const found: Listed[] = []
+      let more = false
+      for await (const one of matching(filter, cursor)) {
+        more = found.length === limit
+        if (more) break
+        found.push(one)
+        cursor.set(one.shard.number, one.seq)
+      }
+      return { records: found.map(({ record }) => record), next: more ? JSON.stringify([...cursor]) : undefined }
+    },
+
+    async get(id) {
+      const place = shards.find(id)
+      return place === undefined ? undefined : (await read(place))?.record
+    },
+
+    async rearm(which, edit = {}) {
+      const places = 'ids' in which ? placesOf(which.ids) : await parkedPlaces(which.filter)
+      const count = await rearmPlaces(places, edit)
+      if (count === 0) return 0
+      logger.info({ count, ...which, edited: Object.keys(edit) }, 'Parked outbox records were made ready again.')
+      metrics?.count('ackord.outbox.rearmed', count, {})
+      return count
+    },
+
+    async discard(ids, reason) {
+      const discarded = await byShard(placesOf(ids), async (shard, entries) => {
+        const gone = asList(await runOn(home, shard, discardScript, entries))
+        return gone.map((entry) => shard.idOf(String(entry)))
+      })
+      const all = discarded.flat()
+      if (all.length === 0) return 0
+      logger.info({ reason, discarded: all }, 'Parked outbox records were discarded.')
+      metrics?.count('ackord.outbox.discarded', all.length, {})
+      return all.length
+    },
+
+    async stats() {
+      const sums = new Map<string, { -readonly [K in keyof DestinationStats]: DestinationStats[K] }>()
+      let oldestAge: number | undefined
+      for (const reply of await Promise.all(shards.all.map((shard) => runOn(home, shard, statsScript, [])))) {
+        const [age, ...rows] = asList(reply)
+        if (Number(age) >= 0) oldestAge = Math.max(oldestAge ?? 0, Number(age))
+        for (const row of rows) {
+          const [name, ...numbers] = asList(row)
+          const destination = String(name)
+          const [ready = 0, waiting = 0, leased = 0, parked = 0, published = 0] = numbers.map(Number)
+          const sum = sums.get(destination) ?? { destination, ready: 0, waiting: 0, leased: 0, parked: 0, published: 0 }
+          sums.set(destination, sum)
+          sum.ready += ready
+          sum.waiting += waiting
+          sum.leased += leased
+          sum.parked += parked
+          sum.published += published
+        }
+      }
+      return { destinations: [...sums.values()], oldestAge }
+    },
+
+    async deletePublished({ olderThan, limit }) {
+      checkDuration('olderThan', olderThan)
+      checkCount('limit', limit)
+      let deleted = 0
+      for (const shard of shards.all) {
+        for (let full = true; full && deleted < limit; ) {
+          const asked = Math.min(limit - deleted, mostDeleted)
+          const reply = asList(await runOn(home, shard, retentionScript, [String(Math.floor(olderThan)), String(asked)]))
+          deleted += Number(reply[0])
+          full = Number(reply[1]) === asked
+        }
+      }
+      if (deleted > 0) metrics?.count('ackord.outbox.retention', deleted, {})
+      return deleted
+    },
+  }
+}
+
+function toListed(shard: LuaShard, entry: string, rest: readonly Reply[], now: number): Listed | undefined {
+  const [text, body, error] = rest
+  if (text === null || text === undefined || text === false) return undefined
+  const state = String(text)
+  const [status, attempts, seq = '', created, at, , , until, token] = state.split(' ')
+  const read = Buffer.isBuffer(body) ? readBody(body) : undefined
+  const leased = status === 'O' && token !== '' && Number(until) > now
+  const availableAt = Number(at)
+  const record: OutboxRecord = {
+    id: shard.idOf(entry),
+    state: status === 'F' ? 'parked' : status === 'S' ? 'published' : leased ? 'leased' : availableAt > now ? 'waiting' : 'ready',
+    destination: read?.destination ?? '',
+    message: read?.message ?? readBody(Buffer.alloc(0)).message,
+    attempts: Number(attempts),
+    createdAt: Number(created),
+    availableAt,
+    lastError:
+      typeof error === 'string' || Buffer.isBuffer(error) ? String(error) : read === undefined ? 'Its body is missing.' : read.problem,
+    leasedUntil: leased ? Number(until) : undefined,
+    publishedAt: status === 'S' ? availableAt : undefined,
+    parkedAt: status === 'F' ? availableAt : undefined,
+  }
+  return { record, shard, seq, state }
+}
+
+function matches({ state, destination, message }: OutboxRecord, filter: OutboxFilter): boolean {
+  return (
+    (filter.state === undefined || filter.state === state) &&
+    (filter.destination === undefined || filter.destination === destination) &&
+    (filter.type === undefined || filter.type === message.attributes.type) &&
+    (filter.orderingKey === undefined || filter.orderingKey === message.attributes.partitionkey)
+  )
+}
+
+function inOrder(one: Listed, other: Listed): number {
+  if (one.shard !== other.shard) return one.shard.number - other.shard.number
+  return one.seq < other.seq ? -1 : one.seq > other.seq ? 1 : 0
+}
+
+/** Of each shard, how far it was read. */
+type Cursor = Map<number, string>
+
+/** An empty one for what `list` never gave: then it begins anew. */
+function cursorOf(after: string | undefined): Cursor {
+  try {
+    const parsed: unknown = after === undefined ? [] : JSON.parse(after)
+    const pairs = Array.isArray(parsed) ? parsed : []
+    return new Map(pairs.filter((pair): pair is [number, string] => Array.isArray(pair) && /^\d{16}$/.test(String(pair[1]))))
+  } catch {
+    return new Map()
+  }
+}
+
+function isEmpty({ destination, attributes, data }: OutboxEdit): boolean {
+  return destination === undefined && attributes === undefined && data === undefined
+}
+
+function edited(message: RawMessage, { attributes, data }: OutboxEdit): RawMessage {
+  const changed = message.copy(data ?? message.data).withAttributes(attributes ?? {})
+  // What could not be read back would be parked again, for another reason.
+  checkAttributes(changed.attributes, () => nameOf(changed))
+  return changed
+}

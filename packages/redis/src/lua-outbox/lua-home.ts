@@ -1,0 +1,57 @@
+import { InvalidOptionError, type Logger, type Metrics, type Runtime } from '@ackord/core'
+import type { RedisArgument, RedisPort, Reply } from '../port.ts'
+import type { Script } from '../script.ts'
+import type { LuaShard } from './layout.ts'
+import type { LuaShards } from './lua-shards.ts'
+
+/** What the parts of a Lua outbox share. */
+export interface LuaHome {
+  readonly port: RedisPort
+  readonly shards: LuaShards
+  readonly runtime: Runtime
+  readonly logger: Logger
+  readonly metrics: Metrics | undefined
+  /** The most bytes of a record. */
+  readonly maxSize: number
+}
+
+// Of each outbox, for what works on one from beside it: expiry, repair.
+const homes = new WeakMap<object, LuaHome>()
+
+export function withHome<Outbox extends object>(outbox: Outbox, home: LuaHome): Outbox {
+  homes.set(outbox, home)
+  return outbox
+}
+
+export function homeOf(outbox: object): LuaHome {
+  const home = homes.get(outbox)
+  if (home === undefined) throw new InvalidOptionError('outbox', 'must be what luaOutbox() gave, not a copy or a wrapper of it.')
+  return home
+}
+
+/** Runs a script on the keys of a shard. */
+export function runOn(
+  home: LuaHome,
+  shard: LuaShard,
+  script: Script,
+  args: readonly RedisArgument[],
+  options: { readonly binary?: boolean } = {},
+): Promise<Reply> {
+  return runWith(home, shard.keys, script, args, options)
+}
+
+/** Runs a script on the keys of a shard and others of its slot. */
+export function runWith(
+  { port, metrics }: LuaHome,
+  keys: readonly string[],
+  script: Script,
+  args: readonly RedisArgument[],
+  options: { readonly binary?: boolean } = {},
+): Promise<Reply> {
+  const onReload = metrics === undefined ? undefined : () => metrics.count('ackord.outbox.script_reloads', 1, {})
+  return port.evaluate(script, keys, args, { ...options, onReload })
+}
+
+export function asList(reply: Reply | undefined): readonly Reply[] {
+  return Array.isArray(reply) ? reply : []
+}

@@ -1,0 +1,64 @@
+import { createHash } from 'node:crypto'
+import type { RawMessage } from '@ackord/core'
+import { keySlot } from '../key-slot.ts'
+import type { RedisArgument } from '../port.ts'
+import { LuaShard } from './layout.ts'
+
+export interface LuaShardsOptions {
+  readonly tag: string
+  readonly name: string
+  readonly count: number
+  readonly keyPrefix: string
+}
+
+/** Where a record is. */
+export interface Place {
+  readonly shard: LuaShard
+  readonly entry: string
+}
+
+const idForm = /^([\w-]{22})\.(\d{1,6})$/
+
+/** The parts of an outbox: `{tag}` if it is one, `{tag:0}`, `{tag:1}` and so on if there are several. */
+export class LuaShards {
+  readonly all: readonly LuaShard[]
+  readonly #keyPrefix: string
+  readonly #bySlot: ReadonlyMap<number, LuaShard>
+
+  constructor({ tag, name, count, keyPrefix }: LuaShardsOptions) {
+    this.all = Array.from({ length: count }, (_, number) => new LuaShard(number, count === 1 ? tag : `${tag}:${number}`, name))
+    this.#keyPrefix = keyPrefix
+    this.#bySlot = new Map(this.all.map((shard) => [this.#slotOf(shard.key('state')), shard]))
+  }
+
+  /** By the ordering key, so that what belongs together is together. */
+  byKey(key: string): LuaShard {
+    const { length } = this.all
+    const number = length === 1 ? 0 : createHash('sha256').update(key).digest().readUInt32BE() % length
+    return this.all[number] as LuaShard
+  }
+
+  of({ attributes }: RawMessage): LuaShard {
+    return this.all.length === 1 ? (this.all[0] as LuaShard) : this.byKey(String(attributes.partitionkey ?? attributes.id))
+  }
+
+  byTag(tag: string): LuaShard | undefined {
+    return this.all.find((shard) => shard.tag === tag)
+  }
+
+  /** The one in the slot of this key. */
+  beside(key: RedisArgument): LuaShard | undefined {
+    return this.#bySlot.get(this.#slotOf(key))
+  }
+
+  /** `undefined` for what was never an id of this outbox. */
+  find(id: string): Place | undefined {
+    const [, entry, number] = idForm.exec(id) ?? []
+    const shard = this.all[Number(number)]
+    return entry === undefined || shard === undefined ? undefined : { shard, entry }
+  }
+
+  #slotOf(key: RedisArgument): number {
+    return keySlot(Buffer.concat([Buffer.from(this.#keyPrefix), Buffer.from(key)]))
+  }
+}

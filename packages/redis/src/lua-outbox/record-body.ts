@@ -1,0 +1,95 @@
+import { createHash } from 'node:crypto'
+import { AckordError, type AttributeValue, Message, type RawMessage } from '@ackord/core'
+import { checkDuration, nameOf } from '@ackord/core/internal'
+import type { NewOutboxRecord } from '@ackord/outbox'
+import { attributesFromJson, attributesToJson, checkRecord, toBuffer, toBytes } from '../stream-outbox/stream-record.ts'
+
+/** A record as the scripts take it. */
+export interface StoredRecord {
+  readonly id: string
+  readonly lane: string
+  readonly destination: string
+  readonly print: string
+  /** Milliseconds. */
+  readonly delay: number
+  readonly body: Buffer
+}
+
+/** Throws at what could not be read back, before anything is stored. */
+export function storedRecord({ destination, message, delay = 0 }: NewOutboxRecord, maxSize: number): StoredRecord {
+  checkRecord(destination, message)
+  checkDuration('delay', delay)
+  const { source, id } = message.attributes
+  const body = bodyOf(destination, message)
+  if (body.length > maxSize) throw tooLarge(message, body.length, maxSize)
+  return {
+    id: digest(JSON.stringify([destination, source, id]), 22),
+    lane: laneOf(destination),
+    destination,
+    print: printOf(message),
+    delay: Math.ceil(delay),
+    body,
+  }
+}
+
+/** `<length>;["destination",{attributes}]` and then the data as it is. The length is that of the JSON, in bytes. */
+export function bodyOf(destination: string, { attributes, data }: RawMessage): Buffer {
+  const json = Buffer.from(`[${JSON.stringify(destination)},${attributesToJson(attributes)}]`)
+  return Buffer.concat([Buffer.from(`${json.length};`), json, toBuffer(data)])
+}
+
+export interface ReadBody {
+  readonly destination: string
+  /** Empty if it cannot be read, and then `problem` says why. */
+  readonly message: RawMessage
+  readonly problem: string | undefined
+}
+
+export function readBody(body: Buffer): ReadBody {
+  try {
+    const semicolon = body.indexOf(';')
+    const length = Number(body.toString('latin1', 0, Math.max(0, semicolon)))
+    if (semicolon < 1 || !Number.isSafeInteger(length) || semicolon + 1 + length > body.length) {
+      throw new Error('it does not begin with the length of its attributes.')
+    }
+    const end = semicolon + 1 + length
+    const parsed: unknown = JSON.parse(body.toString('utf8', semicolon + 1, end))
+    if (!Array.isArray(parsed) || typeof parsed[0] !== 'string') throw new Error('it has no destination.')
+    return { destination: parsed[0], message: new Message(toBytes(body.subarray(end)), attributesFromJson(parsed[1])), problem: undefined }
+  } catch (error) {
+    const problem = `It cannot be read: ${error instanceof Error ? error.message : String(error)}`
+    return { destination: '', message: new Message(new Uint8Array(), {}), problem }
+  }
+}
+
+// Few, and asked for with every record.
+const lanes = new Map<string, string>()
+const mostLanes = 10_000
+
+/** By which records of a destination lie together. */
+export function laneOf(destination: string): string {
+  const known = lanes.get(destination)
+  if (known !== undefined) return known
+  if (lanes.size >= mostLanes) lanes.clear()
+  const lane = digest(destination, 8)
+  lanes.set(destination, lane)
+  return lane
+}
+
+/** What may differ between two tries to store the same event. */
+const volatile: ReadonlySet<string> = new Set(['time', 'traceparent', 'tracestate'])
+
+function printOf({ attributes, data }: RawMessage): string {
+  const said: Record<string, AttributeValue> = {}
+  for (const name of Object.keys(attributes).sort()) if (!volatile.has(name)) said[name] = attributes[name] as AttributeValue
+  return createHash('sha256').update(attributesToJson(said)).update('\0').update(data).digest('base64url').slice(0, 16)
+}
+
+function digest(text: string, length: number): string {
+  return createHash('sha256').update(text).digest('base64url').slice(0, length)
+}
+
+function tooLarge(message: RawMessage, size: number, maxSize: number): AckordError {
+  const text = `Cannot store ${nameOf(message)} in the outbox: it takes ${size} bytes, and maxSize is ${maxSize}. Store what is large elsewhere, and send where it is.`
+  return new AckordError('ACKORD_INVALID_OUTPUT', text, { retryable: false })
+}

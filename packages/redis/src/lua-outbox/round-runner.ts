@@ -1,0 +1,89 @@
+import { AckordError, exponentialBackoff, idle, type Logger, outside, type Runtime, toError } from '@ackord/core'
+
+export interface RunnerHealth {
+  readonly state: 'idle' | 'running' | 'stopping'
+  /** Whether the last round succeeded. */
+  readonly store: 'up' | 'down'
+  /** What a round failed with last, in this run. */
+  readonly lastError: Error | undefined
+}
+
+export interface RoundTerms {
+  /** As log lines and errors call it. */
+  readonly name: string
+  /** Gives the milliseconds until the next one. Looks at the signal between its calls, each of which has a deadline. */
+  readonly round: (signal: AbortSignal) => Promise<number>
+  readonly runtime: Runtime
+  readonly logger: Logger
+  /** Whether its timers keep the process alive. */
+  readonly keepAlive: boolean
+}
+
+interface Run {
+  readonly stopping: AbortController
+  readonly ended: Promise<void>
+}
+
+const backoff = exponentialBackoff({ initial: 500, max: 30_000 })
+
+/** Does round after round until it is stopped. One that fails is followed by a longer and longer pause, and told once, as is the end of that. */
+export class RoundRunner {
+  readonly #terms: RoundTerms
+  #run: Run | undefined
+  #failures = 0
+  #lastError: Error | undefined
+
+  constructor(terms: RoundTerms) {
+    this.#terms = terms
+  }
+
+  /** One that runs goes on as it does. */
+  start(wait = 0): void {
+    if (this.#run?.stopping.signal.aborted === true) {
+      throw new AckordError('ACKORD_ALREADY_STARTED', `The ${this.#terms.name} is stopping. Await stop() before you start it again.`)
+    }
+    if (this.#run !== undefined) return
+    const stopping = new AbortController()
+    this.#failures = 0
+    this.#lastError = undefined
+    this.#run = { stopping, ended: outside(() => this.#rounds(stopping.signal, wait)) }
+  }
+
+  /** Resolves when the round that runs is over. Idempotent in every state. */
+  async stop(): Promise<void> {
+    const run = this.#run
+    if (run === undefined) return
+    run.stopping.abort(new AckordError('ACKORD_SHUTDOWN', `The ${this.#terms.name} was stopped.`))
+    await run.ended
+    if (this.#run === run) this.#run = undefined
+  }
+
+  health(): RunnerHealth {
+    const run = this.#run
+    return {
+      state: run === undefined ? 'idle' : run.stopping.signal.aborted ? 'stopping' : 'running',
+      store: this.#failures === 0 ? 'up' : 'down',
+      lastError: this.#lastError,
+    }
+  }
+
+  async #rounds(signal: AbortSignal, first: number): Promise<void> {
+    const { runtime, keepAlive } = this.#terms
+    for (let wait = first; await idle(runtime, wait, signal, { keepAlive }); ) wait = await this.#round(signal)
+  }
+
+  async #round(signal: AbortSignal): Promise<number> {
+    const { name, round, runtime, logger } = this.#terms
+    try {
+      const wait = await round(signal)
+      if (this.#failures > 0) logger.info({}, `The ${name} works again.`)
+      this.#failures = 0
+      return wait
+    } catch (error) {
+      this.#failures += 1
+      this.#lastError = toError(error)
+      if (this.#failures === 1) logger.warn({ err: error }, `The ${name} failed, and goes on trying.`)
+      return backoff(this.#failures, runtime.random)
+    }
+  }
+}

@@ -1,0 +1,17 @@
+import { type Script, script } from '../../script.ts'
+import { enqueueLua } from '../enqueue-lua.ts'
+import { ackordLua } from '../lua.ts'
+
+/**
+ * Stores records that are not there yet.
+ *
+ *     KEYS: those of a shard
+ *     ARGV: as `ackord.enqueue` takes them
+ *     gives: '<now>:' and a sign for each
+ *     writes: as `ackord.enqueue`
+ */
+export const enqueueScript: Script = script(`${ackordLua}
+${enqueueLua}
+local problem = ackord.check(1, 1)
+if problem then return redis.error_reply(problem) end
+return ackord.enqueue(1, 1)`)

@@ -1,0 +1,38 @@
+import { type Script, script } from '../../script.ts'
+import { layoutVersion } from '../layout.ts'
+import { ackordLua } from '../lua.ts'
+
+/**
+ * Tries every command that the scripts use, in a way that changes nothing that counts, and looks at the keys.
+ *
+ *     KEYS: those of a shard
+ *     ARGV: none
+ *     gives: what went wrong, as texts
+ *     writes: meta; seq and wake, if they are not there; a hint
+ */
+export const verifyScript: Script = script(`${ackordLua}
+local problem = ackord.problem(1)
+if problem then return { problem } end
+local entries, state, errors, ready, waiting, inflight, sent, index, destinations, counts, seq, meta, wake = unpack(KEYS)
+local problems = {}
+local function try(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply.err then problems[#problems + 1] = (...) .. ': ' .. reply.err end
+end
+try('INCRBY', seq, 0)
+try('HSETNX', meta, 'layout', '${layoutVersion}')
+try('HSET', meta, 'layout', '${layoutVersion}')
+try('HINCRBY', meta, 'verified', 1)
+for _, key in ipairs({ entries, state, errors, destinations, counts }) do try('HDEL', key, '') end
+for _, key in ipairs({ ready, waiting, inflight, sent, index }) do
+  try('ZADD', key, 'XX', 0, '')
+  try('ZREM', key, '')
+end
+try('HGET', state, '')
+try('HMGET', state, '')
+try('HGETALL', meta)
+try('ZRANGEBYSCORE', waiting, 0, 0, 'LIMIT', 0, 1)
+try('ZRANGEBYLEX', ready, '[a', '[a', 'LIMIT', 0, 1)
+try('ZLEXCOUNT', ready, '[a', '[a')
+try('XADD', wake, 'MAXLEN', 1, '*', 'n', 0)
+return problems`)

@@ -1,0 +1,16 @@
+import { Relay } from '@ackord/outbox'
+import { ResultTable, testOutboxStore, testRelay } from '@ackord/testkit'
+import { afterAll, describe, it } from 'vitest'
+import { redisKinds } from '../support/redis-clients.ts'
+import { luaOutboxWorld } from './conformance-world.ts'
+
+const results = new ResultTable()
+afterAll(() => console.log(results.format()))
+
+for (const kind of redisKinds) {
+  const open = luaOutboxWorld(kind)
+  afterAll(() => open[Symbol.asyncDispose]())
+  const name = `LuaOutbox, ${kind.name}`
+  testOutboxStore({ describe, it }, { name, open, features: { savepoints: true, delay: true, retain: true }, model: { runs: 10 }, results })
+  testRelay({ describe, it }, { name, openStore: open, createRelay: (store, setup) => new Relay(store, setup), results })
+}

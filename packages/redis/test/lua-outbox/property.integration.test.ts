@@ -1,0 +1,128 @@
+import type { Claim } from '@ackord/outbox'
+import fc from 'fast-check'
+import { expect, it } from 'vitest'
+import { brokenInvariants } from './invariants.ts'
+import { failed, failedByStore, LuaWorld, parked, published, record } from './lua-world.ts'
+
+type Step =
+  | { readonly kind: 'enqueue'; readonly numbers: readonly number[]; readonly delay: number; readonly body: number }
+  | { readonly kind: 'transaction'; readonly numbers: readonly number[] }
+  | { readonly kind: 'lease'; readonly number: number }
+  | {
+      readonly kind: 'claim'
+      readonly limit: number
+      readonly retried: 'only' | 'never' | undefined
+      readonly destination: number | undefined
+    }
+  | { readonly kind: 'settle'; readonly picks: readonly number[]; readonly result: 'published' | 'failed' | 'byStore' | 'parked' }
+  | { readonly kind: 'renew' | 'release' | 'rearm' | 'edit' | 'discard'; readonly picks: readonly number[] }
+  | { readonly kind: 'retention'; readonly limit: number }
+  | { readonly kind: 'advance'; readonly duration: number }
+
+const lease = 10_000
+const numbers = fc.array(fc.nat({ max: 15 }), { minLength: 1, maxLength: 4 })
+const picks = fc.array(fc.nat({ max: 11 }), { minLength: 1, maxLength: 5 })
+
+const steps: fc.Arbitrary<Step> = fc.oneof(
+  {
+    weight: 4,
+    arbitrary: fc.record({ kind: fc.constant('enqueue' as const), numbers, delay: fc.constantFrom(0, 0, 5000), body: fc.nat({ max: 1 }) }),
+  },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('transaction' as const), numbers }) },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('lease' as const), number: fc.nat({ max: 15 }) }) },
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      kind: fc.constant('claim' as const),
+      limit: fc.integer({ min: 1, max: 6 }),
+      retried: fc.constantFrom('only' as const, 'never' as const, undefined, undefined),
+      destination: fc.option(fc.nat({ max: 2 }), { nil: undefined }),
+    }),
+  },
+  {
+    weight: 5,
+    arbitrary: fc.record({
+      kind: fc.constant('settle' as const),
+      picks,
+      result: fc.constantFrom('published' as const, 'failed' as const, 'byStore' as const, 'parked' as const),
+    }),
+  },
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      kind: fc.constantFrom('renew' as const, 'release' as const, 'rearm' as const, 'edit' as const, 'discard' as const),
+      picks,
+    }),
+  },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('retention' as const), limit: fc.integer({ min: 1, max: 5 }) }) },
+  { weight: 3, arbitrary: fc.record({ kind: fc.constant('advance' as const), duration: fc.constantFrom(1000, 5001, lease + 1, -3000) }) },
+)
+
+const runs = process.env['ACKORD_PROOF'] === '1' ? 300 : 25
+
+it.each([true, false])(
+  'edge 23: any sequence of all scripts keeps the invariants; published records kept: %s',
+  { timeout: 600_000 },
+  async (retain) => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(steps, { maxLength: 80, size: 'max' }), (history) => play(history, retain)),
+      { seed: 7, numRuns: runs },
+    )
+  },
+)
+
+async function play(history: readonly Step[], retain: boolean): Promise<void> {
+  await using world = await LuaWorld.open({ outbox: { retain, maxAttempts: 4 } })
+  const stores = [world.store, world.another()] as const
+  const claims: Claim[] = []
+  const pick = (chosen: readonly number[]) => chosen.flatMap((number) => claims.at(-1 - number) ?? [])
+  const destinationOf = (number: number) => `d${number % 3}`
+  const made = (number: number, delay = 0, body = 0) =>
+    record(`e${number}`, { destination: destinationOf(number), delay, data: Uint8Array.of(body) })
+
+  for (const [index, step] of history.entries()) {
+    const store = stores[index % 2 === 0 ? 0 : 1]
+    if (step.kind === 'enqueue') await store.enqueue([...new Set(step.numbers)].map((number) => made(number, step.delay, step.body)))
+    else if (step.kind === 'transaction') {
+      await world.redis
+        .write(async (transaction) =>
+          store.append(
+            transaction,
+            [...new Set(step.numbers)].map((number) => made(number)),
+          ),
+        )
+        .catch(() => {})
+    } else if (step.kind === 'lease') {
+      const detach = store.attach?.({ lease: () => lease, take: (given) => void claims.push(...given) })
+      await store.enqueue([made(step.number)])
+      detach?.()
+    } else if (step.kind === 'claim') {
+      const destinations = step.destination === undefined ? undefined : [destinationOf(step.destination)]
+      claims.push(...(await store.claim({ limit: step.limit, lease, retried: step.retried, destinations })))
+    } else if (step.kind === 'settle') {
+      const how = { published, failed: (claim: Claim) => failed(claim, 4000), byStore: failedByStore, parked }[step.result]
+      await store.settle(pick(step.picks).map((claim) => how(claim)))
+    } else if (step.kind === 'renew') await store.renew(pick(step.picks), 2 * lease)
+    else if (step.kind === 'release') await store.release(pick(step.picks))
+    else if (step.kind === 'rearm') await store.rearm({ ids: pick(step.picks).map(({ id }) => id) })
+    else if (step.kind === 'edit') await store.rearm({ ids: pick(step.picks).map(({ id }) => id) }, { destination: 'd1' })
+    else if (step.kind === 'discard')
+      await store.discard(
+        pick(step.picks).map(({ id }) => id),
+        'as the history says',
+      )
+    else if (step.kind === 'retention') await store.deletePublished({ olderThan: 1000, limit: step.limit })
+    else if (step.kind === 'advance') await world.advance(step.duration)
+    if (index % 8 === 7 || index === history.length - 1)
+      expect(await brokenInvariants(world), JSON.stringify(history.slice(0, index + 1))).toEqual([])
+  }
+
+  // Given time, all that is open is given; what is counted is what is there.
+  await world.advance(24 * 3_600_000)
+  const { records: listed } = await world.store.list({}, { limit: 1000 })
+  const open = listed.filter(({ state }) => state === 'ready').length
+  const claimed = await world.store.claim({ limit: 1000, lease })
+  expect(claimed).toHaveLength(open)
+  const sum = (await world.store.stats()).destinations.reduce((total, one) => total + one.leased + one.parked + one.published, 0)
+  expect(sum).toBe(listed.length)
+}
