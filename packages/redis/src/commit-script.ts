@@ -205,8 +205,9 @@ const outboxCheckLua = `if kind == 'q' and not answer then
 
 /** What it wrote cannot be undone: it is a part of large keys. It comes last, and all that it could fail with was looked at. */
 const outboxRunLua = `if kind == 'q' then
-          if saved then saved[0] = { touched = true, large = true } end
+          ackord.began = false
           local done, text = guarded(ackord.enqueue, fromKey, from + 1)
+          if saved and ackord.began then saved[0] = { touched = true, large = true } end
           reply = done and text or { err = type(text) == 'table' and text.err or tostring(text) }
         else`
 

@@ -12,7 +12,7 @@ export class PartialCommitError extends AckordError {
   constructor(owner: string, detail: string) {
     super(
       'ACKORD_PARTIAL_COMMIT',
-      `A command failed in the middle of the commit of ${owner}; those before it were carried out, and no event was stored: ${detail}. Put right by hand what is there, or let rollback: true undo it.`,
+      `A command failed in the middle of the commit of ${owner}; those before it were carried out, those behind it were not: ${detail}. Put right by hand what is there, or let rollback: true undo it.`,
       { retryable: false },
     )
   }

@@ -10,7 +10,7 @@ import { layoutVersion, offsetOf } from './layout.ts'
  *     KEYS from k on: those of a shard
  *     ARGV from a on: how many; '1' if a conflict is an error, else '0'; token and lease of whoever takes them at once, or '' and 0;
  *                     then of each its id, lane, destination, print, delay, body
- *     writes: seq; of each body, where it is found, index, state; counts; the hint
+ *     writes: seq; of each body, where it is found, index, state; counts; the hint. The last two fail nothing. `ackord.began` says whether it has written
  *
  * Arguments are made by `enqueueArguments()` or, for users, by `prepare()`.
  */
@@ -29,7 +29,9 @@ export const enqueueLua: string = `do
       local name = call('HGET', KEYS[k + ${offsetOf('destinations')}], ARGV[at + 1])
       if name and name ~= ARGV[at + 2] then return 'ERR two destinations of an outbox have the same digest: ' .. name .. ', ' .. ARGV[at + 2] end
       if ARGV[a + 1] == '1' then
-        local held = ackord.read(call('HGET', KEYS[k + ${offsetOf('state')}], ARGV[at]))
+        local text = call('HGET', KEYS[k + ${offsetOf('state')}], ARGV[at])
+        local held = ackord.read(text)
+        if text and not held then return 'CONFLICT ' .. ARGV[at] end
         local print = held and held.print or ackord.planned[ARGV[at]]
         if print and print ~= ARGV[at + 3] then return 'CONFLICT ' .. ARGV[at] end
         ackord.planned[ARGV[at]] = ARGV[at + 3]
@@ -56,6 +58,7 @@ export const enqueueLua: string = `do
     local reply = string.format('%.0f:', now) .. table.concat(signs)
     if #fresh == 0 then return reply end
     local last = call('INCRBY', KEYS[k + ${offsetOf('seq')}], #fresh)
+    ackord.began = true
     for i, at in ipairs(fresh) do
       local id, lane, delay = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 4])
       local leased = token ~= '' and delay == 0
@@ -67,13 +70,13 @@ export const enqueueLua: string = `do
       else call('ZADD', KEYS[k + ${offsetOf('ready')}], 0, lane .. 'f' .. s.seq .. id) end
       call('ZADD', index, 0, 'o' .. s.seq .. id)
       call('HSET', state, id, ackord.write(s))
-      call('HSETNX', KEYS[k + ${offsetOf('destinations')}], lane, ARGV[at + 2])
+      redis.pcall('HSETNX', KEYS[k + ${offsetOf('destinations')}], lane, ARGV[at + 2])
       ackord.count(lane, 'o', 1)
       if leased then ackord.count(lane, 'i', 1) end
     end
     ackord.flush(k)
-    call('HSETNX', KEYS[k + ${offsetOf('meta')}], 'layout', '${layoutVersion}')
-    if token == '' then call('XADD', KEYS[k + ${offsetOf('wake')}], 'MAXLEN', 1, '*', 'n', #fresh) end
+    redis.pcall('HSETNX', KEYS[k + ${offsetOf('meta')}], 'layout', '${layoutVersion}')
+    if token == '' then redis.pcall('XADD', KEYS[k + ${offsetOf('wake')}], 'MAXLEN', 1, '*', 'n', #fresh) end
     return reply
   end
 end`

@@ -1,5 +1,6 @@
 import { checkCount, checkDuration } from '@ackord/core/internal'
 import type { Claim, ClaimedRecord, ClaimOptions, OutboxStore } from '@ackord/outbox'
+import type { Reply } from '../port.ts'
 import type { Script } from '../script.ts'
 import { fillInShares } from '../stream-outbox/fill-in-shares.ts'
 import type { LuaShard } from './layout.ts'
@@ -107,7 +108,16 @@ export class LuaClaims implements Pick<OutboxStore, 'renew' | 'release'> {
       const { lease, classes, choice, lanes } = terms
       const asked = limit - taken.length
       const args = [String(asked), lease, token, classes, String(budget), choice, lanes, shard.cursor]
-      const [cursor, isMore, removed, parked, ...rows] = asList(await runOn(this.#home, shard, claimScript, args, { binary: true }))
+      let reply: Reply
+      try {
+        reply = await runOn(this.#home, shard, claimScript, args, { binary: true })
+      } catch (error) {
+        if (taken.length === 0) throw error
+        // What was taken is leased by now: kept back, it would wait until that has run out.
+        this.#complain(error)
+        break
+      }
+      const [cursor, isMore, removed, parked, ...rows] = asList(reply)
       shard.cursor = String(cursor)
       more = String(isMore) === '1'
       this.#tellRemoved(shard, Number(removed), Number(parked))

@@ -38,7 +38,7 @@ import { verifyScript } from './scripts/verify.ts'
 export interface LuaOutboxOptions {
   /** What the keys are called, behind their tag: `{tag}:lua-outbox:…`. Default: `lua-outbox`. */
   readonly name?: string | undefined
-  /** The hash tag, hence the slot, of the keys. With several shards it has their number behind it: `{tag:0}`. Default: `ackord`. */
+  /** The hash tag, hence the slot, of the keys. Further shards have their number behind it: `{tag:1}`. Default: `ackord`. */
   readonly tag?: string | undefined
   /**
    * Into how many parts it is divided, each in a slot of its own: one slot is one core. A record is in the part of its transaction's other keys, else by
@@ -140,10 +140,16 @@ export function luaOutbox(redis: Redis, options: LuaOutboxOptions = {}): LuaOutb
   const strict = onConflict === 'refuse'
 
   function storedRecords(records: readonly NewOutboxRecord[]): readonly StoredRecord[] {
-    const stored = records.map((record) => storedRecord(record, maxSize))
+    return records.map((record) => storedRecord(record, maxSize))
+  }
+
+  /** For what is stored all or nothing. */
+  function storedTogether(records: readonly NewOutboxRecord[]): readonly StoredRecord[] {
+    const stored = storedRecords(records)
+    if (!strict) return stored
     const prints = new Map<string, string>()
     for (const [index, { id, print }] of stored.entries()) {
-      if (strict && prints.has(id) && prints.get(id) !== print) throw sameId(records[index] as NewOutboxRecord)
+      if (prints.has(id) && prints.get(id) !== print) throw sameId(records[index] as NewOutboxRecord)
       prints.set(id, print)
     }
     return stored
@@ -166,7 +172,7 @@ export function luaOutbox(redis: Redis, options: LuaOutboxOptions = {}): LuaOutb
       const { anchor } = transaction
       // Where the transaction already is; whether a key elsewhere is allowed is for it to say.
       const shard = (anchor === undefined ? undefined : shards.beside(anchor)) ?? shards.of(first.message)
-      const stored = storedRecords(records)
+      const stored = storedTogether(records)
       const lease = handOver.takes(stored) ? handOver.lease(stored) : undefined
       transaction.queueEvent({
         name: 'append()',
@@ -207,7 +213,7 @@ export function luaOutbox(redis: Redis, options: LuaOutboxOptions = {}): LuaOutb
       if (first === undefined) throw new InvalidOptionError('records', 'must be a list of at least one.')
       const shard = wanted === undefined ? shards.of(first.message) : shards.byTag(wanted)
       if (shard === undefined) throw new InvalidOptionError('tag', `must be one that tagOf() gave; it is '${wanted}'.`)
-      return { lua: enqueueScript.lua, keys: shard.keys, args: enqueueArguments(storedRecords(records), { strict }) }
+      return { lua: enqueueScript.lua, keys: shard.keys, args: enqueueArguments(storedTogether(records), { strict }) }
     },
 
     tagOf: (orderingKey) => shards.byKey(checkName('orderingKey', orderingKey)).tag,

@@ -17,16 +17,20 @@ export interface Place {
   readonly entry: string
 }
 
+export function tagOfShard(tag: string, number: number): string {
+  return number === 0 ? tag : `${tag}:${number}`
+}
+
 const idForm = /^([\w-]{22})\.(\d{1,6})$/
 
-/** The parts of an outbox: `{tag}` if it is one, `{tag:0}`, `{tag:1}` and so on if there are several. */
+/** The parts of an outbox: `{tag}`, `{tag:1}`, `{tag:2}` and so on. The first has the tag of an outbox that is not divided, so that what is there is found when more are added. */
 export class LuaShards {
   readonly all: readonly LuaShard[]
   readonly #keyPrefix: string
   readonly #bySlot: ReadonlyMap<number, LuaShard>
 
   constructor({ tag, name, count, keyPrefix }: LuaShardsOptions) {
-    this.all = Array.from({ length: count }, (_, number) => new LuaShard(number, count === 1 ? tag : `${tag}:${number}`, name))
+    this.all = Array.from({ length: count }, (_, number) => new LuaShard(number, tagOfShard(tag, number), name))
     this.#keyPrefix = keyPrefix
     this.#bySlot = new Map(this.all.map((shard) => [this.#slotOf(shard.key('state')), shard]))
   }

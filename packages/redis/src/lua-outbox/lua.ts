@@ -30,7 +30,9 @@ do
       end
     end
     local last = redis.call('GET', KEYS[k + ${offsetOf('seq')}])
-    if last and not string.find(last, '^%d+$') then return 'WRONGTYPE the key ' .. KEYS[k + ${offsetOf('seq')}] .. ' of an outbox holds no number' end
+    if last and (not string.find(last, '^%d+$') or #last > 15) then
+      return 'WRONGTYPE the key ' .. KEYS[k + ${offsetOf('seq')}] .. ' of an outbox holds no number that can be counted on from'
+    end
     local layout = redis.call('HGET', KEYS[k + ${offsetOf('meta')}], 'layout')
     if layout and layout ~= '${layoutVersion}' then
       return 'ERR the outbox ' .. KEYS[k + ${offsetOf('meta')}] .. ' has layout ' .. layout .. ', which this version does not know'
@@ -52,13 +54,15 @@ do
     local field = lane .. letter
     changes[field] = (changes[field] or 0) + change
   end
+  -- They are for people: what cannot be counted must not fail what was done.
   function ackord.flush(k)
-    for field, change in pairs(changes) do
-      if change ~= 0 and redis.call('HINCRBY', KEYS[k + ${offsetOf('counts')}], field, change) == 0 then
-        redis.call('HDEL', KEYS[k + ${offsetOf('counts')}], field)
+    local gathered = changes
+    changes = {}
+    for field, change in pairs(gathered) do
+      if change ~= 0 and redis.pcall('HINCRBY', KEYS[k + ${offsetOf('counts')}], field, change) == 0 then
+        redis.pcall('HDEL', KEYS[k + ${offsetOf('counts')}], field)
       end
     end
-    changes = {}
   end
 end`
 

@@ -3,6 +3,7 @@ import { silentLogger } from '@ackord/core'
 import { deferred, type OpenOutboxWorld, type OutboxTransaction } from '@ackord/testkit'
 import { LuaShard } from '../../src/lua-outbox/layout.ts'
 import { type LuaOutboxOptions, luaOutbox } from '../../src/lua-outbox/lua-outbox.ts'
+import { tagOfShard } from '../../src/lua-outbox/lua-shards.ts'
 import { internalsOf, Redis } from '../../src/redis.ts'
 import type { RedisTransaction } from '../../src/transaction.ts'
 import type { RedisKind } from '../support/redis-clients.ts'
@@ -85,7 +86,7 @@ export function luaOutboxWorld(kind: RedisKind, options: LuaOutboxOptions = {}):
 }
 
 export function shardsOf(tag: string, { shards = 1, name = 'lua-outbox' }: LuaOutboxOptions): readonly LuaShard[] {
-  return Array.from({ length: shards }, (_, number) => new LuaShard(number, shards === 1 ? tag : `${tag}:${number}`, name))
+  return Array.from({ length: shards }, (_, number) => new LuaShard(number, tagOfShard(tag, number), name))
 }
 
 /** Removes all that belongs to an outbox. */

@@ -72,7 +72,12 @@ local function walk(from, last)
     else from = '(' .. lane .. '~' end
   end
 end
-if choice == 'only' then serving = lanes else
+if choice == 'only' then
+  -- Behind the one that was served last, so that each has its turn.
+  local after = 0
+  for i, lane in ipairs(lanes) do if lane == cursor then after = i end end
+  for i = 1, #lanes do serving[i] = lanes[(after + i - 1) % #lanes + 1] end
+else
   walk('(' .. cursor .. '~', '+')
   walk('-', '[' .. cursor .. '~')
 end
