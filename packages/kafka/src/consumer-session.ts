@@ -1,8 +1,8 @@
 import { AckordError, type Logger, type Runtime } from '@ackord/core'
+import { answerTimeout, settledWithin } from '@ackord/core/internal'
 import { OffsetCommits } from './offset-commits.ts'
 import { type HeldRecord, type Loss, PartitionWindow } from './partition-window.ts'
 import type { KafkaConsumer, KafkaConsumerOptions, KafkaMessage, KafkaPartition, KafkaPort } from './port.ts'
-import { answerTimeout, settledWithin } from './settled-within.ts'
 
 export interface SessionSettings extends KafkaConsumerOptions {
   readonly kafka: KafkaPort

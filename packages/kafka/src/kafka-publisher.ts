@@ -8,10 +8,9 @@ import {
   type Runtime,
   systemRuntime,
 } from '@ackord/core'
-import { abortable, checkChoice, checkFunction, checkName, checkNoMore } from '@ackord/core/internal'
+import { abortable, answerTimeout, checkChoice, checkFunction, checkName, checkNoMore, settledWithin } from '@ackord/core/internal'
 import type { KafkaPort, KafkaProducer, KafkaRecord } from './port.ts'
 import { aborted, notSent, notTried, unrouted, unwritable, wrongData } from './publish-failures.ts'
-import { answerTimeout, settledWithin } from './settled-within.ts'
 import { writeRecord } from './write-record.ts'
 
 export interface KafkaPublisherOptions {

@@ -5,14 +5,22 @@ import {
   createReceiver,
   exponentialBackoff,
   InvalidOptionError,
-  type RawMessage,
   type ReceiverOptions,
   type Source,
   systemRuntime,
 } from '@ackord/core'
-import { checkChoice, checkCount, checkDuration, checkFunction, checkName, checkNoMore, guardLogger } from '@ackord/core/internal'
+import {
+  checkChoice,
+  checkCount,
+  checkDuration,
+  checkFunction,
+  checkName,
+  checkNoMore,
+  guardLogger,
+  IteratedSource,
+} from '@ackord/core/internal'
 import type { KafkaMessage, KafkaPort } from './port.ts'
-import { Subscription, type SubscriptionOwner, type SubscriptionSettings } from './subscription.ts'
+import { Subscription } from './subscription.ts'
 
 export interface KafkaSourceOptions extends ReceiverOptions {
   /** The topics to read. */
@@ -75,40 +83,6 @@ export function kafkaSource(kafka: KafkaPort, options: KafkaSourceOptions): Sour
   checkFunction('backoff', backoff)
   const logger = guardLogger(given)
   const receive = createReceiver({ deadLetter, deadLetterTimeout, runtime, logger })
-  return new KafkaSource({ kafka, topics, group, from, prefetch, attributes, commitInterval, maxDelay, backoff, runtime, logger, receive })
-}
-
-class KafkaSource implements Source, AsyncDisposable, SubscriptionOwner {
-  readonly #settings: SubscriptionSettings
-  readonly #subscriptions = new Set<Subscription>()
-  #disposing: Promise<void> | undefined
-
-  constructor(settings: SubscriptionSettings) {
-    this.#settings = settings
-  }
-
-  get disposed(): boolean {
-    return this.#disposing !== undefined
-  }
-
-  messages(options: { readonly signal: AbortSignal }): AsyncIterableIterator<RawMessage> {
-    return new Subscription(this.#settings, options.signal, this).messages
-  }
-
-  [Symbol.asyncDispose](): Promise<void> {
-    this.#disposing ??= this.#dispose()
-    return this.#disposing
-  }
-
-  started(subscription: Subscription): void {
-    this.#subscriptions.add(subscription)
-  }
-
-  finished(subscription: Subscription): void {
-    this.#subscriptions.delete(subscription)
-  }
-
-  async #dispose(): Promise<void> {
-    await Promise.all([...this.#subscriptions].map((subscription) => subscription.dispose()))
-  }
+  const settings = { kafka, topics, group, from, prefetch, attributes, commitInterval, maxDelay, backoff, runtime, logger, receive }
+  return new IteratedSource((signal, owner) => new Subscription(settings, signal, owner))
 }

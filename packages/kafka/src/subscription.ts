@@ -1,5 +1,5 @@
 import { AckordError, type Attributes, type Backoff, type Delivery, idle, type RawMessage } from '@ackord/core'
-import { abortable, PushedMessages } from '@ackord/core/internal'
+import { abortable, type IterationOwner, PushedMessages } from '@ackord/core/internal'
 import { ConsumerSession, type SessionSettings } from './consumer-session.ts'
 import type { HeldRecord } from './partition-window.ts'
 import type { KafkaMessage } from './port.ts'
@@ -12,14 +12,6 @@ export interface SubscriptionSettings extends SessionSettings {
   readonly receive: (delivery: Delivery) => RawMessage
 }
 
-/** What an iteration belongs to. */
-export interface SubscriptionOwner {
-  readonly disposed: boolean
-  started(subscription: Subscription): void
-  /** It has ended, and nothing of it is left to be settled. */
-  finished(subscription: Subscription): void
-}
-
 // A consumer that lived this long, in milliseconds, was well: its end is a new failure, not the next one in a row.
 const steady = 10_000
 
@@ -27,10 +19,10 @@ const steady = 10_000
 export class Subscription {
   readonly messages: PushedMessages<HeldRecord>
   readonly #settings: SubscriptionSettings
-  readonly #owner: SubscriptionOwner
+  readonly #owner: IterationOwner
   readonly #sessions = new Set<ConsumerSession>()
 
-  constructor(settings: SubscriptionSettings, signal: AbortSignal, owner: SubscriptionOwner) {
+  constructor(settings: SubscriptionSettings, signal: AbortSignal, owner: IterationOwner) {
     this.#settings = settings
     this.#owner = owner
     this.messages = new PushedMessages<HeldRecord>(

@@ -1,10 +1,10 @@
 import type { Runtime, Timer } from '@ackord/core'
+import { answerTimeout } from '@ackord/core/internal'
 import type { NatsConnection } from './client.ts'
 import type { ConnectionWatch } from './connection-watch.ts'
 import { disposedError, type HeldMessage, lossError } from './held-message.ts'
 import { nanoseconds } from './jetstream-api.ts'
 import { SentVerdicts } from './sent-verdicts.ts'
-import { answerTimeout } from './settled-within.ts'
 import type { StreamDelivery } from './stream-message.ts'
 
 export interface HeldMessagesSettings {

@@ -1,5 +1,5 @@
+import { answerTimeout } from '@ackord/core/internal'
 import type { NatsConnection } from './client.ts'
-import { answerTimeout } from './settled-within.ts'
 
 /** What JetStream answers in place of what it was asked for. */
 export class JetStreamError extends Error {

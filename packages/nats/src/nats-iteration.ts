@@ -1,5 +1,5 @@
 import { AckordError, type Attributes, type Backoff, type Delivery, idle, type Logger, type RawMessage, type Runtime } from '@ackord/core'
-import { abortable, PushedMessages } from '@ackord/core/internal'
+import { abortable, answerTimeout, type IterationOwner, PushedMessages, settledWithin } from '@ackord/core/internal'
 import type { NatsConnection } from './client.ts'
 import type { ConnectionWatch } from './connection-watch.ts'
 import type { HeldMessage } from './held-message.ts'
@@ -8,7 +8,6 @@ import { type ConsumerInfo, type JetStreamApi, nanoseconds } from './jetstream-a
 import { OrderedMessages } from './ordered-messages.ts'
 import { PullInbox } from './pull-inbox.ts'
 import { foreignAttributes, type ReadMessage, readMessage } from './read-message.ts'
-import { answerTimeout, settledWithin } from './settled-within.ts'
 import { connectionOver, endsSource, openingFailed, UnfitConsumer } from './source-errors.ts'
 import type { NatsStreamMessage, StreamDelivery } from './stream-message.ts'
 import { declareTopology, type Topology } from './topology.ts'
@@ -28,14 +27,6 @@ export interface IterationSettings {
   readonly runtime: Runtime
   readonly logger: Logger
   readonly receive: (delivery: Delivery) => RawMessage
-}
-
-/** What an iteration belongs to. */
-export interface IterationOwner {
-  readonly disposed: boolean
-  started(iteration: NatsIteration): void
-  /** It has ended, and nothing of it is left to be settled. */
-  finished(iteration: NatsIteration): void
 }
 
 // A consumer that was read for this long, in milliseconds, was well: its end is a new failure, not the next one in a row.

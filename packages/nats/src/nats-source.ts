@@ -4,16 +4,15 @@ import {
   consoleLogger,
   createReceiver,
   exponentialBackoff,
-  type RawMessage,
   type ReceiverOptions,
   type Source,
   systemRuntime,
 } from '@ackord/core'
-import { checkChoice, checkCount, checkFunction, checkNoMore, guardLogger } from '@ackord/core/internal'
+import { checkChoice, checkCount, checkFunction, checkNoMore, guardLogger, IteratedSource } from '@ackord/core/internal'
 import type { NatsConnection } from './client.ts'
 import { ConnectionWatch } from './connection-watch.ts'
 import { JetStreamApi } from './jetstream-api.ts'
-import { type IterationOwner, type IterationSettings, NatsIteration } from './nats-iteration.ts'
+import { NatsIteration } from './nats-iteration.ts'
 import type { NatsStreamMessage } from './stream-message.ts'
 import { checkSubject, checkToken } from './subject.ts'
 import { type NatsDeclaration, topologyOf } from './topology.ts'
@@ -91,40 +90,6 @@ export function natsSource(connection: NatsConnection, options: NatsSourceOption
   const watch = ConnectionWatch.of(connection)
   const api = new JetStreamApi(connection, domain)
   const rest = { stream, consumer, declare: topology, prefetch, order, inboxPrefix, attributes, backoff, runtime, logger, receive }
-  return new NatsSource({ connection, watch, api, ...rest })
-}
-
-class NatsSource implements Source, AsyncDisposable, IterationOwner {
-  readonly #settings: IterationSettings
-  readonly #iterations = new Set<NatsIteration>()
-  #disposing: Promise<void> | undefined
-
-  constructor(settings: IterationSettings) {
-    this.#settings = settings
-  }
-
-  get disposed(): boolean {
-    return this.#disposing !== undefined
-  }
-
-  messages(options: { readonly signal: AbortSignal }): AsyncIterableIterator<RawMessage> {
-    return new NatsIteration(this.#settings, options.signal, this).messages
-  }
-
-  [Symbol.asyncDispose](): Promise<void> {
-    this.#disposing ??= this.#dispose()
-    return this.#disposing
-  }
-
-  started(iteration: NatsIteration): void {
-    this.#iterations.add(iteration)
-  }
-
-  finished(iteration: NatsIteration): void {
-    this.#iterations.delete(iteration)
-  }
-
-  async #dispose(): Promise<void> {
-    await Promise.all([...this.#iterations].map((iteration) => iteration.dispose()))
-  }
+  const settings = { connection, watch, api, ...rest }
+  return new IteratedSource((signal, owner) => new NatsIteration(settings, signal, owner))
 }

@@ -1,8 +1,8 @@
 import type { Runtime, Timer } from '@ackord/core'
+import { answerTimeout, settledWithin } from '@ackord/core/internal'
 import type { NatsConnection, NatsMessage, NatsSubscription } from './client.ts'
 import type { ConnectionWatch } from './connection-watch.ts'
 import type { JetStreamApi } from './jetstream-api.ts'
-import { answerTimeout, settledWithin } from './settled-within.ts'
 import { type StreamDelivery, streamDelivery } from './stream-message.ts'
 
 export interface PullInboxSettings {

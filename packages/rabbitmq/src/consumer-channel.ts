@@ -1,7 +1,7 @@
 import { AckordError, type Runtime, type Timer } from '@ackord/core'
+import { answerTimeout, settledWithin } from '@ackord/core/internal'
 import type { RabbitmqChannel, RabbitmqMessage } from './client.ts'
 import type { QueueDeclaration } from './queue-options.ts'
-import { answerTimeout, settledWithin } from './settled-within.ts'
 
 export interface ConsumerSettings {
   readonly queue: string

@@ -11,12 +11,21 @@ import {
   type Runtime,
   systemRuntime,
 } from '@ackord/core'
-import { abortable, checkChoice, checkDuration, checkFunction, checkName, checkNoMore, guardLogger } from '@ackord/core/internal'
+import {
+  abortable,
+  answerTimeout,
+  checkChoice,
+  checkDuration,
+  checkFunction,
+  checkName,
+  checkNoMore,
+  guardLogger,
+  settledWithin,
+} from '@ackord/core/internal'
 import type { RabbitmqConnection } from './client.ts'
 import { isOver, watchConnection } from './connection-watch.ts'
 import { type Outgoing, PublishChannel } from './publish-channel.ts'
 import { aborted, notConnected, unencodable, unrouted, wrongData } from './publish-failures.ts'
-import { answerTimeout, settledWithin } from './settled-within.ts'
 import { writeBinary, writeStructured } from './write-message.ts'
 
 /** Where in RabbitMQ a message goes. The exchange `''` is the default one: it knows each queue by its name. */

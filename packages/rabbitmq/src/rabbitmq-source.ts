@@ -5,16 +5,15 @@ import {
   createReceiver,
   exponentialBackoff,
   InvalidOptionError,
-  type RawMessage,
   type ReceiverOptions,
   type Source,
   systemRuntime,
 } from '@ackord/core'
-import { checkCount, checkDuration, checkFunction, checkName, checkNoMore, guardLogger } from '@ackord/core/internal'
+import { checkCount, checkDuration, checkFunction, checkName, checkNoMore, guardLogger, IteratedSource } from '@ackord/core/internal'
 import type { RabbitmqConnection, RabbitmqMessage } from './client.ts'
 import { watchConnection } from './connection-watch.ts'
 import { queueDeclaration, type RabbitmqQueueOptions } from './queue-options.ts'
-import { Subscription, type SubscriptionOwner, type SubscriptionSettings } from './subscription.ts'
+import { Subscription } from './subscription.ts'
 
 export interface RabbitmqSourceOptions extends ReceiverOptions {
   readonly queue: string
@@ -74,40 +73,6 @@ export function rabbitmqSource(connection: RabbitmqConnection, options: Rabbitmq
   const receive = createReceiver({ deadLetter, deadLetterTimeout, runtime, logger })
   const declaration = declare === undefined ? undefined : queueDeclaration(declare)
   watchConnection(connection, logger)
-  return new RabbitmqSource({ connection, queue, declare: declaration, prefetch, attributes, maxDelay, backoff, runtime, logger, receive })
-}
-
-class RabbitmqSource implements Source, AsyncDisposable, SubscriptionOwner {
-  readonly #settings: SubscriptionSettings
-  readonly #subscriptions = new Set<Subscription>()
-  #disposing: Promise<void> | undefined
-
-  constructor(settings: SubscriptionSettings) {
-    this.#settings = settings
-  }
-
-  get disposed(): boolean {
-    return this.#disposing !== undefined
-  }
-
-  messages(options: { readonly signal: AbortSignal }): AsyncIterableIterator<RawMessage> {
-    return new Subscription(this.#settings, options.signal, this).messages
-  }
-
-  [Symbol.asyncDispose](): Promise<void> {
-    this.#disposing ??= this.#dispose()
-    return this.#disposing
-  }
-
-  started(subscription: Subscription): void {
-    this.#subscriptions.add(subscription)
-  }
-
-  finished(subscription: Subscription): void {
-    this.#subscriptions.delete(subscription)
-  }
-
-  async #dispose(): Promise<void> {
-    await Promise.all([...this.#subscriptions].map((subscription) => subscription.dispose()))
-  }
+  const settings = { connection, queue, declare: declaration, prefetch, attributes, maxDelay, backoff, runtime, logger, receive }
+  return new IteratedSource((signal, owner) => new Subscription(settings, signal, owner))
 }

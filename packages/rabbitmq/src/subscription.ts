@@ -1,5 +1,5 @@
 import { AckordError, type Attributes, type Backoff, type Delivery, idle, type Logger, type RawMessage } from '@ackord/core'
-import { abortable, PushedMessages } from '@ackord/core/internal'
+import { abortable, type IterationOwner, PushedMessages } from '@ackord/core/internal'
 import type { RabbitmqChannel, RabbitmqConnection, RabbitmqMessage } from './client.ts'
 import { isOver } from './connection-watch.ts'
 import { type ChannelDelivery, ConsumerChannel, type ConsumerSettings } from './consumer-channel.ts'
@@ -15,26 +15,18 @@ export interface SubscriptionSettings extends ConsumerSettings {
   readonly receive: (delivery: Delivery) => RawMessage
 }
 
-/** What an iteration belongs to. */
-export interface SubscriptionOwner {
-  readonly disposed: boolean
-  started(subscription: Subscription): void
-  /** It has ended, and nothing of it is left to be settled. */
-  finished(subscription: Subscription): void
-}
-
 // A consumer that lived this long, in milliseconds, was well: its end is a new failure, not the next one in a row.
 const steady = 10_000
 
 /** One iteration: it consumes from the first `next()` on, and opens another channel when one is lost. */
 export class Subscription {
   readonly #settings: SubscriptionSettings
-  readonly #owner: SubscriptionOwner
+  readonly #owner: IterationOwner
   // The one that consumes, and earlier ones with messages that are not settled.
   readonly #consumers = new Set<ConsumerChannel>()
   readonly messages: PushedMessages<ChannelDelivery>
 
-  constructor(settings: SubscriptionSettings, signal: AbortSignal, owner: SubscriptionOwner) {
+  constructor(settings: SubscriptionSettings, signal: AbortSignal, owner: IterationOwner) {
     this.#settings = settings
     this.#owner = owner
     this.messages = new PushedMessages<ChannelDelivery>(

@@ -10,7 +10,7 @@ import {
   type ReceiverOptions,
   type Runtime,
 } from '@ackord/core'
-import { deadLetterOf, PushedMessages } from '@ackord/core/internal'
+import { deadLetterOf, type IterationOwner, PushedMessages } from '@ackord/core/internal'
 import type { HeldEntry } from './held-entry.ts'
 import type { Reading } from './shard.ts'
 import { type StreamContent, type StreamEntry, unreadContent, writeEntry } from './stream-entry.ts'
@@ -25,14 +25,6 @@ export interface IterationSettings {
   readonly receiver: ReceiverOptions | undefined
   readonly trim: { readonly interval: number; readonly run: () => Promise<unknown> } | undefined
   readonly open: (offer: (entries: readonly HeldEntry[]) => void) => Reading
-}
-
-/** What an iteration belongs to. */
-export interface IterationOwner {
-  readonly disposed: boolean
-  started(iteration: StreamIteration): void
-  /** It has ended, and nothing of it is left to be settled. */
-  finished(iteration: StreamIteration): void
 }
 
 const refusedDelay = exponentialBackoff()

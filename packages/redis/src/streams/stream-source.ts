@@ -1,5 +1,5 @@
-import { type Backoff, exponentialBackoff, type RawMessage, type ReceiverOptions, type Source } from '@ackord/core'
-import { checkChoice, checkCount, checkDuration, checkFunction, checkName, checkNoMore } from '@ackord/core/internal'
+import { type Backoff, exponentialBackoff, type ReceiverOptions, type Source } from '@ackord/core'
+import { checkChoice, checkCount, checkDuration, checkFunction, checkName, checkNoMore, IteratedSource } from '@ackord/core/internal'
 import { internalsOf, type Redis, type RedisInternals } from '../redis.ts'
 import { CompetingShard } from './competing-shard.ts'
 import { CompetingShards } from './competing-shards.ts'
@@ -9,7 +9,7 @@ import type { ShardSettings } from './shard.ts'
 import { ShardMembers } from './shard-members.ts'
 import { readEntry, type StreamContent, type StreamEntry } from './stream-entry.ts'
 import { StreamGroup } from './stream-group.ts'
-import { type IterationOwner, type IterationSettings, StreamIteration } from './stream-iteration.ts'
+import { type IterationSettings, StreamIteration } from './stream-iteration.ts'
 import { checkSameSlot, companionKey, shardNames } from './stream-names.ts'
 import { trimStream } from './trim-stream.ts'
 
@@ -138,42 +138,8 @@ export function streamSource(redis: Redis, options: StreamSourceOptions): Source
     })
   }
   const trim = trimInterval === undefined ? undefined : { interval: trimInterval, run: () => trimStream(redis, { stream, shards }) }
-  return new StreamSource({ runtime, logger, group, read, maxDeliveries, receiver, trim, open })
-}
-
-class StreamSource implements Source, AsyncDisposable, IterationOwner {
-  readonly #settings: IterationSettings
-  readonly #iterations = new Set<StreamIteration>()
-  #disposing: Promise<void> | undefined
-
-  constructor(settings: IterationSettings) {
-    this.#settings = settings
-  }
-
-  get disposed(): boolean {
-    return this.#disposing !== undefined
-  }
-
-  messages(options: { readonly signal: AbortSignal }): AsyncIterableIterator<RawMessage> {
-    return new StreamIteration(this.#settings, options.signal, this).messages
-  }
-
-  [Symbol.asyncDispose](): Promise<void> {
-    this.#disposing ??= this.#dispose()
-    return this.#disposing
-  }
-
-  started(iteration: StreamIteration): void {
-    this.#iterations.add(iteration)
-  }
-
-  finished(iteration: StreamIteration): void {
-    this.#iterations.delete(iteration)
-  }
-
-  async #dispose(): Promise<void> {
-    await Promise.all([...this.#iterations].map((iteration) => iteration.dispose()))
-  }
+  const settings = { runtime, logger, group, read, maxDeliveries, receiver, trim, open }
+  return new IteratedSource((signal, owner) => new StreamIteration(settings, signal, owner))
 }
 
 /** One per stream. Scripts name it also where rejected messages go elsewhere. */

@@ -1,6 +1,6 @@
-import type { Runtime } from '@ackord/core'
+import type { Runtime } from './runtime.ts'
 
-/** Milliseconds that NATS gets to answer. A connection that is dead and does not know it must not hold up a stop. */
+/** Milliseconds that a broker gets to answer when something is closed or given back. A connection that is dead and does not know it must not hold up a stop. */
 export const answerTimeout = 5000
 
 /** Resolves when the promise has settled, either way, or when the time is over. */
