@@ -98,7 +98,7 @@ export class ConsumerSession {
 
   async #close(loss: Loss): Promise<void> {
     const { runtime } = this.#settings
-    await settledWithin(runtime, answerTimeout, this.#commits.flush())
+    await settledWithin(runtime, answerTimeout, this.#commits.drain())
     this.#lose(loss)
     await settledWithin(runtime, answerTimeout, this.#consumer.close())
   }
@@ -208,7 +208,7 @@ export class ConsumerSession {
     if (!this.#commitFailed)
       logger.warn({ err: error, group }, 'Offsets could not be committed. It is tried again; until then a crash would repeat messages.')
     this.#commitFailed = true
-    if (this.#closing === undefined) this.#commits.changed()
+    if (this.#closing === undefined) this.#commits.changedAfterFailure()
   }
 }
 

@@ -1,4 +1,4 @@
-import type { Runtime, Timer } from '@ackord/core'
+import { idle, type Runtime, type Timer } from '@ackord/core'
 import type { KafkaPartition } from './port.ts'
 
 export interface OffsetCommitsOptions {
@@ -10,11 +10,16 @@ export interface OffsetCommitsOptions {
   readonly onFailure: (error: unknown) => void
 }
 
+/** Milliseconds. */
+const retryPause = 100
+const mostRefusals = 5
+
 /** Commits positions, one call at a time, some time after they have changed. A commit that fails is made good by the next. */
 export class OffsetCommits {
   readonly #options: OffsetCommitsOptions
   readonly #committed = new Map<string, bigint>()
   #timer: Timer | undefined
+  #stopped = false
   #committing: Promise<void> | undefined
 
   constructor(options: OffsetCommitsOptions) {
@@ -23,8 +28,12 @@ export class OffsetCommits {
 
   /** A position may have changed. */
   changed(): void {
-    const { runtime, interval } = this.#options
-    this.#timer ??= runtime.setTimeout(() => void this.flush(), interval, { keepAlive: false })
+    this.#plan(this.#options.interval)
+  }
+
+  /** What was refused is tried again, after a pause also where there is no interval. */
+  changedAfterFailure(): void {
+    this.#plan(Math.max(this.#options.interval, retryPause))
   }
 
   /** Another consumer may have committed for these meanwhile. */
@@ -37,15 +46,36 @@ export class OffsetCommits {
     this.#timer?.cancel()
     this.#timer = undefined
     while (this.#committing !== undefined) await this.#committing
-    const due = this.#options.positions().filter((each) => this.#committed.get(nameOf(each)) !== each.offset)
+    const due = this.#due()
     if (due.length === 0) return
     this.#committing = this.#commit(due)
     await this.#committing
   }
 
+  /** Commits until nothing is left, also of what is settled meanwhile. What is refused again and again is left to whoever reads next. Never rejects. */
+  async drain(): Promise<void> {
+    for (let refusals = 0; refusals < mostRefusals && !this.#stopped; ) {
+      const due = this.#due()
+      if (due.length === 0 && this.#committing === undefined) return
+      await this.flush()
+      if (this.#due().length === 0) continue
+      refusals += 1
+      await idle(this.#options.runtime, retryPause)
+    }
+  }
+
   stop(): void {
+    this.#stopped = true
     this.#timer?.cancel()
     this.#timer = undefined
+  }
+
+  #plan(delay: number): void {
+    this.#timer ??= this.#options.runtime.setTimeout(() => void this.flush(), delay, { keepAlive: false })
+  }
+
+  #due(): readonly (KafkaPartition & { readonly offset: bigint })[] {
+    return this.#options.positions().filter((each) => this.#committed.get(nameOf(each)) !== each.offset)
   }
 
   async #commit(due: readonly (KafkaPartition & { readonly offset: bigint })[]): Promise<void> {

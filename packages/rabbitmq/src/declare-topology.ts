@@ -54,6 +54,8 @@ export async function declareTopology(connection: TopologyConnection, topology: 
     try {
       await declare(channel)
     } catch (cause) {
+      // RabbitMQ has closed it, unless it was the client that refused.
+      await channel.close().catch(() => {})
       throw refused(what, cause)
     }
   }
@@ -115,5 +117,8 @@ function refused(what: string, cause: unknown): AckordError {
         : code === 403
           ? 'the user is not allowed to configure it'
           : 'RabbitMQ refused it, or the connection was lost; the cause says more'
-  return new AckordError('ACKORD_SOURCE_FAILED', `Cannot declare ${what}: ${reason}.`, { cause, retryable: code === undefined })
+  return new AckordError('ACKORD_SOURCE_FAILED', `Cannot declare ${what}: ${reason}.`, {
+    cause,
+    retryable: code !== 403 && code !== 404 && code !== 406,
+  })
 }

@@ -44,6 +44,15 @@ describe('declareTopology', () => {
     expect(world.openChannels()).toBe(0)
   })
 
+  it('leaves no channel open when the client cannot write it', async () => {
+    await using world = await openWorld()
+    const topology = { queues: { [world.name()]: { arguments: { 'x-odd': () => 'a function' } } } }
+
+    await expect(declareTopology(world.connection, topology)).rejects.toThrow('Cannot declare queue')
+
+    expect(world.openChannels()).toBe(0)
+  })
+
   it('says what a binding lacks', async () => {
     await using world = await openWorld()
     const { exchange, queue } = named(world)
