@@ -62,7 +62,8 @@ export class PushedMessages<Item> implements AsyncIterableIterator<RawMessage> {
   }
 
   push(...items: readonly Item[]): void {
-    this.#ready.push(...items)
+    // Not spread once more: the arguments of both calls would have to fit on the stack.
+    for (const item of items) this.#ready.push(item)
     while (this.#pulls.length > 0) {
       const value = this.#take()
       if (value === undefined) return

@@ -37,6 +37,13 @@ describe('messages that a broker pushes', () => {
     expect(log).toEqual(['start'])
   })
 
+  it('may come by tens of thousands', async () => {
+    const { messages, next } = open()
+    const first = next()
+    messages.push(...Array.from({ length: 80_000 }, (_, index) => String(index)))
+    expect([await first, await next()]).toEqual(['0', '1'])
+  })
+
   it.each(['abort', 'return', 'end'] as const)('end by %s: those who wait are told, what is ready is not handed out', async (by) => {
     const { log, stop, messages, next } = open()
     const waiting = [next(), next()]

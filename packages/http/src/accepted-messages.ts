@@ -62,7 +62,7 @@ export class AcceptedMessages {
         this.#timers.set(message, this.#runtime.setTimeout(again, retryAfter))
       },
       giveBack: () => {
-        if (!this.#disposed) this.#homeless.push(message)
+        if (!this.#disposed) this.#pass([message])
       },
     }
     this.#unsettled.add(message)
@@ -70,7 +70,7 @@ export class AcceptedMessages {
   }
 
   #pass(messages: readonly HeldMessage[]): void {
-    if (messages.length > 0 && !this.#deliver(messages)) this.#homeless.push(...messages)
+    if (messages.length > 0 && !this.#deliver(messages)) for (const message of messages) this.#homeless.push(message)
   }
 
   #checkOpen(): void {

@@ -16,11 +16,13 @@ export interface IterationOwner {
 export class HttpIteration {
   readonly messages: PushedMessages<HeldMessage>
   readonly #owner: IterationOwner
+  readonly #signal: AbortSignal
   readonly #waiting = new Set<HeldMessage>()
   #inHand = 0
 
   constructor(owner: IterationOwner, signal: AbortSignal) {
     this.#owner = owner
+    this.#signal = signal
     this.messages = new PushedMessages<HeldMessage>(
       {
         start: () => owner.started(this),
@@ -37,9 +39,15 @@ export class HttpIteration {
     return this.#waiting.size + this.#inHand
   }
 
+  /** Whether it is about to end: of several that end with one signal, the last hear of it after the first have given back. */
+  get isEnding(): boolean {
+    return this.#signal.aborted
+  }
+
   deliver(messages: readonly HeldMessage[]): void {
     for (const held of messages) this.#waiting.add(held)
-    this.messages.push(...messages)
+    // One by one: a batch may be larger than a list of arguments.
+    for (const held of messages) this.messages.push(held)
   }
 
   #messageOf(held: HeldMessage): RawMessage | undefined {

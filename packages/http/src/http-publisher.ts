@@ -222,7 +222,6 @@ class HttpPublisher implements Publisher, AsyncDisposable {
 
   #prepare(destination: string, message: RawMessage): Prepared | PublishFailure {
     const { mode, route, endpoint: fixed, runtime } = this.#settings
-    if (!(message.data instanceof Uint8Array)) return wrongData(destination, message.data)
     let endpoint: Endpoint
     try {
       endpoint =
@@ -230,6 +229,7 @@ class HttpPublisher implements Publisher, AsyncDisposable {
     } catch (cause) {
       return route === undefined ? noUrl(cause) : unrouted(destination, cause)
     }
+    if (!(message.data instanceof Uint8Array)) return wrongData(endpoint.shown, message.data)
     const key = message.partitionKey
     try {
       // Binary, it is the body that is signed, and the name with it: so it is the id as the header has it.

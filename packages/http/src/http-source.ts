@@ -15,6 +15,7 @@ import {
 import { checkChoice, checkCount, checkDuration, checkFunction, checkNoMore, guardLogger } from '@ackord/core/internal'
 import { AcceptedMessages } from './accepted-messages.ts'
 import { accepted, answer, unavailable } from './answers.ts'
+import { checkGenuine } from './check-genuine.ts'
 import { contentMode } from './content-mode.ts'
 import { DeliveryCounts } from './delivery-counts.ts'
 import type { HeldMessage } from './held-message.ts'
@@ -27,14 +28,19 @@ import { type RequestVerifier, requestVerifier } from './request-verifier.ts'
 export interface HttpSourceOptions extends ReceiverOptions {
   /**
    * Whom requests must come from: the secret of Standard Webhooks (`whsec_…`), or several while one is being replaced; or a function that
-   * says whether a request is genuine. Others are answered with 401. Default: everybody.
+   * says whether a request is genuine, within `bodyTimeout`. Others are answered with 401. Default: everybody.
    */
   readonly verify?: string | readonly string[] | ((request: HttpRequest) => boolean | Promise<boolean>) | undefined
   /**
    * How many milliseconds the time of a signed request may be away from ours. Within it a request that was overheard can be sent once more, which an
-   * inbox takes for a duplicate. Default: 300,000.
+   * inbox takes for a duplicate; with `unsignedAttributes` it can be sent with another type and source, and is none then. Default: 300,000.
    */
   readonly tolerance?: number | undefined
+  /**
+   * With a secret: takes events in binary mode too, although only their id and their data are signed, and neither type nor source. Set it only
+   * if nobody can overhear or change requests. Default: false, and they are answered with 401.
+   */
+  readonly unsignedAttributes?: boolean | undefined
   /**
    * The attributes of a request, for senders that do not send CloudEvents. What it throws is answered with 400.
    * Default: CloudEvents in binary, structured or batch mode; other requests are answered with 415.
@@ -52,7 +58,7 @@ export interface HttpSourceOptions extends ReceiverOptions {
   readonly maxRequests?: number | undefined
   /** The most bytes of a body; larger ones are answered with 413. Default: 1,048,576. */
   readonly maxBodySize?: number | undefined
-  /** Milliseconds that a body may take to arrive; then 408. Default: 10,000. */
+  /** Milliseconds that a body may take to arrive; then 408. As many has a function `verify` afterwards; then 503. Default: 10,000. */
   readonly bodyTimeout?: number | undefined
   /**
    * Milliseconds that a request waits for its messages to be settled; then 504, although they may still be handled. Shorter than what the sender waits.
@@ -76,6 +82,7 @@ export function httpSource(options: HttpSourceOptions = {}): HttpSource {
   const {
     verify,
     tolerance = 300_000,
+    unsignedAttributes = false,
     attributes,
     respond = 'settled',
     maxRequests = 100,
@@ -97,9 +104,13 @@ export function httpSource(options: HttpSourceOptions = {}): HttpSource {
   checkDuration('bodyTimeout', bodyTimeout, { min: 1 })
   checkDuration('settleTimeout', settleTimeout, { min: 1 })
   if (verify === undefined && options.tolerance !== undefined) throw new InvalidOptionError('tolerance', "is of no use without 'verify'.")
+  if (typeof unsignedAttributes !== 'boolean') throw new InvalidOptionError('unsignedAttributes', 'must be true or false.')
+  if (unsignedAttributes && (verify === undefined || typeof verify === 'function' || attributes !== undefined))
+    throw new InvalidOptionError('unsignedAttributes', "is of use only with a secret in 'verify', and without 'attributes'.")
   const logger = guardLogger(given)
   const receive = createReceiver({ deadLetter, deadLetterTimeout, runtime, logger })
-  const verifier = verify === undefined ? undefined : requestVerifier(verify, { tolerance, runtime })
+  const unsigned = attributes === undefined ? unsignedAttributes : 'foreign'
+  const verifier = verify === undefined ? undefined : requestVerifier(verify, { tolerance, unsignedAttributes: unsigned, runtime })
   return new RequestSource({
     verifier,
     attributes,
@@ -201,8 +212,8 @@ class RequestSource implements HttpSource, IterationOwner {
 
   /** The events of a request, or the answer to one that is not taken. */
   async #read(request: Request): Promise<readonly EventContent[] | Response> {
-    const { verifier, attributes, logger } = this.#settings
-    const { url, headers } = request
+    const { verifier, attributes, bodyTimeout, runtime, logger } = this.#settings
+    const { url, headers, signal: client } = request
     const encoding = headers.get('content-encoding') ?? 'identity'
     if (encoding.toLowerCase() !== 'identity') return answer(415, 'Compressed bodies are not taken.', { 'accept-encoding': 'identity' })
     const mode = contentMode(headers.get('content-type'))
@@ -210,13 +221,8 @@ class RequestSource implements HttpSource, IterationOwner {
     const body = await readBody(request, this.#settings)
     if (body instanceof Response) return body
     const read: HttpRequest = { url, headers, body }
-    const problem = await verifier?.(read)
-    if (problem !== undefined) {
-      logger.debug({ reason: problem }, 'A request was refused: it is not signed as it should be.')
-      return answer(401, problem)
-    }
-    // It may have ended while the body was read.
-    if (this.#iterations.size === 0) return unavailable('The receiver is stopping.')
+    const refusal = verifier && (await checkGenuine(verifier, read, { timeout: bodyTimeout, client, runtime, logger }))
+    if (refusal !== undefined) return refusal
     try {
       if (attributes !== undefined) return [readForeign(read, attributes)]
       return readEvents(read, mode === 'unknown' ? 'binary' : mode)
@@ -228,6 +234,8 @@ class RequestSource implements HttpSource, IterationOwner {
 
   #take(contents: readonly EventContent[], client: AbortSignal): OpenRequest | Response {
     const { respond, runtime, settleTimeout } = this.#settings
+    // The last reader may have left while the request was read.
+    if (this.#iterations.size === 0) return unavailable('The receiver is stopping.')
     if (respond === 'accepted') {
       this.#accepted.accept(contents)
       return accepted()
@@ -246,13 +254,17 @@ class RequestSource implements HttpSource, IterationOwner {
   /** To the reader that has the least to do. `false` if there is none. */
   #deliver(messages: readonly HeldMessage[]): boolean {
     let least: HttpIteration | undefined
-    for (const iteration of this.#iterations) if (least === undefined || iteration.load < least.load) least = iteration
+    for (const iteration of this.#iterations)
+      if (!iteration.isEnding && (least === undefined || iteration.load < least.load)) least = iteration
     least?.deliver(messages)
     return least !== undefined
   }
 
   async #dispose(): Promise<void> {
-    await Promise.all([...this.#iterations].map((iteration) => iteration.messages.end()))
+    const iterations = [...this.#iterations]
+    // What the first gives back must not go to the next.
+    this.#iterations.clear()
+    await Promise.all(iterations.map((iteration) => iteration.messages.end()))
     for (const open of this.#open) open.dispose()
     const lost = this.#accepted.dispose()
     if (lost > 0) this.#settings.logger.error({ messages: lost }, 'Messages that were accepted and not handled are lost with the source.')

@@ -68,8 +68,8 @@ export function heldBack(shown: string, earlier: PublishFailure): PublishFailure
   return { ok: false, error: failed(text, { cause: earlier.error }), ...pause }
 }
 
-export function wrongData(destination: string, data: unknown): PublishFailure {
-  const text = `HTTP carries bytes; a message to '${destination}' has ${describeValue(data)}. Marshal it first.`
+export function wrongData(shown: string, data: unknown): PublishFailure {
+  const text = `HTTP carries bytes; a message to ${shown} has ${describeValue(data)}. Marshal it first.`
   return { ok: false, error: new AckordError('ACKORD_WRONG_DATA', text, { retryable: false }), permanent: true }
 }
 

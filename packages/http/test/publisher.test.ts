@@ -309,6 +309,18 @@ describe('what cannot be sent', () => {
     expect(sent).toHaveLength(1)
   })
 
+  it('is told of without the password and the query of its destination', async () => {
+    const publisher = httpPublisher({ fetch: () => Promise.resolve(answer(200)) })
+    const wrong = Object.assign(event('a'), { data: { a: 1 } })
+
+    const [result] = await publisher.publish('https://me:hunter2@receiver.test/events?token=hunter3', [wrong], { signal: never })
+
+    expect(result).toMatchObject({ ok: false, permanent: true, error: { code: 'ACKORD_WRONG_DATA' } })
+    const text = result?.ok === false && String(result.error)
+    expect(text).toContain('https://receiver.test/events')
+    expect(text).not.toMatch(/hunter/)
+  })
+
   it('because its route fails is told of that message only', async () => {
     const { publisher } = setup(() => answer(200), {
       route: (_destination, { id }) => {

@@ -2,6 +2,7 @@ import { eventHandler, MemoryBroker, RejectError, Router, silentLogger } from '@
 import { recordingLogger, settlePromises, VirtualRuntime } from '@ackord/testkit'
 import { describe, expect, it } from 'vitest'
 import { type HttpSourceOptions, httpSource } from '../src/index.ts'
+import { sign, signingKeys } from '../src/signature.ts'
 import { binaryRequest, open, pull, secretOf, text } from './support/world.ts'
 
 function setup(options: HttpSourceOptions = {}) {
@@ -403,6 +404,107 @@ describe('verification', () => {
     expect((await source.handler(binaryRequest('throws'))).status).toBe(500)
     expect(logger.at('error')).toHaveLength(1)
   })
+
+  it('by a function that does not answer in time: 503, and the request counts no more', async () => {
+    const { source, runtime, logger } = setup({ verify: () => new Promise(() => {}), bodyTimeout: 2000, maxRequests: 1 })
+    void open(source).next()
+    for (const id of ['a', 'b']) {
+      const answering = source.handler(binaryRequest(id))
+      await runtime.advance(1999)
+      expect((await source.handler(binaryRequest('more'))).status).toBe(503)
+      await runtime.advance(1)
+      const response = await answering
+      expect([response.status, await response.text()]).toEqual([503, expect.stringContaining('verified')])
+    }
+    expect(logger.at('warn')).toHaveLength(2)
+    expect(runtime.timers).toBe(0)
+  })
+
+  it('ends with its client', async () => {
+    const asked: (string | null)[] = []
+    const { source, runtime, logger } = setup({
+      maxRequests: 1,
+      verify: ({ headers }) => {
+        asked.push(headers.get('ce-id'))
+        return asked.length === 1 ? new Promise(() => {}) : true
+      },
+    })
+    const messages = open(source)
+    const client = new AbortController()
+    const left = source.handler(binaryRequest('a', { signal: client.signal }))
+    await settlePromises()
+    expect(asked).toEqual(['a'])
+    client.abort()
+    expect((await left).status).toBe(503)
+    const next = source.handler(binaryRequest('b'))
+    await (await pull(messages)).ack()
+
+    expect((await next).status).toBe(200)
+    expect(logger.at('warn')).toEqual([])
+    expect(runtime.timers).toBe(0)
+  })
+
+  describe('by a secret', () => {
+    /** Signed with that secret, whatever its attributes are. */
+    const signed = (runtime: VirtualRuntime, id: string, body: string, headers: Record<string, string>) => {
+      const timestamp = String(Math.floor(runtime.now() / 1000))
+      const signature = sign(signingKeys('sign', secret), id, timestamp, new TextEncoder().encode(body))
+      const webhook = { 'webhook-id': id, 'webhook-timestamp': timestamp, 'webhook-signature': signature }
+      return new Request('http://test/events', { method: 'POST', body, headers: { ...webhook, ...headers } })
+    }
+    const ceHeaders = (id: string) => ({ 'ce-id': id, 'ce-type': 'forged', 'ce-source': '/forged', 'ce-specversion': '1.0' })
+
+    it('refuses attributes that are not signed: 401', async () => {
+      const { source, runtime } = setup({ verify: secret })
+      const messages = open(source)
+      const body = JSON.stringify(made('a'))
+      for (const headers of [ceHeaders('a'), ceHeaders('other'), { ...ceHeaders('a'), 'content-type': 'application/json' }]) {
+        const response = await source.handler(signed(runtime, 'a', body, headers))
+        expect([response.status, await response.text()]).toEqual([401, expect.stringContaining('application/cloudevents+json')])
+      }
+      // The same bytes as they were signed, beside headers that say something else.
+      const answering = source.handler(
+        signed(runtime, 'a', body, { ...ceHeaders('other'), 'content-type': 'application/cloudevents+json' }),
+      )
+      const message = await pull(messages)
+      await message.ack()
+
+      expect((await answering).status).toBe(200)
+      expect(message.attributes).toMatchObject({ id: 'a', type: 'test.event', source: '/test' })
+    })
+
+    it('takes them with unsignedAttributes, if the id is the one that is signed', async () => {
+      const { source, runtime } = setup({ verify: [secret], unsignedAttributes: true })
+      const messages = open(source)
+      const { 'ce-id': _, ...withoutId } = ceHeaders('a')
+      for (const headers of [ceHeaders('other'), ceHeaders(''), withoutId])
+        expect((await source.handler(signed(runtime, 'a', '{}', headers))).status).toBe(401)
+      const ids: unknown[] = []
+      for (const [id, header] of [
+        ['a', 'a'],
+        ['a%20b', 'a%20b'],
+        ['a b', '"a b"'],
+      ] as const) {
+        const answering = source.handler(signed(runtime, id, '{}', ceHeaders(header)))
+        const message = await pull(messages)
+        ids.push(message.id)
+        await message.ack()
+        expect((await answering).status).toBe(200)
+      }
+
+      expect(ids).toEqual(['a', 'a b', 'a b'])
+    })
+
+    it('leaves requests of others to the hook', async () => {
+      const { source, runtime } = setup({ verify: secret, attributes: ({ headers }) => ({ id: headers.get('webhook-id') ?? undefined }) })
+      const messages = open(source)
+      const answering = source.handler(signed(runtime, 'msg_1', '{}', { 'content-type': 'application/json' }))
+      const message = await pull(messages)
+      await message.ack()
+
+      expect([(await answering).status, message.id]).toEqual([200, 'msg_1'])
+    })
+  })
 })
 
 describe('requests of others', () => {
@@ -468,6 +570,37 @@ describe('respond: accepted', () => {
     expect(runtime.timers).toBe(0)
   })
 
+  it('passes what waits on when one of several readers leaves', async () => {
+    const { source, logger } = setup({ respond: 'accepted' })
+    const [one, other] = [open(source), open(source)]
+    for (const id of ['a', 'b', 'c', 'd', 'e', 'f']) await source.handler(binaryRequest(id))
+    const inHand = [await pull(one), await pull(other)]
+    await one.return?.()
+    while (inHand.length < 6) inHand.push(await pull(other))
+    for (const message of inHand) await message.ack()
+    await source[Symbol.asyncDispose]()
+
+    expect(inHand.map(({ id }) => id).sort()).toEqual(['a', 'b', 'c', 'd', 'e', 'f'])
+    expect(logger.at('error')).toEqual([])
+  })
+
+  it.each(['abort', 'dispose'] as const)('hands nothing to those that end together, by %s', async (by) => {
+    const { source, logger } = setup({ respond: 'accepted' })
+    const stop = new AbortController()
+    const [one, other] = [open(source, stop.signal), open(source, stop.signal)]
+    const first = one.next()
+    for (const id of ['a', 'b', 'c']) await source.handler(binaryRequest(id))
+    await (await first).value.ack()
+    await (await pull(other)).ack()
+    const waiting = other.next()
+    if (by === 'abort') stop.abort()
+    else await source[Symbol.asyncDispose]()
+
+    expect(await waiting).toEqual({ value: undefined, done: true })
+    if (by === 'abort') expect((await pull(open(source))).id).toBe('c')
+    else expect(logger.at('error')).toMatchObject([{ fields: { messages: 1 } }])
+  })
+
   it('keeps what it accepted for the next reader, counts it, and says what is lost', async () => {
     const { source, logger } = setup({ respond: 'accepted', maxRequests: 2 })
     const first = open(source)
@@ -517,6 +650,21 @@ describe('the end of an iteration', () => {
     end()
 
     expect((await answering).status).toBe(503)
+  })
+
+  it.each(['settled', 'accepted'] as const)('as soon as a request is read: 503, with respond: %s', async (respond) => {
+    const stop = new AbortController()
+    const { source, runtime } = setup({
+      respond,
+      attributes: () => {
+        stop.abort()
+        return { id: 'a' }
+      },
+    })
+    void open(source, stop.signal).next()
+
+    expect((await source.handler(binaryRequest('a'))).status).toBe(503)
+    expect(runtime.timers).toBe(0)
   })
 
   it('by disposing answers all that is open with 503', async () => {

@@ -12,6 +12,7 @@ const letters: Readonly<Record<KeyKind, string>> = {
   zset: 'z',
   stream: 'x',
   outbox: 'q',
+  mark: 'y',
   any: 'a',
 }
 

@@ -27,7 +27,7 @@ import { type Script, script } from './script.ts'
 function commitLua({ undo, outbox }: CommitScriptOptions): string {
   return `${outbox ? `${ackordLua}\n${enqueueLua}` : ''}
 local rule, retention = ARGV[1], ARGV[2]
-local wanted = { s = 'string', i = 'string', f = 'string', h = 'hash', l = 'list', e = 'set', z = 'zset', x = 'stream', L = 'list' }
+local wanted = { s = 'string', i = 'string', f = 'string', h = 'hash', l = 'list', e = 'set', z = 'zset', x = 'stream', L = 'list', y = 'zset' }
 local guards = { g = true, n = true, k = true, m = true, w = true }
 local shape = '(%a)(%d+)([:@])(%d+)'
 local guarded = pcall
@@ -48,6 +48,17 @@ local function spread(a, k, keys, argc)
     else words[position + 1] = ARGV[from] from = from + 1 end
   end
   return words
+end
+
+-- Of an expiry that is recorded behind a mark: one that has ended goes, and a live one ends no earlier than this.
+local function extend(key, ends, subject)
+  local held = pcall('ZSCORE', key, subject)
+  if type(held) == 'table' then return held end
+  local before = tonumber(held or '')
+  if not before then return end
+  local time = redis.call('TIME')
+  if before <= time[1] * 1000 + math.floor(time[2] / 1000) then return pcall('ZREM', key, subject) end
+  if before < tonumber(ends) then return pcall('ZADD', key, ends, subject) end
 end
 
 -- What keys hold, as far as a message before has written to them: many share the stream of their events.
@@ -124,7 +135,8 @@ while a < last do
       local kind, keys, place, argc = kinds[m], counts[m], places[m], argcs[m]
       if not guards[kind] then
         local reply
-        ${outbox ? outboxRunLua : ''}if place == '@' then reply = pcall(unpack(spread(from, fromKey, keys, argc)))
+        ${outbox ? outboxRunLua : ''}if kind == 'y' then reply = extend(KEYS[fromKey], ARGV[from + 1], ARGV[from + 2])
+        elseif place == '@' then reply = pcall(unpack(spread(from, fromKey, keys, argc)))
         elseif keys == '1' then reply = pcall(ARGV[from], KEYS[fromKey], unpack(ARGV, from + 1, from + argc))
         else reply = pcall(ARGV[from], KEYS[fromKey], KEYS[fromKey + 1], unpack(ARGV, from + 1, from + argc)) end
         if type(reply) == 'table' and reply.err then

@@ -3,9 +3,9 @@ import type { RedisArgument, RedisCommand } from './port.ts'
 
 /**
  * What a key must hold, or hold nothing, for a write to be possible. `counter`: text that is a whole number. `any`: whatever. `outbox`: the keys of a
- * shard of a Lua outbox, each its own; the command is the outbox's own, not one of Redis.
+ * shard of a Lua outbox, each its own; `mark`: the marks of an expiry. Of both the command is the outbox's own, not one of Redis.
  */
-export type KeyKind = 'string' | 'counter' | 'number' | 'hash' | 'list' | 'set' | 'zset' | 'stream' | 'outbox' | 'any'
+export type KeyKind = 'string' | 'counter' | 'number' | 'hash' | 'list' | 'set' | 'zset' | 'stream' | 'outbox' | 'mark' | 'any'
 
 export interface QueuedCommand extends RedisCommand {
   readonly kind: KeyKind

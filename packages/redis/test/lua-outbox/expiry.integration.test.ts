@@ -93,6 +93,57 @@ describe('expiry', () => {
     expect(world.published).toEqual(['ticket.revoked t'])
   })
 
+  it('edge 13: it does so when others are forgotten, and after the decision', async () => {
+    await using world = await ExpiryWorld.open({ expiry: { grace: 10_000 } })
+    const { expiry, start } = world
+    await expiry.revoke('t', revoked('t'))
+    await expiry.revoke('over', revoked('over'))
+    await world.world.redis.write(async (transaction) => expiry.recordExpiryIn(transaction, 't', start + 100_000, context))
+    await world.at(50_000)
+    await expiry.revoke('other', revoked('other'))
+    expect(await world.world.command('ZSCORE', world.key('revoked'), 'over')).toBeNull()
+    await world.at(100_000)
+    expect(await world.decide('t', 100_000)).toBe('revoked')
+    await world.at(109_999)
+    expect(await expiry.recordExpiry('t', start + 100_000, context)).toBe('revoked')
+    await world.at(110_000)
+    expect(await expiry.recordExpiry('t', start + 100_000, context)).toBe('recorded')
+  })
+
+  it('edge 13: a late replay in a transaction does not shorten a mark', async () => {
+    const grace = 10_000
+    await using world = await ExpiryWorld.open({ expiry: { grace } })
+    const { expiry, start } = world
+    await world.at(50_000)
+    await expiry.revoke('t', revoked('t'))
+    await world.world.redis.write(async (transaction) => expiry.recordExpiryIn(transaction, 't', start, context))
+    expect(await world.world.command('ZSCORE', world.key('revoked'), 't')).toBe(String(start + 50_000 + grace))
+    expect(await world.decide('t', 0)).toBe('revoked')
+    await world.relay()
+    expect(world.published).toEqual(['ticket.revoked t'])
+  })
+
+  async function recordedAfterTheMark(record: (world: ExpiryWorld, dueAt: number) => Promise<unknown>): Promise<void> {
+    await using world = await ExpiryWorld.open({ expiry: { grace: 10_000 } })
+    await world.expiry.revoke('t', revoked('t'))
+    await world.at(10_000)
+    await record(world, world.start + 20_000)
+    await world.at(20_000)
+    expect(await world.decide('t', 20_000)).toBe('enqueued')
+    await world.relay()
+    expect(world.published).toEqual(['ticket.revoked t', 'ticket.expired t'])
+  }
+
+  it('edge 13: a mark that has ended stays so when the subject is recorded again', async () => {
+    await recordedAfterTheMark((world, dueAt) => world.expiry.recordExpiry('t', dueAt, context))
+  })
+
+  it('edge 13: a mark that has ended stays so when a transaction records the subject again', async () => {
+    await recordedAfterTheMark((world, dueAt) =>
+      world.world.redis.write(async (transaction) => world.expiry.recordExpiryIn(transaction, 't', dueAt, context)),
+    )
+  })
+
   it.each([true, false])('R25: a late replay is a duplicate after the event was published and deleted; retained: %s', async (retain) => {
     await using world = await ExpiryWorld.open({ outbox: { retain }, expiry: { remember: 50_000 } })
     const { expiry, start } = world
@@ -276,6 +327,25 @@ describe('expiry', () => {
     expect(await expiry.revoke('t1', revoked('t1'))).toBe('duplicate')
     await world.relay()
     expect(world.published).toEqual(['ticket.revoked t1'])
+  })
+
+  it('tells a second revocation with the same id and other data by its mark, while the first event is stored', async () => {
+    await using world = await ExpiryWorld.open()
+    const { expiry, start } = world
+    const other = (id: string) => {
+      const { destination, message } = revoked('t', id)
+      return { destination, message: new Message(Uint8Array.of(1), message.attributes) }
+    }
+    await expiry.recordExpiry('t', start, context)
+    expect(await expiry.revoke('t', revoked('t', 'same'))).toBe('revoked')
+    expect(await expiry.revoke('t', other('same'))).toBe('duplicate')
+    // The same of one that has expired; what is stored is refused before anything is written.
+    await expiry.recordExpiry('e', start, context)
+    expect(await world.decide('e', 0)).toBe('enqueued')
+    expect(await expiry.revoke('e', other('same'))).toBe('expired')
+    const before = await world.world.dump(world.keys)
+    await expect(expiry.revoke('e', other('same'), { afterExpiry: 'store' })).rejects.toMatchObject({ code: 'ACKORD_DUPLICATE_ID' })
+    expect(await world.world.dump(world.keys)).toEqual(before)
   })
 
   it('stores an event behind that of the expiry where that is wanted', async () => {

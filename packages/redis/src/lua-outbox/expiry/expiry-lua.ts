@@ -6,7 +6,7 @@ import { expiryKeyTypes } from './expiry-keys.ts'
  * shard's; `a` that of a step's first argument in ARGV.
  *
  *     ackord.expiryProblem(k, e)   what keeps a step from being taken, as the text of an error, or nil. `e`: where the records begin, if it has any.
- *                                  To be asked before the first write
+ *                                  To be asked before the first write. A revocation that will store nothing is in conflict with no event
  *
  *     ackord.recordExpiry(k, a)    subject, dueAt, context, grace, '1' if it is issued again
  *         gives: 'recorded', 'moved', 'revoked' or 'decided'
@@ -42,11 +42,23 @@ export const expiryLua: string = `do
     call('HDEL', parked, subject)
     call('ZREM', due, subject)
   end
+  -- Why a revocation stores nothing, or nil; and whether what is recorded is left over from an expiry that was decided.
+  local function before(k, a)
+    local due, _, revoked, decided = keysOf(k)
+    local subject = ARGV[a]
+    if live(revoked, subject) then return 'duplicate' end
+    if ARGV[a + 2] ~= '1' then return end
+    local score = tonumber(call('ZSCORE', due, subject) or '')
+    local stale = score and live(decided, decision(score, subject))
+    if stale or not score and live(decided, 's' .. subject) then return 'expired', stale end
+  end
 
   function ackord.expiryProblem(k, e)
     local problem
     if e then problem = ackord.check(k, e) else problem = ackord.problem(k) end
-    if problem then return problem end
+    -- Only the event of a revocation is checked for it, which is three behind the first argument.
+    local conflict = problem and string.find(problem, '^CONFLICT ')
+    if problem and not conflict then return problem end
     for i = 1, #types do
       local key = KEYS[k + ${keyCount} + i - 1]
       if not key then return 'ERR an expiry has ' .. #types .. ' keys behind those of its outbox, and the script was given fewer' end
@@ -55,6 +67,7 @@ export const expiryLua: string = `do
         return 'WRONGTYPE the key ' .. key .. ' of an expiry holds a ' .. found .. ', not a ' .. types[i]
       end
     end
+    if conflict and not before(k, e - 3) then return problem end
   end
 
   function ackord.recordExpiry(k, a)
@@ -76,18 +89,12 @@ export const expiryLua: string = `do
   end
 
   function ackord.revokeExpiry(k, a)
-    local due, _, revoked, decided, parked = keysOf(k)
-    local subject, grace, skip, now = ARGV[a], tonumber(ARGV[a + 1]), ARGV[a + 2] == '1', ackord.now()
-    if live(revoked, subject) then
-      clear(k, subject)
-      return 'duplicate'
-    end
+    local due, _, revoked, _, parked = keysOf(k)
+    local subject, grace, now = ARGV[a], tonumber(ARGV[a + 1]), ackord.now()
+    local result, stale = before(k, a)
+    if result == 'duplicate' or stale then clear(k, subject) end
+    if result then return result end
     local score = tonumber(call('ZSCORE', due, subject) or '')
-    local stale = score and live(decided, decision(score, subject))
-    if skip and (stale or not score and live(decided, 's' .. subject)) then
-      if stale then clear(k, subject) end
-      return 'expired'
-    end
     ackord.enqueue(k, a + 3)
     local held = string.match(call('HGET', parked, subject) or '', '^(%d+) ')
     local dueAt = math.max(now, score or 0, tonumber(held or '0'))

@@ -155,13 +155,13 @@ export function luaExpiry(outbox: LuaOutbox, namespace: string, options: LuaExpi
       checkTime('dueAt', dueAt)
       const value = toBuffer(checkContext(context, maxSize))
       const shard = shardOf(subject)
-      const queue = (command: string, kind: 'zset' | 'hash', key: ExpiryKeyName, ...args: RedisArgument[]) =>
+      const queue = (command: string, kind: 'zset' | 'hash' | 'mark', key: ExpiryKeyName, ...args: RedisArgument[]) =>
         transaction.queue({ name: command, args: [expiryKey(shard, name, key), ...args], keys: [0], kind })
       queue('HSET', 'hash', 'contexts', subject, value)
       queue('ZADD', 'zset', 'due', String(dueAt), subject)
       // A mark that is there must outlive this due time too.
       if (reissue) queue('ZREM', 'zset', 'revoked', subject)
-      else queue('ZADD', 'zset', 'revoked', 'XX', String(dueAt + Math.ceil(grace)), subject)
+      else queue('EXTEND', 'mark', 'revoked', String(dueAt + Math.ceil(grace)), subject)
       queue('ZREM', 'zset', 'decided', `s${subject}`)
       queue('HDEL', 'hash', 'parked', subject)
     },
