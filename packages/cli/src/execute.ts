@@ -19,14 +19,17 @@ export interface ExecutorOptions {
   readonly session: Session
   readonly environment: NodeJS.ProcessEnv
   readonly onExit: (code: ExitCode) => void
+  /** Called before work that stops itself. */
+  readonly onStopsItself: () => void
 }
 
-export function executor({ session, environment, onExit }: ExecutorOptions): Execute {
+export function executor({ session, environment, onExit, onStopsItself }: ExecutorOptions): Execute {
   return (work, { stopsItself = false } = {}) =>
     async (...given) => {
       // Commander gives the arguments, the options and the command.
       const command = given.at(-1) as Command
       await applySettings(command, environment)
+      if (stopsItself) onStopsItself()
       const working = work(session, command.opts(), command.args)
       onExit(await (stopsItself ? working : abortable(working, session.signal)))
     }

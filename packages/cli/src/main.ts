@@ -17,8 +17,13 @@ for (const signal of ['SIGINT', 'SIGTERM'] as const) {
   })
 }
 
-// A reader that has seen enough (`ackord list | head`) is no failure.
-process.stdout.on('error', (error: NodeJS.ErrnoException) => process.exit(error.code === 'EPIPE' ? 0 : 1))
+// A reader that has seen enough (`ackord list | head`) is no failure. A relay goes on without one, and so does whatever has something to stop.
+let stopsItself = false
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  if (!stopsItself) process.exit(error.code === 'EPIPE' ? 0 : 1)
+})
+// A failure that nobody reads has its exit code.
+process.stderr.on('error', () => {})
 
 // A client that fails in a way nobody waits for must not print a stack, in which there may be an address with its password.
 for (const event of ['uncaughtException', 'unhandledRejection'] as const) {
@@ -35,6 +40,9 @@ process.exitCode = await run({
   stderr: process.stderr,
   secrets,
   signal: stopping.signal,
+  onStopsItself() {
+    stopsItself = true
+  },
 })
 
 // All is closed by now. A client that holds on to a timer must not keep the user waiting.

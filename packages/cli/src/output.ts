@@ -59,9 +59,14 @@ export class Output {
     for (const row of shown) this.line(format(row))
   }
 
+  /** The text without passwords: for what drivers said, or may have. */
+  masked(text: string): string {
+    return this.#options.secrets.mask(text)
+  }
+
   failure(error: CommandError): void {
-    const message = this.#options.secrets.mask(oneLine(error.message))
-    const hint = error.hint === undefined ? undefined : this.#options.secrets.mask(oneLine(error.hint))
+    const message = this.masked(oneLine(error.message))
+    const hint = error.hint === undefined ? undefined : this.masked(oneLine(error.hint))
     if (this.json) this.#error(JSON.stringify({ error: message, ...(hint !== undefined && { hint }), exit_code: error.exitCode }))
     else this.#error(`${this.colours.red('ackord:')} ${message}${hint === undefined ? '' : `\n  ${hint}`}`)
   }
@@ -73,9 +78,9 @@ export class Output {
     }
     const log = (level: 'info' | 'warn' | 'error') => (fields: object, text: string) => {
       const time = new Date(systemRuntime.now()).toISOString()
-      const safe = this.#safeFields(fields)
-      if (this.json) write(JSON.stringify({ time, level, text, ...safe }))
-      else write(`${this.colours.dim(time.slice(11, 19))} ${this.#level(level)} ${text}${shownFields(safe)}`)
+      const [safe, safeText] = [this.#safeFields(fields), this.masked(text)]
+      if (this.json) write(JSON.stringify({ time, level, text: safeText, ...safe }))
+      else write(`${this.colours.dim(time.slice(11, 19))} ${this.#level(level)} ${safeText}${shownFields(safe)}`)
     }
     return { debug() {}, info: log('info'), warn: log('warn'), error: log('error') }
   }
@@ -85,14 +90,23 @@ export class Output {
     return level === 'warn' ? this.colours.yellow(level) : this.colours.red(level)
   }
 
-  /** Errors as texts, with those that caused them: what drivers write into them may have an address in it. */
   #safeFields(fields: object): Record<string, unknown> {
-    return Object.fromEntries(
-      Object.entries(fields).map(([name, value]) => [
-        name === 'err' ? 'error' : name,
-        value instanceof Error ? this.#options.secrets.mask(errorText(value)) : value,
-      ]),
-    )
+    return Object.fromEntries(Object.entries(fields).map(([name, value]) => [name === 'err' ? 'error' : name, this.#safe(value)]))
+  }
+
+  /**
+   * Errors as texts, with those that caused them: what drivers write into them may have an address in it, and so may any text.
+   * Value by value: in JSON a password may look different, or be a part of the JSON.
+   */
+  #safe(value: unknown): unknown {
+    if (value === undefined) return undefined
+    // Before `toJSON`, which some errors have.
+    if (value instanceof Error) return this.masked(errorText(value))
+    const text = JSON.stringify(value, (_, each: unknown) => {
+      if (each instanceof Error) return this.masked(errorText(each))
+      return typeof each === 'string' ? this.masked(each) : each
+    })
+    return text === undefined ? String(value) : JSON.parse(text)
   }
 
   #error(text: string): void {

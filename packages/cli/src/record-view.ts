@@ -1,8 +1,8 @@
 import type { OutboxRecord } from '@ackord/outbox'
 import type { Output } from './output.ts'
 
-/** A record in JSON. Its payload is shown only to who asks for it. */
-export function recordObject(record: OutboxRecord): Record<string, unknown> {
+/** A record in JSON. Its payload is shown only to who asks for it. The error is what a driver said. */
+export function recordObject(output: Output, record: OutboxRecord): Record<string, unknown> {
   const { message } = record
   return {
     id: record.id,
@@ -18,7 +18,7 @@ export function recordObject(record: OutboxRecord): Record<string, unknown> {
     leased_until: instant(record.leasedUntil),
     parked_at: instant(record.parkedAt),
     published_at: instant(record.publishedAt),
-    last_error: record.lastError,
+    last_error: record.lastError === undefined ? undefined : output.masked(record.lastError),
     bytes: message.data.byteLength,
   }
 }
@@ -34,7 +34,7 @@ export function recordTable(output: Output, records: readonly OutboxRecord[]): v
       message.partitionKey ?? '',
       attempts,
       instant(createdAt) ?? '',
-      shortened(lastError ?? ''),
+      shortened(output.masked(lastError ?? '')),
     ]),
   )
 }

@@ -16,16 +16,20 @@ export interface RunOptions {
   /** Learns what must not be printed. */
   readonly secrets: Secrets
   readonly signal: AbortSignal
+  /** Called when the command begins what has to be stopped: only `signal` may end it from now on. */
+  readonly onStopsItself: () => void
 }
 
 /** The whole command, but for the process around it. Never rejects. */
-export async function run({ args, environment, stdout, stderr, secrets, signal }: RunOptions): Promise<ExitCode> {
+export async function run({ args, environment, stdout, stderr, secrets, signal, onStopsItself }: RunOptions): Promise<ExitCode> {
+  // What cannot be understood is repeated to the user, also if it is a URL in the wrong place.
+  for (const arg of args) if (arg.includes('://')) secrets.addUrl(arg)
   const output = new Output({ stdout, stderr, secrets, json: args.includes('--json'), terminal: stdout.isTTY === true })
   let code: ExitCode = exitCode.ok
   const onExit = (given: ExitCode) => {
     code = given
   }
-  const execute = executor({ session: { output, secrets, signal }, environment, onExit })
+  const execute = executor({ session: { output, secrets, signal }, environment, onExit, onStopsItself })
   try {
     await buildProgram({ execute, write: (text) => stdout.write(text) }).parseAsync(args, { from: 'user' })
     return code

@@ -3,45 +3,60 @@ const mask = '***'
 /** Settings in a URL's query that are nobody's business. */
 const secretName = /pass|secret|token|key|credential/i
 
-/** `scheme://user:password@`, whoever wrote it. */
-const userInformation = /([a-z][a-z0-9+.-]*:\/\/)[^\s/?#]*@/gi
+/** `://user:password@`, whoever wrote it. */
+const userInformation = /:\/\/[^\s/?#]*@/g
+
+/** Without a password the name is a token, with NATS. */
+const takesToken = /(^|=)(nats|tls|wss?):/i
 
 /** What must never be printed: the passwords and tokens of the URLs that the command was given. */
 export class Secrets {
   readonly #values = new Set<string>()
 
-  /** Takes it as it was typed, also if it is no URL. */
+  /** Takes it as it was typed, also if it is no URL, or one behind the name of an option: `--store=…`. */
   addUrl(text: string): void {
-    const { user, password, query } = partsOf(text)
-    // Without a password the name is a token, with NATS.
-    this.#add(password ?? (/^(nats|tls|wss?):/i.test(text) ? user : undefined))
-    for (const [name, value] of new URLSearchParams(query)) if (secretName.test(name)) this.#add(value)
+    for (const { user, password } of credentialsOf(text)) this.#add(password ?? (takesToken.test(text) ? user : undefined))
+    for (const { name, value } of queryOf(text)) if (secretName.test(name)) this.#add(value)
   }
 
   mask(text: string): string {
-    let masked = text.replaceAll(userInformation, `$1${mask}@`)
-    for (const value of this.#values) masked = masked.replaceAll(value, mask)
-    return masked
+    let masked = text
+    // The longest first: a password may begin with another. All before the pattern, which takes a part of one that has an `@` in it.
+    for (const value of [...this.#values].sort((one, other) => other.length - one.length)) masked = masked.replaceAll(value, mask)
+    return masked.replaceAll(userInformation, `://${mask}@`)
   }
 
   #add(value: string | undefined): void {
     if (value === undefined || value === '') return
-    this.#values.add(value)
-    try {
-      this.#values.add(decodeURIComponent(value))
-    } catch {
-      // It is not encoded.
+    for (const form of [value, value.replaceAll('+', ' ')]) {
+      this.#values.add(form)
+      this.#values.add(encodeURIComponent(form))
+      try {
+        this.#values.add(decodeURIComponent(form))
+      } catch {
+        // It is not encoded.
+      }
     }
-    this.#values.add(encodeURIComponent(value))
   }
 }
 
-/** Found without a parser of URLs: one that cannot be parsed has a password too. */
-function partsOf(text: string): { readonly user?: string | undefined; readonly password?: string | undefined; readonly query: string } {
-  const query = text.includes('?') ? text.slice(text.lastIndexOf('?') + 1) : ''
-  const start = text.indexOf('://')
-  const end = text.lastIndexOf('@')
-  if (start === -1 || end < start) return { query }
-  const [user = '', ...rest] = text.slice(start + 3, end).split(':')
-  return { user, password: rest.length === 0 ? undefined : rest.join(':'), query }
+interface Credentials {
+  readonly user: string
+  readonly password: string | undefined
+}
+
+/** Found without a parser of URLs: one that cannot be parsed has a password too. There may be two readings, if there is an `@` behind a slash. */
+function credentialsOf(text: string): readonly Credentials[] {
+  const [, ...rest] = text.split('://')
+  return [/^([^/?#]*)@/, /^(.*)@/s].flatMap((reading) => {
+    const [, found] = reading.exec(rest.join('://')) ?? []
+    if (found === undefined) return []
+    const [user = '', ...password] = found.split(':')
+    return [{ user, password: password.length === 0 ? undefined : password.join(':') }]
+  })
+}
+
+/** As it was typed. Any `?` may be the one that the query begins with. */
+function queryOf(text: string): readonly { readonly name: string; readonly value: string }[] {
+  return [...text.matchAll(/[?&](?=([^=&?]*)=([^&]*))/g)].map(([, name = '', value = '']) => ({ name, value }))
 }

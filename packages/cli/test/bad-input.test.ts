@@ -39,6 +39,21 @@ describe('arguments that cannot be right', () => {
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
   })
 
+  it.each([
+    ['a command', ['postgres://user:s3cr/et@host/db']],
+    ['an option', ['status', '--stor=postgres://user:s3cr/et@host/db']],
+    ['an option with a token', ['relay', '--too=nats://s3cr/et@host']],
+    ['the value of another option', ['list', '--limit', 'postgres://user:s3cr/et@host/db']],
+    ['the secret in a query', ['status', '--stor=postgres://host/db?password=s3cr%2fet+et']],
+  ])('a URL that is taken for %s is told without its password', async (_, args) => {
+    for (const more of [[], ['--json']]) {
+      const { code, stdout, stderr } = await ackord([...args, ...more])
+      expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
+      expect(stderr).toContain('***')
+      expect(stderr).not.toMatch(/s3cr|et@|et\+et/)
+    }
+  })
+
   it('tells programs in JSON', async () => {
     const { code, stdout, stderr } = await ackord(['status', '--json', '--store', 'orders.db'])
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' })

@@ -128,6 +128,31 @@ describe.each([
   })
 })
 
+describe('what a record keeps of an error', () => {
+  it('is shown without the password that a relay wrote into it', async () => {
+    await using world = await openTestStore()
+    await world.fill('orders', 1)
+    await world.park('connect amqp://user:pa55-w0rd@host failed')
+    const [one] = await listed(world)
+    const commands = [['list'], ['show', String(one?.id)], ['rearm', '--all', '--dry-run'], ['discard', '--all', '--dry-run']]
+    for (const command of commands.flatMap((each) => [each, [...each, '--json']])) {
+      const { code, stdout } = await ackord([...command, ...world.args])
+      expect(code).toBe(0)
+      expect(stdout).toContain('connect amqp://***@host failed')
+      expect(stdout).not.toContain('pa55-w0rd')
+    }
+  })
+
+  it('is masked before it is shortened', async () => {
+    await using world = await openTestStore()
+    await world.fill('orders', 1)
+    await world.park(`${'x'.repeat(50)} amqp://user:pa55-w0rd-that-is-long@host`)
+    const { stdout } = await ackord(['list', ...world.args])
+    expect(stdout).toContain(' amqp://***@host')
+    expect(stdout).not.toContain('pa55')
+  })
+})
+
 describe('migrate', () => {
   it.each([
     ['PostgreSQL', postgresUrl],

@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { type Ackord, ackord, build, start } from './support/ackord.ts'
+import { startHoldingProxy } from './support/holding-proxy.ts'
 import {
   mariadbUrl,
   natsUrl,
@@ -153,6 +154,55 @@ describe('what a relay tells of itself', () => {
     expect(await leftIn(world)).toEqual({ ready: 2, leased: 0, parked: 0 })
   })
 })
+
+describe('a relay whose output nobody reads any more', () => {
+  it('goes on', async () => {
+    await using world = await openTestStore()
+    await using topic = await openTestTopic(rabbitmqUrl)
+    const relay = startRelay(world, rabbitmqUrl, '--port', '0')
+    const healthOf = await healthWithoutReader(relay)
+    // It has something to say of it.
+    await world.fill('no-such-queue', 1)
+    await until(async () => (await healthOf())['down_destinations']?.toString() === 'no-such-queue')
+    await world.fill(topic.topic, 5)
+    expect((await topic.read(5)).length).toBe(5)
+    relay.child.kill('SIGTERM')
+    expect(await relay.ended).toMatchObject({ code: 0, stderr: '' })
+    expect(await leftIn(world)).toEqual({ ready: 1, leased: 0, parked: 0 })
+  })
+
+  it.each(['SIGTERM', 'SIGINT'] as const)('finishes at %s what is on its way', async (signal) => {
+    await using world = await openTestStore()
+    await using topic = await openTestTopic(rabbitmqUrl)
+    await using proxy = await startHoldingProxy(rabbitmqUrl)
+    const relay = startRelay(world, proxy.url, '--port', '0')
+    const healthOf = await healthWithoutReader(relay)
+    proxy.hold()
+    await world.fill(topic.topic, 10)
+    await until(async () => (await world.count('leased')) === 10)
+    relay.child.kill(signal)
+    await until(async () => (await healthOf())['state'] === 'stopping')
+    proxy.release()
+    expect(await relay.ended).toMatchObject({ code: 0, stderr: '' })
+    expect(await leftIn(world)).toEqual({ ready: 0, leased: 0, parked: 0 })
+  })
+
+  it('still ends with the code of its failure, also if nobody reads that', async () => {
+    await using world = await openTestStore()
+    const relay = start(['relay', '--from', ...world.args.slice(1), '--to', 'amqp://127.0.0.1:1'])
+    relay.child.stdout?.destroy()
+    relay.child.stderr?.destroy()
+    expect((await relay.ended).code).toBe(3)
+  })
+})
+
+/** Waits until it runs, closes its stdout, and gives what its health can be asked with. */
+async function healthWithoutReader(relay: Ackord): Promise<() => Promise<Record<string, unknown>>> {
+  await relay.said('The relay runs.')
+  const url = String(logOf(relay, 'The relay runs.')['health'])
+  relay.child.stdout?.destroy()
+  return async () => (await (await fetch(`${url}/health`)).json()) as Record<string, unknown>
+}
 
 describe('a relay that cannot start', () => {
   it.each([

@@ -82,6 +82,12 @@ export function httpPublisher(options: HttpPublisherOptions = {}): Publisher & A
     ...unknown
   } = options
   checkNoMore('An HTTP publisher', unknown)
+  if (options.sign === undefined && Object.hasOwn(options, 'sign')) {
+    throw new InvalidOptionError(
+      'sign',
+      'is undefined, as a secret that is missing in the environment is. Leave the option out to sign nothing.',
+    )
+  }
   if (url !== undefined && route !== undefined)
     throw new InvalidOptionError('route', "cannot be used together with 'url'. Leave one of them out.")
   if (route !== undefined) checkFunction('route', route)

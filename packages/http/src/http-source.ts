@@ -103,6 +103,12 @@ export function httpSource(options: HttpSourceOptions = {}): HttpSource {
   checkCount('maxBodySize', maxBodySize)
   checkDuration('bodyTimeout', bodyTimeout, { min: 1 })
   checkDuration('settleTimeout', settleTimeout, { min: 1 })
+  if (verify === undefined && Object.hasOwn(options, 'verify')) {
+    throw new InvalidOptionError(
+      'verify',
+      'is undefined, as a secret that is missing in the environment is. Leave the option out to take what nobody signed.',
+    )
+  }
   if (verify === undefined && options.tolerance !== undefined) throw new InvalidOptionError('tolerance', "is of no use without 'verify'.")
   if (typeof unsignedAttributes !== 'boolean') throw new InvalidOptionError('unsignedAttributes', 'must be true or false.')
   if (unsignedAttributes && (verify === undefined || typeof verify === 'function' || attributes !== undefined))

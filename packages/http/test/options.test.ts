@@ -2,6 +2,7 @@ import { expect, it } from 'vitest'
 import { type HttpPublisherOptions, type HttpSourceOptions, httpPublisher, httpSource } from '../src/index.ts'
 
 it.each([
+  ['verify', { verify: undefined }],
   ['verify', { verify: 7 }],
   ['verify', { verify: 'whsec_?' }],
   ['verify', { verify: [] }],
@@ -27,6 +28,7 @@ it.each([
 })
 
 it.each([
+  ['sign', { url: 'https://example.com', sign: undefined }],
   ['url', { url: 'example.com' }],
   ['url', { url: 'ftp://example.com' }],
   ['route', { url: 'https://example.com', route: () => 'https://example.com' }],

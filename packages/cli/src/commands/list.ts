@@ -29,7 +29,7 @@ export function listCommand(execute: Execute): Command {
         await using store = await openStoreOf(options, session)
         const { limit, after, state } = options
         const page = await store.outbox({ logger: output.logger() }).list(filterOf(options, state), { limit, after })
-        output.object({ records: page.records.map(recordObject), next: page.next ?? null })
+        output.object({ records: page.records.map((record) => recordObject(output, record)), next: page.next ?? null })
         if (page.records.length === 0) output.line('There are no such records.')
         else recordTable(output, page.records)
         if (page.next !== undefined) output.line(`\nThere are more: --after ${page.next}`)

@@ -46,7 +46,7 @@ export async function showParked(admin: OutboxAdmin, ids: readonly string[], opt
   let count = 0
   for await (const records of parkedPages(admin, ids, options)) {
     count += records.length
-    for (const record of records) output.object(recordObject(record))
+    for (const record of records) output.object(recordObject(output, record))
     if (!output.json) recordTable(output, records)
   }
   output.object({ dry_run: true, records: count })

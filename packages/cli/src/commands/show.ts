@@ -28,9 +28,10 @@ export function showCommand(execute: Execute): Command {
           })
         }
         const { attributes, data } = record.message
-        const shown = { ...recordObject(record), attributes }
+        const fields = recordObject(output, record)
+        const shown = { ...fields, attributes }
         output.object(options.data === true ? { ...shown, data_base64: Buffer.from(data).toString('base64') } : shown)
-        for (const [name, value] of Object.entries(recordObject(record))) {
+        for (const [name, value] of Object.entries(fields)) {
           if (value !== undefined) output.line(`${output.colours.bold(name.padEnd(14))}${printable(String(value))}`)
         }
         output.line(output.colours.bold('attributes'))

@@ -27,7 +27,7 @@ export interface HealthServer extends AsyncDisposable {
  */
 export async function startHealthServer({ host, port, health, metrics }: HealthServerOptions): Promise<HealthServer> {
   const server = createServer((request, response) => {
-    const path = new URL(request.url ?? '/', 'http://localhost').pathname
+    const path = pathOf(request.url ?? '/')
     if (request.method !== 'GET' && request.method !== 'HEAD') return answer(response, 405, 'text/plain', 'Only GET.\n')
     if (path === '/health/live') return answer(response, 200, 'text/plain', 'ok\n')
     if (path === '/health/ready')
@@ -60,6 +60,11 @@ export async function startHealthServer({ host, port, health, metrics }: HealthS
       await closed
     },
   }
+}
+
+/** Without a parser of URLs: what anybody may send must not throw. A proxy sends the whole URL. */
+function pathOf(target: string): string {
+  return target.replace(/^https?:\/\/[^/?]*/i, '').replace(/\?.*$/s, '')
 }
 
 function isReady({ state, store }: RelayHealth): boolean {
