@@ -28,6 +28,9 @@ export interface ConsumerInfo {
     readonly ack_policy?: string
     readonly ack_wait?: number
     readonly max_ack_pending?: number
+    /** Of one request for messages: how many, and how long it may wait. 0 is no limit. */
+    readonly max_batch?: number
+    readonly max_expires?: number
     readonly max_deliver?: number
     readonly deliver_subject?: string
   }

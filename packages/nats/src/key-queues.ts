@@ -22,8 +22,8 @@ export class KeyQueues {
     return held
   }
 
-  /** Nothing waits any more; keys that have a message under way keep it. */
-  clear(): void {
-    for (const queue of this.#waiting.values()) queue.length = 0
+  /** Nothing waits any more; keys that have a message under way keep it. Gives what has waited. */
+  clear(): HeldMessage[] {
+    return [...this.#waiting.values()].flatMap((queue) => queue.splice(0))
   }
 }

@@ -44,6 +44,8 @@ export class NatsIteration {
   readonly #ordered: OrderedMessages | undefined
   #inbox: PullInbox | undefined
   #maxAckPending = 0
+  #maxBatch = Number.POSITIVE_INFINITY
+  #maxExpires = Number.POSITIVE_INFINITY
   #forgetConnection: () => void = () => {}
 
   constructor(settings: IterationSettings, signal: AbortSignal, owner: IterationOwner) {
@@ -133,11 +135,16 @@ export class NatsIteration {
     const { api, stream, consumer, declare } = this.#settings
     if (declare !== undefined) await abortable(declareTopology(api, stream, consumer, declare), signal)
     const { config } = await this.#look(signal)
-    const { ack_policy, deliver_subject, ack_wait = 30_000 * nanoseconds, max_ack_pending = 0 } = config
+    const { ack_policy, deliver_subject, ack_wait = 30_000 * nanoseconds, max_ack_pending = 0, max_batch = 0, max_expires = 0 } = config
     if (ack_policy !== 'explicit') throw new UnfitConsumer(`its ack_policy is '${ack_policy}', and must be 'explicit'`)
     if (deliver_subject !== undefined) throw new UnfitConsumer('it has a deliver_subject, and must be one that messages are pulled from')
     if (this.#ordered !== undefined && max_ack_pending < 1) throw new UnfitConsumer('it has no max_ack_pending, which order needs')
+    if (this.#ordered !== undefined && max_batch > 0 && max_batch < 2 * max_ack_pending) {
+      throw new UnfitConsumer(`its max_batch is ${max_batch}, and order needs twice its max_ack_pending, which is ${max_ack_pending}`)
+    }
     this.#maxAckPending = max_ack_pending
+    this.#maxBatch = max_batch > 0 ? max_batch : Number.POSITIVE_INFINITY
+    this.#maxExpires = max_expires > 0 ? Math.floor(max_expires / nanoseconds) : Number.POSITIVE_INFINITY
     this.#held.ackWait = ack_wait / nanoseconds
     this.#held.beat()
   }
@@ -156,6 +163,8 @@ export class NatsIteration {
       // With order there are always more requests than JetStream may answer: that some wait tells others that somebody reads.
       wanted: () => (isOrdered ? 2 * this.#maxAckPending : prefetch) - this.#held.size,
       always: isOrdered,
+      maxBatch: this.#maxBatch,
+      maxExpires: this.#maxExpires,
     })
     this.#inbox = inbox
     inbox.open()
@@ -195,10 +204,11 @@ export class NatsIteration {
     }
   }
 
-  /** Whether nobody else asks for messages, once all that is without a verdict is here; it is open then. */
+  /** Whether nobody else asks for messages, once all that is without a verdict is here; it is open then. Throws if the inbox ends before. */
   async #isAlone(inbox: PullInbox, ordered: OrderedMessages, signal: AbortSignal): Promise<boolean> {
     for (let pause = gatePause; ; pause = Math.min(pause * 2, standbyPause)) {
       const { num_waiting, num_ack_pending, delivered } = await this.#look(signal)
+      if (inbox.hasEnded) throw await inbox.ended
       if (num_waiting > inbox.requests) return false
       if (num_ack_pending <= this.#held.size) return ordered.open(delivered.consumer_seq)
       await idle(this.#settings.runtime, pause, signal)
@@ -251,7 +261,8 @@ export class NatsIteration {
     const { delivery } = held
     if (held.content !== undefined) return held.content
     try {
-      held.content = attributes === undefined ? readMessage(delivery) : { data: delivery.data, attributes: attributes(delivery) }
+      held.content =
+        attributes === undefined ? readMessage(delivery) : { data: delivery.data, attributes: checkAttributes(attributes(delivery)) }
     } catch (error) {
       held.content = { error }
     }
@@ -290,7 +301,7 @@ export class NatsIteration {
 
   #freed(held: HeldMessage): void {
     this.#ordered?.done(held)
-    if (this.messages.ending.aborted) this.#finishIfDone()
+    if (this.messages.ending.aborted) void this.#finishIfDone()
     else this.#inbox?.refill()
   }
 
@@ -300,7 +311,7 @@ export class NatsIteration {
     await this.#inbox?.leave()
     this.#giveBackWaiting()
     await this.#flush()
-    this.#finishIfDone()
+    void this.#finishIfDone()
   }
 
   /** All but what is in hand. */
@@ -315,7 +326,18 @@ export class NatsIteration {
     if (watch.isUp) await settledWithin(runtime, answerTimeout, connection.flush())
   }
 
-  #finishIfDone(): void {
-    if (this.messages.ending.aborted && this.#held.size === 0) this.#owner.finished(this)
+  /** Not before NATS has the last verdict: whoever disposes the source may close the connection next. */
+  async #finishIfDone(): Promise<void> {
+    if (this.#held.size > 0) return
+    await this.messages.end()
+    if (this.#held.size > 0) return
+    await this.#flush()
+    this.#owner.finished(this)
   }
+}
+
+/** Called by whoever writes no types, it may have returned anything. */
+function checkAttributes(attributes: unknown): Attributes {
+  if (typeof attributes === 'object' && attributes !== null) return attributes as Attributes
+  throw new TypeError(`The source's option 'attributes' returned ${String(attributes)}, and must return an object.`)
 }

@@ -12,7 +12,7 @@ export class OrderedMessages {
   readonly #offer: (held: HeldMessage) => void
   readonly #queues = new KeyQueues()
   readonly #keys = new Map<HeldMessage, string>()
-  #collected: HeldMessage[] = []
+  readonly #collected = new Set<HeldMessage>()
   #isOpen = false
   // By the consumer's count of deliveries: what came while it was closed, and what must come next.
   #seen: number[] = []
@@ -40,7 +40,7 @@ export class OrderedMessages {
 
   add(held: HeldMessage): void {
     if (!this.#isOpen) {
-      this.#collected.push(held)
+      this.#collected.add(held)
       return
     }
     const key = this.#keyOf(held)
@@ -59,8 +59,8 @@ export class OrderedMessages {
     this.#next = delivered + 1 + later.length
     this.#isOpen = true
     // It came in the order in which others had given it back.
-    const collected = this.#collected.sort((one, other) => one.delivery.sequence - other.delivery.sequence)
-    this.#collected = []
+    const collected = [...this.#collected].sort((one, other) => one.delivery.sequence - other.delivery.sequence)
+    this.#collected.clear()
     for (const held of collected) this.add(held)
     return true
   }
@@ -68,13 +68,15 @@ export class OrderedMessages {
   /** What waits for its turn is forgotten, and must be given back; keys with a message in hand stay taken. */
   close(): void {
     this.#isOpen = false
-    this.#collected = []
+    this.#collected.clear()
     this.#seen = []
-    this.#queues.clear()
+    // The key is taken by another one: that these go back must not free it.
+    for (const held of this.#queues.clear()) this.#keys.delete(held)
   }
 
   /** It has its verdict, or went back. */
   done(held: HeldMessage): void {
+    this.#collected.delete(held)
     const key = this.#keys.get(held)
     if (key === undefined) return
     this.#keys.delete(held)

@@ -18,6 +18,10 @@ export interface PullInboxSettings {
   readonly wanted: () => number
   /** Whether a request waits at the server at all times, so that others can see that somebody reads. */
   readonly always: boolean
+  /** What one request may ask for at most. */
+  readonly maxBatch: number
+  /** Milliseconds that a request may wait at most. */
+  readonly maxExpires: number
 }
 
 // Milliseconds. A request that found nothing ends by itself; signs of life come in between.
@@ -33,6 +37,7 @@ export class PullInbox {
   readonly ended: Promise<unknown>
   readonly #settings: PullInboxSettings
   readonly #inbox: string
+  readonly #expires: number
   #subscription: NatsSubscription | undefined
   #requested = 0
   #requests = 0
@@ -46,6 +51,7 @@ export class PullInbox {
   constructor(settings: PullInboxSettings) {
     this.#settings = settings
     this.#inbox = `${settings.inboxPrefix}.${settings.runtime.uuid()}`
+    this.#expires = Math.min(expires, settings.maxExpires)
     this.ended = new Promise((resolve) => {
       this.#end = resolve
     })
@@ -54,6 +60,11 @@ export class PullInbox {
   /** How many requests of ours wait at the server, at most. */
   get requests(): number {
     return this.#requests
+  }
+
+  /** Whether nothing more comes. */
+  get hasEnded(): boolean {
+    return this.#hasEnded
   }
 
   open(): void {
@@ -104,12 +115,15 @@ export class PullInbox {
     if (watch.isUp) await settledWithin(runtime, answerTimeout, api.consumerInfo(stream, consumer))
   }
 
-  #pull(batch: number): void {
-    const { api, stream, consumer } = this.#settings
+  #pull(wanted: number): void {
+    const { api, stream, consumer, maxBatch, runtime } = this.#settings
+    const batch = Math.min(wanted, maxBatch)
+    // Nobody owed a sign of life while nothing was asked for.
+    if (this.#requested === 0) this.#lastSeen = runtime.now()
     this.#requested += batch
     this.#requests += 1
     try {
-      api.pull(stream, consumer, this.#inbox, { batch, expires, heartbeat })
+      api.pull(stream, consumer, this.#inbox, { batch, expires: this.#expires, heartbeat: Math.min(heartbeat, this.#expires / 2) })
     } catch (error) {
       this.end(error)
     }
@@ -132,7 +146,7 @@ export class PullInbox {
     const code = headers?.code ?? 0
     if (code === signOfLife) return
     const description = headers?.description ?? ''
-    if (/deleted|push based|shutdown|leadership/i.test(description) || code === 503) {
+    if (/deleted|push based|shutdown|leadership|MaxRequest/i.test(description) || code === badRequest || code === 503) {
       this.end(new Error(`NATS answered a request for messages with ${code} ${description}`))
       return
     }
@@ -165,11 +179,12 @@ export class PullInbox {
         this.#pull(this.#settings.wanted())
         this.#renew()
       },
-      expires / 2,
+      this.#expires / 2,
       { keepAlive: false },
     )
   }
 }
 
 const signOfLife = 100
+const badRequest = 400
 const tooManyRequests = 409

@@ -94,6 +94,49 @@ describe('a connection that is cut', () => {
     expect(seen.length).toBeLessThanOrEqual(ids.length + 3)
   })
 
+  it('while an ordered source waits for what others have in hand does not stop it', async () => {
+    await using proxy = await startFaultProxy(natsUrl)
+    await using world = await openWorld({ url: proxy.url })
+    const stream = await world.stream()
+    await world.fill(stream, ['a'])
+    await world.manager.consumers.add(stream, { durable_name: 'billing', ack_policy: 'explicit', max_ack_pending: 10 })
+    const ask = { timeout: 5000, noMux: true, reply: `taker.${stream}` }
+    const taken = await world.admin.request(`$JS.API.CONSUMER.MSG.NEXT.${stream}.billing`, '1', ask)
+    let looks = 0
+    const onLook = () => {
+      looks += 1
+    }
+    world.admin.subscribe(`$JS.API.CONSUMER.INFO.${stream}.billing`, { callback: onLook })
+    const next = pull(open(world.source(stream, { order: 'perKey', declare: undefined })))
+    // The pauses between its looks are longer by then than it takes to connect again.
+    await until(() => looks >= 8)
+
+    proxy.cut()
+    await until(() => world.logger.at('warn').length === 1)
+    taken.respond('-NAK')
+
+    expect((await next).id).toBe('a')
+  })
+
+  it('leaves a key to its message in hand: the one behind it comes after the verdict', async () => {
+    await using proxy = await startFaultProxy(natsUrl)
+    await using world = await openWorld({ url: proxy.url })
+    const stream = await world.stream()
+    await world.fill(stream, ['a', 'b'])
+    await world.fill(`${stream}.other`, ['c'])
+    const messages = open(world.source(stream, { order: 'perSubject' }))
+    const [inHand, other] = await pullMany(messages, 2)
+    await other?.ack()
+
+    proxy.cut()
+    await until(() => world.logger.at('info').some(({ text }) => text === 'The consumer is read again.'))
+    await world.fill(`${stream}.other`, ['d'])
+    const later = await pull(messages)
+    await inHand?.ack()
+
+    expect([inHand?.id, other?.id, later.id, (await pull(messages)).id]).toEqual(['a', 'c', 'd', 'b'])
+  })
+
   it('while messages are published loses none that was confirmed, and JetStream drops the repeats', async () => {
     await using proxy = await startFaultProxy(natsUrl)
     await using world = await openWorld({ url: proxy.url })

@@ -1,4 +1,4 @@
-import { eventHandler, Message, Router } from '@ackord/core'
+import { type Attributes, eventHandler, Message, Router } from '@ackord/core'
 import { startFaultProxy } from '@ackord/testkit'
 import { headers } from '@nats-io/transport-node'
 import { describe, expect, it } from 'vitest'
@@ -36,6 +36,23 @@ describe('a message in hand', () => {
     await until(() => signs.includes('+ACK'))
 
     expect(await world.manager.consumers.info(stream, 'billing')).toMatchObject({ num_ack_pending: 0, num_redelivered: 0 })
+  })
+
+  it('whose iteration was left and that is acked is acked in JetStream once the source is disposed', async () => {
+    await using world = await openWorld()
+    const stream = await world.stream()
+    await world.fill(stream, ['slow'])
+    const connection = await world.another()
+    const source = world.source(stream, {}, connection)
+    const messages = open(source)
+    const message = await pull(messages)
+    await messages.return?.()
+
+    await message.ack()
+    await source[Symbol.asyncDispose]()
+    await connection.close()
+
+    expect(await world.manager.consumers.info(stream, 'billing')).toMatchObject({ num_ack_pending: 0, ack_floor: { stream_seq: 1 } })
   })
 
   it('is acked with the others of its turn, in one write', async () => {
@@ -129,6 +146,30 @@ describe('a stream or consumer', () => {
 
     await expect(pull(open(world.source(stream, { declare: undefined })))).rejects.toMatchObject({
       message: expect.stringContaining("its ack_policy is 'all', and must be 'explicit'"),
+    })
+  })
+
+  it('that limits requests is read within its limits', async () => {
+    await using world = await openWorld()
+    const stream = await world.stream()
+    await world.fill(stream, numbered(30))
+    const limits = { max_batch: 10, max_expires: 1e9 }
+    await world.manager.consumers.add(stream, { durable_name: 'billing', ack_policy: 'explicit', ...limits })
+    const messages = open(world.source(stream, { declare: undefined }))
+
+    expect((await pullMany(messages, 30)).map(({ id }) => id)).toEqual(numbered(30))
+    expect(world.logger.at('warn')).toEqual([])
+  })
+
+  it('that limits requests to fewer messages than order needs is an error', async () => {
+    await using world = await openWorld()
+    const stream = await world.stream()
+    const limits = { max_batch: 10, max_ack_pending: 20 }
+    await world.manager.consumers.add(stream, { durable_name: 'billing', ack_policy: 'explicit', ...limits })
+
+    await expect(pull(open(world.source(stream, { declare: undefined, order: 'perKey' })))).rejects.toMatchObject({
+      code: 'ACKORD_SOURCE_FAILED',
+      message: expect.stringContaining('its max_batch is 10, and order needs twice its max_ack_pending, which is 20'),
     })
   })
 
@@ -245,6 +286,23 @@ describe('a foreign message', () => {
     const source = world.source(stream, { attributes: ({ subject, sequence }) => ({ id: `nr-${sequence}`, type: subject }) })
 
     expect((await pull(open(source))).attributes).toEqual({ id: 'nr-1', type: stream })
+  })
+
+  it.each(['none', 'perKey'] as const)('of which that function tells nothing is rejected, with order %s', async (order) => {
+    await using world = await openWorld()
+    const stream = await world.stream()
+    await world.fill(stream, ['a', 'b'])
+    // A program without types.
+    const nothing = undefined as unknown as Attributes
+    const source = world.source(stream, {
+      order,
+      deadLetter: 'discard',
+      attributes: ({ sequence }) => (sequence === 1 ? nothing : { id: `nr-${sequence}` }),
+    })
+
+    expect((await pull(open(source))).id).toBe('nr-2')
+    expect(world.logger.at('error').map(({ text }) => text)).toContain('A message cannot be read and is rejected.')
+    expect(world.logger.at('warn')).toEqual([])
   })
 
   it('that cannot be read goes to the dead letter, and the next one arrives', async () => {
