@@ -54,7 +54,7 @@ export interface LuaOutboxOptions {
   readonly maxSize?: number | undefined
   /**
    * What a transaction or script does whose record has the id of another one that says something else: `refuse`, so that nothing of it is stored, or `ignore`, so
-   * that the first one stays. `enqueue()` tells it. Default: `refuse`.
+   * that the first one stays. `enqueue()` tells it of what is stored already, and refuses two in one call. Default: `refuse`.
    */
   readonly onConflict?: 'refuse' | 'ignore' | undefined
   /** For outcomes without `retryAfter`, by the attempts that are stored. The relay gives one always, by its own `backoff`. Default: 1 s × 2ⁿ up to 1 min, ± 20 %. */
@@ -140,16 +140,10 @@ export function luaOutbox(redis: Redis, options: LuaOutboxOptions = {}): LuaOutb
   const strict = onConflict === 'refuse'
 
   function storedRecords(records: readonly NewOutboxRecord[]): readonly StoredRecord[] {
-    return records.map((record) => storedRecord(record, maxSize))
-  }
-
-  /** For what is stored all or nothing. */
-  function storedTogether(records: readonly NewOutboxRecord[]): readonly StoredRecord[] {
-    const stored = storedRecords(records)
-    if (!strict) return stored
+    const stored = records.map((record) => storedRecord(record, maxSize))
     const prints = new Map<string, string>()
     for (const [index, { id, print }] of stored.entries()) {
-      if (prints.has(id) && prints.get(id) !== print) throw sameId(records[index] as NewOutboxRecord)
+      if (strict && prints.has(id) && prints.get(id) !== print) throw sameId(records[index] as NewOutboxRecord)
       prints.set(id, print)
     }
     return stored
@@ -172,7 +166,7 @@ export function luaOutbox(redis: Redis, options: LuaOutboxOptions = {}): LuaOutb
       const { anchor } = transaction
       // Where the transaction already is; whether a key elsewhere is allowed is for it to say.
       const shard = (anchor === undefined ? undefined : shards.beside(anchor)) ?? shards.of(first.message)
-      const stored = storedTogether(records)
+      const stored = storedRecords(records)
       const lease = handOver.takes(stored) ? handOver.lease(stored) : undefined
       transaction.queueEvent({
         name: 'append()',
@@ -213,7 +207,7 @@ export function luaOutbox(redis: Redis, options: LuaOutboxOptions = {}): LuaOutb
       if (first === undefined) throw new InvalidOptionError('records', 'must be a list of at least one.')
       const shard = wanted === undefined ? shards.of(first.message) : shards.byTag(wanted)
       if (shard === undefined) throw new InvalidOptionError('tag', `must be one that tagOf() gave; it is '${wanted}'.`)
-      return { lua: enqueueScript.lua, keys: shard.keys, args: enqueueArguments(storedTogether(records), { strict }) }
+      return { lua: enqueueScript.lua, keys: shard.keys, args: enqueueArguments(storedRecords(records), { strict }) }
     },
 
     tagOf: (orderingKey) => shards.byKey(checkName('orderingKey', orderingKey)).tag,

@@ -128,11 +128,3 @@ describe('an outbox that gets more shards', () => {
     ])
   })
 })
-
-describe('one call with two records of one id', () => {
-  it('tells the conflict, as two calls would', async () => {
-    await using world = await LuaWorld.open()
-
-    expect(await world.store.enqueue([record('a'), record('a', { data: Buffer.from('other') })])).toEqual(['inserted', 'conflict'])
-  })
-})
