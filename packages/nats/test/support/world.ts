@@ -106,7 +106,7 @@ export async function until(isSo: () => boolean | Promise<boolean>): Promise<voi
   const limit = AbortSignal.timeout(20_000)
   while (!(await isSo())) {
     limit.throwIfAborted()
-    await new Promise((resolve) => setTimeout(resolve, 5))
+    await new Promise((resolve) => setImmediate(resolve))
   }
 }
 

@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
 
 const root = fileURLToPath(new URL('../../../..', import.meta.url))
-const page = readFileSync(`${root}/docs/redis-lua-outbox.md`, 'utf8')
+const page = readFileSync(`${root}/docs/guides/redis-lua-outbox.md`, 'utf8')
 const rows = [...page.matchAll(/^\| ([RE]\d+) \| (.+?) \| `(.+?)`: (.+?) \|$/gm)].map(([, id = '', , file = '', title = '']) => ({
   id,
   file,
@@ -17,7 +17,7 @@ function fileOf(name: string): string {
   return existsSync(test) ? test : `${root}/packages/${owner}/src/${path}`
 }
 
-describe('docs/redis-lua-outbox.md', () => {
+describe('docs/guides/redis-lua-outbox.md', () => {
   it('has a row for every requirement on the store', () => {
     const numbers = Array.from({ length: 49 }, (_, index) => index + 1)
     const known = new Set(rows.map(({ id }) => id))
