@@ -1,6 +1,6 @@
 # Needs Node >= 20.19, npm and make. Everything else is installed by the targets themselves.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-latest build vet bench proof services clean
+.PHONY: help demo test test-latest build vet docs bench proof services clean
 
 installed := node_modules/.installed
 
@@ -24,14 +24,17 @@ test-latest: $(installed) ## the same tests on the newest Node LTS
 build: $(installed) ## compile all packages
 	npx tsc -b
 
-vet: $(installed) ## lint, types, dead code, packed packages; npm audit as a report
+vet: $(installed) ## lint, types, dead code, documents, packed packages; npm audit as a report
 	@node scripts/vet.mjs
+
+docs: $(installed) ## build the documents as a site, into .cache/site; dead links fail it
+	@node scripts/docs.mjs
 
 bench: $(installed) ## all benchmarks
 	@scripts/services run --only postgres,mariadb,redis,rabbitmq,nats -- npm run -s bench
 
-proof: $(installed) ## what takes too long for the tests: claims on a table of two million rows, the whole matrix of crashes
-	@scripts/services run --only postgres,rabbitmq -- node scripts/proof.mjs
+proof: $(installed) ## what takes too long for the tests: all crashes, faults, simulations and loads; writes docs/guarantees.md
+	@scripts/services run -- node scripts/proof.mjs
 
 services: $(installed) ## start the servers that tests need and keep them until Ctrl-C
 	@scripts/services up

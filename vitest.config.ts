@@ -12,8 +12,8 @@ export default defineConfig({
     // For a test that hangs; a busy machine takes its time.
     testTimeout: 60_000,
     hookTimeout: 60_000,
-    // Most tests wait for servers; more would make the servers wait for each other.
-    maxWorkers: 2,
+    // Most tests wait for servers; many more would make the servers wait for each other.
+    maxWorkers: 3,
     // What Redis is sent during the whole run must be known to 6.0.
     globalSetup: ['packages/redis/test/support/record-run.ts'],
     // A focused test that slipped in would hide every other one.

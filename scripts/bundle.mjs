@@ -15,6 +15,8 @@ export async function bundle(program, file) {
     external: (id) => /^[^./]/.test(id) && !/^@(ackord|oxc-project)\//.test(id),
     resolve: { conditionNames: ['@ackord/source', 'node', 'import'] },
     transform: { target: 'node20' },
+    // A module of a test may be there for what it does, though its package says that its modules do nothing by themselves.
+    treeshake: { moduleSideEffects: (id) => (id.includes('/test/') ? true : undefined) },
   })
   try {
     await bundled.write({ file, format: 'esm', sourcemap: true })

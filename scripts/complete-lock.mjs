@@ -4,8 +4,8 @@
 // missing, by name and exact version, without a checksum. Run it after each change of dependencies: `npm install && node scripts/complete-lock.mjs`.
 import { readFileSync, writeFileSync } from 'node:fs'
 
-const systems = ['android', 'darwin', 'freebsd', 'linux', 'openharmony', 'win32']
-const processors = ['arm64', 'arm', 'ia32', 'ppc64', 'riscv64', 's390x', 'wasm32', 'x64']
+const systems = ['aix', 'android', 'darwin', 'freebsd', 'linux', 'netbsd', 'openbsd', 'openharmony', 'sunos', 'win32']
+const processors = ['arm64', 'arm', 'ia32', 'loong64', 'mips64el', 'ppc64', 'riscv64', 's390x', 'wasm32', 'x64']
 
 /** @type {{ packages: Record<string, { version?: string, dev?: boolean, optionalDependencies?: Record<string, string> }> }} */
 const lock = JSON.parse(readFileSync('package-lock.json', 'utf8'))
@@ -27,7 +27,8 @@ function platformOf(name) {
   const cpu = processors.filter((processor) => words.includes(processor))
   const os = systems.filter((system) => words.includes(system))
   if (cpu.length !== 1) throw new Error(`Cannot tell the platform of ${name}.`)
-  const libc = name.includes('musl') ? ['musl'] : name.includes('gnu') ? ['glibc'] : []
+  // Windows has a `gnu` too, which is a compiler there.
+  const libc = !os.includes('linux') ? [] : name.includes('musl') ? ['musl'] : name.includes('gnu') ? ['glibc'] : []
   return { cpu, ...(os.length > 0 ? { os } : {}), ...(libc.length > 0 ? { libc } : {}) }
 }
 

@@ -1,49 +1,103 @@
 // @ts-check
-// The runs that take too long for `make test`: the programs in proof/, then every test file that does more when ACKORD_PROOF is set.
-// `npm run -s proof -- [NAME …] [--json]`; names leave out the tests, --json ends with the figures as one line.
-import { spawnSync } from 'node:child_process'
-import { readdirSync, readFileSync } from 'node:fs'
+// The runs that take too long for `make test`: the programs in proof/, then every test file that does more when ACKORD_PROOF is set. What they
+// find goes to docs/guarantees.md; what was not run keeps its last result there.
+//
+//   npm run -s proof -- [NAME …] [--tests PART …] [--json]
+//
+// Names choose programs and leave out the tests; --tests chooses the test files whose path has this part, and leaves out the programs that are not
+// named. --json ends with the figures as one line.
+import { spawn, spawnSync } from 'node:child_process'
+import { mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
+import { addResults } from './guarantees.mjs'
+import { findTables } from './guarantees-results.mjs'
+import { tablesVariable } from './proof-reporter.mjs'
+import { serverVersions } from './server-versions.mjs'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
-const { values, positionals } = parseArgs({ allowPositionals: true, options: { json: { type: 'boolean', default: false } } })
+const options = /** @type {const} */ ({ json: { type: 'boolean', default: false }, tests: { type: 'string', multiple: true } })
+const { values, positionals } = parseArgs({ allowPositionals: true, options })
+const all = positionals.length === 0 && values.tests === undefined
 
+say('compiling')
 const build = spawnSync(process.execPath, [`${root}node_modules/typescript/bin/tsc`, '-b'], { cwd: root, encoding: 'utf8' })
 if (build.status !== 0) {
   process.stderr.write(build.stdout + build.stderr)
   process.exit(1)
 }
 
-// Standard output is for the figures alone.
-const proof = spawnSync(process.execPath, [`${root}proof/dist/main.js`, ...positionals], {
-  cwd: root,
-  stdio: ['ignore', 'pipe', 'inherit'],
-})
-const figures = proof.stdout.toString().trim()
-const tests = positionals.length > 0 ? 0 : runTests()
+const at = new Date().toISOString()
+const programs = all || positionals.length > 0 ? await runPrograms() : { code: 0, figures: undefined, text: '' }
+const tests = all || values.tests !== undefined ? runTests() : { code: 0, text: '' }
+const tables = [...findTables(programs.text), ...findTables(tests.text)]
+const { broken = [], ...figures } = programs.figures ?? {}
+addResults({ at, run: { node: process.versions.node, servers: await serverVersions(process.env) }, tables, figures })
+say(`${tables.length} tables and ${Object.keys(figures).length} figures are in docs/guarantees.md`)
 
-if (figures !== '') console.log(values.json ? figures : JSON.stringify(JSON.parse(figures), null, 2))
-// Killed, it has no status.
-process.exitCode = (proof.status ?? 1) || tests
+if (programs.figures !== undefined) console.log(JSON.stringify(programs.figures, null, values.json ? undefined : 2))
+process.exitCode = programs.code || tests.code || (Array.isArray(broken) && broken.length > 0 ? 1 : 0)
 
-/** @returns {number} the exit code */
+/** @returns {Promise<{ code: number, figures: Record<string, unknown> | undefined, text: string }>} `text` is what they said beside the figures */
+async function runPrograms() {
+  say(`programs: ${positionals.length > 0 ? positionals.join(', ') : 'all'}`)
+  const child = spawn(process.execPath, [`${root}proof/dist/main.js`, ...positionals], { cwd: root, stdio: ['ignore', 'pipe', 'pipe'] })
+  let output = ''
+  let text = ''
+  child.stdout.setEncoding('utf8').on('data', (chunk) => {
+    output += chunk
+  })
+  child.stderr.setEncoding('utf8').on('data', (chunk) => {
+    text += chunk
+    process.stderr.write(chunk)
+  })
+  /** Killed, it has no code. @type {number} */
+  const code = await new Promise((resolve) => child.on('close', (status) => resolve(status ?? 1)))
+  // Standard output is for the figures alone.
+  const figures = output.trim() === '' ? undefined : JSON.parse(output)
+  return { code, figures, text }
+}
+
+/** @returns {{ code: number, text: string }} `text` is what the tests printed */
 function runTests() {
   const files = testFiles().filter((file) => readFileSync(root + file, 'utf8').includes('ACKORD_PROOF'))
-  if (files.length === 0) return 0
-  const { status } = spawnSync(process.execPath, [`${root}scripts/test.mjs`, ...files], {
+  const chosen = files.filter((file) => values.tests?.some((part) => file.includes(part)) ?? true)
+  if (chosen.length === 0) {
+    say(`no test file has ${values.tests?.join(' or ') ?? 'ACKORD_PROOF'}`)
+    return { code: 1, text: '' }
+  }
+  say(`tests: ${chosen.join(', ')}`)
+  const printed = `${root}.cache/proof-tables.txt`
+  mkdirSync(`${root}.cache`, { recursive: true })
+  rmSync(printed, { force: true })
+  const { status } = spawnSync(process.execPath, [`${root}scripts/test.mjs`, '--reporter=./scripts/proof-reporter.mjs', ...chosen], {
     cwd: root,
-    env: { ...process.env, ACKORD_PROOF: '1' },
+    env: { ...process.env, ACKORD_PROOF: '1', [tablesVariable]: printed },
     stdio: ['ignore', process.stderr.fd, 'inherit'],
   })
-  return status ?? 1
+  return { code: status ?? 1, text: readPrinted(printed) }
+}
+
+/** @param {string} file */
+function readPrinted(file) {
+  try {
+    return readFileSync(file, 'utf8')
+  } catch {
+    say('vitest ended without telling what the tests printed')
+    return ''
+  }
 }
 
 function testFiles() {
-  const folders = readdirSync(`${root}packages`).map((name) => `packages/${name}/test`)
+  const folders = ['test', ...readdirSync(`${root}packages`).map((name) => `packages/${name}/test`)]
   return folders.flatMap((folder) =>
     readdirSync(root + folder, { recursive: true, encoding: 'utf8' })
-      .filter((file) => file.endsWith('.test.ts'))
+      .filter((file) => file.endsWith('.test.ts') && !file.includes('node_modules'))
       .map((file) => `${folder}/${file}`),
   )
+}
+
+/** @param {string} text */
+function say(text) {
+  process.stderr.write(`proof: ${text}\n`)
 }

@@ -42,6 +42,7 @@ step('biome: format and lint', () => run(bin('biome'), ['ci', '--error-on-warnin
 step('tsc: sources', () => run(bin('tsc'), ['-b']))
 step('tsc: tests and scripts', () => run(bin('tsc'), ['-p', 'tsconfig.test.json']))
 step('knip: dead files, exports and dependencies', () => run(bin('knip'), ['--no-progress']))
+step('the documents as a site, without dead links', () => run(process.execPath, ['scripts/docs.mjs']))
 
 /** @type {string[]} */
 let packed = []

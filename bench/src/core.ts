@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { type Handler, Message, type Middleware, Router, rootContext, silentLogger } from '@ackord/core'
+import { type Handler, Message, type Middleware, probe, Router, rootContext, silentLogger } from '@ackord/core'
 import { rateOf, runRounds } from './rounds.ts'
 
 const acking = { ack() {}, nack() {}, reject() {} }
@@ -27,6 +27,22 @@ const constantEvent: Handler = {
     const attributes = { id: `${message.id}-1`, type: 'order.placed', source: '/bench', specversion: '1.0', time: '2026-01-01T00:00:00Z' }
     return [new Message(message.data, attributes)]
   },
+}
+
+/** On the way of a message and its event, with a store and a relay. */
+const probesOfAll = 13
+
+/** The same handler, with as many probes again as the whole way has: each is what it is in production, a call that finds nobody to tell. */
+function withProbes(handler: Handler): Handler {
+  return {
+    ...handler,
+    handle(message, context) {
+      for (let count = 0; count < probesOfAll; count += 1) {
+        if (probe('bench') !== undefined) throw new Error('Somebody has installed a hook.')
+      }
+      return handler.handle(message, context)
+    },
+  }
 }
 
 const passThrough: Middleware = (next) =>
@@ -58,10 +74,12 @@ async function throughRouter(count: number, handler: Handler, ambient: boolean):
  */
 async function compare(handler: Handler): Promise<Record<string, number | string>> {
   const options = { rounds: 7, count: 100_000 }
+  const probed = withProbes(handler)
   const explicit = await runRounds(
     {
       bare: (count) => rateOf(count, () => bareLoop(count, handler)),
       explicit: (count) => rateOf(count, () => throughRouter(count, handler, false)),
+      probed: (count) => rateOf(count, () => throughRouter(count, probed, false)),
     },
     options,
   )
@@ -73,6 +91,7 @@ async function compare(handler: Handler): Promise<Record<string, number | string
     bare_loop_per_s: Math.round(explicit.bare),
     ratio: twoDigits(ambient.router / explicit.bare),
     explicit_ratio: twoDigits(explicit.explicit / explicit.bare),
+    probe_ratio: twoDigits(explicit.probed / explicit.explicit),
   }
 }
 

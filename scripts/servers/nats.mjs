@@ -43,16 +43,21 @@ async function greetNats(url) {
   }
 }
 
-/** @returns {Promise<import('./server.mjs').Server>} with JetStream */
-export async function startNats() {
+/**
+ * @param {{ user: string; password: string }} [credentials] what it asks for; `url` has them. Default: nothing.
+ * @returns {Promise<import('./server.mjs').Server>} with JetStream
+ */
+export async function startNats(credentials) {
   const binary = requireBinary(nats)
   const port = await freePort()
-  const url = `nats://127.0.0.1:${port}`
+  const { user, password } = credentials ?? {}
+  const url = `nats://${user === undefined ? '' : `${user}:${password}@`}127.0.0.1:${port}`
+  const guard = user === undefined || password === undefined ? [] : ['--user', user, '--pass', password]
 
   return await startServer({
     name: 'nats',
     account: unprivilegedAccount('nats'),
-    launch: (directory) => ({ file: binary, args: ['-a', '127.0.0.1', '-p', String(port), '-js', '-sd', directory] }),
+    launch: (directory) => ({ file: binary, args: ['-a', '127.0.0.1', '-p', String(port), '-js', '-sd', directory, ...guard] }),
     ready: async () => {
       await greetNats(url)
       return url

@@ -38,7 +38,7 @@ describe('the examples in the READMEs', () => {
     writeFileSync(`${folder}/package.json`, JSON.stringify({ type: 'module' }))
     built = tsc('-b')
     compiled = tsc('-p', folder)
-  }, 60_000)
+  }, 240_000)
   afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
   it('are there', () => {
@@ -51,7 +51,7 @@ describe('the examples in the READMEs', () => {
   })
 
   it.each(blocks)('run to their end: $title', ({ name }) => {
-    const { status, stderr } = spawnSync(process.execPath, [`${folder}/out/${name}.js`], { encoding: 'utf8', timeout: 15_000 })
+    const { status, stderr } = spawnSync(process.execPath, [`${folder}/out/${name}.js`], { encoding: 'utf8', timeout: 45_000 })
     expect({ status, stderr }).toEqual({ status: 0, stderr: '' })
   })
 })

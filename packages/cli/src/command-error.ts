@@ -23,6 +23,16 @@ export class CommandError extends Error {
   }
 }
 
+/** By Ctrl-C or a signal: what a session's signal is aborted with. */
+export function interruption(): CommandError {
+  return new CommandError('Interrupted.', { exitCode: exitCode.interrupted })
+}
+
+/** Whether it was somebody who wanted it. */
+export function isInterruption(error: unknown): boolean {
+  return error instanceof CommandError && error.exitCode === exitCode.interrupted
+}
+
 export function usageError(message: string, hint?: string): CommandError {
   return new CommandError(message, { exitCode: exitCode.usage, hint })
 }

@@ -28,9 +28,10 @@ export function executor({ session, environment, onExit, onStopsItself }: Execut
     async (...given) => {
       // Commander gives the arguments, the options and the command.
       const command = given.at(-1) as Command
-      await applySettings(command, environment)
+      const { signal } = session
+      await abortable(applySettings(command, environment), signal)
       if (stopsItself) onStopsItself()
       const working = work(session, command.opts(), command.args)
-      onExit(await (stopsItself ? working : abortable(working, session.signal)))
+      onExit(await (stopsItself ? working : abortable(working, signal)))
     }
 }

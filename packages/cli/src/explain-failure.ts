@@ -62,6 +62,9 @@ const byText: readonly (readonly [RegExp, Explanation])[] = [
     /NOT[-_]ALLOWED|vhost .* not found|Expected ConnectionOpenOk/i,
     refused('that virtual host does not exist, or may not be used', 'Check the path of the URL.'),
   ],
+  [/\bDB index\b/, wrongDatabase],
+  [/\bMOVED \d+/, refused('it is a node of a cluster', 'Write redis+cluster:// in place of redis://.')],
+  [/cluster support disabled/, refused('it is one server and no cluster', 'Write redis:// in place of redis+cluster://.')],
   [/\bLOADING\b/, unreachable('it is still loading its data')],
   [
     /connection timeout|timeout exceeded when trying to connect|connect ETIMEDOUT|Connection timed? ?out/i,

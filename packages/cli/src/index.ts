@@ -1,17 +1,21 @@
 /** What `ackord.config.ts` may have: the options of the commands, by their names. Durations are milliseconds, or texts such as `30s`, `24h`, `7d`. */
 export interface AckordConfig {
-  /** `postgres://`, `mysql://`, `sqlite:` or `redis://`. */
+  /** `postgres://`, `mysql://`, `sqlite:`, `redis://` or `redis+cluster://`. */
   readonly store?: string | undefined
-  /** `amqp://`, `nats://`, `kafka://` or `redis://`. */
+  /** `amqp://`, `nats://`, `kafka://`, `redis://` or `redis+cluster://`. */
   readonly broker?: string | undefined
   /** The namespace of the tables; SQL only. Default: the connection's own. */
   readonly schema?: string | undefined
   /** What the names of the tables begin with; SQL only. Default: `ackord_`. */
   readonly prefix?: string | undefined
-  /** What the keys of the outbox are called; Redis only. Default: `outbox`. */
+  /** Which outbox it is, as those who write have it; Redis only. Default: `stream`. */
+  readonly outbox?: 'stream' | 'lua' | undefined
+  /** What the keys of the outbox are called; Redis only. Default: `outbox`, of a Lua outbox `lua-outbox`. */
   readonly stream?: string | undefined
-  /** The hash tags of the outbox; Redis only. Default: `ackord`. */
+  /** The hash tags of the outbox; Redis only, of a Lua outbox one. Default: `ackord`. */
   readonly tag?: string | readonly string[] | undefined
+  /** Into how many parts it is divided; Lua outbox only. Default: 1. */
+  readonly shards?: number | undefined
   /** For `relay`: names in the store, and what they are called at the broker. Default: the same. */
   readonly map?: Readonly<Record<string, string>> | undefined
   /** For `relay`. Default: all. */

@@ -1,5 +1,6 @@
 import type { Logger } from '@ackord/core'
 import type { Broker } from './brokers/broker.ts'
+import { closeWithin } from './close-within.ts'
 import { usageError } from './command-error.ts'
 import { talkingTo } from './explain-failure.ts'
 import type { Secrets } from './secrets.ts'
@@ -14,7 +15,7 @@ export interface OpenBrokerOptions {
   readonly memory?: boolean | undefined
 }
 
-const examples = ['amqp://host:5672', 'nats://host:4222', 'kafka://host:9092', 'redis://host:6379']
+const examples = ['amqp://host:5672', 'nats://host:4222', 'kafka://host:9092', 'redis://host:6379', 'redis+cluster://host:6379']
 
 /** Connects to the broker that a URL names. The caller closes it. */
 export async function openBroker(text: string | undefined, options: OpenBrokerOptions): Promise<Broker> {
@@ -22,7 +23,8 @@ export async function openBroker(text: string | undefined, options: OpenBrokerOp
   if (text === undefined) throw usageError(`${option} is missing.`, `Give it, set ACKORD_BROKER, or put 'broker' into ackord.config.ts.`)
   secrets.addUrl(text)
   const url = parseServiceUrl(option, text, examples)
-  return await talkingTo(url.address, () => open(url, options))
+  const broker = await talkingTo(url.address, () => open(url, options))
+  return { ...broker, [Symbol.asyncDispose]: () => closeWithin(() => broker[Symbol.asyncDispose]()) }
 }
 
 /** The clients are loaded when they are needed: each costs time at the start. */
@@ -44,7 +46,9 @@ async function open(url: ServiceUrl, { option, logger, memory = false }: OpenBro
       return await openKafka(url, logger)
     }
     case 'redis':
-    case 'rediss': {
+    case 'rediss':
+    case 'redis+cluster':
+    case 'rediss+cluster': {
       const { openRedisStreams } = await import('./brokers/redis-streams.ts')
       return await openRedisStreams(url, logger)
     }

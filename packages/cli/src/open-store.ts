@@ -1,4 +1,5 @@
 import type { Logger } from '@ackord/core'
+import { closeWithin } from './close-within.ts'
 import { usageError } from './command-error.ts'
 import { talkingTo } from './explain-failure.ts'
 import type { Secrets } from './secrets.ts'
@@ -17,7 +18,13 @@ export interface OpenStoreOptions {
   readonly connect?: boolean | undefined
 }
 
-const examples = ['postgres://host:5432/database', 'mysql://host:3306/database', 'sqlite:file.db', 'redis://host:6379']
+const examples = [
+  'postgres://host:5432/database',
+  'mysql://host:3306/database',
+  'sqlite:file.db',
+  'redis://host:6379',
+  'redis+cluster://host:6379',
+]
 
 /** Opens the store that a URL names, and sees that it answers. The caller closes it. */
 export async function openStore(text: string | undefined, options: OpenStoreOptions): Promise<Store> {
@@ -26,7 +33,8 @@ export async function openStore(text: string | undefined, options: OpenStoreOpti
   secrets.addUrl(text)
   const url = parseServiceUrl(option, text, examples)
   return await talkingTo(url.address, async () => {
-    const store = await open(url, options)
+    const opened = await open(url, options)
+    const store = { ...opened, [Symbol.asyncDispose]: () => closeWithin(() => opened[Symbol.asyncDispose]()) }
     if (!connect) return store
     try {
       await store.connect()
@@ -56,7 +64,9 @@ async function open(url: ServiceUrl, { option, place, logger, create = false, co
       return openSqlite(url, place, { create, connect, logger })
     }
     case 'redis':
-    case 'rediss': {
+    case 'rediss':
+    case 'redis+cluster':
+    case 'rediss+cluster': {
       const { openRedis } = await import('./stores/redis.ts')
       return await openRedis(url, place, logger)
     }

@@ -1,3 +1,4 @@
+import type { Writable } from 'node:stream'
 import { CommanderError } from 'commander'
 import { CommandError } from './command-error.ts'
 import { executor } from './execute.ts'
@@ -11,8 +12,8 @@ export interface RunOptions {
   /** Without node and the script. */
   readonly args: readonly string[]
   readonly environment: NodeJS.ProcessEnv
-  readonly stdout: NodeJS.WriteStream
-  readonly stderr: NodeJS.WriteStream
+  readonly stdout: Writable & { readonly isTTY?: boolean }
+  readonly stderr: Writable
   /** Learns what must not be printed. */
   readonly secrets: Secrets
   readonly signal: AbortSignal

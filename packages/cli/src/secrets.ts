@@ -22,7 +22,8 @@ export class Secrets {
   mask(text: string): string {
     let masked = text
     // The longest first: a password may begin with another. All before the pattern, which takes a part of one that has an `@` in it.
-    for (const value of [...this.#values].sort((one, other) => other.length - one.length)) masked = masked.replaceAll(value, mask)
+    for (const value of [...this.#values].sort((one, other) => other.length - one.length))
+      masked = masked.replaceAll(patternOf(value), mask)
     return masked.replaceAll(userInformation, `://${mask}@`)
   }
 
@@ -38,6 +39,17 @@ export class Secrets {
       }
     }
   }
+}
+
+/** Below this a secret is a part of many words, and what is missing in them would tell it. */
+const shortest = 3
+
+/** Where it may be the secret: the scheme of a URL is none, though many a password is `postgres`. */
+function patternOf(value: string): RegExp {
+  const literal = value.replaceAll(/[\\^$.*+?()[\]{}|/]/g, '\\$&')
+  return value.length < shortest
+    ? new RegExp(`(?<![\\p{L}\\p{N}])${literal}(?![\\p{L}\\p{N}]|://)`, 'gu')
+    : new RegExp(`${literal}(?!://)`, 'gu')
 }
 
 interface Credentials {

@@ -5,6 +5,6 @@ import type { Secrets } from './secrets.ts'
 export interface Session {
   readonly output: Output
   readonly secrets: Secrets
-  /** Aborted by Ctrl-C and SIGTERM: the command stops what it does, cleans up, and ends. */
+  /** Aborted by Ctrl-C, SIGTERM and SIGHUP, and by a failure that nobody waited for: the command stops what it does, cleans up, and ends. Its reason is a `CommandError`. */
   readonly signal: AbortSignal
 }

@@ -42,19 +42,24 @@ export function newCommand(name: string): Command {
     .option('--config <file>', 'the configuration file (default: ackord.config.ts, .js, .mjs or .json in this directory)')
 }
 
+/** For help: what a store's URL begins with. */
+export const storeUrls = 'postgres://, mysql://, sqlite:, redis:// or redis+cluster://'
+
 /** Where the store is; the same for all commands that work on one. */
 export function storeCommand(name: string): Command {
-  return addPlace(newCommand(name).addOption(setting('--store <url>', 'postgres://, mysql://, sqlite: or redis://')))
+  return addPlace(newCommand(name).addOption(setting('--store <url>', storeUrls)))
 }
 
 export function addPlace(command: Command): Command {
   return command
     .addOption(setting('--schema <name>', 'the namespace of the tables (SQL)'))
     .addOption(setting('--prefix <text>', "what the names of the tables begin with (SQL; default: 'ackord_')"))
-    .addOption(setting('--stream <name>', "what the keys of the outbox are called (Redis; default: 'outbox')"))
+    .addOption(setting('--outbox <kind>', 'stream or lua, as those who write have it (Redis; default: stream)', { parse: parseOutbox }))
+    .addOption(setting('--stream <name>', "what the keys of the outbox are called (Redis; default: 'outbox', with lua 'lua-outbox')"))
     .addOption(
       setting('--tag <tag>', "a hash tag of the outbox, several times for several (Redis; default: 'ackord')", { parse: parseList }),
     )
+    .addOption(setting('--shards <count>', 'into how many parts it is divided (Lua outbox; default: 1)', { parse: parseWhole(1, 16_384) }))
 }
 
 /** Which records; the same for all commands that look for some. */
@@ -81,6 +86,8 @@ export function parseChoice(...choices: readonly string[]): (text: string) => st
     throw new InvalidArgumentError(`Choose one of: ${choices.join(', ')}.`)
   }
 }
+
+export const parseOutbox: (text: string) => string = parseChoice('stream', 'lua')
 
 /** Like `parseDuration`, but not zero. */
 export function parsePositiveDuration(text: string): number {

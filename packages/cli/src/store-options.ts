@@ -7,8 +7,8 @@ export interface StoreOptions extends StorePlace {
   readonly store?: string | undefined
 }
 
-export function placeOf({ schema, prefix, stream, tag }: StorePlace): StorePlace {
-  return { schema, prefix, stream, tag }
+export function placeOf({ schema, prefix, stream, tag, outbox, shards }: StorePlace): StorePlace {
+  return { schema, prefix, stream, tag, outbox, shards }
 }
 
 export function openStoreOf(

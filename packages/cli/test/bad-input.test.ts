@@ -1,10 +1,11 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { ackord, build, emptyDirectory } from './support/ackord.ts'
+import { ackord, emptyDirectory } from './support/ackord.ts'
+import { bundleMain } from './support/bundle-main.ts'
 import { openTestStore } from './support/services.ts'
 
-beforeAll(build, 300_000)
+beforeAll(bundleMain)
 
 describe('arguments that cannot be right', () => {
   const cases: readonly (readonly [readonly string[], RegExp])[] = [
@@ -17,6 +18,18 @@ describe('arguments that cannot be right', () => {
     [['status', '--store', 'orders.db'], /--store is not a URL/],
     [['status', '--store', 'sqlite:'], /needs the path of a file/],
     [['status', '--store', 'sqlite:a.db', '--tag', 'x'], /--stream and --tag are for Redis/],
+    [['status', '--store', 'sqlite:a.db', '--outbox', 'lua'], /--outbox and --shards are for Redis/],
+    [['status', '--store', 'redis://host', '--outbox', 'list'], /Choose one of: stream, lua/],
+    [['status', '--store', 'redis://host', '--shards', '2'], /--shards is for the Lua outbox\.\n {2}Add --outbox lua/],
+    [['status', '--store', 'redis://host', '--outbox', 'lua', '--tag', 'a,b'], /a Lua outbox has one\.\n {2}What divides it is --shards/],
+    [['status', '--store', 'redis+cluster://host', '--prefix', 'a_'], /--schema and --prefix are for SQL databases/],
+    [['status', '--store', 'redis:'], /names no host\.\n {2}Write redis:\/\/host:6379/],
+    [['status', '--store', 'redis+cluster://'], /names no host\.\n {2}Write redis\+cluster:\/\/host:6379/],
+    [['status', '--store', 'redis://one:6379,two:6379'], /has several hosts\.\n {2}Give one, or write redis\+cluster:\/\//],
+    [['status', '--store', 'redis://host/orders'], /A database of Redis is a number, and 'orders' is none/],
+    [['status', '--store', 'redis+cluster://host/1'], /A cluster of Redis has no databases/],
+    [['demo', '--outbox', 'lua'], /--outbox is for Redis/],
+    [['bench', '--store', 'sqlite:', '--outbox', 'lua'], /--outbox is for Redis/],
     [['relay', '--from', 'sqlite:a.db', '--map', 'orders'], /Write it as name=value/],
     [['relay', '--from', 'sqlite:a.db', '--lease', 'soon'], /Write it as 500ms, 30s/],
     [['relay', '--from', 'sqlite:a.db', '--port', '70000'], /a whole number from 0 to 65535/],

@@ -1,7 +1,5 @@
-import { beforeAll, expect, it } from 'vitest'
-import { ackord, build } from './support/ackord.ts'
-
-beforeAll(build, 300_000)
+import { expect, it } from 'vitest'
+import { ackord } from './support/ackord.ts'
 
 it('measures what the store takes and gives', async () => {
   const { code, last, stderr } = await ackord(['bench', '--store', 'sqlite:', '--records', '300', '--json'])

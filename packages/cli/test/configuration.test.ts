@@ -1,10 +1,8 @@
 import { readdirSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { beforeAll, describe, expect, it } from 'vitest'
-import { ackord, build, emptyDirectory } from './support/ackord.ts'
-
-beforeAll(build, 300_000)
+import { describe, expect, it } from 'vitest'
+import { ackord, emptyDirectory } from './support/ackord.ts'
 
 /** A directory with these files. */
 function directoryWith(files: Readonly<Record<string, string>>): string {

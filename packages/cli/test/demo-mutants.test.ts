@@ -24,14 +24,14 @@ async function runDemo(change: { store?: (store: Store) => Store; broker?: (brok
   })
 }
 
-it('finds nothing wrong where nothing is', async () => {
+it.concurrent('finds nothing wrong where nothing is', async () => {
   const report = await runDemo({})
   expect(report).toMatchObject({ orders: 60, applied: 60, events_published: 60, lost: 0, applied_twice: 0 })
   // The killed service had published events that it could not settle.
   expect(report.repeated_events).toBeGreaterThan(0)
 })
 
-it('finds orders that are applied twice, with an inbox that forgets at a restart', async () => {
+it.concurrent('finds orders that are applied twice, with an inbox that forgets at a restart', async () => {
   const report = await runDemo({
     store: (store) => ({ ...store, transactional: (options) => store.transactional({ ...options, consumer: randomUUID() }) }),
   })
@@ -39,7 +39,7 @@ it('finds orders that are applied twice, with an inbox that forgets at a restart
   expect(report.applied).toBe(60 + report.applied_twice)
 })
 
-it('finds an event that is lost, with a broker that confirms one and does not keep it', async () => {
+it.concurrent('finds an event that is lost, with a broker that confirms one and does not keep it', async () => {
   let dropped = false
   const forgetful = (publisher: Publisher): Publisher => ({
     async publish(destination, messages, options) {

@@ -1,11 +1,12 @@
 import { randomUUID } from 'node:crypto'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { startRedis } from '../../../scripts/servers/index.mjs'
-import { ackord, build, type Ended } from './support/ackord.ts'
+import { ackord, type Ended } from './support/ackord.ts'
+import { bundleMain } from './support/bundle-main.ts'
 import { startDeafProxy } from './support/deaf-proxy.ts'
-import { mariadbUrl, natsUrl, openTestStore, openTestTopic, postgresUrl, rabbitmqUrl, redisUrl } from './support/services.ts'
+import { clusterUrl, mariadbUrl, natsUrl, openTestStore, openTestTopic, postgresUrl, rabbitmqUrl, redisUrl } from './support/services.ts'
 
-beforeAll(build, 300_000)
+beforeAll(bundleMain)
 
 interface Finding {
   readonly of: string
@@ -30,6 +31,21 @@ describe('a store that is as it should be', () => {
     for (const name of names) expect(found[`store ${name}`]).toMatchObject({ state: 'ok' })
     expect(found['broker connection']).toMatchObject({ state: 'ok' })
     expect(ended.code).toBe(0)
+  })
+
+  it.each([
+    ['a cluster', clusterUrl, {}],
+    ['a cluster, with the Lua outbox in three parts', clusterUrl, { outbox: 'lua', shards: 3 }],
+    ['one server, with the Lua outbox', redisUrl, { outbox: 'lua' }],
+  ] as const)('is found to be so, as far as it is: Redis, %s', async (_, url, more) => {
+    await using world = await openTestStore(url, more)
+    await world.fill('orders', 1)
+    const ended = await ackord(['doctor', '--json', '--broker', url, ...world.args])
+    const found = findings(ended)
+    for (const name of ['connection', 'clock', 'privileges', 'backlog']) expect(found[`store ${name}`]).toMatchObject({ state: 'ok' })
+    expect(found['broker connection']).toMatchObject({ state: 'ok', text: `${url} answers.` })
+    // How the servers of the tests keep what they are told is theirs; it is looked at.
+    expect(found['store appendonly']).toBeDefined()
   })
 
   it('is told to people, too', async () => {
@@ -102,12 +118,13 @@ describe('what is wrong with a store', () => {
   it('is told: notifications that do not get through a pooler', async () => {
     await using pooler = await startDeafProxy(postgresUrl)
     await using world = await openTestStore(postgresUrl)
-    const ended = await ackord(['doctor', '--json', '--store', pooler.url, ...world.args.slice(2)])
+    const args = ['doctor', '--json', '--store', pooler.url, ...world.args.slice(2)]
+    const [ended, strict] = await Promise.all([ackord(args), ackord([...args, '--strict'])])
     const found = findings(ended)
     expect(found['store notifications']).toMatchObject({ state: 'warning', text: expect.stringContaining('pooler') })
     expect(found['store schema']).toMatchObject({ state: 'ok' })
     expect(ended.code).toBe(0)
-    expect((await ackord(['doctor', '--strict', '--json', '--store', pooler.url, ...world.args.slice(2)])).code).toBe(1)
+    expect(strict.code).toBe(1)
   })
 
   it('is told: a Redis that forgets at a restart, and one that evicts', async () => {
@@ -131,6 +148,21 @@ describe('what is wrong with a store', () => {
     expect(findings(ended)['store privileges']).toMatchObject({ state: 'problem', text: expect.stringContaining('ACL') })
     expect(ended.stdout + ended.stderr).not.toContain('pa55-w0rd')
     expect(ended.code).toBe(1)
+  })
+
+  it('is told: a user of Redis that may not run what a Lua outbox runs', async () => {
+    await using server = await startRedis({
+      args: ['--user', ...'writer on >pa55-w0rd ~* +@all -zadd'.split(' ')],
+    })
+    const url = server.url.replace('redis://', 'redis://writer:pa55-w0rd@')
+    const ended = await ackord(['doctor', '--json', '--store', url, '--outbox', 'lua'])
+    expect(findings(ended)['store privileges']).toMatchObject({ state: 'problem', text: expect.stringMatching(/ZADD: .*Change the ACL/) })
+    expect(ended.code).toBe(1)
+    const relay = await ackord(['relay', '--from', url, '--outbox', 'lua', '--to', server.url])
+    expect(relay).toMatchObject({ code: 4, stdout: '' })
+    expect(relay.stderr).toContain('The Lua outbox under {ackord} cannot be used: ZADD: ')
+    // A stream outbox needs no sorted set to be written to for this.
+    expect(findings(await ackord(['doctor', '--json', '--store', url]))['store privileges']).toMatchObject({ state: 'ok' })
   })
 
   it('is told: records that are parked', async () => {
@@ -171,6 +203,9 @@ describe('servers that cannot be used', () => {
     ['wrong password: MariaDB', mariadbUrl.replace('root@', `root:${secret}@`), 4],
     ['no such database: MariaDB', mariadbUrl.replace(/\/[^/]*$/, '/nothing'), 4],
     ['wrong password: Redis', redisUrl.replace('redis://', `redis://nobody:${secret}@`), 4],
+    ['nobody listens: a cluster of Redis', `redis+cluster://user:${secret}@127.0.0.1:1,127.0.0.1:2`, 3],
+    ['wrong password: a cluster of Redis', clusterUrl.replace('redis+cluster://', `redis+cluster://nobody:${secret}@`), 4],
+    ['no cluster', redisUrl.replace('redis://', 'redis+cluster://'), 4],
   ] as const
 
   it.each(cases)('%s', async (_, url, expected) => {

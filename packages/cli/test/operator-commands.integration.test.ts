@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { ackord, build } from './support/ackord.ts'
-import { mariadbUrl, openTestStore, postgresUrl, record, redisUrl, type TestStore } from './support/services.ts'
+import { ackord } from './support/ackord.ts'
+import { bundleMain } from './support/bundle-main.ts'
+import { clusterUrl, mariadbUrl, openTestStore, postgresUrl, record, redisUrl, type TestStore } from './support/services.ts'
 
-beforeAll(build, 300_000)
+beforeAll(bundleMain)
 
 interface ListedRecord {
   readonly id: string
@@ -19,13 +20,16 @@ async function listed(world: TestStore, ...args: readonly string[]): Promise<rea
 }
 
 describe.each([
-  ['SQLite', undefined],
-  ['PostgreSQL', postgresUrl],
-  ['MariaDB', mariadbUrl],
-  ['Redis', redisUrl],
-])('on %s', (_, url) => {
+  ['SQLite', undefined, {}],
+  ['PostgreSQL', postgresUrl, {}],
+  ['MariaDB', mariadbUrl, {}],
+  ['Redis', redisUrl, {}],
+  ['Redis, with the Lua outbox', redisUrl, { outbox: 'lua' }],
+  ['a cluster of Redis', clusterUrl, {}],
+  ['a cluster of Redis, with the Lua outbox in three parts', clusterUrl, { outbox: 'lua', shards: 3 }],
+] as const)('on %s', (_, url, more) => {
   it('status counts by destination and state', async () => {
-    await using world = await openTestStore(url)
+    await using world = await openTestStore(url, more)
     expect((await ackord(['status', ...world.args])).stdout).toContain('is empty')
     await world.fill('bad', 2)
     await world.park()
@@ -41,7 +45,7 @@ describe.each([
   })
 
   it('list filters and goes from page to page', async () => {
-    await using world = await openTestStore(url)
+    await using world = await openTestStore(url, more)
     await world.store.append([record('a', 'a1'), record('a', 'a2', { type: 'order.paid' }), record('b', 'b1', { partitionkey: 'k' })])
     expect((await listed(world)).length).toBe(3)
     expect((await listed(world, '--destination', 'b')).map(({ message_id: id }) => id)).toEqual(['b1'])
@@ -56,7 +60,7 @@ describe.each([
   })
 
   it('show gives attributes, and the payload only to who asks for it', async () => {
-    await using world = await openTestStore(url)
+    await using world = await openTestStore(url, more)
     await world.fill('orders', 1)
     const [one] = await listed(world)
     const plain = await ackord(['show', ...world.args, String(one?.id)])
@@ -69,7 +73,7 @@ describe.each([
   })
 
   it('rearm and discard touch what was named, and nothing with --dry-run', async () => {
-    await using world = await openTestStore(url)
+    await using world = await openTestStore(url, more)
     await world.fill('a', 2)
     await world.fill('b', 3)
     await world.park()
@@ -109,12 +113,13 @@ describe.each([
   })
 
   it('cleanup deletes what is old, and nothing that is not published', async () => {
-    await using world = await openTestStore(url)
+    await using world = await openTestStore(url, more)
     await world.fill('parked', 1)
     await world.park()
     await world.fill('ready', 2)
-    const isSql = world.store.kind !== 'redis'
-    if (isSql) {
+    // The streams of Redis keep none.
+    const keeps = world.store.kind !== 'redis' || 'outbox' in more
+    if (keeps) {
       const retaining = world.store.outbox({ retain: true, logger: { debug() {}, info() {}, warn() {}, error() {} } })
       await world.fill('done', 5)
       const claims = await retaining.claim({ limit: 5, lease: 30_000, destinations: ['done'] })
@@ -123,7 +128,7 @@ describe.each([
       expect((await ackord(['cleanup', '--json', ...world.args])).last).toEqual({ inbox_deleted: 0, outbox_deleted: 0 })
     }
     const { code, last } = await ackord(['cleanup', '--json', '--keep-published', '1ms', '--batch-size', '2', ...world.args])
-    expect({ code, last }).toEqual({ code: 0, last: { inbox_deleted: 0, outbox_deleted: isSql ? 5 : 0 } })
+    expect({ code, last }).toEqual({ code: 0, last: { inbox_deleted: 0, outbox_deleted: keeps ? 5 : 0 } })
     expect([await world.count('parked'), await world.count('ready'), await world.count('published')]).toEqual([1, 2, 0])
   })
 })
@@ -182,8 +187,10 @@ describe('migrate', () => {
   })
 
   it('has nothing to do on Redis', async () => {
-    for (const command of ['up', 'print', 'validate']) {
-      expect(await ackord(['migrate', command, '--store', redisUrl])).toMatchObject({ code: 0, stdout: 'Redis needs no tables.\n' })
+    for (const store of [redisUrl, clusterUrl]) {
+      for (const command of ['up', 'print', 'validate']) {
+        expect(await ackord(['migrate', command, '--store', store])).toMatchObject({ code: 0, stdout: 'Redis needs no tables.\n' })
+      }
     }
   })
 })

@@ -1,9 +1,12 @@
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
+import { setImmediate } from 'node:timers/promises'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { type Ackord, ackord, build, start } from './support/ackord.ts'
+import { type Ackord, ackord, start } from './support/ackord.ts'
+import { bundleMain } from './support/bundle-main.ts'
 import { startHoldingProxy } from './support/holding-proxy.ts'
 import {
+  clusterUrl,
   mariadbUrl,
   natsUrl,
   openTestStore,
@@ -13,17 +16,12 @@ import {
   redisUrl,
   type TestStore,
 } from './support/services.ts'
+import { until } from './support/until.ts'
 
-beforeAll(build, 300_000)
+beforeAll(bundleMain)
 
 function startRelay(world: TestStore, url: string, ...args: readonly string[]): Ackord {
   return start(['relay', '--from', ...world.args.slice(1), '--to', url, '--json', ...args])
-}
-
-/** Asks until it is so. Each question is a round trip. */
-async function until(isSo: () => Promise<boolean>): Promise<void> {
-  const limit = AbortSignal.timeout(30_000)
-  while (!(await isSo())) limit.throwIfAborted()
 }
 
 function logOf(relay: Ackord, text: string): Record<string, unknown> {
@@ -31,14 +29,18 @@ function logOf(relay: Ackord, text: string): Record<string, unknown> {
   return JSON.parse(line) as Record<string, unknown>
 }
 
-describe.each([
-  ['PostgreSQL', 'RabbitMQ', postgresUrl, rabbitmqUrl],
-  ['MariaDB', 'NATS', mariadbUrl, natsUrl],
-  ['SQLite', 'RabbitMQ', undefined, rabbitmqUrl],
-  ['Redis', 'Redis Streams', redisUrl, redisUrl],
-])('a relay from %s to %s', (_, __, storeUrl, brokerUrl) => {
+// How a signal gets to the relay is the same for all of them; what it has to give back is not.
+describe.concurrent.each([
+  ['PostgreSQL', 'RabbitMQ', postgresUrl, rabbitmqUrl, {}, ['SIGTERM', 'SIGINT', 'SIGHUP']],
+  ['MariaDB', 'NATS', mariadbUrl, natsUrl, {}, ['SIGTERM', 'SIGINT']],
+  ['SQLite', 'RabbitMQ', undefined, rabbitmqUrl, {}, ['SIGTERM', 'SIGINT']],
+  ['Redis', 'Redis Streams', redisUrl, redisUrl, {}, ['SIGTERM', 'SIGINT']],
+  ['Redis with the Lua outbox', 'RabbitMQ', redisUrl, rabbitmqUrl, { outbox: 'lua' }, ['SIGTERM', 'SIGHUP']],
+  ['a cluster of Redis', 'Redis Streams on a cluster', clusterUrl, clusterUrl, {}, ['SIGTERM']],
+  ['a cluster of Redis with the Lua outbox in three parts', 'NATS', clusterUrl, natsUrl, { outbox: 'lua', shards: 3 }, ['SIGTERM']],
+] as const)('a relay from %s to %s', (_, __, storeUrl, brokerUrl, more, signals) => {
   it('carries everything, under another name if asked, and stops at SIGTERM', async () => {
-    await using world = await openTestStore(storeUrl)
+    await using world = await openTestStore(storeUrl, more)
     await using topic = await openTestTopic(brokerUrl)
     await world.fill('orders', 120)
     const relay = startRelay(world, brokerUrl, '--map', `orders=${topic.topic}`, '--name', 'first')
@@ -51,10 +53,10 @@ describe.each([
     expect(await leftIn(world)).toEqual({ ready: 0, leased: 0, parked: 0 })
   })
 
-  it.each(['SIGTERM', 'SIGINT'] as const)(
+  it.each(signals)(
     'that gets %s in the middle of its work leaves nothing leased, and loses nothing',
     async (signal) => {
-      await using world = await openTestStore(storeUrl)
+      await using world = await openTestStore(storeUrl, more)
       await using topic = await openTestTopic(brokerUrl)
       const total = 2000
       await world.fill(topic.topic, total)
@@ -65,9 +67,12 @@ describe.each([
       const left = await leftIn(world)
       expect(left).toMatchObject({ leased: 0, parked: 0 })
       expect(left.ready).toBeGreaterThan(0)
+      // What is not there any more was published.
+      const published = await topic.readMore(before, total - left.ready)
+      if (signal !== 'SIGTERM') return
 
       const next = startRelay(world, brokerUrl)
-      const after = await topic.readMore(before, total)
+      const after = await topic.readMore([...published], total)
       await until(async () => (await world.count('ready')) + (await world.count('leased')) === 0)
       next.child.kill('SIGTERM')
       expect((await next.ended).code).toBe(0)
@@ -112,6 +117,28 @@ describe('relays side by side', () => {
   })
 })
 
+describe('a relay with --keep-published', () => {
+  it.each([
+    ['PostgreSQL', postgresUrl, {}],
+    ['the Lua outbox', redisUrl, { outbox: 'lua' }],
+  ] as const)('keeps what it has published, on %s', async (_, url, more) => {
+    await using world = await openTestStore(url, more)
+    await using topic = await openTestTopic(rabbitmqUrl)
+    await world.fill(topic.topic, 3)
+    const relay = startRelay(world, rabbitmqUrl, '--keep-published', '1h')
+    expect((await topic.read(3)).length).toBe(3)
+    relay.child.kill('SIGTERM')
+    expect(await relay.ended).toMatchObject({ code: 0, stderr: '' })
+    expect(await world.count('published')).toBe(3)
+  })
+
+  it('is refused on streams, which keep nothing', async () => {
+    const { code, stderr } = await ackord(['relay', '--from', redisUrl, '--to', redisUrl, '--keep-published', '1h'])
+    expect(stderr).toBe('ackord: The streams of Redis keep no published records: leave out --keep-published.\n')
+    expect(code).toBe(2)
+  })
+})
+
 describe('what a relay tells of itself', () => {
   it('is served under --port: health, readiness, and metrics for Prometheus', async () => {
     await using world = await openTestStore(postgresUrl)
@@ -152,6 +179,33 @@ describe('what a relay tells of itself', () => {
     relay.child.kill('SIGTERM')
     expect((await relay.ended).code).toBe(0)
     expect(await leftIn(world)).toEqual({ ready: 2, leased: 0, parked: 0 })
+  })
+})
+
+describe('a server that does not answer any more', () => {
+  it('does not keep a relay from its end if it is the broker', async () => {
+    await using world = await openTestStore()
+    await using proxy = await startHoldingProxy(rabbitmqUrl)
+    const relay = startRelay(world, proxy.url)
+    await relay.said('The relay runs.')
+    proxy.hold()
+    relay.child.kill('SIGTERM')
+    expect(await relay.ended).toMatchObject({ code: 0, stderr: '' })
+  })
+
+  it('does not keep a relay from its end if it is the store', async () => {
+    await using world = await openTestStore(postgresUrl)
+    await using proxy = await startHoldingProxy(postgresUrl)
+    const relay = start(['relay', '--from', proxy.url, ...world.args.slice(2), '--to', redisUrl, '--shutdown-timeout', '100ms', '--json'])
+    await relay.said('The relay runs.')
+    proxy.hold()
+    // The connection of this poll never comes back into the pool.
+    await until(async () => {
+      await setImmediate()
+      return proxy.isHolding
+    })
+    relay.child.kill('SIGTERM')
+    expect(await relay.ended).toMatchObject({ code: 0, stderr: '' })
   })
 })
 
@@ -208,6 +262,8 @@ describe('a relay that cannot start', () => {
   it.each([
     ['a broker that is not there', ['--to', 'amqp://user:pa55-w0rd@127.0.0.1:1'], 3],
     ['a broker that refuses the password', ['--to', rabbitmqUrl.replace('guest:guest', 'guest:pa55-w0rd')], 4],
+    ['a database of Redis that is not there', ['--to', `${redisUrl}/99999`], 4],
+    ['a database of Redis to read from that is not there', ['--to', redisUrl, '--from', `${redisUrl}/99999`], 4],
     ['a broker in memory', ['--to', 'memory:'], 2],
     ['order per key on a store that has none', ['--to', redisUrl, '--from', redisUrl, '--order', 'perKey'], 2],
     ['notifications on a store that has none', ['--to', redisUrl, '--listen'], 2],

@@ -22,6 +22,9 @@ describe('what is masked', () => {
     ['postgres://host/db?password=s3?cret&sslmode=a', 's3?cret', '***'],
     ['--stor=postgres://user:s3cr/et@host/db', '--stor=postgres://user:s3cr/et@host/db', '--stor=postgres://***@host/db'],
     ['--to=nats://t0/ken@host', 't0/ken', '***'],
+    ['amqp://user:a.b-c+(d)%5Be%5D%5C%24@host', 'a.b-c+(d)[e]\\$, not aXb', '***, not aXb'],
+    ['postgres://postgres:postgres@host/db', 'postgres://host/db, password postgres', 'postgres://host/db, password ***'],
+    ['postgres://user:e@host/db', 'The password e is wrong.', 'The password *** is wrong.'],
   ])('of %s', (url, text, expected) => {
     expect(masked(url, text)).toBe(expected)
   })
@@ -37,6 +40,10 @@ describe('what is masked', () => {
     const secrets = new Secrets()
     for (const password of [first, second]) secrets.addUrl(`amqp://user:${password}@host`)
     expect(secrets.mask('abcdef abc')).toBe('*** ***')
+  })
+
+  it('does not tell a short password by what is missing in other words', () => {
+    expect(masked('redis://:p@ss#word@host', 'Expected a URL.')).toBe('Expected a URL.')
   })
 
   it('leaves names of users, hosts and databases alone', () => {

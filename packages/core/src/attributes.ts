@@ -35,6 +35,8 @@ export interface Attributes {
 }
 
 const requiredNames: ReadonlySet<string> = new Set(['id', 'type', 'source', 'specversion'])
+// Frozen: all that is complete has this one.
+const none: readonly string[] = Object.freeze([])
 const optionalNames: ReadonlySet<string> = new Set(['subject', 'time', 'datacontenttype', 'dataschema'])
 const textNames: ReadonlySet<string> = new Set([
   'id',
@@ -57,8 +59,15 @@ export function attributeClass(name: string): 'required' | 'optional' | 'extensi
 }
 
 /** Names of the required attributes that are absent or empty. */
-export function missingAttributes(attributes: Attributes): string[] {
-  return [...requiredNames].filter((name) => attributes[name] === undefined || attributes[name] === '')
+export function missingAttributes(attributes: Attributes): readonly string[] {
+  let missing: string[] | undefined
+  // A list only where something is missing: this runs for every message that is stored.
+  for (const name of requiredNames) {
+    if (attributes[name] !== undefined && attributes[name] !== '') continue
+    missing ??= []
+    missing.push(name)
+  }
+  return missing ?? none
 }
 
 /** Throws unless every known attribute has its type and every other one a type that CloudEvents can carry. `owner` is asked only then. */

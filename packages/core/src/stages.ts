@@ -66,7 +66,12 @@ function withContentType(attributes: Attributes, datacontenttype: string): Attri
 }
 
 /** How error texts and logs speak of a message: by type and id, never by content. */
-export function nameOf(message: Message): string {
-  const type = message.type === undefined ? 'a message without type' : `a message of type '${message.type}'`
-  return message.id === undefined ? type : `${type} (id '${message.id.slice(0, 100)}')`
+export function nameOf({ type, id }: Message): string {
+  const kind = type === undefined ? 'a message without type' : `a message of type '${inOneLine(type)}'`
+  return id === undefined ? kind : `${kind} (id '${inOneLine(id)}')`
+}
+
+/** What others chose must not fill a log, nor look like a line of it. */
+function inOneLine(text: string): string {
+  return text.slice(0, 100).replace(/[\p{Cc}\u2028\u2029]/gu, ' ')
 }

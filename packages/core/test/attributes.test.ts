@@ -18,6 +18,12 @@ describe('missingAttributes', () => {
     expect(missingAttributes({ id: '1', type: '', source: undefined, specversion: '1.0' })).toEqual(['type', 'source'])
     expect(missingAttributes({ id: '1', type: 'a', source: '/', specversion: '1.0' })).toEqual([])
   })
+
+  it('has nothing to change for those who come later', () => {
+    const complete = { id: '1', type: 'a', source: '/', specversion: '1.0' }
+    expect(() => (missingAttributes(complete) as string[]).push('type')).toThrow(TypeError)
+    expect(missingAttributes(complete)).toEqual([])
+  })
 })
 
 describe('checkAttributes', () => {

@@ -193,6 +193,12 @@ describe('nameOf', () => {
     expect(nameOf(new Message('secret', { type: 'a' }))).toBe("a message of type 'a'")
     expect(nameOf(new Message('secret', { type: 'a', id: '1' }))).toBe("a message of type 'a' (id '1')")
     expect(nameOf(new Message('secret', { id: 'x'.repeat(5000) })).length).toBeLessThan(200)
+    expect(nameOf(new Message('secret', { type: 'x'.repeat(5000) })).length).toBeLessThan(200)
+  })
+
+  it('is one line, whatever others have chosen for it', () => {
+    const forged = nameOf(new Message('secret', { type: 'a\u2028b', id: '1\r\n2026-01-01 ERROR\u0000\u001b[31m' }))
+    expect(forged).toBe("a message of type 'a b' (id '1  2026-01-01 ERROR  [31m')")
   })
 })
 

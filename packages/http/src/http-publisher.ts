@@ -1,8 +1,6 @@
 import { setMaxListeners } from 'node:events'
 import {
-  AckordError,
   InvalidOptionError,
-  outside,
   type Publisher,
   type PublishFailure,
   type PublishResult,
@@ -16,9 +14,9 @@ import {
   checkCount,
   checkDuration,
   checkFunction,
-  checkName,
   checkNoMore,
   linkedController,
+  PublishCalls,
 } from '@ackord/core/internal'
 import { checkWritable, encodeHeader, writeHeaders } from './attribute-headers.ts'
 import { batchType, structuredType } from './content-mode.ts'
@@ -127,7 +125,7 @@ interface Outgoing extends Prepared {
 
 class HttpPublisher implements Publisher, AsyncDisposable {
   readonly #settings: PublisherSettings
-  readonly #sending = new Set<Promise<unknown>>()
+  readonly #calls = new PublishCalls('The HTTP publisher')
   readonly #closing = new AbortController()
   #disposing: Promise<void> | undefined
 
@@ -142,17 +140,7 @@ class HttpPublisher implements Publisher, AsyncDisposable {
     messages: readonly RawMessage[],
     options: { readonly signal: AbortSignal },
   ): Promise<readonly PublishResult[]> {
-    if (this.#disposing !== undefined) throw closed()
-    checkName('destination', destination)
-    options.signal.throwIfAborted()
-    // What fetch opens is used again by later calls, so it must not keep the context of this one.
-    const sending = outside(() => this.#publish(destination, messages, options.signal))
-    this.#sending.add(sending)
-    try {
-      return await sending
-    } finally {
-      this.#sending.delete(sending)
-    }
+    return await this.#calls.run(destination, options.signal, () => this.#publish(destination, messages, options.signal))
   }
 
   /** Waits for what is being sent, as long as one answer may take; then gives it up. */
@@ -251,9 +239,9 @@ class HttpPublisher implements Publisher, AsyncDisposable {
 
   async #dispose(): Promise<void> {
     const { runtime, timeout } = this.#settings
-    const timer = runtime.setTimeout(() => this.#closing.abort(closed()), timeout)
+    const timer = runtime.setTimeout(() => this.#closing.abort(this.#calls.closedError()), timeout)
     try {
-      await Promise.allSettled(this.#sending)
+      await this.#calls.close()
     } finally {
       timer.cancel()
     }
@@ -261,7 +249,3 @@ class HttpPublisher implements Publisher, AsyncDisposable {
 }
 
 const comma = Buffer.from(',')
-
-function closed(): AckordError {
-  return new AckordError('ACKORD_SHUTDOWN', 'The HTTP publisher is closed.')
-}

@@ -85,16 +85,27 @@ export function fromKafkaJs(kafka: KafkaJs, options: FromKafkaJsOptions = {}): K
 const allReplicas = -1
 
 function openProducer(producer: KafkaJsProducer): KafkaProducer {
+  const sends = new Set<Promise<unknown>>()
   return {
     connect: () => producer.connect(),
     async send(topic, records) {
-      await producer.send({
-        topic,
-        acks: allReplicas,
-        messages: records.map(({ key, value, headers }) => ({ key, value, headers: { ...headers } })),
-      })
+      const messages = records.map(({ key, value, headers }) => ({ key, value, headers: { ...headers } }))
+      const sending = producer.send({ topic, acks: allReplicas, messages })
+      sends.add(sending)
+      try {
+        await sending
+      } finally {
+        sends.delete(sending)
+      }
     },
-    close: () => producer.disconnect(),
+    async close() {
+      const unanswered = [...sends]
+      await producer.disconnect()
+      if (unanswered.length === 0) return
+      // KafkaJS tries these again, and connects for it as if it had not been closed; nobody else would end that connection.
+      await Promise.allSettled(unanswered)
+      await producer.disconnect()
+    },
   }
 }
 

@@ -1,15 +1,16 @@
+import { type Publisher, type PublishFailure, type PublishResult, type RawMessage, type Runtime, systemRuntime } from '@ackord/core'
 import {
-  AckordError,
-  outside,
-  type Publisher,
-  type PublishFailure,
-  type PublishResult,
-  type RawMessage,
-  type Runtime,
-  systemRuntime,
-} from '@ackord/core'
-import { abortable, answerTimeout, checkChoice, checkFunction, checkName, checkNoMore, settledWithin } from '@ackord/core/internal'
-import type { KafkaPort, KafkaProducer, KafkaRecord } from './port.ts'
+  abortable,
+  answerTimeout,
+  checkChoice,
+  checkFunction,
+  checkName,
+  checkNoMore,
+  PublishCalls,
+  settledWithin,
+} from '@ackord/core/internal'
+import { OpenProducer } from './open-producer.ts'
+import type { KafkaPort, KafkaRecord } from './port.ts'
 import { aborted, notSent, notTried, unrouted, unwritable, wrongData } from './publish-failures.ts'
 import { writeRecord } from './write-record.ts'
 
@@ -52,8 +53,11 @@ const ok: PublishResult = { ok: true }
 class KafkaPublisher implements Publisher, AsyncDisposable {
   readonly #kafka: KafkaPort
   readonly #settings: PublisherSettings
-  readonly #sending = new Set<Promise<unknown>>()
-  #producer: Promise<KafkaProducer> | undefined
+  readonly #calls = new PublishCalls('The Kafka publisher')
+  readonly #closing = new Set<Promise<void>>()
+  #producer: OpenProducer | undefined
+  /** From then on nothing is sent any more, also by calls that have not ended. */
+  #closed = false
   #disposing: Promise<void> | undefined
 
   constructor(kafka: KafkaPort, settings: PublisherSettings) {
@@ -66,17 +70,7 @@ class KafkaPublisher implements Publisher, AsyncDisposable {
     messages: readonly RawMessage[],
     options: { readonly signal: AbortSignal },
   ): Promise<readonly PublishResult[]> {
-    if (this.#disposing !== undefined) throw new AckordError('ACKORD_SHUTDOWN', 'The Kafka publisher is closed.')
-    checkName('destination', destination)
-    options.signal.throwIfAborted()
-    // The producer is used again by later calls, so it must not keep the context of this one.
-    const sending = outside(() => this.#publish(destination, messages, options.signal))
-    this.#sending.add(sending)
-    try {
-      return await sending
-    } finally {
-      this.#sending.delete(sending)
-    }
+    return await this.#calls.run(destination, options.signal, () => this.#publish(destination, messages, options.signal))
   }
 
   /** Waits a while for what is being sent, and closes the producer. */
@@ -125,15 +119,21 @@ class KafkaPublisher implements Publisher, AsyncDisposable {
     const parts: (readonly Outgoing[])[] = [group]
     let failure: { readonly error: unknown } | undefined
     for (let part = parts.shift(); part !== undefined; part = parts.shift()) {
+      if (this.#closed) failure ??= { error: this.#calls.closedError() }
       if (failure !== undefined) {
         for (const { settle } of part) settle(notTried(topic, failure.error))
         continue
       }
+      this.#producer ??= new OpenProducer(this.#kafka, this.#settings.runtime)
+      const producer = this.#producer
       try {
-        await abortable(this.#sendNow(topic, part), signal)
+        const records = part.map(({ record }) => record)
+        await abortable(producer.send(topic, records, signal), signal)
         for (const { settle } of part) settle(ok)
       } catch (error) {
         const fault = this.#kafka.faultOf(error)
+        const isOver = signal.aborted ? !producer.opening : fault === 'other' || fault === 'access'
+        if (isOver || producer.failed) this.#replace(producer)
         if (signal.aborted) for (const { settle } of part) settle(aborted(signal.reason))
         else if (fault === 'message' && part.length > 1) {
           const middle = Math.ceil(part.length / 2)
@@ -146,41 +146,22 @@ class KafkaPublisher implements Publisher, AsyncDisposable {
     }
   }
 
-  async #sendNow(topic: string, part: readonly Outgoing[]): Promise<void> {
-    const producer = await this.#connect()
-    await producer.send(
-      topic,
-      part.map(({ record }) => record),
-    )
-  }
-
-  #connect(): Promise<KafkaProducer> {
-    if (this.#producer === undefined) {
-      const connecting = this.#open()
-      this.#producer = connecting
-      connecting.catch(() => {
-        this.#producer = undefined
-      })
-    }
-    return this.#producer
-  }
-
-  async #open(): Promise<KafkaProducer> {
-    const producer = this.#kafka.producer()
-    try {
-      await producer.connect()
-    } catch (error) {
-      await producer.close().catch(() => {})
-      throw error
-    }
-    return producer
+  /** The next call gets a new one: the client keeps a connection on which no answer comes any more, and one that it could not log in on. */
+  #replace(producer: OpenProducer): void {
+    if (this.#producer !== producer) return
+    this.#producer = undefined
+    // What others send by it may come to its end.
+    const closing = producer.idle().then(() => producer.close())
+    this.#closing.add(closing)
+    void closing.then(() => this.#closing.delete(closing))
   }
 
   async #dispose(): Promise<void> {
-    const { runtime } = this.#settings
-    await settledWithin(runtime, answerTimeout, Promise.all(this.#sending))
-    const closing = this.#producer?.then((producer) => producer.close())
-    if (closing !== undefined) await settledWithin(runtime, answerTimeout, closing)
+    await settledWithin(this.#settings.runtime, answerTimeout, this.#calls.close())
+    this.#closed = true
+    const producer = this.#producer
+    this.#producer = undefined
+    await Promise.all([producer?.close(), ...this.#closing])
   }
 }
 

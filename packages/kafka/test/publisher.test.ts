@@ -90,6 +90,76 @@ describe('publish()', () => {
     await expect(publisher.publish('t', named('a'), { signal: stop.signal })).rejects.toThrow('too long')
   })
 
+  it('has a new producer after a send that was not answered, and closes the old one when its other sends have ended', async () => {
+    const { kafka, runtime, publisher } = setup()
+    const answers = [deferred(), deferred()]
+    kafka.onSend = (_topic, records) => answers[Number(records[0]?.headers['ce_id'])]?.promise ?? Promise.resolve()
+    const silence = new AbortController()
+    const silent = publisher.publish('t', named('0'), { signal: silence.signal })
+    const slow = publisher.publish('t', named('1'), { signal: never })
+    await settlePromises()
+
+    silence.abort(new Error('too late'))
+    expect(await silent).toMatchObject([{ ok: false }])
+    expect(await publisher.publish('t', named('a'), { signal: never })).toEqual([{ ok: true }])
+    expect(kafka.producers).toHaveLength(2)
+    expect(kafka.producers.map(({ closed }) => closed)).toEqual([false, false])
+
+    answers[1]?.resolve()
+    expect(await slow).toEqual([{ ok: true }])
+    // One send will never end: it is not waited for any longer than for an answer.
+    await runtime.advance(5000)
+    expect(kafka.producers.map(({ closed }) => closed)).toEqual([true, false])
+    await publisher[Symbol.asyncDispose]?.()
+    expect(kafka.producers.map(({ closed }) => closed)).toEqual([true, true])
+    expect(runtime.timers).toBe(0)
+  })
+
+  it('leaves a connection that takes longer than a call has time to the next one, which alone sends', async () => {
+    const { kafka, publisher } = setup()
+    const connected = deferred()
+    kafka.onConnect = () => connected.promise
+    const short = new AbortController()
+    const first = publisher.publish('t', named('a'), { signal: short.signal })
+    await settlePromises()
+    short.abort(new Error('too late'))
+    expect(await first).toMatchObject([{ ok: false, scope: 'destination' }])
+    const second = publisher.publish('t', named('b'), { signal: never })
+    connected.resolve()
+
+    expect(await second).toEqual([{ ok: true }])
+    expect(kafka.producers).toHaveLength(1)
+    expect(ids(kafka)).toEqual([['b']])
+  })
+
+  it('does not wait for ever for a connection on which nobody answers', async () => {
+    const { kafka, runtime, publisher } = setup()
+    const connected = deferred()
+    kafka.onConnect = () => connected.promise
+    const long = new AbortController()
+    const first = publisher.publish('t', named('a'), { signal: long.signal })
+    await runtime.advance(10_000)
+    long.abort(new Error('too late'))
+    expect(await first).toMatchObject([{ ok: false }])
+    kafka.onConnect = () => Promise.resolve()
+
+    expect(await publisher.publish('t', named('b'), { signal: never })).toEqual([{ ok: true }])
+    connected.resolve()
+    await settlePromises()
+    expect(kafka.producers.map(({ closed }) => closed)).toEqual([true, false])
+    expect(ids(kafka)).toEqual([['b']])
+  })
+
+  it.each(['message', 'access', 'topic', 'other'] as const)('connects again after a fault of %s while it connected', async (fault) => {
+    const { kafka, publisher } = setup()
+    kafka.onConnect = () => Promise.reject(new FakeError(fault))
+    expect(await publisher.publish('t', named('a'), { signal: never })).toMatchObject([{ ok: false }])
+    kafka.onConnect = () => Promise.resolve()
+
+    expect(await publisher.publish('t', named('a'), { signal: never })).toEqual([{ ok: true }])
+    expect(kafka.producers.map(({ closed }) => closed)).toEqual([true, false])
+  })
+
   it('fails for good with what cannot be written, and sends the rest', async () => {
     const { kafka, publisher } = setup()
     const wrong = [event('x', { when: new Date(Number.NaN) }), Object.assign(event('y'), { data: 'text' })]
@@ -139,5 +209,24 @@ describe('disposing', () => {
     await disposing
 
     expect(kafka.producers).toEqual([{ closed: true }])
+  })
+
+  it('opens nothing for calls that go on when it has ended', async () => {
+    const { kafka, runtime, publisher } = setup()
+    const answers = [deferred(), deferred()]
+    kafka.onSend = (_topic, records) => answers[Number(records[0]?.headers['ce_id'])]?.promise ?? Promise.resolve()
+    const refused = publisher.publish('t', named('0', 'x'), { signal: never })
+    const silent = publisher.publish('t', named('1'), { signal: never })
+    await settlePromises()
+    const disposing = publisher[Symbol.asyncDispose]()
+    await runtime.advance(5000)
+    await disposing
+    answers[1]?.reject(new Error('closed'))
+    await silent
+    answers[0]?.reject(new FakeError('message'))
+
+    expect(await refused).toMatchObject([{ ok: false }, { ok: false }])
+    expect(kafka.producers).toEqual([{ closed: true }])
+    expect(runtime.timers).toBe(0)
   })
 })

@@ -1,13 +1,5 @@
-import {
-  AckordError,
-  type Publisher,
-  type PublishFailure,
-  type PublishResult,
-  type RawMessage,
-  type Runtime,
-  systemRuntime,
-} from '@ackord/core'
-import { checkChoice, checkDuration, checkFunction, checkName, checkNoMore, linkedController } from '@ackord/core/internal'
+import { type Publisher, type PublishFailure, type PublishResult, type RawMessage, type Runtime, systemRuntime } from '@ackord/core'
+import { checkChoice, checkDuration, checkFunction, checkNoMore, inChunks, linkedController, PublishCalls } from '@ackord/core/internal'
 import { headers as clientHeaders } from '@nats-io/transport-node'
 import type { NatsConnection } from './client.ts'
 import { isNotAllowed } from './client-errors.ts'
@@ -89,16 +81,14 @@ interface Outgoing {
 }
 
 // What is on its way at once: the client keeps all of it in memory.
-const mostMessages = 1000
-const mostBytes = 8 * 1024 * 1024
+const most = { count: 1000, size: 8 * 1024 * 1024 }
 const ok: PublishResult = { ok: true }
 
 class NatsPublisher implements Publisher, AsyncDisposable {
   readonly #connection: NatsConnection
   readonly #watch: ConnectionWatch
   readonly #settings: PublisherSettings
-  readonly #publishing = new Set<Promise<unknown>>()
-  #disposed = false
+  readonly #calls = new PublishCalls('The NATS publisher')
 
   constructor(connection: NatsConnection, settings: PublisherSettings) {
     this.#connection = connection
@@ -111,22 +101,12 @@ class NatsPublisher implements Publisher, AsyncDisposable {
     messages: readonly RawMessage[],
     options: { readonly signal: AbortSignal },
   ): Promise<readonly PublishResult[]> {
-    if (this.#disposed) throw new AckordError('ACKORD_SHUTDOWN', 'The NATS publisher is closed.')
-    checkName('destination', destination)
-    options.signal.throwIfAborted()
-    const publishing = this.#publish(destination, messages, options.signal)
-    this.#publishing.add(publishing)
-    try {
-      return await publishing
-    } finally {
-      this.#publishing.delete(publishing)
-    }
+    return await this.#calls.run(destination, options.signal, () => this.#publish(destination, messages, options.signal))
   }
 
   /** Waits for what is being published; the connection stays open. */
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#disposed = true
-    await Promise.allSettled(this.#publishing)
+    await this.#calls.close()
   }
 
   /** Never rejects. */
@@ -172,7 +152,7 @@ class NatsPublisher implements Publisher, AsyncDisposable {
 
   /** Never rejects. */
   async #sendAll(messages: readonly Outgoing[], signal: AbortSignal): Promise<void> {
-    for (const chunk of chunks(messages)) {
+    for (const chunk of inChunks(messages, most)) {
       if (!this.#watch.isUp) await this.#connected(signal)
       if (signal.aborted) return
       if (this.#watch.isUp) await this.#sendTogether(chunk)
@@ -242,19 +222,4 @@ function resultOf(subject: string, answer: Uint8Array, unroutable: 'destination'
 /** The subject is part of it: a stream may hold the dead letters of its own messages, which have their ids. */
 function messageId(subject: string, { source = '', id = '' }: RawMessage): string {
   return [subject, source, id].map(encodeHeader).join(' ')
-}
-
-function* chunks(messages: readonly Outgoing[]): Generator<readonly Outgoing[]> {
-  let chunk: Outgoing[] = []
-  let size = 0
-  for (const message of messages) {
-    if (chunk.length > 0 && (chunk.length === mostMessages || size + message.size > mostBytes)) {
-      yield chunk
-      chunk = []
-      size = 0
-    }
-    chunk.push(message)
-    size += message.size
-  }
-  if (chunk.length > 0) yield chunk
 }

@@ -22,6 +22,7 @@ export type {
   ClaimOptions,
   NewOutboxRecord,
   OutboxCapabilities,
+  OutboxReader,
   OutboxStore,
   OutboxWriter,
   Outcome,

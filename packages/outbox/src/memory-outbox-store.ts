@@ -3,7 +3,7 @@ import { hints, nameOf } from '@ackord/core/internal'
 import { type MemoryClaims, MemoryRowLeases } from './memory-claims.ts'
 import { MemoryOrderedClaims } from './memory-ordered-claims.ts'
 import { MemoryPartitions } from './memory-partitions.ts'
-import { applyOutcome, type MemoryRow, MemoryRows, matches, outboxRecord, rearmRow, stateOf } from './memory-rows.ts'
+import { applyOutcome, isPending, type MemoryRow, MemoryRows, matches, outboxRecord, rearmRow, stateOf } from './memory-rows.ts'
 import { MemoryTransaction } from './memory-transaction.ts'
 import type { DestinationStats, OutboxAdmin, OutboxEdit, OutboxFilter, OutboxPage, OutboxRecord, OutboxStats } from './outbox-admin.ts'
 import type {
@@ -12,6 +12,7 @@ import type {
   ClaimOptions,
   NewOutboxRecord,
   OutboxCapabilities,
+  OutboxReader,
   OutboxStore,
   OutboxWriter,
   Outcome,
@@ -33,7 +34,7 @@ interface SharedData {
 }
 
 /** An outbox in memory, for tests and demos; what the contracts mean, written down as code. It ends with the process. */
-export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter<MemoryTransaction> {
+export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter<MemoryTransaction>, OutboxReader<MemoryTransaction> {
   readonly capabilities: OutboxCapabilities
   readonly #options: MemoryOutboxStoreOptions
   readonly #runtime: Runtime
@@ -67,11 +68,16 @@ export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter
   }
 
   async append(transaction: MemoryTransaction, records: readonly NewOutboxRecord[]): Promise<void> {
-    if (!this.#data.transactions.has(transaction)) {
-      throw new AckordError('ACKORD_TRANSACTION_REQUIRED', "append() takes a transaction made by this store's begin().")
-    }
+    this.#checkTransaction('append()', transaction)
     for (const { message } of records) checkAttributes(message.attributes, nameOf(message))
     transaction.add(records)
+  }
+
+  async readAppended(transaction: MemoryTransaction): Promise<readonly NewOutboxRecord[]> {
+    this.#checkTransaction('readAppended()', transaction)
+    const now = this.#runtime.now()
+    const committed = [...this.#data.rows.all()].filter(isPending).map((row) => outboxRecord(row, now))
+    return [...committed.map(({ destination, message }) => ({ destination, message })), ...transaction.records]
   }
 
   async claim(options: ClaimOptions): Promise<readonly ClaimedRecord[]> {
@@ -170,6 +176,11 @@ export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter
       .slice(0, options.limit)
     for (const row of old) this.#data.rows.delete(row)
     return old.length
+  }
+
+  #checkTransaction(caller: string, transaction: MemoryTransaction): void {
+    if (this.#data.transactions.has(transaction)) return
+    throw new AckordError('ACKORD_TRANSACTION_REQUIRED', `${caller} takes a transaction made by this store's begin().`)
   }
 
   #parked(ids: readonly string[]): MemoryRow[] {

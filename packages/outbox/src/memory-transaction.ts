@@ -16,6 +16,12 @@ export class MemoryTransaction {
     for (const record of records) this.#records.push(record)
   }
 
+  /** What was added so far and not rolled back. */
+  get records(): readonly NewOutboxRecord[] {
+    this.#checkOpen()
+    return [...this.#records]
+  }
+
   /** Where a savepoint begins; `rollbackTo` forgets what came after it. */
   savepoint(): number {
     this.#checkOpen()

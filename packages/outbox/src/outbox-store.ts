@@ -19,6 +19,15 @@ export interface OutboxWriter<Transaction> {
   append(transaction: Transaction, records: readonly NewOutboxRecord[]): Promise<void>
 }
 
+/** For tests: looks into the outbox from inside of a transaction, before it commits. */
+export interface OutboxReader<Transaction> {
+  /**
+   * What the transaction would leave for the relay if it committed now, oldest first: what was stored in it, and what else it sees. Changes
+   * nothing. Refuses anything that is not a running transaction.
+   */
+  readAppended(transaction: Transaction): Promise<readonly NewOutboxRecord[]>
+}
+
 /** Names one claim of one record. Both parts are the store's own; the token fences every later call. */
 export interface Claim {
   readonly id: string
@@ -72,7 +81,7 @@ export interface OutboxCapabilities {
    * Every record is in one of many partitions, by its key, and a partition belongs to one store object at a time, for as long as that one
    * claims or renews; the objects that do share them fairly, and hand them over when nothing of them is in hand. So a claim finds what is in its own
    * partitions. An attempt counts when it is settled as failed or parked, or when its owner is gone without a word: what was in its hands then may be
-   * what ended it.
+   * what ended it. Where the answer to a claim can be lost, what it gave must not stay in hand for as long as its owner goes on claiming: nobody has it.
    */
   readonly order: 'none' | 'perKey'
   /** Whether `delay` is kept. */

@@ -84,14 +84,16 @@ export class StoreCalls {
   }
 
   /**
-   * From now on nothing is tried twice, and no timer is left. Calls that wait for their next try make it at once. With `within`, a call that goes on
-   * is given up after so many milliseconds; until then there is a timer, which the last `close()` ends.
+   * From now on nothing is tried twice, and no timer is left. Calls that wait for their next try make it at once; one that goes on is given up. With
+   * `within`, it is given up after so many milliseconds; until then there is a timer, which the last `close()` ends.
    */
   close(options: { readonly within?: number | undefined } = {}): void {
     const { within } = options
     this.#closing.abort()
     this.#lastCall?.cancel()
-    if (within !== undefined) this.#lastCall = this.#runtime.setTimeout(() => this.#givenUp.abort(stopped()), within)
+    // A renewal that hangs is of no use to anybody, and its time limit would keep the process alive.
+    if (within === undefined) this.#givenUp.abort(stopped())
+    else this.#lastCall = this.#runtime.setTimeout(() => this.#givenUp.abort(stopped()), within)
   }
 
   async #once<T>(call: () => Promise<T>, limit: number, onLate: ((answer: T) => void) | undefined): Promise<T> {

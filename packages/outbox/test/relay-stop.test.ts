@@ -48,6 +48,26 @@ describe('stopping a relay', () => {
     expect((await world.memory.get('1'))?.attempts).toBe(0)
   })
 
+  it('while the store does not answer a renewal leaves no timer', async () => {
+    const publishing = deferred()
+    const world = openWorld({
+      lease: 3000,
+      answer: async ({ messages }) => {
+        await publishing.promise
+        return messages.map(() => ok)
+      },
+    })
+    await world.add('orders', 'e1')
+    world.store.before = (call) => (call === 'renew' ? new Promise(() => {}) : undefined)
+    world.relay.start()
+    await world.runtime.advance(1500)
+    expect(world.store.count('renew')).toBe(1)
+    const stopped = world.relay.stop()
+    publishing.resolve()
+    await stopped
+    await expectNothingLeft(world)
+  })
+
   it('during a claim gives back what comes of it', async () => {
     const world = openWorld()
     const gate = deferred()

@@ -1,11 +1,11 @@
 import { AckordError, type Runtime, type Timer } from '@ackord/core'
 import { answerTimeout, settledWithin } from '@ackord/core/internal'
 import type { RabbitmqChannel, RabbitmqMessage } from './client.ts'
-import type { QueueDeclaration } from './queue-options.ts'
+import type { QueueDeclarer } from './declare-queue.ts'
 
 export interface ConsumerSettings {
   readonly queue: string
-  readonly declare: QueueDeclaration | undefined
+  readonly declare: QueueDeclarer | undefined
   readonly prefetch: number
   readonly maxDelay: number
   readonly runtime: Runtime
@@ -67,7 +67,7 @@ export class ConsumerChannel {
   async start(): Promise<void> {
     const { queue, declare, prefetch, runtime } = this.#settings
     try {
-      if (declare !== undefined) await this.#channel.assertQueue(queue, declare)
+      if ((await declare?.(this.#channel)) === 'again') throw limitRefused(queue)
       await this.#channel.prefetch(prefetch)
       // There would be nobody to cancel it any more.
       if (this.#leaving !== undefined) throw channelClosed()
@@ -192,6 +192,11 @@ function lossError(loss: Loss, cause: unknown): AckordError {
 
 function cancelled(queue: string): AckordError {
   return new AckordError('ACKORD_SOURCE_FAILED', `RabbitMQ cancelled the consumer of queue '${queue}': the queue was deleted or has moved.`)
+}
+
+function limitRefused(queue: string): AckordError {
+  const text = `Queue '${queue}' was made without 'x-delivery-limit': -1, so RabbitMQ drops what was delivered too often. Set a policy with "delivery-limit": -1, or make the queue anew.`
+  return new AckordError('ACKORD_SOURCE_FAILED', text)
 }
 
 function channelClosed(): AckordError {

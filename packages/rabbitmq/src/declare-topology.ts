@@ -1,5 +1,6 @@
 import { AckordError, InvalidOptionError } from '@ackord/core'
 import { checkChoice, checkName, checkNoMore } from '@ackord/core/internal'
+import { queueDeclarer } from './declare-queue.ts'
 import { queueDeclaration, type RabbitmqQueueOptions } from './queue-options.ts'
 import { replyCode } from './reply-code.ts'
 
@@ -47,12 +48,13 @@ interface TopologyChannel {
  */
 export async function declareTopology(connection: TopologyConnection, topology: RabbitmqTopology): Promise<void> {
   const steps = stepsOf(topology)
-  const channel = await connection.createChannel()
-  // RabbitMQ closes the channel with the reason; the call that it answers rejects with the same.
-  channel.on('error', () => {})
+  let channel = await openChannel(connection)
   for (const { what, declare } of steps) {
     try {
-      await declare(channel)
+      if ((await declare(channel)) === 'again') {
+        channel = await openChannel(connection)
+        await declare(channel)
+      }
     } catch (cause) {
       // RabbitMQ has closed it, unless it was the client that refused.
       await channel.close().catch(() => {})
@@ -60,6 +62,13 @@ export async function declareTopology(connection: TopologyConnection, topology: 
     }
   }
   await channel.close()
+}
+
+async function openChannel(connection: TopologyConnection): Promise<TopologyChannel> {
+  const channel = await connection.createChannel()
+  // RabbitMQ closes the channel with the reason; the call that it answers rejects with the same.
+  channel.on('error', () => {})
+  return channel
 }
 
 interface Step {
@@ -93,7 +102,7 @@ function exchangeStep(name: string, options: RabbitmqExchangeOptions): Step {
 function queueStep(name: string, options: RabbitmqQueueOptions): Step {
   checkName('queues', name)
   const declaration = queueDeclaration(options)
-  return { what: `queue '${name}'`, declare: (channel) => channel.assertQueue(name, declaration) }
+  return { what: `queue '${name}'`, declare: queueDeclarer(name, declaration) }
 }
 
 function bindingStep({ exchange, queue, routingKey = '', arguments: more = {}, ...unknown }: RabbitmqBinding): Step {

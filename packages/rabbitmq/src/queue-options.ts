@@ -9,7 +9,10 @@ export interface RabbitmqQueueOptions {
   readonly type?: 'quorum' | 'classic' | undefined
   /** Whether the queue survives a restart of RabbitMQ; a quorum queue always does. Default: true. */
   readonly durable?: boolean | undefined
-  /** Further arguments, such as `x-max-length` or `x-single-active-consumer`. Default: none. */
+  /**
+   * Further arguments, such as `x-max-length` or `x-single-active-consumer`. Default: none; for a quorum queue on RabbitMQ 4 and newer `x-delivery-limit` is -1, or it
+   * would drop what was delivered twenty times.
+   */
   readonly arguments?: Readonly<Record<string, unknown>> | undefined
 }
 

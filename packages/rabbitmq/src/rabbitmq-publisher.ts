@@ -17,9 +17,9 @@ import {
   checkChoice,
   checkDuration,
   checkFunction,
-  checkName,
   checkNoMore,
   guardLogger,
+  PublishCalls,
   settledWithin,
 } from '@ackord/core/internal'
 import type { RabbitmqConnection } from './client.ts'
@@ -105,7 +105,7 @@ class RabbitmqPublisher implements Publisher, AsyncDisposable {
   readonly #settings: PublisherSettings
   // One per exchange: RabbitMQ closes the channel on which somebody publishes to an exchange that is missing, and the others have nothing to do with it.
   readonly #channels = new Map<string, Promise<PublishChannel>>()
-  readonly #sending = new Set<Promise<unknown>>()
+  readonly #calls = new PublishCalls('The RabbitMQ publisher')
   #disposing: Promise<void> | undefined
 
   constructor(connection: RabbitmqConnection, settings: PublisherSettings) {
@@ -118,16 +118,7 @@ class RabbitmqPublisher implements Publisher, AsyncDisposable {
     messages: readonly RawMessage[],
     options: { readonly signal: AbortSignal },
   ): Promise<readonly PublishResult[]> {
-    if (this.#disposing !== undefined) throw new AckordError('ACKORD_SHUTDOWN', 'The RabbitMQ publisher is closed.')
-    checkName('destination', destination)
-    options.signal.throwIfAborted()
-    const sending = this.#publish(destination, messages, options.signal)
-    this.#sending.add(sending)
-    try {
-      return await sending
-    } finally {
-      this.#sending.delete(sending)
-    }
+    return await this.#calls.run(destination, options.signal, () => this.#publish(destination, messages, options.signal))
   }
 
   /** Waits a while for what is being published, and closes its channels. */
@@ -226,7 +217,7 @@ class RabbitmqPublisher implements Publisher, AsyncDisposable {
 
   async #dispose(): Promise<void> {
     const { runtime } = this.#settings
-    await settledWithin(runtime, answerTimeout, Promise.all(this.#sending))
+    await settledWithin(runtime, answerTimeout, this.#calls.close())
     const closing = [...this.#channels.values()].map(async (opening) => (await opening).close())
     this.#channels.clear()
     await settledWithin(runtime, answerTimeout, Promise.allSettled(closing))

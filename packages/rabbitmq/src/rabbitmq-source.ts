@@ -12,6 +12,7 @@ import {
 import { checkCount, checkDuration, checkFunction, checkName, checkNoMore, guardLogger, IteratedSource } from '@ackord/core/internal'
 import type { RabbitmqConnection, RabbitmqMessage } from './client.ts'
 import { watchConnection } from './connection-watch.ts'
+import { queueDeclarer } from './declare-queue.ts'
 import { queueDeclaration, type RabbitmqQueueOptions } from './queue-options.ts'
 import { Subscription } from './subscription.ts'
 
@@ -71,7 +72,7 @@ export function rabbitmqSource(connection: RabbitmqConnection, options: Rabbitmq
   checkFunction('backoff', backoff)
   const logger = guardLogger(given)
   const receive = createReceiver({ deadLetter, deadLetterTimeout, runtime, logger })
-  const declaration = declare === undefined ? undefined : queueDeclaration(declare)
+  const declaration = declare === undefined ? undefined : queueDeclarer(queue, queueDeclaration(declare))
   watchConnection(connection, logger)
   const settings = { connection, queue, declare: declaration, prefetch, attributes, maxDelay, backoff, runtime, logger, receive }
   return new IteratedSource((signal, owner) => new Subscription(settings, signal, owner))

@@ -1,8 +1,10 @@
 import { publishAll } from '@ackord/core'
+import { connect } from 'amqplib'
 import { describe, expect, it } from 'vitest'
+import { majorVersion } from '../src/declare-queue.ts'
 import { declareTopology, type RabbitmqTopology } from '../src/index.ts'
 import { FakeConnection } from './support/fake-connection.ts'
-import { event, open, openWorld, pull, type World } from './support/world.ts'
+import { event, open, openWorld, pull, rabbitmqUrl, type World } from './support/world.ts'
 
 describe('declareTopology', () => {
   it('creates exchanges, queues and bindings, through which messages arrive', async () => {
@@ -15,6 +17,17 @@ describe('declareTopology', () => {
     await publishAll(publisher, exchange, [event('a')])
     const message = await pull(open(world.source(queue)))
     expect([message.id, message.deliveryCount]).toEqual(['a', 1])
+  })
+
+  it('knows from the client which version the server is, whether or not the connection recovers', async () => {
+    await using world = await openWorld()
+    const channel = await world.connection.createChannel()
+    const plain = await connect(rabbitmqUrl)
+    const channelOfPlain = await plain.createChannel()
+    expect(majorVersion(channel)).toBeGreaterThanOrEqual(3)
+    expect(majorVersion(channelOfPlain)).toBe(majorVersion(channel))
+    await plain.close()
+    await channel.close()
   })
 
   it('leaves what is there as it is, however often and at once it is called, and no channel open', async () => {

@@ -36,7 +36,7 @@ export function outboxRowOf({ destination, message, delay = 0 }: NewOutboxRecord
 
 /** The attributes, and those of them that have a column of their own. */
 function attributeColumns(attributes: Attributes, owner: RawMessage): Omit<OutboxRow, 'destination' | 'data' | 'delay' | 'ordered'> {
-  const missing = missingAttributes({ specversion: '1.0', ...attributes })
+  const missing = missingAttributes(attributes).filter((name) => name !== 'specversion' || attributes.specversion === '')
   if (missing.length > 0) {
     throw new AckordError('ACKORD_MISSING_ATTRIBUTE', `Cannot store ${nameOf(owner)} in the outbox: it has no ${missing.join(', no ')}.`)
   }

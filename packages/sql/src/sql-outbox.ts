@@ -8,7 +8,7 @@ import {
   TransactionRequiredError,
 } from '@ackord/core'
 import { checkFunction, checkNoMore, guardLogger, nameOf } from '@ackord/core/internal'
-import type { NewOutboxRecord, OutboxAdmin, OutboxStore, OutboxWriter, RecordTaker } from '@ackord/outbox'
+import type { NewOutboxRecord, OutboxAdmin, OutboxReader, OutboxStore, OutboxWriter, RecordTaker } from '@ackord/outbox'
 import { recordAppender } from './append-records.ts'
 import { type Database, portOf } from './database.ts'
 import type { Notifications } from './notifications.ts'
@@ -17,6 +17,7 @@ import type { OrderOptions } from './order.ts'
 import { orderedClaims } from './ordered-claims.ts'
 import { outboxAdministration } from './outbox-administration.ts'
 import { outboxClaims } from './outbox-claims.ts'
+import { readPending } from './read-pending.ts'
 import { explainMissing } from './schema-missing.ts'
 import type { TableOptions } from './tables.ts'
 
@@ -31,8 +32,8 @@ export interface SqlOutboxOptions extends TableOptions, OrderOptions {
   readonly runtime?: Runtime | undefined
 }
 
-/** An outbox table: the relay's side, the operators', and the writing one. */
-export interface SqlOutbox<Handle> extends OutboxStore, OutboxAdmin, OutboxWriter<Handle> {}
+/** An outbox table: the relay's side, the operators', the writing one, and the one that tests look at. */
+export interface SqlOutbox<Handle> extends OutboxStore, OutboxAdmin, OutboxWriter<Handle>, OutboxReader<Handle> {}
 
 /** The outbox of a database. Does no I/O until it is used; the table is `createSchema()`'s. */
 export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutboxOptions = {}): SqlOutbox<Handle> {
@@ -84,10 +85,18 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
 
     /** In a transaction of ours, or one of the caller's own. */
     async append(transaction: Handle, records: readonly NewOutboxRecord[]) {
-      const opened = await openTransactionOf(port, transaction)
+      const opened = await openTransactionOf(port, transaction, 'append()')
       // What could not be read back would be parked long after its transaction has ended.
       for (const { message } of records) checkAttributes(message.attributes, () => nameOf(message))
       await appendRecords(opened, records)
+    },
+
+    /** With group commit the records of a message are stored when its group ends, and so cannot be seen here. */
+    async readAppended(transaction: Handle) {
+      await openTransactionOf(port, transaction, 'readAppended()')
+      return await readPending(storePort, transaction, (statements) =>
+        outboxAdministration(explaining(dialect.store.administration(statements), explain), { table, logger }),
+      )
     },
 
     ...(preLease ? { attach: (taker: RecordTaker) => takers.attach(table, taker) } : {}),
@@ -116,21 +125,25 @@ function explaining<Statements extends object>(statements: Statements, explain: 
 }
 
 /** Refuses what is not a running transaction: there, the records would be stored whether or not the business writes are. */
-async function openTransactionOf<Handle>(port: DatabasePort<Handle>, transaction: Handle): Promise<OpenTransaction<Handle>> {
+async function openTransactionOf<Handle>(
+  port: DatabasePort<Handle>,
+  transaction: Handle,
+  caller: string,
+): Promise<OpenTransaction<Handle>> {
   const { driver, dialect, behind } = port
-  if (transaction === undefined || transaction === null) throw new TransactionRequiredError('append()')
-  if (transaction === driver.pool) throw notInTransaction('it was given the pool itself')
+  if (transaction === undefined || transaction === null) throw new TransactionRequiredError(caller)
+  if (transaction === driver.pool) throw notInTransaction(caller, 'it was given the pool itself')
   const ours = behind(transaction)
   if (ours !== undefined) return ours
   const known =
     driver.inTransaction(transaction) ?? (await dialect.store.inTransaction(driver as DatabasePort<unknown>['driver'], transaction))
-  if (!known) throw notInTransaction('the client that it was given is in none')
+  if (!known) throw notInTransaction(caller, 'the client that it was given is in none')
   return foreignTransaction(driver, transaction)
 }
 
-function notInTransaction(problem: string): AckordError {
+function notInTransaction(caller: string, problem: string): AckordError {
   return new AckordError(
     'ACKORD_TRANSACTION_REQUIRED',
-    `append() needs a running transaction, and ${problem}. Begin one, and give append() the client that did.`,
+    `${caller} needs a running transaction, and ${problem}. Begin one, and give ${caller} the client that did.`,
   )
 }

@@ -5,7 +5,7 @@ import { connectRedis, removeKeys } from '../redis-client.ts'
 import type { ServiceUrl } from '../service-url.ts'
 import type { Broker } from './broker.ts'
 
-/** A destination is a stream, which comes to be with its first message. */
+/** A server or a cluster. A destination is a stream, which comes to be with its first message. */
 export async function openRedisStreams(url: ServiceUrl, logger: Logger): Promise<Broker> {
   const client = await connectRedis(url)
   const redis = fromIoredis(client, { logger })

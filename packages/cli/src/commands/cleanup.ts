@@ -2,6 +2,7 @@ import type { Command } from 'commander'
 import type { Execute } from '../execute.ts'
 import { exitCode } from '../exit-code.ts'
 import { parsePositiveDuration, parseWhole, setting, storeCommand } from '../settings.ts'
+import { unlessAborted } from '../stopping.ts'
 import { openStoreOf, type StoreOptions } from '../store-options.ts'
 
 interface CleanupOptions extends StoreOptions {
@@ -33,20 +34,19 @@ export function cleanupCommand(execute: Execute): Command {
         async (session, options: CleanupOptions) => {
           const { output, signal } = session
           const { inboxWindow = 7 * day, keepPublished = day, batchSize = 1000 } = options
-          await using store = await openStoreOf(options, session)
+          await using store = await unlessAborted(openStoreOf(options, session), signal)
           const outbox = store.outbox({ logger: output.logger() })
           const result = { inbox_deleted: 0, outbox_deleted: 0 }
-          const { kind } = store
-          if (kind !== 'redis') {
+          const isSql = store.kind !== 'redis'
+          // The markers that the inbox has in Redis have a time to live.
+          if (isSql)
             result.inbox_deleted = await drain(batchSize, signal, () => store.cleanInbox({ window: inboxWindow, limit: batchSize }))
-            result.outbox_deleted = await drain(batchSize, signal, () =>
-              outbox.deletePublished({ olderThan: keepPublished, limit: batchSize }),
-            )
-          }
+          const published = { olderThan: keepPublished, limit: batchSize }
+          result.outbox_deleted = await drain(batchSize, signal, () => outbox.deletePublished(published))
           output.object(result)
-          if (kind === 'redis')
-            output.line('Redis forgets by itself: markers of the inbox have a time to live, and published records are gone at once.')
-          else output.line(`Deleted ${result.inbox_deleted} of the inbox and ${result.outbox_deleted} published records.`)
+          const { inbox_deleted: forgotten, outbox_deleted: deleted } = result
+          if (isSql) output.line(`Deleted ${forgotten} of the inbox and ${deleted} published records.`)
+          else output.line(`Deleted ${deleted} published records. What the inbox need not remember goes from Redis by itself.`)
           signal.throwIfAborted()
           return exitCode.ok
         },

@@ -6,16 +6,17 @@ import { demoView } from '../demo/demo-view.ts'
 import type { Execute } from '../execute.ts'
 import { type ExitCode, exitCode } from '../exit-code.ts'
 import { openBroker } from '../open-broker.ts'
-import { openRunStore } from '../open-run-store.ts'
+import { checkOutbox, openRunStore } from '../open-run-store.ts'
 import type { Output } from '../output.ts'
 import type { Session } from '../session.ts'
-import { newCommand, parseWhole } from '../settings.ts'
+import { newCommand, parseOutbox, parseWhole, storeUrls } from '../settings.ts'
 import { unlessAborted } from '../stopping.ts'
-import type { Store } from '../stores/store.ts'
+import type { Store, StorePlace } from '../stores/store.ts'
 
 interface DemoCommandOptions {
   readonly orders: number
   readonly store?: string | undefined
+  readonly outbox?: StorePlace['outbox']
   readonly broker?: string | undefined
 }
 
@@ -23,15 +24,17 @@ export function demoCommand(execute: Execute): Command {
   return newCommand('demo')
     .description('Orders through duplicates, failures, a crash and an outage; in the end each is applied once. Needs no server.')
     .option('--orders <count>', 'how many', parseWhole(1, 1_000_000), 1000)
-    .option('--store <url>', 'postgres://, mysql://, sqlite: or redis:// (default: PostgreSQL in this process)')
-    .option('--broker <url>', 'amqp://, nats://, kafka://, redis:// or memory: (default: memory:)')
+    .option('--store <url>', `${storeUrls} (default: PostgreSQL in this process)`)
+    .option('--outbox <kind>', 'stream or lua (Redis; default: stream)', parseOutbox)
+    .option('--broker <url>', 'amqp://, nats://, kafka://, redis://, redis+cluster:// or memory: (default: memory:)')
     .action(execute(runDemo, { stopsItself: true }))
 }
 
 async function runDemo(
   session: Session,
-  { orders, store: storeUrl, broker: brokerUrl = 'memory:' }: DemoCommandOptions,
+  { orders, store: storeUrl, outbox, broker: brokerUrl = 'memory:' }: DemoCommandOptions,
 ): Promise<ExitCode> {
+  checkOutbox(storeUrl, outbox)
   const { output, secrets, signal } = session
   const name = `ackord-demo-${systemRuntime.uuid().slice(0, 8)}`
   const view = demoView(output, orders)
@@ -39,7 +42,7 @@ async function runDemo(
     const opening = openBroker(brokerUrl, { option: '--broker', logger: silentLogger, secrets, memory: true })
     await using broker = await unlessAborted(opening, signal)
     if (storeUrl === undefined) view.onStep('Starting PostgreSQL in this process.')
-    await using store = await unlessAborted(openRunStore(storeUrl, { name, secrets }), signal)
+    await using store = await unlessAborted(openRunStore(storeUrl, { name, secrets, outbox }), signal)
     const topics = { orders: `${name}-orders`, events: `${name}-events` }
     const report = await demo({ ...view, orders, store, broker, topics, signal })
     view.end()

@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
 import type { Execute } from '../execute.ts'
 import { exitCode } from '../exit-code.ts'
+import { isRedisUrl } from '../redis-url.ts'
 import type { Session } from '../session.ts'
 import { newCommand, storeCommand } from '../settings.ts'
 import { openStoreOf, type StoreOptions } from '../store-options.ts'
@@ -33,7 +34,7 @@ function printCommand(execute: Execute): Command {
     .description('The SQL that makes the tables, for your own migrations. Connects to nothing: --store postgres: will do.')
     .action(
       execute(async (session, options: StoreOptions) => {
-        if (/^rediss?:/i.test(options.store ?? '')) return noTables(session)
+        if (isRedisUrl(options.store ?? '')) return noTables(session)
         await using store = await openStoreOf(options, session, { connect: false })
         if (store.kind === 'redis') return noTables(session)
         const sql = store.printSchema()

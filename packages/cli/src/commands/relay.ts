@@ -1,7 +1,9 @@
 import type { DeadLetter, Logger } from '@ackord/core'
+import { abortable } from '@ackord/core/internal'
 import { Relay, type RelayOptions } from '@ackord/outbox'
 import type { Command } from 'commander'
 import type { Broker } from '../brokers/broker.ts'
+import { isInterruption } from '../command-error.ts'
 import type { Execute } from '../execute.ts'
 import { type ExitCode, exitCode } from '../exit-code.ts'
 import { talkingTo } from '../explain-failure.ts'
@@ -10,7 +12,17 @@ import { openStore } from '../open-store.ts'
 import { startHealthServer } from '../relay/health-server.ts'
 import { PrometheusMetrics } from '../relay/prometheus-metrics.ts'
 import type { Session } from '../session.ts'
-import { addPlace, newCommand, parseChoice, parseList, parsePairs, parsePositiveDuration, parseWhole, setting } from '../settings.ts'
+import {
+  addPlace,
+  newCommand,
+  parseChoice,
+  parseList,
+  parsePairs,
+  parsePositiveDuration,
+  parseWhole,
+  setting,
+  storeUrls,
+} from '../settings.ts'
 import { aborted, unlessAborted } from '../stopping.ts'
 import { placeOf } from '../store-options.ts'
 import type { OutboxChoices, StorePlace } from '../stores/store.ts'
@@ -40,9 +52,9 @@ interface RelayCommandOptions extends StorePlace {
 export function relayCommand(execute: Execute): Command {
   const command = addPlace(
     newCommand('relay')
-      .description('Carries committed records to the broker until SIGTERM or Ctrl-C. Any number may run side by side.')
-      .addOption(setting('--from <url>', 'the store: postgres://, mysql://, sqlite: or redis://', { key: 'store' }))
-      .addOption(setting('--to <url>', 'the broker: amqp://, nats://, kafka:// or redis://', { key: 'broker' })),
+      .description('Carries committed records to the broker until SIGTERM, SIGHUP or Ctrl-C. Any number may run side by side.')
+      .addOption(setting('--from <url>', `the store: ${storeUrls}`, { key: 'store' }))
+      .addOption(setting('--to <url>', 'the broker: amqp://, nats://, kafka://, redis:// or redis+cluster://', { key: 'broker' })),
   )
   const options = [
     setting('--map <destination=topic>', 'publishes what is for the destination under another name, several times for several', {
@@ -55,7 +67,7 @@ export function relayCommand(execute: Execute): Command {
       parse: parseChoice('park', 'block', 'parkKey'),
     }),
     setting('--listen', 'hears of commits at once (PostgreSQL; those who write need `notify: true`)'),
-    setting('--keep-published <duration>', 'keeps published records for so long (SQL; default: they are deleted)', {
+    setting('--keep-published <duration>', 'keeps published records for so long (SQL and Lua outbox; default: they are deleted)', {
       parse: parsePositiveDuration,
     }),
     setting('--batch-size <count>', 'records in one claim (default: 500)', { parse: parseWhole(1, 100_000) }),
@@ -87,6 +99,8 @@ async function runRelay(session: Session, options: RelayCommandOptions): Promise
     // A relay that is told to stop while it starts has stopped, too.
     if (!signal.aborted || error !== signal.reason) throw error
   }
+  // Whoever told it to stop gets what he wanted; all else is a failure, also after an orderly stop.
+  if (!isInterruption(signal.reason)) throw signal.reason
   return exitCode.ok
 }
 
@@ -94,7 +108,10 @@ async function relayUntilAborted({ output, secrets, signal }: Session, options: 
   const logger = namedLogger(output.logger('stdout'), options.name)
   const { from, to, order, listen, keepPublished, port, host = '127.0.0.1' } = options
   await using store = await unlessAborted(openStore(from, { option: '--from', place: placeOf(options), logger, secrets }), signal)
-  if (store.kind !== 'redis') await talkingTo(store.address, () => store.validateSchema())
+  await abortable(
+    talkingTo(store.address, () => (store.kind === 'redis' ? store.verify() : store.validateSchema())),
+    signal,
+  )
   await using broker = await unlessAborted(openBroker(to, { option: '--to', logger, secrets }), signal)
   const metrics = new PrometheusMetrics()
   const relay = new Relay(store.outbox({ order, retain: keepPublished !== undefined, listen, logger }), {

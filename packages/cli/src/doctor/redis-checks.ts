@@ -1,4 +1,5 @@
 import { systemRuntime } from '@ackord/core'
+import { CommandError } from '../command-error.ts'
 import type { RedisStore } from '../stores/store.ts'
 import { type Check, check, look } from './check.ts'
 import { clockCheck } from './clock-check.ts'
@@ -18,6 +19,12 @@ export async function redisChecks(store: RedisStore): Promise<readonly Check[]> 
       }),
     ),
     await look('privileges', async () => {
+      try {
+        await store.verify()
+      } catch (error) {
+        if (!(error instanceof CommandError)) throw error
+        return check('privileges', 'problem', `${error.message} ${error.hint ?? ''}`.trim())
+      }
       // It goes by itself after a second.
       const key = `{${store.tag}}:doctor:${systemRuntime.uuid()}`
       try {

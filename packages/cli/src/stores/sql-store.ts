@@ -31,8 +31,9 @@ export interface SqlClient<Handle> {
 
 const tableKinds = ['inbox', 'outbox', 'meta', 'append', 'valid', 'relays', 'partitions', 'hands', 'keep'] as const
 
-export function tableOptions({ schema, prefix = 'ackord_', stream, tag }: StorePlace): TableOptions {
+export function tableOptions({ schema, prefix = 'ackord_', stream, tag, outbox, shards }: StorePlace): TableOptions {
   if (stream !== undefined || tag !== undefined) throw usageError('--stream and --tag are for Redis; this store is an SQL database.')
+  if (outbox !== undefined || shards !== undefined) throw usageError('--outbox and --shards are for Redis; this store is an SQL database.')
   return { schema, names: Object.fromEntries(tableKinds.map((kind) => [kind, prefix + kind])) }
 }
 

@@ -8,16 +8,20 @@ export interface StorePlace {
   readonly schema?: string | undefined
   /** What the names of the tables begin with; SQL only. Default: `ackord_`. */
   readonly prefix?: string | undefined
-  /** What the keys of the outbox are called; Redis only. Default: `outbox`. */
+  /** What the keys of the outbox are called; Redis only. Default: `outbox`, of a Lua outbox `lua-outbox`. */
   readonly stream?: string | undefined
-  /** The hash tags of the outbox; Redis only. Default: `ackord`. */
+  /** The hash tags of the outbox; Redis only, of a Lua outbox one. Default: `ackord`. */
   readonly tag?: readonly string[] | undefined
+  /** Which outbox it is; Redis only. Default: `stream`. */
+  readonly outbox?: 'stream' | 'lua' | undefined
+  /** Into how many parts it is divided; the Lua outbox only. Default: 1. */
+  readonly shards?: number | undefined
 }
 
 export interface OutboxChoices {
   /** Default: `none`. */
   readonly order?: Order | undefined
-  /** Whether published records are kept; SQL only. Default: false. */
+  /** Whether published records are kept; SQL and the Lua outbox only. Default: false. */
   readonly retain?: boolean | undefined
   /** Whether notifications are listened to, on a connection of their own; PostgreSQL only. Default: false. */
   readonly listen?: boolean | undefined
@@ -72,6 +76,8 @@ export interface SqlStore extends AnyStore {
 export interface RedisStore extends AnyStore {
   readonly kind: 'redis'
   readonly tag: string
+  /** Whether the user may do all that the scripts of a Lua outbox do. Without one there is nothing to find out. */
+  verify(): Promise<void>
   /** A command, outside of transactions. */
   send(command: string, ...args: readonly (string | number)[]): Promise<unknown>
   /** Adds to a list in the transaction of the message that is being handled. */

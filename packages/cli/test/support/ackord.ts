@@ -1,14 +1,15 @@
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { Writable } from 'node:stream'
+import { run } from '../../src/run.ts'
+import { Secrets } from '../../src/secrets.ts'
+import { main } from './bundle-main.ts'
 
-const root = fileURLToPath(new URL('../../../..', import.meta.url))
-export const main: string = join(root, 'packages/cli/dist/main.js')
 /** For a command that hangs. */
-const limit = 100_000
+const limit = 200_000
 
 /** What a command left behind. */
 export interface Ended {
@@ -20,24 +21,20 @@ export interface Ended {
 }
 
 export interface AckordOptions {
+  /** Default: none that are the command's. */
   readonly env?: Readonly<Record<string, string>>
-  /** Default: an empty directory. */
+  /** Default: one without a configuration file. */
   readonly cwd?: string
+}
+
+interface ProcessOptions extends AckordOptions {
   /** Default: there is none. */
   readonly stdin?: 'ignore' | 'pipe'
+  /** Default: none. */
+  readonly nodeOptions?: readonly string[]
 }
 
-/** Compiles what the tests run. */
-export function build(): void {
-  const { status, stdout } = spawnSync(process.execPath, [join(root, 'node_modules/typescript/bin/tsc'), '-b', 'packages/cli'], {
-    cwd: root,
-    encoding: 'utf8',
-    timeout: 240_000,
-  })
-  if (status !== 0) throw new Error(`tsc -b packages/cli failed:\n${stdout}`)
-}
-
-/** A command that runs. */
+/** A command that runs in a process of its own. */
 export class Ackord {
   readonly child: ChildProcess
   readonly ended: Promise<Ended>
@@ -45,7 +42,7 @@ export class Ackord {
   #stderr = ''
   #waiting: (() => void)[] = []
 
-  constructor(command: readonly string[], { env = {}, cwd = emptyDirectory(), stdin = 'ignore' }: AckordOptions = {}) {
+  constructor(command: readonly string[], { env = {}, cwd = emptyDirectory(), stdin = 'ignore' }: ProcessOptions = {}) {
     const [file = '', ...args] = command
     const inherited = Object.entries(process.env).filter(([name]) => !name.startsWith('ACKORD_'))
     this.child = spawn(file, args, { cwd, env: { ...Object.fromEntries(inherited), ...env }, stdio: [stdin, 'pipe', 'pipe'] })
@@ -81,25 +78,69 @@ export class Ackord {
     const [code] = (await once(this.child, 'close')) as [number | null]
     clearTimeout(timer)
     if (this.child.signalCode === 'SIGKILL') throw new Error(`It was killed. It had said:\n${this.#stdout}\n${this.#stderr}`)
-    const lastLine = this.#stdout.trimEnd().split('\n').at(-1) ?? ''
-    return {
-      code,
-      stdout: this.#stdout,
-      stderr: this.#stderr,
-      get last() {
-        return JSON.parse(lastLine) as Record<string, unknown>
-      },
-    }
+    return endedWith(code, this.#stdout, this.#stderr)
   }
 }
 
-export function start(args: readonly string[], options?: AckordOptions): Ackord {
-  return new Ackord([process.execPath, main, ...args], options)
+function endedWith(code: number | null, stdout: string, stderr: string): Ended {
+  return {
+    code,
+    stdout,
+    stderr,
+    get last() {
+      return JSON.parse(stdout.trimEnd().split('\n').at(-1) ?? '') as Record<string, unknown>
+    },
+  }
 }
 
-/** Runs it to its end. */
-export async function ackord(args: readonly string[], options?: AckordOptions): Promise<Ended> {
-  return await start(args, options).ended
+/** In a process of its own, which `bundleMain()` must have made before: for signals, terminals and what else belongs to a process. */
+export function start(args: readonly string[], options?: ProcessOptions): Ackord {
+  return new Ackord([process.execPath, ...(options?.nodeOptions ?? []), main, ...args], options)
+}
+
+/** The stores that a test has open itself. A file of SQLite has one owner in a process: commands on these need another one. */
+export const openHere: Set<string> = new Set()
+
+let runningHere = 0
+
+/**
+ * Runs it to its end, in this process: all of it but the process around it, unless a test has its store open. With a directory of its own only
+ * one at a time.
+ */
+export async function ackord(args: readonly string[], options: AckordOptions = {}): Promise<Ended> {
+  return args.some((arg) => openHere.has(arg)) ? await start(args, options).ended : await runHere(args, options)
+}
+
+async function runHere(args: readonly string[], { env = {}, cwd }: AckordOptions): Promise<Ended> {
+  if (cwd !== undefined && runningHere > 0) throw new Error('Another command runs, and would be in this directory too.')
+  const before = process.cwd()
+  if (cwd !== undefined) process.chdir(cwd)
+  runningHere += 1
+  const [stdout, stderr] = [new Heard(), new Heard()]
+  try {
+    const code = await run({
+      args,
+      environment: env,
+      stdout,
+      stderr,
+      secrets: new Secrets(),
+      signal: AbortSignal.timeout(limit),
+      onStopsItself() {},
+    })
+    return endedWith(code, stdout.text, stderr.text)
+  } finally {
+    runningHere -= 1
+    if (cwd !== undefined) process.chdir(before)
+  }
+}
+
+class Heard extends Writable {
+  text = ''
+
+  override _write(data: Buffer, _: BufferEncoding, done: () => void): void {
+    this.text += data
+    done()
+  }
 }
 
 const directories: string[] = []

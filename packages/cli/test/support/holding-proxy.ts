@@ -3,6 +3,8 @@ import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 
 export interface HoldingProxy extends AsyncDisposable {
   readonly url: string
+  /** Whether the server has said something that did not get through. */
+  readonly isHolding: boolean
   /** From now on nothing that the server says gets through. */
   hold(): void
   /** It gets through, with what was held. */
@@ -34,6 +36,9 @@ export async function startHoldingProxy(target: string): Promise<HoldingProxy> {
   url.port = String((server.address() as AddressInfo).port)
   return {
     url: url.href,
+    get isHolding() {
+      return [...pairs].some(({ client, behind }) => behind.bytesRead > client.bytesWritten)
+    },
     hold() {
       holding = true
       for (const { client, behind } of pairs) behind.unpipe(client)

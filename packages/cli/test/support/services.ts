@@ -6,12 +6,14 @@ import { openBroker } from '../../src/open-broker.ts'
 import { openStore } from '../../src/open-store.ts'
 import { Secrets } from '../../src/secrets.ts'
 import type { Store, StorePlace } from '../../src/stores/store.ts'
-import { emptyDirectory } from './ackord.ts'
+import { emptyDirectory, openHere } from './ackord.ts'
 
 export const postgresUrl: string = process.env['POSTGRES_URL'] ?? 'postgres://postgres@127.0.0.1:5432/test'
 export const mariadbUrl: string = process.env['MARIADB_URL'] ?? 'mysql://root@127.0.0.1:3306/test'
 export const redisUrl: string = process.env['REDIS_URL'] ?? 'redis://127.0.0.1:6379'
 export const rabbitmqUrl: string = process.env['RABBITMQ_URL'] ?? 'amqp://guest:guest@127.0.0.1:5672'
+/** The cluster that `scripts/services` runs, as the command is told of it. */
+export const clusterUrl: string = `redis+cluster://${(process.env['REDIS_CLUSTER_URLS'] ?? '').replaceAll('redis://', '')}`
 export const natsUrl: string = process.env['NATS_URL'] ?? 'nats://127.0.0.1:4222'
 
 /** A store with names of its own, and the arguments by which a command finds it. */
@@ -30,15 +32,21 @@ export function record(destination: string, id: string, more: Record<string, str
   return { destination, message: new Message(new TextEncoder().encode(`{"order":"${id}"}`), attributes) }
 }
 
-export async function openTestStore(url: string = `sqlite:${emptyDirectory()}/test.db`): Promise<TestStore> {
+/** `more`: for Redis, which outbox it is. */
+export async function openTestStore(
+  url: string = `sqlite:${emptyDirectory()}/test.db`,
+  more: Pick<StorePlace, 'outbox' | 'shards'> = {},
+): Promise<TestStore> {
   const name = `cli_test_${randomUUID().slice(0, 8)}`
-  const place: StorePlace = url.startsWith('redis') ? { tag: [name] } : { prefix: `${name}_` }
+  const place: StorePlace = url.startsWith('redis') ? { tag: [name], ...more } : { prefix: `${name}_` }
   const store = await openStore(url, { option: 'url', place, logger: silentLogger, secrets: new Secrets(), create: true })
+  if (store.kind === 'sqlite') openHere.add(url)
   if (store.kind !== 'redis') await store.createSchema()
   const outbox = store.outbox({ logger: silentLogger })
+  const options = Object.entries(more).flatMap(([option, value]) => [`--${option}`, String(value)])
   return {
     store,
-    args: ['--store', url, ...(store.kind === 'redis' ? ['--tag', name] : ['--prefix', `${name}_`])],
+    args: ['--store', url, ...(store.kind === 'redis' ? ['--tag', name, ...options] : ['--prefix', `${name}_`])],
     async fill(destination, count) {
       for (let from = 0; from < count; from += 500) {
         const size = Math.min(500, count - from)
@@ -57,7 +65,9 @@ export async function openTestStore(url: string = `sqlite:${emptyDirectory()}/te
       return destinations.reduce((sum, counts) => sum + counts[state], 0)
     },
     async [Symbol.asyncDispose]() {
-      if (store.kind === 'redis') await store.removeKeys(`{${name}}`)
+      openHere.delete(url)
+      // Those of all shards.
+      if (store.kind === 'redis') await store.removeKeys(`{${name}`)
       else if (store.kind !== 'sqlite') await dropAll(store)
       await store[Symbol.asyncDispose]()
     },
@@ -88,9 +98,15 @@ export async function openTestTopic(url: string): Promise<TestTopic> {
   await broker.createTopic(topic)
   const source = broker.source(topic)
   async function* ids(): AsyncGenerator<string, void, void> {
-    for await (const message of source.messages({ signal: AbortSignal.timeout(40_000) })) {
-      await message.ack()
-      yield message.id ?? ''
+    const acks: Promise<boolean>[] = []
+    try {
+      for await (const message of source.messages({ signal: AbortSignal.timeout(40_000) })) {
+        // Not one by one: each may be a round trip.
+        acks.push(message.ack())
+        yield message.id ?? ''
+      }
+    } finally {
+      await Promise.all(acks)
     }
     throw new Error('No more messages came.')
   }

@@ -1,11 +1,11 @@
 import { checkCount, checkDuration } from '@ackord/core/internal'
 import type { Claim, ClaimedRecord, ClaimOptions, OutboxStore } from '@ackord/outbox'
 import type { Reply } from '../port.ts'
-import type { Script } from '../script.ts'
 import { fillInShares } from '../stream-outbox/fill-in-shares.ts'
 import type { LuaShard } from './layout.ts'
 import { asList, type LuaHome, runOn } from './lua-home.ts'
 import { type LuaOutcome, type SettleRules, settleSettings, wordsOf } from './lua-outcome.ts'
+import type { OutboxScript } from './outbox-script.ts'
 import { laneOf, readBody } from './record-body.ts'
 import { claimScript } from './scripts/claim.ts'
 import { releaseScript } from './scripts/release.ts'
@@ -91,12 +91,18 @@ export class LuaClaims implements Pick<OutboxStore, 'renew' | 'release'> {
   }
 
   async settle(outcomes: readonly LuaOutcome[]): Promise<readonly ('applied' | 'lost')[]> {
-    const settings = settleSettings(this.#rules, this.#home.runtime.random())
+    const settings = settleSettings(this.#rules, this.#home.runtime.random(), this.#home.metrics !== undefined)
     // All of them first: one that is wrong must not leave the others half told.
     const words = new Map(outcomes.map((outcome) => [outcome, wordsOf(outcome, this.#rules)]))
     const letters = (held: readonly Held<LuaOutcome>[]) => held.map(({ claim }) => words.get(claim)?.[0] ?? '').join('')
     const more = (held: readonly Held<LuaOutcome>[]) => held.flatMap(({ claim }) => words.get(claim)?.slice(1) ?? [])
-    const lost = await this.#fenced(settleScript, outcomes, (held) => [letters(held), ...more(held)], settings)
+    const lost = await this.#fenced(
+      settleScript,
+      outcomes,
+      (held) => [letters(held), ...more(held)],
+      settings,
+      (reply) => this.#readSettled(reply),
+    )
     return outcomes.map((_, place) => (lost.has(place) ? 'lost' : 'applied'))
   }
 
@@ -145,10 +151,11 @@ export class LuaClaims implements Pick<OutboxStore, 'renew' | 'release'> {
 
   /** Runs a script for the claims of each shard that can be ours. Gives the places of those that do not hold, however it came to that. */
   async #fenced<C extends Claim>(
-    script: Script,
+    script: OutboxScript,
     claims: readonly C[],
     wordsFor: (held: readonly Held<C>[]) => readonly string[],
     settings: readonly string[] = [],
+    lostIn: (reply: Reply) => Reply | undefined = (reply) => reply,
   ): Promise<ReadonlySet<number>> {
     const lost = new Set<number>()
     const byShard = new Map<LuaShard, (Held<C> & { readonly place: number })[]>()
@@ -170,12 +177,18 @@ export class LuaClaims implements Pick<OutboxStore, 'renew' | 'release'> {
         tokens.size === 1 ? ([...tokens][0] as string) : held.map(({ claim }) => claim.token).join(' '),
         ...wordsFor(held),
       ]
-      for (const index of asList(await runOn(this.#home, shard, script, args))) {
+      for (const index of asList(lostIn(await runOn(this.#home, shard, script, args)))) {
         const one = held[Number(index)]
         if (one !== undefined) lost.add(one.place)
       }
     })
     await Promise.all(running)
+    return lost
+  }
+
+  #readSettled(reply: Reply): Reply | undefined {
+    const [lost, ages] = asList(reply)
+    for (const age of asList(ages)) this.#home.metrics?.observe('ackord.outbox.delivery_duration', Number(age), {})
     return lost
   }
 

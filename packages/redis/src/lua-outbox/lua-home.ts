@@ -1,8 +1,8 @@
 import { InvalidOptionError, type Logger, type Metrics, type Runtime } from '@ackord/core'
 import type { RedisArgument, RedisPort, Reply } from '../port.ts'
-import type { Script } from '../script.ts'
 import type { LuaShard } from './layout.ts'
 import type { LuaShards } from './lua-shards.ts'
+import type { OutboxScript } from './outbox-script.ts'
 
 /** What the parts of a Lua outbox share. */
 export interface LuaHome {
@@ -33,7 +33,7 @@ export function homeOf(outbox: object): LuaHome {
 export function runOn(
   home: LuaHome,
   shard: LuaShard,
-  script: Script,
+  script: OutboxScript,
   args: readonly RedisArgument[],
   options: { readonly binary?: boolean } = {},
 ): Promise<Reply> {
@@ -41,15 +41,21 @@ export function runOn(
 }
 
 /** Runs a script on the keys of a shard and others of its slot. */
-export function runWith(
-  { port, metrics }: LuaHome,
+export async function runWith(
+  { port, runtime, metrics }: LuaHome,
   keys: readonly string[],
-  script: Script,
+  script: OutboxScript,
   args: readonly RedisArgument[],
   options: { readonly binary?: boolean } = {},
 ): Promise<Reply> {
-  const onReload = metrics === undefined ? undefined : () => metrics.count('ackord.outbox.script_reloads', 1, {})
-  return port.evaluate(script, keys, args, { ...options, onReload })
+  if (metrics === undefined) return await port.evaluate(script, keys, args, options)
+  const onReload = () => metrics.count('ackord.outbox.script_reloads', 1, {})
+  const begun = runtime.now()
+  try {
+    return await port.evaluate(script, keys, args, { ...options, onReload })
+  } finally {
+    metrics.observe('ackord.outbox.script_duration', runtime.now() - begun, { script: script.name })
+  }
 }
 
 export function asList(reply: Reply | undefined): readonly Reply[] {

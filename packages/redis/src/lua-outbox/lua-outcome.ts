@@ -36,9 +36,9 @@ export function checkBackoff(options: LuaBackoff): SettleRules['backoff'] {
 }
 
 /** As the script takes them. */
-export function settleSettings({ retain, backoff, maxAttempts }: SettleRules, random: number): readonly string[] {
+export function settleSettings({ retain, backoff, maxAttempts }: SettleRules, random: number, wantsAges: boolean): readonly string[] {
   const { initial, factor, max, jitter } = backoff
-  return [retain ? '1' : '0', ...[initial, factor, max, jitter, random, maxAttempts].map(String)]
+  return [retain ? '1' : '0', ...[initial, factor, max, jitter, random, maxAttempts].map(String), wantsAges ? '1' : '0']
 }
 
 /** A letter, and what it needs. */

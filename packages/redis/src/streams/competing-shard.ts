@@ -116,7 +116,10 @@ export class CompetingShard implements Shard, Reading {
       } catch (error) {
         this.#asked = 0
         if (signal.aborted) return
-        if (fresh.isGone(error)) continue
+        if (fresh.isGone(error)) {
+          this.#held.orphanAll()
+          continue
+        }
         // It may have had entries, which are pending here now, and nobody knows of them.
         answerWasLost = true
         await this.#health.failed(error, signal)

@@ -7,6 +7,7 @@ import type { StreamGroup, Verdict } from './stream-group.ts'
 export class HeldEntries {
   readonly #queue: SettlementQueue
   readonly #entries = new Map<string, HeldEntry>()
+  readonly #orphans = new Set<HeldEntry>()
   readonly #settling = new Map<HeldEntry, Promise<string>>()
   readonly #onFree: (entry: HeldEntry) => void
 
@@ -17,15 +18,16 @@ export class HeldEntries {
   }
 
   get size(): number {
-    return this.#entries.size
+    return this.#entries.size + this.#orphans.size
   }
 
+  /** As the group knows them. */
   get ids(): string[] {
     return [...this.#entries.keys()]
   }
 
   get all(): HeldEntry[] {
-    return [...this.#entries.values()]
+    return [...this.#entries.values(), ...this.#orphans]
   }
 
   add(entry: HeldEntry): void {
@@ -41,12 +43,18 @@ export class HeldEntries {
   }
 
   holds(entry: HeldEntry): boolean {
-    return this.#entries.get(entry.id) === entry
+    return this.#entries.get(entry.id) === entry || this.#orphans.has(entry)
   }
 
   /** Nobody was given it. */
   drop(entry: HeldEntry): void {
-    if (this.holds(entry)) this.#entries.delete(entry.id)
+    if (!this.#orphans.delete(entry) && this.holds(entry)) this.#entries.delete(entry.id)
+  }
+
+  /** Their group is gone. They can be finished, but nobody is told: a stream that is made anew may have other entries under their ids. */
+  orphanAll(): void {
+    for (const entry of this.#entries.values()) this.#orphans.add(entry)
+    this.#entries.clear()
   }
 
   lose(entry: HeldEntry, loss: Loss): void {
@@ -56,8 +64,9 @@ export class HeldEntries {
 
   /** Without a word about what is free: nothing more is read. */
   loseAll(loss: Loss): void {
-    for (const entry of this.#entries.values()) entry.loss = loss
+    for (const entry of this.all) entry.loss = loss
     this.#entries.clear()
+    this.#orphans.clear()
   }
 
   /** It was not pending under this consumer's name a moment ago. */
@@ -73,6 +82,10 @@ export class HeldEntries {
    */
   async settle(entry: HeldEntry, verdict: Verdict): Promise<void> {
     if (!this.holds(entry)) throw lossError(entry)
+    if (this.#orphans.has(entry)) {
+      this.#letGo(entry)
+      return
+    }
     const settling = this.#queue.settle(verdict)
     this.#settling.set(entry, settling)
     let answer: string
@@ -101,7 +114,7 @@ export class HeldEntries {
 
   #letGo(entry: HeldEntry): void {
     if (!this.holds(entry)) return
-    this.#entries.delete(entry.id)
+    this.drop(entry)
     this.#onFree(entry)
   }
 }

@@ -176,6 +176,7 @@ export class OrderedShard implements Shard, Reading {
     this.#keys.clear()
     this.#keyOf.clear()
     for (const entry of this.#held.all) if (!entry.yielded) this.#held.drop(entry)
+    this.#held.orphanAll()
     this.#seen = '0-0'
   }
 

@@ -1,5 +1,5 @@
-import { AckordError, InvalidOptionError, type Publisher, type PublishFailure, type PublishResult, type RawMessage } from '@ackord/core'
-import { abortable, checkCount, checkFunction, checkName, checkNoMore } from '@ackord/core/internal'
+import { InvalidOptionError, type Publisher, type PublishFailure, type PublishResult, type RawMessage } from '@ackord/core'
+import { abortable, checkCount, checkFunction, checkNoMore, inChunks, PublishCalls } from '@ackord/core/internal'
 import type { RedisArgument } from '../port.ts'
 import { internalsOf, type Redis, type RedisInternals } from '../redis.ts'
 import { addEntries, type NewEntry } from './add-entries.ts'
@@ -45,16 +45,14 @@ interface Outgoing extends NewEntry {
 }
 
 // What one script takes: the server does nothing else meanwhile.
-const chunkCount = 500
-const chunkBytes = 4 * 1024 * 1024
+const most = { count: 500, size: 4 * 1024 * 1024 }
 // Lua cannot pass on more values than this in one call.
 const mostFields = 7000
 
 class StreamPublisher implements Publisher, AsyncDisposable {
   readonly #redis: RedisInternals
   readonly #settings: PublisherSettings
-  readonly #publishing = new Set<Promise<unknown>>()
-  #disposed = false
+  readonly #calls = new PublishCalls('The stream publisher')
 
   constructor(redis: RedisInternals, settings: PublisherSettings) {
     this.#redis = redis
@@ -66,22 +64,12 @@ class StreamPublisher implements Publisher, AsyncDisposable {
     messages: readonly RawMessage[],
     options: { readonly signal: AbortSignal },
   ): Promise<readonly PublishResult[]> {
-    if (this.#disposed) throw new AckordError('ACKORD_SHUTDOWN', 'The stream publisher is closed.')
-    checkName('destination', destination)
-    options.signal.throwIfAborted()
-    const publishing = this.#publish(destination, messages, options.signal)
-    this.#publishing.add(publishing)
-    try {
-      return await publishing
-    } finally {
-      this.#publishing.delete(publishing)
-    }
+    return await this.#calls.run(destination, options.signal, () => this.#publish(destination, messages, options.signal))
   }
 
   /** Waits for what is being published; the client stays open. */
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#disposed = true
-    await Promise.allSettled(this.#publishing)
+    await this.#calls.close()
   }
 
   /** Never rejects. */
@@ -128,7 +116,7 @@ class StreamPublisher implements Publisher, AsyncDisposable {
   /** One chunk after the other: sent together, a later one could be taken where an earlier one is not. Never rejects. */
   async #add(stream: string, entries: readonly Outgoing[], results: PublishResult[], signal: AbortSignal): Promise<void> {
     const failedKeys = new Set<string>()
-    for (const chunk of chunks(entries)) {
+    for (const chunk of inChunks(entries, most)) {
       const isHeld = ({ key }: Outgoing) => key !== undefined && failedKeys.has(key)
       for (const entry of chunk) if (isHeld(entry)) results[entry.index] = heldBack(stream)
       const sent = chunk.filter((entry) => !isHeld(entry))
@@ -150,21 +138,6 @@ class StreamPublisher implements Publisher, AsyncDisposable {
       return entries.map(() => failure)
     }
   }
-}
-
-function* chunks(entries: readonly Outgoing[]): Generator<readonly Outgoing[]> {
-  let chunk: Outgoing[] = []
-  let size = 0
-  for (const entry of entries) {
-    if (chunk.length > 0 && (chunk.length === chunkCount || size + entry.size > chunkBytes)) {
-      yield chunk
-      chunk = []
-      size = 0
-    }
-    chunk.push(entry)
-    size += entry.size
-  }
-  if (chunk.length > 0) yield chunk
 }
 
 function lengthOf(field: RedisArgument): number {

@@ -1,8 +1,11 @@
 import type { Claim } from '@ackord/outbox'
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
+import type { LuaExpiry } from '../../src/lua-outbox/expiry/lua-expiry.ts'
+import { repairLuaOutbox } from '../../src/lua-outbox/repair/repair-lua-outbox.ts'
+import { ExpiryWorld, expired, revoked } from './expiry-world.ts'
 import { brokenInvariants } from './invariants.ts'
-import { failed, failedByStore, LuaWorld, parked, published, record } from './lua-world.ts'
+import { failed, failedByStore, type LuaWorld, parked, published, record } from './lua-world.ts'
 
 type Step =
   | { readonly kind: 'enqueue'; readonly numbers: readonly number[]; readonly delay: number; readonly body: number }
@@ -17,6 +20,8 @@ type Step =
   | { readonly kind: 'settle'; readonly picks: readonly number[]; readonly result: 'published' | 'failed' | 'byStore' | 'parked' }
   | { readonly kind: 'renew' | 'release' | 'rearm' | 'edit' | 'discard'; readonly picks: readonly number[] }
   | { readonly kind: 'retention'; readonly limit: number }
+  | { readonly kind: 'expiry'; readonly call: 'record' | 'revoke' | 'decide'; readonly subject: number; readonly due: boolean }
+  | { readonly kind: 'repair' }
   | { readonly kind: 'advance'; readonly duration: number }
 
 const lease = 10_000
@@ -55,6 +60,16 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
     }),
   },
   { weight: 1, arbitrary: fc.record({ kind: fc.constant('retention' as const), limit: fc.integer({ min: 1, max: 5 }) }) },
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      kind: fc.constant('expiry' as const),
+      call: fc.constantFrom('record' as const, 'revoke' as const, 'decide' as const),
+      subject: fc.nat({ max: 3 }),
+      due: fc.boolean(),
+    }),
+  },
+  { weight: 1, arbitrary: fc.record({ kind: fc.constant('repair' as const) }) },
   { weight: 3, arbitrary: fc.record({ kind: fc.constant('advance' as const), duration: fc.constantFrom(1000, 5001, lease + 1, -3000) }) },
 )
 
@@ -72,7 +87,14 @@ it.each([true, false])(
 )
 
 async function play(history: readonly Step[], retain: boolean): Promise<void> {
-  await using world = await LuaWorld.open({ outbox: { retain, maxAttempts: 4 } })
+  await using expiries = await ExpiryWorld.open({ outbox: { retain, maxAttempts: 4 } })
+  const { world } = expiries
+  const endOf = new Ends(expiries)
+  let clock = 0
+  const advance = async (duration: number) => {
+    clock += duration
+    await expiries.at(clock)
+  }
   const stores = [world.store, world.another()] as const
   const claims: Claim[] = []
   const pick = (chosen: readonly number[]) => chosen.flatMap((number) => claims.at(-1 - number) ?? [])
@@ -112,17 +134,60 @@ async function play(history: readonly Step[], retain: boolean): Promise<void> {
         'as the history says',
       )
     else if (step.kind === 'retention') await store.deletePublished({ olderThan: 1000, limit: step.limit })
-    else if (step.kind === 'advance') await world.advance(step.duration)
+    else if (step.kind === 'expiry') await endOf.take(step)
+    else if (step.kind === 'repair') expect(await repairs(store)).toEqual([])
+    else if (step.kind === 'advance') await advance(step.duration)
     if (index % 8 === 7 || index === history.length - 1)
       expect(await brokenInvariants(world), JSON.stringify(history.slice(0, index + 1))).toEqual([])
   }
 
   // Given time, all that is open is given; what is counted is what is there.
-  await world.advance(24 * 3_600_000)
+  await advance(24 * 3_600_000)
   const { records: listed } = await world.store.list({}, { limit: 1000 })
   const open = listed.filter(({ state }) => state === 'ready').length
   const claimed = await world.store.claim({ limit: 1000, lease })
   expect(claimed).toHaveLength(open)
   const sum = (await world.store.stats()).destinations.reduce((total, one) => total + one.leased + one.parked + one.published, 0)
   expect(sum).toBe(listed.length)
+}
+
+/** The classes of which something was broken, and how much; nothing where all was well. A lease that has run out is none: the next claim would take it over. */
+async function repairs(store: LuaWorld['store']): Promise<readonly [string, number][]> {
+  const { counts } = await repairLuaOutbox(store)
+  return Object.entries(counts).filter(([name, count]) => name !== 'expired' && count > 0)
+}
+
+/** How subjects end: by a revocation or by an expiry, whichever comes first. */
+class Ends {
+  readonly #expiry: LuaExpiry
+  readonly #start: number
+  readonly #ends = new Map<string, 'revoked' | 'enqueued'>()
+
+  constructor({ expiry, start }: ExpiryWorld) {
+    this.#expiry = expiry
+    this.#start = start
+  }
+
+  async take({ call, subject: number, due }: Step & { readonly kind: 'expiry' }): Promise<void> {
+    const subject = `s${number}`
+    // No history comes to the later one: it is never due.
+    const dueAt = this.#start + (due ? -1000 : 1_000_000_000)
+    const end = this.#ends.get(subject)
+    if (call === 'record') {
+      const recording = await this.#expiry.recordExpiry(subject, dueAt, Buffer.from(subject))
+      if (end === 'revoked') expect(recording).toBe('revoked')
+      // Issued again, with another due time.
+      else if (recording === 'recorded' || recording === 'moved') this.#ends.delete(subject)
+    } else if (call === 'revoke') {
+      const revocation = await this.#expiry.revoke(subject, revoked(subject, `r-${subject}`))
+      if (end === undefined) expect(revocation).toBe('revoked')
+      else expect(revocation).toBe(end === 'revoked' ? 'duplicate' : 'expired')
+      if (revocation === 'revoked') this.#ends.set(subject, 'revoked')
+    } else {
+      const decision = await this.#expiry.decideExpiry({ subject, dueAt, context: Buffer.from(subject) }, expired)
+      if (end === 'revoked') expect(decision).not.toBe('enqueued')
+      if (!due) expect(decision).not.toBe('enqueued')
+      if (decision === 'enqueued') this.#ends.set(subject, 'enqueued')
+    }
+  }
 }

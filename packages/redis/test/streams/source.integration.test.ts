@@ -166,6 +166,27 @@ describe('the group', () => {
     expect(await held.ack()).toBe(true)
   })
 
+  it.each(['none', 'perKey'] as const)(
+    'that is made again may have an entry under the id of one in hand: it is another one, in order %s',
+    async (order) => {
+      await using world = await openStreams()
+      await world.fill(['lost'])
+      const [[id = ''] = []] = (await world.command('XRANGE', world.stream, '-', '+')) as string[][]
+      const messages = open(world.source({ order }))
+      const held = await next(messages)
+      await world.command('MULTI')
+      await world.command('DEL', world.stream)
+      await world.command('XADD', world.stream, id, 'id', 'm0', 'data', '')
+      await world.command('EXEC')
+      const other = await next(messages)
+      expect([held.id, other.id]).toEqual(['lost', 'm0'])
+      expect(await held.ack()).toBe(true)
+      expect(await world.pending()).toBe(1)
+      expect(await other.ack()).toBe(true)
+      expect(await world.pending()).toBe(0)
+    },
+  )
+
   it('gives every message to each group, and shares it within one', async () => {
     await using world = await openStreams()
     const ids = numbered(30)

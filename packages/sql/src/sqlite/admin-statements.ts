@@ -61,7 +61,6 @@ function filterSql({ state, destination, type, orderingKey }: OutboxFilter): Fil
   if (destination !== undefined) where('destination = ?', destination)
   if (type !== undefined) where('type = ?', type)
   if (orderingKey !== undefined) where('ordering_key = ?', orderingKey)
-  if (orderingKey !== undefined) where('ordering_key = ?', orderingKey)
   return { sql: conditions.join(' AND '), parameters }
 }
 

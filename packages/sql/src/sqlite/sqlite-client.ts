@@ -47,10 +47,21 @@ export function isOpen(client: SqliteClient & ClientDifferences): boolean {
   return client.isOpen ?? (typeof client.open === 'boolean' ? client.open : true)
 }
 
+/** Which statements give rows: the clients make a list of columns whenever they are asked. */
+const readers = new WeakMap<SqliteStatement, boolean>()
+
+function givesRows(statement: SqliteStatement & StatementDifferences): boolean {
+  let gives = readers.get(statement)
+  if (gives === undefined) {
+    gives = statement.reader ?? statement.columns?.().length !== 0
+    readers.set(statement, gives)
+  }
+  return gives
+}
+
 export function runStatement(statement: SqliteStatement, parameters: readonly unknown[]): StatementResult {
   const differences = statement as SqliteStatement & StatementDifferences
-  const givesRows = differences.reader ?? differences.columns?.().length !== 0
-  if (!givesRows) return { rows: [], count: Number(statement.run(...parameters).changes) }
+  if (!givesRows(differences)) return { rows: [], count: Number(statement.run(...parameters).changes) }
   differences.setReturnArrays?.(false)
   // Rows are objects: neither client makes anything else of them unless it is asked to.
   const rows = statement.all(...parameters) as Row[]

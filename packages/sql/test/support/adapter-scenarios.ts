@@ -284,6 +284,30 @@ export function testAdapterScenarios<Handle>(name: string, open: OpenAdapterWorl
       expect([await world.orders(), await world.outbox()]).toEqual([1, 1])
     })
 
+    it("is read inside of a transaction before it commits, one of ours and one of the user's own", async () => {
+      await using world = await openWorld()
+      const outbox = sqlOutbox(world.database, settings)
+      const idsSeen = async (transaction: Handle) => (await outbox.readAppended(transaction)).map(({ message }) => message.id)
+      const seen: unknown[] = []
+      const rejected = world.begin(async (transaction) => {
+        seen.push(await idsSeen(transaction))
+        await outbox.append(transaction, record())
+        seen.push(await idsSeen(transaction))
+        throw failure
+      })
+      expect(await failureOf(rejected)).toBe(failure)
+      const written = world.database.write(async (transaction) => {
+        seen.push(await idsSeen(transaction))
+        await outbox.append(transaction, record())
+        seen.push(await idsSeen(transaction))
+        throw failure
+      }, settings)
+      expect(await failureOf(written)).toBe(failure)
+      const [{ message }] = record()
+      expect(seen).toEqual([[], [message.id], [], [message.id]])
+      expect((await failureOf(outbox.readAppended(world.root))).message).toContain('readAppended() needs a running transaction')
+    })
+
     it('lets repositories find the user’s own transaction by withTransaction()', async () => {
       await using world = await openWorld()
       const { database } = world

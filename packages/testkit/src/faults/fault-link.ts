@@ -7,9 +7,10 @@ import { systemRuntime } from '@ackord/core'
  * - `pass`: it reaches the server, and the answer the client
  * - `cut before`: the connection is cut, and it never reaches the server
  * - `cut after`: it reaches the server, which carries it out; when the answer comes, the connection is cut instead
+ * - `swallow`: half open from now on: neither it nor what the client sends after it reaches the server, and the client is not told
  * - `late`: the client's side is cut at once; it reaches the server when the promise resolves, unless the server has closed by then
  */
-export type Fault = 'pass' | 'cut before' | 'cut after' | { readonly late: Promise<void> }
+export type Fault = 'pass' | 'cut before' | 'cut after' | 'swallow' | { readonly late: Promise<void> }
 
 export type JudgePiece = (bytes: Buffer) => Fault
 
@@ -76,6 +77,8 @@ export class FaultLink {
     if (fault === 'pass') return this.#server.write(bytes)
     if (fault === 'cut before') {
       this.cut()
+    } else if (fault === 'swallow') {
+      this.#swallows = true
     } else if (fault === 'cut after') {
       this.#state = 'last words'
       this.#server.write(bytes)

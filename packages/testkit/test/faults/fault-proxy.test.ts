@@ -59,6 +59,22 @@ describe('the fault proxy', () => {
     expect(client.destroyed).toBe(false)
   })
 
+  it('swallows from a piece on, on its connection alone', async () => {
+    await using world = await openWorld()
+    const client = await world.connect()
+    world.proxy.judge((bytes) => (bytes.includes('bad') ? 'swallow' : 'pass'))
+    await echo(client, 'before')
+
+    client.write('bad')
+    const other = await world.connect()
+    await echo(other, 'other')
+    client.write('after')
+    await echo(other, 'again')
+
+    expect(world.server.seen()).toBe('beforeotheragain')
+    expect(client.destroyed).toBe(false)
+  })
+
   it('holds what the server sends until it is released', async () => {
     await using world = await openWorld()
     const client = await world.connect()

@@ -1,6 +1,6 @@
-import { type Script, script } from '../../script.ts'
 import { keyCount } from '../layout.ts'
 import { outboxLua } from '../outbox-lua.ts'
+import { type OutboxScript, outboxScript } from '../outbox-script.ts'
 import { expiryLua } from './expiry-lua.ts'
 
 /** What all of them begin with. KEYS: those of a shard, and those of the expiry. */
@@ -13,16 +13,25 @@ local due, contexts, revoked, decided, parked = unpack(KEYS, ${keyCount + 1})
 `
 
 /** As `ackord.recordExpiry`, whose arguments are all that it has. */
-export const recordScript: Script = script(`${begin}
-return refused() or ackord.recordExpiry(1, 1)`)
+export const recordScript: OutboxScript = outboxScript(
+  'expiry_record',
+  `${begin}
+return refused() or ackord.recordExpiry(1, 1)`,
+)
 
 /** As `ackord.revokeExpiry`, whose arguments are all that it has. */
-export const revokeScript: Script = script(`${begin}
-return refused(4) or ackord.revokeExpiry(1, 1)`)
+export const revokeScript: OutboxScript = outboxScript(
+  'expiry_revoke',
+  `${begin}
+return refused(4) or ackord.revokeExpiry(1, 1)`,
+)
 
 /** As `ackord.decideExpiry`, whose arguments are all that it has. */
-export const decideScript: Script = script(`${begin}
-return refused(ARGV[5] == '' and 6 or nil) or ackord.decideExpiry(1, 1)`)
+export const decideScript: OutboxScript = outboxScript(
+  'expiry_decide',
+  `${begin}
+return refused(ARGV[5] == '' and 6 or nil) or ackord.decideExpiry(1, 1)`,
+)
 
 /**
  * Reads what is due, oldest first. Writes nothing.
@@ -30,7 +39,9 @@ return refused(ARGV[5] == '' and 6 or nil) or ackord.decideExpiry(1, 1)`)
  *     ARGV: how many, cutoff or ''
  *     gives: the time; milliseconds until the next that is not due yet, or -1; then of each subject, dueAt and context
  */
-export const dueScript: Script = script(`${begin}
+export const dueScript: OutboxScript = outboxScript(
+  'expiry_due',
+  `${begin}
 local problem = refused()
 if problem then return problem end
 local now = ackord.now()
@@ -42,7 +53,8 @@ for i = 1, #rows, 2 do
   local n = #reply
   reply[n + 1], reply[n + 2], reply[n + 3] = rows[i], rows[i + 1], redis.call('HGET', contexts, rows[i])
 end
-return reply`)
+return reply`,
+)
 
 /**
  * Reads some of what is parked. Writes nothing.
@@ -50,8 +62,11 @@ return reply`)
  *     ARGV: cursor, about how many
  *     gives: the next cursor; then of each subject, and dueAt, parkedAt and reason in one text
  */
-export const parkedScript: Script = script(`${begin}
-return refused() or redis.call('HSCAN', parked, ARGV[1], 'COUNT', ARGV[2])`)
+export const parkedScript: OutboxScript = outboxScript(
+  'expiry_parked',
+  `${begin}
+return refused() or redis.call('HSCAN', parked, ARGV[1], 'COUNT', ARGV[2])`,
+)
 
 /**
  * Puts back what is parked, or removes it for good.
@@ -60,7 +75,9 @@ return refused() or redis.call('HSCAN', parked, ARGV[1], 'COUNT', ARGV[2])`)
  *     gives: how many it was
  *     writes: of each due, out of parked. Removed: out of contexts and parked
  */
-export const unparkScript: Script = script(`${begin}
+export const unparkScript: OutboxScript = outboxScript(
+  'expiry_unpark',
+  `${begin}
 local problem = refused()
 if problem then return problem end
 local count = 0
@@ -77,4 +94,5 @@ for i = 2, #ARGV do
     count = count + 1
   end
 end
-return count`)
+return count`,
+)

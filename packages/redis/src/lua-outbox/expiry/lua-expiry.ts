@@ -2,13 +2,13 @@ import { AckordError, InvalidOptionError, TransactionRequiredError, toError } fr
 import { checkChoice, checkCount, checkDuration, checkFunction, checkName, checkNoMore, describeValue } from '@ackord/core/internal'
 import type { NewOutboxRecord } from '@ackord/outbox'
 import type { RedisArgument, Reply } from '../../port.ts'
-import type { Script } from '../../script.ts'
 import { toBuffer } from '../../stream-outbox/stream-record.ts'
 import type { RedisTransaction } from '../../transaction.ts'
 import { enqueueArguments } from '../enqueue-arguments.ts'
 import type { LuaShard } from '../layout.ts'
 import { asList, homeOf, runWith, withHome } from '../lua-home.ts'
 import type { LuaOutbox, PreparedRecords } from '../lua-outbox.ts'
+import type { OutboxScript } from '../outbox-script.ts'
 import { storedRecord } from '../record-body.ts'
 import { byAge, checkTime, type DueExpiries, type DueExpiry, isTime, toExpiries } from './due-expiry.ts'
 import { expiryId, namespaceBytes } from './expiry-id.ts'
@@ -105,7 +105,7 @@ export function luaExpiry(outbox: LuaOutbox, namespace: string, options: LuaExpi
   const graceText = String(Math.ceil(grace))
   const rememberText = String(Math.ceil(remember))
 
-  function run(shard: LuaShard, script: Script, args: readonly RedisArgument[], binary = false): Promise<Reply> {
+  function run(shard: LuaShard, script: OutboxScript, args: readonly RedisArgument[], binary = false): Promise<Reply> {
     return runWith(home, keysWithExpiry(shard, name), script, args, { binary })
   }
 

@@ -1,9 +1,9 @@
 import type { Logger } from '@ackord/core'
 import { checkCount } from '@ackord/core/internal'
 import type { Reply } from '../../port.ts'
-import type { Script } from '../../script.ts'
 import type { LuaShard } from '../layout.ts'
 import { asList } from '../lua-home.ts'
+import type { OutboxScript } from '../outbox-script.ts'
 import { parkedScript, unparkScript } from './expiry-scripts.ts'
 
 export interface ParkedExpiry {
@@ -27,7 +27,7 @@ export interface ParkedHome {
   readonly shards: readonly LuaShard[]
   readonly logger: Logger
   readonly shardOf: (subject: string) => LuaShard
-  readonly run: (shard: LuaShard, script: Script, args: readonly string[]) => Promise<Reply>
+  readonly run: (shard: LuaShard, script: OutboxScript, args: readonly string[]) => Promise<Reply>
 }
 
 export function parkedExpiries({ shards, logger, shardOf, run }: ParkedHome): ParkedExpiries {

@@ -1,6 +1,6 @@
-import { type Script, script } from '../../script.ts'
 import { keyCount } from '../layout.ts'
 import { shardLua } from '../lua.ts'
+import { type OutboxScript, outboxScript } from '../outbox-script.ts'
 import { heldLua } from './runner-lock.ts'
 
 /**
@@ -11,7 +11,9 @@ import { heldLua } from './runner-lock.ts'
  *     gives: 1, or 0 if it is not so any longer, or -1 if the lock is somebody else's
  *     writes: 'state': seq, error, index, state, the name of the lane; counts. 'name': that
  */
-export const adoptScript: Script = script(`${shardLua}
+export const adoptScript: OutboxScript = outboxScript(
+  'adopt',
+  `${shardLua}
 ${heldLua}
 local token, lease, missing, id, lane, name, print = unpack(ARGV)
 if not held(KEYS[${keyCount + 2}], token, lease) then return -1 end
@@ -28,4 +30,5 @@ redis.call('HSET', state, id, ackord.write({ status = 'F', attempts = 0, seq = n
 redis.call('HSETNX', destinations, lane, name)
 ackord.count(lane, 'f', 1)
 ackord.flush(1)
-return 1`)
+return 1`,
+)

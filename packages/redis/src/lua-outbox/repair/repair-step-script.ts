@@ -1,6 +1,6 @@
-import { type Script, script } from '../../script.ts'
 import { keyCount } from '../layout.ts'
 import { shardLua } from '../lua.ts'
+import { type OutboxScript, outboxScript } from '../outbox-script.ts'
 import { heldLua } from './runner-lock.ts'
 
 /** In the order in which the step script counts them. */
@@ -42,7 +42,9 @@ export type RepairPhase = (typeof repairPhases)[number]
  *            then of each whose body must be read: 'state' or 'name' for what is missing, id, lane, body
  *     writes: of each record where it is from now on, then its state, then out of where it was; counts; the place of the pass
  */
-export const repairStepScript: Script = script(`${shardLua}
+export const repairStepScript: OutboxScript = outboxScript(
+  'repair_step',
+  `${shardLua}
 ${heldLua}
 local place, lock = KEYS[${keyCount + 1}], KEYS[${keyCount + 2}]
 local phase, cursor, most, dry, token, lease, mostCounted, following = unpack(ARGV)
@@ -297,4 +299,5 @@ if not dry then
   elseif reply[1] == '0' then redis.call('HSET', place, 'phase', following, 'cursor', '0')
   else redis.call('HSET', place, 'phase', phase, 'cursor', reply[1]) end
 end
-return reply`)
+return reply`,
+)

@@ -1,5 +1,5 @@
-import { type Script, script } from '../../script.ts'
 import { shardLua } from '../lua.ts'
+import { type OutboxScript, outboxScript } from '../outbox-script.ts'
 
 /**
  * Leases records that may be claimed. Before that it moves those to `ready` whose time has come and whose lease has run out. What cannot be given leaves
@@ -11,7 +11,9 @@ import { shardLua } from '../lua.ts'
  *            records were parked; then id, body, attempts, created and seq of each
  *     writes: of each inflight, state, then out of ready; counts
  */
-export const claimScript: Script = script(`${shardLua}
+export const claimScript: OutboxScript = outboxScript(
+  'claim',
+  `${shardLua}
 local limit, lease, token, classes, budget = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5])
 local choice, chosen, cursor = ARGV[6], {}, ARGV[8]
 local lanes = split(ARGV[7])
@@ -151,4 +153,5 @@ while #serving > 0 and count < limit do
 end
 ackord.flush(1)
 reply[2], reply[3], reply[4] = more, removed, parked
-return reply`)
+return reply`,
+)

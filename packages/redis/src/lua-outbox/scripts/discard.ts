@@ -1,5 +1,5 @@
-import { type Script, script } from '../../script.ts'
 import { shardLua } from '../lua.ts'
+import { type OutboxScript, outboxScript } from '../outbox-script.ts'
 
 /**
  * Removes parked records for good.
@@ -9,7 +9,9 @@ import { shardLua } from '../lua.ts'
  *     gives: the ids of those that it removed
  *     writes: state, body, error, index; counts
  */
-export const discardScript: Script = script(`${shardLua}
+export const discardScript: OutboxScript = outboxScript(
+  'discard',
+  `${shardLua}
 local found, gone, members, seen = fetch(state, ARGV), {}, {}, {}
 for i, id in ipairs(ARGV) do
   local s = ackord.read(found[i])
@@ -22,4 +24,5 @@ for i, id in ipairs(ARGV) do
 end
 forget(gone, members)
 ackord.flush(1)
-return gone`)
+return gone`,
+)

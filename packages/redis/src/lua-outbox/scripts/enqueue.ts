@@ -1,6 +1,6 @@
-import { type Script, script } from '../../script.ts'
 import { enqueueLua } from '../enqueue-lua.ts'
 import { ackordLua } from '../lua.ts'
+import { type OutboxScript, outboxScript } from '../outbox-script.ts'
 
 /**
  * Stores records that are not there yet.
@@ -10,8 +10,11 @@ import { ackordLua } from '../lua.ts'
  *     gives: '<now>:' and a sign for each
  *     writes: as `ackord.enqueue`
  */
-export const enqueueScript: Script = script(`${ackordLua}
+export const enqueueScript: OutboxScript = outboxScript(
+  'enqueue',
+  `${ackordLua}
 ${enqueueLua}
 local problem = ackord.check(1, 1)
 if problem then return redis.error_reply(problem) end
-return ackord.enqueue(1, 1)`)
+return ackord.enqueue(1, 1)`,
+)

@@ -1,5 +1,5 @@
-import { type Script, script } from '../../script.ts'
 import { shardLua } from '../lua.ts'
+import { type OutboxScript, outboxScript } from '../outbox-script.ts'
 
 /**
  * Makes parked records ready again, with no attempts counted.
@@ -9,7 +9,9 @@ import { shardLua } from '../lua.ts'
  *     gives: how many it was
  *     writes: of each ready, index, state; counts; the hint
  */
-export const rearmScript: Script = script(`${shardLua}
+export const rearmScript: OutboxScript = outboxScript(
+  'rearm',
+  `${shardLua}
 local found, seen, count = fetch(state, ARGV), {}, 0
 open()
 for i, id in ipairs(ARGV) do
@@ -28,4 +30,5 @@ for i, id in ipairs(ARGV) do
 end
 ackord.flush(1)
 if count > 0 then redis.call('XADD', wake, 'MAXLEN', 1, '*', 'n', count) end
-return count`)
+return count`,
+)

@@ -1,5 +1,5 @@
-import { type Script, script } from '../../script.ts'
 import { shardLua } from '../lua.ts'
+import { type OutboxScript, outboxScript } from '../outbox-script.ts'
 
 /**
  * Gives back what is still held, as it was before the claim.
@@ -9,7 +9,9 @@ import { shardLua } from '../lua.ts'
  *     gives: the places of those that were lost, from 0
  *     writes: of each ready or waiting, state; inflight; counts
  */
-export const releaseScript: Script = script(`${shardLua}
+export const releaseScript: OutboxScript = outboxScript(
+  'release',
+  `${shardLua}
 local ids = split(ARGV[1])
 local tokens, several = split(ARGV[2])
 local found, lost, done, seen = fetch(state, ids), {}, {}, {}
@@ -29,4 +31,5 @@ for i, id in ipairs(ids) do
 end
 remove('ZREM', inflight, done)
 ackord.flush(1)
-return lost`)
+return lost`,
+)

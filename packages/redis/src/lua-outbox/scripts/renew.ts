@@ -1,5 +1,5 @@
-import { type Script, script } from '../../script.ts'
 import { shardLua } from '../lua.ts'
+import { type OutboxScript, outboxScript } from '../outbox-script.ts'
 
 /**
  * Extends the leases that still hold.
@@ -9,7 +9,9 @@ import { shardLua } from '../lua.ts'
  *     gives: the places of those that were lost, from 0
  *     writes: of each inflight, state
  */
-export const renewScript: Script = script(`${shardLua}
+export const renewScript: OutboxScript = outboxScript(
+  'renew',
+  `${shardLua}
 local lease, ids = tonumber(ARGV[1]), split(ARGV[2])
 local tokens, several = split(ARGV[3])
 local found, lost = fetch(state, ids), {}
@@ -24,4 +26,5 @@ for i, id in ipairs(ids) do
     lost[#lost + 1] = i - 1
   end
 end
-return lost`)
+return lost`,
+)

@@ -1,5 +1,5 @@
-import { type Script, script } from '../../script.ts'
 import { shardLua } from '../lua.ts'
+import { type OutboxScript, outboxScript } from '../outbox-script.ts'
 
 /**
  * Makes a parked record ready again with another body, if nothing was done to it since it was read.
@@ -9,7 +9,9 @@ import { shardLua } from '../lua.ts'
  *     gives: 1, or 0 if it is another one by now
  *     writes: body, ready, index, state; counts; the hint
  */
-export const replaceScript: Script = script(`${shardLua}
+export const replaceScript: OutboxScript = outboxScript(
+  'replace',
+  `${shardLua}
 local id, text, body, lane, name = unpack(ARGV)
 local s = redis.call('HGET', state, id) == text and ackord.read(text)
 if not s or s.status ~= 'F' then return 0 end
@@ -26,4 +28,5 @@ redis.call('HSET', state, id, ackord.write(s))
 redis.call('ZREM', index, 'f' .. s.seq .. id)
 ackord.flush(1)
 redis.call('XADD', wake, 'MAXLEN', 1, '*', 'n', 1)
-return 1`)
+return 1`,
+)

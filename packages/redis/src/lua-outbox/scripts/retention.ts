@@ -1,5 +1,5 @@
-import { type Script, script } from '../../script.ts'
 import { shardLua } from '../lua.ts'
+import { type OutboxScript, outboxScript } from '../outbox-script.ts'
 
 /**
  * Removes published records that are old enough, found by when they were published.
@@ -9,7 +9,9 @@ import { shardLua } from '../lua.ts'
  *     gives: how many it removed, and how many it looked at
  *     writes: state, body, error, index, sent; counts
  */
-export const retentionScript: Script = script(`${shardLua}
+export const retentionScript: OutboxScript = outboxScript(
+  'retention',
+  `${shardLua}
 local before = now - tonumber(ARGV[1])
 local ids = redis.call('ZRANGEBYSCORE', sent, '-inf', before, 'LIMIT', 0, ARGV[2])
 local found, gone, members, stale = fetch(state, ids), {}, {}, {}
@@ -26,4 +28,5 @@ forget(gone, members)
 remove('ZREM', sent, gone)
 remove('ZREM', sent, stale)
 ackord.flush(1)
-return { #gone, #ids }`)
+return { #gone, #ids }`,
+)

@@ -1,24 +1,27 @@
-import { type Script, script } from '../../script.ts'
 import { shardLua } from '../lua.ts'
+import { type OutboxScript, outboxScript } from '../outbox-script.ts'
 
 /**
  * Applies outcomes to those claims that still hold.
  *
  *     KEYS: those of a shard
- *     ARGV: '1' if published records are kept; initial, factor, max and jitter of the back-off; a number from 0 to 1; most attempts;
- *           ids; tokens, or one for all; letters; then what the letters need. `p` published: nothing. `f` failed: milliseconds until it may be claimed, or ''
+ *     ARGV: '1' if published records are kept; initial, factor, max and jitter of the back-off; a number from 0 to 1; most attempts; '1' if
+ *           the ages are wanted; ids; tokens, or one for all; letters; then what the letters need. `p` published: nothing. `f` failed: milliseconds until it may be claimed, or ''
  *           for the back-off of its attempts and parking at the most of them, and the error. `k` parked: the error
- *     gives: the places of those that were lost, from 0
+ *     gives: the places of those that were lost, from 0; and the milliseconds from storing to now of those that are published, if wanted
  *     writes: published and not kept: state, body, error, index, inflight. The others: error, where they are from now on, state, inflight. counts
  */
-export const settleScript: Script = script(`${shardLua}
+export const settleScript: OutboxScript = outboxScript(
+  'settle',
+  `${shardLua}
 local keep, seed, mostAttempts = ARGV[1] == '1', tonumber(ARGV[6]), tonumber(ARGV[7])
 local initial, factor, max, jitter = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local ids = split(ARGV[8])
-local tokens, several = split(ARGV[9])
-local letters, at = ARGV[10], 11
+local wantsAges = ARGV[8] == '1'
+local ids = split(ARGV[9])
+local tokens, several = split(ARGV[10])
+local letters, at = ARGV[11], 12
 local found, seen = fetch(state, ids), {}
-local lost, gone, goneMembers, done = {}, {}, {}, {}
+local lost, ages, gone, goneMembers, done = {}, {}, {}, {}, {}
 open()
 
 -- From the attempts that are stored: the power is bounded before it is one.
@@ -50,6 +53,7 @@ for i, id in ipairs(ids) do
     s.expires, s.token = 0, ''
     ackord.count(s.lane, 'i', -1)
     if letter == 'p' then
+      if wantsAges then ages[#ages + 1] = math.max(0, now - tonumber(s.created)) end
       if keep then
         redis.call('ZADD', sent, now, id)
         close(id, s, 'S', 's')
@@ -79,4 +83,5 @@ forget(gone, goneMembers)
 remove('ZREM', inflight, gone)
 remove('ZREM', inflight, done)
 ackord.flush(1)
-return lost`)
+return { lost, ages }`,
+)

@@ -1,5 +1,5 @@
-import { type Script, script } from '../../script.ts'
 import { shardLua } from '../lua.ts'
+import { type OutboxScript, outboxScript } from '../outbox-script.ts'
 
 /**
  * Counts records by destination and state. Writes nothing. Beyond 1,000 each, those whose time has come and those whose lease has run out count as waiting
@@ -9,7 +9,9 @@ import { shardLua } from '../lua.ts'
  *     ARGV: none
  *     gives: the age of the oldest open one in milliseconds, or -1; then of each destination its name and how many are ready, waiting, leased, parked, published
  */
-export const statsScript: Script = script(`${shardLua}
+export const statsScript: OutboxScript = outboxScript(
+  'stats',
+  `${shardLua}
 local due, over = {}, {}
 for _, one in ipairs(redis.call('ZRANGEBYSCORE', waiting, '-inf', now, 'LIMIT', 0, 1000)) do
   local lane = string.sub(one, 1, 8)
@@ -36,4 +38,5 @@ for i = 1, #names, 2 do
     reply[#reply + 1] = { names[i + 1], unclaimed + late, math.max(0, opened - leased - unclaimed), math.max(0, leased - late), parked, published }
   end
 end
-return reply`)
+return reply`,
+)

@@ -1,6 +1,6 @@
-import { type Script, script } from '../../script.ts'
 import { layoutVersion } from '../layout.ts'
 import { ackordLua } from '../lua.ts'
+import { type OutboxScript, outboxScript } from '../outbox-script.ts'
 
 /**
  * Tries every command that the scripts use, in a way that changes nothing that counts, and looks at the keys.
@@ -10,7 +10,9 @@ import { ackordLua } from '../lua.ts'
  *     gives: what went wrong, as texts
  *     writes: meta; seq and wake, if they are not there; a hint
  */
-export const verifyScript: Script = script(`${ackordLua}
+export const verifyScript: OutboxScript = outboxScript(
+  'verify',
+  `${ackordLua}
 local problem = ackord.problem(1)
 if problem then return { problem } end
 local entries, state, errors, ready, waiting, inflight, sent, index, destinations, counts, seq, meta, wake = unpack(KEYS)
@@ -35,4 +37,5 @@ try('ZRANGEBYSCORE', waiting, 0, 0, 'LIMIT', 0, 1)
 try('ZRANGEBYLEX', ready, '[a', '[a', 'LIMIT', 0, 1)
 try('ZLEXCOUNT', ready, '[a', '[a')
 try('XADD', wake, 'MAXLEN', 1, '*', 'n', 0)
-return problems`)
+return problems`,
+)

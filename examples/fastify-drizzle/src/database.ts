@@ -1,0 +1,21 @@
+import { createSchema, type Database } from '@ackord/sql'
+import { type DrizzleHandle, fromDrizzle } from '@ackord/sql/postgres'
+import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres'
+import type pg from 'pg'
+
+/** Drizzle as it is, or a transaction on it: repositories need not know which. */
+export type Handle = DrizzleHandle<NodePgDatabase & { $client: pg.Pool }>
+
+export function openDatabase(pool: pg.Pool): Database<Handle> {
+  return fromDrizzle(drizzle(pool))
+}
+
+/** A service of your own has its migrations; Ackord's tables are made by `createSchema()` or `ackord migrate up`. */
+export async function createTables(pool: pg.Pool, database: Database<Handle>): Promise<void> {
+  await createSchema(database)
+  await pool.query(`
+    CREATE TABLE IF NOT EXISTS stock (product text PRIMARY KEY, available integer NOT NULL);
+    CREATE TABLE IF NOT EXISTS orders (id text PRIMARY KEY, product text NOT NULL, quantity integer NOT NULL);
+    CREATE TABLE IF NOT EXISTS invoices (order_id text NOT NULL, quantity integer NOT NULL);
+  `)
+}

@@ -1,0 +1,49 @@
+import { randomUUID } from 'node:crypto'
+import { defineEvent, jsonMarshaler, marshal } from '@ackord/core'
+import type { Database, SqlOutbox } from '@ackord/sql'
+import { and, eq, gte, sql } from 'drizzle-orm'
+import type { Handle } from './database.ts'
+import { orders, stock } from './tables.ts'
+
+export interface Order {
+  readonly id: string
+  readonly product: string
+  readonly quantity: number
+}
+
+export const orderPlaced = defineEvent<Order>('order.placed')
+
+/** Fastify answers with the status that an error has. */
+class OutOfStockError extends Error {
+  readonly statusCode = 409
+}
+
+export class Orders {
+  readonly #database: Database<Handle>
+  readonly #outbox: SqlOutbox<Handle>
+  readonly #destination: string
+
+  constructor(database: Database<Handle>, outbox: SqlOutbox<Handle>, destination: string) {
+    this.#database = database
+    this.#outbox = outbox
+    this.#destination = destination
+  }
+
+  /** The order, its event and the reservation are committed together, or none of them is. `false`: it was placed before, and nothing is done. */
+  async place(order: Order): Promise<boolean> {
+    return await this.#database.write(async (transaction) => {
+      const placed = await transaction.insert(orders).values(order).onConflictDoNothing().returning()
+      if (placed.length === 0) return false
+      const event = orderPlaced(order, { id: randomUUID(), source: '/orders', time: new Date(), partitionkey: order.id })
+      await this.#outbox.append(transaction, [{ destination: this.#destination, message: marshal(event, jsonMarshaler) }])
+      const reserved = await transaction
+        .update(stock)
+        .set({ available: sql`${stock.available} - ${order.quantity}` })
+        .where(and(eq(stock.product, order.product), gte(stock.available, order.quantity)))
+        .returning()
+      // What was written above is rolled back, the event included.
+      if (reserved.length === 0) throw new OutOfStockError(`There are not ${order.quantity} of '${order.product}'.`)
+      return true
+    })
+  }
+}

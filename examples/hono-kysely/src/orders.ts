@@ -1,0 +1,40 @@
+import { randomUUID } from 'node:crypto'
+import { defineEvent, jsonMarshaler, marshal } from '@ackord/core'
+import type { Database, SqlOutbox } from '@ackord/sql'
+import type { Handle } from './database.ts'
+
+export interface Order {
+  readonly id: string
+  readonly product: string
+  readonly quantity: number
+}
+
+export const orderPlaced = defineEvent<Order>('order.placed')
+
+export class OutOfStockError extends Error {}
+
+/** Places an order: the row, its event and the reservation are committed together, or none of them is. `false`: it was placed before. */
+export type PlaceOrder = (order: Order) => Promise<boolean>
+
+export function placeOrderOn(database: Database<Handle>, outbox: SqlOutbox<Handle>, subject: string): PlaceOrder {
+  return (order) =>
+    database.write(async (transaction) => {
+      const placed = await transaction
+        .insertInto('orders')
+        .values(order)
+        .onConflict((conflict) => conflict.doNothing())
+        .executeTakeFirst()
+      if (placed.numInsertedOrUpdatedRows === 0n) return false
+      const event = orderPlaced(order, { id: randomUUID(), source: '/orders', time: new Date(), partitionkey: order.id })
+      await outbox.append(transaction, [{ destination: subject, message: marshal(event, jsonMarshaler) }])
+      const reserved = await transaction
+        .updateTable('stock')
+        .set(({ eb }) => ({ available: eb('available', '-', order.quantity) }))
+        .where('product', '=', order.product)
+        .where('available', '>=', order.quantity)
+        .executeTakeFirst()
+      // What was written above is rolled back, the event included.
+      if (reserved.numUpdatedRows === 0n) throw new OutOfStockError(`There are not ${order.quantity} of '${order.product}'.`)
+      return true
+    })
+}

@@ -1,0 +1,51 @@
+import { randomUUID } from 'node:crypto'
+import { defineEvent, jsonMarshaler, marshal } from '@ackord/core'
+import type { OutboxWriter } from '@ackord/outbox'
+import type pg from 'pg'
+
+export interface Order {
+  readonly id: string
+  readonly product: string
+  readonly quantity: number
+}
+
+const orderPlaced = defineEvent<Order>('order.placed')
+
+export class OutOfStockError extends Error {}
+
+export interface PlaceOrderOptions {
+  readonly pool: pg.Pool
+  readonly outbox: OutboxWriter<pg.ClientBase>
+  readonly destination: string
+}
+
+/**
+ * A transaction as there are many in a service that had no outbox before. What is new is the one call of `append()`, with the client that began the
+ * transaction. `false`: the order was placed before.
+ */
+export async function placeOrder(order: Order, { pool, outbox, destination }: PlaceOrderOptions): Promise<boolean> {
+  const { id, product, quantity } = order
+  const client = await pool.connect()
+  let failure: Error | undefined
+  try {
+    await client.query('BEGIN')
+    const placed = await client.query('INSERT INTO orders VALUES ($1, $2, $3) ON CONFLICT DO NOTHING', [id, product, quantity])
+    if (placed.rowCount === 1) {
+      const event = orderPlaced(order, { id: randomUUID(), source: '/orders', time: new Date(), partitionkey: id })
+      await outbox.append(client, [{ destination, message: marshal(event, jsonMarshaler) }])
+      const update = 'UPDATE stock SET available = available - $2 WHERE product = $1 AND available >= $2'
+      const reserved = await client.query(update, [product, quantity])
+      if (reserved.rowCount === 0) throw new OutOfStockError(`There are not ${quantity} of '${product}'.`)
+    }
+    await client.query('COMMIT')
+    return placed.rowCount === 1
+  } catch (error) {
+    await client.query('ROLLBACK').catch((broken: Error) => {
+      failure = broken
+    })
+    throw error
+  } finally {
+    // One that could not roll back must not go back into the pool.
+    client.release(failure)
+  }
+}

@@ -1,0 +1,10 @@
+/** What the order services of the examples answer. */
+export async function postOrder(url: string, order: object): Promise<number> {
+  const response = await fetch(`${url}/orders`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(order),
+  })
+  await response.arrayBuffer()
+  return response.status
+}

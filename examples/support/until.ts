@@ -1,0 +1,5 @@
+/** Asks until it is so. Each question is a round trip. */
+export async function until(isSo: () => Promise<boolean>): Promise<void> {
+  const limit = AbortSignal.timeout(30_000)
+  while (!(await isSo())) limit.throwIfAborted()
+}

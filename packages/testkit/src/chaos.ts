@@ -1,0 +1,103 @@
+import { createHash } from 'node:crypto'
+import {
+  compose,
+  duplicateMiddleware,
+  type Message,
+  type Middleware,
+  middleware,
+  type Runtime,
+  randomDelayMiddleware,
+  randomFailureMiddleware,
+  systemRuntime,
+} from '@ackord/core'
+import { checkCount, checkDuration, checkFraction, checkNoMore } from '@ackord/core/internal'
+
+export interface ChaosMiddlewareOptions {
+  /** Decides what happens to which message. The same seed does the same to the same message at the same delivery, however many run at once. */
+  readonly seed: number
+  /** The share of deliveries that fail before they are handled, from 0 to 1. Default: 0.1. */
+  readonly failBefore?: number | undefined
+  /** The share that fail after they were handled. Around a transaction that is after its commit, which is the harder test. Default: 0.1. */
+  readonly failAfter?: number | undefined
+  /** The share that are handled twice, one after the other. Default: 0.1. */
+  readonly duplicate?: number | undefined
+  /** The share that wait before they are handled. Default: 0.1. */
+  readonly delay?: number | undefined
+  /** The longest delay in milliseconds. Default: 10. */
+  readonly maxDelay?: number | undefined
+  /** For the delays. Default: `systemRuntime`. */
+  readonly runtime?: Runtime | undefined
+}
+
+/** What it has done so far: a test in which nothing happened shows nothing. */
+export interface ChaosCounts {
+  readonly failedBefore: number
+  readonly failedAfter: number
+  readonly duplicated: number
+  readonly delayed: number
+}
+
+export interface Chaos {
+  /** For `router.use()`, before everything else. */
+  readonly middleware: Middleware
+  readonly counts: ChaosCounts
+}
+
+/** Disturbs the handling of messages as brokers, networks and crashes do, and the same way for the same seed. */
+export function createChaos(options: ChaosMiddlewareOptions): Chaos {
+  const {
+    seed,
+    failBefore = 0.1,
+    failAfter = 0.1,
+    duplicate = 0.1,
+    delay = 0.1,
+    maxDelay = 10,
+    runtime = systemRuntime,
+    ...unknown
+  } = options
+  checkNoMore('createChaos()', unknown)
+  checkCount('seed', seed, { min: 0 })
+  for (const [name, share] of Object.entries({ failBefore, failAfter, duplicate, delay })) checkFraction(name, share)
+  checkDuration('maxDelay', maxDelay)
+  const counts = { failedBefore: 0, failedAfter: 0, duplicated: 0, delayed: 0 }
+  const deliveries = new Map<string, number>()
+
+  /** Not by a sequence: with messages side by side, it would be anybody's guess who gets which number. */
+  function isMet(kind: keyof ChaosCounts, share: number, message: Message): boolean {
+    const digest = createHash('sha256').update(JSON.stringify([seed, kind, message.source, message.id, deliveries.get(keyOf(message))]))
+    const met = digest.digest().readUInt32BE(0) / 2 ** 32 < share
+    if (met) counts[kind] += 1
+    return met
+  }
+
+  function sometimes(kind: keyof ChaosCounts, share: number, disturbing: Middleware): Middleware {
+    return middleware({ role: disturbing.role }, (next) => {
+      const disturbed = disturbing(next)
+      return async function chaos(message, context) {
+        return await (isMet(kind, share, message) ? disturbed(message, context) : next(message, context))
+      }
+    })
+  }
+
+  const counting: Middleware = (next) =>
+    async function countDelivery(message, context) {
+      const key = keyOf(message)
+      deliveries.set(key, (deliveries.get(key) ?? 0) + 1)
+      return await next(message, context)
+    }
+
+  return {
+    counts,
+    middleware: compose(
+      counting,
+      sometimes('delayed', delay, randomDelayMiddleware({ probability: 1, max: maxDelay, runtime })),
+      sometimes('failedBefore', failBefore, randomFailureMiddleware({ probability: 1, when: 'before' })),
+      sometimes('failedAfter', failAfter, randomFailureMiddleware({ probability: 1, when: 'after' })),
+      sometimes('duplicated', duplicate, duplicateMiddleware({ probability: 1 })),
+    ),
+  }
+}
+
+function keyOf({ source, id }: Message): string {
+  return JSON.stringify([source, id])
+}

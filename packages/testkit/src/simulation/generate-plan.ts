@@ -1,0 +1,141 @@
+import { RandomStream } from './random-stream.ts'
+import {
+  type Behaviour,
+  type CallEffect,
+  type FaultStep,
+  type Operation,
+  type PlanStep,
+  type SendStep,
+  type ServerName,
+  type SimulationPlan,
+  type SimulationShape,
+  slotsOf,
+} from './simulation-plan.ts'
+
+/** The plan that a seed stands for. */
+export function generatePlan(seed: number): SimulationPlan {
+  const random = new RandomStream(seed, 'plan')
+  const shape = generateShape(random)
+  const sends = generateSends(random)
+  // Some histories are calm: what goes wrong in them has no excuse.
+  const faults = random.chance(0.12) ? [] : generateFaults(random, shape, sends)
+  return { seed, shape, steps: [...sends, ...faults].toSorted((one, other) => one.at - other.at) }
+}
+
+function generateShape(random: RandomStream): SimulationShape {
+  const order = random.chance(0.4) ? 'perKey' : 'none'
+  const shape = {
+    orders: random.between(1, 3),
+    billing: random.pick([0, 0, 1, 2]),
+    relays: random.between(1, 3),
+    order,
+    hotPath: random.chance(0.4) && order === 'none',
+    retain: random.chance(0.5),
+    batchSize: random.pick([1, 3, 20]),
+    concurrency: random.pick([1, 1, 4]),
+    inTurn: random.chance(0.3),
+    retries: random.chance(0.3),
+  } satisfies Omit<SimulationShape, 'skews'>
+  const slots = slotsOf({ ...shape, skews: {} })
+  const skewed = slots.filter(() => random.chance(0.25)).map((slot) => [slot, random.between(-7_200_000, 7_200_000)])
+  return { ...shape, skews: Object.fromEntries(skewed) }
+}
+
+function generateSends(random: RandomStream): SendStep[] {
+  const count = random.between(3, 18)
+  const span = random.pick([200, 5000, 30_000])
+  return Array.from({ length: count }, (_, index): SendStep => {
+    // Two producers may well use the same ids.
+    const twin = index > 0 && random.chance(0.15)
+    return {
+      kind: 'send',
+      at: random.between(0, span),
+      source: twin ? '/app' : '/shop',
+      id: `c${twin ? index : index + 1}`,
+      key: `k${random.between(1, 4)}`,
+      events: random.pick([0, 1, 1, 2, 3]),
+      behaviour: behaviourOf(random),
+    }
+  })
+}
+
+function behaviourOf(random: RandomStream): Behaviour {
+  if (random.chance(0.7)) return 'plain'
+  return random.pick(['flaky', 'flaky', 'eager', 'poison', 'careless', 'careless', 'slow', 'unpublishable'])
+}
+
+const operations: readonly [Operation, ...Operation[]] = [
+  'begin',
+  'record',
+  'write',
+  'append',
+  'commit',
+  'commit',
+  'commit',
+  'rollback',
+  'claim',
+  'release',
+  'settle',
+  'settle',
+  'renew',
+  'receive',
+  'ack',
+  'ack',
+  'nack',
+  'publish',
+  'publish',
+  'publish',
+  'deadLetter',
+]
+
+const effects: readonly [CallEffect, ...CallEffect[]] = [
+  'dropRequest',
+  'dropReply',
+  'dropReply',
+  'delayRequest',
+  'delayReply',
+  'suspend',
+  'suspend',
+  'crashBefore',
+  'crashAfter',
+]
+
+function generateFaults(random: RandomStream, shape: SimulationShape, sends: readonly SendStep[]): PlanStep[] {
+  const duplicates = sends
+    .filter(() => random.chance(0.25))
+    .map(({ at, source, id }): FaultStep => {
+      const later = random.pick([50, 3000, 20_000, 120_000])
+      return { kind: 'duplicate', at: at + random.between(0, later), source, id }
+    })
+  // Where nothing happens, a fault hits nothing.
+  const busy = Math.max(...sends.map(({ at }) => at)) + 500
+  const faults = Array.from({ length: random.between(1, 8) }, () => generateFault(random, shape, busy))
+  return [...duplicates, ...faults, ...(random.chance(0.15) ? generateZombie(random, busy) : [])]
+}
+
+/** A relay stands still with its records under way, and goes on while somebody else has them. Chance alone brings that about once in thousands of histories. */
+function generateZombie(random: RandomStream, busy: number): FaultStep[] {
+  const at = random.between(0, busy)
+  return [
+    { kind: 'slow', at, server: 'broker', duration: 40_000, delay: random.between(1500, 3000) },
+    { kind: 'call', at, operation: 'publish', effect: 'suspend', delay: random.between(10_000, 17_000) },
+  ]
+}
+
+function generateFault(random: RandomStream, shape: SimulationShape, busy: number): FaultStep {
+  const at = random.between(0, random.pick([busy, busy, busy + 20_000]))
+  const slots = slotsOf(shape)
+  const slot = slots[random.between(0, slots.length - 1)] ?? 'orders-1'
+  const kind = random.next()
+  if (kind < 0.4) {
+    const delay = random.pick([random.between(1, 50), random.between(100, 5000), random.between(9000, 20_000)])
+    return { kind: 'call', at, operation: random.pick(operations), effect: random.pick(effects), delay }
+  }
+  if (kind < 0.52) return { kind: 'crash', at, slot, downFor: random.pick([random.between(10, 500), random.between(1000, 20_000)]) }
+  if (kind < 0.66) return { kind: 'suspend', at, slot, duration: random.pick([random.between(100, 3000), random.between(8000, 40_000)]) }
+  if (kind < 0.73) return { kind: 'restart', at, slot }
+  const server: ServerName = random.pick(['database', 'broker', 'broker'])
+  if (kind < 0.86) return { kind: 'outage', at, server, duration: random.pick([random.between(100, 3000), random.between(10_000, 60_000)]) }
+  if (kind < 0.95) return { kind: 'slow', at, server, duration: random.between(1000, 30_000), delay: random.between(50, 3000) }
+  return { kind: 'refuse', at }
+}

@@ -1,0 +1,35 @@
+// @ts-check
+// Puts all pages of the site into one folder: those of docs/, the READMEs of the packages and the documents beside them, with links that fit.
+import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { dirname, join, relative } from 'node:path/posix'
+import { pageOf, pages, replaceLinks, root, targetOf } from './docs-links.mjs'
+
+/**
+ * Gives what is wrong: links to what is not there.
+ * @param {string} folder @returns {string[]}
+ */
+export function stage(folder) {
+  rmSync(folder, { recursive: true, force: true })
+  mkdirSync(folder, { recursive: true })
+  cpSync(join(root, 'docs/.vitepress'), join(folder, '.vitepress'), { recursive: true })
+  /** @type {string[]} */
+  const problems = []
+  for (const { file, page } of pages()) {
+    const text = replaceLinks(readFileSync(join(root, file), 'utf8'), (href) => {
+      const target = targetOf(file, href)
+      if (target === undefined || href.startsWith('#')) return href
+      const there = pageOf(target.path)
+      // A file of the repository is no page: what it is called stays, without a link.
+      if (there === undefined) {
+        if (!existsSync(join(root, target.path))) problems.push(`${file}: the link ${href} leads to nothing.`)
+        return undefined
+      }
+      const path = relative(dirname(page), there)
+      return `${path.startsWith('.') ? path : `./${path}`}${target.anchor === undefined ? '' : `#${target.anchor}`}`
+    })
+    const place = join(folder, page)
+    mkdirSync(dirname(place), { recursive: true })
+    writeFileSync(place, text)
+  }
+  return problems
+}

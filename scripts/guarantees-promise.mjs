@@ -1,0 +1,112 @@
+// @ts-check
+// Each sentence of the promise and the tests that show it. scripts/test/guarantees.test.ts checks that every one of them exists.
+
+/**
+ * @typedef {object} Shown
+ * @property {string} file from the root
+ * @property {string} title as it stands in the file
+ *
+ * @typedef {object} Sentence
+ * @property {string} text as README.md and the page have it
+ * @property {string} meaning in other words
+ * @property {readonly Shown[]} tests
+ * @property {readonly string[]} tables that show it, by their first cell
+ */
+
+const crashPoints = 'packages/testkit/src/crash/crash-scenarios.ts'
+const commit = 'packages/testkit/src/transaction/commit-scenarios.ts'
+const inbox = 'packages/testkit/src/transaction/inbox-scenarios.ts'
+const append = 'packages/testkit/src/outbox/append-scenarios.ts'
+const delivery = 'packages/testkit/src/relay/delivery-scenarios.ts'
+const orderOfCommits = 'packages/testkit/src/order/commit-scenarios.ts'
+const relayOrder = 'packages/testkit/src/order/relay-order-scenarios.ts'
+
+/** @type {readonly Sentence[]} */
+export const promise = [
+  {
+    text: 'Atomic enqueue.',
+    meaning: 'The events of a handler are stored if and only if its writes are committed.',
+    tables: ['crash points', 'faults'],
+    tests: [
+      { file: commit, title: 'what a handler wrote and returned is committed, and the message acked' },
+      { file: commit, title: 'a handler that fails leaves no trace: no write, no event' },
+      { file: append, title: 'a record cannot be claimed before its transaction commits' },
+      { file: append, title: 'an append that is rolled back leaves nothing' },
+      { file: append, title: 'an append is stored whole or not at all' },
+    ],
+  },
+  {
+    text: 'At-least-once delivery.',
+    meaning: 'A message is acked after its commit, and a committed event stays in the outbox until the broker has confirmed it.',
+    tables: ['crash points', 'faults', 'simulation'],
+    tests: [
+      { file: commit, title: 'everything is committed when the broker gets the ack' },
+      { file: commit, title: 'a commit that fails is a nack, and nothing is there' },
+      { file: delivery, title: 'a relay that is killed while it publishes loses nothing' },
+      { file: 'packages/testkit/src/relay/failure-scenarios.ts', title: 'of a batch exactly what was confirmed is settled as published' },
+      { file: 'packages/testkit/src/relay/stall-scenarios.ts', title: 'lose nothing, and duplicate no more than the leases they lost' },
+    ],
+  },
+  {
+    text: '**Exactly-once effects** on the store that holds inbox, state and outbox, inside a stated dedup window.',
+    meaning: 'However often a message comes, its writes are there once, as long as the inbox remembers it.',
+    tables: ['crash points', 'faults', 'simulation'],
+    tests: [
+      { file: inbox, title: 'a message is handled once, however often it comes' },
+      { file: inbox, title: 'of 50 duplicates at once one takes effect' },
+      { file: inbox, title: 'a message whose handling was rolled back is handled when it comes again' },
+      { file: crashPoints, title: 'a service that nobody kills applies everything once, publishes it once, and stops' },
+      { file: crashPoints, title: 'killed at every point in turn' },
+      { file: 'packages/sql/test/inbox-middleware.integration.test.ts', title: 'remembers for its window and forgets in bounded batches' },
+      {
+        file: 'packages/redis/test/inbox-middleware.integration.test.ts',
+        title: 'the window begins with the commit, not with the first sight',
+      },
+      { file: 'test/testing/crash-test.integration.test.ts', title: 'takes a right handler through every point' },
+    ],
+  },
+  {
+    text: "A crash between publish and settle can put a duplicate on the broker, always with the same message id, so that the next consumer's inbox removes it.",
+    meaning: 'The only duplicates are those that a lost lease or a crash between publish and settle leaves.',
+    tables: ['crash points'],
+    tests: [
+      {
+        file: delivery,
+        title: 'a relay that is killed after publishing, before settling, leaves a duplicate with the same id and loses nothing',
+      },
+      { file: delivery, title: 'a relay that is killed after settling leaves no duplicate' },
+      { file: inbox, title: 'events have ids that follow from the message, the same in each attempt' },
+      {
+        file: 'packages/core/test/deterministic-id.test.ts',
+        title: 'are the same for the same consumer, source, id, place and type, in this version and the next',
+      },
+    ],
+  },
+  {
+    text: "In `perKey` order the first occurrences of a key's events are in commit order; a duplicate may come later.",
+    meaning: 'Of each key, the first of every event comes to the broker in the order of the commits.',
+    tables: [],
+    tests: [
+      { file: orderOfCommits, title: 'transactions with one key are given in the order of their commits, not of their inserts' },
+      {
+        file: 'packages/testkit/src/order/run-scenarios.ts',
+        title: 'no more of a key is given to anybody until its whole run is settled or released',
+      },
+      { file: relayOrder, title: 'a relay that stops gives its keys to the others at once, without a duplicate' },
+      {
+        file: 'packages/testkit/src/order/member-scenarios.ts',
+        title: 'a stale owner settles nothing, renews nothing and releases nothing',
+      },
+    ],
+  },
+  {
+    text: 'External calls made by a handler are not covered.',
+    meaning: 'What a handler does outside of its transaction is done again with every attempt. `crashTest()` finds it.',
+    tables: [],
+    tests: [
+      { file: 'packages/testkit/test/crash-test.test.ts', title: 'finds a handler that publishes by itself' },
+      { file: 'packages/testkit/test/crash-test.test.ts', title: 'finds a handler that writes past its transaction' },
+      { file: 'scripts/test/documents.test.ts', title: 'say that external calls are not covered' },
+    ],
+  },
+]

@@ -1,0 +1,42 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+
+export const root: string = fileURLToPath(new URL('../..', import.meta.url))
+
+/** The documents of `docs/`, as paths of the repository. */
+export const documents: readonly string[] = readdirSync(`${root}docs`, { recursive: true, encoding: 'utf8' })
+  .filter((name) => name.endsWith('.md'))
+  .map((name) => `docs/${name}`)
+  .sort()
+
+export interface Block {
+  readonly document: string
+  /** Where it begins in the document, from 1. */
+  readonly line: number
+  /** As in ```` ```ts [service.ts] ````. */
+  readonly title: string | undefined
+  /** What readers do not see: the imports and declarations that a fragment takes for granted, out of the last `<!-- ts … -->` before it. */
+  readonly setup: string
+  readonly code: string
+}
+
+/** The blocks of TypeScript in a document, in their order. */
+export function typescriptBlocks(document: string): Block[] {
+  const text = readFileSync(root + document, 'utf8')
+  const blocks: Block[] = []
+  let setup = ''
+  for (const found of text.matchAll(/^<!-- ts\n([\s\S]*?)^-->|^[ ]*```ts(?: \[(.+)\])?\n([\s\S]*?)^[ ]*```$/gm)) {
+    const [, hidden, title, code] = found
+    if (hidden !== undefined) setup = hidden
+    if (code === undefined) continue
+    const line = text.slice(0, found.index).split('\n').length
+    blocks.push({ document, line, title, setup: title === undefined ? setup : '', code })
+  }
+  return blocks
+}
+
+/** Other blocks of a document, such as `sql`. */
+export function blocksIn(document: string, language: string): string[] {
+  const text = readFileSync(root + document, 'utf8')
+  return [...text.matchAll(new RegExp(`^\`\`\`${language}\\n([\\s\\S]*?)^\`\`\`$`, 'gm'))].map(([, code = '']) => code)
+}

@@ -1,0 +1,23 @@
+import { ResultTable } from '@ackord/testkit'
+import { afterAll } from 'vitest'
+import type { FaultBrokerKind } from './brokers/broker.ts'
+import { brokerScenarios } from './brokers/broker-scenarios.ts'
+import { httpBroker } from './brokers/http-broker.ts'
+import { kafkaBroker } from './brokers/kafka-broker.ts'
+import { natsBroker } from './brokers/nats-broker.ts'
+import { rabbitmqBroker } from './brokers/rabbitmq-broker.ts'
+import { redisStreamsBroker } from './brokers/redis-streams-broker.ts'
+import { registerFaults } from './register.ts'
+
+const results = new ResultTable()
+const isProof = process.env['ACKORD_PROOF'] === '1'
+// PostgreSQL is no broker; its publish and settle are in the faults of a store.
+const kinds: readonly FaultBrokerKind[] = isProof
+  ? [rabbitmqBroker, natsBroker, kafkaBroker, redisStreamsBroker, httpBroker]
+  : [redisStreamsBroker]
+
+for (const { name, open } of kinds) registerFaults({ suite: 'faults of a broker', name, scenarios: brokerScenarios, open, results })
+
+afterAll(() => {
+  console.log(results.format())
+})

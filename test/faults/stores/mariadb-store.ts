@@ -1,0 +1,107 @@
+import { connect } from 'node:net'
+import { silentLogger } from '@ackord/core'
+import { createSchema, sqlOutbox, transactional } from '@ackord/sql'
+import { fromMysql2 } from '@ackord/sql/mysql'
+import { startFaultProxy } from '@ackord/testkit'
+import { createPool } from 'mysql2/promise'
+import { mariadbUrl } from '../../../packages/sql/test/mysql/support/mysql-world.ts'
+import { schemaName } from '../../../packages/sql/test/support/own-schema.ts'
+import { startMariadb } from '../../../scripts/servers/index.mjs'
+import { consumer, eventsName } from '../names.ts'
+import { type Moment, outboxStates, type ServerStoreKind } from './store.ts'
+
+/** Milliseconds of silence after which a connection that waits for an answer is given up. mysql2 has no option for that. */
+const socketTimeout = 1500
+
+export const mariadbStore: ServerStoreKind = {
+  name: 'MariaDB (mysql2)',
+  tellsUnknownCommits: true,
+  async open({ own = false, connections = 10 } = {}) {
+    const server = own ? await startMariadb() : undefined
+    const { hostname, port, username } = new URL(server?.url ?? mariadbUrl)
+    const schema = schemaName()
+    const proxy = await startFaultProxy(server?.url ?? mariadbUrl)
+    const direct = { host: hostname, port: Number(port), user: username }
+    // Not on the schema: those are the service's connections.
+    const door = createPool({ ...direct, connectionLimit: 2 })
+    const query = async (sql: string, values: unknown[] = []) => (await door.query(sql, values))[0] as Record<string, unknown>[]
+    await query(`CREATE DATABASE ${schema}`)
+    await query(`CREATE TABLE ${schema}.orders (id VARCHAR(40) NOT NULL)`)
+    const pool = createPool({
+      ...direct,
+      port: proxy.port,
+      database: schema,
+      connectionLimit: connections,
+      stream() {
+        const socket = connect({ host: '127.0.0.1', port: proxy.port, noDelay: true })
+        return socket.setTimeout(socketTimeout, () => socket.destroy(new Error('The server is silent.')))
+      },
+    })
+    const database = fromMysql2(pool)
+    const looking = fromMysql2(door, { schema })
+    await createSchema(looking)
+    const admin = sqlOutbox(looking, { logger: silentLogger })
+    const idsIn = async (table: string) => (await query(`SELECT id FROM ${schema}.${table}`)).map(({ id }) => String(id))
+    const inner = pool.pool as unknown as { readonly _connectionQueue: { readonly length: number } }
+
+    return {
+      proxy,
+      recognise,
+      middleware: transactional(database, {
+        inbox: { consumer },
+        outbox: { destination: eventsName },
+        transaction: { logger: silentLogger },
+      }),
+      outbox: sqlOutbox(database, { logger: silentLogger }),
+      save: (id) => database.executor().query('INSERT INTO orders (id) VALUES (?)', [id]),
+      async observe() {
+        const outbox = await outboxStates(admin)
+        return { applied: await idsIn('orders'), inbox: await idsIn('ackord_inbox'), outbox }
+      },
+      async endConnections() {
+        const rows = await query('SELECT ID FROM information_schema.PROCESSLIST WHERE DB = ?', [schema])
+        // One that ends by itself meanwhile is no longer known.
+        for (const { ID: id } of rows) await query(`KILL ${Number(id)}`).catch(() => {})
+        return rows.length
+      },
+      async restart() {
+        if (server === undefined) throw new Error('It is not ours to kill.')
+        await server.kill()
+        await server.restart()
+      },
+      async exhaust() {
+        const held = await Promise.all(Array.from({ length: connections }, () => pool.getConnection()))
+        return {
+          waiting: () => inner._connectionQueue.length,
+          free() {
+            for (const connection of held) connection.release()
+          },
+        }
+      },
+      async [Symbol.asyncDispose]() {
+        proxy.judge()
+        await pool.end()
+        await query(`DROP DATABASE ${schema}`)
+        await door.end()
+        await proxy[Symbol.asyncDispose]()
+        await server?.stop()
+      },
+    }
+  },
+}
+
+/**
+ * The relay has transactions too. A COMMIT is the handler's if the last thing that was written was its event, and the relay's outcome if that
+ * was the DELETE of published records.
+ */
+function recognise(moment: Moment): (bytes: Buffer) => boolean {
+  let written: Moment | undefined
+  return (bytes) => {
+    const text = bytes.toString('latin1')
+    if (moment === 'begin') return text.includes('START TRANSACTION')
+    if (text.includes('COMMIT')) return written === moment
+    if (text.includes('DELETE o FROM')) written = 'settle'
+    else if (text.includes(eventsName)) written = 'commit'
+    return false
+  }
+}

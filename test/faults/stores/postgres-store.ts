@@ -1,0 +1,89 @@
+import { silentLogger } from '@ackord/core'
+import { createSchema, sqlOutbox, transactional } from '@ackord/sql'
+import { fromPg } from '@ackord/sql/postgres'
+import { startFaultProxy } from '@ackord/testkit'
+import { postgresUrl, schemaName } from '../../../packages/sql/test/support/own-schema.ts'
+import { pg } from '../../../packages/sql/test/support/pg.ts'
+import { startPostgres } from '../../../scripts/servers/index.mjs'
+import { consumer, eventsName } from '../names.ts'
+import { PostgresStatements } from './postgres-statements.ts'
+import { type Moment, outboxStates, type ServerStoreKind } from './store.ts'
+
+const moments: Readonly<Record<Moment, RegExp>> = { begin: /\bBEGIN\b/, commit: /\bCOMMIT\b/, settle: /\bDELETE FROM\b/ }
+
+export const postgresStore: ServerStoreKind = {
+  name: 'PostgreSQL (pg)',
+  tellsUnknownCommits: true,
+  async open({ own = false, connections = 10 } = {}) {
+    const server = own ? await startPostgres() : undefined
+    const url = server?.url ?? postgresUrl
+    const schema = schemaName()
+    const statements = new PostgresStatements()
+    const recognise = (moment: Moment) => (bytes: Buffer) => statements.has(bytes, moments[moment])
+    const learn = recognise('begin')
+    const proxy = await startFaultProxy(url, (bytes) => {
+      learn(bytes)
+      return 'pass'
+    })
+    const door = new pg.Pool({ connectionString: url, max: 2, options: `-c search_path=${schema}` })
+    door.on('error', () => {})
+    await door.query(`CREATE SCHEMA ${schema}`)
+    // No key: an order that is applied twice would be there twice.
+    await door.query('CREATE TABLE orders (id text NOT NULL)')
+    const pool = new pg.Pool({
+      connectionString: proxy.url,
+      max: connections,
+      application_name: schema,
+      options: `-c search_path=${schema}`,
+      // For connections that are half open: nobody else would end the wait.
+      query_timeout: 1500,
+    })
+    const database = fromPg(pool, { logger: silentLogger })
+    const looking = fromPg(door, { logger: silentLogger })
+    await createSchema(looking)
+    const admin = sqlOutbox(looking, { logger: silentLogger })
+    const idsIn = async (table: string) => (await door.query(`SELECT id FROM ${table}`)).rows.map(({ id }) => String(id))
+
+    return {
+      proxy,
+      recognise,
+      middleware: transactional(database, {
+        inbox: { consumer },
+        outbox: { destination: eventsName },
+        transaction: { logger: silentLogger },
+      }),
+      outbox: sqlOutbox(database, { logger: silentLogger }),
+      save: (id) => database.executor().query('INSERT INTO orders (id) VALUES ($1)', [id]),
+      async observe() {
+        const outbox = await outboxStates(admin)
+        return { applied: await idsIn('orders'), inbox: await idsIn('ackord_inbox'), outbox }
+      },
+      async endConnections() {
+        const { rows } = await door.query('SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1', [schema])
+        return rows.length
+      },
+      async restart() {
+        if (server === undefined) throw new Error('It is not ours to kill.')
+        await server.kill()
+        await server.restart()
+      },
+      async exhaust() {
+        const held = await Promise.all(Array.from({ length: connections }, () => pool.connect()))
+        return {
+          waiting: () => pool.waitingCount,
+          free() {
+            for (const client of held) client.release()
+          },
+        }
+      },
+      async [Symbol.asyncDispose]() {
+        proxy.judge()
+        await pool.end()
+        await door.query(`DROP SCHEMA ${schema} CASCADE`)
+        await door.end()
+        await proxy[Symbol.asyncDispose]()
+        await server?.stop()
+      },
+    }
+  },
+}

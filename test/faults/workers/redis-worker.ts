@@ -1,0 +1,2 @@
+import './suspend-at-probe.ts'
+import '../../../packages/redis/test/support/crash-service.ts'

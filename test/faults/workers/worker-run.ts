@@ -1,0 +1,62 @@
+import type { CrashWorld } from '@ackord/testkit'
+import { Outcome } from '../outcome.ts'
+import { WorkerProcess } from './worker-process.ts'
+
+/** Workers in processes of their own on one world: a store, and RabbitMQ. */
+export class WorkerRun implements AsyncDisposable {
+  readonly outcome: Outcome
+  readonly world: CrashWorld
+  readonly #workers = new Set<WorkerProcess>()
+
+  constructor(world: CrashWorld) {
+    this.world = world
+    this.outcome = new Outcome(
+      (id) => world.eventOf(id),
+      () => world.observe(),
+    )
+  }
+
+  async start(suspendAt?: string): Promise<WorkerProcess> {
+    const worker = new WorkerProcess(this.world.program, suspendAt)
+    this.#workers.add(worker)
+    await worker.started()
+    return worker
+  }
+
+  /** So many new commands, every third of them twice. */
+  async send(count: number): Promise<void> {
+    const fresh = this.outcome.expect(count)
+    await this.world.send([...fresh, ...fresh.filter((_, index) => index % 3 === 0)])
+  }
+
+  async kill(worker: WorkerProcess): Promise<void> {
+    await worker.kill()
+    this.#workers.delete(worker)
+  }
+
+  /** All is done, one more is done too, the workers stop, and there is nothing that should not be. Resolves to a note for the table. */
+  async finish(mostDuplicates: number): Promise<string> {
+    await this.#untilIdle()
+    await this.send(1)
+    await this.#untilIdle()
+    for (const worker of this.#workers) await worker.stop()
+    // What was in hand is back at the broker before anybody looks at what is left there.
+    await this.outcome.until(() => this.world.knowsOf(0))
+    await this.outcome.check(mostDuplicates)
+    return await this.outcome.note()
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const worker of this.#workers) await worker[Symbol.asyncDispose]()
+    await this.world[Symbol.asyncDispose]()
+  }
+
+  /** What was delivered and not acked can be seen nowhere but in the workers. */
+  async #untilIdle(): Promise<void> {
+    await this.outcome.until(async (seen) => {
+      if (!this.outcome.isDone(seen)) return false
+      for (const worker of this.#workers) if (!(await worker.isIdle())) return false
+      return true
+    })
+  }
+}

@@ -1,0 +1,75 @@
+import type { CrashScenario } from '@ackord/testkit'
+import { WorkerRun } from './worker-run.ts'
+
+export interface WorkerScenarioOptions {
+  /** When the killing is over: after so many kills, or when so many milliseconds have passed. */
+  readonly until: { readonly kills: number } | { readonly milliseconds: number }
+  /** The probes at which a worker is suspended until others have taken over what it had. */
+  readonly suspendAt: readonly SuspendPoint[]
+}
+
+/** With a claim of the relay, published and not settled; or, where a message is leased too, before its commit. */
+export type SuspendPoint = 'relay.published' | 'transaction.beforeCommit'
+
+export function workerScenarios({ until, suspendAt }: WorkerScenarioOptions): readonly CrashScenario[] {
+  return [killAgainAndAgain(until), ...suspendAt.map((point) => (point === 'relay.published' ? suspendedRelay : suspendedHandler))]
+}
+
+/** In turn the older one of two, in the middle of its work; another one comes in its place. */
+function killAgainAndAgain(until: WorkerScenarioOptions['until']): CrashScenario {
+  return {
+    name: 'one of two workers is killed, again and again',
+    async run(open) {
+      await using run = new WorkerRun(await open())
+      const workers = [await run.start(), await run.start()]
+      const start = performance.now()
+      const isOver = (kills: number) => ('kills' in until ? kills >= until.kills : performance.now() - start >= until.milliseconds)
+      let kills = 0
+      while (!isOver(kills)) {
+        const before = (await run.world.observe()).applied.length
+        await run.send(20)
+        await run.outcome.until(({ applied }) => applied.length > before)
+        const oldest = workers.shift()
+        if (oldest === undefined) throw new Error('There are two.')
+        await run.kill(oldest)
+        kills += 1
+        workers.push(await run.start())
+      }
+      const note = await run.finish(kills * run.world.batchSize)
+      return `${kills} kills, ${note}`
+    },
+  }
+}
+
+/** It comes back when the batch that it had published was published and settled by another one. */
+const suspendedRelay: CrashScenario = {
+  name: 'a relay is suspended past its lease between publish and settle, and comes back',
+  async run(open) {
+    await using run = new WorkerRun(await open())
+    const sleeper = await run.start('relay.published')
+    await run.send(6)
+    await sleeper.suspended()
+    await run.start()
+    await run.send(20)
+    await run.outcome.until(async ({ outbox }) => outbox.leased + outbox.ready === 0 && (await run.outcome.duplicates()) > 0)
+    sleeper.continue()
+    return await run.finish(run.world.batchSize)
+  },
+}
+
+/** It comes back when another delivery of its message was handled by another one. */
+const suspendedHandler: CrashScenario = {
+  name: 'a handler is suspended past its lease before its commit, and comes back',
+  async run(open) {
+    await using run = new WorkerRun(await open())
+    const sleeper = await run.start('transaction.beforeCommit')
+    const [id = ''] = run.outcome.expect(1)
+    // More than its prefetch: the broker would give it all that there is, and nothing to the other one.
+    await run.world.send(Array.from({ length: 12 }, () => id))
+    await sleeper.suspended()
+    await run.start()
+    await run.outcome.until(({ applied }) => applied.includes(id))
+    sleeper.continue()
+    return await run.finish(run.world.batchSize)
+  },
+}

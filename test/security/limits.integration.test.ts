@@ -1,0 +1,102 @@
+import { isAckordError, Message, rootContext, silentLogger } from '@ackord/core'
+import { fromIoredis, luaOutbox } from '@ackord/redis'
+import { inboxMiddleware, sqlOutbox } from '@ackord/sql'
+import { Redis as Ioredis } from 'ioredis'
+import { describe, expect, it } from 'vitest'
+import { mariadbOrders, type OrdersKind, postgresOrders, sqliteOrders } from '../testing/sql-orders.ts'
+import { mark } from './odd-texts.ts'
+
+const attributes = { id: 'e-1', type: 'order.placed', source: '/orders', specversion: '1.0' }
+const eventOf = (size: number, more: object = {}) => new Message(new Uint8Array(size), { ...attributes, ...more })
+
+async function failureOf(promise: Promise<unknown>): Promise<Error> {
+  return await promise.then(
+    () => expect.unreachable('It was taken.'),
+    (error: Error) => error,
+  )
+}
+
+function testLimits<Handle>(kind: OrdersKind<Handle>): void {
+  describe(`sizes on ${kind.name}`, () => {
+    it.each(['id', 'type', 'partitionkey', 'datacontenttype'])(
+      'of %s are limited to 1,024 bytes, and the text says so and does not repeat it',
+      async (name) => {
+        await using home = await kind.open()
+        const { database, close } = await home.connect()
+        const outbox = sqlOutbox(database, { logger: silentLogger })
+        const append = (value: string) =>
+          database.write((transaction) => outbox.append(transaction, [{ destination: 'events', message: eventOf(1, { [name]: value }) }]))
+        await append('x'.repeat(1024))
+        const error = await failureOf(append(`${'é'.repeat(512)}${mark}`))
+        expect(isAckordError(error, 'ACKORD_INVALID_ATTRIBUTES')).toBe(true)
+        expect(error.message).toContain(`its ${name} is longer than 1024 bytes`)
+        expect(error.message.length).toBeLessThan(400)
+        expect((await outbox.stats()).destinations).toMatchObject([{ ready: 1 }])
+        await close()
+      },
+    )
+
+    it('of a message id and a consumer are limited too', async () => {
+      await using home = await kind.open()
+      const { database, close } = await home.connect()
+      expect(() => inboxMiddleware(database, { consumer: 'c'.repeat(256) })).toThrow('consumer is longer than 255 bytes')
+      const message = new Message(null, { ...attributes, id: 'x'.repeat(1025) })
+      const inbox = inboxMiddleware(database, { consumer: 'orders' })(async () => [])
+      const error = await failureOf(database.write((_, context) => inbox(message, message.context(context ?? rootContext()))))
+      expect(error).toMatchObject({
+        code: 'ACKORD_INVALID_ATTRIBUTES',
+        retryable: false,
+        message: expect.stringContaining('its id is longer than 1024 bytes'),
+      })
+      await close()
+    })
+
+    it('of data are not: 5 MB are stored, and come back', async () => {
+      await using home = await kind.open()
+      const { database, close } = await home.connect()
+      const outbox = sqlOutbox(database, { logger: silentLogger })
+      await database.write((transaction) => outbox.append(transaction, [{ destination: 'events', message: eventOf(5_000_000) }]))
+      const [record] = await outbox.claim({ limit: 1, lease: 1000 })
+      expect(record?.message.data.byteLength).toBe(5_000_000)
+      await close()
+    })
+
+    it('of an error text are cut: what is stored of a long one is short', async () => {
+      await using home = await kind.open()
+      const { database, close } = await home.connect()
+      const outbox = sqlOutbox(database, { logger: silentLogger })
+      await database.write((transaction) => outbox.append(transaction, [{ destination: 'events', message: eventOf(1) }]))
+      const [claim] = await outbox.claim({ limit: 1, lease: 60_000 })
+      if (claim === undefined) throw new Error('There is no record.')
+      await outbox.settle([{ id: claim.id, token: claim.token, result: 'parked', error: 'é'.repeat(100_000) }])
+      const { lastError = '' } = (await outbox.list({ state: 'parked' }, { limit: 1 })).records[0] ?? {}
+      expect(lastError.length).toBeGreaterThan(100)
+      expect(lastError.length).toBeLessThanOrEqual(10_000)
+      await close()
+    })
+  })
+}
+
+testLimits(postgresOrders)
+testLimits(mariadbOrders)
+testLimits(sqliteOrders)
+
+describe('sizes elsewhere', () => {
+  it('of a record in the Lua outbox are limited, and a larger one is refused before anything is stored', async () => {
+    const client = new Ioredis(process.env['REDIS_URL'] ?? 'redis://127.0.0.1:6379')
+    const redis = fromIoredis(client, { logger: silentLogger })
+    const tag = `limits-${crypto.randomUUID()}`
+    const outbox = luaOutbox(redis, { tag, maxSize: 1000, logger: silentLogger })
+    const append = (message: Message<Uint8Array>) =>
+      redis.write((transaction) => outbox.append(transaction, [{ destination: 'events', message }]))
+    await append(eventOf(100))
+    for (const message of [eventOf(2000, { id: 'e-2' }), eventOf(1, { id: 'e-3', subject: 's'.repeat(2000) })]) {
+      const error = await failureOf(append(message))
+      expect(isAckordError(error)).toBe(true)
+      expect(error.message).toMatch(/\b1000 bytes|maxSize/)
+    }
+    expect((await outbox.stats()).destinations).toMatchObject([{ ready: 1 }])
+    for (const key of await client.keys(`{${tag}*`)) await client.del(key)
+    client.disconnect()
+  })
+})

@@ -1,0 +1,149 @@
+import { isAckordError, Message, rootContext, silentLogger } from '@ackord/core'
+import {
+  cleanInbox,
+  createSchema,
+  type Database,
+  type SqlOutbox,
+  sqlOutbox,
+  type TableOptions,
+  transactional,
+  validateSchema,
+} from '@ackord/sql'
+import { fromMysql2 } from '@ackord/sql/mysql'
+import { fromPg } from '@ackord/sql/postgres'
+import { fromSqlite } from '@ackord/sql/sqlite'
+import { createPool } from 'mysql2/promise'
+import { describe, expect, it, vi } from 'vitest'
+import { openDoor, poolOptions } from '../../packages/sql/test/mysql/support/mysql-world.ts'
+import { nodeKind } from '../../packages/sql/test/sqlite/support/sqlite-world.ts'
+import { openSchema } from '../../packages/sql/test/support/own-schema.ts'
+import { mark, specials } from './odd-texts.ts'
+
+vi.setConfig({ testTimeout: 300_000 })
+
+/** Short enough for a name with something behind it, and one of each kind is enough: tables take their time. */
+const names = specials.filter((name, index) => Buffer.byteLength(name) <= 50 && (index % 3 === 0 || /['"`\\;\0]/.test(name)))
+
+interface NamedWorld<Handle> extends AsyncDisposable {
+  databaseOf(options: TableOptions): Database<Handle>
+  /** All tables there are, as they are called. */
+  tables(): Promise<string[]>
+  canary(): Promise<unknown>
+}
+
+/** Everything that puts a name into a statement. */
+async function useAll<Handle>(database: Database<Handle>, consumer: string): Promise<void> {
+  await createSchema(database)
+  await createSchema(database)
+  await validateSchema(database)
+  const outbox: SqlOutbox<Handle> = sqlOutbox(database, { logger: silentLogger, retain: true })
+  const message = new Message({}, { id: 'm-1', type: 'order.place', source: '/shop', specversion: '1.0' })
+  const middleware = transactional(database, {
+    inbox: { consumer },
+    outbox: { destination: 'events', source: '/orders' },
+    transaction: { logger: silentLogger },
+  })
+  for (let delivery = 1; delivery <= 2; delivery += 1) {
+    await middleware(async () => [new Message({}, { id: 'e-1', type: 'order.placed', source: '/orders' })])(
+      message,
+      message.context(rootContext()),
+    )
+  }
+  const claimed = await outbox.claim({ limit: 10, lease: 1000 })
+  expect(claimed).toHaveLength(1)
+  expect(await outbox.renew(claimed, 1000)).toEqual([true])
+  expect(await outbox.settle(claimed.map(({ id, token }) => ({ id, token, result: 'published' })))).toEqual(['applied'])
+  expect((await outbox.stats()).destinations).toMatchObject([{ published: 1 }])
+  expect(await outbox.deletePublished({ olderThan: 0, limit: 10 })).toBe(1)
+  expect(await cleanInbox(database, { window: 0, limit: 10 })).toBeGreaterThanOrEqual(0)
+}
+
+function testNames<Handle>(store: string, open: () => Promise<NamedWorld<Handle>>): void {
+  describe(`names on ${store}`, () => {
+    it(`with every special character are taken as they are or refused: ${names.length} of them`, async () => {
+      await using world = await open()
+      const before = await world.canary()
+      const known = new Set(await world.tables())
+      let taken = 0
+      for (const name of names) {
+        const tables = {
+          inbox: `${name}i`,
+          outbox: `${name}o`,
+          meta: `${name}m`,
+          append: `${name}a`,
+          valid: `${name}v`,
+          relays: `${name}r`,
+          partitions: `${name}p`,
+          hands: `${name}h`,
+          keep: `${name}k`,
+        }
+        try {
+          await useAll(world.databaseOf({ names: tables }), name)
+          taken += 1
+        } catch (error) {
+          expect(isAckordError(error), `${JSON.stringify(name)}: ${String(error)}`).toBe(true)
+          expect(String(error)).not.toContain('\0')
+        }
+        const found = await world.tables()
+        const fresh = found.filter((table) => !known.has(table))
+        for (const table of fresh) {
+          // MariaDB has locks of its own beside the outbox.
+          expect([...Object.values(tables), `${tables.outbox}_locks`]).toContain(table)
+          known.add(table)
+        }
+      }
+      expect(taken).toBeGreaterThan(names.length / 2)
+      expect(await world.canary()).toEqual(before)
+    })
+  })
+}
+
+testNames('PostgreSQL', async () => {
+  const own = await openSchema()
+  await own.query(`CREATE TABLE canary (id text); INSERT INTO canary VALUES ('alive')`)
+  const pool = own.createPool()
+  return {
+    databaseOf: (options) => fromPg(pool, { ...options, logger: silentLogger }),
+    tables: async () =>
+      (await own.query('SELECT table_name AS name FROM information_schema.tables WHERE table_schema = $1', [own.schema])).map(({ name }) =>
+        String(name),
+      ),
+    canary: () => own.query('SELECT * FROM canary'),
+    async [Symbol.asyncDispose]() {
+      await pool.end()
+      await own[Symbol.asyncDispose]()
+    },
+  }
+})
+
+testNames('MariaDB', async () => {
+  const door = await openDoor()
+  await door.query('CREATE TABLE canary (id VARCHAR(20))')
+  await door.query(`INSERT INTO canary VALUES ('alive')`)
+  const pool = createPool({ ...poolOptions(door.schema, 5), multipleStatements: true })
+  return {
+    databaseOf: (options) => fromMysql2(pool, options),
+    tables: async () => (await door.query('SHOW TABLES')).map((row) => String(Object.values(row)[0])),
+    canary: () => door.query('SELECT * FROM canary'),
+    async [Symbol.asyncDispose]() {
+      await pool.end()
+      await door.close()
+    },
+  }
+})
+
+testNames('SQLite', async () => {
+  const world = await nodeKind.open({ empty: true })
+  world.client.exec(`CREATE TABLE canary (id TEXT); INSERT INTO canary VALUES ('alive')`)
+  return {
+    databaseOf: (options) => fromSqlite(world.client, { ...options, logger: silentLogger }),
+    tables: async () =>
+      world.query(`SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'`).map(({ name }) => String(name)),
+    canary: async () => world.query('SELECT * FROM canary'),
+    [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
+  }
+})
+
+it('are marked, so that a leak would be seen', () => {
+  expect(names.every((name) => name.startsWith(mark))).toBe(true)
+})

@@ -1,0 +1,20 @@
+import { vi } from 'vitest'
+import { testInjection } from './injection-suite.ts'
+import { openMariadb, openPostgres, openSqlite } from './sql-stores.ts'
+
+const proof = process.env['ACKORD_PROOF'] === '1'
+const [count, messages] = proof ? [10_000, 1000] : [2000, 200]
+
+// Thousands of texts, one by one; a busy machine takes its time.
+vi.setConfig({ testTimeout: 300_000 })
+
+testInjection({ name: 'PostgreSQL', open: openPostgres, count, messages })
+testInjection({ name: 'MariaDB', open: () => openMariadb(), count, messages })
+// In this mode a backslash is an ordinary character, and a driver that escapes quotes by one lets everything through.
+testInjection({
+  name: 'MariaDB, without backslash escapes',
+  open: () => openMariadb('ANSI,NO_BACKSLASH_ESCAPES'),
+  count: 1000,
+  messages: 100,
+})
+testInjection({ name: 'SQLite', open: openSqlite, count, messages })
