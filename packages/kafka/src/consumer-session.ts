@@ -55,7 +55,8 @@ export class ConsumerSession {
       { group, topics, from },
       {
         assigned: (partitions, member) => this.#assigned(partitions, member),
-        revoking: () => void this.#commits.flush(),
+        revoking: () => this.#revoking(),
+        confirmed: () => this.#goOn(),
         fetched: (partition, messages) => this.#fetched(partition, messages),
         crashed: (error) => void this.#crashed(error),
       },
@@ -117,6 +118,16 @@ export class ConsumerSession {
     this.#onClosed()
   }
 
+  /** Whoever gets a partition begins at what was committed. What is handed out from now on may be settled too late for that, and would be handled twice. */
+  #revoking(): void {
+    for (const { window } of this.#owned.values()) window.holdBack()
+    void this.#commits.flush()
+  }
+
+  #goOn(): void {
+    for (const { window } of this.#owned.values()) window.goOn()
+  }
+
   #assigned(partitions: readonly KafkaPartition[], member: string): void {
     // What the group took from us as a whole was others' for a while: it is read anew from what was committed.
     const kept = member === this.#member ? new Set(partitions.map(nameOf)) : new Set<string>()
@@ -134,6 +145,7 @@ export class ConsumerSession {
       // The client may have forgotten what was paused, or remember it from another time.
       this.#setPaused(owned, this.#leaving || owned.window.size >= this.#settings.prefetch, { always: true })
     }
+    this.#goOn()
     void this.#closeIfDone()
   }
 

@@ -37,7 +37,7 @@ export interface KafkaJsConsumer {
   pause(topics: { topic: string; partitions: number[] }[]): void
   resume(topics: { topic: string; partitions: number[] }[]): void
   on(event: 'consumer.group_join', listener: (event: { payload: KafkaJsAssignment }) => void): unknown
-  on(event: 'consumer.rebalancing', listener: () => void): unknown
+  on(event: 'consumer.rebalancing' | 'consumer.heartbeat', listener: () => void): unknown
   on(event: 'consumer.crash', listener: (event: { payload: { error: Error } }) => void): unknown
 }
 
@@ -128,6 +128,7 @@ class JsConsumer implements KafkaConsumer {
       events.assigned(partitions, payload.memberId)
     })
     this.#consumer.on('consumer.rebalancing', () => events.revoking())
+    this.#consumer.on('consumer.heartbeat', () => events.confirmed())
     this.#consumer.on('consumer.crash', ({ payload }) => events.crashed(payload.error))
   }
 

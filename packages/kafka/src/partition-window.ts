@@ -39,6 +39,8 @@ export class PartitionWindow {
   #inHand = 0
   #leaving = false
   #loss: Loss | undefined
+  // What was to be handed out meanwhile; `undefined` if nothing is held back.
+  #heldBack: HeldRecord[] | undefined
 
   constructor(options: WindowOptions) {
     this.#options = options
@@ -85,9 +87,13 @@ export class PartitionWindow {
     this.#options.push(record)
   }
 
-  /** `false` if it is not to be handed out any more. */
+  /** `false` if it is not to be handed out, or not now. */
   handOut(record: HeldRecord): boolean {
     if (this.#loss !== undefined || this.#leaving || this.#unsettled.get(record.offset) !== record) return false
+    if (this.#heldBack !== undefined) {
+      this.#heldBack.push(record)
+      return false
+    }
     record.inHand = true
     record.deliveries += 1
     this.#inHand += 1
@@ -119,6 +125,18 @@ export class PartitionWindow {
       record.timer = runtime.setTimeout(again, Math.min(delay, maxDelay), { keepAlive: false })
     }
     this.#options.changed()
+  }
+
+  /** Hands out nothing until `goOn()`. What is in hand can be settled. Idempotent. */
+  holdBack(): void {
+    this.#heldBack ??= []
+  }
+
+  /** Idempotent. */
+  goOn(): void {
+    const records = this.#heldBack ?? []
+    this.#heldBack = undefined
+    for (const record of records) this.#options.push(record)
   }
 
   /** Hands out nothing more. What is in hand can be settled. */

@@ -55,6 +55,8 @@ export interface KafkaConsumerEvents {
   assigned(partitions: readonly KafkaPartition[], member: string): void
   /** The group is about to be divided anew. */
   revoking(): void
+  /** The group knows this consumer and is not being divided: what it had is still its own. */
+  confirmed(): void
   /** How many of the messages, from the first on, were taken. The others are fetched again. */
   fetched(partition: KafkaPartition, messages: readonly KafkaMessage[]): number
   /** It has ended by itself. */

@@ -234,6 +234,39 @@ describe('when the group is divided anew', () => {
     expect(runtime.timers).toBe(0)
   })
 
+  it('nothing more is handed out until it is known what stayed; what is in hand is settled and committed', async () => {
+    const { kafka, runtime, messages } = await setup()
+    kafka.last.fetch(0, 'a0', 'a1', 'a2')
+    kafka.last.fetch(1, 'b0', 'b1')
+    const [a0, b0] = await pullMany(messages, 2)
+    kafka.last.events.revoking()
+    const next = pull(messages)
+    let handedOut = false
+    void next.then(() => (handedOut = true))
+    await a0?.ack()
+    await b0?.ack()
+    await runtime.advance(1000)
+    expect(handedOut).toBe(false)
+    expect(kafka.last.committed).toEqual({ 0: '1', 1: '1' })
+
+    kafka.last.assign([1])
+
+    expect(place(await next)).toBe('b1')
+  })
+
+  it.each(['once', 'again and again'])('and that comes to nothing %s, what was held back is handed out', async (times) => {
+    const { kafka, messages } = await setup()
+    kafka.last.fetch(0, '0', '1')
+    for (let round = 0; round < (times === 'once' ? 1 : 5); round += 1) kafka.last.events.revoking()
+    const both = pullMany(messages, 2)
+    await settlePromises()
+
+    // The client could not join after all, and the group is as it was.
+    kafka.last.events.confirmed()
+
+    expect((await both).map(place)).toEqual(['0', '1'])
+  })
+
   it('and this member was given up meanwhile, nothing can be settled, and all is read anew', async () => {
     const { kafka, messages } = await setup()
     kafka.last.fetch(0, '0', '1')

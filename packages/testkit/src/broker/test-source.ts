@@ -19,7 +19,7 @@ export function sourceScenarios(claims: BrokerClaims): readonly BrokerScenario[]
     ...ackScenarios(claims),
     ...(claims.deliveryCount === true ? deliveryCountScenarios : []),
     ...(claims.delay === true ? delayScenarios : []),
-    ...(claims.order === 'perKey' ? orderScenarios : []),
+    ...(claims.order === 'perKey' ? orderScenarios(claims) : []),
     ...(claims.groups === true ? groupScenarios : []),
     ...(claims.replay === true ? replayScenarios : []),
     ...lifecycleScenarios(claims),
