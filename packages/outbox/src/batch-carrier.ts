@@ -1,5 +1,6 @@
 import { probe } from '@ackord/core'
 import { linkedController } from '@ackord/core/internal'
+import type { BatchSlot } from './batch-slots.ts'
 import type { DeadLetters } from './dead-letters.ts'
 import type { DestinationPauses } from './destination-pauses.ts'
 import { groupBy } from './group-by.ts'
@@ -56,8 +57,11 @@ export class BatchCarrier {
     return this.#inFlight
   }
 
-  /** `until` is when the lease ends if nobody renews it. Resolves when everything is settled, given back or lost. Never rejects. */
-  async carry(records: readonly ClaimedRecord[], until: number): Promise<void> {
+  /**
+   * `until` is when the lease ends if nobody renews it. Waits for its turn if it has a slot, and ends that. Resolves when everything is settled, given back
+   * or lost. Never rejects.
+   */
+  async carry(records: readonly ClaimedRecord[], until: number, slot?: BatchSlot): Promise<void> {
     const { observer, stopping, forced } = this.#options
     observer.claimed(records)
     this.#inFlight += records.length
@@ -67,14 +71,17 @@ export class BatchCarrier {
     const giveUp = AbortSignal.any([forcing.signal, lease.signal])
     try {
       await reached('relay.claimed')
+      await slot?.begin(stopping)
       // After a stall somebody else may have the records: sending them now would be a duplicate for certain.
       const verdicts = stopping.aborted || lease.expired ? [] : await this.#send(records, lease, giveUp)
+      slot?.sent()
       await reached('relay.beforeSettle')
       await this.#settle(lease, verdicts, giveUp)
       await reached('relay.afterSettle')
     } finally {
       this.#keeper.end(lease)
       this.#inFlight -= records.length
+      slot?.end()
     }
   }
 

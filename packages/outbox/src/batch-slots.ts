@@ -1,5 +1,64 @@
-/** How many batches may be on their way at once, whoever has them: first come, first served, so that nobody is kept out for ever. */
+import { abortable } from '@ackord/core/internal'
+
+/**
+ * How many batches may be on their way at once, whoever has them: first come, first served, so that nobody is kept out for ever. The next batch is claimed
+ * while one is settled, and sent when that is done: the store works on both at once, and a crash repeats no more than if one had followed the other.
+ *
+ *     acquire() ─ claim ─▶ begin() ─ send ─▶ sent(): another one may be claimed ─ settle ─▶ end(): and sent
+ */
 export class BatchSlots {
+  readonly #claiming: Semaphore
+  readonly #sending: Semaphore
+
+  constructor(count: number) {
+    this.#claiming = new Semaphore(count)
+    this.#sending = new Semaphore(count)
+  }
+
+  /** Resolves when a batch may be claimed. The slot must be ended. */
+  async acquire(): Promise<BatchSlot> {
+    await this.#claiming.acquire()
+    return new BatchSlot(this.#claiming, this.#sending)
+  }
+}
+
+export class BatchSlot {
+  readonly #claiming: Semaphore
+  readonly #sending: Semaphore
+  #begun: Promise<void> | undefined
+  #sent = false
+  #ended = false
+
+  constructor(claiming: Semaphore, sending: Semaphore) {
+    this.#claiming = claiming
+    this.#sending = sending
+  }
+
+  /** Resolves when the batch may be sent, or the signal is aborted. Idempotent. */
+  async begin(signal?: AbortSignal): Promise<void> {
+    this.#begun ??= this.#sending.acquire()
+    if (signal === undefined) await this.#begun
+    else await abortable(this.#begun, signal).catch(() => {})
+  }
+
+  /** Idempotent. */
+  sent(): void {
+    if (this.#sent) return
+    this.#sent = true
+    this.#claiming.release()
+  }
+
+  /** Idempotent. */
+  end(): void {
+    if (this.#ended) return
+    this.#ended = true
+    this.sent()
+    // If nobody waited for it any more it goes on to the next.
+    void this.#begun?.then(() => this.#sending.release())
+  }
+}
+
+class Semaphore {
   readonly #waiting: (() => void)[] = []
   #free: number
 
@@ -7,7 +66,6 @@ export class BatchSlots {
     this.#free = count
   }
 
-  /** Resolves when there is one; it is the caller's until `release()`. */
   acquire(): Promise<void> {
     return new Promise((resolve) => {
       if (this.#free === 0) {

@@ -1,5 +1,5 @@
 import { outside, type Runtime } from '@ackord/core'
-import type { BatchSlots } from './batch-slots.ts'
+import type { BatchSlot, BatchSlots } from './batch-slots.ts'
 import type { ClaimedRecord, RecordTaker } from './outbox-store.ts'
 
 export interface HotPathOptions {
@@ -9,8 +9,8 @@ export interface HotPathOptions {
   readonly runtime: Runtime
   /** Whether records for this destination are taken now: it is one of the relay's, and up. */
   readonly serves: (destination: string) => boolean
-  /** Publishes and settles. Never rejects. */
-  readonly carry: (records: readonly ClaimedRecord[], until: number) => Promise<void>
+  /** Publishes and settles, and ends the slot. Never rejects. */
+  readonly carry: (records: readonly ClaimedRecord[], until: number, slot: BatchSlot) => Promise<void>
   /** For whoever claims next. Never rejects. */
   readonly giveBack: (records: readonly ClaimedRecord[], until: number) => Promise<void>
 }
@@ -64,21 +64,22 @@ export class HotPath implements RecordTaker {
     this.#pumping = true
     const { slots, batchSize } = this.#options
     while (this.#waiting.length > 0) {
-      await slots.acquire()
-      this.#track(this.#send(this.#waiting.splice(0, batchSize)).finally(() => slots.release()))
+      const slot = await slots.acquire()
+      await slot.begin()
+      this.#track(this.#send(this.#waiting.splice(0, batchSize), slot).finally(() => slot.end()))
     }
     this.#pumping = false
   }
 
   /** What is all but somebody else's is left for claims. */
-  async #send(batch: readonly Waiting[]): Promise<void> {
+  async #send(batch: readonly Waiting[], slot: BatchSlot): Promise<void> {
     const { lease, runtime, carry, giveBack } = this.#options
     const latest = runtime.now() + lease * margin
     const late = batch.filter(({ until }) => until < latest)
     const inTime = batch.filter(({ until }) => until >= latest)
     await Promise.all([
       late.length === 0 ? undefined : giveBack(late.map(recordOf), earliest(late)),
-      inTime.length === 0 ? undefined : carry(inTime.map(recordOf), earliest(inTime)),
+      inTime.length === 0 ? undefined : carry(inTime.map(recordOf), earliest(inTime), slot),
     ])
   }
 

@@ -78,7 +78,7 @@ export interface RelayOptions extends ClaimingOptions {
    * Milliseconds for which a destination is left alone after it failed, by its failures in a row. Default: exponential from 1 s to 1 min, ± 20 %.
    */
   readonly destinationBackoff?: Backoff | undefined
-  /** How many batches may be on their way at once, be they claimed or handed over by the hot path. More helps against a slow broker; the order of two batches is then anybody's guess. Default: 1. */
+  /** How many batches may be sent and settled at once, be they claimed or handed over by the hot path; while one is settled the next is claimed. More helps against a slow broker; the order of two batches is then anybody's guess. Default: 1. */
   readonly concurrency?: number | undefined
   /**
    * Milliseconds that a stop leaves to what is on its way. After that publishes are aborted, the store gets two more seconds to take outcomes

@@ -1,6 +1,6 @@
 import { idle } from '@ackord/core'
 import { BatchCarrier } from './batch-carrier.ts'
-import { BatchSlots } from './batch-slots.ts'
+import { type BatchSlot, BatchSlots } from './batch-slots.ts'
 import { DeadLetters } from './dead-letters.ts'
 import { DestinationPauses } from './destination-pauses.ts'
 import { followWakeUps } from './follow-wake-ups.ts'
@@ -126,7 +126,7 @@ export class RelayRun {
       slots: this.#slots,
       runtime,
       serves: (destination) => destinations?.includes(destination) !== false && !this.pauses.destinations.includes(destination),
-      carry: (records, until) => this.#carrier.carry(records, until),
+      carry: (records, until, slot) => this.#carrier.carry(records, until, slot),
       giveBack: (records, until) => this.#settler.giveBack(records, until),
     })
   }
@@ -163,16 +163,18 @@ export class RelayRun {
     const retried = this.#freshOnly ? 'never' : undefined
     const records = await this.#next(retried)
     const full = records.length >= batchSize
-    while (this.#batches.size >= concurrency) await Promise.race(this.#batches)
     // What is left out here was not looked for: only a claim for all finds that there is nothing more.
-    if (!full && retried === undefined) await this.#poll.wait({ found: records.length > 0, atMost: this.#longestPause })
+    if (!full && retried === undefined) {
+      while (this.#batches.size >= concurrency) await Promise.race(this.#batches)
+      await this.#poll.wait({ found: records.length > 0, atMost: this.#longestPause })
+    }
     this.#freshOnly = full && retried === undefined && this.#isWaveOfRetries(records)
   }
 
-  /** Claims a batch when there is a slot for it, and lets it go its way. */
+  /** Claims a batch when there is a slot for it, and lets it go its way. Not while others are sent: what is claimed waits for nobody but the store. */
   async #next(retried: ClaimOptions['retried']): Promise<readonly ClaimedRecord[]> {
     const { batchSize, destinations } = this.#settings
-    await this.#slots.acquire()
+    const slot = await this.#slots.acquire()
     let carrying: Promise<void> | undefined
     try {
       // The wake-up of a stop that came meanwhile would be taken for one that this poll answers.
@@ -181,10 +183,10 @@ export class RelayRun {
       const paused = this.pauses.destinations
       const except = paused.length === 0 ? undefined : paused
       const batch = await this.#claim({ limit: batchSize, destinations, except, retried })
-      if (batch.records.length > 0) carrying = this.#carry(batch).finally(() => this.#slots.release())
+      if (batch.records.length > 0) carrying = this.#carry(batch, slot)
       return batch.records
     } finally {
-      if (carrying === undefined) this.#slots.release()
+      if (carrying === undefined) slot.end()
       else track(this.#batches, carrying)
     }
   }
@@ -214,8 +216,8 @@ export class RelayRun {
   }
 
   /** In key order it is followed by another look at once: what was held up behind this batch can be claimed now, and nobody announces that. */
-  async #carry({ records, until }: ClaimedBatch): Promise<void> {
-    await this.#carrier.carry(records, until)
+  async #carry({ records, until }: ClaimedBatch, slot?: BatchSlot): Promise<void> {
+    await this.#carrier.carry(records, until, slot)
     if (isOrdered(this.#store)) this.#poll.wake()
   }
 

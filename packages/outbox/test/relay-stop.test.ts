@@ -98,6 +98,25 @@ describe('stopping a relay', () => {
     await expectNothingLeft(world)
   })
 
+  it('while a batch waits for another to be settled gives it back at once', async () => {
+    const world = openWorld({ batchSize: 2 })
+    const settling = deferred()
+    world.store.before = (call) => (call === 'settle' ? settling.promise : undefined)
+    await world.add('orders', ...ids(4))
+    world.relay.start()
+    await world.runtime.advance(0)
+    expect(world.store.calls).toEqual(['claim', 'settle', 'claim'])
+    const stopped = world.relay.stop()
+    await world.runtime.advance(0)
+    expect(world.store.count('release')).toBe(1)
+
+    settling.resolve()
+    await stopped
+
+    expect(world.sent()).toEqual(['e1', 'e2'])
+    expect(await world.states()).toEqual({ ready: 2 })
+  })
+
   it('during a publish waits for it and settles it', async () => {
     const gate = deferred()
     const world = openWorld({

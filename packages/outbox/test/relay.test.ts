@@ -100,6 +100,42 @@ describe('a relay', () => {
     expect(await world.states()).toEqual({})
   })
 
+  it('claims the next batch while one is settled, and sends it when that is done', async () => {
+    const settling = deferred()
+    const world = openWorld({ batchSize: 2 })
+    world.store.before = (call) => (call === 'settle' && world.store.count('settle') === 1 ? settling.promise : undefined)
+    await world.add('orders', ...ids(6))
+    world.relay.start()
+    await world.runtime.advance(0)
+    // The third is not even claimed: two batches in hand are enough to keep the store busy.
+    expect(world.store.calls).toEqual(['claim', 'settle', 'claim'])
+    expect(world.sent()).toEqual(['e1', 'e2'])
+
+    settling.resolve()
+    await world.runtime.advance(0)
+
+    expect(world.sent()).toEqual(ids(6))
+    await world.relay.stop()
+    expect(await world.states()).toEqual({})
+  })
+
+  it('claims nothing while it sends: another relay may have it meanwhile', async () => {
+    const sending = deferred()
+    const world = openWorld({
+      batchSize: 2,
+      answer: async ({ messages }) => {
+        await sending.promise
+        return messages.map(() => ({ ok: true }))
+      },
+    })
+    await world.add('orders', ...ids(4))
+    world.relay.start()
+    await world.runtime.advance(1000)
+    expect(world.store.calls).toEqual(['claim'])
+    sending.resolve()
+    await world.relay.stop()
+  })
+
   it('drains 100,000 records', async () => {
     const world = openWorld()
     await world.add('orders', ...ids(100_000))

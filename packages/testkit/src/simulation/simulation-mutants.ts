@@ -170,7 +170,7 @@ const defects: readonly Omit<SimulationMutant, 'seed'>[] = [
     name: 'counts leases by the clock of the process',
     pitfall: '§5.9 clock skew',
     broken: { usesOwnClock: false },
-    breaks: 'drains',
+    breaks: 'duplicatesExplained',
   },
   {
     name: 'counts an attempt when a record is given back',
