@@ -90,18 +90,23 @@ export const mariadbStore: ServerStoreKind = {
   },
 }
 
+/** By the protocol: the first byte after the header of a packet that runs a prepared statement, whose values follow and whose text does not. */
+const execute = 0x17
+
 /**
- * The relay has transactions too. A COMMIT is the handler's if the last thing that was written was its event, and the relay's outcome if that
- * was the DELETE of published records.
+ * What begins a transaction of the handler records the message in the inbox, and what commits it stores the event; both are prepared. The relay's own are texts, and its
+ * outcome is a COMMIT after the DELETE of published records.
  */
 function recognise(moment: Moment): (bytes: Buffer) => boolean {
-  let written: Moment | undefined
+  let deleted = false
   return (bytes) => {
     const text = bytes.toString('latin1')
-    if (moment === 'begin') return text.includes('START TRANSACTION')
-    if (text.includes('COMMIT')) return written === moment
-    if (text.includes('DELETE o FROM')) written = 'settle'
-    else if (text.includes(eventsName)) written = 'commit'
+    const isPrepared = bytes[4] === execute
+    const stores = isPrepared && text.includes(eventsName)
+    if (moment === 'commit') return stores
+    if (moment === 'begin') return isPrepared ? !stores && text.includes(consumer) : text.startsWith('START TRANSACTION', 5)
+    if (text.startsWith('COMMIT', 5)) return deleted
+    deleted = text.includes('DELETE o FROM')
     return false
   }
 }

@@ -1,12 +1,14 @@
 import { InvalidOptionError } from '@ackord/core'
 import type { Driver } from '../driver.ts'
 import { lend, workInSession } from '../open-session.ts'
+import { CompoundStatements } from './compound-statements.ts'
 import { openSession } from './mysql-session.ts'
 import type { MysqlConnection, MysqlPool, MysqlQueryable, MysqlWire } from './mysql-wire.ts'
 import { sendStatement } from './send-statement.ts'
 import { splitScript } from './split-script.ts'
 
 export function mysqlDriver(pool: MysqlPool, wire: MysqlWire): Driver<MysqlQueryable> {
+  const compounds = new CompoundStatements()
   return {
     pool,
     run: (handle, sql, parameters) => sendStatement(wire, handle, { sql, parameters }),
@@ -33,7 +35,7 @@ export function mysqlDriver(pool: MysqlPool, wire: MysqlWire): Driver<MysqlQuery
 
     async transaction(settings, work, signal) {
       const connection = checked(await lend(pool.getConnection(), (late) => late.release(), signal), wire)
-      const opened = openSession(connection, wire, settings)
+      const opened = openSession(connection, { wire, settings, compounds })
       connection.on('error', opened.breakOff)
       return await workInSession(opened, work, function end() {
         connection.removeListener('error', opened.breakOff)

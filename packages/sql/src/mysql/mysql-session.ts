@@ -1,17 +1,37 @@
 import { AckordError } from '@ackord/core'
-import { changeNow, type Session } from '../driver.ts'
+import type { Session, Statement } from '../driver.ts'
 import { CommitUnknownError, TransactionAbortedError } from '../errors.ts'
 import { Lane } from '../lane.ts'
 import type { OpenSession } from '../open-session.ts'
 import { withoutAutocommit } from './autocommit.ts'
+import type { CompoundStatements } from './compound-statements.ts'
 import { endedByStatement } from './ended-by-statement.ts'
-import { endsConnection, mayRollBack, refusedCommit } from './mysql-error.ts'
+import { endsConnection, errorNumberOf, mayRollBack, refusedCommit } from './mysql-error.ts'
 import { trackedHandle } from './mysql-handle.ts'
 import type { MysqlAnswer, MysqlConnection, MysqlQueryable, MysqlWire } from './mysql-wire.ts'
 import { isRead } from './refuse-control.ts'
 import { sendStatement } from './send-statement.ts'
 import { splitScript } from './split-script.ts'
+import { sizeOf } from './statement-values.ts'
 import { explainSetting, resetsOf } from './transaction-settings.ts'
+
+interface OpenSessionOptions {
+  readonly wire: MysqlWire
+  readonly settings: readonly string[]
+  /** Those of the pool. */
+  readonly compounds: CompoundStatements
+}
+
+interface Waiting {
+  readonly statement: Statement
+  readonly explain: (error: unknown) => unknown
+}
+
+/** Bytes. What is larger may be more than the server takes, and that should not look like a COMMIT that failed. */
+const mostWaiting = 64 * 1024
+
+const never = () => false
+const itself = (answer: MysqlAnswer) => answer
 
 /**
  * A transaction on a connection. It begins with the first statement.
@@ -22,10 +42,16 @@ import { explainSetting, resetsOf } from './transaction-settings.ts'
  *     open ─ an answer says that it is in none ──────────────────────▶ dead: nothing more is sent, COMMIT fails
  *     open ─ an error, or an answer that does not tell ─▶ in doubt ─ asked before the next statement ─▶ open, or dead
  *     open ─ a statement of ours fails ─▶ dead ─ ROLLBACK TO SAVEPOINT ─▶ open
+ *
+ * Where the server takes compound statements, the first one of ours goes with the beginning and the last one with COMMIT: a message takes
+ * three round trips instead of five.
  */
-export function openSession(connection: MysqlConnection, wire: MysqlWire, settings: readonly string[]): OpenSession<MysqlQueryable> {
+export function openSession(connection: MysqlConnection, options: OpenSessionOptions): OpenSession<MysqlQueryable> {
+  const { wire, settings, compounds } = options
   const lane = new Lane()
   let begun = false
+  /** Goes before whatever comes next. */
+  let waiting: Waiting | undefined
   let doubt: { readonly error?: unknown } | undefined
   let dead: AckordError | undefined
   let broken: Error | undefined
@@ -35,23 +61,40 @@ export function openSession(connection: MysqlConnection, wire: MysqlWire, settin
   }
 
   const send = (sql: string) => sendStatement(wire, connection, { sql, givesRows: false })
+  const sendChange = ({ parameters, prepare }: Statement, sql: string) =>
+    sendStatement(wire, connection, { sql, parameters, prepare, givesRows: false })
 
   // Promises are chained by hand here: this runs several times per message.
 
   function begin(): Promise<void> {
     begun = true
     const start = () => send('START TRANSACTION')
-    return (settings.length === 0 ? start() : set().then(start)).then(
-      (answer) => {
-        if (answer.inTransaction !== true) refuse(untold(wire))
-        if (answer.autocommit === false) refuse(withoutAutocommit(wire.name))
-      },
-      (error: unknown) => refuse(error),
-    )
+    return (settings.length === 0 ? start() : set().then(start)).then(checkBegun, refuse)
   }
 
   async function set(): Promise<void> {
     for (const sql of settings) await send(sql)
+  }
+
+  function checkBegun({ inTransaction, autocommit }: MysqlAnswer): void {
+    if (inTransaction !== true) refuse(untold(wire))
+    if (autocommit === false) refuse(withoutAutocommit(wire.name))
+  }
+
+  /** With a statement of ours, in one. */
+  async function beginWith(statement: Statement, harmless: (error: unknown) => boolean): Promise<MysqlAnswer> {
+    begun = true
+    if (settings.length > 0) await set().catch(refuse)
+    let answer: MysqlAnswer
+    try {
+      answer = await sendChange(statement, compounds.first(statement.sql))
+    } catch (error) {
+      if (!compounds.refusedBy(error)) fail(error, harmless)
+      await send('START TRANSACTION').then(checkBegun, refuse)
+      return await within(statement.sql, () => sendChange(statement, statement.sql), itself, harmless)
+    }
+    checkBegun(answer)
+    return answer
   }
 
   function refuse(error: unknown): never {
@@ -66,12 +109,18 @@ export function openSession(connection: MysqlConnection, wire: MysqlWire, settin
     if (answer.inTransaction !== true) dead = mayRollBack(error) ? new TransactionAbortedError({ cause: error }) : endedByStatement(error)
   }
 
+  function fail(error: unknown, harmless: (error: unknown) => boolean): never {
+    if (endsConnection(error)) breakOff(error)
+    if (!harmless(error)) doubt = { error }
+    throw error
+  }
+
   /** Runs a statement that must be in the transaction, when nothing else runs. `harmless` errors are known to undo the statement alone. */
   function within<T>(
     sql: unknown,
     start: () => Promise<T>,
     read: (result: T) => MysqlAnswer,
-    harmless: (error: unknown) => boolean = () => false,
+    harmless: (error: unknown) => boolean = never,
   ): Promise<T> {
     function run(): Promise<T> {
       if (dead !== undefined) return Promise.reject(dead)
@@ -82,7 +131,7 @@ export function openSession(connection: MysqlConnection, wire: MysqlWire, settin
         // The driver refuses some calls by throwing.
         running = Promise.reject(error)
       }
-      return running.then(check, fail)
+      return running.then(check, (error: unknown) => fail(error, harmless))
     }
 
     function check(result: T): T {
@@ -95,45 +144,71 @@ export function openSession(connection: MysqlConnection, wire: MysqlWire, settin
       return result
     }
 
-    function fail(error: unknown): never {
-      if (endsConnection(error)) breakOff(error)
-      if (!harmless(error)) doubt = { error }
-      throw error
-    }
-
     if (broken !== undefined) return Promise.reject(broken)
     if (dead !== undefined) return Promise.reject(dead)
     if (!begun) return begin().then(run)
     return doubt === undefined ? run() : resolveDoubt().then(run)
   }
 
-  const change: Session<MysqlQueryable>['change'] = (statement) => {
-    const { sql, parameters, prepare, none = () => false } = statement
-    const start = () => sendStatement(wire, connection, { sql, parameters, prepare, givesRows: false })
-    return lane
-      .run(() => within(sql, start, (answer) => answer, none))
-      .then(
-        ({ count }) => count,
-        (error: unknown) => {
-          if (none(error)) return 0
-          // Others of the same append may be there already, and it is all of them or none.
-          dead ??= new TransactionAbortedError({ cause: error })
-          throw error
-        },
-      )
+  /** When nothing else runs. */
+  function changeNext(statement: Statement): Promise<number> {
+    const { sql, prepare, none = never } = statement
+    const begins = !begun && broken === undefined && prepare === true && compounds.allowed
+    const changing = begins ? beginWith(statement, none) : within(sql, () => sendChange(statement, sql), itself, none)
+    return changing.then(
+      ({ count }) => count,
+      (error: unknown) => {
+        if (none(error)) return 0
+        // Others of the same append may be there already, and it is all of them or none.
+        dead ??= new TransactionAbortedError({ cause: error })
+        throw error
+      },
+    )
+  }
+
+  function changeExplained({ statement, explain }: Waiting): Promise<void> {
+    return changeNext(statement).then(
+      () => {},
+      (error: unknown) => {
+        throw explain(error)
+      },
+    )
+  }
+
+  function takeWaiting(): Waiting | undefined {
+    const taken = waiting
+    waiting = undefined
+    return taken
+  }
+
+  function mayWait({ sql, parameters = [], prepare }: Statement): boolean {
+    if (broken !== undefined || dead !== undefined || doubt !== undefined) return false
+    return prepare === true && compounds.allowed && sizeOf(sql, parameters) <= mostWaiting
+  }
+
+  /** In its turn, after what waits. */
+  function inTurn<T>(start: () => Promise<T>): Promise<T> {
+    const before = takeWaiting()
+    return lane.run(() => (before === undefined ? start() : changeExplained(before).then(start)))
   }
 
   const session: Session<MysqlQueryable> = {
-    change,
-    // The drivers send one statement at a time, so nothing would be saved.
-    changeLater: changeNow(change),
+    change: (statement) => inTurn(() => changeNext(statement)),
+    changeLater(statement, explain) {
+      const later = { statement, explain }
+      if (!mayWait(statement)) return inTurn(() => changeExplained(later))
+      const before = takeWaiting()
+      waiting = later
+      return before && lane.run(() => changeExplained(before))
+    },
+    // The drivers send one statement at a time.
     sendsTogether: false,
     run(sql, parameters = []) {
       const start = () => sendStatement(wire, connection, { sql, parameters })
-      return lane.run(() => within(sql, start, (answer) => answer))
+      return inTurn(() => within(sql, start, itself))
     },
     async script(sql) {
-      await lane.run(async () => {
+      await inTurn(async () => {
         for (const statement of splitScript(sql)) await send(statement)
         dead = undefined
         doubt = undefined
@@ -141,11 +216,12 @@ export function openSession(connection: MysqlConnection, wire: MysqlWire, settin
     },
     track: (tracker) =>
       trackedHandle(connection, wire.calls, tracker, (sql, start) =>
-        lane.run(() => within(sql, start, (result) => wire.read(connection, result))),
+        inTurn(() => within(sql, start, (result) => wire.read(connection, result))),
       ),
   }
 
   async function commit(): Promise<void> {
+    const last = takeWaiting()
     if (broken === undefined && dead === undefined && doubt !== undefined) await lane.run(resolveDoubt).catch(breakOff)
     if (dead instanceof TransactionAbortedError) {
       await rollBack()
@@ -158,21 +234,61 @@ export function openSession(connection: MysqlConnection, wire: MysqlWire, settin
     // The server rolls back what is open on a connection that ends, and COMMIT was not sent yet.
     if (broken !== undefined) throw broken
     // Nothing was done in it.
-    if (!begun) return
-    try {
-      await lane.run(() => send('COMMIT'))
-    } catch (error) {
-      if (refusedCommit(error)) {
-        await rollBack()
-        throw error
-      }
-      breakOff(error)
-      throw new CommitUnknownError(error)
-    }
+    if (!begun && last === undefined) return
+    await (last === undefined ? end() : begun ? endWith(last) : changeAndEnd(last))
     if (settings.length > 0) await reset()
   }
 
+  async function end(): Promise<void> {
+    try {
+      await lane.run(() => send('COMMIT'))
+    } catch (error) {
+      if (await isUndone(error, { alone: true })) throw error
+      throw new CommitUnknownError(error)
+    }
+  }
+
+  /** With a statement of ours, in one. */
+  async function endWith(last: Waiting): Promise<void> {
+    const { statement, explain } = last
+    try {
+      await lane.run(() => sendChange(statement, compounds.last(statement.sql)))
+    } catch (error) {
+      if (compounds.refusedBy(error)) return await changeAndEnd(last)
+      if (await isUndone(error, { alone: false })) throw explain(error)
+      throw new CommitUnknownError(error)
+    }
+  }
+
+  async function changeAndEnd(last: Waiting): Promise<void> {
+    try {
+      await lane.run(() => changeExplained(last))
+    } catch (error) {
+      await rollBack()
+      throw error
+    }
+    await end()
+  }
+
+  /** Whether it is known that nothing was committed; it is rolled back then. `alone`: COMMIT failed, and not what was before it. */
+  async function isUndone(error: unknown, { alone }: { readonly alone: boolean }): Promise<boolean> {
+    const undone = refusedCommit(error) || (!alone && errorNumberOf(error) !== undefined && !endsConnection(error) && (await isOpen()))
+    if (endsConnection(error) || !undone) breakOff(error)
+    if (undone) await rollBack()
+    return undone
+  }
+
+  /** One that is still open was not committed. */
+  async function isOpen(): Promise<boolean> {
+    try {
+      return (await lane.run(() => send('DO 0'))).inTransaction === true
+    } catch {
+      return false
+    }
+  }
+
   async function rollBack(): Promise<void> {
+    waiting = undefined
     if (!begun || broken !== undefined) return
     await lane.run(() => send('ROLLBACK')).catch(breakOff)
     await reset()

@@ -7,9 +7,14 @@ export function toWire(value: unknown): unknown {
   return value instanceof Uint8Array ? Buffer.from(value.buffer, value.byteOffset, value.byteLength) : value
 }
 
-/** Of a statement, in bytes, as far as it matters. */
+/** Of a statement, in bytes, as far as it matters: of a text that is not sent yet, its characters. */
 export function sizeOf(sql: string, values: readonly unknown[]): number {
-  return values.reduce<number>((bytes, value) => bytes + (value instanceof Uint8Array ? value.byteLength : 8), sql.length)
+  return values.reduce<number>((bytes, value) => bytes + lengthOf(value), sql.length)
+}
+
+function lengthOf(value: unknown): number {
+  if (value instanceof Uint8Array) return value.byteLength
+  return typeof value === 'string' ? value.length : 8
 }
 
 /** A server answers a statement that is too large by closing the connection, and it may be that only the closing is seen. */

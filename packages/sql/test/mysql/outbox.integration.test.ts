@@ -123,13 +123,46 @@ describe.each(mysqlKinds)('append() on $name', (kind) => {
     await using world = await openStore(kind)
     const { database, store } = world
     await world.query("ALTER TABLE ackord_outbox ADD CONSTRAINT no CHECK (id <> 'last')")
-    // Three statements, of which the last fails.
-    const records = [bytes('a', 2_000_000), bytes('b', 2_000_000), record('last')]
+    // Three statements, of which the second fails.
+    const records = [bytes('a', 2_000_000), record('last'), bytes('b', 2_000_000)]
     const going = handle(transactionMiddleware(database), async () => {
       await failureOf(store.append(database.executor(), records))
       return []
     })
     expect(await failureOf(going)).toMatchObject({ code: 'ACKORD_TRANSACTION_ABORTED' })
+    expect(await world.outbox()).toBe(0)
+  })
+
+  it('stores nothing when the last of it fails, and says so at the end of the transaction', async () => {
+    await using world = await openStore(kind, { max: 1 })
+    const { database, store } = world
+    await world.query("ALTER TABLE ackord_outbox ADD CONSTRAINT no CHECK (id <> 'last')")
+    const failing = handle(transactionMiddleware(database), async () => {
+      await world.run("INSERT INTO orders (id) VALUES ('1')")
+      await store.append(database.executor(), [record('last')])
+      return []
+    })
+    // It goes with COMMIT, which is not reached: that is known, so the outcome is.
+    expect(await failureOf(failing)).toMatchObject({ errno: 4025 })
+    expect([await world.orders(), await world.outbox()]).toEqual([0, 0])
+    await world.add(record('next'))
+    expect(await world.outbox()).toBe(1)
+  })
+
+  it('stores an event before whatever the handler does next, or not at all', async () => {
+    await using world = await openStore(kind)
+    const { database, store } = world
+    await world.query("ALTER TABLE ackord_outbox ADD CONSTRAINT no CHECK (id <> 'last')")
+    const counting = "SELECT COUNT(*) AS found FROM ackord_outbox WHERE id = 'first'"
+    const failing = handle(transactionMiddleware(database), async () => {
+      await store.append(database.executor(), [record('first')])
+      expect(Number((await world.run(counting))[0]?.['found'])).toBe(1)
+      await store.append(database.executor(), [record('last')])
+      // Its failure is that of whoever comes next, caught or not.
+      expect(await failureOf(world.run(counting))).toMatchObject({ errno: 4025 })
+      return []
+    })
+    expect(await failureOf(failing)).toMatchObject({ code: 'ACKORD_TRANSACTION_ABORTED' })
     expect(await world.outbox()).toBe(0)
   })
 

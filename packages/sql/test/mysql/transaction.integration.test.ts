@@ -45,7 +45,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
     expect(await statements()).toBe(0)
   })
 
-  it('takes four statements of ours for a message', async () => {
+  it('takes two statements of ours for a message', async () => {
     await using world = await open({ max: 1 })
     const process = transactional(world.database, parts)
     const place = (id: string) =>
@@ -60,8 +60,8 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
     await place('1')
     const statements = await questions(world)
     await place('2')
-    // START TRANSACTION, inbox, the handler's own, outbox, COMMIT.
-    expect(await statements()).toBe(5)
+    // START TRANSACTION with the inbox, the handler's own, the outbox with COMMIT.
+    expect(await statements()).toBe(3)
   })
 
   it('refuses queries on the handle after the end, in all forms', async () => {
@@ -304,23 +304,32 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
     expect(before?.[0]).toBe(77)
   })
 
-  it('has the isolation that it asks for, and the server’s otherwise', async () => {
-    await using world = await open({ max: 1 })
-    for (const [isolation, expected] of [
-      ['read committed', 1],
-      ['repeatable read', 0],
-      [undefined, 0],
-    ] as const) {
-      await world.query('DELETE FROM orders')
-      await handle(transactionMiddleware(world.database, { isolation }), async () => {
-        const count = async () => Number((await world.run('SELECT COUNT(*) AS n FROM orders'))[0]?.['n'])
-        expect(await count()).toBe(0)
-        await world.query("INSERT INTO orders (id) VALUES ('theirs')")
-        expect(await count()).toBe(expected)
-        return []
-      })
-    }
-  })
+  it.each(['begun alone', 'begun and committed with others'])(
+    'has the isolation that it asks for, and the server’s otherwise: %s',
+    async (how) => {
+      await using world = await open({ max: 1 })
+      const middlewareOf = (transaction: { readonly isolation: 'read committed' | 'repeatable read' | undefined }) =>
+        how === 'begun alone'
+          ? transactionMiddleware(world.database, transaction)
+          : transactional(world.database, { ...parts, transaction })
+      for (const [id, isolation, expected] of [
+        ['1', 'read committed', 1],
+        ['2', 'repeatable read', 0],
+        ['3', 'read committed', 1],
+        ['4', undefined, 0],
+      ] as const) {
+        await world.query('DELETE FROM orders')
+        const process = async () => {
+          const count = async () => Number((await world.run('SELECT COUNT(*) AS n FROM orders'))[0]?.['n'])
+          expect(await count()).toBe(0)
+          await world.query("INSERT INTO orders (id) VALUES ('theirs')")
+          expect(await count()).toBe(expected)
+          return [event(id)]
+        }
+        await handle(middlewareOf({ isolation }), process, command(id).message)
+      }
+    },
+  )
 
   it('takes 0 for no limit, and refuses settings that cannot work', async () => {
     await using world = await open({ max: 1 })
@@ -424,6 +433,8 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
     const { message, verdicts } = command('1')
     const events: string[] = []
     const process = transactional(database, parts)
+    // From then on what commits is prepared, and its text is not sent any more.
+    await handle(process, async () => [event('e0')], command('0').message)
     // A4
     const error = await failureOf(
       handle(
@@ -432,7 +443,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
           await insert(world, '1')
           afterCommit(context, () => void events.push('committed'))
           await given.ack()
-          proxy.judge(cutAt('COMMIT', when))
+          proxy.judge(cutAt('order.placed', when))
           return [event('e1')]
         },
         message,
@@ -441,7 +452,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
     expect(error).toBeInstanceOf(CommitUnknownError)
     expect([events, verdicts, message.state]).toEqual([[], [], 'pending'])
     const committed = when === 'after' ? 1 : 0
-    expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([committed, committed, committed])
+    expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([committed, committed + 1, committed + 1])
     // It comes again, and the inbox decides.
     proxy.judge()
     const again = command('1')
@@ -453,7 +464,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
       },
       again.message,
     )
-    expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([1, 1, 1])
+    expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([1, 2, 2])
   })
 
   it('drops a connection whose ROLLBACK is lost, and tells the first error', async () => {

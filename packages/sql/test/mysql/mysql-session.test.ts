@@ -1,0 +1,192 @@
+import { describe, expect, it } from 'vitest'
+import { CommitUnknownError } from '../../src/errors.ts'
+import { CompoundStatements } from '../../src/mysql/compound-statements.ts'
+import { openSession } from '../../src/mysql/mysql-session.ts'
+import type { MysqlConnection, MysqlWire } from '../../src/mysql/mysql-wire.ts'
+import { resetsOf, transactionSettings } from '../../src/mysql/transaction-settings.ts'
+import { failureOf } from '../support/world.ts'
+
+const record = { sql: 'INSERT INTO inbox', prepare: true } as const
+const append = { sql: 'INSERT INTO outbox', prepare: true } as const
+const beginning = 'BEGIN NOT ATOMIC START TRANSACTION; INSERT INTO inbox; END'
+const ending = 'BEGIN NOT ATOMIC INSERT INTO outbox; COMMIT; END'
+
+interface FakeServer {
+  /** Throws what the server answers to a statement. */
+  readonly refuse?: (sql: string) => void
+  /** Whether it says that it is in a transaction when it is asked. */
+  readonly open?: boolean
+  readonly settings?: readonly string[]
+}
+
+function errorOf(errno: number): Error {
+  return Object.assign(new Error(`error ${errno}`), { errno })
+}
+
+/** Sessions on a server in the hands of the test. */
+function setup({ refuse = () => {}, open = true, settings = [] }: FakeServer = {}) {
+  const sent: string[] = []
+  const compounds = new CompoundStatements()
+  const wire: MysqlWire = {
+    name: 'fake',
+    calls: [],
+    async send(_, { sql }) {
+      sent.push(sql)
+      refuse(sql)
+      const inTransaction = sql === 'DO 0' ? open : !/COMMIT|ROLLBACK/.test(sql)
+      return { rows: [], count: 1, inTransaction, autocommit: true }
+    },
+    read: () => ({ rows: [], count: 0, inTransaction: true, autocommit: true }),
+  }
+  const session = () => openSession({} as MysqlConnection, { wire, settings, compounds })
+  return { sent, session }
+}
+
+const explained = new Error('explained')
+const explain = () => explained
+
+/** As a message does. */
+async function process({ session, commit }: ReturnType<typeof openSession>): Promise<void> {
+  await session.change(record)
+  await session.changeLater(append, explain)
+  await commit()
+}
+
+describe('a session', () => {
+  it('sends its first statement with the beginning and its last with COMMIT', async () => {
+    const { sent, session } = setup()
+    await process(session())
+    expect(sent).toEqual([beginning, ending])
+  })
+
+  it('sends each alone where the server cannot parse them together, and asks once', async () => {
+    const { sent, session } = setup({
+      refuse: (sql) => {
+        if (sql.startsWith('BEGIN')) throw errorOf(1064)
+      },
+    })
+    const alone = ['START TRANSACTION', record.sql, append.sql, 'COMMIT']
+    await process(session())
+    expect(sent.splice(0)).toEqual([beginning, ...alone])
+    await process(session())
+    expect(sent).toEqual(alone)
+  })
+
+  it('goes on alone where the server cannot prepare the last with COMMIT', async () => {
+    const { sent, session } = setup({
+      refuse: (sql) => {
+        if (sql.includes('COMMIT; END')) throw errorOf(1295)
+      },
+    })
+    await process(session())
+    expect(sent).toEqual([beginning, ending, append.sql, 'COMMIT'])
+  })
+
+  it('sets what it has to before it begins, and takes it back', async () => {
+    const settings = transactionSettings({ isolation: 'serializable', lockTimeout: 1000 })
+    const { sent, session } = setup({ settings })
+    await process(session())
+    expect(sent).toEqual([...settings, beginning, ending, ...resetsOf(settings)])
+  })
+
+  it('sends what waits before anything else, in its order', async () => {
+    const { sent, session } = setup()
+    const opened = session()
+    const { changeLater, run } = opened.session
+    void changeLater({ ...append, sql: 'INSERT 1' }, explain)
+    await changeLater({ ...append, sql: 'INSERT 2' }, explain)
+    await run('SELECT 1')
+    await opened.session.changeLater({ ...append, sql: 'INSERT 3', prepare: false }, explain)
+    await opened.commit()
+    expect(sent).toEqual(['BEGIN NOT ATOMIC START TRANSACTION; INSERT 1; END', 'INSERT 2', 'SELECT 1', 'INSERT 3', 'COMMIT'])
+  })
+
+  it('begins with what waits if there is nothing else', async () => {
+    const { sent, session } = setup()
+    const opened = session()
+    await opened.session.changeLater(append, explain)
+    await opened.commit()
+    expect(sent).toEqual(['BEGIN NOT ATOMIC START TRANSACTION; INSERT INTO outbox; END', 'COMMIT'])
+  })
+
+  it('sends nothing of what waits when it is rolled back', async () => {
+    const { sent, session } = setup()
+    const opened = session()
+    await opened.session.change(record)
+    await opened.session.changeLater(append, explain)
+    await opened.rollBack()
+    expect(sent).toEqual([beginning, 'ROLLBACK'])
+  })
+
+  it('takes a first statement that changes no row for that', async () => {
+    const { sent, session } = setup({
+      refuse: (sql) => {
+        if (sql === beginning) throw errorOf(1062)
+      },
+    })
+    const opened = session()
+    expect(await opened.session.change({ ...record, none: (error) => (error as { errno?: number }).errno === 1062 })).toBe(0)
+    await opened.commit()
+    expect(sent).toEqual([beginning, 'COMMIT'])
+  })
+})
+
+describe('when the last statement fails', () => {
+  const failing = (errno: number) => (sql: string) => {
+    if (sql === ending) throw errorOf(errno)
+  }
+
+  it('and the transaction is still open, nothing was committed: it is rolled back, and the error is the statement’s', async () => {
+    const { sent, session } = setup({ refuse: failing(4025), open: true })
+    const opened = session()
+    expect(await failureOf(process(opened))).toBe(explained)
+    expect(sent).toEqual([beginning, ending, 'DO 0', 'ROLLBACK'])
+    expect(opened.broken()).toBeUndefined()
+  })
+
+  it('and none is open, the outcome is not known, and the connection is not used again', async () => {
+    const { sent, session } = setup({ refuse: failing(4025), open: false })
+    const opened = session()
+    expect(await failureOf(process(opened))).toBeInstanceOf(CommitUnknownError)
+    expect(sent).toEqual([beginning, ending, 'DO 0'])
+    expect(opened.broken()).toMatchObject({ errno: 4025 })
+  })
+
+  it.each([1205, 1213])('by %i, nothing was committed', async (errno) => {
+    const { sent, session } = setup({ refuse: failing(errno), open: false })
+    const opened = session()
+    expect(await failureOf(process(opened))).toBe(explained)
+    expect(sent).toEqual([beginning, ending, 'ROLLBACK'])
+    expect(opened.broken()).toBeUndefined()
+  })
+
+  it('because the server only reads, nothing was committed, and the connection is not used again', async () => {
+    const { sent, session } = setup({ refuse: failing(1836) })
+    const opened = session()
+    expect(await failureOf(process(opened))).toBe(explained)
+    expect(sent).toEqual([beginning, ending])
+    expect(opened.broken()).toMatchObject({ errno: 1836 })
+  })
+
+  it('without a word of the server, the outcome is not known', async () => {
+    const { sent, session } = setup({
+      refuse: (sql) => {
+        if (sql === ending) throw Object.assign(new Error('lost'), { fatal: true })
+      },
+    })
+    const opened = session()
+    expect(await failureOf(process(opened))).toBeInstanceOf(CommitUnknownError)
+    expect(sent).toEqual([beginning, ending])
+    expect(opened.broken()).toBeDefined()
+  })
+
+  it('and the server does not answer the question either, the outcome is not known', async () => {
+    const { session } = setup({
+      refuse: (sql) => {
+        if (sql === ending) throw errorOf(4025)
+        if (sql === 'DO 0') throw Object.assign(new Error('lost'), { fatal: true })
+      },
+    })
+    expect(await failureOf(process(session()))).toBeInstanceOf(CommitUnknownError)
+  })
+})
