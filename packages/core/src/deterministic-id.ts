@@ -22,8 +22,18 @@ export function deterministicIds(consumer: string, source: string, id: string): 
 // Ackord's own namespace: a UUIDv5 needs one, and ids of other systems must not meet ours.
 const namespace = Buffer.from('7c0f3a6e2b5d4e1f9a8b6c4d2e0f1a3b', 'hex')
 
+const scratch = Buffer.concat([namespace], 1024)
+const mostBytesPerUnit = 3
+
+/** Most names fit behind the namespace in bytes that are there already. */
+function bytesOf(name: string): Buffer {
+  const start = namespace.length
+  if (name.length * mostBytesPerUnit > scratch.length - start) return Buffer.concat([namespace, Buffer.from(name)])
+  return scratch.subarray(0, start + scratch.write(name, start))
+}
+
 function uuidV5(name: string): string {
-  const hex = hash('sha1', Buffer.concat([namespace, Buffer.from(name)]), 'hex')
+  const hex = hash('sha1', bytesOf(name), 'hex')
   // The version, 5, and the two bits of the variant.
   const variant = ((Number.parseInt(hex.charAt(16), 16) & 0x3) | 0x8).toString(16)
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-5${hex.slice(13, 16)}-${variant}${hex.slice(17, 20)}-${hex.slice(20, 32)}`

@@ -29,10 +29,13 @@ export function outputsOf(result: unknown, defaults: OutputDefaults, input: Mess
 }
 
 function outputOf(output: unknown, index: number, defaults: OutputDefaults, input: Message): Message {
-  const invalid: Invalid = (problem) =>
-    new AckordError('ACKORD_INVALID_OUTPUT', `Output ${index} of the handler of ${nameOf(input)} ${problem}`)
-
-  const message = isMessage(output) ? output : fromInstance(output, defaults.naming, invalid)
+  const message = isMessage(output)
+    ? output
+    : fromInstance(
+        output,
+        defaults.naming,
+        (problem) => new AckordError('ACKORD_INVALID_OUTPUT', `Output ${index} of the handler of ${nameOf(input)} ${problem}`),
+      )
   const own = message.attributes
   // An empty source counts as none.
   const source = own.source || defaults.source

@@ -11,6 +11,11 @@ describe('deterministic ids', () => {
     expect(deterministicIds('orders', '/shop', 'm-1')('order.placed')).toBe(expected(['orders', '/shop', 'm-1', 0, 'order.placed']))
   })
 
+  it('are the same by the standard for names of any length and alphabet', () => {
+    for (const id of ['', 'ключ', '😀'.repeat(80), 'x'.repeat(300), 'x'.repeat(5000), '\ud800'.repeat(320)])
+      expect(deterministicIds('orders', '/shop', id)('t')).toBe(expected(['orders', '/shop', id, 0, 't']))
+  })
+
   it('differ in each of them, also where plain joining would not', () => {
     const second = deterministicIds('a', 'b', 'c')
     const ids = [

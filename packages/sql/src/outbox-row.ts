@@ -30,41 +30,46 @@ export function outboxRowOf({ destination, message, delay = 0 }: NewOutboxRecord
   }
   checkText(message, 'destination', destination)
   checkDuration('delay', delay)
-  const columns = attributeColumns(message.attributes, message)
-  return { destination, data, delay, ordered: order === 'perKey' && columns.orderingKey !== null, ...columns }
-}
-
-/** The attributes, and those of them that have a column of their own. */
-function attributeColumns(attributes: Attributes, owner: RawMessage): Omit<OutboxRow, 'destination' | 'data' | 'delay' | 'ordered'> {
-  const missing = missingAttributes(attributes).filter((name) => name !== 'specversion' || attributes.specversion === '')
-  if (missing.length > 0) {
-    throw new AckordError('ACKORD_MISSING_ATTRIBUTE', `Cannot store ${nameOf(owner)} in the outbox: it has no ${missing.join(', no ')}.`)
-  }
+  const { attributes } = message
+  checkComplete(attributes, message)
   const { id = '', type = '', datacontenttype, partitionkey } = attributes
-  checkText(owner, 'id', id)
-  checkText(owner, 'type', type)
-  if (datacontenttype !== undefined) checkText(owner, 'datacontenttype', datacontenttype)
-  if (partitionkey !== undefined) checkText(owner, 'partitionkey', partitionkey)
+  checkText(message, 'id', id)
+  checkText(message, 'type', type)
+  if (datacontenttype !== undefined) checkText(message, 'datacontenttype', datacontenttype)
+  if (partitionkey !== undefined) checkText(message, 'partitionkey', partitionkey)
   return {
+    destination,
     id,
     type,
     contentType: datacontenttype ?? null,
     orderingKey: partitionkey ?? null,
     partition: partitionOf(partitionkey ?? id),
+    ordered: order === 'perKey' && partitionkey !== undefined,
+    data,
     attributes: attributesToJson(attributes),
+    delay,
   }
+}
+
+function checkComplete(attributes: Attributes, owner: RawMessage): void {
+  const missing = missingAttributes(attributes)
+  if (missing.length === 0) return
+  const needed = missing.filter((name) => name !== 'specversion' || attributes.specversion === '')
+  if (needed.length === 0) return
+  throw new AckordError('ACKORD_MISSING_ATTRIBUTE', `Cannot store ${nameOf(owner)} in the outbox: it has no ${needed.join(', no ')}.`)
 }
 
 /** As CloudEvents has them in JSON: instants as RFC 3339, bytes as base64. */
 function attributesToJson(attributes: Attributes): string {
-  const isBytes = (value: unknown): value is Uint8Array => value instanceof Uint8Array
   // A replacer would be asked for every one, and hardly any are bytes.
-  const values = Object.values(attributes).some(isBytes)
-    ? Object.fromEntries(
-        Object.entries(attributes).map(([name, value]) => [name, isBytes(value) ? Buffer.from(value).toString('base64') : value]),
-      )
-    : attributes
-  return JSON.stringify(values)
+  for (const name in attributes) if (attributes[name] instanceof Uint8Array) return JSON.stringify(withTexts(attributes))
+  return JSON.stringify(attributes)
+}
+
+function withTexts(attributes: Attributes): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(attributes).map(([name, value]) => [name, value instanceof Uint8Array ? Buffer.from(value).toString('base64') : value]),
+  )
 }
 
 /** `undefined` if it is not what `attributesToJson` writes. */
