@@ -128,6 +128,7 @@ class JsConsumer implements KafkaConsumer {
       events.assigned(partitions, payload.memberId)
     })
     this.#consumer.on('consumer.rebalancing', () => events.revoking())
+    // None comes between that and the join, which would make it worthless: only fetchers send them, and all have ended before a rebalance is told.
     this.#consumer.on('consumer.heartbeat', () => events.confirmed())
     this.#consumer.on('consumer.crash', ({ payload }) => events.crashed(payload.error))
   }

@@ -267,6 +267,62 @@ describe('when the group is divided anew', () => {
     expect((await both).map(place)).toEqual(['0', '1'])
   })
 
+  it('what is nacked meanwhile, or whose delay ends, is delivered afterwards, once, and that is its second delivery', async () => {
+    const { kafka, runtime, messages } = await setup()
+    kafka.last.fetch(0, '0', '1')
+    const [zero, one] = await pullMany(messages, 2)
+    await zero?.nack(new Error('later'), { retryAfter: 500 })
+    kafka.last.events.revoking()
+    const again = pullMany(messages, 2)
+    await one?.nack(new Error('again'))
+    await runtime.advance(1000)
+    kafka.last.events.revoking()
+    await settlePromises()
+    kafka.last.assign([0, 1])
+    // It is read from what was committed.
+    kafka.last.fetch(0, '0', '1')
+
+    const delivered = await again
+    expect(delivered.map(place)).toEqual(['1', '0'])
+    expect(delivered.map(({ deliveryCount }) => deliveryCount)).toEqual([2, 2])
+    const next = pull(messages)
+    for (const message of delivered) await message.ack()
+    kafka.last.fetch(0, '2')
+    expect(place(await next)).toBe('2')
+  })
+
+  it.each(['a crash', 'leaving', 'disposing'])(
+    'and %s comes before it is known what stayed, nothing is handed out, and nothing is left',
+    async (end) => {
+      const { kafka, runtime, source, messages } = await setup()
+      kafka.last.fetch(0, 'a0', 'a1', 'b2')
+      const a0 = await pull(messages)
+      await a0.nack(new Error('later'), { retryAfter: 60_000 })
+      kafka.last.events.revoking()
+      const { last } = kafka
+      if (end === 'a crash') last.events.crashed(new Error('lost'))
+      else if (end === 'leaving') await messages.return?.()
+      else await source[Symbol.asyncDispose]()
+      last.events.confirmed()
+      last.assign([0, 1])
+      const next = messages.next()
+      await runtime.advance(100)
+
+      expect(last.closed).toBe(1)
+      if (end !== 'a crash') expect(await next).toEqual({ value: undefined, done: true })
+      else {
+        await runtime.advance(1000)
+        kafka.last.assign([0])
+        kafka.last.fetch(0, 'a0')
+        const { value } = await next
+        expect(value?.deliveryCount).toBe(1)
+        await value?.ack()
+        await messages.return?.()
+      }
+      expect(runtime.timers).toBe(0)
+    },
+  )
+
   it('and this member was given up meanwhile, nothing can be settled, and all is read anew', async () => {
     const { kafka, messages } = await setup()
     kafka.last.fetch(0, '0', '1')

@@ -1,10 +1,11 @@
+import { setMaxListeners } from 'node:events'
 import { probe } from '@ackord/core'
 import { linkedController } from '@ackord/core/internal'
 import type { BatchSlot } from './batch-slots.ts'
 import type { DeadLetters } from './dead-letters.ts'
 import type { DestinationPauses } from './destination-pauses.ts'
 import { groupBy } from './group-by.ts'
-import { type Lease, LeaseKeeper } from './lease-keeper.ts'
+import { type Lease, LeaseKeeper, leaseMargin } from './lease-keeper.ts'
 import type { ClaimedRecord, OutboxStore } from './outbox-store.ts'
 import { parked } from './outcomes.ts'
 import { publishGroup } from './publish-group.ts'
@@ -36,7 +37,7 @@ export interface BatchCarrierOptions {
  *
  *     claimed ─▶ one publish() per destination, all at once, or in key order wave by wave; the lease is renewed meanwhile
  *             ─▶ one settle() for all that have an outcome, one release() for those that have none
- *             ─▶ what is to be parked: a copy to the dead letter, if there is one, and then a settle() of its own; nothing waits for that but itself
+ *             ─▶ what is to be parked: a copy to the dead letter, if there is one, and then a settle() of its own; of the batch nothing waits for that but itself
  *
  * A crash anywhere before the settle leaves the records leased; whoever claims them after that publishes them again.
  */
@@ -69,14 +70,14 @@ export class BatchCarrier {
     // Not the signal of the whole run itself: what listens to it must not outlive the batch.
     using forcing = linkedController(forced)
     const giveUp = AbortSignal.any([forcing.signal, lease.signal])
+    // Every destination of the batch listens to it, and Node takes more than ten for a leak.
+    setMaxListeners(0, giveUp)
     try {
       await reached('relay.claimed')
-      await slot?.begin(stopping)
-      // After a stall somebody else may have the records: sending them now would be a duplicate for certain.
-      const verdicts = stopping.aborted || lease.expired ? [] : await this.#send(records, lease, giveUp)
-      slot?.sent()
+      const inTime = await this.#turn(lease, slot)
+      const verdicts = stopping.aborted || !inTime ? [] : await this.#send(records, lease, giveUp)
       await reached('relay.beforeSettle')
-      await this.#settle(lease, verdicts, giveUp)
+      await this.#settle(lease, verdicts, giveUp, slot)
       await reached('relay.afterSettle')
     } finally {
       this.#keeper.end(lease)
@@ -85,10 +86,22 @@ export class BatchCarrier {
     }
   }
 
+  /** Gives whether the records may still be sent: after a stall somebody else may have them, and sending them now would be a duplicate for certain. */
+  async #turn(lease: Lease<ClaimedRecord>, slot: BatchSlot | undefined): Promise<boolean> {
+    const { stopping, settings } = this.#options
+    const { runtime, lease: duration } = settings
+    const claimedAt = runtime.now()
+    await slot?.begin(stopping)
+    if (lease.expired) return false
+    // What has waited for long was renewed meanwhile. If it was not, the store is away, and would not take outcomes in the little time that is left.
+    const enough = duration * leaseMargin
+    return runtime.now() - claimedAt < enough || lease.until - runtime.now() >= enough
+  }
+
   #send(records: readonly ClaimedRecord[], lease: Lease<ClaimedRecord>, giveUp: AbortSignal): Promise<readonly Verdict[]> {
     const { store, settings, stopping } = this.#options
     const publish = (some: readonly ClaimedRecord[]) => this.#publish(some, giveUp)
-    return isOrdered(store) ? publishInOrder(records, { ...settings, lease, stopping, publish }) : publish(records)
+    return isOrdered(store) ? publishInOrder(records, { ...settings, lease, stopping, publish }) : publish(lease.claims)
   }
 
   async #publish(records: readonly ClaimedRecord[], giveUp: AbortSignal): Promise<readonly Verdict[]> {
@@ -108,20 +121,32 @@ export class BatchCarrier {
     return [...verdicts, ...published.flat()]
   }
 
-  async #settle(lease: Lease<ClaimedRecord>, verdicts: readonly Verdict[], giveUp: AbortSignal): Promise<void> {
+  async #settle(
+    lease: Lease<ClaimedRecord>,
+    verdicts: readonly Verdict[],
+    giveUp: AbortSignal,
+    slot: BatchSlot | undefined,
+  ): Promise<void> {
     const { settler, deadLetters } = this.#options
     // From here on nobody renews them: an answer about a record that was just settled would look like a loss.
     const parking = deadLetters === undefined ? [] : verdicts.filter((verdict) => isParking(verdict) && lease.holds(verdict.record))
     const settling = verdicts.filter((verdict) => (deadLetters === undefined || !isParking(verdict)) && lease.drop(verdict.record))
     const undecided = parking.length === 0 ? lease.claims : without(lease.claims, parking)
     this.#drop(lease, undecided)
-    await Promise.all([settler.settle(settling, lease.until), settler.giveBack(undecided, lease.until), this.#park(lease, parking, giveUp)])
+    await Promise.all([
+      settler.settle(settling, lease.until),
+      settler.giveBack(undecided, lease.until),
+      this.#park(lease, parking, giveUp, slot),
+    ])
   }
 
-  /** The copy first: once the record is parked, nobody would make one. */
-  async #park(lease: Lease<ClaimedRecord>, parking: readonly Verdict[], giveUp: AbortSignal): Promise<void> {
+  /** The copy first: once the record is parked, nobody would make one. With it the last of the batch is sent. */
+  async #park(lease: Lease<ClaimedRecord>, parking: readonly Verdict[], giveUp: AbortSignal, slot: BatchSlot | undefined): Promise<void> {
     const { settler, deadLetters } = this.#options
-    if (deadLetters === undefined || parking.length === 0) return
+    if (deadLetters === undefined || parking.length === 0) {
+      slot?.sent()
+      return
+    }
     let copied: readonly Verdict[] | undefined
     try {
       // After a stall they may be somebody else's, who sends copies too.
@@ -132,6 +157,7 @@ export class BatchCarrier {
     } catch {
       // Given up: they are not parked either, so that whoever comes next sends the copy.
     }
+    slot?.sent()
     const held = (copied ?? parking).filter(({ record }) => lease.holds(record))
     const records = held.map(({ record }) => record)
     this.#drop(lease, records)

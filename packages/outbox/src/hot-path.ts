@@ -1,5 +1,6 @@
 import { outside, type Runtime } from '@ackord/core'
 import type { BatchSlot, BatchSlots } from './batch-slots.ts'
+import { leaseMargin } from './lease-keeper.ts'
 import type { ClaimedRecord, RecordTaker } from './outbox-store.ts'
 
 export interface HotPathOptions {
@@ -19,9 +20,6 @@ interface Waiting {
   readonly record: ClaimedRecord
   readonly until: number
 }
-
-/** Of its lease, what must be left when a record is sent: a commit can take long. */
-const margin = 1 / 3
 
 /**
  * Takes what this process has just committed to the broker, from memory, without asking the store for it. Nothing waits for a batch to
@@ -74,7 +72,8 @@ export class HotPath implements RecordTaker {
   /** What is all but somebody else's is left for claims. */
   async #send(batch: readonly Waiting[], slot: BatchSlot): Promise<void> {
     const { lease, runtime, carry, giveBack } = this.#options
-    const latest = runtime.now() + lease * margin
+    // A commit can take long.
+    const latest = runtime.now() + lease * leaseMargin
     const late = batch.filter(({ until }) => until < latest)
     const inTime = batch.filter(({ until }) => until >= latest)
     await Promise.all([

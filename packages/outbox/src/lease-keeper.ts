@@ -2,6 +2,9 @@ import { AckordError, type Runtime, type Timer } from '@ackord/core'
 import type { Claim, OutboxStore } from './outbox-store.ts'
 import type { StoreCalls } from './store-calls.ts'
 
+/** Of its lease, what must be left when a record is sent that has waited in memory. */
+export const leaseMargin: number = 1 / 3
+
 /** Some claims that were made together and are renewed until they are dropped, or lost. */
 export class Lease<C extends Claim = Claim> {
   readonly #runtime: Runtime

@@ -34,10 +34,11 @@ export async function publishInOrder(records: readonly ClaimedRecord[], options:
   const keyed: ClaimedRecord[] = []
   for (const record of records) {
     if (record.behind !== undefined) verdicts.push(waitsBehind(record, record.behind))
-    else if (record.message.attributes.partitionkey === undefined) plain.push(record)
-    else keyed.push(record)
+    else if (record.message.attributes.partitionkey !== undefined) keyed.push(record)
+    else if (lease.holds(record)) plain.push(record)
   }
-  let runs = runsOf(keyed)
+  // What is lost ends its run, here as below.
+  let runs = runsOf(keyed).filter(([first]) => lease.holds(first))
   let wave = [...firstOf(runs), ...plain]
   while (wave.length > 0) {
     const published = await publish(wave)

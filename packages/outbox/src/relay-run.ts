@@ -49,6 +49,8 @@ export class RelayRun {
   readonly #trials = new Set<Promise<void>>()
   /** Whether the next batch is for records that have never failed. */
   #freshOnly = false
+  /** In key order: whether there are so few keys that a claim beside a batch finds little, because they all wait for that. */
+  #oneByOne = false
   /** How many records had been lost when nothing of them could be left behind. */
   #lostBefore: number
 
@@ -157,7 +159,8 @@ export class RelayRun {
   }
 
   async #round(): Promise<void> {
-    const { batchSize, concurrency } = this.#settings
+    const { batchSize } = this.#settings
+    if (this.#oneByOne) await this.#room()
     await this.#leaveIfLost()
     for (const destination of this.pauses.takeDue()) track(this.#trials, this.#try(destination))
     const retried = this.#freshOnly ? 'never' : undefined
@@ -165,10 +168,18 @@ export class RelayRun {
     const full = records.length >= batchSize
     // What is left out here was not looked for: only a claim for all finds that there is nothing more.
     if (!full && retried === undefined) {
-      while (this.#batches.size >= concurrency) await Promise.race(this.#batches)
+      await this.#room()
       await this.#poll.wait({ found: records.length > 0, atMost: this.#longestPause })
     }
     this.#freshOnly = full && retried === undefined && this.#isWaveOfRetries(records)
+  }
+
+  async #room(): Promise<void> {
+    while (this.#isBusy) await Promise.race(this.#batches)
+  }
+
+  get #isBusy(): boolean {
+    return this.#batches.size >= this.#settings.concurrency
   }
 
   /** Claims a batch when there is a slot for it, and lets it go its way. Not while others are sent: what is claimed waits for nobody but the store. */
@@ -177,12 +188,14 @@ export class RelayRun {
     const slot = await this.#slots.acquire()
     let carrying: Promise<void> | undefined
     try {
-      // The wake-up of a stop that came meanwhile would be taken for one that this poll answers.
-      if (this.stopping) return []
+      // The wake-up of a stop that came meanwhile would be taken for one that this poll answers. Whoever has lost something leaves first.
+      if (this.stopping || this.#hasLost) return []
       this.#poll.polling()
       const paused = this.pauses.destinations
       const except = paused.length === 0 ? undefined : paused
+      const beside = this.#isBusy
       const batch = await this.#claim({ limit: batchSize, destinations, except, retried })
+      if (batch.records.length < batchSize) this.#oneByOne = beside && isOrdered(this.#store)
       if (batch.records.length > 0) carrying = this.#carry(batch, slot)
       return batch.records
     } finally {

@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events'
 import { AckordError, type Runtime, type Timer } from '@ackord/core'
 
 /**
@@ -16,6 +17,8 @@ export class Shutdown {
   constructor(runtime: Runtime, timeout: number) {
     this.#runtime = runtime
     this.#timeout = timeout
+    // Every batch listens to them, and Node takes more than ten for a leak.
+    setMaxListeners(0, this.stopping, this.forced)
   }
 
   get stopping(): AbortSignal {

@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events'
 import { AckordError, exponentialBackoff, idle, type Logger, type Runtime, type Timer } from '@ackord/core'
 import { abortable } from '@ackord/core/internal'
 import { withTimeLimit } from './time-limit.ts'
@@ -49,6 +50,8 @@ export class StoreCalls {
     this.#callLimit = options.lease
     this.#onDown = options.onDown
     this.#onUp = options.onUp
+    // Every call listens to it, and Node takes more than ten for a leak.
+    setMaxListeners(0, this.#givenUp.signal)
   }
 
   get down(): boolean {

@@ -138,6 +138,13 @@ describe('publishing in order', () => {
     expect(await world.run()).toEqual({ a1: 'published', b1: 'published', b2: 'published' })
   })
 
+  it('sends nothing of what was lost before the first wave, nor what comes behind it in its key', async () => {
+    const world = open(['a1', 'b1', '-1', 'a2', '-2', 'b2'])
+    world.lease.lose(world.records.filter(({ id }) => id === 'a1' || id === '-1'))
+    await world.run()
+    expect(world.waves).toEqual([['b1', '-2'], ['b2']])
+  })
+
   it('begins no wave after a second, so that nobody waits long behind a long run', async () => {
     const world = open(Array.from({ length: 50 }, (_, index) => `a${index + 1}`))
     const { runtime, lease, stop, records } = world

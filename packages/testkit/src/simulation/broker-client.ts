@@ -105,7 +105,7 @@ export function simulatedPublisher({ broker, network, ledger, process, rules }: 
   async function publish(messages: readonly RawMessage[]): Promise<readonly PublishResult[]> {
     const sent = rules.keepsIds ? messages : messages.map((message) => message.withAttributes({ id: process.runtime.uuid() }))
     for (const { id = '' } of messages) {
-      ledger.tries(`a publish of ${id}`)
+      ledger.publishes(process.name, id)
       ledger.sends(id, process.name)
     }
     const results = await network.call(process, 'publish', namesOf(messages), () => broker.publish(sent))

@@ -24,6 +24,8 @@ export type Excuse = Set<string>
 
 const window = 10_000
 const mostTries = 40
+/** Of one record by one process: each relay finds out for itself that the broker is down, and eight that double their pauses come to more than forty. */
+const mostPublishes = 15
 /** A process has many messages; but one that calls a server this often has not much else to do. */
 const mostCalls = 250
 
@@ -86,6 +88,11 @@ export class Ledger {
     }
     recent.count += 1
     if (recent.count === most) this.violate('noHotLoop', `${what} came ${most} times within ${now - recent.start} ms.`)
+  }
+
+  /** A process sends a record. */
+  publishes(process: string, id: string): void {
+    this.tries(`a publish of ${id} by ${process}`, mostPublishes)
   }
 
   /** A process calls a server. */
