@@ -1,4 +1,5 @@
 import { AckordError, describeValue } from './errors.ts'
+import { parseJson } from './parse-json.ts'
 import { isJsonType } from './structured-json.ts'
 
 /** Turns data into bytes and back. Both throw what they cannot do; the stages around them say of which message. */
@@ -25,7 +26,7 @@ export const jsonMarshaler: Marshaler = {
     if (json === undefined) throw noForm('JSON', data)
     return bytesOf(json)
   },
-  unmarshal: (bytes) => (bytes.byteLength === 0 ? undefined : JSON.parse(decoder.decode(bytes))),
+  unmarshal: (bytes) => (bytes.byteLength === 0 ? undefined : parseJson(decoder.decode(bytes))),
 }
 
 export const textMarshaler: Marshaler = {

@@ -21,8 +21,12 @@ export function checkFraction(option: string, value: number): number {
 }
 
 export function checkName(option: string, value: string): string {
-  if (typeof value === 'string' && value !== '') return value
-  throw new InvalidOptionError(option, `must be a text that is not empty; it is ${shown(value)}.`)
+  if (typeof value !== 'string' || value === '') {
+    throw new InvalidOptionError(option, `must be a text that is not empty; it is ${shown(value)}.`)
+  }
+  // Encoded, every half of a surrogate pair becomes the same replacement character, and two names one.
+  if (/\p{Surrogate}/u.test(value)) throw new InvalidOptionError(option, 'must be well-formed Unicode.')
+  return value
 }
 
 export function checkChoice<T extends string>(option: string, value: T, choices: readonly T[]): T {

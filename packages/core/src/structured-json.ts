@@ -1,6 +1,7 @@
 import { type Attributes, type AttributeValue, checkAttributes, isDataMember } from './attributes.ts'
 import { AckordError } from './errors.ts'
 import { memberText } from './json-member.ts'
+import { parseJson } from './parse-json.ts'
 
 /** CloudEvents structured form: attributes at the top level, JSON data inlined, other bytes as `data_base64`. */
 export function toStructured(data: unknown, attributes: Attributes): Record<string, unknown> {
@@ -50,7 +51,7 @@ function decodeEnvelope(input: Uint8Array): string {
 function parseObject(json: string): Record<string, unknown> {
   let event: unknown
   try {
-    event = JSON.parse(json)
+    event = parseJson(json)
   } catch (cause) {
     throw invalid('it is not JSON', cause)
   }
