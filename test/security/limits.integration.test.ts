@@ -1,5 +1,6 @@
 import { isAckordError, Message, rootContext, silentLogger } from '@ackord/core'
-import { fromIoredis, luaOutbox } from '@ackord/redis'
+import { MemoryOutboxStore, type OutboxAdmin, type OutboxStore } from '@ackord/outbox'
+import { fromIoredis, luaOutbox, type Redis, streamOutbox } from '@ackord/redis'
 import { inboxMiddleware, sqlOutbox } from '@ackord/sql'
 import { Redis as Ioredis } from 'ioredis'
 import { describe, expect, it } from 'vitest'
@@ -14,6 +15,30 @@ async function failureOf(promise: Promise<unknown>): Promise<Error> {
     () => expect.unreachable('It was taken.'),
     (error: Error) => error,
   )
+}
+
+const destination = 'events'
+const defaultMaxSize = 5 * 1024 * 1024
+
+/** By data or by attributes: what is as large as it may be is stored and comes back, and one byte more is refused with nothing stored. */
+async function expectLimit(
+  outbox: OutboxStore & OutboxAdmin,
+  maxSize: number,
+  append: (message: Message<Uint8Array>) => Promise<unknown>,
+): Promise<void> {
+  const most = maxSize - destination.length - Buffer.byteLength(JSON.stringify(attributes))
+  await append(eventOf(most))
+  // Its name, quotes, colon and comma.
+  const subject = mark + 's'.repeat(most - '"subject":"",'.length - mark.length)
+  for (const message of [eventOf(most + 1, { id: 'e-2' }), eventOf(1, { id: 'e-3', subject })]) {
+    const error = await failureOf(append(message))
+    expect(error).toMatchObject({ code: 'ACKORD_INVALID_OUTPUT', retryable: false })
+    expect(error.message).toContain(`it takes ${maxSize + 1} bytes, and maxSize is ${maxSize}`)
+    expect(error.message).not.toContain(mark)
+  }
+  expect((await outbox.stats()).destinations).toMatchObject([{ ready: 1 }])
+  const [record] = await outbox.claim({ limit: 1, lease: 60_000 })
+  expect(record?.message.data.byteLength).toBe(most)
 }
 
 function testLimits<Handle>(kind: OrdersKind<Handle>): void {
@@ -51,13 +76,13 @@ function testLimits<Handle>(kind: OrdersKind<Handle>): void {
       await close()
     })
 
-    it('of data are not: 5 MB are stored, and come back', async () => {
+    it('of a record are limited to maxSize: 5 MB by default are stored and come back, and a byte more is refused before anything is', async () => {
       await using home = await kind.open()
       const { database, close } = await home.connect()
       const outbox = sqlOutbox(database, { logger: silentLogger })
-      await database.write((transaction) => outbox.append(transaction, [{ destination: 'events', message: eventOf(5_000_000) }]))
-      const [record] = await outbox.claim({ limit: 1, lease: 1000 })
-      expect(record?.message.data.byteLength).toBe(5_000_000)
+      await expectLimit(outbox, defaultMaxSize, (message) =>
+        database.write((transaction) => outbox.append(transaction, [{ destination, message }])),
+      )
       await close()
     })
 
@@ -82,21 +107,28 @@ testLimits(mariadbOrders)
 testLimits(sqliteOrders)
 
 describe('sizes elsewhere', () => {
-  it('of a record in the Lua outbox are limited, and a larger one is refused before anything is stored', async () => {
+  it.each([
+    { name: 'the Lua outbox', open: (redis: Redis, tag: string) => luaOutbox(redis, { tag, maxSize: 2000, logger: silentLogger }) },
+    {
+      name: 'the stream outbox',
+      open: (redis: Redis, tag: string) => streamOutbox(redis, { tags: [tag], maxSize: 2000, logger: silentLogger }),
+    },
+  ])('of a record in $name are limited to maxSize, and a larger one is refused before anything is stored', async ({ open }) => {
     const client = new Ioredis(process.env['REDIS_URL'] ?? 'redis://127.0.0.1:6379')
     const redis = fromIoredis(client, { logger: silentLogger })
     const tag = `limits-${crypto.randomUUID()}`
-    const outbox = luaOutbox(redis, { tag, maxSize: 1000, logger: silentLogger })
-    const append = (message: Message<Uint8Array>) =>
-      redis.write((transaction) => outbox.append(transaction, [{ destination: 'events', message }]))
-    await append(eventOf(100))
-    for (const message of [eventOf(2000, { id: 'e-2' }), eventOf(1, { id: 'e-3', subject: 's'.repeat(2000) })]) {
-      const error = await failureOf(append(message))
-      expect(isAckordError(error)).toBe(true)
-      expect(error.message).toMatch(/\b1000 bytes|maxSize/)
-    }
-    expect((await outbox.stats()).destinations).toMatchObject([{ ready: 1 }])
+    const outbox = open(redis, tag)
+    await expectLimit(outbox, 2000, (message) => redis.write((transaction) => outbox.append(transaction, [{ destination, message }])))
     for (const key of await client.keys(`{${tag}*`)) await client.del(key)
     client.disconnect()
+  })
+
+  it('of a record in memory are limited to maxSize, and a larger one is refused before anything is stored', async () => {
+    const outbox = new MemoryOutboxStore()
+    await expectLimit(outbox, defaultMaxSize, async (message) => {
+      const transaction = outbox.begin()
+      await outbox.append(transaction, [{ destination, message }])
+      transaction.commit()
+    })
   })
 })

@@ -1,14 +1,5 @@
-import { isAckordError, Message, rootContext, silentLogger } from '@ackord/core'
-import {
-  cleanInbox,
-  createSchema,
-  type Database,
-  type SqlOutbox,
-  sqlOutbox,
-  type TableOptions,
-  transactional,
-  validateSchema,
-} from '@ackord/sql'
+import { isAckordError, silentLogger } from '@ackord/core'
+import type { Database, TableOptions } from '@ackord/sql'
 import { fromMysql2 } from '@ackord/sql/mysql'
 import { fromPg } from '@ackord/sql/postgres'
 import { fromSqlite } from '@ackord/sql/sqlite'
@@ -18,6 +9,7 @@ import { openDoor, poolOptions } from '../../packages/sql/test/mysql/support/mys
 import { nodeKind } from '../../packages/sql/test/sqlite/support/sqlite-world.ts'
 import { openSchema } from '../../packages/sql/test/support/own-schema.ts'
 import { mark, specials } from './odd-texts.ts'
+import { useTables } from './use-tables.ts'
 
 vi.setConfig({ testTimeout: 300_000 })
 
@@ -29,33 +21,6 @@ interface NamedWorld<Handle> extends AsyncDisposable {
   /** All tables there are, as they are called. */
   tables(): Promise<string[]>
   canary(): Promise<unknown>
-}
-
-/** Everything that puts a name into a statement. */
-async function useAll<Handle>(database: Database<Handle>, consumer: string): Promise<void> {
-  await createSchema(database)
-  await createSchema(database)
-  await validateSchema(database)
-  const outbox: SqlOutbox<Handle> = sqlOutbox(database, { logger: silentLogger, retain: true })
-  const message = new Message({}, { id: 'm-1', type: 'order.place', source: '/shop', specversion: '1.0' })
-  const middleware = transactional(database, {
-    inbox: { consumer },
-    outbox: { destination: 'events', source: '/orders' },
-    transaction: { logger: silentLogger },
-  })
-  for (let delivery = 1; delivery <= 2; delivery += 1) {
-    await middleware(async () => [new Message({}, { id: 'e-1', type: 'order.placed', source: '/orders' })])(
-      message,
-      message.context(rootContext()),
-    )
-  }
-  const claimed = await outbox.claim({ limit: 10, lease: 1000 })
-  expect(claimed).toHaveLength(1)
-  expect(await outbox.renew(claimed, 1000)).toEqual([true])
-  expect(await outbox.settle(claimed.map(({ id, token }) => ({ id, token, result: 'published' })))).toEqual(['applied'])
-  expect((await outbox.stats()).destinations).toMatchObject([{ published: 1 }])
-  expect(await outbox.deletePublished({ olderThan: 0, limit: 10 })).toBe(1)
-  expect(await cleanInbox(database, { window: 0, limit: 10 })).toBeGreaterThanOrEqual(0)
 }
 
 function testNames<Handle>(store: string, open: () => Promise<NamedWorld<Handle>>): void {
@@ -78,7 +43,7 @@ function testNames<Handle>(store: string, open: () => Promise<NamedWorld<Handle>
           keep: `${name}k`,
         }
         try {
-          await useAll(world.databaseOf({ names: tables }), name)
+          await useTables(world.databaseOf({ names: tables }), name)
           taken += 1
         } catch (error) {
           expect(isAckordError(error), `${JSON.stringify(name)}: ${String(error)}`).toBe(true)

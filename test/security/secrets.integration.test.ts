@@ -1,22 +1,11 @@
-import { inspect } from 'node:util'
-import {
-  jsonMarshaler,
-  type Logger,
-  MemoryBroker,
-  Message,
-  type Middleware,
-  marshal,
-  type Publisher,
-  Router,
-  type Source,
-} from '@ackord/core'
+import { jsonMarshaler, MemoryBroker, Message, type Middleware, marshal, type Publisher, Router, type Source } from '@ackord/core'
 import { Relay } from '@ackord/outbox'
 import { rabbitmqPublisher, rabbitmqSource } from '@ackord/rabbitmq'
 import { fromIoredis, luaOutbox, transactional as redisTransactional, streamOutbox } from '@ackord/redis'
 import { createSchema, type Database, sqlOutbox, transactional } from '@ackord/sql'
 import { fromMysql2 } from '@ackord/sql/mysql'
 import { fromPg } from '@ackord/sql/postgres'
-import { deferred, recordingLogger, sourceOf, startFaultProxy, trackedMessage } from '@ackord/testkit'
+import { deferred, sourceOf, startFaultProxy, trackedMessage } from '@ackord/testkit'
 import { connect } from 'amqplib'
 import { Redis as Ioredis } from 'ioredis'
 import { createPool } from 'mysql2/promise'
@@ -25,39 +14,9 @@ import { openDoor, poolOptions } from '../../packages/sql/test/mysql/support/mys
 import { nodeKind } from '../../packages/sql/test/sqlite/support/sqlite-world.ts'
 import { openSchema } from '../../packages/sql/test/support/own-schema.ts'
 import { pg } from '../../packages/sql/test/support/pg.ts'
+import { expectNoSecrets, password, payload, type Telling, telling } from './secrets.ts'
 
 vi.setConfig({ testTimeout: 120_000 })
-
-const password = 'pw7hunter2'
-const payload = 'payload7secret'
-
-/** Everything that somebody was told: lines with their fields, errors with stacks, causes and properties. */
-function telling(): { readonly logger: Logger; readonly hear: (thing: unknown) => void; readonly heard: () => string } {
-  const logger = recordingLogger()
-  const things: unknown[] = []
-  return {
-    logger,
-    hear: (thing) => things.push(thing),
-    heard: () =>
-      [...logger.lines, ...things]
-        .map((each) => inspect(each, { depth: 12, showHidden: true, maxArrayLength: null, maxStringLength: null }))
-        .join('\n'),
-  }
-}
-
-/** As text, and as bytes are printed: in hexadecimal, in base64, or as numbers. */
-function formsOf(secret: string): string[] {
-  const bytes = Buffer.from(secret)
-  const hex = bytes.toString('hex')
-  return [secret, hex, hex.replaceAll(/(..)(?=.)/g, '$1 '), bytes.toString('base64').slice(0, -4), [...bytes].join(' ')]
-}
-
-function expectNoSecrets(heard: string): void {
-  expect(heard.length).toBeGreaterThan(100)
-  const plain = heard.replaceAll(/[\s,]+/g, ' ')
-  const found = [password, payload].flatMap(formsOf).filter((form) => plain.includes(form))
-  expect(found.map((form) => plain.slice(Math.max(0, plain.indexOf(form) - 300), plain.indexOf(form) + 100))).toEqual([])
-}
 
 const command = (id: string) => trackedMessage(id, { data: { secret: payload } })
 const event = () => new Message({ secret: payload }, { type: 'order.placed' })
@@ -77,10 +36,7 @@ interface Subject {
 }
 
 /** All that can go wrong around a message with a store, and what is said of it. */
-async function failEverywhere(
-  { middleware, outbox, breakTables, takesLongTypes }: Subject,
-  told: ReturnType<typeof telling>,
-): Promise<void> {
+async function failEverywhere({ middleware, outbox, breakTables, takesLongTypes }: Subject, told: Telling): Promise<void> {
   const { logger, hear } = told
   const routerOf = (handle: () => Promise<readonly Message[]>) =>
     new Router({ source: '/orders', logger }).use(middleware).handle({ type: 'order.place', handle })
@@ -150,7 +106,7 @@ async function failEverywhere(
   hear(await outbox.claim({ limit: 1, lease: 1000 }).catch((error: unknown) => error))
 }
 
-function sqlSubject<Handle>(database: Database<Handle>, told: ReturnType<typeof telling>, breakTables: Subject['breakTables']): Subject {
+function sqlSubject<Handle>(database: Database<Handle>, told: Telling, breakTables: Subject['breakTables']): Subject {
   const { logger } = told
   return {
     middleware: transactional(database, {
@@ -320,6 +276,8 @@ describe('errors, logs and stored error texts hold neither payloads nor password
     for (const leak of [
       payload,
       { deep: { url: `redis://user:${password}@host` } },
+      { authorization: `Basic ${Buffer.from(`user:${password}`).toString('base64')}` },
+      { authorization: `Basic ${Buffer.from(`us:${password}`).toString('base64')}` },
       bytes,
       Buffer.from(bytes),
       new Error('a', { cause: payload }),

@@ -9,8 +9,9 @@ export function parseBatch(body: Uint8Array): RawMessage[] {
   try {
     json = utf8.decode(body)
     events = JSON.parse(json)
-  } catch (cause) {
-    throw invalid('it is not JSON in UTF-8', cause)
+  } catch {
+    // Without its cause, which quotes the body.
+    throw invalid('it is not JSON in UTF-8')
   }
   if (!Array.isArray(events)) throw invalid('it is JSON, but not an array')
   return events.length === 0 ? [] : elementTexts(json).map((text) => parseMessage(text))
@@ -32,7 +33,6 @@ function elementTexts(json: string): string[] {
   return texts
 }
 
-function invalid(problem: string, cause?: unknown): AckordError {
-  const options = cause === undefined ? { retryable: false } : { retryable: false, cause }
-  return new AckordError('ACKORD_INVALID_MESSAGE', `Cannot read the batch: ${problem}.`, options)
+function invalid(problem: string): AckordError {
+  return new AckordError('ACKORD_INVALID_MESSAGE', `Cannot read the batch: ${problem}.`, { retryable: false })
 }

@@ -92,7 +92,7 @@ export class JetStreamApi {
 
 /** The answer, or what it says went wrong. */
 export function checkAnswer(data: Uint8Array): Readonly<Record<string, unknown>> {
-  const answer: unknown = JSON.parse(text.decode(data))
+  const answer = parse(data)
   if (typeof answer !== 'object' || answer === null) throw new TypeError('JetStream answered with something else than an object.')
   if (!('error' in answer)) return answer as Record<string, unknown>
   // JetStream's own format.
@@ -102,6 +102,15 @@ export function checkAnswer(data: Uint8Array): Readonly<Record<string, unknown>>
     description = 'no description',
   } = answer.error as { code?: number; err_code?: number; description?: string }
   throw new JetStreamError(err_code, description)
+}
+
+function parse(data: Uint8Array): unknown {
+  try {
+    return JSON.parse(text.decode(data))
+  } catch {
+    // The error would quote the answer, and whoever answers in place of a stream may repeat the message.
+    throw new TypeError('JetStream answered with something else than JSON.')
+  }
 }
 
 /** Nanoseconds in a millisecond: the durations of JetStream. */

@@ -30,6 +30,7 @@ export type {
 } from './outbox-store.ts'
 export type { RelayCleanupOptions } from './published-cleanup.ts'
 export type { PublisherMap } from './publisher-routes.ts'
+export { attributesToJson, checkRecordSize, defaultMaxSize } from './record-size.ts'
 export type { RelayHealth } from './relay.ts'
 export { Relay } from './relay.ts'
 export type { RelayEvent } from './relay-events.ts'

@@ -1,5 +1,5 @@
 import { AckordError, checkAttributes, InvalidOptionError, type Runtime, systemRuntime } from '@ackord/core'
-import { hints, nameOf } from '@ackord/core/internal'
+import { checkCount, hints, nameOf } from '@ackord/core/internal'
 import { type MemoryClaims, MemoryRowLeases } from './memory-claims.ts'
 import { MemoryOrderedClaims } from './memory-ordered-claims.ts'
 import { MemoryPartitions } from './memory-partitions.ts'
@@ -17,12 +17,15 @@ import type {
   OutboxWriter,
   Outcome,
 } from './outbox-store.ts'
+import { attributesToJson, checkRecordSize, defaultMaxSize } from './record-size.ts'
 
 export interface MemoryOutboxStoreOptions {
   /** Whether published records are kept until `deletePublished()`. Default: false, they are gone. */
   readonly retain?: boolean | undefined
   /** `perKey`: records of one destination and ordering key are given in the order of their commits. Default: `none`. */
   readonly order?: 'none' | 'perKey' | undefined
+  /** The most bytes of a record: of its data, its attributes as JSON and its destination. A larger one is refused, before anything is written. Default: 5 MB. */
+  readonly maxSize?: number | undefined
   readonly runtime?: Runtime | undefined
 }
 
@@ -39,14 +42,16 @@ export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter
   readonly #options: MemoryOutboxStoreOptions
   readonly #runtime: Runtime
   readonly #retain: boolean
+  readonly #maxSize: number
   #data: SharedData = { rows: new MemoryRows(), partitions: new MemoryPartitions(), transactions: new WeakSet() }
   #claims: MemoryClaims
 
   constructor(options: MemoryOutboxStoreOptions = {}) {
-    const { retain = false, order = 'none', runtime = systemRuntime } = options
+    const { retain = false, order = 'none', maxSize = defaultMaxSize, runtime = systemRuntime } = options
     if (order !== 'none' && order !== 'perKey') throw new InvalidOptionError('order', `must be 'none' or 'perKey'; it is ${String(order)}.`)
     this.#options = options
     this.#retain = retain
+    this.#maxSize = checkCount('maxSize', maxSize)
     this.#runtime = runtime
     this.capabilities = { order, delay: true, preLease: false }
     this.#claims = this.#createClaims()
@@ -69,7 +74,11 @@ export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter
 
   async append(transaction: MemoryTransaction, records: readonly NewOutboxRecord[]): Promise<void> {
     this.#checkTransaction('append()', transaction)
-    for (const { message } of records) checkAttributes(message.attributes, nameOf(message))
+    for (const record of records) {
+      const { attributes } = record.message
+      checkAttributes(attributes, () => nameOf(record.message))
+      checkRecordSize(record, attributesToJson(attributes), this.#maxSize)
+    }
     transaction.add(records)
   }
 
@@ -117,7 +126,7 @@ export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter
   }
 
   async list(filter: OutboxFilter, page: { readonly limit: number; readonly after?: string | undefined }): Promise<OutboxPage> {
-    const after = page.after === undefined ? 0 : Number(page.after)
+    const after = page.after === undefined ? 0 : cursorOf(page.after)
     const now = this.#runtime.now()
     const records = [...this.#data.rows.all()]
       .filter((row) => Number(row.id) > after && matches(row, filter, now))
@@ -193,4 +202,9 @@ export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter
       ? new MemoryRowLeases(rows, this.#runtime)
       : new MemoryOrderedClaims(rows, partitions, this.#runtime)
   }
+}
+
+function cursorOf(after: string): number {
+  if (/^[1-9]\d*$/.test(after)) return Number(after)
+  throw new InvalidOptionError('after', `must be the cursor of an earlier page, or left out; it is ${JSON.stringify(after)}.`)
 }

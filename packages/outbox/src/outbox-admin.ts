@@ -58,7 +58,7 @@ export interface OutboxStats {
 
 /** The operators' side; the same on every store. */
 export interface OutboxAdmin {
-  /** Oldest first. */
+  /** Oldest first. `after` is the `next` of an earlier page; anything else is refused. */
   list(filter: OutboxFilter, page: { readonly limit: number; readonly after?: string | undefined }): Promise<OutboxPage>
   get(id: string): Promise<OutboxRecord | undefined>
   /** Makes parked records ready again, with no attempts counted, and edited if asked for. Others are left alone, so that it is idempotent. Resolves to how many it was. */

@@ -13,10 +13,13 @@ export type AppendRecords<Handle> = (transaction: OpenTransaction<Handle>, recor
 export interface AppenderOptions {
   readonly table: string
   readonly order: Order
+  /** Bytes. */
+  readonly maxSize: number
   readonly runtime: Runtime
 }
 
-export function recordAppender<Handle>(port: DatabasePort<Handle>, { table, order, runtime }: AppenderOptions): AppendRecords<Handle> {
+export function recordAppender<Handle>(port: DatabasePort<Handle>, options: AppenderOptions): AppendRecords<Handle> {
+  const { table, order, maxSize, runtime } = options
   const { dialect, wakeUps } = port
   const statementsOf = port.appender(table)
   const preLease = preLeaser(port, table, runtime)
@@ -46,7 +49,7 @@ export function recordAppender<Handle>(port: DatabasePort<Handle>, { table, orde
 
   return function append(transaction, records) {
     if (records.length === 0) return undefined
-    const rows = records.map((record) => outboxRowOf(record, order))
+    const rows = records.map((record) => outboxRowOf(record, order, maxSize))
     if (transaction.gather === undefined) return appendNow(transaction, rows)
     // Whoever gathers stores them, and wakes once for all.
     transaction.gather(table, rows)

@@ -1,4 +1,4 @@
-import { checkAttributes, type Logger } from '@ackord/core'
+import { checkAttributes, InvalidOptionError, type Logger } from '@ackord/core'
 import { checkCount, checkDuration, nameOf } from '@ackord/core/internal'
 import type { DestinationStats, OutboxAdmin, OutboxEdit, OutboxRecord, OutboxState } from '@ackord/outbox'
 import { isSeq } from './claim-token.ts'
@@ -13,9 +13,12 @@ export function outboxAdministration(
   { table, logger }: { readonly table: string; readonly logger: Logger },
 ): OutboxAdmin {
   return {
-    async list(filter, { limit, after = '0' }) {
+    async list(filter, { limit, after }) {
       checkCount('limit', limit)
-      const rows = await statements.list(filter, isSeq(after) ? after : '0', limit + 1)
+      if (after !== undefined && !isSeq(after)) {
+        throw new InvalidOptionError('after', `must be the cursor of an earlier page, or left out; it is ${JSON.stringify(after)}.`)
+      }
+      const rows = await statements.list(filter, after ?? '0', limit + 1)
       const records = rows.slice(0, limit).map(recordOf)
       return { records, next: rows.length > limit ? records.at(-1)?.id : undefined }
     },

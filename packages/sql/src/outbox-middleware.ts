@@ -11,7 +11,8 @@ import {
   systemRuntime,
   TransactionRequiredError,
 } from '@ackord/core'
-import { ackingOf, checkName, checkNoMore, destinationOf, nameOf, outputCompleter } from '@ackord/core/internal'
+import { ackingOf, checkCount, checkName, checkNoMore, destinationOf, nameOf, outputCompleter } from '@ackord/core/internal'
+import { defaultMaxSize } from '@ackord/outbox'
 import { recordAppender } from './append-records.ts'
 import { type Database, portOf } from './database.ts'
 import type { OpenTransaction } from './open-transaction.ts'
@@ -25,17 +26,30 @@ export interface OutboxOptions extends TableOptions, OrderOptions {
   readonly marshaler?: Marshaler | undefined
   /** For outputs that middleware added without one. Default: none, and they are refused. */
   readonly source?: string | undefined
+  /** The most bytes of a record: of its data, its attributes as JSON and its destination. A larger one fails its message, before anything of it is stored. Default: 5 MB. */
+  readonly maxSize?: number | undefined
   /** Default: `systemRuntime`. */
   readonly runtime?: Runtime | undefined
 }
 
 /** Stores the outputs in the transaction of the business writes and passes none on; a relay publishes them after the commit. */
 export function outboxMiddleware<Handle>(database: Database<Handle>, options: OutboxOptions): Middleware {
-  const { destination, marshaler = jsonMarshaler, source, runtime = systemRuntime, schema, names, order, ...unknown } = options
+  const {
+    destination,
+    marshaler = jsonMarshaler,
+    source,
+    maxSize = defaultMaxSize,
+    runtime = systemRuntime,
+    schema,
+    names,
+    order,
+    ...unknown
+  } = options
   checkNoMore('outboxMiddleware()', unknown)
   if (typeof destination !== 'function') checkName('destination', destination)
+  checkCount('maxSize', maxSize)
   const port = portOf(database)
-  const append = recordAppender(port, { table: port.tables({ schema, names }).outbox, order: port.order(order), runtime })
+  const append = recordAppender(port, { table: port.tables({ schema, names }).outbox, order: port.order(order), maxSize, runtime })
   const complete = outputCompleter(runtime, source)
 
   /** Stores what the handling of a message gave; `undefined` where there is nothing to wait for. */

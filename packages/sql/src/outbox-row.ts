@@ -1,6 +1,6 @@
 import { AckordError, type Attributes, missingAttributes, type RawMessage } from '@ackord/core'
 import { checkDuration, describeValue, nameOf } from '@ackord/core/internal'
-import type { NewOutboxRecord } from '@ackord/outbox'
+import { attributesToJson, checkRecordSize, type NewOutboxRecord } from '@ackord/outbox'
 import { problemOf } from './inbox-key.ts'
 import type { Order } from './order.ts'
 import { partitionOf } from './partition.ts'
@@ -22,8 +22,12 @@ export interface OutboxRow {
   readonly delay: number
 }
 
-/** Throws at what could not be stored, before anything is: a statement that fails would take the business writes with it. */
-export function outboxRowOf({ destination, message, delay = 0 }: NewOutboxRecord, order: Order = 'none'): OutboxRow {
+/**
+ * Throws at what could not be stored, before anything is: a statement that fails would take the business writes with it. `maxSize` is not for
+ * what is stored already, which an operator may re-arm.
+ */
+export function outboxRowOf(record: NewOutboxRecord, order: Order = 'none', maxSize: number = Infinity): OutboxRow {
+  const { destination, message, delay = 0 } = record
   const { data } = message
   if (!(data instanceof Uint8Array)) {
     throw invalid(message, `has data that is not bytes but ${describeValue(data)}; marshal() it first`)
@@ -37,6 +41,8 @@ export function outboxRowOf({ destination, message, delay = 0 }: NewOutboxRecord
   checkText(message, 'type', type)
   if (datacontenttype !== undefined) checkText(message, 'datacontenttype', datacontenttype)
   if (partitionkey !== undefined) checkText(message, 'partitionkey', partitionkey)
+  const json = attributesToJson(attributes)
+  checkRecordSize(record, json, maxSize)
   return {
     destination,
     id,
@@ -46,7 +52,7 @@ export function outboxRowOf({ destination, message, delay = 0 }: NewOutboxRecord
     partition: partitionOf(partitionkey ?? id),
     ordered: order === 'perKey' && partitionkey !== undefined,
     data,
-    attributes: attributesToJson(attributes),
+    attributes: json,
     delay,
   }
 }
@@ -57,19 +63,6 @@ function checkComplete(attributes: Attributes, owner: RawMessage): void {
   const needed = missing.filter((name) => name !== 'specversion' || attributes.specversion === '')
   if (needed.length === 0) return
   throw new AckordError('ACKORD_MISSING_ATTRIBUTE', `Cannot store ${nameOf(owner)} in the outbox: it has no ${needed.join(', no ')}.`)
-}
-
-/** As CloudEvents has them in JSON: instants as RFC 3339, bytes as base64. */
-function attributesToJson(attributes: Attributes): string {
-  // A replacer would be asked for every one, and hardly any are bytes.
-  for (const name in attributes) if (attributes[name] instanceof Uint8Array) return JSON.stringify(withTexts(attributes))
-  return JSON.stringify(attributes)
-}
-
-function withTexts(attributes: Attributes): Record<string, unknown> {
-  return Object.fromEntries(
-    Object.entries(attributes).map(([name, value]) => [name, value instanceof Uint8Array ? Buffer.from(value).toString('base64') : value]),
-  )
 }
 
 /** `undefined` if it is not what `attributesToJson` writes. */

@@ -7,8 +7,16 @@ import {
   systemRuntime,
   TransactionRequiredError,
 } from '@ackord/core'
-import { checkFunction, checkNoMore, guardLogger, nameOf } from '@ackord/core/internal'
-import type { NewOutboxRecord, OutboxAdmin, OutboxReader, OutboxStore, OutboxWriter, RecordTaker } from '@ackord/outbox'
+import { checkCount, checkFunction, checkNoMore, guardLogger, nameOf } from '@ackord/core/internal'
+import {
+  defaultMaxSize,
+  type NewOutboxRecord,
+  type OutboxAdmin,
+  type OutboxReader,
+  type OutboxStore,
+  type OutboxWriter,
+  type RecordTaker,
+} from '@ackord/outbox'
 import { recordAppender } from './append-records.ts'
 import { type Database, portOf } from './database.ts'
 import type { Notifications } from './notifications.ts'
@@ -24,6 +32,8 @@ import type { TableOptions } from './tables.ts'
 export interface SqlOutboxOptions extends TableOptions, OrderOptions {
   /** Whether published records are kept until `deletePublished()`. It costs an update instead of a delete, and the space. Default: false. */
   readonly retain?: boolean | undefined
+  /** The most bytes of a record: of its data, its attributes as JSON and its destination. `append()` refuses a larger one, before anything is written. Default: 5 MB. */
+  readonly maxSize?: number | undefined
   /** Hears of what other processes commit, so that polling need not be frequent: `pgNotifications()`. Default: only this process wakes its relays. */
   readonly notifications?: Notifications | undefined
   /** Told of records that cannot be read and of what operators do. Default: `consoleLogger`. */
@@ -39,6 +49,7 @@ export interface SqlOutbox<Handle> extends OutboxStore, OutboxAdmin, OutboxWrite
 export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutboxOptions = {}): SqlOutbox<Handle> {
   const {
     retain = false,
+    maxSize = defaultMaxSize,
     logger: givenLogger = consoleLogger,
     runtime = systemRuntime,
     schema,
@@ -48,6 +59,7 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
     ...unknown
   } = options
   checkNoMore('sqlOutbox()', unknown)
+  checkCount('maxSize', maxSize)
   if (notifications !== undefined) checkFunction('notifications.follow', notifications.follow)
   const logger = guardLogger(givenLogger)
   const port = portOf(database)
@@ -65,7 +77,7 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
       ? outboxClaims(explaining(dialect.store.claims(storePort), explain), { runtime, logger })
       : orderedClaims(explaining(ownership, explain), { runtime, logger })
   const administration = outboxAdministration(explaining(dialect.store.administration(storePort), explain), { table, logger })
-  const appendRecords = recordAppender(port, { table, order, runtime })
+  const appendRecords = recordAppender(port, { table, order, maxSize, runtime })
   const preLease = order === 'none' && dialect.leasedAppender !== undefined
   return {
     capabilities: { order, delay: true, preLease, notifies: notifications !== undefined },

@@ -32,8 +32,13 @@ export function listCommand(execute: Execute): Command {
         output.object({ records: page.records.map((record) => recordObject(output, record)), next: page.next ?? null })
         if (page.records.length === 0) output.line('There are no such records.')
         else recordTable(output, page.records)
-        if (page.next !== undefined) output.line(`\nThere are more: --after ${page.next}`)
+        if (page.next !== undefined) output.line(`\nThere are more: --after ${shellWord(page.next)}`)
         return exitCode.ok
       }),
     )
+}
+
+/** A cursor of Redis has quotes and brackets, and is to be pasted. */
+function shellWord(text: string): string {
+  return /^[\w.-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`
 }

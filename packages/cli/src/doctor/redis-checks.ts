@@ -1,4 +1,5 @@
 import { systemRuntime } from '@ackord/core'
+import type { DurabilityCheck } from '@ackord/redis'
 import { CommandError } from '../command-error.ts'
 import type { RedisStore } from '../stores/store.ts'
 import { type Check, check, look } from './check.ts'
@@ -11,7 +12,7 @@ const severe: ReadonlySet<string> = new Set(['appendonly', 'maxmemory-policy'])
 export async function redisChecks(store: RedisStore): Promise<readonly Check[]> {
   const { checks } = await store.checkDurability()
   return [
-    ...checks.map(({ name, state, text }) => check(name, state === 'violated' ? (severe.has(name) ? 'problem' : 'warning') : state, text)),
+    ...checks.map(durabilityCheck),
     await look('clock', () =>
       clockCheck(async () => {
         const [seconds, microseconds] = (await store.send('TIME')) as [string, string]
@@ -36,4 +37,10 @@ export async function redisChecks(store: RedisStore): Promise<readonly Check[]> 
       }
     }),
   ]
+}
+
+/** Of one server there is nothing to tell apart. */
+function durabilityCheck({ name, state, text, server }: DurabilityCheck): Check {
+  const found = state === 'violated' ? (severe.has(name) ? 'problem' : 'warning') : state
+  return check(name, found, server === 'the server' ? text : `On ${server}: ${text}`)
 }

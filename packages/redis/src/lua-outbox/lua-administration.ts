@@ -1,4 +1,4 @@
-import { checkAttributes, type RawMessage } from '@ackord/core'
+import { checkAttributes, InvalidOptionError, type RawMessage } from '@ackord/core'
 import { checkCount, checkDuration, nameOf } from '@ackord/core/internal'
 import type { DestinationStats, OutboxAdmin, OutboxEdit, OutboxFilter, OutboxRecord, OutboxState } from '@ackord/outbox'
 import type { Reply } from '../port.ts'
@@ -42,8 +42,8 @@ export function luaAdministration(home: LuaHome): OutboxAdmin {
         const [member, ...rest] = asList(row)
         const listed = toListed(shard, String(member).slice(17), rest, Number(String(now)))
         from = String(member).slice(1, 17)
-        // One whose state is gone is none; whatever else is left of it is for a repair.
-        if (listed !== undefined) yield listed
+        // One whose state is gone is none; whatever else is left of it is for a repair. The index says where to go on, whatever a state says.
+        if (listed !== undefined) yield { ...listed, seq: from }
       }
       if (rows.length < pageSize) return
     }
@@ -111,7 +111,7 @@ export function luaAdministration(home: LuaHome): OutboxAdmin {
   return {
     async list(filter, { limit, after }) {
       checkCount('limit', limit)
-      const cursor = cursorOf(after)
+      const cursor: Cursor = after === undefined ? new Map() : cursorOf(after, shards.all.length)
       const found: Listed[] = []
       let more = false
       for await (const one of matching(filter, cursor)) {
@@ -231,15 +231,20 @@ function inOrder(one: Listed, other: Listed): number {
 /** Of each shard, how far it was read. */
 type Cursor = Map<number, string>
 
-/** An empty one for what `list` never gave: then it begins anew. */
-function cursorOf(after: string | undefined): Cursor {
+function cursorOf(after: string, shards: number): Cursor {
   try {
-    const parsed: unknown = after === undefined ? [] : JSON.parse(after)
-    const pairs = Array.isArray(parsed) ? parsed : []
-    return new Map(pairs.filter((pair): pair is [number, string] => Array.isArray(pair) && /^\d{16}$/.test(String(pair[1]))))
+    const pairs = JSON.parse(after) as readonly unknown[]
+    if (pairs.length > 0 && pairs.every(isRead) && pairs.every(([number]) => number < shards)) return new Map(pairs)
   } catch {
-    return new Map()
+    // It is no JSON, or no list.
   }
+  throw new InvalidOptionError('after', `must be the cursor of an earlier page, or left out; it is ${JSON.stringify(after)}.`)
+}
+
+function isRead(pair: unknown): pair is [number, string] {
+  if (!Array.isArray(pair) || pair.length !== 2) return false
+  const [shard, seq] = pair as readonly unknown[]
+  return Number.isSafeInteger(shard) && Number(shard) >= 0 && typeof seq === 'string' && seq.length > 0 && seq.length <= 16
 }
 
 function isEmpty({ destination, attributes, data }: OutboxEdit): boolean {

@@ -10,6 +10,7 @@ import {
   guardMetrics,
 } from '@ackord/core/internal'
 import {
+  defaultMaxSize,
   type NewOutboxRecord,
   type OutboxAdmin,
   type OutboxStore,
@@ -50,7 +51,7 @@ export interface LuaOutboxOptions {
    * again is a duplicate; without it, until they are published. Default: false.
    */
   readonly retain?: boolean | undefined
-  /** The most bytes of a record. Default: 5 MB. */
+  /** The most bytes of a record: of its data, its attributes as JSON and its destination. A larger one is refused, before anything is written. Default: 5 MB. */
   readonly maxSize?: number | undefined
   /**
    * What a transaction or script does whose record has the id of another one that says something else: `refuse`, so that nothing of it is stored, or `ignore`, so
@@ -105,7 +106,7 @@ export function luaOutbox(redis: Redis, options: LuaOutboxOptions = {}): LuaOutb
     tag = defaultTag,
     shards: count = 1,
     retain = false,
-    maxSize = 5_242_880,
+    maxSize = defaultMaxSize,
     onConflict = 'refuse',
     backoff = {},
     maxAttempts = relayDefaults.maxAttempts,
@@ -118,7 +119,6 @@ export function luaOutbox(redis: Redis, options: LuaOutboxOptions = {}): LuaOutb
   checkNoMore('luaOutbox()', unknown)
   checkName('name', name)
   checkName('tag', tag)
-  if (/\p{Surrogate}/u.test(tag + name)) throw new InvalidOptionError('tag', 'and name must be well-formed Unicode.')
   checkCount('shards', count)
   checkCount('maxSize', maxSize)
   checkChoice('onConflict', onConflict, ['refuse', 'ignore'])

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto'
-import { AckordError, type AttributeValue, Message, type RawMessage } from '@ackord/core'
-import { checkDuration, nameOf } from '@ackord/core/internal'
-import type { NewOutboxRecord } from '@ackord/outbox'
-import { attributesFromJson, attributesToJson, checkRecord, toBuffer, toBytes } from '../stream-outbox/stream-record.ts'
+import { type AttributeValue, Message, type RawMessage } from '@ackord/core'
+import { checkDuration } from '@ackord/core/internal'
+import { attributesToJson, checkRecordSize, type NewOutboxRecord } from '@ackord/outbox'
+import { attributesFromJson, checkRecord, toBuffer, toBytes } from '../stream-outbox/stream-record.ts'
 
 /** A record as the scripts take it. */
 export interface StoredRecord {
@@ -16,25 +16,30 @@ export interface StoredRecord {
 }
 
 /** Throws at what could not be read back, before anything is stored. */
-export function storedRecord({ destination, message, delay = 0 }: NewOutboxRecord, maxSize: number): StoredRecord {
+export function storedRecord(record: NewOutboxRecord, maxSize: number): StoredRecord {
+  const { destination, message, delay = 0 } = record
   checkRecord(destination, message)
   checkDuration('delay', delay)
   const { source, id } = message.attributes
-  const body = bodyOf(destination, message)
-  if (body.length > maxSize) throw tooLarge(message, body.length, maxSize)
+  const attributes = attributesToJson(message.attributes)
+  checkRecordSize(record, attributes, maxSize)
   return {
     id: digest(JSON.stringify([destination, source, id]), 22),
     lane: laneOf(destination),
     destination,
     print: printOf(message),
     delay: Math.ceil(delay),
-    body,
+    body: bodyOf(destination, message, attributes),
   }
 }
 
 /** `<length>;["destination",{attributes}]` and then the data as it is. The length is that of the JSON, in bytes. */
-export function bodyOf(destination: string, { attributes, data }: RawMessage): Buffer {
-  const json = Buffer.from(`[${JSON.stringify(destination)},${attributesToJson(attributes)}]`)
+export function bodyOf(
+  destination: string,
+  { attributes, data }: RawMessage,
+  attributesJson: string = attributesToJson(attributes),
+): Buffer {
+  const json = Buffer.from(`[${JSON.stringify(destination)},${attributesJson}]`)
   return Buffer.concat([Buffer.from(`${json.length};`), json, toBuffer(data)])
 }
 
@@ -87,9 +92,4 @@ function printOf({ attributes, data }: RawMessage): string {
 
 function digest(text: string, length: number): string {
   return createHash('sha256').update(text).digest('base64url').slice(0, length)
-}
-
-function tooLarge(message: RawMessage, size: number, maxSize: number): AckordError {
-  const text = `Cannot store ${nameOf(message)} in the outbox: it takes ${size} bytes, and maxSize is ${maxSize}. Store what is large elsewhere, and send where it is.`
-  return new AckordError('ACKORD_INVALID_OUTPUT', text, { retryable: false })
 }

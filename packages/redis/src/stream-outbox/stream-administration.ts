@@ -1,4 +1,4 @@
-import { checkAttributes, type RawMessage } from '@ackord/core'
+import { checkAttributes, InvalidOptionError, type RawMessage } from '@ackord/core'
 import { checkCount, checkDuration, nameOf } from '@ackord/core/internal'
 import type { DestinationStats, OutboxAdmin, OutboxEdit, OutboxFilter, OutboxRecord, OutboxState } from '@ackord/outbox'
 import type { Reply } from '../port.ts'
@@ -58,10 +58,9 @@ export function streamAdministration(home: OutboxHome, nextOrder: () => string):
     }
   }
 
-  /** Oldest first, those after the one that `after` names. */
-  async function* matching(filter: OutboxFilter, after: string | undefined): AsyncGenerator<Listed, void, void> {
+  /** Oldest first, those behind the cursor. */
+  async function* matching(filter: OutboxFilter, cursor: AgeKey | undefined): AsyncGenerator<Listed, void, void> {
     const { state, type, orderingKey } = filter
-    const cursor = cursorOf(after)
     const sources = (await allLanes(filter)).map((lane) => entriesOf(lane, cursor === undefined ? '-' : `${cursor.ms}-0`, state))
     for await (const one of mergeByAge(
       sources,
@@ -160,8 +159,9 @@ export function streamAdministration(home: OutboxHome, nextOrder: () => string):
   return {
     async list(filter, { limit, after }) {
       checkCount('limit', limit)
+      const cursor = after === undefined ? undefined : cursorOf(after)
       const found: Listed[] = []
-      for await (const one of matching(filter, after)) {
+      for await (const one of matching(filter, cursor)) {
         found.push(one)
         if (found.length > limit) break
       }
@@ -244,15 +244,16 @@ function cursorText(one: Listed): string {
   return JSON.stringify([ms, order, id])
 }
 
-/** `undefined` for what `list` never gave: then it begins anew. */
-function cursorOf(after: string | undefined): AgeKey | undefined {
-  if (after === undefined) return undefined
+function cursorOf(after: string): AgeKey {
   try {
-    const [ms, order, id] = JSON.parse(after) as readonly unknown[]
-    return Number.isSafeInteger(ms) && typeof order === 'string' && typeof id === 'string' ? { ms: ms as number, order, id } : undefined
+    const [ms, order, id, ...more] = JSON.parse(after) as readonly unknown[]
+    if (Number.isSafeInteger(ms) && typeof order === 'string' && typeof id === 'string' && more.length === 0) {
+      return { ms: ms as number, order, id }
+    }
   } catch {
-    return undefined
+    // It is no JSON, or no list.
   }
+  throw new InvalidOptionError('after', `must be the cursor of an earlier page, or left out; it is ${JSON.stringify(after)}.`)
 }
 
 function isEmpty({ destination, attributes, data }: OutboxEdit): boolean {

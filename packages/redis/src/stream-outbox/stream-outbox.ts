@@ -1,6 +1,6 @@
 import { InvalidOptionError, type Logger, type Metrics, probe, TransactionRequiredError } from '@ackord/core'
-import { checkDuration, checkFunction, checkName, checkNoMore, guardLogger, guardMetrics } from '@ackord/core/internal'
-import type { NewOutboxRecord, OutboxAdmin, OutboxStore, OutboxWriter } from '@ackord/outbox'
+import { checkCount, checkDuration, checkFunction, checkName, checkNoMore, guardLogger, guardMetrics } from '@ackord/core/internal'
+import { defaultMaxSize, type NewOutboxRecord, type OutboxAdmin, type OutboxStore, type OutboxWriter } from '@ackord/outbox'
 import { keySlot } from '../key-slot.ts'
 import type { RedisArgument } from '../port.ts'
 import { internalsOf, type Redis } from '../redis.ts'
@@ -26,6 +26,8 @@ export interface StreamOutboxOptions {
   readonly group?: string | undefined
   /** Names this store object among the others of its group. Default: host, process and a random part. */
   readonly consumer?: string | undefined
+  /** The most bytes of a record: of its data, its attributes as JSON and its destination. A larger one is refused, before anything is written. Default: 5 MB. */
+  readonly maxSize?: number | undefined
   /** Milliseconds that a read for wake-ups blocks, and after which new destinations are heard of. Default: 1,000. */
   readonly block?: number | undefined
   /** Milliseconds between two looks for records whose relay is gone. Each takes a moment for everything that is in hand anywhere. Default: 1,000. */
@@ -57,6 +59,7 @@ export function streamOutbox(redis: Redis, options: StreamOutboxOptions = {}): S
     tags = [defaultTag],
     group = 'relay',
     consumer = consumerName(runtime),
+    maxSize = defaultMaxSize,
     block = 1_000,
     claimInterval = 1_000,
     idleTime = 60_000,
@@ -70,6 +73,7 @@ export function streamOutbox(redis: Redis, options: StreamOutboxOptions = {}): S
   checkName('stream', stream)
   checkName('group', group)
   checkName('consumer', consumer)
+  checkCount('maxSize', maxSize)
   checkDuration('block', block, { min: 1 })
   checkDuration('claimInterval', claimInterval)
   checkDuration('idleTime', idleTime, { min: 1 })
@@ -98,7 +102,7 @@ export function streamOutbox(redis: Redis, options: StreamOutboxOptions = {}): S
 
   function commandsFor(tag: string, records: readonly NewOutboxRecord[]): readonly QueuedCommand[] {
     const added = records.map((record): QueuedCommand => {
-      const fields = fieldsOf(record, home.codec, nextOrder())
+      const fields = fieldsOf(record, home.codec, nextOrder(), maxSize)
       return { name: 'XADD', args: [lanes.get(tag, record.destination).keys.stream, '*', ...fields], keys: [0], kind: 'stream' }
     })
     const destinations = new Set(records.map(({ destination }) => destination))
@@ -136,7 +140,6 @@ function checkTags(tags: readonly string[]): readonly string[] {
   if (!Array.isArray(tags) || tags.length === 0) throw new InvalidOptionError('tags', 'must be a list of texts, at least one.')
   for (const [index, tag] of tags.entries()) {
     checkName(`tags[${index}]`, tag)
-    if (/\p{Surrogate}/u.test(tag)) throw new InvalidOptionError(`tags[${index}]`, 'must be well-formed Unicode.')
     if (tags.indexOf(tag) !== index) throw new InvalidOptionError('tags', `names '${tag}' twice.`)
   }
   return tags

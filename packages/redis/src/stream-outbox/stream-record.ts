@@ -1,6 +1,6 @@
 import { AckordError, type Attributes, checkAttributes, Message, missingAttributes, type RawMessage } from '@ackord/core'
 import { checkDuration, describeValue, nameOf } from '@ackord/core/internal'
-import type { NewOutboxRecord } from '@ackord/outbox'
+import { attributesToJson, checkRecordSize, type NewOutboxRecord } from '@ackord/outbox'
 import type { RedisArgument } from '../port.ts'
 
 /** The fields of an entry, as they are stored. */
@@ -22,12 +22,20 @@ const ownName = Buffer.from(ownField)
 const dataField = 'data'
 const dataName = Buffer.from(dataField)
 
-/** What the entry of a record holds. Throws at what could not be read back, before anything is stored. `codec`: if it is not the default. */
-export function fieldsOf({ destination, message, delay }: NewOutboxRecord, codec: StreamCodec | undefined, order: string): RedisArgument[] {
+/** What the entry of a record holds. Throws at what could not be read back, before anything is stored. `codec`: if it is not the default. `maxSize`: not for what is stored already. */
+export function fieldsOf(
+  record: NewOutboxRecord,
+  codec: StreamCodec | undefined,
+  order: string,
+  maxSize: number = Infinity,
+): RedisArgument[] {
+  const { destination, message, delay } = record
   checkRecord(destination, message)
   if (delay !== undefined) checkDuration('delay', delay)
+  const attributes = attributesToJson(message.attributes)
+  checkRecordSize(record, attributes, maxSize)
   const header = delay === undefined || delay === 0 ? `${order};;` : `${order};${Math.ceil(delay)};`
-  if (codec === undefined) return [ownField, header + attributesToJson(message.attributes), dataField, toBuffer(message.data)]
+  if (codec === undefined) return [ownField, header + attributes, dataField, toBuffer(message.data)]
   const fields: RedisArgument[] = [ownField, header]
   for (const [name, value] of Object.entries(codec.marshal(message))) {
     if (name === ownField) throw invalid(message, `was marshalled to a field '${name}', which is the outbox's own`)
@@ -81,17 +89,6 @@ function readByCodec(fields: readonly Buffer[], { unmarshal }: StreamCodec): Raw
   const message = unmarshal(values)
   if (!(message?.data instanceof Uint8Array)) throw new Error('unmarshal() gave no message with bytes.')
   return message
-}
-
-/** As CloudEvents has them in JSON: instants as RFC 3339, bytes as base64. */
-export function attributesToJson(attributes: Attributes): string {
-  const isBytes = (value: unknown): value is Uint8Array => value instanceof Uint8Array
-  if (!Object.values(attributes).some(isBytes)) return JSON.stringify(attributes)
-  return JSON.stringify(
-    Object.fromEntries(
-      Object.entries(attributes).map(([name, value]) => [name, isBytes(value) ? toBuffer(value).toString('base64') : value]),
-    ),
-  )
 }
 
 export function attributesFromJson(parsed: unknown): Attributes {

@@ -3,13 +3,15 @@ import { Bell } from './bell.ts'
 import type { HeldEntry } from './held-entry.ts'
 import { OrderedShard } from './ordered-shard.ts'
 import type { Reading, ShardSettings } from './shard.ts'
-import { ShardHealth } from './shard-health.ts'
+import { ShardHealth, sharing } from './shard-health.ts'
 import { ShardLease } from './shard-lease.ts'
 import type { ShardMembers } from './shard-members.ts'
 import type { StreamEntry } from './stream-entry.ts'
 import type { StreamGroup } from './stream-group.ts'
 
 export interface OwnedShardsSettings extends Omit<ShardSettings, 'group' | 'share' | 'offer'> {
+  /** The name that the shards stand for. */
+  readonly stream: string
   /** One per shard, with the key of its lease. */
   readonly shards: readonly { readonly group: StreamGroup; readonly leaseKey: string }[]
   readonly members: ShardMembers
@@ -42,10 +44,10 @@ export class OwnedShards implements Reading {
   #finish: () => void = () => {}
 
   constructor(settings: OwnedShardsSettings) {
-    const { redis, backoff, logger, shards } = settings
+    const { redis, backoff, logger, stream } = settings
     this.#settings = settings
     this.#runtime = redis.runtime
-    this.#health = new ShardHealth(shards[0]?.group.stream ?? '', { backoff, runtime: redis.runtime, logger })
+    this.#health = new ShardHealth(stream, { backoff, runtime: redis.runtime, logger }, sharing)
     this.#bell = new Bell(redis.runtime)
     this.finished = new Promise((resolve) => {
       this.#finish = resolve

@@ -1,5 +1,5 @@
 import { InvalidOptionError, type Publisher, type PublishFailure, type PublishResult, type RawMessage } from '@ackord/core'
-import { abortable, checkCount, checkFunction, checkNoMore, inChunks, PublishCalls } from '@ackord/core/internal'
+import { abortable, checkCount, checkFunction, checkName, checkNoMore, inChunks, PublishCalls } from '@ackord/core/internal'
 import type { RedisArgument } from '../port.ts'
 import { internalsOf, type Redis, type RedisInternals } from '../redis.ts'
 import { addEntries, type NewEntry } from './add-entries.ts'
@@ -109,6 +109,7 @@ class StreamPublisher implements Publisher, AsyncDisposable {
     const { stream, shards } = this.#settings
     const name: unknown = stream(destination, message)
     if (typeof name !== 'string' || name === '') throw new InvalidOptionError('stream', 'must give the name of a stream.')
+    checkName('stream', name)
     if (shards === undefined) return name
     return shardName(name, shardOf(message.partitionKey ?? message.id ?? this.#redis.runtime.uuid(), shards))
   }

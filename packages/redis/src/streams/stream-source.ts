@@ -1,5 +1,14 @@
-import { type Backoff, exponentialBackoff, type ReceiverOptions, type Source } from '@ackord/core'
-import { checkChoice, checkCount, checkDuration, checkFunction, checkName, checkNoMore, IteratedSource } from '@ackord/core/internal'
+import { type Backoff, exponentialBackoff, type Logger, type ReceiverOptions, type Source } from '@ackord/core'
+import {
+  checkChoice,
+  checkCount,
+  checkDuration,
+  checkFunction,
+  checkName,
+  checkNoMore,
+  guardLogger,
+  IteratedSource,
+} from '@ackord/core/internal'
 import { internalsOf, type Redis, type RedisInternals } from '../redis.ts'
 import { CompetingShard } from './competing-shard.ts'
 import { CompetingShards } from './competing-shards.ts'
@@ -53,6 +62,8 @@ export interface StreamSourceOptions extends Omit<ReceiverOptions, 'deadLetter' 
   readonly trimInterval?: number | undefined
   /** The pause after a failed read. Default: 100 ms × 2ⁿ up to 30 s, ± 20 %. */
   readonly backoff?: Backoff | undefined
+  /** Told once when a stream cannot be read and once when it is again, of a group that is made again, and of entries that are rejected unread or lost. Default: the logger of `redis`. */
+  readonly logger?: Logger | undefined
 }
 
 /**
@@ -80,6 +91,7 @@ export function streamSource(redis: Redis, options: StreamSourceOptions): Source
     lease = 30_000,
     trimInterval,
     backoff = exponentialBackoff({ initial: 100, max: 30_000 }),
+    logger: given,
     ...unknown
   } = options
   checkNoMore('A stream source', unknown)
@@ -99,7 +111,8 @@ export function streamSource(redis: Redis, options: StreamSourceOptions): Source
   checkFunction('backoff', backoff)
 
   const internals = internalsOf(redis)
-  const { port, runtime, logger } = internals
+  const { port, runtime } = internals
+  const logger = given === undefined ? internals.logger : guardLogger(given)
   const streams = shardNames(stream, shards)
   const letters = deadLetterStreams(internals, streams, deadLetter)
   const elsewhere: ReceiverOptions['deadLetter'] =
@@ -130,6 +143,7 @@ export function streamSource(redis: Redis, options: StreamSourceOptions): Source
     if (order === 'none') return new CompetingShards(groups.map((each) => new CompetingShard({ ...settings, group: each })))
     return new OwnedShards({
       ...settings,
+      stream,
       shards: groups.map((each, index) => ({ group: each, leaseKey: leaseKeys[index] ?? '' })),
       members: new ShardMembers(port, membersKey, consumer),
       lease: Math.ceil(lease),

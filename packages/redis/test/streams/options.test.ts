@@ -27,6 +27,10 @@ describe('the options of a stream source', () => {
   it.each<[string, Partial<StreamSourceOptions>]>([
     ['stream', { stream: '' }],
     ['group', { group: '' }],
+    ['logger', { logger: {} as never }],
+    ['stream', { stream: 'a\ud800' }],
+    ['group', { group: 'a\udfff' }],
+    ['deadLetter', { deadLetter: '\udfffa' }],
     ['shards', { shards: 0 }],
     ['order', { order: 'total' as never }],
     ['from', { from: '$' as never }],

@@ -101,8 +101,19 @@ const lineForm = /^\+\d+\.\d+ \[\d+ (\S+)\] (.*)$/s
 function parseLine(line: string): RecordedCommand | undefined {
   const [, client, text] = lineForm.exec(line) ?? []
   if (client === undefined || text === undefined) return undefined
-  const words = Array.from(text.matchAll(/"((?:[^"\\]|\\.)*)"/gs), ([, word = '']) => unescaped(word))
-  return { words, inScript: client === 'lua' }
+  return { words: wordsOf(text), inScript: client === 'lua' }
+}
+
+/** By hand: an expression for a word of megabytes runs out of stack. */
+function wordsOf(text: string): string[] {
+  const words: string[] = []
+  for (let start = text.indexOf('"'); start >= 0; ) {
+    let end = start + 1
+    while (end < text.length && text[end] !== '"') end += text[end] === '\\' ? 2 : 1
+    words.push(unescaped(text.slice(start + 1, end)))
+    start = text.indexOf('"', end + 1)
+  }
+  return words
 }
 
 function unescaped(word: string): string {

@@ -24,7 +24,7 @@ interface StoreWorld extends World {
 async function openStore(kind: WorldKind, options: SqlOutboxOptions = {}): Promise<StoreWorld> {
   const world = await kind.open()
   const { database } = world
-  const store = sqlOutbox(database, { logger: silentLogger, ...options })
+  const store = sqlOutbox(database, { logger: silentLogger, maxSize: 20 * 1024 * 1024, ...options })
   return {
     ...world,
     [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),

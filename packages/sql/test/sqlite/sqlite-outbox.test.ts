@@ -16,7 +16,7 @@ function recordOf(id: string, destination = 'events', data: Uint8Array = new Uin
 }
 
 async function append({ database }: SqliteWorld, ...records: readonly NewOutboxRecord[]): Promise<void> {
-  await database.write(async (transaction) => await sqlOutbox(database, quiet).append(transaction, records))
+  await database.write(async (transaction) => await sqlOutbox(database, { maxSize: 20_000_000, ...quiet }).append(transaction, records))
 }
 
 describe.each(sqliteKinds)('the outbox on $name', ({ open }) => {

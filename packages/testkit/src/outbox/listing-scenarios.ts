@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { isAckordError } from '@ackord/core'
 import type { OutboxFilter } from '@ackord/outbox'
 import { claim, claimOne, commit, commitParked, failed, hour, idsOf, lease, published, record, records } from './outbox-records.ts'
 import type { OutboxScenario, OutboxWorld } from './outbox-world.ts'
@@ -43,6 +44,23 @@ export const listingScenarios: readonly OutboxScenario[] = [
       await world.store.settle((await claim(world.store, { limit: 3 })).map(published))
       const second = await world.store.list({}, { limit: 3, after: first.next })
       assert.deepEqual(idsOf(second.records), ['e4', 'e5', 'e6'])
+    },
+  },
+  {
+    name: 'a cursor that is none is refused, and not taken for the start or the end',
+    async run(open) {
+      await using world = await open({ retain: false })
+      await commit(world, ...records(3))
+      const { next } = await world.store.list({}, { limit: 2 })
+      for (const after of ['', 'bogus', 'null', '[]', '{}', '-1', `${next}x`]) {
+        await assert.rejects(
+          world.store.list({}, { limit: 2, after }),
+          (error) =>
+            isAckordError(error, 'ACKORD_INVALID_OPTION') && error.message.startsWith('after must be the cursor of an earlier page'),
+          `'${after}' must be refused`,
+        )
+      }
+      assert.deepEqual(idsOf((await world.store.list({}, { limit: 2, after: next })).records), ['e3'])
     },
   },
   {

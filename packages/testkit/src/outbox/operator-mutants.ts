@@ -4,7 +4,7 @@ import { outboxRules } from './outbox-rules.ts'
 import type { OpenOutboxWorld } from './outbox-world.ts'
 import { brokenOutbox } from './ruled-outbox-world.ts'
 
-const { settle, rearm, matches } = outboxRules
+const { settle, rearm, matches, page } = outboxRules
 
 /** Stores that mislead their operators, delete too much, or lose records on long ways. */
 export const operatorMutants: readonly Mutant<OpenOutboxWorld>[] = [
@@ -56,6 +56,11 @@ export const operatorMutants: readonly Mutant<OpenOutboxWorld>[] = [
   }),
   ...brokenOutbox('a page goes on where the one before it ended, also when records went meanwhile', {
     'a page is found by counting': { page: (rows, after) => rows.slice(Number(after ?? 0)) },
+  }),
+  ...brokenOutbox('a cursor that is none is refused, and not taken for the start or the end', {
+    'it is taken for the start': { page: (rows, after) => rows.filter((row) => row.place > (Number.parseInt(after ?? '0', 10) || 0)) },
+    'it is taken for the end': { page: (rows, after) => rows.filter((row) => after === undefined || row.place > Number(after)) },
+    'what follows a cursor is ignored': { page: (rows, after) => page(rows, after?.replace(/(?<=\d)\D.*$/, '')) },
   }),
   ...brokenOutbox('list filters by state, destination and type', {
     'the state is ignored': { matches: (row, state, filter) => matches(row, state, { ...filter, state: undefined }) },

@@ -1,4 +1,4 @@
-import { type Attributes, Message } from '@ackord/core'
+import { type Attributes, InvalidOptionError, Message } from '@ackord/core'
 import type { Claim, ClaimOptions, NewOutboxRecord, OutboxEdit, OutboxFilter, OutboxState, Outcome } from '@ackord/outbox'
 
 /** A record as `RuledOutboxStore` keeps it. */
@@ -118,7 +118,11 @@ export const outboxRules: OutboxRules = {
     (filter.type === undefined || filter.type === row.attributes.type) &&
     (filter.orderingKey === undefined || filter.orderingKey === row.attributes['partitionkey']),
   sort: (rows) => rows,
-  page: (rows, after) => (after === undefined ? rows : rows.filter((row) => row.place > Number(after))),
+  page(rows, after) {
+    if (after === undefined) return rows
+    if (!/^[1-9]\d*$/.test(after)) throw new InvalidOptionError('after', 'must be the cursor of an earlier page, or left out.')
+    return rows.filter((row) => row.place > Number(after))
+  },
   show: (row) => new Message(row.data, row.attributes),
   missing: () => undefined,
   counts: (state) => state,

@@ -111,8 +111,6 @@ export function luaExpiry(outbox: LuaOutbox, namespace: string, options: LuaExpi
 
   function shardOf(subject: string): LuaShard {
     checkName('subject', subject)
-    // Encoded, every lone surrogate becomes the same replacement character, and two subjects one.
-    if (/\p{Surrogate}/u.test(subject)) throw new InvalidOptionError('subject', 'must be well-formed Unicode.')
     return shards.byKey(subject)
   }
 

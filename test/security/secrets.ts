@@ -1,0 +1,46 @@
+import { inspect } from 'node:util'
+import type { Logger } from '@ackord/core'
+import { recordingLogger } from '@ackord/testkit'
+import { expect } from 'vitest'
+
+export const password = 'pw7hunter2'
+export const payload = 'payload7secret'
+
+export interface Telling {
+  readonly logger: Logger
+  readonly hear: (thing: unknown) => void
+  readonly heard: () => string
+}
+
+/** Everything that somebody was told: lines with their fields, errors with stacks, causes and properties. */
+export function telling(): Telling {
+  const logger = recordingLogger()
+  const things: unknown[] = []
+  return {
+    logger,
+    hear: (thing) => things.push(thing),
+    heard: () =>
+      [...logger.lines, ...things]
+        .map((each) => inspect(each, { depth: 12, showHidden: true, maxArrayLength: null, maxStringLength: null }))
+        .join('\n'),
+  }
+}
+
+/** As text, and as bytes are printed: in hexadecimal, in base64 wherever they begin, or as numbers. */
+function formsOf(secret: string): string[] {
+  const bytes = Buffer.from(secret)
+  const hex = bytes.toString('hex')
+  // Of a character that has bits of what is before or behind, nothing is known.
+  const base64 = [0, 1, 2].map((before) => {
+    const encoded = Buffer.concat([Buffer.alloc(before), bytes]).toString('base64')
+    return encoded.slice(before === 0 ? 0 : before + 1, -4)
+  })
+  return [secret, hex, hex.replaceAll(/(..)(?=.)/g, '$1 '), ...base64, [...bytes].join(' ')]
+}
+
+export function expectNoSecrets(heard: string): void {
+  expect(heard.length).toBeGreaterThan(100)
+  const plain = heard.replaceAll(/[\s,]+/g, ' ')
+  const found = [password, payload].flatMap(formsOf).filter((form) => plain.includes(form))
+  expect(found.map((form) => plain.slice(Math.max(0, plain.indexOf(form) - 300), plain.indexOf(form) + 100))).toEqual([])
+}
