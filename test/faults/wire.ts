@@ -1,7 +1,7 @@
 import type { Fault, FaultProxy } from '@ackord/testkit'
 
-/** Whether bytes that a client sends carry the moment. Asked once about each piece, in their order: it may remember. */
-export type Recognise = (bytes: Buffer) => boolean
+/** Whether bytes that a client sends carry the moment. Asked once about each piece, in their order, with its connection: it may remember. */
+export type Recognise = (bytes: Buffer, connection: number) => boolean
 
 /** Counts what the proxy did, so that a scenario whose fault never happened fails. */
 export interface ArmedFault {
@@ -12,8 +12,8 @@ export interface ArmedFault {
 export function arm(proxy: FaultProxy, recognise: Recognise, fault: Fault, times: number): ArmedFault {
   const armed = { hits: 0 }
   let seen = 0
-  proxy.judge((bytes) => {
-    if (!recognise(bytes) || armed.hits >= times) return 'pass'
+  proxy.judge((bytes, connection) => {
+    if (!recognise(bytes, connection) || armed.hits >= times) return 'pass'
     seen += 1
     if (seen % 3 !== 0) return 'pass'
     armed.hits += 1

@@ -1,4 +1,5 @@
-import { Message, type Publisher, publishAll, type RawMessage, type Source } from '@ackord/core'
+import { type Publisher, publishAll, type RawMessage, type Source } from '@ackord/core'
+import { eventMessage } from '../event-message.ts'
 import { rateOf, runRounds } from '../rounds.ts'
 
 /** How many messages a publish sends and has confirmed, and how many a consumer may hold. */
@@ -6,7 +7,6 @@ const batch = 500
 export const prefetch = 100
 const count = 20_000
 const rounds = 5
-const data = new Uint8Array(256).fill(120)
 
 /** One side: the library, or the bare client. */
 export interface Contestant {
@@ -24,7 +24,8 @@ export interface Contest extends AsyncDisposable {
 /** Each side consumes what it has published itself, in turn, on the same broker. */
 export async function contestFigures(name: string, contest: Contest): Promise<Record<string, number>> {
   await using open = contest
-  const messages = Array.from({ length: batch }, (_, index) => messageOf(index))
+  // The ids do not matter here.
+  const messages = Array.from({ length: batch }, (_, index) => eventMessage(`e-${index}`))
   const publish = (side: Contestant) => (total: number) =>
     rateOf(total, async () => {
       for (let sent = 0; sent < total; sent += batch) await side.publish(messages)
@@ -66,18 +67,6 @@ export function ackordContestant(publisher: Publisher, source: Source & AsyncDis
       return acked.filter(Boolean).length
     },
   }
-}
-
-/** As a service would send it; the ids do not matter here. */
-function messageOf(index: number): RawMessage {
-  return new Message(data, {
-    id: `e-${index}`,
-    type: 'order.placed',
-    source: '/orders',
-    specversion: '1.0',
-    time: '2026-11-15T12:00:00.000Z',
-    datacontenttype: 'application/json',
-  })
 }
 
 function ratio(one: number, other: number): number {

@@ -1,21 +1,12 @@
-import { Message } from '@ackord/core'
 import type { NewOutboxRecord } from '@ackord/outbox'
+import { eventMessage } from '../event-message.ts'
 
-const data = new Uint8Array(256).fill(120)
 let made = 0
 
 /** Each with an id of its own. */
 export function newRecord(): NewOutboxRecord {
   made += 1
-  const attributes = {
-    id: `e-${made}`,
-    type: 'order.placed',
-    source: '/orders',
-    specversion: '1.0',
-    time: '2026-11-15T12:00:00.000Z',
-    datacontenttype: 'application/json',
-  }
-  return { destination: 'order-events', message: new Message(data, attributes) }
+  return { destination: 'order-events', message: eventMessage(`e-${made}`) }
 }
 
 export function newRecords(count: number): NewOutboxRecord[] {

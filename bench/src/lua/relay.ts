@@ -1,6 +1,7 @@
-import { type Publisher, silentLogger } from '@ackord/core'
+import { silentLogger } from '@ackord/core'
 import { Relay } from '@ackord/outbox'
 import type { LuaOutbox } from '@ackord/redis'
+import { instantPublisher } from '../instant-publisher.ts'
 import { rateOf, runRounds } from '../rounds.ts'
 import { newRecords } from './records.ts'
 
@@ -19,21 +20,10 @@ export async function relayFigures(outbox: LuaOutbox): Promise<Record<string, nu
 }
 
 async function carry(outbox: LuaOutbox, count: number): Promise<number> {
-  let published = 0
-  let finish: (() => void) | undefined
-  const finished = new Promise<void>((resolve) => {
-    finish = resolve
-  })
-  const publisher: Publisher = {
-    async publish(_, messages) {
-      published += messages.length
-      if (published >= count) finish?.()
-      return messages.map(() => ({ ok: true }))
-    },
-  }
+  const publisher = instantPublisher(count)
   const relay = new Relay(outbox, { publisher, batchSize: 500, logger: silentLogger })
   relay.start()
-  await finished
+  await publisher.finished
   await relay.stop()
-  return published
+  return publisher.published
 }

@@ -1,12 +1,13 @@
-import { Message, type Publisher, silentLogger } from '@ackord/core'
+import { silentLogger } from '@ackord/core'
 import { type NewOutboxRecord, Relay } from '@ackord/outbox'
 import { fromIoredis, type RedisTransaction, streamOutbox } from '@ackord/redis'
 import { Redis as Ioredis } from 'ioredis'
+import { eventMessage } from '../event-message.ts'
+import { instantPublisher } from '../instant-publisher.ts'
 import { runRounds } from '../rounds.ts'
 
 const redisUrl = process.env['REDIS_URL'] ?? 'redis://127.0.0.1:6379'
 const batch = 500
-const data = new Uint8Array(256).fill(120)
 const group = 'relay'
 
 /** A relay on a stream outbox whose publisher confirms at once, against a loop of XREADGROUP, XACK and XDEL on the same client. */
@@ -58,24 +59,13 @@ async function fill(client: Ioredis, append: Append, count: number): Promise<voi
       RedisTransaction,
       'anchor' | 'queueEvent'
     > as RedisTransaction
+    const messages = Array.from({ length: chunk }, (_, index) => eventMessage(`e-${start + index}`))
     await append(
       transaction,
-      Array.from({ length: chunk }, (_, index) => recordOf(start + index)),
+      messages.map((message) => ({ destination: 'order-events', message })),
     )
     await pipeline.exec()
   }
-}
-
-function recordOf(index: number): NewOutboxRecord {
-  const attributes = {
-    id: `e-${index}`,
-    type: 'order.placed',
-    source: '/orders',
-    specversion: '1.0',
-    time: new Date().toISOString(),
-    datacontenttype: 'application/json',
-  }
-  return { destination: 'order-events', message: new Message(data, attributes) }
 }
 
 async function rateOfRaw(client: Ioredis, stream: string, count: number): Promise<number> {
@@ -104,24 +94,14 @@ function entriesOf(reply: unknown): readonly (readonly [Buffer, readonly Buffer[
 }
 
 async function rateOfRelay(outbox: ReturnType<typeof streamOutbox>, count: number, concurrency: number): Promise<number> {
-  let published = 0
-  let finish: (() => void) | undefined
-  const finished = new Promise<void>((resolve) => {
-    finish = resolve
-  })
-  const publisher: Publisher = {
-    async publish(_, messages) {
-      published += messages.length
-      if (published >= count) finish?.()
-      return messages.map(() => ({ ok: true }))
-    },
-  }
+  const publisher = instantPublisher(count)
   const relay = new Relay(outbox, { publisher, batchSize: batch, concurrency, logger: silentLogger })
   const start = process.hrtime.bigint()
   relay.start()
-  await finished
+  await publisher.finished
   await relay.stop()
   const seconds = secondsSince(start)
+  const { published } = publisher
   const { destinations } = await outbox.stats()
   if (published !== count || destinations.length > 0) throw new Error(`${count} records were to be published, it was ${published}.`)
   return count / seconds

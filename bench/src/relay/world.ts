@@ -1,8 +1,10 @@
-import { Message, type Publisher, type RawMessage, silentLogger } from '@ackord/core'
+import { type RawMessage, silentLogger } from '@ackord/core'
 import { Relay, type RelayOptions } from '@ackord/outbox'
 import { createSchema, type SqlOutbox, sqlOutbox } from '@ackord/sql'
 import { type FromPgOptions, fromPg } from '@ackord/sql/postgres'
 import pg from 'pg'
+import { eventMessage } from '../event-message.ts'
+import { instantPublisher } from '../instant-publisher.ts'
 
 export const postgresUrl = process.env['POSTGRES_URL'] ?? 'postgres://postgres@127.0.0.1:5432/test'
 
@@ -59,19 +61,8 @@ export async function openWorld(): Promise<RelayWorld> {
   }
 }
 
-const data = new Uint8Array(256).fill(120)
-
 function recordOf(index: number, key: string | undefined): { readonly destination: string; readonly message: RawMessage } {
-  const attributes = {
-    id: `e-${index}`,
-    type: 'order.placed',
-    source: '/orders',
-    specversion: '1.0',
-    time: new Date().toISOString(),
-    datacontenttype: 'application/json',
-    ...(key === undefined ? {} : { partitionkey: key }),
-  }
-  return { destination, message: new Message(data, attributes) }
+  return { destination, message: eventMessage(`e-${index}`, key === undefined ? {} : { partitionkey: key }) }
 }
 
 /** Runs relays until so many records that count are published. Gives their rate per second. */
@@ -80,25 +71,15 @@ export async function relayRate(
   count: number,
   options: Partial<RelayOptions> & { readonly counts?: (message: RawMessage) => boolean } = {},
 ): Promise<number> {
-  const { counts = () => true, ...settings } = options
-  let published = 0
-  let finish: (() => void) | undefined
-  const finished = new Promise<void>((resolve) => {
-    finish = resolve
-  })
-  const publisher: Publisher = {
-    async publish(_, messages) {
-      for (const message of messages) if (counts(message)) published += 1
-      if (published >= count) finish?.()
-      return messages.map(() => ({ ok: true }))
-    },
-  }
+  const { counts, ...settings } = options
+  const publisher = instantPublisher(count, counts)
   const relays = stores.map((store) => new Relay(store, { ...settings, publisher, logger: silentLogger }))
   const start = process.hrtime.bigint()
   for (const relay of relays) relay.start()
-  await finished
+  await publisher.finished
   const seconds = Number(process.hrtime.bigint() - start) / 1e9
   for (const relay of relays) await relay.stop()
+  const { published } = publisher
   if (published < count) throw new Error(`${count} records were to be published, it was ${published}.`)
   return count / seconds
 }

@@ -48,6 +48,26 @@ describe('a store that is as it should be', () => {
     expect(found['store appendonly']).toBeDefined()
   })
 
+  it('is told of every master of a cluster by its address', async () => {
+    await using world = await openTestStore(clusterUrl)
+    const told = await ackord(['doctor', '--json', ...world.args])
+    const lines = (told.last['checks'] as Finding[]).filter(({ name }) => name === 'appendonly').map(({ text }) => text)
+    const addresses = lines.map((text) => /^On (127\.0\.0\.1:\d+): \S/.exec(text)?.[1])
+    expect(addresses).not.toContain(undefined)
+    expect(new Set(addresses).size).toBe(lines.length)
+    expect(lines.length).toBeGreaterThanOrEqual(3)
+    const { stdout } = await ackord(['doctor', ...world.args])
+    for (const address of addresses) expect(stdout).toContain(`On ${address}: `)
+  })
+
+  it('is told of one server without its name', async () => {
+    await using world = await openTestStore(redisUrl)
+    const { last } = await ackord(['doctor', '--json', ...world.args])
+    const texts = (last['checks'] as Finding[]).map(({ text }) => text)
+    expect(texts.length).toBeGreaterThan(4)
+    expect(texts.filter((text) => text.startsWith('On '))).toEqual([])
+  })
+
   it('is told to people, too', async () => {
     await using world = await openTestStore()
     const { code, stdout } = await ackord(['doctor', ...world.args])

@@ -5,9 +5,9 @@ import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { startRedis } from '../../../scripts/servers/index.mjs'
+import { startFaultProxy } from '../../testkit/src/faults/fault-proxy.ts'
 import { ackord, emptyDirectory, start } from './support/ackord.ts'
 import { bundleMain } from './support/bundle-main.ts'
-import { startHoldingProxy } from './support/holding-proxy.ts'
 import { openTestStore, openTestTopic, postgresUrl, rabbitmqUrl, redisUrl } from './support/services.ts'
 import { startTripwire } from './support/tripwire.ts'
 import { until } from './support/until.ts'
@@ -95,7 +95,7 @@ describe.each(['throw', 'Promise.reject'] as const)('a failure that nobody waits
   it('stops a relay in order: what is on its way is finished, nothing stays leased, and it is no success', async () => {
     await using world = await openTestStore()
     await using topic = await openTestTopic(rabbitmqUrl)
-    await using proxy = await startHoldingProxy(rabbitmqUrl)
+    await using proxy = await startFaultProxy(rabbitmqUrl)
     const relay = start(['relay', '--from', ...world.args.slice(1), '--to', proxy.url, '--json', '--port', '0'], { nodeOptions })
     await relay.said('The relay runs.')
     const { health } = JSON.parse(relay.stdout.split('\n')[0] ?? '') as { readonly health: string }
@@ -116,7 +116,7 @@ describe.each(['throw', 'Promise.reject'] as const)('a failure that nobody waits
   it('is told, and is no success, also while a relay stops because it was told to', async () => {
     await using world = await openTestStore()
     await using topic = await openTestTopic(rabbitmqUrl)
-    await using proxy = await startHoldingProxy(rabbitmqUrl)
+    await using proxy = await startFaultProxy(rabbitmqUrl)
     const relay = start(['relay', '--from', ...world.args.slice(1), '--to', proxy.url], { nodeOptions })
     await relay.said('The relay runs.')
     proxy.hold()
@@ -165,7 +165,7 @@ describe('a second signal', () => {
   ] as const)('%s ends a relay at once', async (signal, expected) => {
     await using world = await openTestStore()
     await using topic = await openTestTopic(rabbitmqUrl)
-    await using proxy = await startHoldingProxy(rabbitmqUrl)
+    await using proxy = await startFaultProxy(rabbitmqUrl)
     const relay = start(['relay', '--from', ...world.args.slice(1), '--to', proxy.url])
     await relay.said('The relay runs.')
     proxy.hold()

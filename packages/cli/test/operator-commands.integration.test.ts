@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { ackord } from './support/ackord.ts'
@@ -57,6 +58,25 @@ describe.each([
     const ids = [first, second].flatMap(({ last }) => (last['records'] as ListedRecord[]).map(({ message_id: id }) => id))
     expect(ids.sort()).toEqual(['a1', 'a2', 'b1'])
     expect(second.last['next']).toBeNull()
+  })
+
+  it('list says how to go on in words that a shell leaves whole', async () => {
+    await using world = await openTestStore(url, more)
+    await world.store.append([record("it's", 'a1'), record("it's", 'a2'), record("it's", 'a3')])
+    const { stdout } = await ackord(['list', '--limit', '2', ...world.args])
+    const [, word = ''] = /There are more: --after (.+)$/m.exec(stdout) ?? []
+    const after = execFileSync('sh', ['-c', `printf %s ${word}`], { encoding: 'utf8' })
+    expect((await listed(world, '--after', after)).map(({ message_id: id }) => id)).toEqual(['a3'])
+  })
+
+  it('list refuses a cursor that is none', async () => {
+    await using world = await openTestStore(url, more)
+    await world.fill('orders', 1)
+    for (const after of ['bogus', '', '0', '[[0,1]]']) {
+      const { code, stdout, stderr } = await ackord(['list', `--after=${after}`, ...world.args])
+      expect(stderr).toContain('after must be the cursor of an earlier page')
+      expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
+    }
   })
 
   it('show gives attributes, and the payload only to who asks for it', async () => {

@@ -1,10 +1,10 @@
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
-import { setImmediate } from 'node:timers/promises'
 import { beforeAll, describe, expect, it } from 'vitest'
+import { deferred } from '../../testkit/src/deferred.ts'
+import { startFaultProxy } from '../../testkit/src/faults/fault-proxy.ts'
 import { type Ackord, ackord, start } from './support/ackord.ts'
 import { bundleMain } from './support/bundle-main.ts'
-import { startHoldingProxy } from './support/holding-proxy.ts'
 import {
   clusterUrl,
   mariadbUrl,
@@ -185,7 +185,7 @@ describe('what a relay tells of itself', () => {
 describe('a server that does not answer any more', () => {
   it('does not keep a relay from its end if it is the broker', async () => {
     await using world = await openTestStore()
-    await using proxy = await startHoldingProxy(rabbitmqUrl)
+    await using proxy = await startFaultProxy(rabbitmqUrl)
     const relay = startRelay(world, proxy.url)
     await relay.said('The relay runs.')
     proxy.hold()
@@ -195,15 +195,17 @@ describe('a server that does not answer any more', () => {
 
   it('does not keep a relay from its end if it is the store', async () => {
     await using world = await openTestStore(postgresUrl)
-    await using proxy = await startHoldingProxy(postgresUrl)
+    await using proxy = await startFaultProxy(postgresUrl)
     const relay = start(['relay', '--from', proxy.url, ...world.args.slice(2), '--to', redisUrl, '--shutdown-timeout', '100ms', '--json'])
     await relay.said('The relay runs.')
+    const asked = deferred()
     proxy.hold()
-    // The connection of this poll never comes back into the pool.
-    await until(async () => {
-      await setImmediate()
-      return proxy.isHolding
+    proxy.judge(() => {
+      asked.resolve()
+      return 'pass'
     })
+    // The connection of this poll never comes back into the pool.
+    await asked.promise
     relay.child.kill('SIGTERM')
     expect(await relay.ended).toMatchObject({ code: 0, stderr: '' })
   })
@@ -228,7 +230,7 @@ describe('a relay whose output nobody reads any more', () => {
   it.each(['SIGTERM', 'SIGINT'] as const)('finishes at %s what is on its way', async (signal) => {
     await using world = await openTestStore()
     await using topic = await openTestTopic(rabbitmqUrl)
-    await using proxy = await startHoldingProxy(rabbitmqUrl)
+    await using proxy = await startFaultProxy(rabbitmqUrl)
     const relay = startRelay(world, proxy.url, '--port', '0')
     const healthOf = await healthWithoutReader(relay)
     proxy.hold()

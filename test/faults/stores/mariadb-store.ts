@@ -1,6 +1,5 @@
 import { connect } from 'node:net'
-import { silentLogger } from '@ackord/core'
-import { createSchema, sqlOutbox, transactional } from '@ackord/sql'
+import { createSchema } from '@ackord/sql'
 import { fromMysql2 } from '@ackord/sql/mysql'
 import { startFaultProxy } from '@ackord/testkit'
 import { createPool } from 'mysql2/promise'
@@ -8,7 +7,9 @@ import { mariadbUrl } from '../../../packages/sql/test/mysql/support/mysql-world
 import { schemaName } from '../../../packages/sql/test/support/own-schema.ts'
 import { startMariadb } from '../../../scripts/servers/index.mjs'
 import { consumer, eventsName } from '../names.ts'
-import { type Moment, outboxStates, type ServerStoreKind } from './store.ts'
+import type { Recognise } from '../wire.ts'
+import { sqlStore, takeConnections } from './sql-store.ts'
+import { type Moment, restart, type ServerStoreKind } from './store.ts'
 
 /** Milliseconds of silence after which a connection that waits for an answer is given up. mysql2 has no option for that. */
 const socketTimeout = 1500
@@ -40,44 +41,27 @@ export const mariadbStore: ServerStoreKind = {
     const database = fromMysql2(pool)
     const looking = fromMysql2(door, { schema })
     await createSchema(looking)
-    const admin = sqlOutbox(looking, { logger: silentLogger })
     const idsIn = async (table: string) => (await query(`SELECT id FROM ${schema}.${table}`)).map(({ id }) => String(id))
     const inner = pool.pool as unknown as { readonly _connectionQueue: { readonly length: number } }
 
     return {
       proxy,
       recognise,
-      middleware: transactional(database, {
-        inbox: { consumer },
-        outbox: { destination: eventsName },
-        transaction: { logger: silentLogger },
-      }),
-      outbox: sqlOutbox(database, { logger: silentLogger }),
+      ...sqlStore(database, { database: looking, idsIn }),
       save: (id) => database.executor().query('INSERT INTO orders (id) VALUES (?)', [id]),
-      async observe() {
-        const outbox = await outboxStates(admin)
-        return { applied: await idsIn('orders'), inbox: await idsIn('ackord_inbox'), outbox }
-      },
       async endConnections() {
         const rows = await query('SELECT ID FROM information_schema.PROCESSLIST WHERE DB = ?', [schema])
         // One that ends by itself meanwhile is no longer known.
         for (const { ID: id } of rows) await query(`KILL ${Number(id)}`).catch(() => {})
         return rows.length
       },
-      async restart() {
-        if (server === undefined) throw new Error('It is not ours to kill.')
-        await server.kill()
-        await server.restart()
-      },
-      async exhaust() {
-        const held = await Promise.all(Array.from({ length: connections }, () => pool.getConnection()))
-        return {
-          waiting: () => inner._connectionQueue.length,
-          free() {
-            for (const connection of held) connection.release()
-          },
-        }
-      },
+      restart: () => restart(server),
+      exhaust: () =>
+        takeConnections(
+          connections,
+          () => pool.getConnection(),
+          () => inner._connectionQueue.length,
+        ),
       async [Symbol.asyncDispose]() {
         proxy.judge()
         await pool.end()
@@ -97,16 +81,18 @@ const execute = 0x17
  * What begins a transaction of the handler records the message in the inbox, and what commits it stores the event; both are prepared. The relay's own are texts, and its
  * outcome is a COMMIT after the DELETE of published records.
  */
-function recognise(moment: Moment): (bytes: Buffer) => boolean {
-  let deleted = false
-  return (bytes) => {
+function recognise(moment: Moment): Recognise {
+  // The relay claims on other connections meanwhile.
+  const deleting = new Set<number>()
+  return (bytes, connection) => {
     const text = bytes.toString('latin1')
     const isPrepared = bytes[4] === execute
     const stores = isPrepared && text.includes(eventsName)
     if (moment === 'commit') return stores
     if (moment === 'begin') return isPrepared ? !stores && text.includes(consumer) : text.startsWith('START TRANSACTION', 5)
-    if (text.startsWith('COMMIT', 5)) return deleted
-    deleted = text.includes('DELETE o FROM')
+    if (text.startsWith('COMMIT', 5)) return deleting.delete(connection)
+    if (text.includes('DELETE o FROM')) deleting.add(connection)
+    else deleting.delete(connection)
     return false
   }
 }

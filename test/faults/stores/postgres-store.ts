@@ -1,13 +1,13 @@
 import { silentLogger } from '@ackord/core'
-import { createSchema, sqlOutbox, transactional } from '@ackord/sql'
+import { createSchema } from '@ackord/sql'
 import { fromPg } from '@ackord/sql/postgres'
 import { startFaultProxy } from '@ackord/testkit'
 import { postgresUrl, schemaName } from '../../../packages/sql/test/support/own-schema.ts'
 import { pg } from '../../../packages/sql/test/support/pg.ts'
 import { startPostgres } from '../../../scripts/servers/index.mjs'
-import { consumer, eventsName } from '../names.ts'
 import { PostgresStatements } from './postgres-statements.ts'
-import { type Moment, outboxStates, type ServerStoreKind } from './store.ts'
+import { sqlStore, takeConnections } from './sql-store.ts'
+import { type Moment, restart, type ServerStoreKind } from './store.ts'
 
 const moments: Readonly<Record<Moment, RegExp>> = { begin: /\bBEGIN\b/, commit: /\bCOMMIT\b/, settle: /\bDELETE FROM\b/ }
 
@@ -41,41 +41,24 @@ export const postgresStore: ServerStoreKind = {
     const database = fromPg(pool, { logger: silentLogger })
     const looking = fromPg(door, { logger: silentLogger })
     await createSchema(looking)
-    const admin = sqlOutbox(looking, { logger: silentLogger })
     const idsIn = async (table: string) => (await door.query(`SELECT id FROM ${table}`)).rows.map(({ id }) => String(id))
 
     return {
       proxy,
       recognise,
-      middleware: transactional(database, {
-        inbox: { consumer },
-        outbox: { destination: eventsName },
-        transaction: { logger: silentLogger },
-      }),
-      outbox: sqlOutbox(database, { logger: silentLogger }),
+      ...sqlStore(database, { database: looking, idsIn }),
       save: (id) => database.executor().query('INSERT INTO orders (id) VALUES ($1)', [id]),
-      async observe() {
-        const outbox = await outboxStates(admin)
-        return { applied: await idsIn('orders'), inbox: await idsIn('ackord_inbox'), outbox }
-      },
       async endConnections() {
         const { rows } = await door.query('SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1', [schema])
         return rows.length
       },
-      async restart() {
-        if (server === undefined) throw new Error('It is not ours to kill.')
-        await server.kill()
-        await server.restart()
-      },
-      async exhaust() {
-        const held = await Promise.all(Array.from({ length: connections }, () => pool.connect()))
-        return {
-          waiting: () => pool.waitingCount,
-          free() {
-            for (const client of held) client.release()
-          },
-        }
-      },
+      restart: () => restart(server),
+      exhaust: () =>
+        takeConnections(
+          connections,
+          () => pool.connect(),
+          () => pool.waitingCount,
+        ),
       async [Symbol.asyncDispose]() {
         proxy.judge()
         await pool.end()

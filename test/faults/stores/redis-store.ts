@@ -9,7 +9,7 @@ import { settleScript } from '../../../packages/redis/src/lua-outbox/scripts/set
 import { settleHeld } from '../../../packages/redis/src/stream-outbox/settle-scripts.ts'
 import { startRedis } from '../../../scripts/servers/index.mjs'
 import { consumer, eventsName } from '../names.ts'
-import { type Moment, outboxStates, type ServerStore, type ServerStoreKind, type ServerStoreOptions } from './store.ts'
+import { type Moment, outboxStates, restart, type ServerStore, type ServerStoreKind, type ServerStoreOptions } from './store.ts'
 
 interface RedisVariant {
   readonly mode: 'exclusive' | 'optimistic'
@@ -70,11 +70,7 @@ async function open({ mode, outbox: kind }: RedisVariant, { own = false }: Serve
       for (const id of ids) await door.client('KILL', 'ID', id)
       return ids.length
     },
-    async restart() {
-      if (server === undefined) throw new Error('It is not ours to kill.')
-      await server.kill()
-      await server.restart()
-    },
+    restart: () => restart(server),
     async [Symbol.asyncDispose]() {
       proxy.judge()
       client.disconnect()

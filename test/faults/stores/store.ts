@@ -17,7 +17,7 @@ export interface Store extends AsyncDisposable {
 }
 
 /** Connections of the service's pool in the hands of a stranger. */
-interface Exhaustion {
+export interface Exhaustion {
   /** How many of the service wait for one. */
   waiting(): number
   free(): void
@@ -50,6 +50,13 @@ export interface ServerStoreKind {
   /** Whether a commit without an answer is an error of the handler. If not, the store asks what became of it. */
   readonly tellsUnknownCommits: boolean
   open(options?: ServerStoreOptions): Promise<ServerStore>
+}
+
+/** Kills a server of its own and starts it again on what it had. */
+export async function restart(server: { kill(): Promise<unknown>; restart(): Promise<unknown> } | undefined): Promise<void> {
+  if (server === undefined) throw new Error('It is not ours to kill.')
+  await server.kill()
+  await server.restart()
 }
 
 /** Sums over all destinations. */

@@ -1,5 +1,5 @@
-import { once } from 'node:events'
-import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
+import { deferred } from '../../../testkit/src/deferred.ts'
+import { startFaultProxy } from '../../../testkit/src/faults/fault-proxy.ts'
 
 export interface Tripwire extends AsyncDisposable {
   readonly url: string
@@ -11,52 +11,22 @@ export interface Tripwire extends AsyncDisposable {
 
 /** Stands before a server, and stops a client in the middle of what it does: at any piece that it sends. */
 export async function startTripwire(target: string, at: number): Promise<Tripwire> {
-  const url = new URL(target)
-  const address = { host: url.hostname, port: Number(url.port) }
-  const sockets = new Set<Socket>()
-  const held: (() => void)[] = []
-  let [count, isHolding, isReleased] = [0, false, false]
-  let reach = () => {}
-  const reached = new Promise<void>((resolve) => {
-    reach = resolve
+  const reached = deferred()
+  const released = deferred()
+  let count = 0
+  const proxy = await startFaultProxy(target, () => {
+    count += 1
+    if (count < at) return 'pass'
+    reached.resolve()
+    return { held: released.promise }
   })
-  const server = createServer((client) => {
-    const behind = connect(address)
-    for (const socket of [client, behind]) {
-      sockets.add(socket)
-      socket.on('error', () => {})
-      socket.on('close', () => {
-        client.destroy()
-        behind.destroy()
-      })
-    }
-    behind.pipe(client)
-    client.on('data', (data) => {
-      count += 1
-      if (count === at && !isReleased) {
-        isHolding = true
-        reach()
-      }
-      if (isHolding) held.push(() => behind.write(data))
-      else behind.write(data)
-    })
-  })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  url.hostname = '127.0.0.1'
-  url.port = String((server.address() as AddressInfo).port)
   return {
-    url: url.href,
-    reached,
+    url: proxy.url,
+    reached: reached.promise,
     release() {
-      ;[isHolding, isReleased] = [false, true]
-      for (const pass of held.splice(0)) pass()
+      proxy.judge()
+      released.resolve()
     },
-    async [Symbol.asyncDispose]() {
-      for (const socket of sockets) socket.destroy()
-      const closed = once(server, 'close')
-      server.close()
-      await closed
-    },
+    [Symbol.asyncDispose]: () => proxy[Symbol.asyncDispose](),
   }
 }

@@ -9,15 +9,17 @@ import { systemRuntime } from '@ackord/core'
  * - `cut after`: it reaches the server, which carries it out; when the answer comes, the connection is cut instead
  * - `swallow`: half open from now on: neither it nor what the client sends after it reaches the server, and the client is not told
  * - `late`: the client's side is cut at once; it reaches the server when the promise resolves, unless the server has closed by then
+ * - `held`: it reaches the server when the promise resolves, unless the client has closed by then; what the client sends after it waits, and is judged then
  */
-export type Fault = 'pass' | 'cut before' | 'cut after' | 'swallow' | { readonly late: Promise<void> }
+export type Fault = 'pass' | 'cut before' | 'cut after' | 'swallow' | { readonly late: Promise<void> } | { readonly held: Promise<void> }
 
-export type JudgePiece = (bytes: Buffer) => Fault
+/** `connection` numbers the proxy's connections, from 1 on: for a piece that is only known by those before it. */
+export type JudgePiece = (bytes: Buffer, connection: number) => Fault
 
 export interface FaultLinkOptions {
   readonly host: string
   readonly port: number
-  readonly judge: JudgePiece
+  readonly judge: (bytes: Buffer) => Fault
   /** Milliseconds that a piece takes. */
   readonly pauseBefore: (bytes: Buffer) => number
   readonly onLate: (arrival: Promise<void>) => void
@@ -35,6 +37,8 @@ export class FaultLink {
   #state: State = 'whole'
   #swallows = false
   #holds = false
+  /** What the client has sent after a piece that is held. */
+  #behind: Buffer[] | undefined
 
   constructor(client: Socket, options: FaultLinkOptions) {
     this.#client = client
@@ -73,6 +77,10 @@ export class FaultLink {
   /** Gives whether the receiver has room for more. */
   #toServer(bytes: Buffer): boolean {
     if (this.#state !== 'whole' || this.#swallows) return true
+    if (this.#behind !== undefined) {
+      this.#behind.push(bytes)
+      return true
+    }
     const fault = this.#options.judge(bytes)
     if (fault === 'pass') return this.#server.write(bytes)
     if (fault === 'cut before') {
@@ -82,6 +90,9 @@ export class FaultLink {
     } else if (fault === 'cut after') {
       this.#state = 'last words'
       this.#server.write(bytes)
+    } else if ('held' in fault) {
+      this.#behind = []
+      void fault.held.then(() => this.#letGo(bytes))
     } else {
       this.#state = 'late'
       this.#client.destroy()
@@ -95,6 +106,13 @@ export class FaultLink {
     // Those that come before the late bytes are answers to others.
     if (this.#state === 'last words') this.cut()
     return true
+  }
+
+  #letGo(held: Buffer): void {
+    const behind = this.#behind ?? []
+    this.#behind = undefined
+    if (this.#state === 'whole' && !this.#swallows) this.#server.write(held)
+    for (const bytes of behind) this.#toServer(bytes)
   }
 
   async #arriveLate(bytes: Buffer): Promise<void> {

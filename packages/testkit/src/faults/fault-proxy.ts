@@ -13,7 +13,7 @@ export interface FaultProxy extends AsyncDisposable {
   cut(): void
   /** Half open: what clients send does not arrive any more, and they are not told. */
   swallow(): void
-  /** What the server sends is kept until it is released. */
+  /** What the server sends is kept until it is released, on new connections too. */
   hold(): void
   release(): void
   /** New connections are refused from now on, or taken again. */
@@ -38,7 +38,9 @@ export async function startFaultProxy(target: string, judge: JudgePiece = pass):
   const url = new URL(target)
   const links = new Set<FaultLink>()
   const late = new Set<Promise<void>>()
+  let accepted = 0
   let refused = false
+  let holding = false
   let judging = judge
   let slowness: SlowOptions = {}
   const server = createServer((client) => {
@@ -47,10 +49,12 @@ export async function startFaultProxy(target: string, judge: JudgePiece = pass):
       client.destroy()
       return
     }
+    accepted += 1
+    const connection = accepted
     const link: FaultLink = new FaultLink(client, {
       host: url.hostname,
       port: Number(url.port),
-      judge: (bytes) => judging(bytes),
+      judge: (bytes) => judging(bytes, connection),
       pauseBefore: (bytes) => pauseOf(slowness, bytes),
       onLate(arrival) {
         late.add(arrival)
@@ -59,6 +63,7 @@ export async function startFaultProxy(target: string, judge: JudgePiece = pass):
       onClosed: () => links.delete(link),
     })
     links.add(link)
+    if (holding) link.hold()
   })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -78,9 +83,11 @@ export async function startFaultProxy(target: string, judge: JudgePiece = pass):
       for (const link of links) link.swallow()
     },
     hold() {
+      holding = true
       for (const link of links) link.hold()
     },
     release() {
+      holding = false
       for (const link of links) link.release()
     },
     refuse(now) {

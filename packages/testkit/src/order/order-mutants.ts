@@ -8,6 +8,13 @@ const { queueOf, choose, holds } = orderRules
 const overtakes = { isBusy: () => false }
 const countsAlive = { isLive: (until: number) => until > 0 }
 const keyAlone: Partial<OrderRules> = { queueOf: ({ attributes: { partitionkey } }) => partitionkey?.toString() }
+const oldestFirst: Partial<OrderRules> = {
+  choose: (runs, limit) =>
+    runs
+      .flat()
+      .toSorted((a, b) => a.row.place - b.row.place)
+      .slice(0, limit),
+}
 const relayIsBlind = { order: 'none' } as const
 
 /** Broken stores, or a relay that does not know of order, each with the scenario that must notice. */
@@ -40,13 +47,7 @@ export const orderMutants: readonly Mutant<RelayPorts>[] = [
     'never more than one': { choose: (runs, limit) => choose(firstsOf(runs), limit) },
   }),
   ...brokenOrder('a key with 5,000 records does not starve 50 others, however short the claims are', {
-    'the oldest first': {
-      choose: (runs, limit) =>
-        runs
-          .flat()
-          .toSorted((a, b) => a.row.place - b.row.place)
-          .slice(0, limit),
-    },
+    'the oldest first': oldestFirst,
     'the first keys always have their turn first, and whole runs': {
       takesTurns: false,
       choose: (runs, limit) => runs.flat().slice(0, limit),
@@ -59,13 +60,7 @@ export const orderMutants: readonly Mutant<RelayPorts>[] = [
     'a key is a key': keyAlone,
   }),
   ...brokenOrder('a destination with 2,000 records leaves room for another in every claim', {
-    'the oldest first': {
-      choose: (runs, limit) =>
-        runs
-          .flat()
-          .toSorted((a, b) => a.row.place - b.row.place)
-          .slice(0, limit),
-    },
+    'the oldest first': oldestFirst,
   }),
   ...brokenOrder('what is in hand is shown as what it was: there are no leases of records', {
     'what is in hand is shown as leased': { hidesHands: false },
@@ -173,13 +168,7 @@ export const orderMutants: readonly Mutant<RelayPorts>[] = [
     'a key is a key': keyAlone,
   }),
   ...brokenOrder('a relay with a slow broker and a key of 2,000 records does not keep 50 other keys waiting', {
-    'the oldest first': {
-      choose: (runs, limit) =>
-        runs
-          .flat()
-          .toSorted((a, b) => a.row.place - b.row.place)
-          .slice(0, limit),
-    },
+    'the oldest first': oldestFirst,
   }),
 ]
 

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { constantBackoff, currentContext, type Message, retryMiddleware, silentLogger } from '@ackord/core'
 import { trackedMessage } from '../tracked-message.ts'
+import { assertNoTrace } from './assert-no-trace.ts'
 import { dataOf, deliver, placed } from './delivery.ts'
 import type { TransactionScenario } from './transaction-world.ts'
 
@@ -40,9 +41,7 @@ export const commitScenarios: readonly TransactionScenario[] = [
         },
         order,
       )
-      assert.deepEqual(order.verdicts, ['nack'])
-      assert.equal(await world.read('order'), undefined)
-      assert.deepEqual(await world.events(), [])
+      await assertNoTrace(world, order, 'nack')
     },
   },
   {
@@ -201,9 +200,7 @@ export const failCommitScenarios: readonly TransactionScenario[] = [
         },
       }
       await deliver(options, order)
-      assert.deepEqual(order.verdicts, ['nack'])
-      assert.equal(await world.read('order'), undefined)
-      assert.deepEqual(await world.events(), [])
+      await assertNoTrace(world, order, 'nack')
 
       fails = false
       const again = trackedMessage('m1')

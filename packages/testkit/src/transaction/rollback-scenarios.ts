@@ -4,6 +4,7 @@ import { deferred } from '../deferred.ts'
 import { within } from '../scenario.ts'
 import { sourceOf, trackedMessage } from '../tracked-message.ts'
 import { VirtualRuntime } from '../virtual-runtime.ts'
+import { assertNoTrace } from './assert-no-trace.ts'
 import { deliver, placed, routerOf } from './delivery.ts'
 import type { TransactionScenario } from './transaction-world.ts'
 
@@ -24,9 +25,7 @@ export const rollbackScenarios: readonly TransactionScenario[] = [
         },
         order,
       )
-      assert.deepEqual(order.verdicts, ['nack'])
-      assert.equal(await world.read('order'), undefined)
-      assert.deepEqual(await world.events(), [])
+      await assertNoTrace(world, order, 'nack')
     },
   },
   {
@@ -45,9 +44,7 @@ export const rollbackScenarios: readonly TransactionScenario[] = [
         },
         order,
       )
-      assert.deepEqual(order.verdicts, ['reject'])
-      assert.equal(await world.read('order'), undefined)
-      assert.deepEqual(await world.events(), [])
+      await assertNoTrace(world, order, 'reject')
     },
   },
   {
@@ -73,9 +70,7 @@ export const rollbackScenarios: readonly TransactionScenario[] = [
       await waiting.promise
       await runtime.advance(1000)
       await running
-      assert.deepEqual(order.verdicts, ['nack'])
-      assert.equal(await world.read('order'), undefined)
-      assert.deepEqual(await world.events(), [])
+      await assertNoTrace(world, order, 'nack')
     },
   },
   {
@@ -98,9 +93,7 @@ export const rollbackScenarios: readonly TransactionScenario[] = [
       await waiting.promise
       await router.stop()
       await running
-      assert.deepEqual(order.verdicts, ['nack'])
-      assert.equal(await world.read('order'), undefined)
-      assert.deepEqual(await world.events(), [])
+      await assertNoTrace(world, order, 'nack')
     },
   },
   {

@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
+import { setImmediate } from 'node:timers/promises'
 import { describe, expect, it } from 'vitest'
 import { deferred } from '../../src/deferred.ts'
 import { type FaultProxy, startFaultProxy } from '../../src/faults/fault-proxy.ts'
@@ -45,6 +46,22 @@ describe('the fault proxy', () => {
     expect(world.server.seen()).toBe('again')
   })
 
+  it('tells the judge which connection a piece came by', async () => {
+    await using world = await openWorld()
+    const judged: string[] = []
+    world.proxy.judge((bytes, connection) => {
+      judged.push(`${bytes.toString()} by ${connection}`)
+      return 'pass'
+    })
+    const clients = [await world.connect(), await world.connect()] as const
+
+    await echo(clients[0], 'a')
+    await echo(clients[1], 'b')
+    await echo(clients[0], 'c')
+
+    expect(judged).toEqual(['a by 1', 'b by 2', 'c by 1'])
+  })
+
   it('swallows what clients send, and leaves the connection open', async () => {
     await using world = await openWorld()
     const client = await world.connect()
@@ -83,10 +100,62 @@ describe('the fault proxy', () => {
     world.proxy.hold()
     client.write('held')
     await world.server.has('beforeheld')
-    expect(client.readableLength).toBe(0)
+    await roundTripElsewhere()
+    expect(client.bytesRead).toBe('before'.length)
     world.proxy.release()
 
     expect((await received(client, 4)).toString()).toBe('held')
+  })
+
+  it('holds what the server sends on a connection that is made meanwhile', async () => {
+    await using world = await openWorld()
+    world.proxy.hold()
+    const client = await world.connect()
+    client.write('held')
+    await world.server.has('held')
+    await roundTripElsewhere()
+    expect(client.bytesRead).toBe(0)
+
+    world.proxy.release()
+
+    expect((await received(client, 4)).toString()).toBe('held')
+    expect(await echo(await world.connect(), 'free')).toBe('free')
+  })
+
+  it('holds a piece and what comes after it, on its connection alone, and lets them through in order', async () => {
+    await using world = await openWorld()
+    const client = await world.connect()
+    const free = deferred()
+    const judged: string[] = []
+    world.proxy.judge((bytes) => {
+      judged.push(bytes.toString())
+      return bytes.includes('first') ? { held: free.promise } : 'pass'
+    })
+
+    client.write('first ')
+    await until(() => judged.length === 1)
+    client.write('second ')
+    const other = await world.connect()
+    await echo(other, 'other ')
+    expect(world.server.seen()).toBe('other ')
+    free.resolve()
+
+    expect((await received(client, 13)).toString()).toBe('first second ')
+    expect(judged).toEqual(['first ', 'other ', 'second '])
+  })
+
+  it('forgets a piece that is held when its client closes', async () => {
+    await using world = await openWorld()
+    const client = await world.connect()
+    const free = deferred()
+    world.proxy.judge((bytes) => (bytes.includes('held') ? { held: free.promise } : 'pass'))
+
+    client.end('held')
+    await until(() => world.proxy.connections === 0)
+    free.resolve()
+
+    await echo(await world.connect(), 'other')
+    expect(world.server.seen()).toBe('other')
   })
 
   it('cuts before a piece reaches the server', async () => {
@@ -188,6 +257,16 @@ async function openWorld(): Promise<EchoWorld> {
       server.close()
     },
   }
+}
+
+/** What was on its way before has arrived by then, if nothing keeps it. */
+async function roundTripElsewhere(): Promise<void> {
+  await using world = await openWorld()
+  await echo(await world.connect(), 'there and back')
+}
+
+async function until(isSo: () => boolean): Promise<void> {
+  while (!isSo()) await setImmediate()
 }
 
 async function echo(client: Socket, text: string): Promise<string> {
