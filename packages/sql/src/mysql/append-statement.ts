@@ -1,5 +1,6 @@
 import type { Statement } from '../driver.ts'
 import type { OutboxRow } from '../outbox-row.ts'
+import type { InsertStatement } from './insert-statement.ts'
 import { lockKeys } from './key-locks.ts'
 
 /** A prepared statement has 65,535 parameters at most; a row has ten. */
@@ -15,13 +16,13 @@ const commonRows = 4
 export function appender(table: string): (rows: readonly OutboxRow[]) => readonly Statement[] {
   const texts = Array.from({ length: commonRows + 1 }, (_, rows) => appendSql(table, rows))
 
-  function statementOf(rows: readonly OutboxRow[]): Statement {
+  function statementOf(rows: readonly OutboxRow[]): InsertStatement {
     const parameters = rows.flatMap(({ destination, id, type, contentType, orderingKey, partition, data, attributes, delay }) => {
       const state = delay > 0 ? 'waiting' : 'ready'
       return [state, destination, id, type, contentType, orderingKey, partition, data, attributes, Math.round(delay * 1000)]
     })
     const prepared = texts[rows.length]
-    return prepared === undefined ? { sql: appendSql(table, rows.length), parameters } : { sql: prepared, parameters, prepare: true }
+    return { sql: prepared ?? appendSql(table, rows.length), parameters, prepare: prepared !== undefined, rows: rows.length }
   }
 
   return (rows) => [...lockKeys(table, rows), ...portionsOf(rows).map(statementOf)]

@@ -1,5 +1,9 @@
 import { errorNumberOf } from './mysql-error.ts'
 
+/** Whatever `completion_type` the session has: the next transaction is not begun with it, and the connection is not ended. */
+export const commitSql = 'COMMIT AND NO CHAIN NO RELEASE'
+export const rollbackSql = 'ROLLBACK AND NO CHAIN NO RELEASE'
+
 /** It cannot be parsed; it cannot be prepared. */
 const refusals = new Set([1064, 1295])
 
@@ -12,7 +16,7 @@ export class CompoundStatements {
   readonly #lasts = new Map<string, string>()
   #refused = false
 
-  /** Whether the server has not refused any yet. */
+  /** Whether the server is not known to refuse them. */
   get allowed(): boolean {
     return !this.#refused
   }
@@ -24,15 +28,29 @@ export class CompoundStatements {
 
   /** Commits after the statement, unless that fails. */
   last(sql: string): string {
-    return remembered(this.#lasts, sql, '', '; COMMIT')
+    return remembered(this.#lasts, sql, '', `; ${commitSql}`)
   }
 
-  /** Whether the server has refused it as such, and no more are to be sent. */
-  refusedBy(error: unknown): boolean {
-    if (!refusals.has(errorNumberOf(error) ?? 0)) return false
+  /** The statement was carried out alone, after an error that `refusesCompound`. */
+  refuse(): void {
     this.#refused = true
-    return true
   }
+}
+
+/** Whether the server may have refused it as such. A trigger can say the same: only if the statement alone is taken was it that. */
+export function refusesCompound(error: unknown): boolean {
+  return refusals.has(errorNumberOf(error) ?? 0)
+}
+
+/** No such table, not locked. */
+const staleness = new Set([1146, 1100])
+
+/**
+ * Whether it may only be that it was prepared long ago: MariaDB 10.11 keeps the tables that triggers had when it ran first, and does not find those of a trigger that
+ * was made since. Prepared anew, on another connection, it does.
+ */
+export function isStale(error: unknown): boolean {
+  return staleness.has(errorNumberOf(error) ?? 0)
 }
 
 /** Texts are few, as only those of prepared statements come here; to make them anew would cost more than to send them. */

@@ -1,5 +1,6 @@
-import type { Row, RunStatement, Statement } from '../driver.ts'
+import type { Row, RunStatement } from '../driver.ts'
 import { type InboxKey, textOf } from '../inbox-key.ts'
+import type { InsertStatement } from './insert-statement.ts'
 import { errorNumberOf } from './mysql-error.ts'
 import type { SqlPart } from './sql-part.ts'
 
@@ -7,9 +8,9 @@ import type { SqlPart } from './sql-part.ts'
  * Records a message: one row if it is new; if it was there, an error that undoes the statement alone. INSERT IGNORE would hide other
  * errors too, and ON DUPLICATE KEY UPDATE counts differently with each client.
  */
-export function recorder(table: string): (key: InboxKey) => Statement {
+export function recorder(table: string): (key: InboxKey) => InsertStatement {
   const sql = `INSERT INTO ${table} (consumer, source, id, received_at) VALUES (?, ?, ?, UTC_TIMESTAMP(6))`
-  return ({ consumer, source, id }) => ({ sql, parameters: [consumer, source, id], prepare: true, none: isDuplicate })
+  return ({ consumer, source, id }) => ({ sql, parameters: [consumer, source, id], prepare: true, rows: 1, none: isDuplicate })
 }
 
 /** All are new, or the statement fails and is undone: then those that are there are locked and looked at, and the rest is tried once more. */

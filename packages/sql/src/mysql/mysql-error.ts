@@ -42,6 +42,9 @@ export function refusedCommit(error: unknown): boolean {
 /** Shutdown, packet too large, read-only, connection killed (two), idle for too long. */
 const endings = new Set([1053, 1153, 1836, 1927, 3169, 4031])
 
+/** Killed, too slow (two): the statement alone. `mariadb` calls them fatal, as they have the state of a connection that was killed. */
+const interruptions = new Set([1317, 1969, 3024])
+
 /**
  * Whether the connection is lost, or the server ends it, or it only reads any more: after a failover the next one finds the server that
  * writes. What was open on it is rolled back.
@@ -49,6 +52,7 @@ const endings = new Set([1053, 1153, 1836, 1927, 3169, 4031])
 export function endsConnection(error: unknown): boolean {
   if (!(error instanceof Error)) return false
   const number = errorNumberOf(error) ?? 0
+  if (interruptions.has(number)) return false
   // An option of the server prevents it; which one is in the text only.
   const readOnly = number === 1290 && /read[-_]only/i.test(error.message)
   return ('fatal' in error && error.fatal === true) || readOnly || endings.has(number)

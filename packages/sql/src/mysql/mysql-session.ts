@@ -4,8 +4,9 @@ import { CommitUnknownError, TransactionAbortedError } from '../errors.ts'
 import { Lane } from '../lane.ts'
 import type { OpenSession } from '../open-session.ts'
 import { withoutAutocommit } from './autocommit.ts'
-import type { CompoundStatements } from './compound-statements.ts'
+import { type CompoundStatements, commitSql, isStale, refusesCompound, rollbackSql } from './compound-statements.ts'
 import { endedByStatement } from './ended-by-statement.ts'
+import { rowsOf } from './insert-statement.ts'
 import { endsConnection, errorNumberOf, mayRollBack, refusedCommit } from './mysql-error.ts'
 import { trackedHandle } from './mysql-handle.ts'
 import type { MysqlAnswer, MysqlConnection, MysqlQueryable, MysqlWire } from './mysql-wire.ts'
@@ -82,19 +83,22 @@ export function openSession(connection: MysqlConnection, options: OpenSessionOpt
   }
 
   /** With a statement of ours, in one. */
-  async function beginWith(statement: Statement, harmless: (error: unknown) => boolean): Promise<MysqlAnswer> {
+  async function beginWith(statement: Statement, rows: number, harmless: (error: unknown) => boolean): Promise<MysqlAnswer> {
     begun = true
     if (settings.length > 0) await set().catch(refuse)
     let answer: MysqlAnswer
     try {
       answer = await sendChange(statement, compounds.first(statement.sql))
     } catch (error) {
-      if (!compounds.refusedBy(error)) fail(error, harmless)
+      if (isStale(error)) breakOff(error)
+      if (!refusesCompound(error)) fail(error, harmless)
       await send('START TRANSACTION').then(checkBegun, refuse)
-      return await within(statement.sql, () => sendChange(statement, statement.sql), itself, harmless)
+      answer = await within(statement.sql, () => sendChange(statement, statement.sql), itself, harmless)
+      compounds.refuse()
+      return answer
     }
     checkBegun(answer)
-    return answer
+    return { ...answer, count: rows }
   }
 
   function refuse(error: unknown): never {
@@ -153,8 +157,9 @@ export function openSession(connection: MysqlConnection, options: OpenSessionOpt
   /** When nothing else runs. */
   function changeNext(statement: Statement): Promise<number> {
     const { sql, prepare, none = never } = statement
-    const begins = !begun && broken === undefined && prepare === true && compounds.allowed
-    const changing = begins ? beginWith(statement, none) : within(sql, () => sendChange(statement, sql), itself, none)
+    const rows = rowsOf(statement)
+    const begins = !begun && broken === undefined && prepare === true && rows !== undefined && compounds.allowed
+    const changing = begins ? beginWith(statement, rows, none) : within(sql, () => sendChange(statement, sql), itself, none)
     return changing.then(
       ({ count }) => count,
       (error: unknown) => {
@@ -241,7 +246,7 @@ export function openSession(connection: MysqlConnection, options: OpenSessionOpt
 
   async function end(): Promise<void> {
     try {
-      await lane.run(() => send('COMMIT'))
+      await lane.run(() => send(commitSql))
     } catch (error) {
       if (await isUndone(error, { alone: true })) throw error
       throw new CommitUnknownError(error)
@@ -254,15 +259,16 @@ export function openSession(connection: MysqlConnection, options: OpenSessionOpt
     try {
       await lane.run(() => sendChange(statement, compounds.last(statement.sql)))
     } catch (error) {
-      if (compounds.refusedBy(error)) return await changeAndEnd(last)
+      if (refusesCompound(error)) return await changeAndEnd(last, () => compounds.refuse())
       if (await isUndone(error, { alone: false })) throw explain(error)
       throw new CommitUnknownError(error)
     }
   }
 
-  async function changeAndEnd(last: Waiting): Promise<void> {
+  async function changeAndEnd(last: Waiting, onChanged = () => {}): Promise<void> {
     try {
       await lane.run(() => changeExplained(last))
+      onChanged()
     } catch (error) {
       await rollBack()
       throw error
@@ -272,9 +278,10 @@ export function openSession(connection: MysqlConnection, options: OpenSessionOpt
 
   /** Whether it is known that nothing was committed; it is rolled back then. `alone`: COMMIT failed, and not what was before it. */
   async function isUndone(error: unknown, { alone }: { readonly alone: boolean }): Promise<boolean> {
-    const undone = refusedCommit(error) || (!alone && errorNumberOf(error) !== undefined && !endsConnection(error) && (await isOpen()))
+    const undone = refusedCommit(error) || (!alone && (mayRollBack(error) || (isAnswer(error) && (await isOpen()))))
     if (endsConnection(error) || !undone) breakOff(error)
     if (undone) await rollBack()
+    if (!alone && isStale(error)) breakOff(error)
     return undone
   }
 
@@ -290,7 +297,7 @@ export function openSession(connection: MysqlConnection, options: OpenSessionOpt
   async function rollBack(): Promise<void> {
     waiting = undefined
     if (!begun || broken !== undefined) return
-    await lane.run(() => send('ROLLBACK')).catch(breakOff)
+    await lane.run(() => send(rollbackSql)).catch(breakOff)
     await reset()
   }
 
@@ -299,6 +306,11 @@ export function openSession(connection: MysqlConnection, options: OpenSessionOpt
   }
 
   return { session, commit, rollBack, breakOff, broken: () => broken }
+}
+
+/** Whether the server said so, and goes on. */
+function isAnswer(error: unknown): boolean {
+  return errorNumberOf(error) !== undefined && !endsConnection(error)
 }
 
 function untold({ name }: MysqlWire): AckordError {

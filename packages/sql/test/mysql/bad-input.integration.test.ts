@@ -185,7 +185,7 @@ describe.each(mysqlKinds)('a router and a relay on $name', ({ open }) => {
     const [door] = await world.query('SELECT CONNECTION_ID() AS id')
     for (let round = 0; round < 5; round += 1) {
       const open = await world.query(
-        "SELECT ID AS id FROM information_schema.PROCESSLIST WHERE DB = ? AND INFO IS NULL OR INFO LIKE '%ackord_inbox%'",
+        "SELECT ID AS id FROM information_schema.PROCESSLIST WHERE DB = ? AND (INFO IS NULL OR INFO LIKE '%ackord_inbox%')",
         [world.schema],
       )
       for (const { id } of open) if (id !== door?.['id']) await world.query(`KILL ${Number(id)}`).catch(() => {})

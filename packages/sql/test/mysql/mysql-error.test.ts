@@ -35,6 +35,11 @@ describe('the number of an error', () => {
       false,
     ])
   })
+
+  it('of a statement that was interrupted does not mean that the connection is lost, whatever the driver says', () => {
+    for (const number of [1317, 1969, 3024]) expect(endsConnection(numbered(number, { fatal: true }))).toBe(false)
+    expect(endsConnection(numbered(1927, { fatal: true }))).toBe(true)
+  })
 })
 
 describe('a server that only reads', () => {

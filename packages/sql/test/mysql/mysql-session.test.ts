@@ -6,10 +6,12 @@ import type { MysqlConnection, MysqlWire } from '../../src/mysql/mysql-wire.ts'
 import { resetsOf, transactionSettings } from '../../src/mysql/transaction-settings.ts'
 import { failureOf } from '../support/world.ts'
 
-const record = { sql: 'INSERT INTO inbox', prepare: true } as const
-const append = { sql: 'INSERT INTO outbox', prepare: true } as const
+const record = { sql: 'INSERT INTO inbox', prepare: true, rows: 1 } as const
+const append = { sql: 'INSERT INTO outbox', prepare: true, rows: 1 } as const
 const beginning = 'BEGIN NOT ATOMIC START TRANSACTION; INSERT INTO inbox; END'
-const ending = 'BEGIN NOT ATOMIC INSERT INTO outbox; COMMIT; END'
+const committing = 'COMMIT AND NO CHAIN NO RELEASE'
+const rollingBack = 'ROLLBACK AND NO CHAIN NO RELEASE'
+const ending = `BEGIN NOT ATOMIC INSERT INTO outbox; ${committing}; END`
 
 interface FakeServer {
   /** Throws what the server answers to a statement. */
@@ -17,6 +19,8 @@ interface FakeServer {
   /** Whether it says that it is in a transaction when it is asked. */
   readonly open?: boolean
   readonly settings?: readonly string[]
+  /** How many rows it says that each statement changed. */
+  readonly count?: number
 }
 
 function errorOf(errno: number): Error {
@@ -24,7 +28,7 @@ function errorOf(errno: number): Error {
 }
 
 /** Sessions on a server in the hands of the test. */
-function setup({ refuse = () => {}, open = true, settings = [] }: FakeServer = {}) {
+function setup({ refuse = () => {}, open = true, settings = [], count = 1 }: FakeServer = {}) {
   const sent: string[] = []
   const compounds = new CompoundStatements()
   const wire: MysqlWire = {
@@ -34,7 +38,7 @@ function setup({ refuse = () => {}, open = true, settings = [] }: FakeServer = {
       sent.push(sql)
       refuse(sql)
       const inTransaction = sql === 'DO 0' ? open : !/COMMIT|ROLLBACK/.test(sql)
-      return { rows: [], count: 1, inTransaction, autocommit: true }
+      return { rows: [], count, inTransaction, autocommit: true }
     },
     read: () => ({ rows: [], count: 0, inTransaction: true, autocommit: true }),
   }
@@ -65,21 +69,61 @@ describe('a session', () => {
         if (sql.startsWith('BEGIN')) throw errorOf(1064)
       },
     })
-    const alone = ['START TRANSACTION', record.sql, append.sql, 'COMMIT']
+    const alone = ['START TRANSACTION', record.sql, append.sql, committing]
     await process(session())
     expect(sent.splice(0)).toEqual([beginning, ...alone])
     await process(session())
     expect(sent).toEqual(alone)
   })
 
+  it('still sends them together after a statement that the server cannot parse alone either', async () => {
+    let broken = true
+    const { sent, session } = setup({
+      refuse: (sql) => {
+        if (broken && sql.includes(record.sql)) throw errorOf(1064)
+      },
+    })
+    const opened = session()
+    expect(await failureOf(process(opened))).toMatchObject({ errno: 1064 })
+    await opened.rollBack()
+    expect(sent.splice(0)).toEqual([beginning, 'START TRANSACTION', record.sql, rollingBack])
+    broken = false
+    await process(session())
+    expect(sent).toEqual([beginning, ending])
+  })
+
+  it('counts the rows of its first statement itself, as the server adds those of triggers', async () => {
+    const { session } = setup({ count: 5 })
+    expect(await session().session.change(record)).toBe(1)
+  })
+
+  it('begins alone where it does not know how many rows its first statement changes', async () => {
+    const { sent, session } = setup({ count: 5 })
+    expect(await session().session.change({ sql: 'UPDATE orders', prepare: true })).toBe(5)
+    expect(sent).toEqual(['START TRANSACTION', 'UPDATE orders'])
+  })
+
+  it.each([1146, 1100])('does not use the connection again after %i, as what is prepared on it may be too old', async (errno) => {
+    for (const failing of [beginning, ending]) {
+      const { session } = setup({
+        refuse: (sql) => {
+          if (sql === failing) throw errorOf(errno)
+        },
+      })
+      const opened = session()
+      expect(await failureOf(process(opened))).not.toBeInstanceOf(CommitUnknownError)
+      expect(opened.broken()).toMatchObject({ errno })
+    }
+  })
+
   it('goes on alone where the server cannot prepare the last with COMMIT', async () => {
     const { sent, session } = setup({
       refuse: (sql) => {
-        if (sql.includes('COMMIT; END')) throw errorOf(1295)
+        if (sql === ending) throw errorOf(1295)
       },
     })
     await process(session())
-    expect(sent).toEqual([beginning, ending, append.sql, 'COMMIT'])
+    expect(sent).toEqual([beginning, ending, append.sql, committing])
   })
 
   it('sets what it has to before it begins, and takes it back', async () => {
@@ -98,7 +142,7 @@ describe('a session', () => {
     await run('SELECT 1')
     await opened.session.changeLater({ ...append, sql: 'INSERT 3', prepare: false }, explain)
     await opened.commit()
-    expect(sent).toEqual(['BEGIN NOT ATOMIC START TRANSACTION; INSERT 1; END', 'INSERT 2', 'SELECT 1', 'INSERT 3', 'COMMIT'])
+    expect(sent).toEqual(['BEGIN NOT ATOMIC START TRANSACTION; INSERT 1; END', 'INSERT 2', 'SELECT 1', 'INSERT 3', committing])
   })
 
   it('begins with what waits if there is nothing else', async () => {
@@ -106,7 +150,7 @@ describe('a session', () => {
     const opened = session()
     await opened.session.changeLater(append, explain)
     await opened.commit()
-    expect(sent).toEqual(['BEGIN NOT ATOMIC START TRANSACTION; INSERT INTO outbox; END', 'COMMIT'])
+    expect(sent).toEqual(['BEGIN NOT ATOMIC START TRANSACTION; INSERT INTO outbox; END', committing])
   })
 
   it('sends nothing of what waits when it is rolled back', async () => {
@@ -115,7 +159,7 @@ describe('a session', () => {
     await opened.session.change(record)
     await opened.session.changeLater(append, explain)
     await opened.rollBack()
-    expect(sent).toEqual([beginning, 'ROLLBACK'])
+    expect(sent).toEqual([beginning, rollingBack])
   })
 
   it('takes a first statement that changes no row for that', async () => {
@@ -127,7 +171,7 @@ describe('a session', () => {
     const opened = session()
     expect(await opened.session.change({ ...record, none: (error) => (error as { errno?: number }).errno === 1062 })).toBe(0)
     await opened.commit()
-    expect(sent).toEqual([beginning, 'COMMIT'])
+    expect(sent).toEqual([beginning, committing])
   })
 })
 
@@ -140,7 +184,7 @@ describe('when the last statement fails', () => {
     const { sent, session } = setup({ refuse: failing(4025), open: true })
     const opened = session()
     expect(await failureOf(process(opened))).toBe(explained)
-    expect(sent).toEqual([beginning, ending, 'DO 0', 'ROLLBACK'])
+    expect(sent).toEqual([beginning, ending, 'DO 0', rollingBack])
     expect(opened.broken()).toBeUndefined()
   })
 
@@ -152,11 +196,11 @@ describe('when the last statement fails', () => {
     expect(opened.broken()).toMatchObject({ errno: 4025 })
   })
 
-  it.each([1205, 1213])('by %i, nothing was committed', async (errno) => {
+  it.each([1020, 1205, 1206, 1213])('by %i, nothing was committed', async (errno) => {
     const { sent, session } = setup({ refuse: failing(errno), open: false })
     const opened = session()
     expect(await failureOf(process(opened))).toBe(explained)
-    expect(sent).toEqual([beginning, ending, 'ROLLBACK'])
+    expect(sent).toEqual([beginning, ending, rollingBack])
     expect(opened.broken()).toBeUndefined()
   })
 

@@ -21,7 +21,7 @@ function bytes(id: string, size: number): NewOutboxRecord {
 
 async function openStore(kind: MysqlKind, options: OpenOptions & { readonly retain?: boolean } = {}) {
   const world = await kind.open(options)
-  const store = sqlOutbox(world.database, { logger: silentLogger, retain: options.retain })
+  const store = sqlOutbox(world.database, { logger: silentLogger, retain: options.retain, maxSize: 20 * 1024 * 1024 })
   return {
     ...world,
     store,
@@ -347,7 +347,11 @@ it('counts round trips: six for a claim, five to settle it, one to renew, one to
   ).toBe(6)
   // The default would lock gaps, and whoever inserts would wait.
   expect(sent.slice(0, 2)).toEqual(['SET TRANSACTION ISOLATION LEVEL READ COMMITTED', 'START TRANSACTION'])
-  expect([sent[2], sent[3], sent[4]]).toEqual([expect.stringMatching(/SKIP LOCKED$/), expect.stringMatching(/^UPDATE/), 'COMMIT'])
+  expect([sent[2], sent[3], sent[4]]).toEqual([
+    expect.stringMatching(/SKIP LOCKED$/),
+    expect.stringMatching(/^UPDATE/),
+    'COMMIT AND NO CHAIN NO RELEASE',
+  ])
   expect(await statements(() => store.renew(claimed, 60_000))).toBe(1)
   expect(await statements(() => store.settle(published(claimed)))).toBe(5)
   expect(await statements(() => store.claim(all))).toBe(1)

@@ -39,6 +39,8 @@ export interface OpenOptions {
   readonly empty?: boolean
   /** Options of the pool, as this driver has them. */
   readonly pool?: object
+  /** The URL of another server. Default: the one that all tests share, whose settings are not to be touched. */
+  readonly server?: string | undefined
 }
 
 export interface MysqlKind {
@@ -48,8 +50,8 @@ export interface MysqlKind {
 
 export const mariadbUrl: string = process.env['MARIADB_URL'] ?? 'mysql://root@127.0.0.1:3306/test'
 
-export function poolOptions(schema: string, max: number): PoolOptions {
-  const { hostname, port, username, password } = new URL(mariadbUrl)
+export function poolOptions(schema: string, max: number, server = mariadbUrl): PoolOptions {
+  const { hostname, port, username, password } = new URL(server)
   return {
     host: hostname,
     port: Number(port),
@@ -62,8 +64,8 @@ export function poolOptions(schema: string, max: number): PoolOptions {
 
 export async function openMysql2(options: OpenOptions = {}): Promise<MysqlWorld & { readonly pool: Pool }> {
   const { max = 10, empty = false } = options
-  const door = await openDoor()
-  const pool = createPool({ ...poolOptions(door.schema, max), ...options.pool })
+  const door = await openDoor(options.server)
+  const pool = createPool({ ...poolOptions(door.schema, max, options.server), ...options.pool })
   const database = fromMysql2(pool, { schema: door.schema }) as unknown as Database<MysqlHandle>
   if (!empty) await createSchema(database)
   // mysql2 does not tell otherwise.
@@ -84,8 +86,8 @@ export async function openMysql2(options: OpenOptions = {}): Promise<MysqlWorld 
 
 async function openMariadb(options: OpenOptions = {}): Promise<MysqlWorld & { readonly pool: MariadbPool }> {
   const { max = 10, empty = false } = options
-  const door = await openDoor()
-  const { host, port, user, password, database: schema, connectionLimit } = poolOptions(door.schema, max)
+  const door = await openDoor(options.server)
+  const { host, port, user, password, database: schema, connectionLimit } = poolOptions(door.schema, max, options.server)
   // As many as are wanted, and on a loaded machine as late as it takes.
   const pool = createMariadbPool({
     host,
@@ -120,15 +122,15 @@ export const mysqlKinds: readonly MysqlKind[] = [
 ]
 
 /** A new database with the table of orders, and a way to look into it while a pool of one connection is busy. */
-export async function openDoor(): Promise<
-  Pick<MysqlWorld, 'schema' | 'query' | 'orders' | 'inbox' | 'outbox'> & { close(): Promise<void> }
-> {
+export async function openDoor(
+  server?: string,
+): Promise<Pick<MysqlWorld, 'schema' | 'query' | 'orders' | 'inbox' | 'outbox'> & { close(): Promise<void> }> {
   const schema = `ackord_${randomBytes(6).toString('hex')}`
-  const { database: _, ...server } = poolOptions(schema, 2)
-  const first = createPool(server)
+  const { database: _, ...options } = poolOptions(schema, 2, server)
+  const first = createPool(options)
   await first.query(`CREATE DATABASE ${schema}`)
   await first.end()
-  const pool = createPool({ ...server, database: schema })
+  const pool = createPool({ ...options, database: schema })
   const query = async (sql: string, values: unknown[] = []) => rowsOf((await pool.query(sql, values))[0])
   await query('CREATE TABLE orders (id VARCHAR(200) PRIMARY KEY, note VARCHAR(200)) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin')
   const count = async (table: string) => Number((await query(`SELECT COUNT(*) AS n FROM ${table}`))[0]?.['n'])
