@@ -15,6 +15,6 @@ export function quoteIdentifier(option: string, name: string): string {
 
 function problemOfName(name: string): string | undefined {
   if (name.length > longestName) return `is longer than ${longestName} characters`
-  if (name.endsWith(' ')) return 'ends in a blank'
+  if (/[ \t\n\v\f\r]$/.test(name)) return 'ends in a blank'
   return /[\u{10000}-\u{10FFFF}]/u.test(name) ? 'holds a character that MySQL takes in no name' : undefined
 }
