@@ -13,7 +13,7 @@ import { serve } from '../../packages/http/test/support/world.ts'
 import { findBinary } from '../../scripts/servers/find-binary.mjs'
 import { freePort } from '../../scripts/servers/free-port.mjs'
 import { startServer } from '../../scripts/servers/server.mjs'
-import { expectNoSecrets, password, payload, type Telling, telling } from './secrets.ts'
+import { expectNoSecrets, handleInVain, password, payload, type Telling, telling } from './secrets.ts'
 
 vi.setConfig({ testTimeout: 120_000 })
 
@@ -42,23 +42,6 @@ async function readInVain(source: Source, { hear }: Telling): Promise<void> {
       (error: unknown) => error,
     ),
   )
-}
-
-/** A handler fails with one message of the source. */
-async function handleInVain(source: Source, { logger, hear }: Telling): Promise<void> {
-  const handled = deferred()
-  const router = new Router({ logger }).handle({
-    type: 'order.place',
-    async handle() {
-      handled.resolve()
-      throw new Error('out of stock')
-    },
-  })
-  const running = router.run(source)
-  await handled.promise
-  await router.stop()
-  await running
-  hear(router.health())
 }
 
 async function nackAll(source: Source): Promise<void> {

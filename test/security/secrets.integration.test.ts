@@ -1,11 +1,11 @@
-import { jsonMarshaler, MemoryBroker, Message, type Middleware, marshal, type Publisher, Router, type Source } from '@ackord/core'
+import { jsonMarshaler, MemoryBroker, Message, type Middleware, marshal, type Publisher, Router } from '@ackord/core'
 import { Relay } from '@ackord/outbox'
 import { rabbitmqPublisher, rabbitmqSource } from '@ackord/rabbitmq'
 import { fromIoredis, luaOutbox, transactional as redisTransactional, streamOutbox } from '@ackord/redis'
 import { createSchema, type Database, sqlOutbox, transactional } from '@ackord/sql'
 import { fromMysql2 } from '@ackord/sql/mysql'
 import { fromPg } from '@ackord/sql/postgres'
-import { deferred, sourceOf, startFaultProxy, trackedMessage } from '@ackord/testkit'
+import { sourceOf, startFaultProxy, trackedMessage } from '@ackord/testkit'
 import { connect } from 'amqplib'
 import { Redis as Ioredis } from 'ioredis'
 import { createPool } from 'mysql2/promise'
@@ -14,7 +14,7 @@ import { openDoor, poolOptions } from '../../packages/sql/test/mysql/support/mys
 import { nodeKind } from '../../packages/sql/test/sqlite/support/sqlite-world.ts'
 import { openSchema } from '../../packages/sql/test/support/own-schema.ts'
 import { pg } from '../../packages/sql/test/support/pg.ts'
-import { expectNoSecrets, password, payload, type Telling, telling } from './secrets.ts'
+import { expectNoSecrets, handleInVain, password, payload, type Telling, telling } from './secrets.ts'
 
 vi.setConfig({ testTimeout: 120_000 })
 
@@ -233,20 +233,7 @@ describe('errors, logs and stored error texts hold neither payloads nor password
     const [{ ok, ...failure } = { ok: true }] = await publisher.publish(`${queue}-missing`, [message], { signal })
     expect(ok).toBe(false)
     hear(failure)
-    const source: Source = rabbitmqSource(connection, { queue, logger })
-    const handled = deferred()
-    const router = new Router({ logger }).handle({
-      type: 'order.place',
-      async handle() {
-        handled.resolve()
-        throw new Error('out of stock')
-      },
-    })
-    const running = router.run(source)
-    await handled.promise
-    await router.stop()
-    await running
-    hear(router.health())
+    await handleInVain(rabbitmqSource(connection, { queue, logger }), told)
     await channel.deleteQueue(queue)
     await connection.close()
     expectNoSecrets(told.heard())

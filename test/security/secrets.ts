@@ -1,6 +1,6 @@
 import { inspect } from 'node:util'
-import type { Logger } from '@ackord/core'
-import { recordingLogger } from '@ackord/testkit'
+import { type Logger, Router, type Source } from '@ackord/core'
+import { deferred, recordingLogger } from '@ackord/testkit'
 import { expect } from 'vitest'
 
 export const password = 'pw7hunter2'
@@ -43,4 +43,21 @@ export function expectNoSecrets(heard: string): void {
   const plain = heard.replaceAll(/[\s,]+/g, ' ')
   const found = [password, payload].flatMap(formsOf).filter((form) => plain.includes(form))
   expect(found.map((form) => plain.slice(Math.max(0, plain.indexOf(form) - 300), plain.indexOf(form) + 100))).toEqual([])
+}
+
+/** A handler fails with one message of the source. */
+export async function handleInVain(source: Source, { logger, hear }: Telling): Promise<void> {
+  const handled = deferred()
+  const router = new Router({ logger }).handle({
+    type: 'order.place',
+    async handle() {
+      handled.resolve()
+      throw new Error('out of stock')
+    },
+  })
+  const running = router.run(source)
+  await handled.promise
+  await router.stop()
+  await running
+  hear(router.health())
 }
