@@ -1,8 +1,7 @@
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
+import { deferred, startFaultProxy } from '@ackord/testkit'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { deferred } from '../../testkit/src/deferred.ts'
-import { startFaultProxy } from '../../testkit/src/faults/fault-proxy.ts'
 import { type Ackord, ackord, start } from './support/ackord.ts'
 import { bundleMain } from './support/bundle-main.ts'
 import {

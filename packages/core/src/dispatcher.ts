@@ -3,11 +3,12 @@ import { AckordError } from './errors.ts'
 import type { Logger } from './logger.ts'
 import { ackingOf, isMessage, type Message } from './message.ts'
 import type { Runtime, Timer } from './runtime.ts'
+import { Slots } from './slots.ts'
 import { nameOf } from './stages.ts'
 
 export interface DispatcherOptions {
-  /** Handles and settles one message. Never rejects. */
-  readonly work: (message: Message) => Promise<void>
+  /** Handles and settles one message. Never rejects. Where it is told whom to call in the end, nobody looks at the promise. */
+  readonly work: (message: Message, done?: () => void) => Promise<void>
   /** Takes a message whose ordering key could not be told. Never rejects. */
   readonly refuse: (message: Message, error: unknown) => Promise<void>
   readonly concurrency: number
@@ -47,8 +48,8 @@ export class Dispatcher {
   readonly #reading = new AbortController()
   readonly #lanes = new Map<string, Lane>()
   readonly #settling = new Set<Promise<unknown>>()
-  readonly #working = new Set<Message>()
-  // The one of the one-by-one loop, which does without the set.
+  readonly #working = new Slots<Message>()
+  // The one of the one-by-one loop, which does without them.
   #alone: Message | undefined
   readonly #ready: Ready[] = []
   #waiting = 0
@@ -202,8 +203,8 @@ export class Dispatcher {
     try {
       key = this.#options.orderingKey?.(message)
     } catch (error) {
-      this.#working.add(message)
-      const refused = () => this.#finished({ message, lane: undefined, key: undefined })
+      const slot = this.#working.add(message)
+      const refused = () => this.#finished({ message, lane: undefined, key: undefined }, slot)
       void this.#options.refuse(message, error).then(refused, refused)
       return
     }
@@ -226,14 +227,14 @@ export class Dispatcher {
     while (this.running < this.#options.concurrency) {
       const next = this.#ready.shift()
       if (next === undefined) return
-      this.#working.add(next.message)
-      const finished = () => this.#finished(next)
-      void this.#options.work(next.message).then(finished, finished)
+      const slot = this.#working.add(next.message)
+      const finished = () => this.#finished(next, slot)
+      void this.#options.work(next.message, finished)
     }
   }
 
-  #finished({ message, lane, key }: Ready): void {
-    this.#working.delete(message)
+  #finished({ message, lane, key }: Ready, slot: number): void {
+    this.#working.remove(slot)
     if (lane !== undefined && key !== undefined) this.#advance(lane, key, message)
     this.#startReady()
     this.#onRoom?.()
@@ -298,7 +299,7 @@ export class Dispatcher {
     const { runtime, shutdownTimeout, force, logger } = this.#options
     let timer: Timer | undefined
     const warn = () => {
-      const working = this.#alone === undefined ? [...this.#working] : [this.#alone]
+      const working = this.#alone === undefined ? this.#working.all() : [this.#alone]
       const handling = working.slice(0, 10).map(nameOf)
       const text =
         handling.length === 0

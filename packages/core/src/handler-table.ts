@@ -1,5 +1,6 @@
 import type { AckStrategy } from './ack-strategy.ts'
 import { arrive, type Context, leave } from './context.ts'
+import { directOf } from './direct-handler.ts'
 import { AckordError, describeValue, InvalidOptionError } from './errors.ts'
 import type { Handler } from './handler.ts'
 import { limiter } from './limiter.ts'
@@ -102,15 +103,16 @@ function compile(
   { name, handler, match, use }: Entry,
   complete: OutputCompleter,
 ): { name: string; match: Matcher | undefined; run: Process } {
+  const direct = directOf(handler)
+
   // Not async, for the reason given at MessageProcessor.handle.
   function call(message: Message, context: Context): Promise<readonly Message[]> {
     if (!arrive(context)) return Promise.reject(nextCalledTwice(message))
     try {
-      const outputs: unknown = handler.handle(message, context)
-      return (outputs instanceof Promise ? outputs : Promise.resolve(outputs)).then(
-        (produced) => {
+      return direct.run(message, context).then(
+        (result) => {
           leave(context)
-          const completed = complete(produced, message, context)
+          const completed = complete(direct.outputs(result, message), message, context)
           const paused = probe('message.handled')
           return paused === undefined ? completed : paused.then(() => completed)
         },

@@ -2,6 +2,7 @@
 
 export type { LinkedController } from './abortable.ts'
 export { abortable, linkedController } from './abortable.ts'
+export { enterWith } from './context.ts'
 export { deadLetterOf, sendDeadLetter } from './dead-letter.ts'
 export { describeValue } from './errors.ts'
 export { isRetryable, isSettled, retryAfterOf } from './failures.ts'

@@ -67,15 +67,16 @@ export class MessageProcessor {
   }
 
   /**
-   * Handles and settles one message. Never rejects. Written with `then`, and with promises only where something waits:
-   * each one saved here is a tenth of the router's cost when Node tracks promises for the ambient context.
+   * Handles and settles one message. Never rejects. `done` is called in the end, in place of the promise, which then nobody need look at.
+   * Written with `then`, and with promises only where something waits: each one saved here is a tenth of the router's cost when Node
+   * tracks promises for the ambient context.
    */
-  handle(received: Message): Promise<void> {
+  handle(received: Message, done?: () => void): Promise<void> {
     const paused = probe('message.received')
-    return paused === undefined ? this.#handle(received) : paused.then(() => this.#handle(received))
+    return paused === undefined ? this.#handle(received, done) : paused.then(() => this.#handle(received, done))
   }
 
-  #handle(received: Message): Promise<void> {
+  #handle(received: Message, done: (() => void) | undefined): Promise<void> {
     let message = received
     let context: Context
     let outputs: Promise<readonly Message[]>
@@ -86,11 +87,19 @@ export class MessageProcessor {
       context = message.context(this.#root)
       outputs = this.#process(message, context)
     } catch (error) {
-      return this.fail(message, error)
+      return this.fail(message, error).finally(done)
     }
+    const finish = (produced: readonly Message[]) =>
+      isBusy(context) ? this.fail(message, notAwaited(message)) : this.#finish(message, produced)
+    const fail = (error: unknown) => this.fail(message, error)
+    if (done === undefined) return outputs.then(finish, fail)
     return outputs.then(
-      (produced) => (isBusy(context) ? this.fail(message, notAwaited(message)) : this.#finish(message, produced)),
-      (error: unknown) => this.fail(message, error),
+      (produced) => {
+        const finishing = finish(produced)
+        if (finishing === undefined) done()
+        else finishing.then(done, done)
+      },
+      (error: unknown) => void fail(error).then(done, done),
     )
   }
 

@@ -25,7 +25,7 @@ export function checkName(option: string, value: string): string {
     throw new InvalidOptionError(option, `must be a text that is not empty; it is ${shown(value)}.`)
   }
   // Encoded, every half of a surrogate pair becomes the same replacement character, and two names one.
-  if (/\p{Surrogate}/u.test(value)) throw new InvalidOptionError(option, 'must be well-formed Unicode.')
+  if (!value.isWellFormed()) throw new InvalidOptionError(option, 'must be well-formed Unicode.')
   return value
 }
 

@@ -241,7 +241,7 @@ export class Router {
     const processor = new MessageProcessor(settings, chain, complete, ports)
     const dispatcher = new Dispatcher({
       ...settings,
-      work: (message) => processor.handle(message),
+      work: (message, done) => processor.handle(message, done),
       refuse: (message, error) => processor.fail(message, error),
       force: (reason) => processor.force(reason),
     })

@@ -91,6 +91,7 @@ function compact(json: string): string {
 
 /** Whether a media type is JSON: `application/json`, `text/json` or one that ends in `+json`, with or without parameters. */
 export function isJsonType(contentType: string): boolean {
+  if (contentType === 'application/json') return true
   const type = contentType.split(';', 1)[0]?.trim().toLowerCase() ?? ''
   return type === 'application/json' || type === 'text/json' || type.endsWith('+json')
 }

@@ -8,6 +8,8 @@ import { guardLogger } from './ports.ts'
 export type ScopeOutcome = 'committed' | 'rolledBack' | 'unknown'
 export type ScopeCallback = (context: Context) => void | Promise<void>
 
+const none: readonly never[] = []
+
 interface EndOptions {
   readonly verdicts?: 'carryOut' | 'forget' | undefined
 }
@@ -45,7 +47,7 @@ export class TransactionScope {
   readonly #logger: Logger
   readonly #parent: TransactionScope | undefined
   // Made when they are needed: one scope is made per message, and most hold that message and nothing else.
-  readonly #holds: { readonly acking: Acking; readonly hold: AckHold }[] = []
+  #holds: readonly { readonly acking: Acking; readonly hold: AckHold }[] = none
   #nested: Set<TransactionScope> | undefined
   #afterCommit: ScopeCallback[] | undefined
   #afterRollback: ScopeCallback[] | undefined
@@ -97,6 +99,12 @@ export class TransactionScope {
     this.#refusal ??= { error }
   }
 
+  /** Whether nobody hears of its end: no callback, no verdict that waits. */
+  get isSilent(): boolean {
+    if (this.#afterCommit !== undefined || this.#afterRollback !== undefined || this.#nested !== undefined) return false
+    return this.#holds.every(({ hold }) => hold.intent === undefined)
+  }
+
   /**
    * Called once, by whoever owns the transaction, when its outcome is known, or known to be unknowable. Rejects only when it is called again;
    * gives `undefined` where there is nothing to wait for. `verdicts: 'forget'` also drops held nacks and rejects, for messages that are handled once more right away.
@@ -145,7 +153,8 @@ export class TransactionScope {
 
   #hold(acking: Acking): void {
     if (this.#holds.some((held) => held.acking === acking)) return
-    this.#holds.push({ acking, hold: acking.hold((error) => this.setRollbackOnly(error)) })
+    const held = { acking, hold: acking.hold((error) => this.setRollbackOnly(error)) }
+    this.#holds = this.#holds === none ? [held] : [...this.#holds, held]
   }
 
   #handOver(parent: TransactionScope): void {

@@ -1,6 +1,7 @@
 import { type Attributes, checkAttributes } from './attributes.ts'
 import type { Context } from './context.ts'
 import type { EventDefinition } from './define-event.ts'
+import { handleBy } from './direct-handler.ts'
 import { AckordError, describeValue, InvalidOptionError } from './errors.ts'
 import type { Handler } from './handler.ts'
 import { outputsOf } from './handler-outputs.ts'
@@ -67,23 +68,25 @@ export function typedHandler(options: AnyInput & HandlerOutputOptions, work: Han
   const { type, schema, shape } = readerOf(options, naming)
   const defaults = { source, attributes: { ...attributes }, naming }
 
-  return {
-    type,
+  function call(data: unknown, message: Message, context: Context): Promise<unknown> {
+    // The public signatures have compared the type of the function's parameter with the input.
+    const result = work(shape(data, message) as never, context)
+    return result instanceof Promise ? result : Promise.resolve(result)
+  }
+
+  const handle = handleBy({
     // Not async, for the reason given at MessageProcessor.handle.
-    handle(message, context) {
-      const call = (data: unknown): Promise<readonly Message[]> => {
-        // The public signatures have compared the type of the function's parameter with the input.
-        const result = work(shape(data, message) as never, context)
-        return (result instanceof Promise ? result : Promise.resolve(result)).then((given) => outputsOf(given, defaults, message))
-      }
-      if (schema !== undefined) return validateData(schema, message).then(call)
+    run(message, context) {
+      if (schema !== undefined) return validateData(schema, message).then((data) => call(data, message, context))
       try {
-        return call(message.data)
+        return call(message.data, message, context)
       } catch (error) {
         return Promise.reject(error)
       }
     },
-  }
+    outputs: (result, message) => outputsOf(result, defaults, message),
+  })
+  return { type, handle }
 }
 
 function readerOf({ type, schema }: AnyInput, naming: Naming): Reader {

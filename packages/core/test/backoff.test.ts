@@ -61,7 +61,7 @@ it('keeps within its jitter of the capped delay for all options', () => {
   fc.assert(
     fc.property(options, fc.integer({ min: 1, max: 1_000_000_000 }), fc.integer(), (given, attempt, seed) => {
       const exact = exponentialBackoff({ ...given, jitter: 0 })(attempt, middle)
-      const delay = exponentialBackoff(given)(attempt, new VirtualRuntime(0, seed).random)
+      const delay = exponentialBackoff(given)(attempt, new VirtualRuntime({ start: 0, seed }).random)
       expect(exact).toBeLessThanOrEqual(given.max)
       // Half a millisecond for the rounding.
       expect(Math.abs(delay - exact)).toBeLessThanOrEqual(exact * given.jitter + 0.5)

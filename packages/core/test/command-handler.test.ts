@@ -5,8 +5,11 @@ import { commandHandler } from '../src/command-handler.ts'
 import { messageKey, rootContext } from '../src/context.ts'
 import { defineEvent } from '../src/define-event.ts'
 import { type AckordError, type ErrorCode, isAckordError } from '../src/errors.ts'
+import type { Handler } from '../src/handler.ts'
+import { silentLogger } from '../src/logger.ts'
 import { ackingOf, Message } from '../src/message.ts'
 import { dotCase, kebabCase } from '../src/naming.ts'
+import { Router } from '../src/router.ts'
 import { trackedMessage } from './support/tracked-message.ts'
 
 class PlaceOrder {
@@ -328,6 +331,27 @@ describe('outputs of a commandHandler', () => {
     expect(error.message).not.toContain('secret')
   })
 })
+
+describe('a copy of a commandHandler', () => {
+  it('is called by the function that it has of its own', async () => {
+    const calls: string[] = []
+    const inner = commandHandler({ type: 'a', source: '/s' }, async () => void calls.push('inner'))
+    const around: Handler = {
+      ...inner,
+      async handle(message, context) {
+        calls.push('around')
+        return await inner.handle(message, context)
+      },
+    }
+    const router = new Router({ logger: silentLogger }).handle(around)
+    for await (const _ of router.pipe(once(new Message(null, { type: 'a', id: '1', source: '/t' })))) throw new Error('It has no outputs.')
+    expect(calls).toEqual(['around', 'inner'])
+  })
+})
+
+async function* once(message: Message): AsyncGenerator<Message> {
+  yield message
+}
 
 describe('options of a commandHandler', () => {
   const make =

@@ -1,5 +1,6 @@
 export type { RelayBacklog } from './backlog-watch.ts'
 export { relayDefaults } from './defaults.ts'
+export { invalidCursor } from './invalid-cursor.ts'
 export type { MemoryOutboxStoreOptions } from './memory-outbox-store.ts'
 export { MemoryOutboxStore } from './memory-outbox-store.ts'
 export { MemoryTransaction } from './memory-transaction.ts'

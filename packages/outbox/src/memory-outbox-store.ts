@@ -1,5 +1,6 @@
 import { AckordError, checkAttributes, InvalidOptionError, type Runtime, systemRuntime } from '@ackord/core'
 import { checkCount, hints, nameOf } from '@ackord/core/internal'
+import { invalidCursor } from './invalid-cursor.ts'
 import { type MemoryClaims, MemoryRowLeases } from './memory-claims.ts'
 import { MemoryOrderedClaims } from './memory-ordered-claims.ts'
 import { MemoryPartitions } from './memory-partitions.ts'
@@ -206,5 +207,5 @@ export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter
 
 function cursorOf(after: string): number {
   if (/^[1-9]\d*$/.test(after)) return Number(after)
-  throw new InvalidOptionError('after', `must be the cursor of an earlier page, or left out; it is ${JSON.stringify(after)}.`)
+  throw invalidCursor(after)
 }

@@ -41,8 +41,5 @@ export function exhausted(record: ClaimedRecord, maxAttempts: number): Outcome |
 
 /** Text that every store can keep: bounded, without NUL and without half characters. */
 function errorText(error: unknown): string {
-  return toError(error)
-    .message.slice(0, longestText)
-    .replaceAll('\0', '\ufffd')
-    .replaceAll(/\p{Surrogate}/gu, '\ufffd')
+  return toError(error).message.slice(0, longestText).replaceAll('\0', '\ufffd').toWellFormed()
 }

@@ -215,7 +215,7 @@ describe('several relays with random stalls past the lease', () => {
       let duplicated = 0
       await fc.assert(
         fc.asyncProperty(fc.integer({ min: 1, max: 1_000_000 }), async (seed) => {
-          const runtime = new VirtualRuntime(undefined, seed)
+          const runtime = new VirtualRuntime({ seed })
           const memory = new MemoryOutboxStore({ runtime })
           const sent = new Map<string, number>()
           const metrics = recordingMetrics()

@@ -1,5 +1,6 @@
 import { InvalidOptionError } from '@ackord/core'
 import type { RedisArgument, RedisPort, Reply } from './port.ts'
+import { asList } from './reply.ts'
 import type { QueuedCommand } from './transaction.ts'
 
 /** A command whose keys come first until it is known where they belong. */
@@ -67,12 +68,12 @@ export class KnownCommands {
 }
 
 function readInfo(reply: Reply): KnownCommand | undefined {
-  const [info] = Array.isArray(reply) ? (reply as readonly Reply[]) : []
+  const [info] = asList(reply)
   if (!Array.isArray(info)) return undefined
   const [, arity, flags, firstKey, lastKey, step] = info as readonly Reply[]
   return {
     arity: Number(arity),
-    flags: new Set(Array.isArray(flags) ? flags.map(String) : []),
+    flags: new Set(asList(flags).map(String)),
     firstKey: Number(firstKey),
     lastKey: Number(lastKey),
     step: Number(step),

@@ -6,6 +6,11 @@ export function toReply(command: string, value: unknown): Reply {
   return command === 'XREADGROUP' || command === 'XREAD' ? inPairs(reply) : reply
 }
 
+/** What a command gave that answers with a list; empty when the answer was none. */
+export function asList(reply: Reply | undefined): readonly Reply[] {
+  return Array.isArray(reply) ? reply : []
+}
+
 /** Maps as `[key, value, key, value, …]`, as RESP2 has most of them. */
 function flattened(value: unknown): Reply {
   if (value === undefined) return null

@@ -50,7 +50,7 @@ export function recordAppender<Handle>(port: DatabasePort<Handle>, options: Appe
   return function append(transaction, records) {
     if (records.length === 0) return undefined
     const rows = records.map((record) => outboxRowOf(record, order, maxSize))
-    if (transaction.gather === undefined) return appendNow(transaction, rows)
+    if (!transaction.gathers) return appendNow(transaction, rows)
     // Whoever gathers stores them, and wakes once for all.
     transaction.gather(table, rows)
     return probe('outbox.appended') ?? undefined

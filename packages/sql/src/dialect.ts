@@ -1,4 +1,4 @@
-import type { RunStatement, Statement } from './driver.ts'
+import type { Session, Statement } from './driver.ts'
 import type { InboxKey } from './inbox-key.ts'
 import type { OutboxRow } from './outbox-row.ts'
 import type { StoreDialect } from './store-dialect.ts'
@@ -15,6 +15,9 @@ export interface TransactionSettings {
   /** Milliseconds after which the server ends a transaction in which nothing happens, because its handler waits for something else. Default: the server's. 0: no limit. */
   readonly idleTimeout?: number | undefined
 }
+
+/** What several messages are recorded in. */
+export type RecordingSession = Pick<Session<unknown>, 'run' | 'change' | 'tellsRows'>
 
 /** What differs between databases. */
 export interface Dialect {
@@ -37,7 +40,7 @@ export interface Dialect {
    * Records several messages by one statement, and gives the keys that were not there before. They come sorted and without repetition, so
    * that no two callers wait for each other in a circle. Rejects where it cannot tell; the messages are then handled one by one.
    */
-  recordAll(run: RunStatement, table: string, keys: readonly InboxKey[]): Promise<readonly InboxKey[]>
+  recordAll(session: RecordingSession, table: string, keys: readonly InboxKey[]): Promise<readonly InboxKey[]>
   /** The statement that inserts records, in their order; more than one if they are too many for it, or cost no more where statements are sent together. */
   appender(table: string): (rows: readonly OutboxRow[], session: { readonly sendsTogether: boolean }) => readonly Statement[]
   /** The statement that tells other processes of what is stored in a table, once its transaction commits. Absent where none does. */

@@ -58,7 +58,7 @@ export function groupCommit<Handle>(database: Database<Handle>, alone: Middlewar
       const key = port.find(context) === undefined ? keyOf(inbox, message) : undefined
       if (key === undefined || (message.deliveryCount ?? 1) > 1) return goAlone(message, context)
       if (failed.size > 0 && failed.has(textOf(key))) return goAlone(message, context)
-      return gatherer.join(message, context)
+      return gatherer.join(message, context, key)
     }
   })
 }

@@ -1,11 +1,16 @@
 import { AsyncResource } from 'node:async_hooks'
 import type { Context, Message } from '@ackord/core'
 import { type RunningTimeouts, timeoutsOf } from '@ackord/core/internal'
+import { AbortWatch } from './abort-watch.ts'
+import { type InboxKey, textOf } from './inbox-key.ts'
 
 /** A message that waits for others, or is handled together with them. */
 export class GroupMember extends AsyncResource {
   readonly message: Message
   readonly context: Context
+  readonly key: InboxKey
+  /** The key as one text. */
+  readonly name: string
   /** They do not count the time that it waits for others. */
   readonly timeouts: RunningTimeouts
   readonly resolve: (outputs: readonly Message[]) => void
@@ -14,11 +19,14 @@ export class GroupMember extends AsyncResource {
   constructor(
     message: Message,
     context: Context,
+    key: InboxKey,
     settle: { readonly resolve: (outputs: readonly Message[]) => void; readonly reject: (error: unknown) => void },
   ) {
     super('ackord.group')
     this.message = message
     this.context = context
+    this.key = key
+    this.name = textOf(key)
     this.timeouts = timeoutsOf(context)
     this.timeouts.suspend()
     this.resolve = settle.resolve
@@ -38,7 +46,11 @@ export class GroupGatherer {
   readonly #groups: number
   readonly #run: RunGroup
   #waiting: GroupMember[] = []
-  readonly #watched = new Map<AbortSignal, { readonly leave: () => void; members: number }>()
+  readonly #aborts = new AbortWatch((signal) => {
+    const left = this.#waiting.filter(({ context }) => context.signal === signal)
+    this.#waiting = this.#waiting.filter(({ context }) => context.signal !== signal)
+    for (const member of left) member.reject(signal.reason)
+  })
   #running = 0
   #starting = false
 
@@ -48,40 +60,14 @@ export class GroupGatherer {
     this.#run = options.run
   }
 
-  join(message: Message, context: Context): Promise<readonly Message[]> {
+  join(message: Message, context: Context, key: InboxKey): Promise<readonly Message[]> {
     const { signal } = context
     if (signal.aborted) return Promise.reject(signal.reason)
     return new Promise((resolve, reject) => {
-      this.#waiting.push(new GroupMember(message, context, { resolve, reject }))
-      this.#watch(signal)
+      this.#waiting.push(new GroupMember(message, context, key, { resolve, reject }))
+      this.#aborts.add(signal)
       this.#start()
     })
-  }
-
-  /** Once for each signal: most messages share that of their router. */
-  #watch(signal: AbortSignal): void {
-    const watched = this.#watched.get(signal)
-    if (watched !== undefined) {
-      watched.members += 1
-      return
-    }
-    const leave = () => {
-      this.#watched.delete(signal)
-      const left = this.#waiting.filter(({ context }) => context.signal === signal)
-      this.#waiting = this.#waiting.filter(({ context }) => context.signal !== signal)
-      for (const member of left) member.reject(signal.reason)
-    }
-    this.#watched.set(signal, { leave, members: 1 })
-    signal.addEventListener('abort', leave, { once: true })
-  }
-
-  #unwatch({ context: { signal } }: GroupMember): void {
-    const watched = this.#watched.get(signal)
-    if (watched === undefined) return
-    watched.members -= 1
-    if (watched.members > 0) return
-    signal.removeEventListener('abort', watched.leave)
-    this.#watched.delete(signal)
   }
 
   /** In a moment, so that messages which arrive in the same turn are together. */
@@ -92,7 +78,7 @@ export class GroupGatherer {
       this.#starting = false
       if (this.#waiting.length === 0) return
       const members = this.#waiting.splice(0, this.#size)
-      for (const member of members) this.#unwatch(member)
+      for (const member of members) this.#aborts.remove(member.context.signal)
       this.#running += 1
       void this.#run(members).finally(() => {
         this.#running -= 1

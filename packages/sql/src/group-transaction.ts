@@ -1,4 +1,4 @@
-import { beginAttempt, type Message, type Process, probe, TransactionScope } from '@ackord/core'
+import { beginAttempt, type Context, type Message, type Process, probe, TransactionScope } from '@ackord/core'
 import { CommitUnknownError, TransactionAbortedError } from './errors.ts'
 import type { GroupMember, RunGroup } from './group-gatherer.ts'
 import type { Inbox } from './inbox.ts'
@@ -23,9 +23,6 @@ export interface GroupTransactionOptions extends TransactionRules {
 /** A member with what it has in the transaction. */
 interface Work {
   readonly member: GroupMember
-  readonly key: InboxKey
-  /** The key as one text. */
-  readonly name: string
   readonly scope: TransactionScope
   outputs: readonly Message[]
 }
@@ -45,41 +42,65 @@ export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: Gr
     return append
   }
 
-  /** The keys that are new. Sorted, or two groups with the same keys would wait for each other. */
+  /** The names of the keys that are new. Sorted, or two groups with the same keys would wait for each other. */
   async function record(session: OwnTransaction<Handle>['session'], works: readonly Work[]): Promise<Set<string>> {
-    const keys = new Map(works.map(({ name, key }) => [name, key]))
+    const keys = new Map(works.map(({ member: { name, key } }) => [name, key]))
     const sorted = [...keys].sort(([one], [other]) => (one < other ? -1 : 1)).map(([, key]) => key)
     try {
-      return new Set((await dialect.recordAll(session.run, inbox.table, sorted)).map(textOf))
+      return new Set((await dialect.recordAll(session, inbox.table, sorted)).map(textOf))
     } catch (error) {
       throw explainMissing(dialect, error, inbox.table)
     }
   }
 
-  /** Chained by hand: it runs once per message. */
-  function handle(work: Work, own: OwnTransaction<Handle>, isNew: boolean): Promise<void> {
-    const { member, key } = work
-    const { message } = member
-    const tracker = new QueryTracker(member.context.signal)
-    const run = isNew ? (inside: GroupMember['context']) => inbox.handle(process, message, inside, key) : () => inbox.skip(message)
-    const context = beginAttempt(member.context)
+  /** Rejects where the group must be dissolved. */
+  function handle(work: Work, own: OwnTransaction<Handle>, isNew: boolean): Promise<readonly Message[]> {
+    const { message, context, key, timeouts } = work.member
+    const tracker = new QueryTracker(context.signal)
 
-    function fail(error: unknown): never {
-      member.timeouts.suspend()
-      onFailure(key)
-      throw error
+    // An error that a handler swallowed would come to light at COMMIT, when nobody knows whose it was.
+    function checkQueries(outputs: readonly Message[]): readonly Message[] {
+      if (tracker.failure !== undefined) throw new TransactionAbortedError({ cause: tracker.failure })
+      return outputs
     }
 
-    function finish(outputs: readonly Message[]): void {
-      // An error that a handler swallowed would come to light at COMMIT, when nobody knows whose it was.
-      if (tracker.failure !== undefined) fail(new TransactionAbortedError({ cause: tracker.failure }))
-      // It waits for the others again.
-      member.timeouts.suspend()
-      work.outputs = outputs
-    }
+    const run = isNew ? (inside: Context) => inbox.handle(process, message, inside, key) : () => inbox.skip(message)
+    timeouts.restart()
+    const attempt = beginAttempt(context)
+    return work.member.runInAsyncScope(() => workInside(port, own, tracker, { message, run }, attempt, checkQueries))
+  }
 
-    member.timeouts.restart()
-    return member.runInAsyncScope(() => workInside(port, own, tracker, { message, run }, context)).then(finish, fail)
+  /** One after the other. Chained by hand, and not by a loop that awaits: it goes once per message. */
+  function handleAll(works: readonly Work[], own: Omit<OwnTransaction<Handle>, 'scope'>, fresh: Set<string>): Promise<void> {
+    return new Promise((resolve, reject) => {
+      function handleFrom(index: number): void {
+        const work = works[index]
+        if (work === undefined) {
+          resolve()
+          return
+        }
+        const { name, key, timeouts } = work.member
+        const goOn = (outputs: readonly Message[]) => {
+          work.outputs = outputs
+          try {
+            // It waits for the others again.
+            timeouts.suspend()
+            handleFrom(index + 1)
+          } catch (error) {
+            reject(error)
+          }
+        }
+        const fail = (error: unknown) => {
+          onFailure(key)
+          reject(error)
+          timeouts.suspend()
+        }
+        // The first of two with one key has it; the second is a duplicate.
+        const isNew = fresh.delete(name)
+        handle(work, { ...own, scope: work.scope }, isNew).then(goOn, fail)
+      }
+      handleFrom(0)
+    })
   }
 
   async function runTogether(works: readonly Work[], signal: AbortSignal): Promise<void> {
@@ -95,12 +116,7 @@ export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: Gr
           gathered.set(table, all)
           for (const row of rows) all.push(row)
         }
-        const savepoints = { count: 0 }
-        for (const work of works) {
-          // The first of two with one key has it; the second is a duplicate.
-          const isNew = fresh.delete(work.name)
-          await handle(work, { session, gather, scope: work.scope, isSavepoint: false, savepoints }, isNew)
-        }
+        await handleAll(works, { session, gather, isSavepoint: false, savepoints: { count: 0 } }, fresh)
         for (const [table, rows] of gathered) {
           const explain = (error: unknown) => explainMissing(dialect, error, table)
           for (const statement of appender(table)(rows, session)) await session.changeLater(statement, explain)
@@ -132,10 +148,7 @@ export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: Gr
       await goAlone({ member: first })
       return
     }
-    const works = members.map((member): Work => {
-      const key = inbox.keyOf(member.message)
-      return { member, key, name: textOf(key), scope: new TransactionScope(member.context, { logger }), outputs: [] }
-    })
+    const works = members.map((member): Work => ({ member, scope: new TransactionScope(member.context, { logger }), outputs: none }))
     using nobody = nobodyWaits(members)
     try {
       await runTogether(works, nobody.signal)
@@ -154,21 +167,26 @@ export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: Gr
       return
     }
     metrics?.observe('ackord.group.size', members.length, {})
-    const endings = works.map(({ member, scope, outputs }) => {
-      const ending = member.runInAsyncScope(() => scope.end('committed'))
-      if (ending !== undefined) return ending.then(() => member.resolve(outputs))
-      member.resolve(outputs)
-      return undefined
-    })
-    await Promise.all(endings.filter((ending) => ending !== undefined))
+    const endings: Promise<void>[] = []
+    for (const { member, scope, outputs } of works) {
+      const end = () => scope.end('committed')
+      const ending = scope.isSilent ? end() : member.runInAsyncScope(end)
+      if (ending === undefined) member.resolve(outputs)
+      else endings.push(ending.then(() => member.resolve(outputs)))
+    }
+    await Promise.all(endings)
   }
 }
 
+const none: readonly Message[] = []
+
 /** A signal that is aborted when nobody wants the outcome any more. Disposed, it does not listen any longer: others' signals live long. */
 function nobodyWaits(members: readonly GroupMember[]): Disposable & { readonly signal: AbortSignal } {
-  const controller = new AbortController()
-  // Most messages share that of their router.
   const signals = new Set(members.map(({ context }) => context.signal))
+  const [first] = signals
+  // Most messages share that of their router.
+  if (first !== undefined && signals.size === 1) return { signal: first, [Symbol.dispose]() {} }
+  const controller = new AbortController()
   const onAbort = () => {
     if ([...signals].every(({ aborted }) => aborted)) controller.abort(members[0]?.context.signal.reason)
   }

@@ -42,7 +42,7 @@ export function problemOf(value: unknown, longest: number = longestKeyPart): str
   if (typeof value !== 'string') return 'is not a text'
   if (value.includes('\0')) return 'holds a NUL character'
   // Encoded, every lone surrogate becomes the same replacement character, and two different ids one.
-  if (/\p{Surrogate}/u.test(value)) return 'is not well-formed Unicode'
+  if (!value.isWellFormed()) return 'is not well-formed Unicode'
   // A UTF-16 unit takes three bytes at most, so that most need not be measured.
   const isLong = value.length * 3 > longest && Buffer.byteLength(value) > longest
   return isLong ? `is longer than ${longest} bytes` : undefined

@@ -1,4 +1,4 @@
-import { type Middleware, middleware, TransactionRequiredError } from '@ackord/core'
+import { type Middleware, middleware, type Process, TransactionRequiredError } from '@ackord/core'
 import { type Database, portOf } from './database.ts'
 import { type InboxOptions, openInbox, withoutOutputs } from './inbox.ts'
 import type { InboxKey } from './inbox-key.ts'
@@ -10,6 +10,15 @@ import { explainMissing } from './schema-missing.ts'
  * A duplicate is acked and not handled. Outputs need an outbox inside: handed to a broker after the commit, a crash would lose them.
  */
 export function inboxMiddleware<Handle>(database: Database<Handle>, options: InboxOptions): Middleware {
+  return inboxAround(database, options, withoutOutputs)
+}
+
+/** With what is made of the process inside, where it is known to leave no outputs. */
+export function inboxAround<Handle>(
+  database: Database<Handle>,
+  options: InboxOptions,
+  inside: (next: Process) => Process = (next) => next,
+): Middleware {
   const port = portOf(database)
   const inbox = openInbox(port, options)
   const { dialect, find } = port
@@ -28,7 +37,7 @@ export function inboxMiddleware<Handle>(database: Database<Handle>, options: Inb
   }
 
   return middleware({ role: 'inbox', resource: database }, (next) => {
-    const process = withoutOutputs(next)
+    const process = inside(next)
 
     // Chained by hand: it runs once per message, and there need not be anything to wait for.
     return function handleOnce(message, context) {

@@ -2,7 +2,6 @@ import {
   AckordError,
   type Context,
   deterministicIds,
-  enter,
   type Logger,
   type Message,
   type Metrics,
@@ -11,7 +10,7 @@ import {
   probe,
   silentLogger,
 } from '@ackord/core'
-import { checkFunction, checkName, checkNoMore, guardLogger, guardMetrics, nameOf } from '@ackord/core/internal'
+import { checkFunction, checkName, checkNoMore, enterWith, guardLogger, guardMetrics, nameOf } from '@ackord/core/internal'
 import { type InboxKey, inboxKeyOf, problemOf } from './inbox-key.ts'
 import type { DatabasePort } from './open-transaction.ts'
 import type { TableOptions } from './tables.ts'
@@ -58,8 +57,8 @@ export function openInbox<Handle>(port: DatabasePort<Handle>, options: InboxOpti
 
     handle(next, message, context, { source, id }) {
       const inside = context.with(outputIdsKey, deterministicIds(consumer, source, id))
-      const call = () => enter(inside, () => next(message, inside))
-      return probe('inbox.recorded')?.then(call) ?? call()
+      const paused = probe('inbox.recorded')
+      return paused === undefined ? enterWith(inside, next, message) : paused.then(() => enterWith(inside, next, message))
     },
 
     async skip(message) {

@@ -5,17 +5,31 @@ export class Lane {
   /** What the latest failure was. */
   failure: unknown
 
+  /** Whether something runs or waits. */
+  get busy(): boolean {
+    return this.#tail !== undefined
+  }
+
   run<T>(start: () => Promise<T>): Promise<T> {
     const before = this.#tail
     const current = before === undefined ? start() : before.then(start, start)
-    this.#tail = current
-    const clear = () => {
-      if (this.#tail === current) this.#tail = undefined
-    }
-    current.then(clear, (error: unknown) => {
-      this.failure = error
-      clear()
-    })
+    this.take(current)
+    current.then(
+      () => this.leave(current),
+      (error: unknown) => {
+        this.failure = error
+        this.leave(current)
+      },
+    )
     return current
+  }
+
+  /** For something that was started while nothing else ran, and that says itself when it has ended: it saves a promise. */
+  take(current: Promise<unknown>): void {
+    this.#tail = current
+  }
+
+  leave(current: Promise<unknown>): void {
+    if (this.#tail === current) this.#tail = undefined
   }
 }

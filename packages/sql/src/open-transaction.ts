@@ -15,8 +15,9 @@ export interface OpenTransaction<Handle> {
   readonly changeLater: Session<Handle>['changeLater']
   readonly sendsTogether: boolean
   readonly tellsRows: boolean
-  /** Where the events of several messages are stored by one statement at the end; elsewhere each is stored by its own. */
-  readonly gather: GatherRows | undefined
+  /** Whether the events of several messages are stored by one statement at the end, and so go to `gather`. */
+  readonly gathers: boolean
+  readonly gather: GatherRows
   /** `undefined` in a transaction of the user's own, whose end nobody tells us. */
   readonly own: OwnTransaction<Handle> | undefined
 }
@@ -52,23 +53,47 @@ export interface DatabasePort<Handle> {
   behind(handle: Handle): OpenTransaction<Handle> | undefined
 }
 
+/** A class, because one is made per message. */
+class OwnOpenTransaction<Handle> implements OpenTransaction<Handle> {
+  readonly handle: Handle
+  readonly own: OwnTransaction<Handle>
+  readonly #tracker: QueryTracker
+
+  constructor(own: OwnTransaction<Handle>, tracker: QueryTracker) {
+    this.handle = own.session.track(tracker)
+    this.own = own
+    this.#tracker = tracker
+  }
+
+  get sendsTogether(): boolean {
+    return this.own.session.sendsTogether
+  }
+
+  get tellsRows(): boolean {
+    return this.own.session.tellsRows === true
+  }
+
+  get gathers(): boolean {
+    return this.own.gather !== undefined
+  }
+
+  change(statement: Statement): number | Promise<number> {
+    return this.#tracker.follow(() => this.own.session.change(statement))
+  }
+
+  changeLater(statement: Statement, explain: (error: unknown) => unknown): Promise<void> | undefined {
+    return this.#tracker.follow(() => this.own.session.changeLater(statement, explain))
+  }
+
+  gather(table: string, rows: readonly OutboxRow[]): void {
+    this.#tracker.checkOpen()
+    this.own.gather?.(table, rows)
+  }
+}
+
 /** What a transaction or savepoint of ours is in its context. */
 export function openTransaction<Handle>(own: OwnTransaction<Handle>, tracker: QueryTracker): OpenTransaction<Handle> {
-  const { session, gather } = own
-  return {
-    handle: session.track(tracker),
-    change: (statement) => tracker.follow(() => session.change(statement)),
-    changeLater: (statement, explain) => tracker.follow(() => session.changeLater(statement, explain)),
-    sendsTogether: session.sendsTogether,
-    tellsRows: session.tellsRows === true,
-    gather:
-      gather &&
-      function gatherWhileOpen(table, rows) {
-        tracker.checkOpen()
-        gather(table, rows)
-      },
-    own,
-  }
+  return new OwnOpenTransaction(own, tracker)
 }
 
 /** A transaction of the user's own. */
@@ -81,5 +106,14 @@ export function foreignTransaction<Handle>(driver: Driver<Handle>, handle: Handl
       throw error
     }
   }
-  return { handle, change, changeLater: changeNow(change), sendsTogether: false, tellsRows: false, gather: undefined, own: undefined }
+  return {
+    handle,
+    change,
+    changeLater: changeNow(change),
+    sendsTogether: false,
+    tellsRows: false,
+    gathers: false,
+    gather() {},
+    own: undefined,
+  }
 }

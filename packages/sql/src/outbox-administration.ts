@@ -1,6 +1,13 @@
-import { checkAttributes, InvalidOptionError, type Logger } from '@ackord/core'
+import { checkAttributes, type Logger } from '@ackord/core'
 import { checkCount, checkDuration, nameOf } from '@ackord/core/internal'
-import type { DestinationStats, OutboxAdmin, OutboxEdit, OutboxRecord, OutboxState } from '@ackord/outbox'
+import {
+  type DestinationStats,
+  invalidCursor,
+  type OutboxAdmin,
+  type OutboxEdit,
+  type OutboxRecord,
+  type OutboxState,
+} from '@ackord/outbox'
 import { isSeq } from './claim-token.ts'
 import type { Row } from './driver.ts'
 import { readMessage } from './outbox-message.ts'
@@ -15,9 +22,7 @@ export function outboxAdministration(
   return {
     async list(filter, { limit, after }) {
       checkCount('limit', limit)
-      if (after !== undefined && !isSeq(after)) {
-        throw new InvalidOptionError('after', `must be the cursor of an earlier page, or left out; it is ${JSON.stringify(after)}.`)
-      }
+      if (after !== undefined && !isSeq(after)) throw invalidCursor(after)
       const rows = await statements.list(filter, after ?? '0', limit + 1)
       const records = rows.slice(0, limit).map(recordOf)
       return { records, next: rows.length > limit ? records.at(-1)?.id : undefined }

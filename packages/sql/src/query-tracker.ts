@@ -32,8 +32,27 @@ export class QueryTracker {
     }
     this.#running += 1
     // It also handles the rejection: one that nobody awaits is reported by the COMMIT, not by the end of the process.
-    query.then(this.#done, this.#failed)
+    query.then(
+      () => this.done(),
+      (error: unknown) => this.failed(error),
+    )
     return query
+  }
+
+  /** For a query that says itself how it ended: it saves a promise. Throws if it may not be started. */
+  begin(): void {
+    this.checkOpen()
+    this.#running += 1
+  }
+
+  done(): void {
+    this.#running -= 1
+    if (this.#running === 0) this.#onDrained?.()
+  }
+
+  failed(error: unknown): void {
+    this.failure = error
+    this.done()
   }
 
   /** As `run`, for what may be done at once; it then also fails at once. */
@@ -93,16 +112,6 @@ export class QueryTracker {
   /** The first reason stays. It is made when it is needed: an error for every message would be dear. */
   end(reason: () => unknown): void {
     this.#ended ??= reason
-  }
-
-  readonly #done = (): void => {
-    this.#running -= 1
-    if (this.#running === 0) this.#onDrained?.()
-  }
-
-  readonly #failed = (error: unknown): void => {
-    this.failure = error
-    this.#done()
   }
 }
 

@@ -3,7 +3,7 @@ import { checkNoMore } from '@ackord/core/internal'
 import type { Database } from './database.ts'
 import { type GroupCommitOptions, groupCommit } from './group-commit.ts'
 import type { InboxOptions } from './inbox.ts'
-import { inboxMiddleware } from './inbox-middleware.ts'
+import { inboxAround } from './inbox-middleware.ts'
 import { type OutboxOptions, outboxMiddleware } from './outbox-middleware.ts'
 import type { TransactionOptions } from './run-transaction.ts'
 import { transactionMiddleware } from './transaction-middleware.ts'
@@ -20,6 +20,7 @@ export interface TransactionalOptions {
 export function transactional<Handle>(database: Database<Handle>, options: TransactionalOptions): Middleware {
   const { transaction, inbox, outbox, groupCommit: grouped, ...unknown } = options
   checkNoMore('transactional()', unknown)
-  const alone = compose(transactionMiddleware(database, transaction), inboxMiddleware(database, inbox), outboxMiddleware(database, outbox))
+  // The outbox leaves no outputs.
+  const alone = compose(transactionMiddleware(database, transaction), inboxAround(database, inbox), outboxMiddleware(database, outbox))
   return grouped === undefined ? alone : groupCommit(database, alone, { ...options, groupCommit: grouped })
 }

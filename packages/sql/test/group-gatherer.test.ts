@@ -20,7 +20,7 @@ it('lets go of the signals of messages that wait no longer, also while others al
   const controllers = Array.from({ length: 5 }, () => new AbortController())
   const joined = controllers.map(({ signal }, index) => {
     const message = new Message(null, { id: String(index) })
-    return gatherer.join(message, message.context(rootContext({ signal })))
+    return gatherer.join(message, message.context(rootContext({ signal })), { consumer: 'c', source: '', id: String(index) })
   })
   const listeners = () => controllers.map(({ signal }) => getEventListeners(signal, 'abort').length)
   await begun.promise

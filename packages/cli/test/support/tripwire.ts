@@ -1,5 +1,4 @@
-import { deferred } from '../../../testkit/src/deferred.ts'
-import { startFaultProxy } from '../../../testkit/src/faults/fault-proxy.ts'
+import { deferred, startFaultProxy } from '@ackord/testkit'
 
 export interface Tripwire extends AsyncDisposable {
   readonly url: string

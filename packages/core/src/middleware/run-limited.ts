@@ -31,9 +31,13 @@ export interface RunningTimeouts {
   restart(): void
 }
 
+const noTimeouts: RunningTimeouts = { suspend() {}, restart() {} }
+
 export function timeoutsOf(context: Context): RunningTimeouts {
+  const innermost = context.get(runningLimitKey)
+  if (innermost === undefined) return noTimeouts
   const limits: RunningLimit[] = []
-  for (let limit = context.get(runningLimitKey); limit !== undefined; limit = limit.outer) limits.push(limit)
+  for (let limit: RunningLimit | undefined = innermost; limit !== undefined; limit = limit.outer) limits.push(limit)
   return {
     suspend() {
       for (const limit of limits) limit.suspend()

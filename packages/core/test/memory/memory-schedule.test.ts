@@ -5,7 +5,7 @@ import type { Runtime } from '../../src/runtime.ts'
 import { VirtualRuntime } from '../support/virtual-runtime.ts'
 
 it('runs tasks when they are due, in the order they were added for one instant', async () => {
-  const runtime = new VirtualRuntime(0)
+  const runtime = new VirtualRuntime({ start: 0 })
   const schedule = new MemorySchedule(runtime)
   const ran: string[] = []
   for (const [name, due] of Object.entries({ d: 40, b: 20, a: 10, c: 20, e: 50 })) {
@@ -19,7 +19,7 @@ it('runs tasks when they are due, in the order they were added for one instant',
 })
 
 it('stays in order under any additions and cancellations', async () => {
-  const runtime = new VirtualRuntime(0, 42)
+  const runtime = new VirtualRuntime({ start: 0, seed: 42 })
   const schedule = new MemorySchedule(runtime)
   const ran: number[] = []
   const tasks = Array.from({ length: 2000 }, () => {
@@ -38,7 +38,7 @@ it('stays in order under any additions and cancellations', async () => {
 })
 
 it('has no timer when nothing waits any more, or only for ever', () => {
-  const runtime = new VirtualRuntime(0)
+  const runtime = new VirtualRuntime({ start: 0 })
   const schedule = new MemorySchedule(runtime)
   const task = schedule.at(10, () => {})
   schedule.cancel(task)
@@ -51,7 +51,7 @@ it('has no timer when nothing waits any more, or only for ever', () => {
 })
 
 it('waits longer than a timer can', async () => {
-  const runtime = new VirtualRuntime(0)
+  const runtime = new VirtualRuntime({ start: 0 })
   const schedule = new MemorySchedule(runtime)
   const month = 31 * 24 * 60 * 60 * 1000
   let ran = 0
@@ -66,7 +66,7 @@ it('waits longer than a timer can', async () => {
 })
 
 it('lets a task add another one for the same instant', async () => {
-  const runtime = new VirtualRuntime(0)
+  const runtime = new VirtualRuntime({ start: 0 })
   const schedule = new MemorySchedule(runtime)
   const ran: string[] = []
   schedule.at(10, (reached) => {
@@ -82,7 +82,7 @@ it('lets a task add another one for the same instant', async () => {
 })
 
 it('does not wait for a clock that was set back', async () => {
-  const virtual = new VirtualRuntime(0)
+  const virtual = new VirtualRuntime({ start: 0 })
   let shift = 0
   const runtime: Runtime = {
     now: () => virtual.now() + shift,
@@ -101,7 +101,7 @@ it('does not wait for a clock that was set back', async () => {
 
 it('keeps the process alive while something waits, so that a program does not end with a message still to come', () => {
   const options: unknown[] = []
-  const virtual = new VirtualRuntime(0)
+  const virtual = new VirtualRuntime({ start: 0 })
   const runtime: Runtime = {
     ...virtual,
     setTimeout(callback, delay, given) {
@@ -115,7 +115,7 @@ it('keeps the process alive while something waits, so that a program does not en
 
 it('keeps the context of no handler whose nack it carries out later', () => {
   const seen: unknown[] = []
-  const virtual = new VirtualRuntime(0)
+  const virtual = new VirtualRuntime({ start: 0 })
   const runtime: Runtime = {
     ...virtual,
     setTimeout(callback, delay) {

@@ -1,3 +1,4 @@
+import { type Deferred, deferred } from '../../../testkit/src/deferred.ts'
 import type { Attributes } from '../../src/attributes.ts'
 import type { Context } from '../../src/context.ts'
 import { type AckordError, type ErrorCode, isAckordError } from '../../src/errors.ts'
@@ -10,6 +11,9 @@ import type { Source } from '../../src/source.ts'
 import { recordingLogger } from './recording-logger.ts'
 import { type AckRecord, trackedMessage } from './tracked-message.ts'
 import { VirtualRuntime } from './virtual-runtime.ts'
+
+export type { Deferred } from '../../../testkit/src/deferred.ts'
+export { deferred } from '../../../testkit/src/deferred.ts'
 
 /** A router on a clock of its own, whose log is kept. */
 export function openWorld(options: RouterOptions = {}): {
@@ -60,22 +64,6 @@ export function handling(handle: (message: Message, context: Context) => unknown
 /** An output that has what only a handler can give it. */
 export function placed(data: unknown = 'placed', attributes: Attributes = {}): Message {
   return new Message(data, { type: 'order.placed', ...attributes })
-}
-
-export interface Deferred<T> {
-  readonly promise: Promise<T>
-  readonly resolve: (value: T) => void
-  readonly reject: (error: unknown) => void
-}
-
-export function deferred<T = void>(): Deferred<T> {
-  let resolve: (value: T) => void = () => {}
-  let reject: (error: unknown) => void = () => {}
-  const promise = new Promise<T>((onResolve, onReject) => {
-    resolve = onResolve
-    reject = onReject
-  })
-  return { promise, resolve, reject }
 }
 
 type Pull = Deferred<IteratorResult<RawMessage, undefined>>

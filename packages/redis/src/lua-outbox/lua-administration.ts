@@ -1,10 +1,19 @@
-import { checkAttributes, InvalidOptionError, type RawMessage } from '@ackord/core'
-import { checkCount, checkDuration, nameOf } from '@ackord/core/internal'
-import type { DestinationStats, OutboxAdmin, OutboxEdit, OutboxFilter, OutboxRecord, OutboxState } from '@ackord/outbox'
+import { checkCount, checkDuration } from '@ackord/core/internal'
+import {
+  type DestinationStats,
+  invalidCursor,
+  type OutboxAdmin,
+  type OutboxEdit,
+  type OutboxFilter,
+  type OutboxRecord,
+  type OutboxState,
+} from '@ackord/outbox'
+import { addStats, edited, isEmpty, matches } from '../outbox-administration.ts'
 import type { Reply } from '../port.ts'
+import { asList } from '../reply.ts'
 import { mergeByAge } from '../stream-outbox/merge-by-age.ts'
 import type { LuaShard } from './layout.ts'
-import { asList, type LuaHome, runOn } from './lua-home.ts'
+import { type LuaHome, runOn } from './lua-home.ts'
 import type { Place } from './lua-shards.ts'
 import { bodyOf, laneOf, readBody } from './record-body.ts'
 import { discardScript } from './scripts/discard.ts'
@@ -150,22 +159,15 @@ export function luaAdministration(home: LuaHome): OutboxAdmin {
     },
 
     async stats() {
-      const sums = new Map<string, { -readonly [K in keyof DestinationStats]: DestinationStats[K] }>()
+      const sums = new Map<string, DestinationStats>()
       let oldestAge: number | undefined
       for (const reply of await Promise.all(shards.all.map((shard) => runOn(home, shard, statsScript, [])))) {
         const [age, ...rows] = asList(reply)
         if (Number(age) >= 0) oldestAge = Math.max(oldestAge ?? 0, Number(age))
         for (const row of rows) {
           const [name, ...numbers] = asList(row)
-          const destination = String(name)
           const [ready = 0, waiting = 0, leased = 0, parked = 0, published = 0] = numbers.map(Number)
-          const sum = sums.get(destination) ?? { destination, ready: 0, waiting: 0, leased: 0, parked: 0, published: 0 }
-          sums.set(destination, sum)
-          sum.ready += ready
-          sum.waiting += waiting
-          sum.leased += leased
-          sum.parked += parked
-          sum.published += published
+          addStats(sums, { destination: String(name), ready, waiting, leased, parked, published })
         }
       }
       return { destinations: [...sums.values()], oldestAge }
@@ -214,15 +216,6 @@ function toListed(shard: LuaShard, entry: string, rest: readonly Reply[], now: n
   return { record, shard, seq, state }
 }
 
-function matches({ state, destination, message }: OutboxRecord, filter: OutboxFilter): boolean {
-  return (
-    (filter.state === undefined || filter.state === state) &&
-    (filter.destination === undefined || filter.destination === destination) &&
-    (filter.type === undefined || filter.type === message.attributes.type) &&
-    (filter.orderingKey === undefined || filter.orderingKey === message.attributes.partitionkey)
-  )
-}
-
 function inOrder(one: Listed, other: Listed): number {
   if (one.shard !== other.shard) return one.shard.number - other.shard.number
   return one.seq < other.seq ? -1 : one.seq > other.seq ? 1 : 0
@@ -238,22 +231,11 @@ function cursorOf(after: string, shards: number): Cursor {
   } catch {
     // It is no JSON, or no list.
   }
-  throw new InvalidOptionError('after', `must be the cursor of an earlier page, or left out; it is ${JSON.stringify(after)}.`)
+  throw invalidCursor(after)
 }
 
 function isRead(pair: unknown): pair is [number, string] {
   if (!Array.isArray(pair) || pair.length !== 2) return false
   const [shard, seq] = pair as readonly unknown[]
   return Number.isSafeInteger(shard) && Number(shard) >= 0 && typeof seq === 'string' && seq.length > 0 && seq.length <= 16
-}
-
-function isEmpty({ destination, attributes, data }: OutboxEdit): boolean {
-  return destination === undefined && attributes === undefined && data === undefined
-}
-
-function edited(message: RawMessage, { attributes, data }: OutboxEdit): RawMessage {
-  const changed = message.copy(data ?? message.data).withAttributes(attributes ?? {})
-  // What could not be read back would be parked again, for another reason.
-  checkAttributes(changed.attributes, () => nameOf(changed))
-  return changed
 }

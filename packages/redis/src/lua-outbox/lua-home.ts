@@ -57,7 +57,3 @@ export async function runWith(
     metrics.observe('ackord.outbox.script_duration', runtime.now() - begun, { script: script.name })
   }
 }
-
-export function asList(reply: Reply | undefined): readonly Reply[] {
-  return Array.isArray(reply) ? reply : []
-}

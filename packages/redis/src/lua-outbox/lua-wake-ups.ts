@@ -1,6 +1,7 @@
 import type { DedicatedPort } from '../port.ts'
+import { asList } from '../reply.ts'
 import { type WakeUpsOptions, wakeUps } from '../wake-ups.ts'
-import { asList, type LuaHome } from './lua-home.ts'
+import type { LuaHome } from './lua-home.ts'
 
 /** Yields when something was stored or re-armed. */
 export function luaWakeUps(home: LuaHome, options: WakeUpsOptions): AsyncGenerator<void, void, void> {

@@ -1,3 +1,4 @@
+import { splitLua } from '../split-lua.ts'
 import { keyNames, keyTypes, layoutVersion, offsetOf } from './layout.ts'
 
 /**
@@ -74,14 +75,7 @@ do
   if problem then return redis.error_reply(problem) end
 end
 local now = ackord.now()
-local function split(text)
-  local parts, count = {}, 0
-  for part in string.gmatch(text, '%S+') do
-    count = count + 1
-    parts[count] = part
-  end
-  return parts, count
-end
+${splitLua}
 -- Of many fields at once: a call takes some thousand words.
 local function fetch(key, ids)
   local found = {}

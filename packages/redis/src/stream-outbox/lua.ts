@@ -1,3 +1,5 @@
+import { splitLua } from '../split-lua.ts'
+
 // Parts that the scripts share.
 
 /** Who has what no relay has. Names of relays end in their lease, so they are never these. */
@@ -33,14 +35,7 @@ local function checkLane(first) return check(first, 'stream', 'zset', 'zset', 'z
  * Which of these entries a relay still holds: pending for it under whatever lease it renewed them to, not run out, and of the same delivery.
  * In one command where they lie close together, as they do after a read; mostly nothing else is pending between them. It is the hot path.
  */
-export const holding = `local function split(text)
-  local parts, count = {}, 0
-  for part in string.gmatch(text, '%S+') do
-    count = count + 1
-    parts[count] = part
-  end
-  return parts, count
-end
+export const holding: string = `${splitLua}
 local function pendingOf(stream, group, ids, wanted)
   local count = 2 * wanted + 10
   local page = redis.pcall('XPENDING', stream, group, ids[1], ids[wanted], count)

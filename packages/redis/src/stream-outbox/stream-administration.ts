@@ -1,7 +1,16 @@
-import { checkAttributes, InvalidOptionError, type RawMessage } from '@ackord/core'
-import { checkCount, checkDuration, nameOf } from '@ackord/core/internal'
-import type { DestinationStats, OutboxAdmin, OutboxEdit, OutboxFilter, OutboxRecord, OutboxState } from '@ackord/outbox'
+import { checkCount, checkDuration } from '@ackord/core/internal'
+import {
+  type DestinationStats,
+  invalidCursor,
+  type OutboxAdmin,
+  type OutboxEdit,
+  type OutboxFilter,
+  type OutboxRecord,
+  type OutboxState,
+} from '@ackord/outbox'
+import { addStats, edited, isEmpty, matches } from '../outbox-administration.ts'
 import type { Reply } from '../port.ts'
+import { asList } from '../reply.ts'
 import { countEntries, discardParked, listEntries, rearmParked, replaceParked } from './admin-scripts.ts'
 import type { Lane, Place } from './lane.ts'
 import { parkedConsumer } from './lua.ts'
@@ -60,19 +69,15 @@ export function streamAdministration(home: OutboxHome, nextOrder: () => string):
 
   /** Oldest first, those behind the cursor. */
   async function* matching(filter: OutboxFilter, cursor: AgeKey | undefined): AsyncGenerator<Listed, void, void> {
-    const { state, type, orderingKey } = filter
+    const { state } = filter
     const sources = (await allLanes(filter)).map((lane) => entriesOf(lane, cursor === undefined ? '-' : `${cursor.ms}-0`, state))
     for await (const one of mergeByAge(
       sources,
       (one) => keyOf(one).ms,
       (one, other) => compare(keyOf(one), keyOf(other)),
     )) {
-      const { record } = one
       if (cursor !== undefined && compare(keyOf(one), cursor) <= 0) continue
-      if (state !== undefined && record.state !== state) continue
-      if (type !== undefined && record.message.attributes.type !== type) continue
-      if (orderingKey !== undefined && record.message.attributes.partitionkey !== orderingKey) continue
-      yield one
+      if (matches(one.record, filter)) yield one
     }
   }
 
@@ -192,19 +197,13 @@ export function streamAdministration(home: OutboxHome, nextOrder: () => string):
     },
 
     async stats() {
-      const sums = new Map<string, { -readonly [K in keyof DestinationStats]: DestinationStats[K] }>()
+      const sums = new Map<string, DestinationStats>()
       let oldestAge: number | undefined
       const counting = (await allLanes()).map(async (lane) => {
         const reply = asList(await port.evaluate(countEntries, lane.allKeys, [group]))
         const [ready = 0, waiting = 0, leased = 0, parked = 0, age = -1] = reply.map(Number)
         if (ready + waiting + leased + parked === 0) return
-        const { destination } = lane
-        const sum = sums.get(destination) ?? { destination, ready: 0, waiting: 0, leased: 0, parked: 0, published: 0 }
-        sums.set(destination, sum)
-        sum.ready += ready
-        sum.waiting += waiting
-        sum.leased += leased
-        sum.parked += parked
+        addStats(sums, { destination: lane.destination, ready, waiting, leased, parked, published: 0 })
         if (age >= 0) oldestAge = Math.max(oldestAge ?? 0, age)
       })
       await Promise.all(counting)
@@ -253,25 +252,10 @@ function cursorOf(after: string): AgeKey {
   } catch {
     // It is no JSON, or no list.
   }
-  throw new InvalidOptionError('after', `must be the cursor of an earlier page, or left out; it is ${JSON.stringify(after)}.`)
-}
-
-function isEmpty({ destination, attributes, data }: OutboxEdit): boolean {
-  return destination === undefined && attributes === undefined && data === undefined
-}
-
-function edited(message: RawMessage, { attributes, data }: OutboxEdit): RawMessage {
-  const changed = message.copy(data ?? message.data).withAttributes(attributes ?? {})
-  // What could not be read back would be parked again, for another reason.
-  checkAttributes(changed.attributes, () => nameOf(changed))
-  return changed
+  throw invalidCursor(after)
 }
 
 function numberOf(reply: Reply | undefined): number | undefined {
   const text = String(reply ?? '')
   return text === '' ? undefined : Number(text)
-}
-
-function asList(reply: Reply | undefined): readonly Reply[] {
-  return Array.isArray(reply) ? reply : []
 }

@@ -1,6 +1,7 @@
 import { checkCount, checkDuration } from '@ackord/core/internal'
 import type { Claim, ClaimedRecord, ClaimOptions, OutboxStore, Outcome } from '@ackord/outbox'
 import type { Reply } from '../port.ts'
+import { asList } from '../reply.ts'
 import type { Script } from '../script.ts'
 import { says } from '../streams/error-text.ts'
 import { putAside, takeDue, takeOver } from './claim-scripts.ts'
@@ -333,8 +334,4 @@ function shortened(error: string): string {
 
 function createdAt(entry: string): number {
   return Number(entry.slice(0, entry.indexOf('-')))
-}
-
-function asList(reply: Reply | undefined): readonly Reply[] {
-  return Array.isArray(reply) ? reply : []
 }

@@ -111,7 +111,7 @@ export function checkRecord(destination: string, message: RawMessage): void {
   if (!(data instanceof Uint8Array)) throw invalid(message, `has data that is not bytes but ${describeValue(data)}; marshal() it first`)
   if (typeof destination !== 'string' || destination === '') throw invalid(message, 'cannot be stored: its destination is empty')
   // Encoded, every lone surrogate becomes the same replacement character, and two destinations one.
-  if (/\p{Surrogate}/u.test(destination)) throw invalid(message, 'cannot be stored: its destination is not well-formed Unicode')
+  if (!destination.isWellFormed()) throw invalid(message, 'cannot be stored: its destination is not well-formed Unicode')
   checkAttributes(attributes, () => nameOf(message))
   const missing = missingAttributes({ specversion: '1.0', ...attributes })
   if (missing.length === 0) return

@@ -1,5 +1,6 @@
 import { idle } from '@ackord/core'
-import type { DedicatedPort, Reply } from '../port.ts'
+import type { DedicatedPort } from '../port.ts'
+import { asList } from '../reply.ts'
 import { type Script, script } from '../script.ts'
 import { type WakeUpsOptions, wakeUps } from '../wake-ups.ts'
 import type { OutboxHome } from './outbox-home.ts'
@@ -44,8 +45,4 @@ async function untilAdded(port: DedicatedPort, streams: readonly string[], ids: 
 async function streamsOf({ lanes }: OutboxHome, port: DedicatedPort, tag: string): Promise<readonly string[]> {
   const names = await port.send({ name: 'SMEMBERS', args: [lanes.destinationsKey(tag)], keys: [0] }, { binary: true })
   return asList(names).map((name) => lanes.get(tag, String(name)).keys.stream)
-}
-
-function asList(reply: Reply | undefined): readonly Reply[] {
-  return Array.isArray(reply) ? reply : []
 }

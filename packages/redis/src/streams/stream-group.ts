@@ -1,5 +1,6 @@
 import type { DedicatedPort, RedisArgument, RedisPort, Reply } from '../port.ts'
 import type { RedisInternals } from '../redis.ts'
+import { asList } from '../reply.ts'
 import type { script } from '../script.ts'
 import { says } from './error-text.ts'
 import * as scripts from './group-scripts.ts'
@@ -68,19 +69,19 @@ export class StreamGroup {
   async read(connection: DedicatedPort, count: number, block: number): Promise<readonly DeliveredEntry[]> {
     const args = ['GROUP', this.group, this.consumer, 'COUNT', String(count), 'BLOCK', String(block), 'STREAMS', this.stream, '>']
     const reply = await connection.send({ name: 'XREADGROUP', args, keys: [8] }, { binary: true })
-    const [found] = listOf(reply)
-    return listOf(listOf(found)[1]).map((entry) => toEntry([...listOf(entry), 1]))
+    const [found] = asList(reply)
+    return asList(asList(found)[1]).map((entry) => toEntry([...asList(entry), 1]))
   }
 
   /** Nacked entries whose time has come, and how many milliseconds it is to the next one's. */
   async takeDue(limit: number): Promise<{ readonly entries: readonly DeliveredEntry[]; readonly next: number }> {
     const reply = await this.#evaluate(scripts.takeDue, [this.#retry], [String(limit)], true)
-    const [taken, next] = listOf(reply)
-    return { entries: listOf(taken).map(toEntry), next: Number(next) === -1 ? Infinity : Number(next) }
+    const [taken, next] = asList(reply)
+    return { entries: asList(taken).map(toEntry), next: Number(next) === -1 ? Infinity : Number(next) }
   }
 
   async takeOver(ids: readonly string[], idle: number, limit: number): Promise<readonly DeliveredEntry[]> {
-    return listOf(await this.#evaluate(scripts.takeOver, [this.#retry], [String(idle), String(limit), ...ids], true)).map(toEntry)
+    return asList(await this.#evaluate(scripts.takeOver, [this.#retry], [String(idle), String(limit), ...ids], true)).map(toEntry)
   }
 
   async takeAgain(id: string, deliveries: number): Promise<DeliveredEntry | 'GONE' | 'LOST'> {
@@ -98,16 +99,16 @@ export class StreamGroup {
     const args = [lease.token, String(lease.duration), from, to, String(limit), ...known]
     const reply = await this.#evaluate(scripts.takeRange, [lease.key], args, true)
     if (!Array.isArray(reply)) return 'LOST'
-    const [taken, more] = listOf(reply)
+    const [taken, more] = asList(reply)
     const last = String(more)
-    return { entries: listOf(taken).map(toEntry), more: last === '' ? undefined : last }
+    return { entries: asList(taken).map(toEntry), more: last === '' ? undefined : last }
   }
 
   /** One page of what is delivered and not acked. */
   async pending(from: string, count: number): Promise<readonly PendingEntry[]> {
     const reply = await this.#port.send({ name: 'XPENDING', args: [this.stream, this.group, from, '+', String(count)], keys: [0] })
-    return listOf(reply).map((entry) => {
-      const [id, consumer, idle, deliveries] = listOf(entry)
+    return asList(reply).map((entry) => {
+      const [id, consumer, idle, deliveries] = asList(entry)
       return { id: String(id), consumer: String(consumer), idle: Number(idle), deliveries: Number(deliveries) }
     })
   }
@@ -119,12 +120,12 @@ export class StreamGroup {
       const more = valuesOf(verdict)
       args.push(verdict.kind, verdict.id, String(verdict.deliveries), String(more.length), ...more)
     }
-    return listOf(await this.#evaluate(scripts.settle, [this.#retry, this.#deadLetter], args)).map(String)
+    return asList(await this.#evaluate(scripts.settle, [this.#retry, this.#deadLetter], args)).map(String)
   }
 
   /** The ids that are no longer this consumer's. */
   async keep(ids: readonly string[]): Promise<readonly string[]> {
-    return listOf(await this.#evaluate(scripts.keep, [], ids)).map(String)
+    return asList(await this.#evaluate(scripts.keep, [], ids)).map(String)
   }
 
   /** Everything that this consumer holds, except for these. */
@@ -142,15 +143,15 @@ export class StreamGroup {
 
   /** `undefined`: it is not in the stream any more. */
   async fetch(id: string): Promise<readonly Buffer[] | undefined> {
-    const [entry] = listOf(await this.#evaluate(scripts.fetch, [], [id], true))
-    return entry === undefined ? undefined : (listOf(listOf(entry)[1]) as readonly Buffer[])
+    const [entry] = asList(await this.#evaluate(scripts.fetch, [], [id], true))
+    return entry === undefined ? undefined : (asList(asList(entry)[1]) as readonly Buffer[])
   }
 
   /** Others that hold nothing and were given nothing for this long. One of them that lives comes to be again with its next entry. */
   async removeDeadConsumers(idle: number): Promise<void> {
     const reply = await this.#port.send({ name: 'XINFO', args: ['CONSUMERS', this.stream, this.group], keys: [1] })
-    for (const consumer of listOf(reply)) {
-      const facts = toFacts(listOf(consumer))
+    for (const consumer of asList(reply)) {
+      const facts = toFacts(asList(consumer))
       const name = facts.get('name') ?? ''
       if (name === this.consumer || name === waitingConsumer || Number(facts.get('idle')) < idle || facts.get('pending') !== '0') continue
       await this.#port.evaluate(scripts.removeConsumer, [this.stream], [this.group, name])
@@ -173,7 +174,7 @@ function valuesOf(verdict: Verdict): readonly RedisArgument[] {
 }
 
 function toEntry(reply: Reply): DeliveredEntry {
-  const [id, fields, deliveries] = listOf(reply)
+  const [id, fields, deliveries] = asList(reply)
   return {
     id: String(id),
     fields: Array.isArray(fields) ? (fields as readonly Buffer[]) : undefined,
@@ -184,8 +185,4 @@ function toEntry(reply: Reply): DeliveredEntry {
 /** `[name, value, …]`, as the server describes its things. */
 function toFacts(list: readonly Reply[]): ReadonlyMap<string, string> {
   return new Map(Array.from({ length: list.length / 2 }, (_, index) => [String(list[2 * index]), String(list[2 * index + 1])]))
-}
-
-function listOf(reply: Reply | undefined): readonly Reply[] {
-  return Array.isArray(reply) ? reply : []
 }

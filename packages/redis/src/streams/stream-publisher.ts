@@ -1,4 +1,4 @@
-import { InvalidOptionError, type Publisher, type PublishFailure, type PublishResult, type RawMessage } from '@ackord/core'
+import type { Publisher, PublishFailure, PublishResult, RawMessage } from '@ackord/core'
 import { abortable, checkCount, checkFunction, checkName, checkNoMore, inChunks, PublishCalls } from '@ackord/core/internal'
 import type { RedisArgument } from '../port.ts'
 import { internalsOf, type Redis, type RedisInternals } from '../redis.ts'
@@ -107,9 +107,7 @@ class StreamPublisher implements Publisher, AsyncDisposable {
 
   #streamOf(destination: string, message: RawMessage): string {
     const { stream, shards } = this.#settings
-    const name: unknown = stream(destination, message)
-    if (typeof name !== 'string' || name === '') throw new InvalidOptionError('stream', 'must give the name of a stream.')
-    checkName('stream', name)
+    const name = checkName('What stream() gives', stream(destination, message))
     if (shards === undefined) return name
     return shardName(name, shardOf(message.partitionKey ?? message.id ?? this.#redis.runtime.uuid(), shards))
   }

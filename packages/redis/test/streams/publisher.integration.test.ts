@@ -94,6 +94,21 @@ describe('publishing', () => {
     expect(failureOf(results[1])).toMatchObject({ permanent: true, error: { retryable: false } })
   })
 
+  it('refuses a message for which stream() gives no name', async () => {
+    await using world = await openStreams()
+    const names: Record<string, string> = { empty: '', torn: 'a\ud800' }
+    const publisher = world.publisher({ stream: (destination, { id = '' }) => (id === 'good' ? destination : (names[id] as string)) })
+    const messages = ['empty', 'good', 'missing', 'torn'].map((id) => event(id))
+    const results = await publisher.publish(world.stream, messages, { signal: never })
+    expect(results.map((result) => (result.ok ? 'ok' : String((result.error as Error).cause)))).toEqual([
+      'InvalidOptionError: What stream() gives must be a text that is not empty; it is "".',
+      'ok',
+      'InvalidOptionError: What stream() gives must be a text that is not empty; it is undefined.',
+      'InvalidOptionError: What stream() gives must be well-formed Unicode.',
+    ])
+    expect(await idsIn(world, world.stream)).toEqual(['good'])
+  })
+
   it('is told by a server that is out of memory, as a fault of the destination that passes [B18]', async () => {
     await using server = await startRedis()
     await using world = await openStreams(undefined, { url: server.url })

@@ -1,20 +1,27 @@
+import type { RecordingSession } from '../dialect.ts'
 import type { Row, RunStatement } from '../driver.ts'
 import { type InboxKey, textOf } from '../inbox-key.ts'
+import type { ConfirmedStatement } from '../orm/confirm-none.ts'
 import type { InsertStatement } from './insert-statement.ts'
 import { errorNumberOf } from './mysql-error.ts'
 import type { SqlPart } from './sql-part.ts'
 
 /**
  * Records a message: one row if it is new; if it was there, an error that undoes the statement alone. INSERT IGNORE would hide other
- * errors too, and ON DUPLICATE KEY UPDATE counts differently with each client.
+ * errors too, and ON DUPLICATE KEY UPDATE counts differently with each client. A trigger can run into a duplicate elsewhere, and say the
+ * same: so the row is looked for. That read locks, as the failed insert did, and sees what was committed since the transaction began.
  */
-export function recorder(table: string): (key: InboxKey) => InsertStatement {
+export function recorder(table: string): (key: InboxKey) => InsertStatement & ConfirmedStatement {
   const sql = `INSERT INTO ${table} (consumer, source, id, received_at) VALUES (?, ?, ?, UTC_TIMESTAMP(6))`
-  return ({ consumer, source, id }) => ({ sql, parameters: [consumer, source, id], prepare: true, rows: 1, none: isDuplicate })
+  const finding = `SELECT 1 FROM ${table} WHERE consumer = ? AND source = ? AND id = ? LOCK IN SHARE MODE`
+  return ({ consumer, source, id }) => {
+    const parameters = [consumer, source, id]
+    return { sql, parameters, prepare: true, rows: 1, none: isDuplicate, confirm: { sql: finding, parameters } }
+  }
 }
 
 /** All are new, or the statement fails and is undone: then those that are there are locked and looked at, and the rest is tried once more. */
-export async function recordAll(run: RunStatement, table: string, keys: readonly InboxKey[]): Promise<readonly InboxKey[]> {
+export async function recordAll({ run }: RecordingSession, table: string, keys: readonly InboxKey[]): Promise<readonly InboxKey[]> {
   try {
     return await insertAll(run, table, keys)
   } catch (error) {
@@ -41,7 +48,10 @@ async function insertAll(run: RunStatement, table: string, keys: readonly InboxK
   return keys
 }
 
-/** A duplicate entry in the primary key, not in an index that somebody added. The text around the name of the key has a language. */
+/**
+ * A duplicate entry in a primary key, not in an index that somebody added. MariaDB does not tell of which table. The text around the name
+ * of the key has a language.
+ */
 function isDuplicate(error: unknown): boolean {
   if (errorNumberOf(error) !== 1062 || !(error instanceof Error)) return false
   // What the server said, where the driver adds to it.

@@ -1,8 +1,9 @@
 import { AckordError } from '@ackord/core'
-import type { Session, Statement } from '../driver.ts'
+import type { RunStatement, Session, Statement } from '../driver.ts'
 import { CommitUnknownError, TransactionAbortedError } from '../errors.ts'
 import { Lane } from '../lane.ts'
 import type { OpenSession } from '../open-session.ts'
+import { confirmNone } from '../orm/confirm-none.ts'
 import { withoutAutocommit } from './autocommit.ts'
 import { type CompoundStatements, commitSql, isStale, refusesCompound, rollbackSql } from './compound-statements.ts'
 import { endedByStatement } from './ended-by-statement.ts'
@@ -155,6 +156,9 @@ export function openSession(connection: MysqlConnection, options: OpenSessionOpt
   }
 
   /** When nothing else runs. */
+  const runNext: RunStatement = (sql, parameters) => within(sql, () => sendStatement(wire, connection, { sql, parameters }), itself)
+
+  /** When nothing else runs. */
   function changeNext(statement: Statement): Promise<number> {
     const { sql, prepare, none = never } = statement
     const rows = rowsOf(statement)
@@ -162,12 +166,12 @@ export function openSession(connection: MysqlConnection, options: OpenSessionOpt
     const changing = begins ? beginWith(statement, rows, none) : within(sql, () => sendChange(statement, sql), itself, none)
     return changing.then(
       ({ count }) => count,
-      (error: unknown) => {
-        if (none(error)) return 0
-        // Others of the same append may be there already, and it is all of them or none.
-        dead ??= new TransactionAbortedError({ cause: error })
-        throw error
-      },
+      (failed: unknown) =>
+        confirmNone(statement, failed, runNext).catch((error: unknown) => {
+          // Others of the same append may be there already, and it is all of them or none.
+          dead ??= new TransactionAbortedError({ cause: error })
+          throw error
+        }),
     )
   }
 
@@ -208,10 +212,7 @@ export function openSession(connection: MysqlConnection, options: OpenSessionOpt
     },
     // The drivers send one statement at a time.
     sendsTogether: false,
-    run(sql, parameters = []) {
-      const start = () => sendStatement(wire, connection, { sql, parameters })
-      return inTurn(() => within(sql, start, itself))
-    },
+    run: (sql, parameters) => inTurn(() => runNext(sql, parameters)),
     async script(sql) {
       await inTurn(async () => {
         for (const statement of splitScript(sql)) await send(statement)

@@ -5,6 +5,7 @@ import { Lane } from '../lane.ts'
 import { QueryTracker } from '../query-tracker.ts'
 import type { CallbackDialect, RunOn, TransactionGuard } from './callback-dialect.ts'
 import { type BeginTransaction, callbackTransaction } from './callback-transaction.ts'
+import { confirmNone } from './confirm-none.ts'
 
 /**
  * Runs one statement of the user's on a tracked handle, or refuses it. `sql` is what it sends, where that is known; where it is only known
@@ -112,17 +113,19 @@ function sessionOn<Handle>({ client, dialect, run, transaction, running, guard }
       if (client.reentrant !== true) return lane.run(start)
       return turns.getStore() === lane ? start() : lane.run(() => turns.run(lane, start))
     })
-  const send = ({ sql, parameters = [], none }: Statement) => inTurn(() => guard.run(sql, () => run(transaction, sql, parameters), none))
+  const send = ({ sql, parameters = [], none }: Statement) => guard.run(sql, () => run(transaction, sql, parameters), none)
 
-  async function change(statement: Statement): Promise<number> {
+  async function changeNext(statement: Statement): Promise<number> {
     try {
-      return (await send(statement)).count
+      const failed = (error: unknown) => confirmNone(statement, error, (sql, parameters) => send({ sql, parameters }))
+      return await send(statement).then(({ count }) => count, failed)
     } catch (error) {
-      if (statement.none?.(error) === true) return 0
       guard.doom(error)
       throw error
     }
   }
+
+  const change = (statement: Statement) => inTurn(() => changeNext(statement))
 
   const runTracked = (tracker: QueryTracker): RunTracked =>
     function runQuery<T>(sql: unknown, start: (admit: (sql: unknown) => void) => Promise<T>) {
@@ -144,7 +147,7 @@ function sessionOn<Handle>({ client, dialect, run, transaction, running, guard }
     }
 
   return {
-    run: (sql, parameters) => send({ sql, parameters }),
+    run: (sql, parameters) => inTurn(() => send({ sql, parameters })),
     change,
     changeLater: changeNow(change),
     sendsTogether: false,

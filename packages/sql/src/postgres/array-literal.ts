@@ -4,7 +4,7 @@ export function withArrayLiterals(parameters: readonly unknown[]): unknown[] {
 }
 
 /** An array as PostgreSQL writes it. Elements are texts, numbers or null. */
-function arrayLiteral(values: readonly unknown[]): string {
+export function arrayLiteral(values: readonly unknown[]): string {
   return `{${values.map((value) => (value === null ? 'NULL' : `"${String(value).replace(/[\\"]/g, '\\$&')}"`)).join(',')}}`
 }
 

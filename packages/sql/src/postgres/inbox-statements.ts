@@ -1,4 +1,5 @@
-import type { RunStatement, Statement } from '../driver.ts'
+import type { RecordingSession } from '../dialect.ts'
+import type { Statement } from '../driver.ts'
 import type { InboxKey } from '../inbox-key.ts'
 
 /**
@@ -17,12 +18,18 @@ export function recorder(table: string): (key: InboxKey) => Statement {
   return ({ consumer, source, id }) => ({ sql, parameters: [consumer, source, id], prepare: true })
 }
 
-export async function recordAll(run: RunStatement, table: string, keys: readonly InboxKey[]): Promise<readonly InboxKey[]> {
-  const { rows } = await run(
-    `INSERT INTO ${table} (consumer, source, id) SELECT * FROM unnest($1::text[], $2::text[], $3::text[])
-ON CONFLICT DO NOTHING RETURNING consumer, source, id`,
-    [keys.map(({ consumer }) => consumer), keys.map(({ source }) => source), keys.map(({ id }) => id)],
-  )
+/** With BEGIN in one round trip where rows can be told. */
+export async function recordAll(session: RecordingSession, table: string, keys: readonly InboxKey[]): Promise<readonly InboxKey[]> {
+  const sql = `INSERT INTO ${table} (consumer, source, id) SELECT * FROM unnest($1::text[], $2::text[], $3::text[])
+ON CONFLICT DO NOTHING RETURNING consumer, source, id`
+  const columns = [keys.map(({ consumer }) => consumer), keys.map(({ source }) => source), keys.map(({ id }) => id)]
   // Those three columns, all of them text.
-  return rows as unknown as readonly InboxKey[]
+  if (session.tellsRows !== true) return (await session.run(sql, columns)).rows as unknown as readonly InboxKey[]
+  const recorded: InboxKey[] = []
+  const onRow = (row: readonly unknown[]) => {
+    const [consumer, source, id] = row as readonly [string, string, string]
+    recorded.push({ consumer, source, id })
+  }
+  await session.change({ sql, parameters: columns, prepare: true, onRow })
+  return recorded
 }

@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto'
 import type { Statement } from '../driver.ts'
+import { arrayLiteral } from './array-literal.ts'
 
 /** What is used of a pg connection, in the way its cursors and streams use it. */
 interface PgConnection {
@@ -143,8 +144,9 @@ export function nameOf(sql: string): string {
   return name
 }
 
-/** Our own parameters are texts, numbers, bytes and null. */
+/** Our own parameters are texts, numbers, bytes, null and arrays of texts. */
 function toWire(value: unknown): unknown {
   if (value === null || value === undefined || typeof value === 'string') return value
-  return value instanceof Uint8Array ? Buffer.from(value.buffer, value.byteOffset, value.byteLength) : String(value)
+  if (value instanceof Uint8Array) return Buffer.from(value.buffer, value.byteOffset, value.byteLength)
+  return Array.isArray(value) ? arrayLiteral(value) : String(value)
 }

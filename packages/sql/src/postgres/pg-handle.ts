@@ -3,39 +3,136 @@ import type { QueryTracker } from '../query-tracker.ts'
 import type { PgQueryable, PgResult } from './pg-session.ts'
 import { refuseControl } from './refuse-control.ts'
 
-export interface TrackedBy {
+/** What the handles of a transaction share. */
+export interface TrackedSession {
+  readonly client: PgQueryable
   readonly lane: Lane
-  /** Carries out what must come before, then starts. */
+  /** Whether statements of ours wait for the next round trip. */
+  readonly hasWaiting: () => boolean
+  /** Carries them out, then starts. */
   readonly afterWaiting: <T>(start: () => Promise<T>) => Promise<T>
-  readonly tracker: QueryTracker
+  /** Whether the client takes a callback in place of giving a promise, as those of pg do. */
+  readonly callsBack: boolean
 }
 
-/** `query` in the forms that pg has: text and values, a configuration, with a callback, or something to submit (a cursor, a stream). */
-export function trackedHandle(client: PgQueryable, { lane, afterWaiting, tracker }: TrackedBy): PgQueryable {
-  const forward = client.query.bind(client) as (...given: unknown[]) => Promise<PgResult>
+type Given = readonly unknown[]
 
-  function query(...given: unknown[]): Promise<PgResult> | undefined {
-    const [first] = given
-    const isObject = typeof first === 'object' && first !== null
-    if (isObject && 'submit' in first) {
-      tracker.checkOpen()
-      // They go to the client's queue in this turn, one after the other. A BEGIN that fails has lost its connection, and the rest with it.
-      afterWaiting(async () => {}).catch(() => {})
-      return forward(...given)
-    }
-    const start = () => {
-      refuseControl(isObject && 'text' in first ? first.text : first)
-      return lane.run(() => afterWaiting(() => forward(...given)))
-    }
+/** `query` in the forms that pg has: text and values, a configuration, with a callback, or something to submit (a cursor, a stream). */
+class TrackedHandle {
+  readonly #session: TrackedSession
+  readonly #tracker: QueryTracker
+
+  constructor(session: TrackedSession, tracker: QueryTracker) {
+    this.#session = session
+    this.#tracker = tracker
+  }
+
+  /** Bound, because it may be called on a proxy or by itself. */
+  readonly query = (...given: Given): unknown => {
+    const first = given[0]
+    if (isObject(first) && 'submit' in first) return this.#submit(given)
     const callback = given.at(-1)
-    if (typeof callback !== 'function') return tracker.run(start)
-    given.pop()
-    tracker.run(start).then(
+    if (typeof callback !== 'function') return this.#run(given)
+    this.#run(given.slice(0, -1)).then(
       (result) => callback(null, result),
       (error: unknown) => callback(error),
     )
     return undefined
   }
+
+  #submit(given: Given): unknown {
+    this.#tracker.checkOpen()
+    // They go to the client's queue in this turn, one after the other. A BEGIN that fails has lost its connection, and the rest with it.
+    this.#session.afterWaiting(async () => {}).catch(() => {})
+    return send(this.#session, given)
+  }
+
+  #run(given: Given): Promise<PgResult> {
+    const { lane, hasWaiting, afterWaiting, callsBack } = this.#session
+    if (callsBack && !lane.busy && !hasWaiting() && isCopied(given[0])) return this.#runAtOnce(given)
+    return this.#tracker.run(() => {
+      refuseControl(textOf(given[0]))
+      return lane.run(() => afterWaiting(() => send(this.#session, given) as Promise<PgResult>))
+    })
+  }
+
+  /**
+   * What most queries come to. Not by the promises of pg: with a context in the ambient storage they drag whole messages into the old space,
+   * where they wait for a full collection.
+   */
+  #runAtOnce(given: Given): Promise<PgResult> {
+    const tracker = this.#tracker
+    const { lane } = this.#session
+    try {
+      refuseControl(textOf(given[0]))
+      tracker.begin()
+    } catch (error) {
+      return Promise.reject(error)
+    }
+    const query = new Promise<PgResult>((resolve) => {
+      const answer = (error: unknown, result?: PgResult): void => {
+        // Whoever waits for it comes first, and may start the next one: only then is it over.
+        if (result !== undefined) {
+          resolve(result)
+          lane.leave(query)
+          tracker.done()
+          return
+        }
+        const failed = () => {
+          lane.failure = error
+          lane.leave(query)
+          tracker.failed(error)
+        }
+        // Also for one that nobody awaits: that is reported by the COMMIT, not by the end of the process.
+        resolve(rejectedLater(error, () => query.catch(failed)))
+      }
+      try {
+        send(this.#session, [...given.map(copyOf), answer])
+      } catch (error) {
+        answer(error)
+      }
+    })
+    lane.take(query)
+    return query
+  }
+}
+
+export function trackedHandle(session: TrackedSession, tracker: QueryTracker): PgQueryable {
   // Callers know by the form they use what it gives back.
-  return { query: query as PgQueryable['query'] }
+  return new TrackedHandle(session, tracker) as PgQueryable
+}
+
+function send({ client }: TrackedSession, given: Given): unknown {
+  return (client.query as (...forwarded: unknown[]) => unknown).apply(client, [...given])
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null
+}
+
+function textOf(first: unknown): unknown {
+  return isObject(first) && 'text' in first ? first.text : first
+}
+
+/** pg writes a callback into the configuration that it is given: the caller's own must not change. */
+function copyOf(given: unknown, index: number): unknown {
+  return index === 0 && isObject(given) ? { ...given } : given
+}
+
+/** Whether a text, or a configuration of which a copy is as good. */
+function isCopied(first: unknown): boolean {
+  if (typeof first === 'string') return true
+  return isObject(first) && Object.getPrototypeOf(first) === Object.prototype && !('callback' in first)
+}
+
+/**
+ * As pg does it: the stack is to tell who asked, and not that a packet came in. V8 finds that by who waits for the promise in which the stack is
+ * taken, if it is one only: so it is done when somebody waits, and before we do.
+ */
+async function rejectedLater(error: unknown, before: () => void): Promise<never> {
+  await undefined
+  await undefined
+  if (error instanceof Error) Error.captureStackTrace(error)
+  before()
+  throw error
 }

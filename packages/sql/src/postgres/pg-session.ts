@@ -70,6 +70,8 @@ export function openSession(client: PgClient, settings: readonly string[], optio
     return waiting === nothing ? start() : send([]).then(start)
   }
 
+  const tracked = { client, lane, hasWaiting: () => waiting !== nothing, afterWaiting, callsBack: flies }
+
   const session: Session<PgQueryable> = {
     run: (sql, parameters = []) => lane.run(() => afterWaiting(() => runOn(client, sql, parameters))),
     change: (statement) => lane.run(() => send([statement]).then(countOf)),
@@ -82,7 +84,7 @@ export function openSession(client: PgClient, settings: readonly string[], optio
     async script(sql) {
       await lane.run(() => afterWaiting(() => client.query(sql)))
     },
-    track: (tracker) => trackedHandle(client, { lane, afterWaiting, tracker }),
+    track: (tracker) => trackedHandle(tracked, tracker),
   }
 
   async function commit(): Promise<void> {

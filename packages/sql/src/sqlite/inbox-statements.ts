@@ -1,4 +1,5 @@
-import type { RunStatement, Statement } from '../driver.ts'
+import type { RecordingSession } from '../dialect.ts'
+import type { Statement } from '../driver.ts'
 import type { InboxKey } from '../inbox-key.ts'
 import { now } from './clock.ts'
 
@@ -14,7 +15,7 @@ export function recorder(table: string): (key: InboxKey) => Statement {
   return ({ consumer, source, id }) => ({ sql, parameters: [consumer, source, id], prepare: true })
 }
 
-export async function recordAll(run: RunStatement, table: string, keys: readonly InboxKey[]): Promise<readonly InboxKey[]> {
+export async function recordAll({ run }: RecordingSession, table: string, keys: readonly InboxKey[]): Promise<readonly InboxKey[]> {
   // Without a WHERE the parser would take ON for a part of the join.
   const { rows } = await run(
     `INSERT INTO ${table} (consumer, source, id) SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?) WHERE true

@@ -1,17 +1,22 @@
 import type { Logger, Runtime } from '@ackord/core'
-import type { Driver, StatementResult } from '../driver.ts'
+import type { Driver, Session, StatementResult } from '../driver.ts'
 import { inTransaction, runStatement, type SqliteClient, type SqliteHandle } from './sqlite-client.ts'
 import type { SqliteConnection } from './sqlite-connection.ts'
-import type { SqliteFile } from './sqlite-file.ts'
+import type { SqliteFile, Turn } from './sqlite-file.ts'
 import { openSession } from './sqlite-session.ts'
 import { lockTimeoutOf } from './transaction-settings.ts'
-import { unlessLocked, whileLocked } from './while-locked.ts'
+import { type LockWait, unlessLocked, whileLocked } from './while-locked.ts'
+import type { Interruptible } from './writer-mutex.ts'
 
 export interface SqliteDriverOptions {
   readonly logger: Logger
   readonly runtime: Runtime
   readonly lockTimeout: number
 }
+
+type Work<R> = (session: Session<SqliteHandle>) => Promise<R>
+
+type TransactionWait = LockWait & { readonly signal: AbortSignal }
 
 export function sqliteDriver(file: SqliteFile, connection: SqliteConnection, options: SqliteDriverOptions): Driver<SqliteHandle> {
   const { logger, runtime, lockTimeout } = options
@@ -30,6 +35,72 @@ export function sqliteDriver(file: SqliteFile, connection: SqliteConnection, opt
     }
   }
 
+  // Chained by hand, with promises only where something waits: both run once per message.
+
+  function workIn<R>(turn: Turn, work: Work<R>, wait: TransactionWait): Promise<R> {
+    try {
+      const beginning = unlessLocked(() => connection.begin(logger), wait)
+      if (!(beginning instanceof Promise)) return workInside(turn, work, wait)
+      return beginning.then(
+        () => workInside(turn, work, wait),
+        (error: unknown) => {
+          turn.end()
+          throw error
+        },
+      )
+    } catch (error) {
+      turn.end()
+      return Promise.reject(error)
+    }
+  }
+
+  function workInside<R>(turn: Turn, work: Work<R>, wait: TransactionWait): Promise<R> {
+    const { signal } = wait
+    const opened = openSession(connection, wait)
+
+    const running: Interruptible = {
+      signal,
+      // A handler that does not stop must not keep the file from all others. Nothing of it can be running on the connection right now.
+      onAbort() {
+        opened.rollBack(() => signal.reason)
+        turn.end()
+      },
+    }
+
+    function end(): void {
+      opened.rollBack()
+      file.mutex.unwatch(running)
+      turn.end()
+    }
+
+    function fail(error: unknown): never {
+      end()
+      throw error
+    }
+
+    function commit(result: R): R | Promise<R> {
+      let committing: Promise<void> | undefined
+      try {
+        committing = opened.commit()
+      } catch (error) {
+        return fail(error)
+      }
+      const finish = () => {
+        end()
+        return result
+      }
+      return committing === undefined ? finish() : committing.then(finish, fail)
+    }
+
+    file.mutex.watch(running)
+    try {
+      return turn.inside(() => work(opened.session)).then(commit, fail)
+    } catch (error) {
+      end()
+      return Promise.reject(error)
+    }
+  }
+
   return {
     pool: file.pool,
 
@@ -42,35 +113,10 @@ export function sqliteDriver(file: SqliteFile, connection: SqliteConnection, opt
     // A transaction of ours on the client is not the caller's.
     inTransaction: (handle) => !file.isOurs(handle) && inTransaction(handle as SqliteClient),
 
-    async transaction(settings, work, signal) {
+    transaction(settings, work, signal) {
       const wait = { runtime, signal, timeout: lockTimeoutOf(settings) ?? lockTimeout }
-      // Promises only where something waits: this runs once per message.
       const entering = file.enter(wait)
-      const turn = entering instanceof Promise ? await entering : entering
-      try {
-        const beginning = unlessLocked(() => connection.begin(logger), wait)
-        if (beginning instanceof Promise) await beginning
-      } catch (error) {
-        turn.end()
-        throw error
-      }
-      const opened = openSession(connection, wait)
-      // A handler that does not stop must not keep the file from all others. Nothing of it can be running on the connection right now.
-      const onAbort = () => {
-        opened.rollBack(() => signal.reason)
-        turn.end()
-      }
-      signal.addEventListener('abort', onAbort, { once: true })
-      try {
-        const result = await turn.inside(() => work(opened.session))
-        const committing = opened.commit()
-        if (committing !== undefined) await committing
-        return result
-      } finally {
-        opened.rollBack()
-        signal.removeEventListener('abort', onAbort)
-        turn.end()
-      }
+      return entering instanceof Promise ? entering.then((turn) => workIn(turn, work, wait)) : workIn(entering, work, wait)
     },
   }
 }

@@ -33,7 +33,7 @@ const holders = new AsyncLocalStorage<Holder>()
 export class SqliteFile {
   /** What is used outside of transactions. */
   readonly pool: SqliteHandle = outsideHandle(() => this.reader)
-  readonly #mutex = new WriterMutex()
+  readonly mutex: WriterMutex = new WriterMutex()
   readonly #connections = new Map<SqliteClient, SqliteConnection>()
   reader: SqliteClient | undefined
 
@@ -43,10 +43,10 @@ export class SqliteFile {
    */
   enter(wait: LockWait): Turn | Promise<Turn> {
     const outer = holders.getStore()
-    const release = wait.signal?.aborted === true ? undefined : this.#mutex.enter()
+    const release = wait.signal?.aborted === true ? undefined : this.mutex.enter()
     if (release !== undefined) return this.#turn(release, outer)
-    const acquiring = this.#isInside(outer) ? this.#acquireInside(wait) : this.#mutex.acquire(wait.signal)
-    return acquiring.then((released) => this.#turn(released, outer))
+    const turn = (released: () => void) => this.#turn(released, outer)
+    return this.#isInside(outer) ? this.#acquireInside(turn, wait) : this.mutex.acquire(turn, wait.signal)
   }
 
   #turn(release: () => void, outer: Holder | undefined): Turn {
@@ -65,11 +65,11 @@ export class SqliteFile {
     return false
   }
 
-  async #acquireInside({ runtime, timeout, signal }: LockWait): Promise<() => void> {
+  async #acquireInside(turn: (release: () => void) => Turn, { runtime, timeout, signal }: LockWait): Promise<Turn> {
     using limit = linkedController(signal ?? new AbortController().signal)
     const timer = timeout === 0 ? undefined : runtime.setTimeout(() => limit.abort(waitsForItself(timeout)), timeout)
     try {
-      return await this.#mutex.acquire(limit.signal)
+      return await this.mutex.acquire(turn, limit.signal)
     } finally {
       timer?.cancel()
     }

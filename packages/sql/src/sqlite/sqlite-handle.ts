@@ -8,8 +8,25 @@ import type { BorrowedStatement } from './statement-cache.ts'
 /** Runs what uses the connection, or throws because it must not. */
 type Guard = <T>(use: () => T) => T
 
-/** Iterations that have not ended: they keep their connection busy. */
-export type Iterations = Set<Iterator<unknown>>
+/** Iterations that have not ended: they keep their connection busy. Hardly any transaction has one. */
+export class Iterations {
+  #open: Set<Iterator<unknown>> | undefined
+
+  add(iterator: Iterator<unknown>): void {
+    this.#open ??= new Set()
+    this.#open.add(iterator)
+  }
+
+  delete(iterator: Iterator<unknown>): void {
+    this.#open?.delete(iterator)
+  }
+
+  endAll(): void {
+    if (this.#open === undefined) return
+    for (const iterator of this.#open) iterator.return?.()
+    this.#open.clear()
+  }
+}
 
 export interface TrackedHandleOptions {
   readonly guard: Guard
@@ -44,7 +61,7 @@ export function outsideHandle(readerOf: () => SqliteClient | undefined): SqliteH
     if (reader === undefined) {
       throw outside('Read and write with database.write(), or give fromSqlite() a reader to read outside of transactions.')
     }
-    return guardedHandle(reader, new Set(), function readOnly(use) {
+    return guardedHandle(reader, new Iterations(), function readOnly(use) {
       try {
         return use()
       } catch (error) {
@@ -89,30 +106,49 @@ function guardedHandle(
 
 /** The user's own kind of statement, with everything that it can do. */
 function guardedStatement(borrowed: BorrowedStatement, iterations: Iterations, guard: Guard): SqliteStatement {
-  const guarded: SqliteStatement = new Proxy(borrowed.statement, {
-    get(target, name) {
-      const value: unknown = Reflect.get(target, name, target)
-      if (typeof value !== 'function') return value
-      return function call(...given: unknown[]) {
-        borrowed.used(name)
-        let result: unknown
-        try {
-          result = guard(() => value.apply(target, given))
-        } catch (error) {
-          borrowed.failed()
-          throw error
-        }
-        // Settings such as pluck() give the statement back.
-        if (result === target) return guarded
-        return name === 'iterate' ? guardedIteration(result as Iterator<unknown>, iterations, guard) : result
-      }
-    },
-    set(target, name, value) {
-      borrowed.failed()
-      return Reflect.set(target, name, value, target)
-    },
-  })
-  return guarded
+  const traps = new StatementTraps(borrowed, iterations, guard)
+  traps.guarded = new Proxy(borrowed.statement, traps)
+  return traps.guarded
+}
+
+/** A class, because one is made per message and statement. */
+class StatementTraps implements ProxyHandler<SqliteStatement> {
+  readonly #borrowed: BorrowedStatement
+  readonly #iterations: Iterations
+  readonly #guard: Guard
+  guarded: SqliteStatement | undefined
+
+  constructor(borrowed: BorrowedStatement, iterations: Iterations, guard: Guard) {
+    this.#borrowed = borrowed
+    this.#iterations = iterations
+    this.#guard = guard
+  }
+
+  get(target: SqliteStatement, name: string | symbol): unknown {
+    const value: unknown = Reflect.get(target, name, target)
+    if (typeof value !== 'function') return value
+    return (...given: unknown[]) => this.#call(target, name, value, given)
+  }
+
+  set(target: SqliteStatement, name: string | symbol, value: unknown): boolean {
+    this.#borrowed.failed()
+    return Reflect.set(target, name, value, target)
+  }
+
+  // biome-ignore lint/complexity/noBannedTypes: whatever the statement has.
+  #call(target: SqliteStatement, name: string | symbol, method: Function, given: readonly unknown[]): unknown {
+    this.#borrowed.used(name)
+    let result: unknown
+    try {
+      result = this.#guard(() => method.apply(target, given))
+    } catch (error) {
+      this.#borrowed.failed()
+      throw error
+    }
+    // Settings such as pluck() give the statement back.
+    if (result === target) return this.guarded
+    return name === 'iterate' ? guardedIteration(result as Iterator<unknown>, this.#iterations, this.#guard) : result
+  }
 }
 
 function guardedIteration(iterator: Iterator<unknown>, iterations: Iterations, guard: Guard): IterableIterator<unknown> {

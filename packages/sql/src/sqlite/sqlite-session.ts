@@ -4,7 +4,7 @@ import { CommitUnknownError, TransactionAbortedError } from '../errors.ts'
 import { inTransaction, type SqliteHandle } from './sqlite-client.ts'
 import { sqliteCodeOf } from './sqlite-code.ts'
 import type { SqliteConnection } from './sqlite-connection.ts'
-import { type Iterations, trackedHandle } from './sqlite-handle.ts'
+import { Iterations, trackedHandle } from './sqlite-handle.ts'
 import { type LockWait, unlessLocked } from './while-locked.ts'
 
 /** A transaction that was begun on a connection. */
@@ -18,7 +18,7 @@ export interface OpenSession {
 
 export function openSession(connection: SqliteConnection, wait: LockWait): OpenSession {
   const { client, statements } = connection
-  const iterations: Iterations = new Set()
+  const iterations = new Iterations()
   const borrowed: (() => void)[] = []
   let ended: (() => unknown) | undefined
   let failure: unknown
@@ -41,8 +41,7 @@ export function openSession(connection: SqliteConnection, wait: LockWait): OpenS
 
   function end(reason: () => unknown): void {
     ended = reason
-    for (const iterator of iterations) iterator.return?.()
-    iterations.clear()
+    iterations.endAll()
     for (const giveBack of borrowed) giveBack()
   }
 
@@ -65,7 +64,7 @@ export function openSession(connection: SqliteConnection, wait: LockWait): OpenS
 
   function commit(): Promise<void> | undefined {
     checkOpen()
-    for (const iterator of iterations) iterator.return?.()
+    iterations.endAll()
     let committing: unknown
     try {
       committing = unlessLocked(() => client.exec('COMMIT'), wait)

@@ -20,7 +20,7 @@ export interface BorrowedStatement {
  */
 export class StatementCache {
   readonly #client: SqliteClient
-  readonly #idle = new Map<string, SqliteStatement>()
+  readonly #kept = new Map<string, KeptStatement>()
 
   constructor(client: SqliteClient) {
     this.#client = client
@@ -28,15 +28,16 @@ export class StatementCache {
 
   /** `onBorrowed` gets what is to be called at the end of the transaction. */
   borrow(sql: string, onBorrowed: (giveBack: () => void) => void): BorrowedStatement {
-    const known = this.#idle.get(sql)
-    if (known !== undefined) this.#idle.delete(sql)
-    const statement = known ?? this.#client.prepare(sql)
+    const known = this.#kept.get(sql)
+    const kept = known === undefined || known.isLent ? { statement: this.#client.prepare(sql), isLent: true } : known
+    kept.isLent = true
     let asItWas = true
     onBorrowed(() => {
-      if (asItWas) this.#keep(sql, statement)
+      if (asItWas) this.#keep(sql, kept)
+      else if (this.#kept.get(sql) === kept) this.#kept.delete(sql)
     })
     return {
-      statement,
+      statement: kept.statement,
       used(name) {
         if (!harmless.has(name)) asItWas = false
       },
@@ -46,11 +47,20 @@ export class StatementCache {
     }
   }
 
-  #keep(sql: string, statement: SqliteStatement): void {
-    if (this.#idle.size >= most) {
-      const [oldest] = this.#idle.keys()
-      if (oldest !== undefined) this.#idle.delete(oldest)
+  #keep(sql: string, kept: KeptStatement): void {
+    kept.isLent = false
+    const isFull = this.#kept.size >= most
+    // Behind those that were used longer ago; while all have room nobody asks for the order.
+    if (isFull) this.#kept.delete(sql)
+    if (this.#kept.size >= most) {
+      const [oldest] = this.#kept.keys()
+      if (oldest !== undefined) this.#kept.delete(oldest)
     }
-    this.#idle.set(sql, statement)
+    if (isFull || !this.#kept.has(sql)) this.#kept.set(sql, kept)
   }
+}
+
+interface KeptStatement {
+  readonly statement: SqliteStatement
+  isLent: boolean
 }

@@ -9,7 +9,7 @@ import {
   transactionMiddleware,
 } from '../../src/index.ts'
 import { command, event, failureOf, handle } from '../support/world.ts'
-import { type MysqlWorld, mysqlKinds } from './support/mysql-world.ts'
+import { auditOnce, type MysqlWorld, mysqlKinds } from './support/mysql-world.ts'
 import { needOrder, needsOrder, openRival } from './support/rival.ts'
 
 const failure = new Error('failed')
@@ -207,6 +207,27 @@ describe.each(mysqlKinds)('a transaction whose statements go together, on $name'
     expect(await failureOf(place(world, '3', { more: () => Promise.reject(failure) }))).toBe(failure)
     await world.database.write(() => insert(world, '4'))
     expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([3, 2, 2])
+    await expectUnchanged(world, connection)
+  })
+
+  it('asks once more before it takes a message for a duplicate, and not for one that is new', async () => {
+    await using world = await open({ max: 1 })
+    await auditOnce(world, 'AFTER')
+    const connection = await connectionOf(world)
+    await place(world, '1')
+    let statements = await questions(world)
+    expect(await failureOf(place(world, '2'))).toMatchObject({ errno: 1062 })
+    // The first statement, the question and ROLLBACK.
+    expect([await statements(), await storedOf(world, '2')]).toEqual([3, nothing])
+    statements = await questions(world)
+    await place(world, '1')
+    expect(await statements()).toBe(3)
+    await world.query('DROP TRIGGER audits')
+    await place(world, '2')
+    statements = await questions(world)
+    await place(world, '3')
+    // With its beginning, the handler's own, and with COMMIT.
+    expect([await statements(), await storedOf(world, '2'), await storedOf(world, '3')]).toEqual([3, [1, 1, 1], [1, 1, 1]])
     await expectUnchanged(world, connection)
   })
 

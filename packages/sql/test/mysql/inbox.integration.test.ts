@@ -1,10 +1,10 @@
-import { compose, type Middleware, rootContext, silentLogger } from '@ackord/core'
+import { compose, type Middleware, outside, type Process, rootContext, silentLogger } from '@ackord/core'
 import { deferred } from '@ackord/testkit'
 import { describe, expect, it } from 'vitest'
 import { portOf } from '../../src/database.ts'
 import { cleanInbox, type Driver, inboxMiddleware, transactional, transactionMiddleware } from '../../src/index.ts'
 import { command, event, failureOf, handle } from '../support/world.ts'
-import { type MysqlWorld, mysqlKinds, openMysql2 } from './support/mysql-world.ts'
+import { auditOnce, type MysqlWorld, mysqlKinds, openMysql2 } from './support/mysql-world.ts'
 
 const failure = new Error('failed')
 
@@ -129,6 +129,48 @@ describe.each(mysqlKinds)('inboxMiddleware() on $name', ({ open }) => {
     expect([await world.orders(), await world.inbox()]).toEqual([1, 1])
   })
 
+  it.each(['BEFORE', 'AFTER'])(
+    'takes a duplicate of a trigger %s its row for what it is: an error, unless the row is there too',
+    async (when) => {
+      await using world = await open()
+      await auditOnce(world, when)
+      const [first, second] = [command('1'), command('2')]
+      await handle(once(world), saving(world), first.message)
+      expect(await failureOf(handle(once(world), saving(world), second.message))).toMatchObject({ errno: 1062 })
+      // Nor where it is not the first statement of its transaction; and that cannot be committed then.
+      const swallowing: Process = async (message, context) => {
+        await saving(world)()
+        await failureOf(inboxMiddleware(world.database, { consumer: 'orders' })(saving(world))(message, context))
+        return []
+      }
+      expect(
+        await failureOf(handle(transactionMiddleware(world.database, { logger: silentLogger }), swallowing, second.message)),
+      ).toMatchObject({ code: 'ACKORD_TRANSACTION_ABORTED', cause: { errno: 1062 } })
+      expect([second.verdicts, await world.orders(), await world.inbox()]).toEqual([[], 1, 1])
+
+      await handle(once(world), saving(world), first.message)
+      expect([first.verdicts, await world.orders()]).toEqual([[{ verdict: 'ack' }], 1])
+      await world.query('DROP TRIGGER audits')
+      await handle(once(world), saving(world), second.message)
+      expect([second.verdicts, await world.orders(), await world.inbox()]).toEqual([[], 2, 2])
+    },
+  )
+
+  it.each(['read committed', 'repeatable read'] as const)(
+    'recognises a duplicate that was committed after its transaction had read the table, under %s',
+    async (isolation) => {
+      await using world = await open()
+      const seen: unknown[] = []
+      const inbox = inboxMiddleware(world.database, { consumer: 'orders', onDuplicate: ({ id }) => void seen.push(id) })
+      await handle(transactionMiddleware(world.database, { isolation, logger: silentLogger }), async (message, context) => {
+        await world.run('SELECT COUNT(*) FROM orders')
+        await outside(() => handle(once(world), saving(world), command('1').message))
+        return await inbox(saving(world))(message, context)
+      })
+      expect([seen, await world.orders(), await world.inbox()]).toEqual([['1'], 1, 1])
+    },
+  )
+
   it('gives up waiting for one that is being handled elsewhere after lockTimeout, and it can come again', async () => {
     await using world = await open()
     const begun = deferred()
@@ -234,6 +276,41 @@ describe.each(mysqlKinds)('a group of messages on $name', ({ open }) => {
     const settled = await Promise.allSettled([...ids, ...ids].map(place))
     expect(settled.filter(({ status }) => status === 'rejected')).toHaveLength(2)
     expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([24, 24, 24])
+  })
+
+  it('takes a duplicate of a trigger for what it is: none of its messages is lost', async () => {
+    await using world = await open()
+    await auditOnce(world, 'AFTER')
+    const process = transactional(world.database, {
+      inbox: { consumer: 'orders' },
+      outbox: { destination: 'events' },
+      transaction: { logger: silentLogger },
+      groupCommit: { size: 10, groups: 1 },
+    })(async (message) => {
+      await world.run('INSERT INTO orders (id) VALUES (?)', [message.id])
+      return [event(`e${message.id}`)]
+    })
+    const placed = async () => {
+      const commands = ['1', '2', '3'].map((id) => command(id))
+      const settled = await Promise.allSettled(
+        commands.map(({ message }) =>
+          handle(
+            () => process,
+            async () => [],
+            message,
+          ),
+        ),
+      )
+      return settled.map((one, index) => (one.status === 'rejected' ? one.reason.errno : (commands[index]?.verdicts.length ?? 0)))
+    }
+    // Each goes alone, and the trigger lets one pass.
+    expect(await placed()).toEqual([0, 1062, 1062])
+    expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([1, 1, 1])
+    // Now the first is a duplicate.
+    expect(await placed()).toEqual([1, 1062, 1062])
+    await world.query('DROP TRIGGER audits')
+    expect(await placed()).toEqual([1, 0, 0])
+    expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([3, 3, 3])
   })
 })
 

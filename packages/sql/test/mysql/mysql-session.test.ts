@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import type { Row } from '../../src/driver.ts'
 import { CommitUnknownError } from '../../src/errors.ts'
 import { CompoundStatements } from '../../src/mysql/compound-statements.ts'
 import { openSession } from '../../src/mysql/mysql-session.ts'
@@ -21,14 +22,20 @@ interface FakeServer {
   readonly settings?: readonly string[]
   /** How many rows it says that each statement changed. */
   readonly count?: number
+  /** The rows that each statement gives. */
+  readonly rows?: readonly Row[]
 }
 
 function errorOf(errno: number): Error {
   return Object.assign(new Error(`error ${errno}`), { errno })
 }
 
+function isDuplicate(error: unknown): boolean {
+  return (error as { errno?: number }).errno === 1062
+}
+
 /** Sessions on a server in the hands of the test. */
-function setup({ refuse = () => {}, open = true, settings = [], count = 1 }: FakeServer = {}) {
+function setup({ refuse = () => {}, open = true, settings = [], count = 1, rows = [] }: FakeServer = {}) {
   const sent: string[] = []
   const compounds = new CompoundStatements()
   const wire: MysqlWire = {
@@ -38,7 +45,7 @@ function setup({ refuse = () => {}, open = true, settings = [], count = 1 }: Fak
       sent.push(sql)
       refuse(sql)
       const inTransaction = sql === 'DO 0' ? open : !/COMMIT|ROLLBACK/.test(sql)
-      return { rows: [], count, inTransaction, autocommit: true }
+      return { rows, count, inTransaction, autocommit: true }
     },
     read: () => ({ rows: [], count: 0, inTransaction: true, autocommit: true }),
   }
@@ -169,9 +176,66 @@ describe('a session', () => {
       },
     })
     const opened = session()
-    expect(await opened.session.change({ ...record, none: (error) => (error as { errno?: number }).errno === 1062 })).toBe(0)
+    expect(await opened.session.change({ ...record, none: isDuplicate })).toBe(0)
     await opened.commit()
     expect(sent).toEqual([beginning, committing])
+  })
+})
+
+describe('a statement that is said to change no row', () => {
+  const finding = 'SELECT 1 FROM inbox'
+  const recordOnce = { ...record, none: isDuplicate, confirm: { sql: finding, parameters: [] } }
+  const duplicate = errorOf(1062)
+  const refuse = (sql: string) => {
+    if (sql.includes(record.sql)) throw duplicate
+  }
+
+  it('is believed if the row is there', async () => {
+    const { sent, session } = setup({ refuse, rows: [{ one: 1 }] })
+    const opened = session()
+    expect(await opened.session.change(recordOnce)).toBe(0)
+    await opened.session.change(append)
+    expect(await opened.session.change(recordOnce)).toBe(0)
+    await opened.commit()
+    expect(sent).toEqual([beginning, finding, append.sql, record.sql, finding, committing])
+  })
+
+  it('is believed if the row is there, where the server does not take it with the beginning', async () => {
+    const { sent, session } = setup({
+      refuse: (sql) => {
+        if (sql.startsWith('BEGIN')) throw errorOf(1064)
+        refuse(sql)
+      },
+      rows: [{ one: 1 }],
+    })
+    const opened = session()
+    expect(await opened.session.change(recordOnce)).toBe(0)
+    await opened.commit()
+    expect(sent).toEqual([beginning, 'START TRANSACTION', record.sql, finding, committing])
+  })
+
+  it('fails with its own error if the row is not there, and nothing is committed', async () => {
+    const { sent, session } = setup({ refuse })
+    const opened = session()
+    expect(await failureOf(Promise.resolve(opened.session.change(recordOnce)))).toBe(duplicate)
+    expect(await failureOf(opened.commit())).toMatchObject({ code: 'ACKORD_TRANSACTION_ABORTED', cause: duplicate })
+    expect(sent).toEqual([beginning, finding, rollingBack])
+  })
+
+  it('fails with the error of the question if that cannot be answered, and nothing is committed', async () => {
+    const deadlock = errorOf(1213)
+    const { sent, session } = setup({
+      refuse: (sql) => {
+        if (sql === finding) throw deadlock
+        refuse(sql)
+      },
+      open: false,
+    })
+    const opened = session()
+    expect(await failureOf(Promise.resolve(opened.session.change(recordOnce)))).toBe(deadlock)
+    expect(await failureOf(opened.commit())).toMatchObject({ code: 'ACKORD_TRANSACTION_ABORTED', cause: deadlock })
+    expect(sent.slice(0, 2)).toEqual([beginning, finding])
+    expect(sent).not.toContain(committing)
   })
 })
 

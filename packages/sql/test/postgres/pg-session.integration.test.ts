@@ -150,6 +150,92 @@ describe('a transaction on a pg pool', () => {
   })
 })
 
+describe('queries of a handler on a pg pool', () => {
+  it('leave the configuration that they were given as it was', async () => {
+    await using world = await openPg()
+    const config = { text: 'SELECT $1::text AS name', values: ['a'] }
+    const rows = await world.database.write(async (transaction) => (await transaction.query(config as never)).rows)
+    expect(rows).toEqual([{ name: 'a' }])
+    expect(config).toEqual({ text: 'SELECT $1::text AS name', values: ['a'] })
+  })
+
+  it('take a configuration that is no plain object', async () => {
+    await using world = await openPg()
+    class Sql {
+      readonly name: string
+      constructor(name: string) {
+        this.name = name
+      }
+      get text(): string {
+        return `SELECT '${this.name}' AS name`
+      }
+    }
+    const rows = await world.database.write(async (transaction) => (await transaction.query(new Sql('b') as never)).rows)
+    expect(rows).toEqual([{ name: 'b' }])
+  })
+
+  it('fail with a stack that leads back to whoever asked', async () => {
+    await using world = await openPg()
+    async function countOrders(transaction: TestHandle): Promise<unknown> {
+      return await transaction.query('SELECT count(*) FROM no_such_table')
+    }
+    const failure = await failureOf(
+      world.database.write(async (transaction) => {
+        await transaction.query('SELECT 1')
+        await countOrders(transaction)
+      }),
+    )
+    expect(failure).toMatchObject({ code: '42P01' })
+    expect(failure.stack).toContain('countOrders')
+  })
+
+  it('go one after the other, also those that are started at once', async () => {
+    await using world = await openPg()
+    const done: number[] = []
+    await world.database.write(async (transaction) => {
+      await transaction.query('SELECT 0')
+      await Promise.all(
+        [1, 2, 3].map(async (n) => done.push(((await transaction.query('SELECT $1::int AS n', [n])).rows[0] as { n: number }).n)),
+      )
+    })
+    expect(done).toEqual([1, 2, 3])
+  })
+
+  it('are waited for before COMMIT, also what the first of them is followed by', async () => {
+    await using world = await openPg()
+    const { database } = world
+    await database.write(async (transaction) => {
+      await transaction.query('SELECT 1')
+      void transaction.query('SELECT 2').then(() => transaction.query("INSERT INTO orders VALUES ('1')"))
+    })
+    expect(await world.orders()).toBe(1)
+  })
+
+  it('fail the transaction and not the process when nobody awaits them', async () => {
+    await using world = await openPg()
+    const failure = await failureOf(
+      world.database.write(async (transaction) => {
+        await transaction.query("INSERT INTO orders VALUES ('1')")
+        void transaction.query('SELECT 1 / 0')
+      }),
+    )
+    expect(failure).toMatchObject({ code: 'ACKORD_TRANSACTION_ABORTED', cause: { code: '22012' } })
+    expect(await world.orders()).toBe(0)
+  })
+
+  it('fail when the client throws at once, and others go on', async () => {
+    await using world = await openPg()
+    await world.database.write(async (transaction) => {
+      await transaction.query('SELECT 1')
+      const circular: { self?: unknown } = {}
+      circular.self = circular
+      expect(await failureOf(transaction.query('SELECT $1::json', [circular]))).toBeInstanceOf(TypeError)
+      await transaction.query("INSERT INTO orders VALUES ('1')")
+    })
+    expect(await world.orders()).toBe(1)
+  })
+})
+
 describe('prepared statements on a pg pool', () => {
   async function preparedNames(client: PoolClient): Promise<readonly string[]> {
     const { rows } = await client.query<{ name: string }>('SELECT name FROM pg_prepared_statements ORDER BY name')

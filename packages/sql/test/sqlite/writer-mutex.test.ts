@@ -1,12 +1,14 @@
 import { describe, expect, it } from 'vitest'
 import { WriterMutex } from '../../src/sqlite/writer-mutex.ts'
 
+const asIs = (release: () => void) => release
+
 describe('WriterMutex', () => {
   it('lets one in at a time, in the order they came', async () => {
     const mutex = new WriterMutex()
     const log: string[] = []
     const work = async (name: string) => {
-      const release = await mutex.acquire()
+      const release = await mutex.acquire(asIs)
       log.push(`${name} in`)
       await Promise.resolve()
       log.push(`${name} out`)
@@ -19,9 +21,9 @@ describe('WriterMutex', () => {
 
   it('is released once, however often that is asked for', async () => {
     const mutex = new WriterMutex()
-    const release = await mutex.acquire()
-    const second = mutex.acquire()
-    const third = mutex.acquire()
+    const release = await mutex.acquire(asIs)
+    const second = mutex.acquire(asIs)
+    const third = mutex.acquire(asIs)
     release()
     release()
     const releaseSecond = await second
@@ -37,16 +39,16 @@ describe('WriterMutex', () => {
 
   it('forgets whoever is aborted while waiting, and does not let in who was aborted before', async () => {
     const mutex = new WriterMutex()
-    const release = await mutex.acquire()
+    const release = await mutex.acquire(asIs)
     const abort = new AbortController()
-    const waiting = mutex.acquire(abort.signal)
-    const behind = mutex.acquire()
+    const waiting = mutex.acquire(asIs, abort.signal)
+    const behind = mutex.acquire(asIs)
     const reason = new Error('too long')
     abort.abort(reason)
     await expect(waiting).rejects.toBe(reason)
     release()
     ;(await behind)()
-    await expect(mutex.acquire(abort.signal)).rejects.toBe(reason)
-    ;(await mutex.acquire())()
+    await expect(mutex.acquire(asIs, abort.signal)).rejects.toBe(reason)
+    ;(await mutex.acquire(asIs))()
   })
 })

@@ -1,5 +1,14 @@
-import { type Attributes, InvalidOptionError, Message } from '@ackord/core'
-import type { Claim, ClaimOptions, NewOutboxRecord, OutboxEdit, OutboxFilter, OutboxState, Outcome } from '@ackord/outbox'
+import { type Attributes, Message } from '@ackord/core'
+import {
+  type Claim,
+  type ClaimOptions,
+  invalidCursor,
+  type NewOutboxRecord,
+  type OutboxEdit,
+  type OutboxFilter,
+  type OutboxState,
+  type Outcome,
+} from '@ackord/outbox'
 
 /** A record as `RuledOutboxStore` keeps it. */
 export interface RuledRow {
@@ -120,7 +129,7 @@ export const outboxRules: OutboxRules = {
   sort: (rows) => rows,
   page(rows, after) {
     if (after === undefined) return rows
-    if (!/^[1-9]\d*$/.test(after)) throw new InvalidOptionError('after', 'must be the cursor of an earlier page, or left out.')
+    if (!/^[1-9]\d*$/.test(after)) throw invalidCursor(after)
     return rows.filter((row) => row.place > Number(after))
   },
   show: (row) => new Message(row.data, row.attributes),

@@ -1,8 +1,8 @@
 import type { Logger } from '@ackord/core'
 import { checkCount } from '@ackord/core/internal'
 import type { Reply } from '../../port.ts'
+import { asList } from '../../reply.ts'
 import type { LuaShard } from '../layout.ts'
-import { asList } from '../lua-home.ts'
 import type { OutboxScript } from '../outbox-script.ts'
 import { parkedScript, unparkScript } from './expiry-scripts.ts'
 

@@ -5,7 +5,7 @@ import { CommitUnknownError, TransactionAbortedError, transactional, transaction
 import { type AdapterDialect, type AdapterWorld, codeOf, openAdapterWorld, testAdapterScenarios } from '../../support/adapter-scenarios.ts'
 import { command, event, failureOf, handle } from '../../support/world.ts'
 import { loseDeadlock } from './deadlock.ts'
-import { mariadbUrl } from './mysql-world.ts'
+import { auditOnce, mariadbUrl } from './mysql-world.ts'
 
 export interface OpenOptions {
   readonly max?: number
@@ -79,6 +79,19 @@ export function testMysqlAdapter<Handle>(
       await place('2')
       // BEGIN, the savepoint, inbox, the handler's own, outbox, the savepoint again, COMMIT; and the question itself.
       expect((await count()) - before).toBe(8)
+    })
+
+    it('takes a duplicate of a trigger on the inbox for what it is: an error, unless the row is there too', async () => {
+      await using world = await openWorld({ max: 1 })
+      await auditOnce(world, 'BEFORE')
+      const place = (id: string) => handle(transactional(world.database, parts), () => world.insert(id).then(() => []), command(id).message)
+      await place('1')
+      expect(await failureOf(place('2'))).toMatchObject({ errno: 1062 })
+      await place('1')
+      expect([await world.ids(), await world.inbox()]).toEqual([['1'], 1])
+      await world.query('DROP TRIGGER audits')
+      await place('2')
+      expect([await world.ids(), await world.inbox()]).toEqual([['1', '2'], 2])
     })
 
     it('goes on after a statement whose error the handler caught, which MySQL undoes alone', async () => {
