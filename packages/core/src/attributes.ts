@@ -38,19 +38,22 @@ const requiredNames: ReadonlySet<string> = new Set(['id', 'type', 'source', 'spe
 // Frozen: all that is complete has this one.
 const none: readonly string[] = Object.freeze([])
 const optionalNames: ReadonlySet<string> = new Set(['subject', 'time', 'datacontenttype', 'dataschema'])
-const textNames: ReadonlySet<string> = new Set([
-  'id',
-  'type',
-  'source',
-  'specversion',
-  'subject',
-  'datacontenttype',
-  'dataschema',
-  'partitionkey',
-  'correlationid',
+// One look for each attribute of each message that is stored.
+const knownNames: ReadonlyMap<string, 'text' | 'instant' | 'any'> = new Map([
+  ['id', 'text'],
+  ['type', 'text'],
+  ['source', 'text'],
+  ['specversion', 'text'],
+  ['subject', 'text'],
+  ['datacontenttype', 'text'],
+  ['dataschema', 'text'],
+  ['partitionkey', 'text'],
+  ['correlationid', 'text'],
+  ['time', 'instant'],
+  ['expirytime', 'instant'],
+  ['traceparent', 'any'],
+  ['tracestate', 'any'],
 ])
-const instantNames: ReadonlySet<string> = new Set(['time', 'expirytime'])
-const knownNames: ReadonlySet<string> = new Set([...textNames, ...instantNames, 'traceparent', 'tracestate'])
 
 /** The class CloudEvents puts a name in; every name is in exactly one. */
 export function attributeClass(name: string): 'required' | 'optional' | 'extension' {
@@ -86,10 +89,11 @@ export function checkAttributes(
 }
 
 function problemOf(name: string, value: unknown): string | undefined {
-  if (textNames.has(name)) {
+  const kind = knownNames.get(name)
+  if (kind === 'text') {
     return value === undefined || typeof value === 'string' ? undefined : `must be a text; it is ${describeValue(value)}`
   }
-  if (instantNames.has(name)) {
+  if (kind === 'instant') {
     if (value === undefined || isInstant(value)) return undefined
     const found = typeof value === 'string' ? 'a text of another form' : describeValue(value)
     return `must be a valid Date or an RFC 3339 text; it is ${found}`

@@ -7,8 +7,8 @@ import { Slots } from './slots.ts'
 import { nameOf } from './stages.ts'
 
 export interface DispatcherOptions {
-  /** Handles and settles one message. Never rejects. Where it is told whom to call in the end, nobody looks at the promise. */
-  readonly work: (message: Message, done?: () => void) => Promise<void>
+  /** Handles and settles one message, and says when that is done. */
+  readonly work: (message: Message, done: () => void) => void
   /** Takes a message whose ordering key could not be told. Never rejects. */
   readonly refuse: (message: Message, error: unknown) => Promise<void>
   readonly concurrency: number
@@ -146,55 +146,89 @@ export class Dispatcher {
   }
 
   async #read(messages: (signal: AbortSignal) => AsyncIterable<Message>): Promise<void> {
-    const { concurrency, orderingKey, buffer, work } = this.#options
-    const oneByOne = concurrency === 1 && orderingKey === undefined
-    const most = concurrency + (orderingKey === undefined ? 0 : buffer)
     const iterator = messages(this.#reading.signal)[Symbol.asyncIterator]()
-    let open = true
-    let read = 0
+    const reading = { open: true }
     try {
-      while (!this.#stopping) {
-        if (this.running + this.queued >= most) await this.#room()
-        if (this.#stopping) break
-        // One that throws or is done is not left.
-        open = false
-        this.#pulling = iterator
-        const { done, value } = await iterator.next()
-        this.#pulling = undefined
-        if (done === true) break
-        open = true
-        if (!isMessage(value)) throw new TypeError('The source yielded something that is not a Message.')
-        if (this.#stopping) {
-          this.#nack(value, shutdownError(value))
-          break
-        }
-        read += 1
-        if (read % turnEvery === 0) await this.#options.runtime.yield?.()
-        if (oneByOne) {
-          this.#alone = value
-          try {
-            await work(value)
-          } finally {
-            this.#alone = undefined
-          }
-        } else {
-          this.#accept(value)
-          this.#startReady()
-        }
-      }
+      await this.#pullAll(iterator, reading)
     } finally {
       this.#pulling = undefined
       this.#onDrained?.()
-      if (open) await iterator.return?.()
+      if (reading.open) await iterator.return?.()
     }
   }
 
-  #room(): Promise<void> {
-    return new Promise((resolve) => {
-      this.#onRoom = () => {
-        this.#onRoom = undefined
-        resolve()
+  /** Chained by hand, and not by a loop that awaits: that would be three more promises per message. */
+  #pullAll(iterator: AsyncIterator<Message>, reading: { open: boolean }): Promise<void> {
+    const { concurrency, orderingKey, buffer, runtime } = this.#options
+    const oneByOne = concurrency === 1 && orderingKey === undefined
+    const most = concurrency + (orderingKey === undefined ? 0 : buffer)
+    let read = 0
+    return new Promise((resolve, reject) => {
+      const pull = (): void => {
+        if (this.#stopping) {
+          resolve()
+          return
+        }
+        if (this.running + this.queued >= most) {
+          this.#onRoom = () => {
+            this.#onRoom = undefined
+            pull()
+          }
+          return
+        }
+        // One that throws or is done is not left.
+        reading.open = false
+        this.#pulling = iterator
+        try {
+          Promise.resolve(iterator.next()).then(takeOrFail, reject)
+        } catch (error) {
+          reject(error)
+        }
       }
+
+      const takeOrFail = (result: IteratorResult<Message>): void => {
+        try {
+          take(result)
+        } catch (error) {
+          reject(error)
+        }
+      }
+
+      const take = ({ done, value }: IteratorResult<Message>): void => {
+        this.#pulling = undefined
+        if (done === true) {
+          resolve()
+          return
+        }
+        reading.open = true
+        if (!isMessage(value)) throw new TypeError('The source yielded something that is not a Message.')
+        if (this.#stopping) {
+          this.#nack(value, shutdownError(value))
+          resolve()
+          return
+        }
+        read += 1
+        const paused = read % turnEvery === 0 ? runtime.yield?.() : undefined
+        if (paused === undefined) start(value)
+        else paused.then(() => start(value)).catch(reject)
+      }
+
+      const start = (message: Message): void => {
+        if (oneByOne) {
+          this.#alone = message
+          const finished = () => {
+            this.#alone = undefined
+            pull()
+          }
+          this.#options.work(message, finished)
+          return
+        }
+        this.#accept(message)
+        this.#startReady()
+        pull()
+      }
+
+      pull()
     })
   }
 
@@ -229,7 +263,7 @@ export class Dispatcher {
       if (next === undefined) return
       const slot = this.#working.add(next.message)
       const finished = () => this.#finished(next, slot)
-      void this.#options.work(next.message, finished)
+      this.#options.work(next.message, finished)
     }
   }
 

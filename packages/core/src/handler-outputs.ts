@@ -24,7 +24,8 @@ export function outputsOf(result: unknown, defaults: OutputDefaults, input: Mess
       `The handler of ${nameOf(input)} returned ${describeValue(result)}. Return an array of events, also for a single one, or nothing.`,
     )
   }
-  // Array.from also visits holes, which map() would skip.
+  // Most have one. Array.from also visits holes, which map() would skip.
+  if (result.length === 1) return [outputOf(result[0], 0, defaults, input)]
   return Array.from(result, (output: unknown, index) => outputOf(output, index, defaults, input))
 }
 
@@ -36,15 +37,27 @@ function outputOf(output: unknown, index: number, defaults: OutputDefaults, inpu
         defaults.naming,
         (problem) => new AckordError('ACKORD_INVALID_OUTPUT', `Output ${index} of the handler of ${nameOf(input)} ${problem}`),
       )
-  const own = message.attributes
+  return withData(message, message.data, withDefaults(message.attributes, defaults))
+}
+
+function withDefaults(own: Attributes, { source: given, attributes: shared }: OutputDefaults): Attributes {
   // An empty source counts as none.
-  const source = own.source || defaults.source
-  const attributes: Record<string, AttributeValue | undefined> = { source, ...defaults.attributes }
+  const source = own.source || given
+  if (source === undefined) return withoutUndefined(own, shared, source)
+  const attributes: Record<string, AttributeValue | undefined> = { source, ...shared, ...own }
+  attributes['source'] = source
+  // One that is there and undefined has no say.
+  for (const name in attributes) if (attributes[name] === undefined) return withoutUndefined(own, shared, source)
+  return attributes
+}
+
+function withoutUndefined(own: Attributes, shared: Attributes, source: string | undefined): Attributes {
+  const attributes: Record<string, AttributeValue | undefined> = { source, ...shared }
   for (const name in own) if (own[name] !== undefined) attributes[name] = own[name]
   // Where the handler has none to give, the router's own counts.
   if (source !== undefined) attributes['source'] = source
   else delete attributes['source']
-  return withData(message, message.data, attributes)
+  return attributes
 }
 
 type Invalid = (problem: string) => AckordError

@@ -21,6 +21,8 @@ export interface Statement {
   readonly onRow?: ((values: readonly unknown[]) => void) | undefined
   /** Whether an error means that it changed no row, and undid nothing else. Default: none does. */
   readonly none?: ((error: unknown) => boolean) | undefined
+  /** What must give a row before `none` is believed: the error may be that of a trigger. Default: it is believed. */
+  readonly confirm?: { readonly sql: string; readonly parameters: readonly unknown[] } | undefined
 }
 
 /** A connection with a transaction open on it. */

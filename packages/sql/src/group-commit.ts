@@ -1,4 +1,4 @@
-import { type Message, type Middleware, middleware, outside } from '@ackord/core'
+import { type Message, type Middleware, middleware, outside, systemRuntime } from '@ackord/core'
 import { checkCount, checkNoMore } from '@ackord/core/internal'
 import { type Database, portOf } from './database.ts'
 import { GroupGatherer } from './group-gatherer.ts'
@@ -36,6 +36,7 @@ export function groupCommit<Handle>(database: Database<Handle>, alone: Middlewar
   checkNoMore('groupCommit', unknown)
   checkCount('groupCommit.size', size, { min: 2 })
   checkCount('groupCommit.groups', groups)
+  const { runtime = systemRuntime } = options.outbox
   const port = portOf(database)
   const inbox = openInbox(port, options.inbox)
   const outbox = outboxMiddleware(database, options.outbox)
@@ -52,7 +53,7 @@ export function groupCommit<Handle>(database: Database<Handle>, alone: Middlewar
     }
 
     const runTogether = groupTransaction(port, { ...rules, inbox, process: outbox(next), alone: goAlone, onFailure })
-    const gatherer = new GroupGatherer({ size, groups, run: (members) => outside(() => runTogether(members)) })
+    const gatherer = new GroupGatherer({ size, groups, runtime, run: (members) => outside(() => runTogether(members)) })
 
     return function joinGroup(message, context) {
       const key = port.find(context) === undefined ? keyOf(inbox, message) : undefined

@@ -1,5 +1,5 @@
 import { AsyncResource } from 'node:async_hooks'
-import type { Context, Message } from '@ackord/core'
+import type { Context, Message, Runtime } from '@ackord/core'
 import { type RunningTimeouts, timeoutsOf } from '@ackord/core/internal'
 import { AbortWatch } from './abort-watch.ts'
 import { type InboxKey, textOf } from './inbox-key.ts'
@@ -34,6 +34,13 @@ export class GroupMember extends AsyncResource {
   }
 }
 
+export interface GroupGathererOptions {
+  readonly size: number
+  readonly groups: number
+  readonly run: RunGroup
+  readonly runtime: Runtime
+}
+
 /** Handles the members and settles each. Never rejects. */
 export type RunGroup = (members: readonly GroupMember[]) => Promise<void>
 
@@ -42,6 +49,7 @@ export type RunGroup = (members: readonly GroupMember[]) => Promise<void>
  * one gathers, and so groups grow with the load.
  */
 export class GroupGatherer {
+  readonly #turn: () => Promise<void>
   readonly #size: number
   readonly #groups: number
   readonly #run: RunGroup
@@ -54,7 +62,8 @@ export class GroupGatherer {
   #running = 0
   #starting = false
 
-  constructor(options: { readonly size: number; readonly groups: number; readonly run: RunGroup }) {
+  constructor(options: GroupGathererOptions) {
+    this.#turn = async () => await options.runtime.yield?.()
     this.#size = options.size
     this.#groups = options.groups
     this.#run = options.run
@@ -70,20 +79,22 @@ export class GroupGatherer {
     })
   }
 
-  /** In a moment, so that messages which arrive in the same turn are together. */
+  /** After this turn, so that messages which arrive in it are together: the first of a burst would else have a transaction for itself. */
   #start(): void {
     if (this.#starting || this.#running >= this.#groups || this.#waiting.length === 0) return
     this.#starting = true
-    queueMicrotask(() => {
+    void this.#turn().then(() => {
       this.#starting = false
-      if (this.#waiting.length === 0) return
-      const members = this.#waiting.splice(0, this.#size)
-      for (const member of members) this.#aborts.remove(member.context.signal)
-      this.#running += 1
-      void this.#run(members).finally(() => {
-        this.#running -= 1
-        this.#start()
-      })
+      while (this.#running < this.#groups && this.#waiting.length > 0) this.#startGroup()
+    })
+  }
+
+  #startGroup(): void {
+    const members = this.#waiting.splice(0, this.#size)
+    for (const member of members) this.#aborts.remove(member.context.signal)
+    this.#running += 1
+    void this.#run(members).finally(() => {
+      this.#running -= 1
       this.#start()
     })
   }

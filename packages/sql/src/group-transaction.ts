@@ -29,7 +29,7 @@ interface Work {
 
 /** Handles messages in one transaction, or each in its own if that one fails. */
 export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: GroupTransactionOptions): RunGroup {
-  const { inbox, process, alone, onFailure, settings, logger, metrics } = options
+  const { inbox, process, alone, onFailure: failed, settings, logger, metrics } = options
   const { dialect, driver, wakeUps } = port
   const appenders = new Map<string, ReturnType<typeof port.appender>>()
 
@@ -53,52 +53,44 @@ export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: Gr
     }
   }
 
-  /** Rejects where the group must be dissolved. */
-  function handle(work: Work, own: OwnTransaction<Handle>, isNew: boolean): Promise<readonly Message[]> {
-    const { message, context, key, timeouts } = work.member
-    const tracker = new QueryTracker(context.signal)
-
-    // An error that a handler swallowed would come to light at COMMIT, when nobody knows whose it was.
-    function checkQueries(outputs: readonly Message[]): readonly Message[] {
-      if (tracker.failure !== undefined) throw new TransactionAbortedError({ cause: tracker.failure })
-      return outputs
-    }
-
-    const run = isNew ? (inside: Context) => inbox.handle(process, message, inside, key) : () => inbox.skip(message)
-    timeouts.restart()
-    const attempt = beginAttempt(context)
-    return work.member.runInAsyncScope(() => workInside(port, own, tracker, { message, run }, attempt, checkQueries))
-  }
-
-  /** One after the other. Chained by hand, and not by a loop that awaits: it goes once per message. */
+  /** One after the other; rejects where the group must be dissolved. Chained by hand, and not by a loop that awaits: it goes once per message. */
   function handleAll(works: readonly Work[], own: Omit<OwnTransaction<Handle>, 'scope'>, fresh: Set<string>): Promise<void> {
     return new Promise((resolve, reject) => {
-      function handleFrom(index: number): void {
-        const work = works[index]
-        if (work === undefined) {
-          resolve()
-          return
-        }
-        const { name, key, timeouts } = work.member
-        const goOn = (outputs: readonly Message[]) => {
-          work.outputs = outputs
-          try {
-            // It waits for the others again.
-            timeouts.suspend()
-            handleFrom(index + 1)
-          } catch (error) {
-            reject(error)
-          }
-        }
-        const fail = (error: unknown) => {
-          onFailure(key)
+      function handle(work: Work, then: () => void): void {
+        const { message, context, key, name, timeouts } = work.member
+        const tracker = new QueryTracker(context.signal)
+
+        function onFailure(error: unknown): readonly Message[] {
+          failed(key)
           reject(error)
           timeouts.suspend()
+          return none
         }
+
+        function last(outputs: readonly Message[]): readonly Message[] {
+          // An error that a handler swallowed would come to light at COMMIT, when nobody knows whose it was.
+          if (tracker.failure !== undefined) throw new TransactionAbortedError({ cause: tracker.failure })
+          work.outputs = outputs
+          // It waits for the others again.
+          timeouts.suspend()
+          then()
+          return outputs
+        }
+
         // The first of two with one key has it; the second is a duplicate.
-        const isNew = fresh.delete(name)
-        handle(work, { ...own, scope: work.scope }, isNew).then(goOn, fail)
+        const run = fresh.delete(name) ? (inside: Context) => inbox.handle(process, message, inside, key) : () => inbox.skip(message)
+        timeouts.restart()
+        const attempt = beginAttempt(context)
+        const transaction = { ...own, scope: work.scope }
+        void work.member.runInAsyncScope(() => workInside(port, transaction, tracker, { message, run }, attempt, { last, onFailure }))
       }
+
+      function handleFrom(index: number): void {
+        const work = works[index]
+        if (work === undefined) resolve()
+        else handle(work, () => handleFrom(index + 1))
+      }
+
       handleFrom(0)
     })
   }

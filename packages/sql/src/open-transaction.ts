@@ -1,6 +1,7 @@
 import type { Context, TransactionScope } from '@ackord/core'
+import { confirmNone } from './confirm-none.ts'
 import type { Dialect } from './dialect.ts'
-import { changeNow, type Driver, type Session, type Statement } from './driver.ts'
+import { changeNow, type Driver, type RunStatement, type Session, type Statement } from './driver.ts'
 import type { Order } from './order.ts'
 import type { OutboxRow } from './outbox-row.ts'
 import type { QueryTracker } from './query-tracker.ts'
@@ -13,6 +14,8 @@ export interface OpenTransaction<Handle> {
   readonly handle: Handle
   readonly change: Session<Handle>['change']
   readonly changeLater: Session<Handle>['changeLater']
+  /** Starts something of several steps. In a transaction of ours it is waited for, and if it fails and nobody awaited it, so does the transaction. */
+  watch<T>(start: () => Promise<T>): Promise<T>
   readonly sendsTogether: boolean
   readonly tellsRows: boolean
   /** Whether the events of several messages are stored by one statement at the end, and so go to `gather`. */
@@ -85,6 +88,11 @@ class OwnOpenTransaction<Handle> implements OpenTransaction<Handle> {
     return this.#tracker.follow(() => this.own.session.changeLater(statement, explain))
   }
 
+  watch<T>(start: () => Promise<T>): Promise<T> {
+    // What comes after the end can fail nothing any more, and must not be silent.
+    return this.#tracker.ended ? start() : this.#tracker.watch(start)
+  }
+
   gather(table: string, rows: readonly OutboxRow[]): void {
     this.#tracker.checkOpen()
     this.own.gather?.(table, rows)
@@ -98,18 +106,21 @@ export function openTransaction<Handle>(own: OwnTransaction<Handle>, tracker: Qu
 
 /** A transaction of the user's own. */
 export function foreignTransaction<Handle>(driver: Driver<Handle>, handle: Handle): OpenTransaction<Handle> {
-  async function change({ sql, parameters = [], prepare, none }: Statement): Promise<number> {
+  const run: RunStatement = (sql, parameters = []) => driver.run(handle, sql, parameters)
+
+  async function change(statement: Statement): Promise<number> {
+    const { sql, parameters = [], prepare } = statement
     try {
       return (await driver.run(handle, sql, parameters, { prepare })).count
     } catch (error) {
-      if (none?.(error) === true) return 0
-      throw error
+      return await confirmNone(statement, error, run)
     }
   }
   return {
     handle,
     change,
     changeLater: changeNow(change),
+    watch: (start) => start(),
     sendsTogether: false,
     tellsRows: false,
     gathers: false,

@@ -95,6 +95,10 @@ export class QueryTracker {
     if (this.#signal?.aborted === true) throw this.#signal.reason
   }
 
+  get ended(): boolean {
+    return this.#ended !== undefined
+  }
+
   get idle(): boolean {
     return this.#running === 0
   }

@@ -82,7 +82,7 @@ function runOnce<Handle, R>(
 
   function workIn(session: Session<Handle>): Promise<R> {
     const begin = () =>
-      workInside(port, { session, scope, isSavepoint: false, savepoints: { count: 0 } }, tracker, work, context, beforeCommit)
+      workInside(port, { session, scope, isSavepoint: false, savepoints: { count: 0 } }, tracker, work, context, { last: beforeCommit })
     return probe('transaction.begun')?.then(begin) ?? begin()
   }
 

@@ -79,6 +79,13 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
   const administration = outboxAdministration(explaining(dialect.store.administration(storePort), explain), { table, logger })
   const appendRecords = recordAppender(port, { table, order, maxSize, runtime })
   const preLease = order === 'none' && dialect.leasedAppender !== undefined
+
+  async function appendTo(opened: OpenTransaction<Handle>, records: readonly NewOutboxRecord[]): Promise<void> {
+    // What could not be read back would be parked long after its transaction has ended.
+    for (const { message } of records) checkAttributes(message.attributes, () => nameOf(message))
+    await appendRecords(opened, records)
+  }
+
   return {
     capabilities: { order, delay: true, preLease, notifies: notifications !== undefined },
     ...claims,
@@ -96,11 +103,11 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
     },
 
     /** In a transaction of ours, or one of the caller's own. */
-    async append(transaction: Handle, records: readonly NewOutboxRecord[]) {
-      const opened = await openTransactionOf(port, transaction, 'append()')
-      // What could not be read back would be parked long after its transaction has ended.
-      for (const { message } of records) checkAttributes(message.attributes, () => nameOf(message))
-      await appendRecords(opened, records)
+    append(transaction: Handle, records: readonly NewOutboxRecord[]) {
+      const ours = port.behind(transaction)
+      // At once, and watched: a handler that does not await it may return before its first step.
+      if (ours !== undefined) return ours.watch(() => appendTo(ours, records))
+      return openTransactionOf(port, transaction, 'append()').then((opened) => appendTo(opened, records))
     },
 
     /** With group commit the records of a message are stored when its group ends, and so cannot be seen here. */

@@ -23,9 +23,17 @@ export class RollbackOnly<R> extends Error {
   }
 }
 
+/** What is done at the end of work. */
+export interface WorkEndings<R> {
+  /** Comes when nothing stands against a commit. Default: nothing is done. */
+  readonly last?: ((result: R) => R | Promise<R>) | undefined
+  /** Comes in place of the rejection. */
+  readonly onFailure?: ((error: unknown) => R) | undefined
+}
+
 /**
- * Does the work inside of a transaction or savepoint that is open, and `last` when nothing stands against a commit. Rejects if it must not
- * be committed. Chained by hand: it runs once per message.
+ * Does the work inside of a transaction or savepoint that is open. Rejects if it must not be committed. Chained by hand: it runs once per
+ * message.
  */
 export function workInside<Handle, R>(
   port: DatabasePort<Handle>,
@@ -33,7 +41,7 @@ export function workInside<Handle, R>(
   tracker: QueryTracker,
   work: TransactionWork<R>,
   context: Context,
-  last: (result: R) => R | Promise<R> = (result) => result,
+  { last, onFailure }: WorkEndings<R> = {},
 ): Promise<R> {
   const { signal } = context
   const { scope } = own
@@ -44,12 +52,21 @@ export function workInside<Handle, R>(
     tracker.end(() => ended(work.message))
     signal.throwIfAborted()
     if (scope.rollbackOnly !== undefined) throw new RollbackOnly(scope.rollbackOnly.error, result)
-    return last(result)
+    return last === undefined ? result : last(result)
   }
 
-  function fail(error: unknown): never {
+  function fail(error: unknown): R {
     tracker.end(() => ended(work.message))
-    throw error
+    if (onFailure === undefined) throw error
+    return onFailure(error)
+  }
+
+  function finish(result: R): R | Promise<R> {
+    try {
+      return check(result)
+    } catch (error) {
+      return fail(error)
+    }
   }
 
   let working: Promise<R>
@@ -61,10 +78,9 @@ export function workInside<Handle, R>(
     // What users give may be no promise, or another kind of one.
     working = running instanceof Promise ? running : Promise.resolve(running as R)
   } catch (error) {
-    tracker.end(() => ended(work.message))
-    return Promise.reject(error)
+    return Promise.reject(error).catch(fail)
   }
-  return working.then((result) => (tracker.idle ? check(result) : tracker.drained().then(() => check(result))), fail)
+  return working.then((result) => (tracker.idle ? finish(result) : tracker.drained().then(() => finish(result))), fail)
 }
 
 function ended(message: Message | undefined): AckordError {

@@ -1,5 +1,5 @@
 import { getEventListeners } from 'node:events'
-import { Message, rootContext } from '@ackord/core'
+import { Message, rootContext, systemRuntime } from '@ackord/core'
 import { deferred } from '@ackord/testkit'
 import { expect, it } from 'vitest'
 import { GroupGatherer, type GroupMember } from '../src/group-gatherer.ts'
@@ -8,6 +8,7 @@ it('lets go of the signals of messages that wait no longer, also while others al
   const running: { readonly members: readonly GroupMember[]; readonly end: () => void }[] = []
   let begun = deferred()
   const gatherer = new GroupGatherer({
+    runtime: systemRuntime,
     size: 1,
     groups: 1,
     run(members) {
@@ -35,4 +36,25 @@ it('lets go of the signals of messages that wait no longer, also while others al
   expect(listeners()).toEqual([0, 0, 0, 0, 0])
   for (const { resolve } of running.at(-1)?.members ?? []) resolve([])
   expect(await Promise.all(joined)).toEqual([[], [], [], [], []])
+})
+
+it('takes those together that come one after the other in the same turn', async () => {
+  const groups: (string | undefined)[][] = []
+  const gatherer = new GroupGatherer({
+    runtime: systemRuntime,
+    size: 3,
+    groups: 2,
+    async run(members) {
+      groups.push(members.map(({ message }) => message.id))
+      for (const { resolve } of members) resolve([])
+    },
+  })
+  const joined: Promise<unknown>[] = []
+  for (const id of ['1', '2', '3', '4']) {
+    const message = new Message(null, { id })
+    joined.push(gatherer.join(message, message.context(rootContext()), { consumer: 'c', source: '', id }))
+    for (let step = 0; step < 10; step += 1) await Promise.resolve()
+  }
+  await Promise.all(joined)
+  expect(groups).toEqual([['1', '2', '3'], ['4']])
 })

@@ -1,7 +1,6 @@
 import type { RecordingSession } from '../dialect.ts'
 import type { Row, RunStatement } from '../driver.ts'
 import { type InboxKey, textOf } from '../inbox-key.ts'
-import type { ConfirmedStatement } from '../orm/confirm-none.ts'
 import type { InsertStatement } from './insert-statement.ts'
 import { errorNumberOf } from './mysql-error.ts'
 import type { SqlPart } from './sql-part.ts'
@@ -11,7 +10,7 @@ import type { SqlPart } from './sql-part.ts'
  * errors too, and ON DUPLICATE KEY UPDATE counts differently with each client. A trigger can run into a duplicate elsewhere, and say the
  * same: so the row is looked for. That read locks, as the failed insert did, and sees what was committed since the transaction began.
  */
-export function recorder(table: string): (key: InboxKey) => InsertStatement & ConfirmedStatement {
+export function recorder(table: string): (key: InboxKey) => InsertStatement {
   const sql = `INSERT INTO ${table} (consumer, source, id, received_at) VALUES (?, ?, ?, UTC_TIMESTAMP(6))`
   const finding = `SELECT 1 FROM ${table} WHERE consumer = ? AND source = ? AND id = ? LOCK IN SHARE MODE`
   return ({ consumer, source, id }) => {

@@ -1,11 +1,11 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { rootContext } from '@ackord/core'
+import { confirmNone } from '../confirm-none.ts'
 import { changeNow, type Driver, type RunStatement, type Session, type Statement } from '../driver.ts'
 import { Lane } from '../lane.ts'
 import { QueryTracker } from '../query-tracker.ts'
 import type { CallbackDialect, RunOn, TransactionGuard } from './callback-dialect.ts'
 import { type BeginTransaction, callbackTransaction } from './callback-transaction.ts'
-import { confirmNone } from './confirm-none.ts'
 
 /**
  * Runs one statement of the user's on a tracked handle, or refuses it. `sql` is what it sends, where that is known; where it is only known

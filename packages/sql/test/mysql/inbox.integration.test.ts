@@ -212,6 +212,27 @@ describe.each(mysqlKinds)('inboxMiddleware() on $name', ({ open }) => {
     expect([seen, await world.inbox()]).toEqual([['1', '2'], 2])
   })
 
+  it('takes a duplicate of a trigger for what it is in a transaction of the caller’s own too', async () => {
+    await using world = await open()
+    const { database } = world
+    await auditOnce(world, 'AFTER')
+    const client = await world.connect()
+    await client.query('START TRANSACTION')
+    const seen: unknown[] = []
+    const receive = async (id: string) => {
+      const { message } = command(id)
+      const context = database.withTransaction(message.context(rootContext()), client)
+      const inbox = inboxMiddleware(database, { consumer: 'orders', onDuplicate: (duplicate) => void seen.push(duplicate.id) })
+      await inbox(async () => [])(message, context)
+    }
+    await receive('1')
+    expect(await failureOf(receive('2'))).toMatchObject({ errno: 1062 })
+    await receive('1')
+    await client.query('COMMIT')
+    await client.release()
+    expect([seen, await world.inbox()]).toEqual([['1'], 1])
+  })
+
   it('remembers for its window and forgets in bounded batches', async () => {
     await using world = await open()
     for (const id of ['1', '2', '3', '4']) await handle(once(world), saving(world), command(id).message)

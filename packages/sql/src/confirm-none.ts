@@ -1,0 +1,8 @@
+import type { RunStatement, Statement } from './driver.ts'
+
+/** For a statement that failed: 0 if the error means that it changed no row, otherwise rejects with it. `run` is in the same transaction. */
+export async function confirmNone({ none, confirm }: Statement, error: unknown, run: RunStatement): Promise<0> {
+  if (none?.(error) !== true) throw error
+  if (confirm !== undefined && (await run(confirm.sql, confirm.parameters)).rows.length === 0) throw error
+  return 0
+}
