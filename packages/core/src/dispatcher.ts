@@ -202,11 +202,6 @@ export class Dispatcher {
         }
         reading.open = true
         if (!isMessage(value)) throw new TypeError('The source yielded something that is not a Message.')
-        if (this.#stopping) {
-          this.#nack(value, shutdownError(value))
-          resolve()
-          return
-        }
         read += 1
         const paused = read % turnEvery === 0 ? runtime.yield?.() : undefined
         if (paused === undefined) start(value)
@@ -214,6 +209,11 @@ export class Dispatcher {
       }
 
       const start = (message: Message): void => {
+        if (this.#stopping) {
+          this.#nack(message, shutdownError(message))
+          resolve()
+          return
+        }
         if (oneByOne) {
           this.#alone = message
           const finished = () => {

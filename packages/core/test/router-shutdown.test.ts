@@ -38,6 +38,36 @@ function untilAborted(context: Context): Promise<never> {
 }
 
 describe('a graceful stop', () => {
+  it('starts no message that was read before a pause in which it came', async () => {
+    const pause = deferred()
+    const begun = deferred()
+    const { router, runtime } = openWorld({ concurrency: 4 })
+    Object.assign(runtime, {
+      yield: () => {
+        begun.resolve()
+        return pause.promise
+      },
+    })
+    let calls = 0
+    router.handle(
+      handling(async () => {
+        calls += 1
+        return []
+      }),
+    )
+    const messages = trackedSome(501)
+    async function* source() {
+      for (const { message } of messages) yield message
+    }
+    const piped = collect(router.pipe(source()))
+    await begun.promise
+    const stopped = router.stop()
+    pause.resolve()
+    await stopped
+    await piped
+    expect(calls).toBe(499)
+  })
+
   it.each([1, 3])('waits for handlers and lets them succeed (concurrency %i)', async (concurrency) => {
     const { router, runtime } = openWorld({ concurrency })
     const gate = deferred()

@@ -22,7 +22,14 @@ export interface Statement {
   /** Whether an error means that it changed no row, and undid nothing else. Default: none does. */
   readonly none?: ((error: unknown) => boolean) | undefined
   /** What must give a row before `none` is believed: the error may be that of a trigger. Default: it is believed. */
-  readonly confirm?: { readonly sql: string; readonly parameters: readonly unknown[] } | undefined
+  readonly confirm?: Confirmation | undefined
+}
+
+export interface Confirmation {
+  readonly sql: string
+  readonly parameters: readonly unknown[]
+  /** Whether an error of it means that we may not ask; there is nothing left then but to believe. */
+  refused(error: unknown): boolean
 }
 
 /** A connection with a transaction open on it. */

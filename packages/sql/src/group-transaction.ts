@@ -79,10 +79,12 @@ export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: Gr
 
         // The first of two with one key has it; the second is a duplicate.
         const run = fresh.delete(name) ? (inside: Context) => inbox.handle(process, message, inside, key) : () => inbox.skip(message)
-        timeouts.restart()
         const attempt = beginAttempt(context)
         const transaction = { ...own, scope: work.scope }
-        void work.member.runInAsyncScope(() => workInside(port, transaction, tracker, { message, run }, attempt, { last, onFailure }))
+        work.member.runInAsyncScope(() => {
+          timeouts.restart()
+          void workInside(port, transaction, tracker, { message, run }, attempt, { last, onFailure })
+        })
       }
 
       function handleFrom(index: number): void {
@@ -124,11 +126,14 @@ export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: Gr
   }
 
   async function goAlone({ member }: Pick<Work, 'member'>): Promise<void> {
-    const { message, context } = member
-    member.timeouts.restart()
+    const { message, context, timeouts } = member
     try {
       const attempt = beginAttempt(context)
-      member.resolve(await member.runInAsyncScope(() => alone(message, attempt)))
+      const handling = member.runInAsyncScope(() => {
+        timeouts.restart()
+        return alone(message, attempt)
+      })
+      member.resolve(await handling)
     } catch (error) {
       member.reject(error)
     }

@@ -90,7 +90,7 @@ class OwnOpenTransaction<Handle> implements OpenTransaction<Handle> {
 
   watch<T>(start: () => Promise<T>): Promise<T> {
     // What comes after the end can fail nothing any more, and must not be silent.
-    return this.#tracker.ended ? start() : this.#tracker.watch(start)
+    return this.#tracker.ended ? start() : this.#tracker.watchSteps(start)
   }
 
   gather(table: string, rows: readonly OutboxRow[]): void {

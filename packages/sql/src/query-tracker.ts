@@ -71,9 +71,21 @@ export class QueryTracker {
 
   /** As `run`, where a failed query does not fail the transaction by itself: one whose failure nobody saw is `neglected`. */
   watch<T>(start: () => Promise<T>): Promise<T> {
-    const query = this.run(start)
+    return this.#watched(this.run(start))
+  }
+
+  /** As `watch`, for something of several steps, whose queries tell themselves that they failed. */
+  watchSteps<T>(start: () => Promise<T>): Promise<T> {
+    this.#running += 1
+    const steps = start()
+    const done = () => this.done()
+    steps.then(done, done)
+    return this.#watched(steps)
+  }
+
+  #watched<T>(work: Promise<T>): Promise<T> {
     const watched = new WatchedPromise<T>((resolve, reject) => {
-      query.then(resolve, (error: unknown) => {
+      work.then(resolve, (error: unknown) => {
         this.#failures ??= []
         this.#failures.push({ error, watched })
         watched.ignore()

@@ -69,6 +69,11 @@ export function workInside<Handle, R>(
     }
   }
 
+  /** Looks again in the very turn in which it ends: what was started meanwhile would be overtaken by COMMIT. */
+  function finishWhenIdle(result: R): R | Promise<R> {
+    return tracker.idle ? finish(result) : tracker.drained().then(() => finishWhenIdle(result))
+  }
+
   let working: Promise<R>
   try {
     signal.throwIfAborted()
@@ -80,7 +85,7 @@ export function workInside<Handle, R>(
   } catch (error) {
     return Promise.reject(error).catch(fail)
   }
-  return working.then((result) => (tracker.idle ? finish(result) : tracker.drained().then(() => finish(result))), fail)
+  return working.then(finishWhenIdle, fail)
 }
 
 function ended(message: Message | undefined): AckordError {

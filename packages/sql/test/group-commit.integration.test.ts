@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
 import {
   AckordError,
   afterCommit,
@@ -472,6 +473,50 @@ describe('groupCommit on a pg pool', () => {
     )
     expect(results).toMatchObject([1, 2].map(() => ({ status: 'rejected', reason: { code: 'ACKORD_COMMIT_UNKNOWN' } })))
     expect(calls).toBe(2)
+  })
+
+  it('is not dissolved by an append that was refused, and whose refusal the handler caught', async () => {
+    await using world = await openPg()
+    const { database } = world
+    const outbox = sqlOutbox(database, { maxSize: 1000, logger: silentLogger })
+    const calls: (string | undefined)[] = []
+    const large = new Message(new Uint8Array(2000), event('e1').attributes)
+    await together(
+      database,
+      async (message) => {
+        calls.push(message.id)
+        if (message.id === '2') {
+          const appending = outbox.append(database.executor(), [{ destination: 'events', message: large }])
+          expect(await failureOf(appending)).toMatchObject({ code: 'ACKORD_INVALID_OUTPUT' })
+        }
+        return []
+      },
+      commands('1', '2', '3').messages,
+    )
+    expect(calls).toEqual(['1', '2', '3'])
+  })
+
+  it('tells of a time-out in the context of the message that is late', async () => {
+    await using world = await openPg()
+    const { database } = world
+    const storage = new AsyncLocalStorage<string>()
+    const seen: unknown[] = []
+    const process: Process = async (message, { signal }) => {
+      if (message.id === '1') return []
+      await new Promise<void>((resolve) => {
+        signal.addEventListener('abort', () => {
+          seen.push(storage.getStore())
+          resolve()
+        })
+      })
+      throw signal.reason
+    }
+    const grouped = transactional(database, { ...options, transaction: { logger: silentLogger }, groupCommit: { size: 50, groups: 1 } })
+    // By the real clock: a timer keeps the context that it was set in.
+    const run = timeoutMiddleware(50)(grouped(process))
+    const { messages } = commands('1', '2')
+    await Promise.allSettled(messages.map((message) => storage.run(`m${message.id}`, () => run(message, message.context(rootContext())))))
+    expect(seen).toEqual(['m2'])
   })
 
   it('is warned of by a router that cannot fill the groups, and refuses options that cannot be', async () => {

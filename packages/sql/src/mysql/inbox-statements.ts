@@ -15,7 +15,7 @@ export function recorder(table: string): (key: InboxKey) => InsertStatement {
   const finding = `SELECT 1 FROM ${table} WHERE consumer = ? AND source = ? AND id = ? LOCK IN SHARE MODE`
   return ({ consumer, source, id }) => {
     const parameters = [consumer, source, id]
-    return { sql, parameters, prepare: true, rows: 1, none: isDuplicate, confirm: { sql: finding, parameters } }
+    return { sql, parameters, prepare: true, rows: 1, none: isDuplicate, confirm: { sql: finding, parameters, refused: isDenied } }
   }
 }
 
@@ -76,4 +76,10 @@ function keysSql(keys: readonly { readonly [Column in keyof InboxKey]?: unknown 
     sql: keys.map(() => '(i.consumer = ? AND i.source = ? AND i.id = ?)').join(' OR '),
     parameters: keys.flatMap(({ consumer, source, id }) => [consumer, source, id]),
   }
+}
+
+/** SELECT was not granted, on the table or on a column. */
+function isDenied(error: unknown): boolean {
+  const number = errorNumberOf(error)
+  return number === 1142 || number === 1143
 }

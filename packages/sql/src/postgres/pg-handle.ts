@@ -70,7 +70,11 @@ class TrackedHandle {
       return Promise.reject(error)
     }
     const query = new Promise<PgResult>((resolve) => {
+      let isAnswered = false
       const answer = (error: unknown, result?: PgResult): void => {
+        // pg calls twice where it could not write a parameter.
+        if (isAnswered) return
+        isAnswered = true
         // Whoever waits for it comes first, and may start the next one: only then is it over.
         if (result !== undefined) {
           resolve(result)
@@ -87,7 +91,8 @@ class TrackedHandle {
         resolve(rejectedLater(error, () => query.catch(failed)))
       }
       try {
-        send(this.#session, [...given.map(copyOf), answer])
+        // The callback has its place, whatever was given for it.
+        send(this.#session, [copyOf(given[0]), given[1], answer])
       } catch (error) {
         answer(error)
       }
@@ -115,8 +120,8 @@ function textOf(first: unknown): unknown {
 }
 
 /** pg writes a callback into the configuration that it is given: the caller's own must not change. */
-function copyOf(given: unknown, index: number): unknown {
-  return index === 0 && isObject(given) ? { ...given } : given
+function copyOf(first: unknown): unknown {
+  return isObject(first) ? { ...first } : first
 }
 
 /** Whether a text, or a configuration of which a copy is as good. */

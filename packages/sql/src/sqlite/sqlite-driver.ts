@@ -39,6 +39,7 @@ export function sqliteDriver(file: SqliteFile, connection: SqliteConnection, opt
 
   function workIn<R>(turn: Turn, work: Work<R>, wait: TransactionWait): Promise<R> {
     try {
+      wait.signal.throwIfAborted()
       const beginning = unlessLocked(() => connection.begin(logger), wait)
       if (!(beginning instanceof Promise)) return workInside(turn, work, wait)
       return beginning.then(

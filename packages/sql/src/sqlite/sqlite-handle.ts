@@ -21,9 +21,19 @@ export class Iterations {
     this.#open?.delete(iterator)
   }
 
+  has(iterator: Iterator<unknown>): boolean {
+    return this.#open?.has(iterator) ?? false
+  }
+
   endAll(): void {
     if (this.#open === undefined) return
-    for (const iterator of this.#open) iterator.return?.()
+    for (const iterator of this.#open) {
+      try {
+        iterator.return?.()
+      } catch {
+        // Its connection was closed.
+      }
+    }
     this.#open.clear()
   }
 }
@@ -160,6 +170,8 @@ function guardedIteration(iterator: Iterator<unknown>, iterations: Iterations, g
       return step
     },
     return(value) {
+      // What has ended, its statement may be another transaction's.
+      if (!iterations.has(iterator)) return { done: true, value }
       iterations.delete(iterator)
       return iterator.return?.() ?? { done: true, value }
     },

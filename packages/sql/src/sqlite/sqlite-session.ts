@@ -22,11 +22,13 @@ export function openSession(connection: SqliteConnection, wait: LockWait): OpenS
   const borrowed: (() => void)[] = []
   let ended: (() => unknown) | undefined
   let failure: unknown
+  let doomed: { readonly error: unknown } | undefined
 
   /** Some failures, such as a full disk, end the transaction; what came after them would be committed on its own. */
   function checkOpen(): void {
     if (ended !== undefined) throw ended()
     if (!inTransaction(client)) throw new TransactionAbortedError({ cause: failure })
+    if (doomed !== undefined) throw new TransactionAbortedError({ cause: doomed.error })
   }
 
   function guard<T>(use: () => T): T {
@@ -45,14 +47,32 @@ export function openSession(connection: SqliteConnection, wait: LockWait): OpenS
     for (const giveBack of borrowed) giveBack()
   }
 
-  const change = (statement: Statement) => guard(() => connection.run(statement).count)
+  const change = (statement: Statement) => {
+    try {
+      return guard(() => connection.run(statement).count)
+    } catch (error) {
+      // Others of the same append may be there already, and it is all of them or none.
+      doomed ??= { error }
+      throw error
+    }
+  }
   const session: Session<SqliteHandle> = {
     run: async (sql, parameters = []) => guard(() => connection.run({ sql, parameters })),
     change,
     // In process there is no round trip to be saved.
     changeLater: changeNow(change),
     sendsTogether: false,
-    script: async (sql) => guard(() => void client.exec(sql)),
+    async script(sql) {
+      // It undoes what may be there in part.
+      const before = doomed
+      doomed = undefined
+      try {
+        guard(() => void client.exec(sql))
+      } catch (error) {
+        doomed = before
+        throw error
+      }
+    },
     track: (tracker) =>
       trackedHandle(client, {
         guard,
@@ -65,16 +85,19 @@ export function openSession(connection: SqliteConnection, wait: LockWait): OpenS
   function commit(): Promise<void> | undefined {
     checkOpen()
     iterations.endAll()
-    let committing: unknown
+    let committing: void | Promise<void>
     try {
-      committing = unlessLocked(() => client.exec('COMMIT'), wait)
+      committing = unlessLocked(commitNow, wait)
     } catch (error) {
       return failed(error)
     }
-    return committing instanceof Promise ? committing.then(committed, failed) : committed()
+    return committing instanceof Promise ? committing.catch(failed) : undefined
   }
 
-  function committed(): undefined {
+  /** All at once: an abort may come between two tries, and the connection is another's then. */
+  function commitNow(): void {
+    if (ended !== undefined) throw ended()
+    client.exec('COMMIT')
     connection.isOurs = false
     end(over)
   }

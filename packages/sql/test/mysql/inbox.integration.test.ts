@@ -1,10 +1,12 @@
 import { compose, type Middleware, outside, type Process, rootContext, silentLogger } from '@ackord/core'
 import { deferred } from '@ackord/testkit'
+import { createPool } from 'mysql2/promise'
 import { describe, expect, it } from 'vitest'
 import { portOf } from '../../src/database.ts'
 import { cleanInbox, type Driver, inboxMiddleware, transactional, transactionMiddleware } from '../../src/index.ts'
+import { fromMysql2 } from '../../src/mysql/index.ts'
 import { command, event, failureOf, handle } from '../support/world.ts'
-import { auditOnce, type MysqlWorld, mysqlKinds, openMysql2 } from './support/mysql-world.ts'
+import { auditOnce, type MysqlWorld, mysqlKinds, openMysql2, poolOptions } from './support/mysql-world.ts'
 
 const failure = new Error('failed')
 
@@ -210,6 +212,35 @@ describe.each(mysqlKinds)('inboxMiddleware() on $name', ({ open }) => {
     await client.query('COMMIT')
     await client.release()
     expect([seen, await world.inbox()]).toEqual([['1', '2'], 2])
+  })
+
+  it('knows a duplicate also where it may insert into the inbox and not read it', async () => {
+    await using world = await openMysql2()
+    const user = `u_${world.schema}`.slice(0, 32)
+    await world.query(`CREATE USER ${user} IDENTIFIED BY 'x'`)
+    try {
+      await world.query(`GRANT INSERT ON ${world.schema}.ackord_inbox TO ${user}`)
+      const pool = createPool({ ...poolOptions(world.schema, 1), user, password: 'x' })
+      const process = compose(
+        transactionMiddleware(fromMysql2(pool), { logger: silentLogger }),
+        inboxMiddleware(fromMysql2(pool), { consumer: 'orders' }),
+      )
+      let calls = 0
+      for (let delivery = 1; delivery <= 2; delivery += 1) {
+        await handle(
+          process,
+          async () => {
+            calls += 1
+            return []
+          },
+          command('1').message,
+        )
+      }
+      await pool.end()
+      expect([calls, await world.inbox()]).toEqual([1, 1])
+    } finally {
+      await world.query(`DROP USER ${user}`)
+    }
   })
 
   it('takes a duplicate of a trigger for what it is in a transaction of the caller’s own too', async () => {

@@ -184,7 +184,7 @@ describe('a session', () => {
 
 describe('a statement that is said to change no row', () => {
   const finding = 'SELECT 1 FROM inbox'
-  const recordOnce = { ...record, none: isDuplicate, confirm: { sql: finding, parameters: [] } }
+  const recordOnce = { ...record, none: isDuplicate, confirm: { sql: finding, parameters: [], refused: () => false } }
   const duplicate = errorOf(1062)
   const refuse = (sql: string) => {
     if (sql.includes(record.sql)) throw duplicate

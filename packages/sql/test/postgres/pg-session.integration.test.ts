@@ -223,6 +223,49 @@ describe('queries of a handler on a pg pool', () => {
     expect(await world.orders()).toBe(0)
   })
 
+  it('answer where undefined is given in place of a callback', async () => {
+    await using world = await openPg()
+    const rows = await world.database.write(async (transaction) => {
+      await transaction.query('SELECT 1')
+      const query = transaction.query as (...given: unknown[]) => Promise<{ rows: unknown[] }>
+      return (await query('SELECT 2 AS two', [], undefined)).rows
+    })
+    expect(rows).toEqual([{ two: 2 }])
+  })
+
+  it('are over once each, also those with a parameter that pg cannot write: COMMIT does not come before others', async () => {
+    await using world = await openPg({ max: 1 })
+    const circular: { self?: unknown } = {}
+    circular.self = circular
+    const failure = await failureOf(
+      world.database.write(async (transaction) => {
+        for (let count = 0; count < 3; count += 1) await transaction.query('SELECT $1::json', [circular]).catch(() => {})
+        await transaction.query('SELECT 1')
+        void transaction.query('SELECT 1 / 0')
+        for (const id of ['a', 'b', 'c']) void transaction.query('INSERT INTO orders VALUES ($1)', [id])
+      }),
+    )
+    expect(failure).toMatchObject({ code: 'ACKORD_TRANSACTION_ABORTED' })
+    expect(await world.orders()).toBe(0)
+  })
+
+  it.each([0, 1, 2, 3])('are not overtaken by COMMIT when they are started %i steps after the last one ended', async (steps) => {
+    await using world = await openPg({ max: 1 })
+    await world.database
+      .write(async (transaction) => {
+        await transaction.query('SELECT 1')
+        const more = async () => {
+          await transaction.query("INSERT INTO orders VALUES ('1')")
+          for (let step = 0; step < steps; step += 1) await undefined
+          await Promise.all([transaction.query('SELECT 1 / 0'), transaction.query("INSERT INTO orders VALUES ('outside')")])
+        }
+        void more().catch(() => {})
+      })
+      .catch(() => {})
+    const rows = await world.query('SELECT id FROM orders')
+    expect(rows.map((row) => row['id'])).not.toContain('outside')
+  })
+
   it('fail when the client throws at once, and others go on', async () => {
     await using world = await openPg()
     await world.database.write(async (transaction) => {
