@@ -12,7 +12,7 @@ const url = process.env['POSTGRES_URL'] ?? 'postgres://postgres@127.0.0.1:5432/t
 const schema = `ackord_bench_${process.pid}`
 const connections = 16
 const group = { size: 50, groups: 4 }
-const rounds = { rounds: 4, count: 4000 }
+const rounds = { rounds: 6, count: 4000 }
 
 function openPool(max: number): pg.Pool {
   return new pg.Pool({ connectionString: url, max, options: `-c search_path=${schema}` })
