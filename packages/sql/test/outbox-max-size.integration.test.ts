@@ -2,26 +2,9 @@ import { bytesMarshaler, Message, Router, silentLogger } from '@ackord/core'
 import type { NewOutboxRecord } from '@ackord/outbox'
 import { sourceOf, trackedMessage } from '@ackord/testkit'
 import { describe, expect, it } from 'vitest'
-import {
-  commandHandlerWithOutbox,
-  type Database,
-  outboxMiddleware,
-  sqlOutbox,
-  type TransactionalOptions,
-  transactional,
-} from '../src/index.ts'
-import { mysqlKinds } from './mysql/support/mysql-world.ts'
-import { sqliteKinds } from './sqlite/support/sqlite-world.ts'
+import { commandHandlerWithOutbox, outboxMiddleware, sqlOutbox, type TransactionalOptions, transactional } from '../src/index.ts'
+import { type ClientWorld, onEachClient } from './support/client-worlds.ts'
 import { event, failureOf, openPg } from './support/world.ts'
-
-interface SizeWorld<Handle> extends AsyncDisposable {
-  readonly database: Database<Handle>
-  insert(transaction: Handle, id: string): Promise<unknown>
-  /** Commits a transaction of the user's own, by the client's own means. */
-  begin(work: (transaction: Handle) => Promise<unknown>): Promise<unknown>
-  /** Of orders, of the inbox and of the outbox. */
-  counts(): Promise<readonly number[]>
-}
 
 const destination = 'events'
 /** Nothing is missing that a router or a marshaler would add. */
@@ -40,7 +23,7 @@ function recordOf(size: number): NewOutboxRecord {
   return { destination, message: new Message(new Uint8Array(size), attributes) }
 }
 
-function testMaxSize<Handle>(name: string, open: () => Promise<SizeWorld<Handle>>): void {
+function testMaxSize<Handle>(name: string, open: () => Promise<ClientWorld<Handle>>): void {
   describe(`maxSize on ${name}`, () => {
     it.each(['alone', 'in a group'])(
       'a message whose event is one byte over it is rejected %s, and nothing of it is stored',
@@ -101,59 +84,7 @@ function testMaxSize<Handle>(name: string, open: () => Promise<SizeWorld<Handle>
   })
 }
 
-testMaxSize('pg', async () => {
-  const world = await openPg()
-  return {
-    database: world.database,
-    insert: (transaction, id) => transaction.query('INSERT INTO orders (id) VALUES ($1)', [id]),
-    async begin(work) {
-      const client = await world.client()
-      await client.query('BEGIN')
-      await work(client as never)
-      await client.query('COMMIT')
-      client.release()
-    },
-    counts: () => Promise.all([world.orders(), world.inbox(), world.outbox()]),
-    [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
-  }
-})
-
-for (const kind of mysqlKinds) {
-  testMaxSize(kind.name, async () => {
-    const world = await kind.open()
-    return {
-      database: world.database,
-      insert: (transaction, id) => transaction.query('INSERT INTO orders (id) VALUES (?)', [id]),
-      async begin(work) {
-        const client = await world.connect()
-        await client.query('START TRANSACTION')
-        await work(client)
-        await client.query('COMMIT')
-        await client.release()
-      },
-      counts: () => Promise.all([world.orders(), world.inbox(), world.outbox()]),
-      [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
-    }
-  })
-}
-
-for (const kind of sqliteKinds) {
-  testMaxSize(kind.name, async () => {
-    const world = await kind.open()
-    return {
-      database: world.database,
-      insert: async (transaction, id) => transaction.prepare('INSERT INTO orders (id) VALUES (?)').run(id),
-      async begin(work) {
-        const client = world.connect()
-        client.exec('BEGIN IMMEDIATE')
-        await work(client)
-        client.exec('COMMIT')
-      },
-      counts: async () => ['orders', 'ackord_inbox', 'ackord_outbox'].map((table) => world.count(table)),
-      [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
-    }
-  })
-}
+onEachClient(testMaxSize)
 
 it.each([0, -1, 1.5, Number.NaN, Infinity])('maxSize cannot be %s, and that is said when the object is made', async (wrong) => {
   await using world = await openPg({ empty: true })

@@ -1,27 +1,16 @@
 import { Message, silentLogger } from '@ackord/core'
 import { describe, expect, it } from 'vitest'
 import { unhandledDuring } from '../../core/test/support/process-events.ts'
-import { type Database, sqlOutbox, transactional } from '../src/index.ts'
-import { mysqlKinds } from './mysql/support/mysql-world.ts'
-import { sqliteKinds } from './sqlite/support/sqlite-world.ts'
-import { command, event, failureOf, handle, openPg } from './support/world.ts'
-
-interface AppendWorld<Handle> extends AsyncDisposable {
-  readonly database: Database<Handle>
-  insert(transaction: Handle, id: string): Promise<unknown>
-  /** Does work in a transaction of the user's own, by the client's own means. */
-  begin(work: (transaction: Handle) => Promise<unknown>): Promise<unknown>
-  /** Outside of every transaction. */
-  query(sql: string): unknown
-  orders(): Promise<number>
-}
+import { sqlOutbox, transactional } from '../src/index.ts'
+import { type ClientWorld, onEachClient } from './support/client-worlds.ts'
+import { command, event, failureOf, handle } from './support/world.ts'
 
 const tooLarge = { code: 'ACKORD_INVALID_OUTPUT' }
 const settings = { logger: silentLogger, retries: 0 }
 
-function testUnawaitedAppend<Handle>(name: string, open: () => Promise<AppendWorld<Handle>>): void {
+function testUnawaitedAppend<Handle>(name: string, open: () => Promise<ClientWorld<Handle>>): void {
   describe(`append() that nobody awaits on ${name}`, () => {
-    const appendTo = ({ database }: AppendWorld<Handle>, transaction: Handle, size = 2000) =>
+    const appendTo = ({ database }: ClientWorld<Handle>, transaction: Handle, size = 2000) =>
       sqlOutbox(database, { maxSize: 1000, logger: silentLogger }).append(transaction, [
         { destination: 'events', message: new Message(new Uint8Array(size), event('e1').attributes) },
       ])
@@ -136,55 +125,4 @@ function testUnawaitedAppend<Handle>(name: string, open: () => Promise<AppendWor
   })
 }
 
-testUnawaitedAppend('pg', async () => {
-  const world = await openPg()
-  return {
-    ...world,
-    insert: (transaction, id) => transaction.query('INSERT INTO orders (id) VALUES ($1)', [id]),
-    async begin(work) {
-      const client = await world.client()
-      await client.query('BEGIN')
-      await work(client as never)
-      await client.query('COMMIT')
-      client.release()
-    },
-    [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
-  }
-})
-
-for (const kind of mysqlKinds) {
-  testUnawaitedAppend(kind.name, async () => {
-    const world = await kind.open()
-    return {
-      ...world,
-      insert: (transaction, id) => transaction.query('INSERT INTO orders (id) VALUES (?)', [id]),
-      async begin(work) {
-        const client = await world.connect()
-        await client.query('START TRANSACTION')
-        await work(client)
-        await client.query('COMMIT')
-        await client.release()
-      },
-      [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
-    }
-  })
-}
-
-for (const kind of sqliteKinds) {
-  testUnawaitedAppend(kind.name, async () => {
-    const world = await kind.open()
-    return {
-      ...world,
-      insert: async (transaction, id) => transaction.prepare('INSERT INTO orders (id) VALUES (?)').run(id),
-      async begin(work) {
-        const client = world.connect()
-        client.exec('BEGIN IMMEDIATE')
-        await work(client)
-        client.exec('COMMIT')
-      },
-      query: (sql) => world.client.exec(sql),
-      orders: async () => world.count('orders'),
-      [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
-    }
-  })
-}
+onEachClient(testUnawaitedAppend)

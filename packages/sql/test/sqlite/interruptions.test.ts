@@ -69,8 +69,7 @@ describe.each(sqliteKinds)('what comes in between on $name', ({ open }) => {
     )
     // SQLite itself keeps the closed connection's lock until the statement is collected; the turn must come nevertheless.
     const other = fromSqlite(world.client, { logger: silentLogger, lockTimeout: 50 })
-    const hung = new Promise((resolve) => setTimeout(() => resolve('hung'), 2000))
-    expect(await Promise.race([outcome(other.write(async (tx) => insert(tx, '3'))), hung])).not.toBe('hung')
+    expect(await outcome(other.write(async (tx) => insert(tx, '3')))).toMatch(/^committed$|lockTimeout/)
   })
 
   it('does not let whoever waits begin whose signal is aborted in the same turn', async () => {
