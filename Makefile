@@ -1,6 +1,6 @@
 # Needs Node >= 20.19, npm and make. Everything else is installed by the targets themselves.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-latest build vet docs bench proof services clean
+.PHONY: help demo test test-latest test-servers build vet docs bench proof services clean
 
 installed := node_modules/.installed
 
@@ -16,10 +16,15 @@ demo: $(installed) ## run the main job: orders through duplicates, failures and 
 	@npm run -s demo
 
 test: $(installed) ## set up everything and run all tests
+	@node scripts/pg-native.mjs
 	@scripts/services run -- node scripts/test.mjs
 
 test-latest: $(installed) ## the same tests on the newest Node LTS
+	@scripts/with-latest-node node scripts/pg-native.mjs
 	@scripts/with-latest-node scripts/services run -- node scripts/test.mjs
+
+test-servers: $(installed) ## the suites of stores and brokers on other versions of their servers; ONLY="mysql-9.7 …" for some; writes docs/compatibility.md
+	@node scripts/test-servers.mjs $(ONLY)
 
 build: $(installed) ## compile all packages
 	npx tsc -b

@@ -10,8 +10,8 @@ Each sentence of the promise, the tests that show it, and what the last runs of 
 
 > ${promise.map(({ text }) => text).join(' ')}
 
-The tests of the testkit's suites run on every store: PostgreSQL, MariaDB, SQLite and Redis by each of their clients and ORMs, and in memory. Each of
-their scenarios has a mutant, a copy with that one rule broken, which it must catch.
+The tests of the testkit's suites run on every store: PostgreSQL, MariaDB, SQLite and Redis by each of their clients and ORMs, and in memory. (In \`make test\` the suites of outbox, relay and order are
+whole with one client per database, and short with the others.) Each of their scenarios has a mutant, a copy with that one rule broken, which it must catch.
 `
 
 /**

@@ -13,13 +13,13 @@
  * @property {readonly string[]} tables that show it, by their first cell
  */
 
-const crashPoints = 'packages/testkit/src/crash/crash-scenarios.ts'
-const commit = 'packages/testkit/src/transaction/commit-scenarios.ts'
-const inbox = 'packages/testkit/src/transaction/inbox-scenarios.ts'
-const append = 'packages/testkit/src/outbox/append-scenarios.ts'
-const delivery = 'packages/testkit/src/relay/delivery-scenarios.ts'
-const orderOfCommits = 'packages/testkit/src/order/commit-scenarios.ts'
-const relayOrder = 'packages/testkit/src/order/relay-order-scenarios.ts'
+const crashPoints = 'packages/testkit/src/crash/process/crash-scenarios.ts'
+const commit = 'packages/testkit/src/suites/transaction/commit-scenarios.ts'
+const inbox = 'packages/testkit/src/suites/transaction/inbox-scenarios.ts'
+const append = 'packages/testkit/src/suites/outbox/append-scenarios.ts'
+const delivery = 'packages/testkit/src/suites/relay/delivery-scenarios.ts'
+const orderOfCommits = 'packages/testkit/src/suites/ordering/commit-scenarios.ts'
+const relayOrder = 'packages/testkit/src/suites/ordering/relay-order-scenarios.ts'
 
 /** @type {readonly Sentence[]} */
 export const promise = [
@@ -43,8 +43,14 @@ export const promise = [
       { file: commit, title: 'everything is committed when the broker gets the ack' },
       { file: commit, title: 'a commit that fails is a nack, and nothing is there' },
       { file: delivery, title: 'a relay that is killed while it publishes loses nothing' },
-      { file: 'packages/testkit/src/relay/failure-scenarios.ts', title: 'of a batch exactly what was confirmed is settled as published' },
-      { file: 'packages/testkit/src/relay/stall-scenarios.ts', title: 'lose nothing, and duplicate no more than the leases they lost' },
+      {
+        file: 'packages/testkit/src/suites/relay/failure-scenarios.ts',
+        title: 'of a batch exactly what was confirmed is settled as published',
+      },
+      {
+        file: 'packages/testkit/src/suites/relay/stall-scenarios.ts',
+        title: 'lose nothing, and duplicate no more than the leases they lost',
+      },
     ],
   },
   {
@@ -57,9 +63,12 @@ export const promise = [
       { file: inbox, title: 'a message whose handling was rolled back is handled when it comes again' },
       { file: crashPoints, title: 'a service that nobody kills applies everything once, publishes it once, and stops' },
       { file: crashPoints, title: 'killed at every point in turn' },
-      { file: 'packages/sql/test/inbox-middleware.integration.test.ts', title: 'remembers for its window and forgets in bounded batches' },
       {
-        file: 'packages/redis/test/inbox-middleware.integration.test.ts',
+        file: 'packages/sql/test/inbox/inbox-middleware.integration.test.ts',
+        title: 'remembers for its window and forgets in bounded batches',
+      },
+      {
+        file: 'packages/redis/test/inbox/inbox-middleware.integration.test.ts',
         title: 'the window begins with the commit, not with the first sight',
       },
       { file: 'test/testing/crash-test.integration.test.ts', title: 'takes a right handler through every point' },
@@ -77,7 +86,7 @@ export const promise = [
       { file: delivery, title: 'a relay that is killed after settling leaves no duplicate' },
       { file: inbox, title: 'events have ids that follow from the message, the same in each attempt' },
       {
-        file: 'packages/core/test/deterministic-id.test.ts',
+        file: 'packages/core/test/message/deterministic-id.test.ts',
         title: 'are the same for the same consumer, source, id, place and type, in this version and the next',
       },
     ],
@@ -89,12 +98,12 @@ export const promise = [
     tests: [
       { file: orderOfCommits, title: 'transactions with one key are given in the order of their commits, not of their inserts' },
       {
-        file: 'packages/testkit/src/order/run-scenarios.ts',
+        file: 'packages/testkit/src/suites/ordering/run-scenarios.ts',
         title: 'no more of a key is given to anybody until its whole run is settled or released',
       },
       { file: relayOrder, title: 'a relay that stops gives its keys to the others at once, without a duplicate' },
       {
-        file: 'packages/testkit/src/order/member-scenarios.ts',
+        file: 'packages/testkit/src/suites/ordering/member-scenarios.ts',
         title: 'a stale owner settles nothing, renews nothing and releases nothing',
       },
     ],
@@ -104,8 +113,8 @@ export const promise = [
     meaning: 'What a handler does outside of its transaction is done again with every attempt. `crashTest()` finds it.',
     tables: [],
     tests: [
-      { file: 'packages/testkit/test/crash-test.test.ts', title: 'finds a handler that publishes by itself' },
-      { file: 'packages/testkit/test/crash-test.test.ts', title: 'finds a handler that writes past its transaction' },
+      { file: 'packages/testkit/test/crash/crash-test.test.ts', title: 'finds a handler that publishes by itself' },
+      { file: 'packages/testkit/test/crash/crash-test.test.ts', title: 'finds a handler that writes past its transaction' },
       { file: 'scripts/test/documents.test.ts', title: 'say that external calls are not covered' },
     ],
   },

@@ -8,7 +8,10 @@ import { Wire } from './servers/wire.mjs'
 const servers = {
   PostgreSQL: ['POSTGRES_URL', async (url) => String((await queryPostgres(url, 'SHOW server_version'))[0]?.[0])],
   MariaDB: ['MARIADB_URL', (url) => greeting(url, 3306, '', /\d+\.\d+\.\d+(?=-MariaDB)/)],
-  Redis: ['REDIS_URL', async (url) => /redis_version:(\S+)/.exec(String((await askRedis(url, ['INFO', 'server']))[0]))?.[1] ?? ''],
+  MySQL: ['MYSQL_URL', (url) => greeting(url, 3306, '', /\n(\d+\.\d+\.\d+)(?!-MariaDB)/)],
+  Redis: ['REDIS_URL', async (url) => /redis_version:(\S+)/.exec(await redisInformation(url))?.[1] ?? ''],
+  // It also says which version of Redis it is compatible with.
+  Valkey: ['VALKEY_URL', async (url) => /valkey_version:(\S+)/.exec(await redisInformation(url))?.[1] ?? ''],
   RabbitMQ: ['RABBITMQ_URL', (url) => greeting(url, 5672, 'AMQP\x00\x00\x09\x01', /version[^a-z]*?(\d+\.\d+\.\d+)/)],
   NATS: ['NATS_URL', (url) => greeting(url, 4222, '', /"version":"([^"]+)"/)],
 }
@@ -29,6 +32,11 @@ export async function serverVersions(environment) {
     if (version !== '') versions[name] = version.split(' ')[0] ?? ''
   }
   return versions
+}
+
+/** @param {string} url */
+async function redisInformation(url) {
+  return String((await askRedis(url, ['INFO', 'server']))[0])
 }
 
 /**

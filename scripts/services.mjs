@@ -20,7 +20,7 @@ const help = `Real servers for the tests.
 Each server is the one its variable names; else the one at its default port on 127.0.0.1; else one
 started on a free port from what is installed; else, as root on Debian, installed with apt-get first.
 
-${kinds.map(({ name, variable }) => `  ${name.padEnd(14)} ${variable}`).join('\n')}
+${kinds.map(({ name, variable, alias }) => `  ${name.padEnd(14)} ${variable}${alias === undefined ? '' : ` or ${alias}`}`).join('\n')}
 
 --only takes names from the first column, with commas between.
 `

@@ -41,6 +41,7 @@ process.on('exit', () => rmSync(tarballs, { recursive: true, force: true }))
 step('biome: format and lint', () => run(bin('biome'), ['ci', '--error-on-warnings', '--colors=off', '.']))
 step('tsc: sources', () => run(bin('tsc'), ['-b']))
 step('tsc: tests and scripts', () => run(bin('tsc'), ['-p', 'tsconfig.test.json']))
+step('dependency-cruiser: directions between rooms and packages', () => run(process.execPath, ['scripts/rooms/check.mjs']))
 step('knip: dead files, exports and dependencies', () => run(bin('knip'), ['--no-progress']))
 step('the documents as a site, without dead links', () => run(process.execPath, ['scripts/docs.mjs']))
 
@@ -63,6 +64,8 @@ step('a project that installs the packed packages', () => {
   const imports = names.map((name, index) => `import * as p${index} from '${name}'`)
   const uses = names.map((name, index) => `if (Object.keys(p${index}).length === 0) throw new Error('${name} exports nothing')`)
   writeFileSync(join(consumer, 'main.ts'), [...imports, ...uses, ''].join('\n'))
+  // A CommonJS file: TypeScript allows it from `module: node20` on.
+  writeFileSync(join(consumer, 'main.cts'), [...imports, ...uses, ''].join('\n'))
   writeFileSync(join(consumer, 'main.mjs'), [...imports, ...uses, ''].join('\n'))
   writeFileSync(
     join(consumer, 'main.cjs'),
@@ -81,7 +84,7 @@ step('a project that installs the packed packages', () => {
     join(root, 'node_modules/@types'),
   ]
   return (
-    run(bin('tsc'), [...compiler, 'main.ts'], { cwd: consumer }) &&
+    run(bin('tsc'), [...compiler, 'main.ts', 'main.cts'], { cwd: consumer }) &&
     run(process.execPath, ['main.mjs'], { cwd: consumer }) &&
     run(process.execPath, ['--no-warnings', 'main.cjs'], { cwd: consumer })
   )

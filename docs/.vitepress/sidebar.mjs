@@ -10,6 +10,7 @@ export const sidebar = [
       { text: 'Redis', link: '/start/redis' },
       { text: 'Examples', link: '/examples' },
       { text: 'Guarantees', link: '/guarantees' },
+      { text: 'Tested servers', link: '/compatibility' },
       { text: 'Alternatives', link: '/guides/alternatives' },
       { text: 'How it compares', link: '/comparison' },
     ],

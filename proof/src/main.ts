@@ -2,10 +2,11 @@ import { parseArgs } from 'node:util'
 import { Bounds } from './bounds.ts'
 import { claims } from './claims.ts'
 import { load } from './load.ts'
+import { memory } from './memory.ts'
 import { simulation } from './simulation.ts'
 
 /** What takes too long for `make test`. Each gives its figures and tells the bounds that are broken. */
-const proofs: Readonly<Record<string, (bounds: Bounds) => Promise<Record<string, unknown>>>> = { claims, load, simulation }
+const proofs: Readonly<Record<string, (bounds: Bounds) => Promise<Record<string, unknown>>>> = { claims, load, memory, simulation }
 
 const { positionals } = parseArgs({ allowPositionals: true })
 const bounds = new Bounds()

@@ -1,6 +1,7 @@
 // @ts-check
 import { spawn } from 'node:child_process'
 import { closeSync, openSync, readFileSync } from 'node:fs'
+import { insideRoot } from './foreign/root.mjs'
 import { adoptProcess, releaseProcess } from './orphans.mjs'
 import { askToEnd, isGroupGone, signalProcess } from './signal-process.mjs'
 import { waitUntil } from './wait-until.mjs'
@@ -15,6 +16,7 @@ import { waitUntil } from './wait-until.mjs'
  * @property {Readonly<Record<string, string>> | undefined} [env] Default: nothing.
  * @property {NodeJS.Signals | undefined} [discardSignal] what ends it at once when its data is not wanted any more.
  *   Default: SIGKILL.
+ * @property {string | undefined} [root] the unpacked system that it runs in. Default: this one.
  */
 
 /** @type {Set<Child>} */
@@ -34,20 +36,23 @@ export class Child {
   #isGone = false
 
   /** @param {ChildOptions} options */
-  constructor({ file, args, directory, log, account, env, discardSignal = 'SIGKILL' }) {
+  constructor({ file, args, directory, log, account, env, discardSignal = 'SIGKILL', root = '' }) {
     if (closed) throw new Error('everything is being stopped')
     const output = openSync(log, 'a')
     this.#log = log
     this.#logStart = readFileSync(log).length
     this.#discardSignal = discardSignal
+    const wanted = { file, args, env: { ...inherited(), HOME: directory, TMPDIR: directory, ...env } }
+    const command = root === '' ? wanted : insideRoot(root, directory, account, wanted)
     // The shell waits for a line before it becomes the server. We write it after the reaper knows the pid, so there is
     // no moment in which we could be killed and leave a server that nobody knows.
-    const child = spawn('/bin/sh', ['-c', 'read -r _ <&3 && exec "$@" 3<&-', 'sh', file, ...args], {
+    const child = spawn('/bin/sh', ['-c', 'read -r _ <&3 && exec "$@" 3<&-', 'sh', command.file, ...command.args], {
       detached: true,
       cwd: directory,
-      env: { ...inherited(), HOME: directory, TMPDIR: directory, ...env },
+      env: command.env,
       stdio: ['ignore', output, output, 'pipe'],
-      ...account,
+      // `chroot` needs root, and changes to the account itself.
+      ...(root === '' ? account : undefined),
     })
     child.on('error', () => {}) // said by the missing pid
     closeSync(output)

@@ -12,6 +12,7 @@ import { redisCluster } from './redis-cluster.mjs'
  * @typedef {object} Kind
  * @property {string} name as `--only` takes it
  * @property {string} variable
+ * @property {string} [alias] another name of the variable, which has no say where the variable is set
  * @property {number} defaultPort
  * @property {string | undefined} defaultUrl where one may run already; `undefined` if it is always started by us
  * @property {string} debianPackage

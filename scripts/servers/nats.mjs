@@ -3,6 +3,7 @@
 import { unprivilegedAccount } from './account.mjs'
 import { parseAddress } from './address.mjs'
 import { findBinary } from './find-binary.mjs'
+import { foreignRoot } from './foreign/root.mjs'
 import { freePort } from './free-port.mjs'
 import { requireBinary } from './require-binary.mjs'
 import { startServer } from './server.mjs'
@@ -15,7 +16,7 @@ export const nats = {
   defaultPort: 4222,
   defaultUrl: 'nats://127.0.0.1:4222',
   debianPackage: 'nats-server',
-  locate: () => findBinary('nats-server'),
+  locate: () => findBinary('nats-server', [], foreignRoot('nats')),
   probe: greetNats,
   start: startNats,
 }

@@ -22,7 +22,7 @@ import { canAptInstall } from './apt-install.mjs'
  * @returns {Promise<Plan>}
  */
 export async function planServer(kind, environment) {
-  const given = environment[kind.variable]
+  const given = environment[kind.variable] || (kind.alias === undefined ? undefined : environment[kind.alias])
   if (given !== undefined && given !== '') return await planGiven(kind, given)
 
   /** @type {{ note?: string }} */

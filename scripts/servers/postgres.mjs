@@ -2,6 +2,7 @@
 import { dirname, join } from 'node:path'
 import { unprivilegedAccount } from './account.mjs'
 import { findBinary, versionedDirectories } from './find-binary.mjs'
+import { foreignRoot } from './foreign/root.mjs'
 import { freePort } from './free-port.mjs'
 import { queryPostgres } from './postgres-protocol.mjs'
 import { requireBinary } from './require-binary.mjs'
@@ -14,9 +15,14 @@ export const postgres = {
   defaultPort: 5432,
   defaultUrl: 'postgres://postgres@127.0.0.1:5432/test',
   debianPackage: 'postgresql',
-  locate: () => findBinary('postgres', versionedDirectories('/usr/lib/postgresql', 'bin')),
+  locate,
   probe,
   start: startPostgres,
+}
+
+function locate() {
+  const root = foreignRoot('postgres')
+  return findBinary('postgres', versionedDirectories('/usr/lib/postgresql', 'bin', root), root)
 }
 
 /** @param {string} url */

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { unprivilegedAccount } from './account.mjs'
 import { greetAmqp } from './amqp-protocol.mjs'
 import { findBinary } from './find-binary.mjs'
+import { foreignRoot } from './foreign/root.mjs'
 import { freePort } from './free-port.mjs'
 import { requireBinary } from './require-binary.mjs'
 import { startServer } from './server.mjs'
@@ -16,10 +17,18 @@ export const rabbitmq = {
   defaultPort: 5672,
   defaultUrl: 'amqp://guest:guest@127.0.0.1:5672',
   debianPackage: 'rabbitmq-server',
-  // Not Debian's wrapper on the PATH, which changes user and directory to the machine's own broker.
-  locate: () => (findBinary('epmd') === undefined ? undefined : findBinary('rabbitmq-server', ['/usr/lib/rabbitmq/bin'])),
+  locate,
   probe: greetAmqp,
   start: startRabbitmq,
+}
+
+function locate() {
+  // Not Debian's wrapper on the PATH, which changes user and directory to the machine's own broker.
+  return findMapper() === undefined ? undefined : findBinary('rabbitmq-server', ['/usr/lib/rabbitmq/bin'], foreignRoot('rabbitmq'))
+}
+
+function findMapper() {
+  return findBinary('epmd', [], foreignRoot('rabbitmq'))
 }
 
 /**
@@ -38,7 +47,7 @@ export async function startRabbitmq() {
   return await startServer({
     name: 'rabbitmq',
     account: unprivilegedAccount('rabbitmq'),
-    companion: { file: findBinary('epmd') ?? 'epmd', args: [], env: mapper, ready: () => connectOnce(mapperPort) },
+    companion: { file: findMapper() ?? 'epmd', args: [], env: mapper, ready: () => connectOnce(mapperPort) },
     launch: (directory) => ({
       file: binary,
       args: [],

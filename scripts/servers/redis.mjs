@@ -1,6 +1,8 @@
 // @ts-check
+import { join } from 'node:path'
 import { unprivilegedAccount } from './account.mjs'
 import { findBinary } from './find-binary.mjs'
+import { foreignRoot } from './foreign/root.mjs'
 import { freePort } from './free-port.mjs'
 import { askRedis } from './redis-protocol.mjs'
 import { requireBinary } from './require-binary.mjs'
@@ -13,9 +15,14 @@ export const redis = {
   defaultPort: 6379,
   defaultUrl: 'redis://127.0.0.1:6379',
   debianPackage: 'redis-server',
-  locate: () => findBinary('redis-server'),
+  locate,
   probe,
   start: startRedis,
+}
+
+function locate() {
+  const root = foreignRoot('redis')
+  return findBinary('redis-server', [], root) ?? findBinary('valkey-server', [], root)
 }
 
 /** @param {string} url */
@@ -26,11 +33,11 @@ async function probe(url) {
 }
 
 /**
- * @param {{ args?: readonly string[] | undefined, port?: number | undefined }} [options] `args`: as on the command
- *   line; they win over ours. `port`: Default: a free one.
+ * @param {{ args?: readonly string[] | undefined, files?: Readonly<Record<string, string>> | undefined, port?: number | undefined }} [options]
+ *   `args`: as on the command line; they win over ours. `files`: texts by file name, in the directory that the server starts in. `port`: Default: a free one.
  * @returns {Promise<import('./server.mjs').Server>}
  */
-export async function startRedis({ args = [], port } = {}) {
+export async function startRedis({ args = [], files = {}, port } = {}) {
   const binary = requireBinary(redis)
   const own = String(port ?? (await freePort()))
   const url = `redis://127.0.0.1:${own}`
@@ -38,6 +45,11 @@ export async function startRedis({ args = [], port } = {}) {
   return await startServer({
     name: 'redis',
     account: unprivilegedAccount('redis'),
+    prepare: (directory) =>
+      Object.entries(files).map(([name, text]) => ({
+        file: '/bin/sh',
+        args: ['-c', 'printf "%s" "$1" > "$0"', join(directory, name), text],
+      })),
     launch: (directory) => ({
       file: binary,
       // `appendfsync no` hands each write to the kernel before the reply and never delays it, as `everysec` does while

@@ -1,6 +1,7 @@
 // @ts-check
 import { join } from 'node:path'
 import { Child, describeEnd, lastLines, runToEnd } from './child.mjs'
+import { foreignRoot } from './foreign/root.mjs'
 import { makeTemporaryDirectory, removeTemporaryDirectory } from './temporary-directory.mjs'
 import { waitUntil } from './wait-until.mjs'
 
@@ -35,6 +36,7 @@ import { waitUntil } from './wait-until.mjs'
 /**
  * @typedef {object} Recipe
  * @property {string} name
+ * @property {string} [kind] whose unpacked system it runs in, if there is one. Default: the name.
  * @property {import('./account.mjs').Account | undefined} account
  * @property {(directory: string) => Launch} launch
  * @property {(output: string) => Promise<string>} ready resolves with the URL; rejects as long as it does not answer.
@@ -54,11 +56,12 @@ import { waitUntil } from './wait-until.mjs'
  */
 export async function startServer(recipe) {
   const { name, account, stopSignal = 'SIGTERM', discardSignal, passing, timeout = 30_000 } = recipe
-  const directory = makeTemporaryDirectory(name, account)
+  const root = foreignRoot(recipe.kind ?? name)
+  const directory = makeTemporaryDirectory(name, account, root)
   const log = join(directory, 'log')
 
   /** @param {Launch} launch */
-  const options = ({ file, args, env }) => ({ file, args, env, directory, log, account, discardSignal })
+  const options = ({ file, args, env }) => ({ file, args, env, directory, log, account, discardSignal, root })
 
   /** @type {Child | undefined} */
   let companion

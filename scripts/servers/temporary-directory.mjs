@@ -12,9 +12,11 @@ const directories = new Set()
 /**
  * @param {string} name
  * @param {import('./account.mjs').Account | undefined} account its owner, if not ourselves
+ * @param {string} [root] the unpacked system to make it in. Default: this one.
  */
-export function makeTemporaryDirectory(name, account) {
-  const parent = account === undefined || isOpen(tmpdir()) ? tmpdir() : '/tmp'
+export function makeTemporaryDirectory(name, account, root = '') {
+  const own = account === undefined || isOpen(tmpdir()) ? tmpdir() : '/tmp'
+  const parent = root === '' ? own : join(root, 'tmp')
   // Not mkdtemp: the reaper is told before there is anything to remove.
   const directory = join(parent, `ackord-${name}-${randomUUID()}`)
   adoptPath(directory)

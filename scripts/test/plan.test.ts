@@ -27,6 +27,12 @@ describe('planServer()', () => {
     expect(asked).toEqual(['thing://a', 'thing://b:1'])
   })
 
+  it('takes the other name of a variable where the first one is not set', async () => {
+    const kind = testKind({ alias: 'OTHER_URL', probe: async () => {} })
+    expect(await planServer(kind, { OTHER_URL: 'thing://b' })).toMatchObject({ source: 'environment', url: 'thing://b' })
+    expect(await planServer(kind, { THING_URL: 'thing://a', OTHER_URL: 'thing://b' })).toMatchObject({ url: 'thing://a' })
+  })
+
   it('does not look further when the server in the environment cannot be used', async () => {
     const plan = await planServer(testKind({ locate: () => '/bin/thing' }), { THING_URL: 'thing://me:secret@far' })
     expect(plan).toMatchObject({ source: 'missing', reason: expect.stringMatching(/^THING_URL points at far:4711,/) })

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import type { CrashObservation } from '@ackord/testkit'
-import { type CrashExpectation, duplicatesOf, faultsOf, missingOf, problemsOf } from '../../packages/testkit/src/crash/crash-check.ts'
+import { type CrashExpectation, duplicatesOf, faultsOf, missingOf, problemsOf } from '../../packages/testkit/src/crash/process/crash-run.ts'
 
 /** Milliseconds without progress after which it is given up; longer than every lease and time-out in these tests. */
 const patience = 20_000

@@ -11,7 +11,7 @@ import {
 } from '@ackord/redis'
 import { Redis as Ioredis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
-import { keySlot } from '../../packages/redis/src/key-slot.ts'
+import { keySlot } from '../../packages/redis/src/client/keys.ts'
 import { type RedisRecording, recordRedis } from '../../packages/redis/test/support/redis-recording.ts'
 import { startRedis } from '../../scripts/servers/index.mjs'
 import { testInjection, type WatchedStore } from './injection-suite.ts'

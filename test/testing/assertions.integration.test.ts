@@ -36,6 +36,18 @@ function testAssertions<Handle>(kind: OrdersKind<Handle>): void {
       await assertNothingPublished({ outbox })
     })
 
+    it('is refused when the transaction is not around everything else: inbox and outbox would be committed, and the order rolled back', async () => {
+      await using orders = await openOrders()
+      const { database, outbox, home } = orders
+      await rolledBack(database, async (transaction) => {
+        const router = orderRouter(orders, saveOrder).use(insideTransaction(database, transaction))
+        const handled = assertHandledOnce(router, placeOrder, { state: () => orders.read(transaction), events: { outbox, transaction } })
+        await expect(handled).rejects.toMatchObject({ code: 'ACKORD_MIDDLEWARE_ORDER' })
+      })
+      expect(await home.committed()).toEqual([])
+      await assertNothingPublished({ outbox })
+    })
+
     it('stores an event in a transaction without a router, and sees it before and after the commit', async () => {
       await using orders = await openOrders()
       const { database, outbox } = orders

@@ -6,6 +6,7 @@ import { rateOf, runRounds } from '../rounds.ts'
 import { appendOverhead } from './append-overhead.ts'
 import { mariadbRatio } from './mariadb.ts'
 import { byHand, groupsByHand, throughAckord } from './postgres.ts'
+import { sharedRows } from './shared-rows.ts'
 import { sqliteRatio } from './sqlite.ts'
 
 const url = process.env['POSTGRES_URL'] ?? 'postgres://postgres@127.0.0.1:5432/test'
@@ -54,6 +55,8 @@ export async function sql(): Promise<Record<string, unknown>> {
       rounds,
     )
     const overhead = await appendOverhead(pool, { ...rounds, connections })
+    // For a minute: groups try again from time to time, and each try costs something.
+    const shared = await sharedRows(pool, { concurrency: group.size * group.groups, groupCommit: group, alone: 15_000, grouped: 60_000 })
     return {
       hand_written_per_s: Math.round(rates.hand),
       ackord_per_s: Math.round(rates.ackord),
@@ -65,6 +68,9 @@ export async function sql(): Promise<Record<string, unknown>> {
       group_hand_written_per_s: Math.round(rates.groupHand),
       group_per_s: Math.round(rates.group),
       group_ratio: rounded(rates.group / rates.groupHand),
+      shared_rows_alone_per_s: Math.round(shared.alone),
+      shared_rows_group_per_s: Math.round(shared.grouped),
+      shared_rows_group_ratio: rounded(shared.grouped / shared.alone),
       mariadb_ratio: rounded(await mariadbRatio({ ...rounds, connections })),
       sqlite_ratio: rounded(await sqliteRatio(rounds)),
     }

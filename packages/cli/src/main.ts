@@ -1,9 +1,8 @@
 #!/usr/bin/env node
 import { systemRuntime } from '@ackord/core'
-import { CommandError, interruption } from './command-error.ts'
-import { exitCode } from './exit-code.ts'
-import { run } from './run.ts'
-import { Secrets } from './secrets.ts'
+import { CommandError, exitCode, interruption } from './output/errors.ts'
+import { Secrets } from './output/secrets.ts'
+import { run } from './program.ts'
 
 const secrets = new Secrets()
 const stopping = new AbortController()

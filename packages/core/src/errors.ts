@@ -1,3 +1,8 @@
+import { escapeText } from './escape-text.ts'
+
+/** UTF-16 units of an error's message; longer ones are cut with a mark. */
+const maxMessageLength = 4000
+
 /**
  * Every code an Ackord error can carry. The list is closed: `docs/errors.md` has a heading for each, and a test compares the two.
  */
@@ -5,6 +10,7 @@ export const errorCodes = [
   'ACKORD_ALREADY_STARTED',
   'ACKORD_CHAOS',
   'ACKORD_CIRCUIT_OPEN',
+  'ACKORD_COMMAND_TOO_LONG',
   'ACKORD_COMMIT_UNKNOWN',
   'ACKORD_CROSS_SLOT',
   'ACKORD_DATABASE_BUSY',
@@ -40,6 +46,7 @@ export const errorCodes = [
   'ACKORD_SCOPE_ENDED',
   'ACKORD_SHUTDOWN',
   'ACKORD_SOURCE_FAILED',
+  'ACKORD_STORE_REFUSES_WRITES',
   'ACKORD_TRANSACTION_ABORTED',
   'ACKORD_TRANSACTION_CONFLICT',
   'ACKORD_TRANSACTION_REQUIRED',
@@ -71,7 +78,8 @@ export class AckordError extends Error {
   readonly retryable: boolean
 
   constructor(code: ErrorCode, message: string, options: AckordErrorOptions = {}) {
-    super(message, 'cause' in options ? { cause: options.cause } : undefined)
+    // Whatever a caller quotes in it, the text stays on one line and within a bound.
+    super(escapeText(message, maxMessageLength), 'cause' in options ? { cause: options.cause } : undefined)
     this.code = code
     this.retryable = options.retryable ?? true
   }
@@ -103,6 +111,20 @@ export class RejectError extends AckordError {
 
   constructor(message: string, options: { readonly cause?: unknown } = {}) {
     super('ACKORD_REJECTED', message, { ...options, retryable: false })
+  }
+}
+
+/**
+ * The store takes no writes at the moment, whatever they are: its memory or disk is full, or it is read only. Nothing was written. The router keeps
+ * the message, stops reading, and tries one message at a time until the store accepts writes again.
+ */
+export class StoreRefusesWritesError extends AckordError {
+  static {
+    this.prototype.name = 'StoreRefusesWritesError'
+  }
+
+  constructor(store: string, detail: string, options: { readonly cause?: unknown } = {}) {
+    super('ACKORD_STORE_REFUSES_WRITES', `${store} refuses writes, and nothing was written: ${detail}`, options)
   }
 }
 

@@ -1,17 +1,47 @@
 // Messages
 
-export type { AckStrategy } from './ack-strategy.ts'
-export type { AckCallbacks, AckState, NackOptions, Settlement, Verdict } from './acking.ts'
-export type { Attributes, AttributeValue } from './attributes.ts'
-export { attributeClass, checkAttributes, missingAttributes, parseInstant } from './attributes.ts'
-export type { Backoff, ExponentialBackoffOptions } from './backoff.ts'
-export { constantBackoff, exponentialBackoff } from './backoff.ts'
-export type { CircuitBreakerOptions, CircuitState } from './circuit-breaker.ts'
-export { CircuitBreaker } from './circuit-breaker.ts'
-export type { CommandHandlerOptions } from './command-handler.ts'
+export type { Backoff, ExponentialBackoffOptions } from './async/backoff.ts'
+export { constantBackoff, exponentialBackoff } from './async/backoff.ts'
+export type { DeadLetter } from './broker/dead-letter.ts'
+export type { MemoryBrokerOptions, MemorySourceOptions } from './broker/memory/memory-broker.ts'
+export { MemoryBroker } from './broker/memory/memory-broker.ts'
+export type { MemoryStats } from './broker/memory/memory-topic.ts'
+export type { Publisher, PublishFailure, PublishResult } from './broker/publisher.ts'
+export { publishAll } from './broker/publisher.ts'
+export type { Delivery, ReceiverOptions } from './broker/receiver.ts'
+// Sources, publishers, marshalers
+export { createReceiver } from './broker/receiver.ts'
+export type { Source } from './broker/source.ts'
+export type { AckordErrorOptions, ErrorCode } from './errors.ts'
+export {
+  AckordError,
+  errorCodes,
+  InvalidOptionError,
+  isAckordError,
+  RejectError,
+  StoreRefusesWritesError,
+  TransactionRequiredError,
+  toError,
+} from './errors.ts'
+export type { Handler } from './handler/handler.ts'
+export type { Naming } from './handler/naming.ts'
+export { asIs, dotCase, kebabCase, snakeCase } from './handler/naming.ts'
+export type {
+  ClassInput,
+  CommandHandlerOptions,
+  EventHandlerOptions,
+  HandlerFunction,
+  HandlerOutputOptions,
+  HandlerResult,
+  MessageClass,
+  TextInput,
+} from './handler/typed-handler.ts'
 // Handlers
-export { commandHandler } from './command-handler.ts'
-export type { Context, ContextKey, RootContextOptions } from './context.ts'
+export { commandHandler, eventHandler } from './handler/typed-handler.ts'
+export type { AckCallbacks, AckState, NackOptions, Settlement, Verdict } from './message/acking.ts'
+export type { Attributes, AttributeValue } from './message/attributes.ts'
+export { attributeClass, checkAttributes, missingAttributes, parseInstant } from './message/attributes.ts'
+export type { Context, ContextKey, RootContextOptions } from './message/context.ts'
 // Context and transactions
 export {
   attributesKey,
@@ -24,37 +54,27 @@ export {
   rootContext,
   withDeadline,
   withSignal,
-} from './context.ts'
-export type { DeadLetter } from './dead-letter.ts'
-export type { EventAttributes, EventDefinition } from './define-event.ts'
-export { defineEvent } from './define-event.ts'
-export type { OutputIds } from './deterministic-id.ts'
-export { deterministicIds, outputIdsKey } from './deterministic-id.ts'
-export type { EngineInput, EngineOptions, EnginePlugin, InputOptions, OutputOptions, PublisherOutputOptions } from './engine.ts'
-export { Engine } from './engine.ts'
-export type { AckordErrorOptions, ErrorCode } from './errors.ts'
-export { AckordError, errorCodes, InvalidOptionError, isAckordError, RejectError, TransactionRequiredError, toError } from './errors.ts'
-export type { EventHandlerOptions } from './event-handler.ts'
-export { eventHandler } from './event-handler.ts'
-export type { Handler } from './handler.ts'
-export type { HandlerOptions } from './handler-table.ts'
-export type { Logger } from './logger.ts'
-// Ports and errors
-export { consoleLogger, silentLogger } from './logger.ts'
-export type { Marshaler } from './marshaler.ts'
-export { bytesMarshaler, firstAccepting, jsonMarshaler, textMarshaler } from './marshaler.ts'
-export type { Matcher } from './match.ts'
-export { match } from './match.ts'
-export type { MemoryBrokerOptions, MemorySourceOptions } from './memory/memory-broker.ts'
-export { MemoryBroker } from './memory/memory-broker.ts'
-export type { MemoryStats } from './memory/memory-stats.ts'
-export type { MessageOptions, RawMessage } from './message.ts'
-export { Message } from './message.ts'
-export type { MetricLabels, Metrics } from './metrics.ts'
+} from './message/context.ts'
+export type { EventAttributes, EventDefinition } from './message/define-event.ts'
+export { defineEvent } from './message/define-event.ts'
+export { marshal, unmarshal } from './message/marshal.ts'
+export type { Marshaler } from './message/marshaler.ts'
+export { bytesMarshaler, firstAccepting, jsonMarshaler, textMarshaler } from './message/marshaler.ts'
+export type { Matcher } from './message/match.ts'
+export { match } from './message/match.ts'
+export type { MessageOptions, RawMessage } from './message/message.ts'
+export { Message } from './message/message.ts'
+export type { OutputIds } from './message/output-ids.ts'
+export { deterministicIds, outputIdsKey } from './message/output-ids.ts'
+export { parseMessage } from './message/parse-message.ts'
+export type { StandardSchema } from './message/schema.ts'
+export type { ScopeCallback, ScopeOutcome } from './message/transaction-scope.ts'
+export { afterCommit, afterRollback, TransactionScope, transactionScopeKey } from './message/transaction-scope.ts'
 export type { ChaosOptions, RandomDelayOptions, RandomFailureOptions } from './middleware/chaos.ts'
 // Middleware
 export { duplicateMiddleware, randomDelayMiddleware, randomFailureMiddleware } from './middleware/chaos.ts'
-export { CircuitOpenError, circuitBreakerMiddleware } from './middleware/circuit-breaker.ts'
+export type { CircuitBreakerOptions, CircuitState } from './middleware/circuit-breaker.ts'
+export { CircuitBreaker, CircuitOpenError, circuitBreakerMiddleware } from './middleware/circuit-breaker.ts'
 export type { CorrelationOptions } from './middleware/correlation.ts'
 export { correlationMiddleware } from './middleware/correlation.ts'
 export type { DeadLetterOptions } from './middleware/dead-letter.ts'
@@ -67,11 +87,11 @@ export type { LoggingOptions } from './middleware/logging.ts'
 export { loggingMiddleware } from './middleware/logging.ts'
 export type { MetricsOptions } from './middleware/metrics.ts'
 export { metricsMiddleware } from './middleware/metrics.ts'
+export type { Middleware, MiddlewareInfo, MiddlewareRole, Process } from './middleware/middleware.ts'
+export { compose, middleware } from './middleware/middleware.ts'
 export { recoverMiddleware } from './middleware/recover.ts'
-export type { RetryOptions, RetryState } from './middleware/retry.ts'
-export { RetryExhaustedError, retryMiddleware, retryState } from './middleware/retry.ts'
-export type { ErrorKind } from './middleware/retry-predicates.ts'
-export { retryExcept, retryOn } from './middleware/retry-predicates.ts'
+export type { ErrorKind, RetryOptions, RetryState } from './middleware/retry.ts'
+export { RetryExhaustedError, retryExcept, retryMiddleware, retryOn, retryState } from './middleware/retry.ts'
 export { subjectMiddleware } from './middleware/subject.ts'
 export type { ThrottleOptions } from './middleware/throttle.ts'
 export { throttleMiddleware } from './middleware/throttle.ts'
@@ -79,28 +99,19 @@ export type { TimeoutOptions } from './middleware/timeout.ts'
 export { timeoutMiddleware } from './middleware/timeout.ts'
 export type { ValidateOptions } from './middleware/validate.ts'
 export { validateMiddleware } from './middleware/validate.ts'
-export type { Naming } from './naming.ts'
-export { asIs, dotCase, kebabCase, snakeCase } from './naming.ts'
-export { parseMessage } from './parse-message.ts'
-export type { ProbeHook } from './probe.ts'
-export { installProbe, probe } from './probe.ts'
-export type { Middleware, MiddlewareInfo, MiddlewareRole, Process } from './process.ts'
-export { compose, middleware } from './process.ts'
-export { publishAll } from './publish-all.ts'
-export type { Destination } from './publish-outputs.ts'
-export type { Publisher, PublishFailure, PublishResult } from './publisher.ts'
-export type { Delivery, ReceiverOptions } from './receiver.ts'
-// Sources, publishers, marshalers
-export { createReceiver } from './receiver.ts'
-export type { PipeOptions, RouterHealth, RunOptions } from './router.ts'
+export type { Logger, MetricLabels, Metrics } from './ports/observability.ts'
+// Ports and errors
+export { consoleLogger, silentLogger } from './ports/observability.ts'
+export type { ProbeHook } from './ports/probe.ts'
+export { installProbe, probe } from './ports/probe.ts'
+export type { Runtime, Timer, TimerOptions } from './ports/runtime.ts'
+export { idle, sleep, systemRuntime } from './ports/runtime.ts'
+export type { AckStrategy } from './router/ack-strategy.ts'
+export type { EngineInput, EngineOptions, EnginePlugin, InputOptions, OutputOptions, PublisherOutputOptions } from './router/engine.ts'
+export { Engine } from './router/engine.ts'
+export type { HandlerOptions } from './router/handler-table.ts'
+export type { Destination } from './router/publish-outputs.ts'
+export type { PipeOptions, RouterHealth, RunOptions } from './router/router.ts'
 // Router and engine
-export { Router } from './router.ts'
-export type { ErrorDecision, RouterOptions } from './router-options.ts'
-export type { Runtime, Timer, TimerOptions } from './runtime.ts'
-export { idle, sleep, systemRuntime } from './runtime.ts'
-export type { Source } from './source.ts'
-export { marshal, unmarshal } from './stages.ts'
-export type { StandardSchema } from './standard-schema.ts'
-export type { ScopeCallback, ScopeOutcome } from './transaction-scope.ts'
-export { afterCommit, afterRollback, TransactionScope, transactionScopeKey } from './transaction-scope.ts'
-export type { ClassInput, HandlerFunction, HandlerOutputOptions, HandlerResult, MessageClass, TextInput } from './typed-handler.ts'
+export { Router } from './router/router.ts'
+export type { ErrorDecision, RouterOptions } from './router/router-options.ts'

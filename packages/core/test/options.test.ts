@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { checkChoice, checkCount, checkDuration, checkFraction, checkFunction, checkName } from '../src/options.ts'
-import { Router } from '../src/router.ts'
-import type { RouterOptions } from '../src/router-options.ts'
+import { Router } from '../src/router/router.ts'
+import type { RouterOptions } from '../src/router/router-options.ts'
 
 describe('option checks', () => {
   it('give back what is right', () => {

@@ -9,10 +9,6 @@ export type {
   KafkaJsRecord,
 } from './from-kafkajs.ts'
 export { fromKafkaJs } from './from-kafkajs.ts'
-export type { KafkaPublisherOptions } from './kafka-publisher.ts'
-export { kafkaPublisher } from './kafka-publisher.ts'
-export type { KafkaSourceOptions } from './kafka-source.ts'
-export { kafkaSource } from './kafka-source.ts'
 export type {
   KafkaConsumer,
   KafkaConsumerEvents,
@@ -24,3 +20,7 @@ export type {
   KafkaProducer,
   KafkaRecord,
 } from './port.ts'
+export type { KafkaPublisherOptions } from './publisher/kafka-publisher.ts'
+export { kafkaPublisher } from './publisher/kafka-publisher.ts'
+export type { KafkaSourceOptions } from './source/kafka-source.ts'
+export { kafkaSource } from './source/kafka-source.ts'

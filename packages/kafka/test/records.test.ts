@@ -2,8 +2,8 @@ import { Message, type RawMessage } from '@ackord/core'
 import { CloudEvent, Kafka as KafkaBinding } from 'cloudevents'
 import { describe, expect, it } from 'vitest'
 import type { KafkaMessage } from '../src/index.ts'
-import { readRecord } from '../src/read-record.ts'
-import { writeRecord } from '../src/write-record.ts'
+import { writeRecord } from '../src/publisher/write-record.ts'
+import { readRecord } from '../src/source/read-record.ts'
 import { event } from './support/world.ts'
 
 const base: KafkaMessage = {

@@ -1,5 +1,6 @@
 import { answerTimeout } from '@ackord/core/internal'
 import type { NatsConnection } from './client.ts'
+import type { ConnectionWatch } from './connection-watch.ts'
 
 /** What JetStream answers in place of what it was asked for. */
 export class JetStreamError extends Error {
@@ -48,10 +49,12 @@ export interface StreamInfo {
 /** The few requests that JetStream is asked here; each is a message and its answer. */
 export class JetStreamApi {
   readonly #connection: NatsConnection
+  readonly #watch: ConnectionWatch
   readonly #prefix: string
 
-  constructor(connection: NatsConnection, domain: string | undefined) {
+  constructor(connection: NatsConnection, watch: ConnectionWatch, domain: string | undefined) {
     this.#connection = connection
+    this.#watch = watch
     this.#prefix = domain === undefined ? '$JS.API' : `$JS.${domain}.API`
   }
 
@@ -85,8 +88,18 @@ export class JetStreamApi {
 
   async #ask(subject: string, body?: object): Promise<unknown> {
     const data = body === undefined ? new Uint8Array() : utf8.encode(JSON.stringify(body))
-    const answer = await this.#connection.request(`${this.#prefix}.${subject}`, data, { timeout: answerTimeout })
-    return checkAnswer(answer.data)
+    const asking = this.#connection.request(`${this.#prefix}.${subject}`, data, { timeout: answerTimeout })
+    // The client leaves a request to its time-out when it loses the connection, although no answer can come any more.
+    let forget: () => void = () => {}
+    const lost = new Promise<never>((_, reject) => {
+      forget = this.#watch.onChange(() => reject(new Error('The connection to NATS was lost before JetStream had answered.')))
+    })
+    asking.catch(() => {})
+    try {
+      return checkAnswer((await Promise.race([asking, lost])).data)
+    } finally {
+      forget()
+    }
   }
 }
 

@@ -43,6 +43,24 @@ describe('a connection that is cut', () => {
     await until(async () => (await world.manager.consumers.info(stream, 'billing')).num_ack_pending === 0)
   })
 
+  it('while the source asks about its consumer is not waited for: it asks again as soon as the connection is back', async () => {
+    await using proxy = await startFaultProxy(natsUrl)
+    await using world = await openWorld({ url: proxy.url })
+    const stream = await world.stream()
+    await world.fill(stream, numbered(1))
+    proxy.hold()
+    const messages = open(world.source(stream))
+    const pulling = pull(messages)
+    await new Promise((resolve) => setImmediate(resolve))
+    const cutAt = performance.now()
+    proxy.cut()
+    proxy.release()
+
+    await (await pulling).ack()
+    // The client would wait five seconds for the answer that went with the connection.
+    expect(performance.now() - cutAt).toBeLessThan(4000)
+  })
+
   it('is one line in the log when it goes and one when it is back', async () => {
     await using proxy = await startFaultProxy(natsUrl)
     await using world = await openWorld({ url: proxy.url })

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { decodeHeader, encodeHeader, encodeName } from '../src/header-text.ts'
+import { decodeHeader, encodeHeader, encodeName } from '../src/headers.ts'
 
 it('a value is visible ASCII on its way, and comes back as it was', () => {
   fc.assert(

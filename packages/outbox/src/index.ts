@@ -1,9 +1,16 @@
-export type { RelayBacklog } from './backlog-watch.ts'
-export { relayDefaults } from './defaults.ts'
-export { invalidCursor } from './invalid-cursor.ts'
-export type { MemoryOutboxStoreOptions } from './memory-outbox-store.ts'
-export { MemoryOutboxStore } from './memory-outbox-store.ts'
-export { MemoryTransaction } from './memory-transaction.ts'
+export type { OutboxTotals } from './delivery/relay-observer.ts'
+export type { MemoryOutboxStoreOptions } from './memory/memory-outbox-store.ts'
+export { MemoryOutboxStore } from './memory/memory-outbox-store.ts'
+export { MemoryTransaction } from './memory/memory-transaction.ts'
+export type { OnExhausted } from './options/key-order.ts'
+export type { MappedRecord, MapRecord, ParkReason, RelayEvent, RelayRecord } from './options/relay-events.ts'
+export type { ClaimingOptions, PublisherMap, RelayCleanupOptions, RelayOptions } from './options/relay-options.ts'
+export { relayDefaults } from './options/relay-options.ts'
+export type { RelayBacklog } from './relay/backlog-watch.ts'
+export type { RelayHealth } from './relay/relay.ts'
+export { Relay } from './relay/relay.ts'
+export type { OutboxDelivery, OutboxSource, OutboxSourceOptions } from './source/outbox-source.ts'
+export { outboxSource } from './source/outbox-source.ts'
 export type {
   DestinationStats,
   OutboxAdmin,
@@ -13,10 +20,8 @@ export type {
   OutboxRecord,
   OutboxState,
   OutboxStats,
-} from './outbox-admin.ts'
-export type { OutboxTotals } from './outbox-meter.ts'
-export type { OutboxDelivery, OutboxSource, OutboxSourceOptions } from './outbox-source.ts'
-export { outboxSource } from './outbox-source.ts'
+  RearmOptions,
+} from './store/outbox-admin.ts'
 export type {
   Claim,
   ClaimedRecord,
@@ -24,18 +29,10 @@ export type {
   NewOutboxRecord,
   OutboxCapabilities,
   OutboxReader,
+  OutboxReference,
   OutboxStore,
   OutboxWriter,
   Outcome,
   RecordTaker,
-} from './outbox-store.ts'
-export type { RelayCleanupOptions } from './published-cleanup.ts'
-export type { PublisherMap } from './publisher-routes.ts'
-export { attributesToJson, checkRecordSize, defaultMaxSize } from './record-size.ts'
-export type { RelayHealth } from './relay.ts'
-export { Relay } from './relay.ts'
-export type { RelayEvent } from './relay-events.ts'
-export type { ClaimingOptions, RelayOptions } from './relay-options.ts'
-export type { OnExhausted } from './relay-order.ts'
-export type { MappedRecord, MapRecord, RelayRecord } from './relay-record.ts'
-export type { ParkReason } from './verdict.ts'
+} from './store/outbox-store.ts'
+export { attributesToJson, checkRearm, checkRecordSize, checkReferences, defaultMaxSize, invalidCursor } from './store/record-checks.ts'

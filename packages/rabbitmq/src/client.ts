@@ -61,5 +61,14 @@ export interface RabbitmqMessage {
     readonly appId?: unknown
     readonly correlationId?: unknown
     readonly timestamp?: unknown
+    readonly expiration?: unknown
+    readonly userId?: unknown
+    readonly clusterId?: unknown
+    readonly deliveryMode?: unknown
   }
+}
+
+/** AMQP's reply code, where amqplib's error carries one. */
+export function replyCode(error: unknown): unknown {
+  return error instanceof Error && 'code' in error ? error.code : undefined
 }

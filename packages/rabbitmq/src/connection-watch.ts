@@ -10,10 +10,10 @@ interface Watch {
 const watches = new WeakMap<RabbitmqConnection, Watch>()
 
 /** Checks the connection, and logs its failures: without a listener, amqplib would end the process. */
-export function watchConnection(connection: RabbitmqConnection, logger: Logger): void {
-  checkFunction('connection.createChannel', connection?.createChannel)
-  checkFunction('connection.createConfirmChannel', connection.createConfirmChannel)
-  checkFunction('connection.on', connection.on)
+export function watchConnection(connection: RabbitmqConnection, logger: Logger, name = 'connection'): void {
+  checkFunction(`${name}.createChannel`, connection?.createChannel)
+  checkFunction(`${name}.createConfirmChannel`, connection.createConfirmChannel)
+  checkFunction(`${name}.on`, connection.on)
   if (watches.has(connection)) return
   const watch: Watch = { gaveUp: undefined }
   watches.set(connection, watch)

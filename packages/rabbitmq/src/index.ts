@@ -1,8 +1,14 @@
 export type { RabbitmqChannel, RabbitmqConfirmChannel, RabbitmqConnection, RabbitmqMessage, RabbitmqProperties } from './client.ts'
-export type { RabbitmqBinding, RabbitmqExchangeOptions, RabbitmqTopology, TopologyConnection } from './declare-topology.ts'
-export { declareTopology } from './declare-topology.ts'
-export type { RabbitmqQueueOptions } from './queue-options.ts'
-export type { RabbitmqPublisherOptions, RabbitmqRoute } from './rabbitmq-publisher.ts'
-export { rabbitmqPublisher } from './rabbitmq-publisher.ts'
-export type { RabbitmqSourceOptions } from './rabbitmq-source.ts'
-export { rabbitmqSource } from './rabbitmq-source.ts'
+export type { RabbitmqPublisherOptions, RabbitmqRoute } from './publisher/rabbitmq-publisher.ts'
+export { rabbitmqPublisher } from './publisher/rabbitmq-publisher.ts'
+export type { RabbitmqSourceOptions } from './source/rabbitmq-source.ts'
+export { rabbitmqSource } from './source/rabbitmq-source.ts'
+export type {
+  RabbitmqBinding,
+  RabbitmqExchangeOptions,
+  RabbitmqQueueOptions,
+  RabbitmqTopology,
+  RabbitmqTopologyQueue,
+  TopologyConnection,
+} from './topology/declare-topology.ts'
+export { declareTopology } from './topology/declare-topology.ts'

@@ -1,7 +1,6 @@
-import { keySlot } from './key-slot.ts'
-import type { RedisPort, Reply } from './port.ts'
-import { internalsOf, type Redis } from './redis.ts'
-import { type Script, script } from './script.ts'
+import { keySlot } from './client/keys.ts'
+import { type RedisPort, type Reply, type Script, script } from './client/port.ts'
+import { internalsOf, type Redis } from './transaction/redis.ts'
 
 /** Whether what Redis has confirmed survives a crash, for one of its settings. */
 export interface DurabilityCheck {
@@ -28,7 +27,7 @@ interface Facts {
   readonly settings: ReadonlyMap<string, string>
 }
 
-const settingNames = ['appendonly', 'appendfsync', 'maxmemory-policy', 'min-replicas-to-write'] as const
+const settingNames = ['appendonly', 'appendfsync', 'no-appendfsync-on-rewrite', 'maxmemory-policy', 'min-replicas-to-write'] as const
 
 /**
  * Looks at what the server does with a write that it has confirmed. A promise that rests on Redis holds as far as this does: with
@@ -62,6 +61,11 @@ function fsync({ server, settings }: Facts): DurabilityCheck {
   const name = 'appendfsync'
   const found = settings.get(name)
   if (found === undefined) return { name, server, state: 'unknown', text: hidden(name, 'that it is always') }
+  if (found === 'always' && settings.get('no-appendfsync-on-rewrite') === 'yes') {
+    const text =
+      'appendfsync is always, but no-appendfsync-on-rewrite is yes: while the append-only file or a snapshot is written, confirmed writes are not on disk, for as long as that takes. Set no-appendfsync-on-rewrite no.'
+    return { name, server, state: 'violated', text }
+  }
   if (found === 'always') return { name, server, state: 'ok', text: 'A write is on disk before it is confirmed.' }
   const lost = found === 'everysec' ? 'up to a second or two' : 'as much as the kernel has not written yet, often half a minute,'
   const text = `appendfsync is ${found}: a power cut takes ${lost} of confirmed writes. Set appendfsync always, or accept it and say so.`
@@ -160,7 +164,10 @@ async function asked(ask: () => Promise<Reply>): Promise<Reply | undefined> {
   try {
     return await ask()
   } catch (error) {
-    if (error instanceof Error && /\bNOPERM\b|unknown command|unknown subcommand|not allowed|can't run this command/i.test(error.message))
+    if (
+      error instanceof Error &&
+      /\bNOPERM\b|unknown command|unknown subcommand|not allowed|can't run this command|ACL failure/i.test(error.message)
+    )
       return undefined
     throw error
   }

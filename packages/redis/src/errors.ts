@@ -1,7 +1,7 @@
 import { AckordError, type Message } from '@ackord/core'
 import { nameOf } from '@ackord/core/internal'
-import { shownKey } from './argument.ts'
-import type { RedisArgument } from './port.ts'
+import { shownKey } from './client/argument.ts'
+import type { RedisArgument } from './client/port.ts'
 
 /** Some commands of a transaction were carried out and one failed. It is not tried again: what was done would be done twice. */
 export class PartialCommitError extends AckordError {
@@ -12,7 +12,7 @@ export class PartialCommitError extends AckordError {
   constructor(owner: string, detail: string) {
     super(
       'ACKORD_PARTIAL_COMMIT',
-      `A command failed in the middle of the commit of ${owner}; those before it were carried out, those behind it were not: ${detail}. Put right by hand what is there, or let rollback: true undo it.`,
+      `A command failed in the middle of the commit of ${owner}; those before it were carried out, those behind it were not: ${detail}. Put right by hand what is there. With rollback: true it is undone where that is possible.`,
       { retryable: false },
     )
   }
@@ -85,6 +85,22 @@ export class InboxBusyError extends AckordError {
   constructor(owner: string, retryAfter: number) {
     super('ACKORD_INBOX_BUSY', `Another worker is handling ${owner}. It comes again later; if it was handled by then, it is a duplicate.`)
     this.retryAfter = retryAfter
+  }
+}
+
+/** A command, or a whole transaction, with more arguments than one script can take. Nothing was written. */
+export class CommandTooLongError extends AckordError {
+  static {
+    this.prototype.name = 'CommandTooLongError'
+  }
+
+  constructor(command: string | undefined, count: number, limit: number) {
+    const advice = 'Write less in one message, or spread it over several transactions.'
+    const text =
+      command === undefined
+        ? `A transaction has ${count} arguments, and Redis accepts ${limit} in one call. Nothing of it was written. ${advice}`
+        : `${command} has ${count} arguments, and a Redis script can pass on ${limit}. It was not added to the transaction. Split it into several commands.`
+    super('ACKORD_COMMAND_TOO_LONG', text, { retryable: false })
   }
 }
 

@@ -1,10 +1,10 @@
 import { compose, type Middleware } from '@ackord/core'
 import { checkNoMore } from '@ackord/core/internal'
-import { type InboxOptions, inboxMiddleware } from './inbox-middleware.ts'
-import { type OutboxOptions, outboxMiddleware } from './outbox-middleware.ts'
-import type { Redis } from './redis.ts'
-import type { TransactionOptions } from './run-transaction.ts'
-import { transactionMiddleware } from './transaction-middleware.ts'
+import { type InboxOptions, inboxMiddleware } from './inbox/inbox-middleware.ts'
+import { type OutboxOptions, outboxMiddleware } from './outbox/outbox-middleware.ts'
+import type { Redis } from './transaction/redis.ts'
+import type { TransactionOptions } from './transaction/run-transaction.ts'
+import { transactionMiddleware } from './transaction/transaction-middleware.ts'
 
 export interface TransactionalOptions {
   readonly inbox: InboxOptions

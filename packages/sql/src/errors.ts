@@ -15,6 +15,38 @@ export class TransactionAbortedError extends AckordError {
   }
 }
 
+/**
+ * A statement that cannot be run in a transaction that several messages share: it may end the transaction, such as CALL on MySQL or the file of `sql.file()`, or makes a savepoint when it is too
+ * late to store the events of the others first. It was not sent: the group is dissolved, and the message is handled in a transaction of its own.
+ */
+export class NeedsOwnTransactionError extends AckordError {
+  static {
+    this.prototype.name = 'NeedsOwnTransactionError'
+  }
+
+  constructor() {
+    super(
+      'ACKORD_TRANSACTION_ABORTED',
+      'A statement cannot be run in a transaction that this message shares with others (CALL, EXECUTE, a compound statement, a file of postgres.js, a savepoint of some ORMs), so it was not sent. The group is dissolved, and each of its messages is handled in a transaction of its own.',
+    )
+  }
+}
+
+/** The transaction was ended by something else than the middleware. What came before that may be committed. */
+export class TransactionEndedError extends AckordError {
+  static {
+    this.prototype.name = 'TransactionEndedError'
+  }
+
+  constructor(options: { readonly cause?: unknown; readonly detail?: string | undefined } = {}) {
+    super(
+      'ACKORD_SCOPE_ENDED',
+      `A statement of the handler had ended the transaction before${options.detail ?? ''}: what came before it may be committed. Leave BEGIN, COMMIT and ROLLBACK to the middleware.`,
+      'cause' in options ? { cause: options.cause } : {},
+    )
+  }
+}
+
 /** Whether the transaction was committed cannot be known: the connection was lost while it was. */
 export class CommitUnknownError extends AckordError {
   static {
@@ -28,6 +60,11 @@ export class CommitUnknownError extends AckordError {
       { cause },
     )
   }
+}
+
+/** Whether something of the transaction may be committed, although it failed. */
+export function isOutcomeUnknown(error: unknown): boolean {
+  return error instanceof CommitUnknownError || error instanceof TransactionEndedError
 }
 
 /** The tables are not there, or not those this version works with. */

@@ -1,12 +1,11 @@
 import { compose, type Middleware } from '@ackord/core'
 import { checkNoMore } from '@ackord/core/internal'
-import type { Database } from './database.ts'
-import { type GroupCommitOptions, groupCommit } from './group-commit.ts'
-import type { InboxOptions } from './inbox.ts'
-import { inboxAround } from './inbox-middleware.ts'
-import { type OutboxOptions, outboxMiddleware } from './outbox-middleware.ts'
-import type { TransactionOptions } from './run-transaction.ts'
-import { transactionMiddleware } from './transaction-middleware.ts'
+import { type GroupCommitOptions, groupCommit } from './group-commit/group-commit.ts'
+import { type InboxOptions, inboxAround } from './inbox/inbox.ts'
+import { type OutboxOptions, outboxMiddleware } from './outbox/outbox-middleware.ts'
+import type { Database } from './transaction/database.ts'
+import type { TransactionOptions } from './transaction/run-transaction.ts'
+import { transactionMiddleware } from './transaction/transaction-middleware.ts'
 
 export interface TransactionalOptions {
   readonly inbox: InboxOptions

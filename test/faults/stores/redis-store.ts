@@ -3,10 +3,10 @@ import { silentLogger } from '@ackord/core'
 import { fromIoredis, luaOutbox, streamOutbox, transactional } from '@ackord/redis'
 import { startFaultProxy } from '@ackord/testkit'
 import { Redis } from 'ioredis'
-import { commitScriptFor } from '../../../packages/redis/src/commit-script.ts'
-import { beginScript } from '../../../packages/redis/src/inbox-scripts.ts'
-import { settleScript } from '../../../packages/redis/src/lua-outbox/scripts/settle.ts'
-import { settleHeld } from '../../../packages/redis/src/stream-outbox/settle-scripts.ts'
+import { beginScript } from '../../../packages/redis/src/inbox/inbox-leases.ts'
+import { settleScript } from '../../../packages/redis/src/outbox/lua/scripts/settle.ts'
+import { settleHeld } from '../../../packages/redis/src/outbox/stream/scripts/settle-scripts.ts'
+import { commitScriptFor } from '../../../packages/redis/src/transaction/commit-script.ts'
 import { startRedis } from '../../../scripts/servers/index.mjs'
 import { consumer, eventsName } from '../names.ts'
 import { type Moment, outboxStates, restart, type ServerStore, type ServerStoreKind, type ServerStoreOptions } from './store.ts'
@@ -19,7 +19,7 @@ interface RedisVariant {
 /** The scripts that carry a moment. They are known to the server by their digest. */
 const scripts: Readonly<Record<Moment, readonly string[]>> = {
   begin: [beginScript.sha],
-  commit: [true, false].map((outbox) => commitScriptFor({ undo: false, outbox }).sha),
+  commit: [true, false].map((outbox) => commitScriptFor({ undo: false, outbox, cancels: false }).sha),
   settle: [settleHeld.sha, settleScript.sha],
 }
 

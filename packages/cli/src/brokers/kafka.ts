@@ -1,8 +1,8 @@
 import type { Logger } from '@ackord/core'
 import { fromKafkaJs, kafkaPublisher, kafkaSource } from '@ackord/kafka'
 import { Kafka, logLevel, Partitioners } from 'kafkajs'
-import type { ServiceUrl } from '../service-url.ts'
-import type { Broker } from './broker.ts'
+import type { ServiceUrl } from '../settings/urls.ts'
+import type { Broker } from './open-broker.ts'
 
 const connectTimeout = 5000
 

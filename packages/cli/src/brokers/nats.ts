@@ -2,8 +2,8 @@ import type { Logger } from '@ackord/core'
 import { natsPublisher, natsSource } from '@ackord/nats'
 import { JetStreamApiError, type JetStreamManager, jetstreamManager } from '@nats-io/jetstream'
 import { connect } from '@nats-io/transport-node'
-import type { ServiceUrl } from '../service-url.ts'
-import type { Broker } from './broker.ts'
+import type { ServiceUrl } from '../settings/urls.ts'
+import type { Broker } from './open-broker.ts'
 
 const connectTimeout = 5000
 

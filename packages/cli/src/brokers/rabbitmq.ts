@@ -1,8 +1,8 @@
 import type { Logger } from '@ackord/core'
 import { declareTopology, rabbitmqPublisher, rabbitmqSource } from '@ackord/rabbitmq'
 import { connect, type RecoveringChannelModel } from 'amqplib'
-import type { ServiceUrl } from '../service-url.ts'
-import type { Broker } from './broker.ts'
+import type { ServiceUrl } from '../settings/urls.ts'
+import type { Broker } from './open-broker.ts'
 
 const connectTimeout = 5000
 

@@ -1,9 +1,9 @@
 import type { Logger } from '@ackord/core'
 import { fromIoredis } from '@ackord/redis'
 import { streamPublisher, streamSource } from '@ackord/redis/streams'
-import { connectRedis, removeKeys } from '../redis-client.ts'
-import type { ServiceUrl } from '../service-url.ts'
-import type { Broker } from './broker.ts'
+import type { ServiceUrl } from '../settings/urls.ts'
+import { connectRedis, removeKeys } from '../stores/redis-client.ts'
+import type { Broker } from './open-broker.ts'
 
 /** A server or a cluster. A destination is a stream, which comes to be with its first message. */
 export async function openRedisStreams(url: ServiceUrl, logger: Logger): Promise<Broker> {

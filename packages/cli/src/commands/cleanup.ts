@@ -1,9 +1,9 @@
 import type { Command } from 'commander'
-import type { Execute } from '../execute.ts'
-import { exitCode } from '../exit-code.ts'
-import { parsePositiveDuration, parseWhole, setting, storeCommand } from '../settings.ts'
-import { unlessAborted } from '../stopping.ts'
-import { openStoreOf, type StoreOptions } from '../store-options.ts'
+import { unlessAborted } from '../lifecycle.ts'
+import { exitCode } from '../output/errors.ts'
+import type { Execute } from '../session.ts'
+import { parsePositiveDuration, parseWhole, setting, storeCommand } from '../settings/settings.ts'
+import { openStoreOf, type StoreOptions } from '../stores/open-store.ts'
 
 interface CleanupOptions extends StoreOptions {
   readonly inboxWindow?: number | undefined

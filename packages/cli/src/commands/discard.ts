@@ -1,11 +1,10 @@
 import type { Command } from 'commander'
-import { usageError } from '../command-error.ts'
-import type { Execute } from '../execute.ts'
-import { exitCode } from '../exit-code.ts'
-import { checkWhich, parkedPages, type WhichOptions } from '../parked-records.ts'
-import { addFilter, storeCommand } from '../settings.ts'
-import { openStoreOf, type StoreOptions } from '../store-options.ts'
-import { nothingDone, showParked } from './rearm.ts'
+import { exitCode, usageError } from '../output/errors.ts'
+import { checkWhich, chosenPages, type WhichOptions } from '../output/records.ts'
+import type { Execute } from '../session.ts'
+import { addFilter, storeCommand } from '../settings/settings.ts'
+import { openStoreOf, type StoreOptions } from '../stores/open-store.ts'
+import { nothingDone, showChosen } from './rearm.ts'
 
 interface DiscardOptions extends StoreOptions, WhichOptions {
   readonly reason?: string | undefined
@@ -31,9 +30,9 @@ export function discardCommand(execute: Execute): Command {
           throw usageError('This removes every parked record that matches.', 'Look first with --dry-run, then add --yes.')
         await using store = await openStoreOf(options, session)
         const admin = store.outbox({ logger: output.logger() })
-        if (dryRun || reason === undefined) return await showParked(admin, ids, options, output)
+        if (dryRun || reason === undefined) return await showChosen(admin, ids, options, output, 'parked')
         let discarded = 0
-        for await (const records of parkedPages(admin, ids, options)) {
+        for await (const records of chosenPages(admin, ids, options, 'parked')) {
           discarded += await admin.discard(
             records.map(({ id }) => id),
             reason,
@@ -41,7 +40,7 @@ export function discardCommand(execute: Execute): Command {
         }
         output.object({ discarded })
         output.line(`${discarded} ${discarded === 1 ? 'record was' : 'records were'} removed.`)
-        return ids.length > 0 && discarded === 0 ? nothingDone(output) : exitCode.ok
+        return ids.length > 0 && discarded === 0 ? nothingDone(output, 'parked') : exitCode.ok
       }),
     )
 }

@@ -1,16 +1,14 @@
 import { silentLogger } from '@ackord/core'
 import type { Command } from 'commander'
-import { type CommandError, usageError } from '../command-error.ts'
+import { openBroker } from '../brokers/open-broker.ts'
 import { type Check, check } from '../doctor/check.ts'
 import { checkStore } from '../doctor/store-checks.ts'
-import type { Execute } from '../execute.ts'
-import { type ExitCode, exitCode } from '../exit-code.ts'
-import { explainFailure } from '../explain-failure.ts'
-import { openBroker } from '../open-broker.ts'
-import type { Output } from '../output.ts'
-import type { Session } from '../session.ts'
-import { setting, storeCommand } from '../settings.ts'
-import { openStoreOf, type StoreOptions } from '../store-options.ts'
+import { type CommandError, type ExitCode, exitCode, usageError } from '../output/errors.ts'
+import { explainFailure } from '../output/explain-failure.ts'
+import type { Output } from '../output/output.ts'
+import type { Execute, Session } from '../session.ts'
+import { setting, storeCommand } from '../settings/settings.ts'
+import { openStoreOf, type StoreOptions } from '../stores/open-store.ts'
 
 interface DoctorOptions extends StoreOptions {
   readonly broker?: string | undefined
@@ -25,7 +23,7 @@ export function doctorCommand(execute: Execute): Command {
       'Looks at the store and the broker: reachable, schema, clock, privileges, durability; and says what to do. Changes nothing.',
     )
     .addOption(setting('--broker <url>', 'amqp://, nats://, kafka:// or redis://'))
-    .option('--strict', 'warnings are a failure, too')
+    .option('--strict', 'warnings, and checks without a result, are a failure, too')
     .action(execute(diagnose))
 }
 
@@ -50,7 +48,7 @@ async function diagnose(session: Session, options: DoctorOptions): Promise<ExitC
   show(session.output, findings, session)
   const worst = findings.some(({ state }) => state === 'problem')
     ? 'problem'
-    : findings.some(({ state }) => state === 'warning')
+    : findings.some(({ state }) => state === 'warning' || state === 'unknown')
       ? 'warning'
       : 'ok'
   if (failures[0] !== undefined) return failures[0].exitCode

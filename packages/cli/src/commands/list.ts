@@ -1,11 +1,10 @@
 import type { OutboxState } from '@ackord/outbox'
 import type { Command } from 'commander'
-import type { Execute } from '../execute.ts'
-import { exitCode } from '../exit-code.ts'
-import { type FilterOptions, filterOf } from '../record-filter.ts'
-import { recordObject, recordTable } from '../record-view.ts'
-import { addFilter, parseChoice, parseWhole, storeCommand } from '../settings.ts'
-import { openStoreOf, type StoreOptions } from '../store-options.ts'
+import { exitCode } from '../output/errors.ts'
+import { type FilterOptions, filterOf, recordObject, recordTable } from '../output/records.ts'
+import type { Execute } from '../session.ts'
+import { addFilter, parseChoice, parseWhole, storeCommand } from '../settings/settings.ts'
+import { openStoreOf, type StoreOptions } from '../stores/open-store.ts'
 
 interface ListOptions extends StoreOptions, FilterOptions {
   readonly state?: OutboxState | undefined

@@ -1,10 +1,9 @@
 import type { Command } from 'commander'
-import type { Execute } from '../execute.ts'
-import { exitCode } from '../exit-code.ts'
-import { isRedisUrl } from '../redis-url.ts'
-import type { Session } from '../session.ts'
-import { newCommand, storeCommand } from '../settings.ts'
-import { openStoreOf, type StoreOptions } from '../store-options.ts'
+import { exitCode } from '../output/errors.ts'
+import type { Execute, Session } from '../session.ts'
+import { newCommand, storeCommand } from '../settings/settings.ts'
+import { isRedisUrl } from '../settings/urls.ts'
+import { openStoreOf, type StoreOptions } from '../stores/open-store.ts'
 
 export function migrateCommand(execute: Execute): Command {
   return newCommand('migrate')

@@ -1,27 +1,33 @@
 import type { Attributes } from '@ackord/core'
 import type { OutboxAdmin, OutboxEdit } from '@ackord/outbox'
 import type { Command } from 'commander'
-import { usageError } from '../command-error.ts'
-import type { Execute } from '../execute.ts'
-import { exitCode } from '../exit-code.ts'
-import type { Output } from '../output.ts'
-import { checkWhich, parkedPages, type WhichOptions } from '../parked-records.ts'
-import { filterOf } from '../record-filter.ts'
-import { recordObject, recordTable } from '../record-view.ts'
-import { addFilter, parsePairs, storeCommand } from '../settings.ts'
-import { openStoreOf, type StoreOptions } from '../store-options.ts'
+import { exitCode, usageError } from '../output/errors.ts'
+import type { Output } from '../output/output.ts'
+import { checkWhich, chosenPages, filterOf, recordObject, recordTable, type WhichOptions } from '../output/records.ts'
+import type { Execute } from '../session.ts'
+import { parseDuration } from '../settings/duration.ts'
+import { addFilter, parsePairs, storeCommand } from '../settings/settings.ts'
+import { openStoreOf, type StoreOptions } from '../stores/open-store.ts'
 
 interface RearmOptions extends StoreOptions, WhichOptions {
   readonly setDestination?: string | undefined
   readonly setAttribute?: ReadonlyMap<string, string> | undefined
+  readonly published?: boolean | undefined
+  readonly delay?: number | undefined
+  readonly keepAttempts?: boolean | undefined
   readonly dryRun?: boolean | undefined
 }
 
 export function rearmCommand(execute: Execute): Command {
   return addFilter(storeCommand('rearm'))
-    .description('Makes parked records ready to be published again, with no attempts counted. Others are left alone.')
+    .description(
+      'Makes parked records ready to be published again, with no attempts counted; with --published, those that were published and kept.',
+    )
     .argument('[ids...]', 'the records, as `ackord list --state parked` gives them')
-    .option('--all', 'all that are parked')
+    .option('--all', 'all that are parked, or published')
+    .option('--published', 'published records instead of parked ones: they are published once more, with the same id')
+    .option('--delay <duration>', 'publish them later, such as 10m', parseDuration)
+    .option('--keep-attempts', 'earlier attempts still count')
     .option('--set-destination <name>', 'send them here instead')
     .option('--set-attribute <name=value>', 'with this attribute, several times for several', parsePairs)
     .option('--dry-run', 'show which they are, and change nothing')
@@ -32,30 +38,38 @@ export function rearmCommand(execute: Execute): Command {
         const edit = editOf(options)
         await using store = await openStoreOf(options, session)
         const admin = store.outbox({ logger: output.logger() })
-        if (options.dryRun === true) return await showParked(admin, ids, options, output)
-        const rearmed = await admin.rearm(ids.length > 0 ? { ids } : { filter: filterOf(options) }, edit)
+        const state = options.published === true ? 'published' : 'parked'
+        if (options.dryRun === true) return await showChosen(admin, ids, options, output, state)
+        const { delay, keepAttempts } = options
+        const rearmed = await admin.rearm(ids.length > 0 ? { ids } : { filter: filterOf(options) }, edit, { state, delay, keepAttempts })
         output.object({ rearmed })
         output.line(`${rearmed} ${rearmed === 1 ? 'record is' : 'records are'} ready to be published again.`)
-        return ids.length > 0 && rearmed === 0 ? nothingDone(output) : exitCode.ok
+        return ids.length > 0 && rearmed === 0 ? nothingDone(output, state) : exitCode.ok
       }),
     )
 }
 
 /** For `--dry-run` of `rearm` and `discard`. */
-export async function showParked(admin: OutboxAdmin, ids: readonly string[], options: WhichOptions, output: Output): Promise<0 | 1> {
+export async function showChosen(
+  admin: OutboxAdmin,
+  ids: readonly string[],
+  options: WhichOptions,
+  output: Output,
+  state: 'parked' | 'published',
+): Promise<0 | 1> {
   let count = 0
-  for await (const records of parkedPages(admin, ids, options)) {
+  for await (const records of chosenPages(admin, ids, options, state)) {
     count += records.length
     for (const record of records) output.object(recordObject(output, record))
     if (!output.json) recordTable(output, records)
   }
   output.object({ dry_run: true, records: count })
-  output.line(`${count} parked ${count === 1 ? 'record' : 'records'}; nothing was changed.`)
-  return ids.length > 0 && count === 0 ? nothingDone(output) : exitCode.ok
+  output.line(`${count} ${state} ${count === 1 ? 'record' : 'records'}; nothing was changed.`)
+  return ids.length > 0 && count === 0 ? nothingDone(output, state) : exitCode.ok
 }
 
-export function nothingDone(output: Output): 1 {
-  output.line('None of these ids is of a parked record.')
+export function nothingDone(output: Output, state: 'parked' | 'published'): 1 {
+  output.line(`None of these ids is of a ${state} record.`)
   return exitCode.failed
 }
 

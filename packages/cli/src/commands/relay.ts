@@ -2,16 +2,13 @@ import type { DeadLetter, Logger } from '@ackord/core'
 import { abortable } from '@ackord/core/internal'
 import { Relay, type RelayOptions } from '@ackord/outbox'
 import type { Command } from 'commander'
-import type { Broker } from '../brokers/broker.ts'
-import { isInterruption } from '../command-error.ts'
-import type { Execute } from '../execute.ts'
-import { type ExitCode, exitCode } from '../exit-code.ts'
-import { talkingTo } from '../explain-failure.ts'
-import { openBroker } from '../open-broker.ts'
-import { openStore } from '../open-store.ts'
+import { type Broker, openBroker } from '../brokers/open-broker.ts'
+import { aborted, unlessAborted } from '../lifecycle.ts'
+import { type ExitCode, exitCode, isInterruption } from '../output/errors.ts'
+import { talkingTo } from '../output/explain-failure.ts'
 import { startHealthServer } from '../relay/health-server.ts'
 import { PrometheusMetrics } from '../relay/prometheus-metrics.ts'
-import type { Session } from '../session.ts'
+import type { Execute, Session } from '../session.ts'
 import {
   addPlace,
   newCommand,
@@ -22,9 +19,8 @@ import {
   parseWhole,
   setting,
   storeUrls,
-} from '../settings.ts'
-import { aborted, unlessAborted } from '../stopping.ts'
-import { placeOf } from '../store-options.ts'
+} from '../settings/settings.ts'
+import { openStore, placeOf } from '../stores/open-store.ts'
 import type { OutboxChoices, StorePlace } from '../stores/store.ts'
 
 interface RelayCommandOptions extends StorePlace {
@@ -62,7 +58,9 @@ export function relayCommand(execute: Execute): Command {
     }),
     setting('--destinations <names>', 'only these; leave the others to other relays (default: all)', { parse: parseList }),
     setting('--dead-letter <topic>', 'where a copy of what is parked goes (default: nowhere)'),
-    setting('--order <order>', 'none or perKey, as those who write have it (SQL; default: none)', { parse: parseChoice('none', 'perKey') }),
+    setting('--order <order>', 'none or perKey, as those who write have it (SQL, or a Lua outbox; default: none)', {
+      parse: parseChoice('none', 'perKey'),
+    }),
     setting('--on-exhausted <choice>', 'with order perKey, those behind a parked record: park, block or parkKey (default: park)', {
       parse: parseChoice('park', 'block', 'parkKey'),
     }),
@@ -109,7 +107,7 @@ async function relayUntilAborted({ output, secrets, signal }: Session, options: 
   const { from, to, order, listen, keepPublished, port, host = '127.0.0.1' } = options
   await using store = await unlessAborted(openStore(from, { option: '--from', place: placeOf(options), logger, secrets }), signal)
   await abortable(
-    talkingTo(store.address, () => (store.kind === 'redis' ? store.verify() : store.validateSchema())),
+    talkingTo(store.address, () => (store.kind === 'redis' ? store.verify(order ?? 'none') : store.validateSchema())),
     signal,
   )
   await using broker = await unlessAborted(openBroker(to, { option: '--to', logger, secrets }), signal)

@@ -1,11 +1,10 @@
 import type { Command } from 'commander'
-import { CommandError } from '../command-error.ts'
-import type { Execute } from '../execute.ts'
-import { exitCode } from '../exit-code.ts'
-import { printable } from '../output.ts'
-import { recordObject } from '../record-view.ts'
-import { storeCommand } from '../settings.ts'
-import { openStoreOf, type StoreOptions } from '../store-options.ts'
+import { CommandError, exitCode } from '../output/errors.ts'
+import { printable } from '../output/output.ts'
+import { recordObject } from '../output/records.ts'
+import type { Execute } from '../session.ts'
+import { storeCommand } from '../settings/settings.ts'
+import { openStoreOf, type StoreOptions } from '../stores/open-store.ts'
 
 interface ShowOptions extends StoreOptions {
   readonly data?: boolean | undefined

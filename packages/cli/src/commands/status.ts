@@ -1,10 +1,10 @@
 import type { DestinationStats } from '@ackord/outbox'
 import type { Command } from 'commander'
-import { formatDuration } from '../duration.ts'
-import type { Execute } from '../execute.ts'
-import { exitCode } from '../exit-code.ts'
-import { storeCommand } from '../settings.ts'
-import { openStoreOf, type StoreOptions } from '../store-options.ts'
+import { exitCode } from '../output/errors.ts'
+import type { Execute } from '../session.ts'
+import { formatDuration } from '../settings/duration.ts'
+import { storeCommand } from '../settings/settings.ts'
+import { openStoreOf, type StoreOptions } from '../stores/open-store.ts'
 
 const states = ['ready', 'waiting', 'leased', 'parked', 'published'] as const
 

@@ -1,5 +1,5 @@
 import { type ProgressResult, progress, settings } from '@clack/prompts'
-import type { Output } from '../output.ts'
+import type { Output } from '../output/output.ts'
 import type { DemoEvents, DemoProgress } from './demo.ts'
 
 export interface DemoView extends DemoEvents {

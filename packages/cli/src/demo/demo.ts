@@ -1,15 +1,12 @@
 import { publishAll, silentLogger } from '@ackord/core'
-import type { Broker } from '../brokers/broker.ts'
-import { CommandError } from '../command-error.ts'
-import { exitCode } from '../exit-code.ts'
-import { errorText } from '../output.ts'
+import type { Broker } from '../brokers/open-broker.ts'
+import { waitFor } from '../lifecycle.ts'
+import { CommandError, exitCode } from '../output/errors.ts'
+import { errorText } from '../output/output.ts'
 import type { Store } from '../stores/store.ts'
-import { waitFor } from '../wait-for.ts'
-import { type DemoStore, demoStore } from './demo-store.ts'
 import { EventAudit } from './event-audit.ts'
-import { isRepeated, orderCommand, orderId } from './order-commands.ts'
-import { OrderService } from './order-service.ts'
-import { Outage } from './outage.ts'
+import { Outage } from './failures.ts'
+import { type DemoStore, demoStore, isRepeated, OrderService, orderCommand, orderId } from './order-service.ts'
 
 /** What was found in the store and at the broker when all was over. */
 export interface DemoResult {

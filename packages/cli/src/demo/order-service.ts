@@ -1,11 +1,18 @@
-import { exponentialBackoff, Router, type Source, silentLogger } from '@ackord/core'
+import {
+  commandHandler,
+  defineEvent,
+  exponentialBackoff,
+  type Handler,
+  jsonMarshaler,
+  marshal,
+  type RawMessage,
+  Router,
+  type Source,
+  silentLogger,
+} from '@ackord/core'
 import { Relay } from '@ackord/outbox'
-import type { Store } from '../stores/store.ts'
-import { crashableOutbox } from './crashable-outbox.ts'
-import { crashableSource } from './crashable-source.ts'
-import { Lifeline } from './lifeline.ts'
-import { placeOrderHandler } from './order-commands.ts'
-import type { Outage } from './outage.ts'
+import type { RedisStore, SqlStore, Store } from '../stores/store.ts'
+import { crashableOutbox, crashableSource, Lifeline, type Outage } from './failures.ts'
 
 export interface OrderServiceOptions {
   readonly store: Store
@@ -64,5 +71,92 @@ export class OrderService {
     await this.#running
     await this.#relay.stop()
     await this.#source[Symbol.asyncDispose]()
+  }
+}
+
+interface Order {
+  readonly id: string
+}
+
+const placeOrder = defineEvent<Order>('order.place')
+const orderPlaced = defineEvent<{ readonly orderId: string }>('order.placed')
+
+export function orderId(index: number): string {
+  return `o-${index + 1}`
+}
+
+export function orderCommand(index: number): RawMessage {
+  const id = orderId(index)
+  return marshal(placeOrder({ id }, { id: `place-${id}`, source: '/shop', specversion: '1.0' }), jsonMarshaler)
+}
+
+/** Every third: brokers deliver again what they are not sure of. */
+export function isRepeated(index: number): boolean {
+  return index % 3 === 0
+}
+
+/** The handler of the service: it calls its port, and returns what happened. Every tenth order fails at first, after it was written. */
+function placeOrderHandler(save: (id: string) => Promise<void>, failed: Set<string>): Handler {
+  return commandHandler({ type: placeOrder, source: '/orders' }, async ({ id }) => {
+    await save(id)
+    if (Number(id.slice(2)) % 10 === 0 && !failed.has(id)) {
+      failed.add(id)
+      throw new Error('The payment service is busy.')
+    }
+    return [orderPlaced({ orderId: id }, { partitionkey: id })]
+  })
+}
+
+/** Where the demo keeps its orders: beside Ackord's tables or keys, under names of this run. */
+export interface DemoStore {
+  create(): Promise<void>
+  /** In the transaction of the message that is being handled. Nothing would keep the same order from being there twice. */
+  saveOrder(id: string): Promise<void>
+  /** The ids of all orders that are there, each as often as it is. */
+  orders(): Promise<readonly string[]>
+  /** Removes everything of this run. Idempotent. */
+  remove(): Promise<void>
+}
+
+export function demoStore(store: Store): DemoStore {
+  return store.kind === 'redis' ? onRedis(store) : onSql(store)
+}
+
+function onSql(store: SqlStore): DemoStore {
+  const orders = store.table('orders')
+  const isPostgres = store.kind === 'postgres' || store.kind === 'pglite'
+  // MySQL may be set up to want a primary key.
+  const key = store.kind === 'mysql' ? 'seq BIGINT AUTO_INCREMENT PRIMARY KEY, ' : ''
+  const insert = `INSERT INTO ${orders} (id) VALUES (${isPostgres ? '$1' : '?'})`
+  return {
+    async create() {
+      await store.createSchema()
+      await store.define(`CREATE TABLE ${orders} (${key}id VARCHAR(40) NOT NULL)`)
+    },
+    saveOrder: (id) => store.change(insert, [id]),
+    async orders() {
+      const rows = await store.query(`SELECT id FROM ${orders}`)
+      return rows.map((row) => String(row['id']))
+    },
+    async remove() {
+      for (const name of tableNames) await store.define(`DROP TABLE IF EXISTS ${store.table(name)}`)
+      if (!isPostgres) return
+      for (const name of ['append', 'keep', 'valid']) await store.define(`DROP FUNCTION IF EXISTS ${store.table(name)}`)
+    },
+  }
+}
+
+/** The last is MySQL's own. */
+const tableNames = ['orders', 'inbox', 'outbox', 'hands', 'partitions', 'relays', 'meta', 'outbox_locks']
+
+function onRedis(store: RedisStore): DemoStore {
+  const orders = `{${store.tag}}:orders`
+  return {
+    create: () => Promise.resolve(),
+    saveOrder: (id) => store.push(orders, id),
+    async orders() {
+      return (await store.send('LRANGE', orders, 0, -1)) as string[]
+    },
+    remove: () => store.removeKeys(`{${store.tag}}`),
   }
 }

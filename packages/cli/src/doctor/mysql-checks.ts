@@ -1,6 +1,5 @@
 import type { SqlStore } from '../stores/store.ts'
-import { type Check, check, look } from './check.ts'
-import { clockCheck } from './clock-check.ts'
+import { type Check, check, clockCheck, isDenied, look, lookAsUser } from './check.ts'
 
 /** What of the settings of MySQL or MariaDB the promise rests on. */
 export async function mysqlChecks(store: SqlStore): Promise<readonly Check[]> {
@@ -29,16 +28,18 @@ export async function mysqlChecks(store: SqlStore): Promise<readonly Check[]> {
 
 /** For tables that are there. The server checks privileges before it explains, and carries nothing out. */
 export async function mysqlPrivileges(store: SqlStore): Promise<Check> {
-  const [inbox, outbox] = [store.table('inbox'), store.table('outbox')]
+  const [inbox, outbox, meta] = [store.table('inbox'), store.table('outbox'), store.table('meta')]
   const statements = [
+    ['SELECT', meta, `SELECT * FROM ${meta} WHERE 1 = 0`],
     ['SELECT', outbox, `SELECT * FROM ${outbox} WHERE 1 = 0`],
     ['INSERT', outbox, `INSERT INTO ${outbox} SELECT * FROM ${outbox} WHERE 1 = 0`],
     ['UPDATE', outbox, `UPDATE ${outbox} SET attempts = attempts WHERE 1 = 0`],
     ['DELETE', outbox, `DELETE FROM ${outbox} WHERE 1 = 0`],
+    ['SELECT', inbox, `SELECT * FROM ${inbox} WHERE 1 = 0`],
     ['INSERT', inbox, `INSERT INTO ${inbox} SELECT * FROM ${inbox} WHERE 1 = 0`],
     ['DELETE', inbox, `DELETE FROM ${inbox} WHERE 1 = 0`],
   ] as const
-  return await look('privileges', async () => {
+  return await lookAsUser('privileges', async () => {
     const missing: string[] = []
     for (const [privilege, table, statement] of statements) {
       try {
@@ -51,8 +52,4 @@ export async function mysqlPrivileges(store: SqlStore): Promise<Check> {
     if (missing.length === 0) return check('privileges', 'ok', 'The user may do all that a service and a relay do.')
     return check('privileges', 'problem', `Privileges are missing. Run: ${missing.map((grant) => `${grant} TO …`).join('; ')}`)
   })
-}
-
-function isDenied(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && /ACCESS_DENIED/.test(String(error.code))
 }

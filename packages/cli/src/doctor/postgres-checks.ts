@@ -1,7 +1,6 @@
-import { formatDuration } from '../duration.ts'
+import { formatDuration } from '../settings/duration.ts'
 import type { SqlStore } from '../stores/store.ts'
-import { type Check, check, look } from './check.ts'
-import { clockCheck } from './clock-check.ts'
+import { type Check, check, clockCheck, isDenied, look, lookAsUser } from './check.ts'
 
 const oldTransaction = 600_000
 
@@ -56,23 +55,38 @@ export async function postgresChecks(store: SqlStore): Promise<readonly Check[]>
 
 /** For tables that are there. */
 export async function postgresPrivileges(store: SqlStore): Promise<Check> {
-  return await look('privileges', async () => {
+  return await lookAsUser('privileges', async () => {
     const missing: string[] = []
+    const [user] = await store.query('SELECT quote_ident(current_user) AS name')
+    const problem = (grants: readonly string[]) =>
+      check(
+        'privileges',
+        'problem',
+        `Privileges are missing. Run: ${grants.map((grant) => `${grant} TO ${String(user?.['name'])}`).join('; ')}`,
+      )
     for (const [name, wanted] of [
+      ['meta', ['SELECT']],
       ['outbox', ['SELECT', 'INSERT', 'UPDATE', 'DELETE']],
       ['inbox', ['SELECT', 'INSERT', 'DELETE']],
     ] as const) {
       for (const privilege of wanted) {
-        const [row] = await store.query('SELECT has_table_privilege($1, $2) AS granted', [store.table(name), privilege])
+        const [row] = await store.query('SELECT has_table_privilege($1, $2) AS granted', [store.table(name), privilege]).catch(noUsage)
+        if (row === undefined) return problem([`GRANT USAGE ON SCHEMA ${schemaOf(store.table(name))}`])
         if (row?.['granted'] !== true) missing.push(`GRANT ${privilege} ON ${store.table(name)}`)
       }
     }
     if (missing.length === 0) return check('privileges', 'ok', 'The user may do all that a service and a relay do.')
-    const [row] = await store.query('SELECT current_user AS name')
-    return check(
-      'privileges',
-      'problem',
-      `Privileges are missing. Run: ${missing.map((grant) => `${grant} TO "${String(row?.['name'])}"`).join('; ')}`,
-    )
+    return problem(missing)
   })
+}
+
+/** Without USAGE on its schema the server does not even look at the table. */
+function noUsage(error: unknown): readonly never[] {
+  if (!isDenied(error)) throw error
+  return []
+}
+
+/** Of a quoted and qualified table. */
+function schemaOf(table: string): string {
+  return /^"(?:[^"]|"")*"(?=\.)/.exec(table)?.[0] ?? '…'
 }

@@ -1,9 +1,8 @@
 import { systemRuntime } from '@ackord/core'
 import type { DurabilityCheck } from '@ackord/redis'
-import { CommandError } from '../command-error.ts'
+import { CommandError } from '../output/errors.ts'
 import type { RedisStore } from '../stores/store.ts'
-import { type Check, check, look } from './check.ts'
-import { clockCheck } from './clock-check.ts'
+import { type Check, check, clockCheck, look } from './check.ts'
 
 /** Those of `checkDurability()` that can lose what is confirmed at any restart or shortage, not only in the loss of a machine. */
 const severe: ReadonlySet<string> = new Set(['appendonly', 'maxmemory-policy'])

@@ -1,8 +1,8 @@
 import { isAckordError, silentLogger } from '@ackord/core'
-import { formatDuration } from '../duration.ts'
-import { explainFailure } from '../explain-failure.ts'
+import { explainFailure } from '../output/explain-failure.ts'
+import { formatDuration } from '../settings/duration.ts'
 import type { SqlStore, Store } from '../stores/store.ts'
-import { type Check, check, look } from './check.ts'
+import { type Check, check, lookAsUser } from './check.ts'
 import { mysqlChecks, mysqlPrivileges } from './mysql-checks.ts'
 import { postgresChecks, postgresPrivileges } from './postgres-checks.ts'
 import { redisChecks } from './redis-checks.ts'
@@ -17,14 +17,18 @@ export interface StoreFindings {
   readonly destinations: readonly string[]
 }
 
+interface SchemaFinding {
+  readonly finding: Check
+  /** Whether there are tables to look at, as far as the user may see. */
+  readonly isUsable: boolean
+}
+
 export async function checkStore(store: Store): Promise<StoreFindings> {
   if (store.kind === 'redis') return await withBacklog(store, await redisChecks(store))
   const checks = await serverChecks(store)
   const schema = await schemaCheck(store)
-  if (schema.state !== 'ok') return { checks: [...checks, schema], destinations: [] }
-  const privileges =
-    store.kind === 'mysql' ? [await mysqlPrivileges(store)] : store.kind === 'sqlite' ? [] : [await postgresPrivileges(store)]
-  return await withBacklog(store, [...checks, schema, ...privileges])
+  if (!schema.isUsable) return { checks: [...checks, schema.finding], destinations: [] }
+  return await withBacklog(store, [...checks, schema.finding, ...(await privilegeChecks(store))])
 }
 
 async function serverChecks(store: SqlStore): Promise<readonly Check[]> {
@@ -32,22 +36,30 @@ async function serverChecks(store: SqlStore): Promise<readonly Check[]> {
   return store.kind === 'sqlite' ? await sqliteChecks(store) : await postgresChecks(store)
 }
 
-async function schemaCheck(store: SqlStore): Promise<Check> {
-  return await look('schema', async () => {
+async function privilegeChecks(store: SqlStore): Promise<readonly Check[]> {
+  if (store.kind === 'mysql') return [await mysqlPrivileges(store)]
+  return store.kind === 'sqlite' ? [] : [await postgresPrivileges(store)]
+}
+
+async function schemaCheck(store: SqlStore): Promise<SchemaFinding> {
+  let isUsable = true
+  const finding = await lookAsUser('schema', async () => {
     try {
       await store.validateSchema()
       return check('schema', 'ok', 'The tables are there, in a version that this command works with.')
     } catch (error) {
       if (!isAckordError(error, 'ACKORD_SCHEMA')) throw error
+      isUsable = false
       const { message, hint } = explainFailure(error)
       return check('schema', 'problem', `${message} ${hint ?? ''}`.trim())
     }
   })
+  return { finding, isUsable }
 }
 
 async function withBacklog(store: Store, checks: readonly Check[]): Promise<StoreFindings> {
   let destinations: readonly string[] = []
-  const backlog = await look('backlog', async () => {
+  const backlog = await lookAsUser('backlog', async () => {
     const stats = await store.outbox({ logger: silentLogger }).stats()
     destinations = stats.destinations.map(({ destination }) => destination)
     const parked = stats.destinations.reduce((sum, counts) => sum + counts.parked, 0)

@@ -2,8 +2,7 @@ import { once } from 'node:events'
 import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { RelayHealth } from '@ackord/outbox'
-import { CommandError } from '../command-error.ts'
-import { exitCode } from '../exit-code.ts'
+import { CommandError, exitCode } from '../output/errors.ts'
 
 export interface HealthServerOptions {
   readonly host: string

@@ -1,7 +1,7 @@
 import type { Row } from '@ackord/sql'
 import { fromMysql2 } from '@ackord/sql/mysql'
 import { createPool } from 'mysql2/promise'
-import type { ServiceUrl } from '../service-url.ts'
+import type { ServiceUrl } from '../settings/urls.ts'
 import { sqlStore, tableOptions } from './sql-store.ts'
 import type { SqlStore, StorePlace } from './store.ts'
 

@@ -2,7 +2,7 @@ import { type Logger, silentLogger, systemRuntime } from '@ackord/core'
 import type { Notifications } from '@ackord/sql'
 import { fromPg, pgNotifications } from '@ackord/sql/postgres'
 import pg from 'pg'
-import type { ServiceUrl } from '../service-url.ts'
+import type { ServiceUrl } from '../settings/urls.ts'
 import { sqlStore, tableOptions } from './sql-store.ts'
 import type { SqlStore, StorePlace } from './store.ts'
 

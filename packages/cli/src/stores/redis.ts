@@ -1,13 +1,14 @@
 import { isAckordError, type Logger, silentLogger } from '@ackord/core'
-import { checkDurability, fromIoredis, transactional } from '@ackord/redis'
-import { CommandError, usageError } from '../command-error.ts'
-import { exitCode } from '../exit-code.ts'
-import { connectRedis, removeKeys } from '../redis-client.ts'
-import type { ServiceUrl } from '../service-url.ts'
-import { redisOutboxes } from './redis-outboxes.ts'
-import type { RedisStore, StorePlace } from './store.ts'
+import type { OutboxAdmin, OutboxStore, OutboxWriter } from '@ackord/outbox'
+import { checkDurability, fromIoredis, luaOutbox, type Redis, type RedisTransaction, streamOutbox, transactional } from '@ackord/redis'
+import { CommandError, exitCode, usageError } from '../output/errors.ts'
+import type { ServiceUrl } from '../settings/urls.ts'
+import { connectRedis, removeKeys } from './redis-client.ts'
+import type { OutboxChoices, RedisStore, StorePlace } from './store.ts'
 
 const defaultTag = 'ackord'
+
+type Order = NonNullable<OutboxChoices['order']>
 
 /** A server or a cluster of Redis, with the outbox in streams or in scripts. Connects. */
 export async function openRedis(url: ServiceUrl, place: StorePlace, logger: Logger): Promise<RedisStore> {
@@ -19,6 +20,19 @@ export async function openRedis(url: ServiceUrl, place: StorePlace, logger: Logg
   const tag = place.tag?.[0] ?? defaultTag
   const outbox = () => open(redis, { logger: silentLogger })
 
+  async function verifyAs(order: Order): Promise<void> {
+    await open(redis, { order, logger: silentLogger }).verify?.()
+  }
+
+  async function isVerified(order: Order): Promise<boolean> {
+    try {
+      await verifyAs(order)
+      return true
+    } catch {
+      return false
+    }
+  }
+
   return {
     kind: 'redis',
     address: url.address,
@@ -27,16 +41,18 @@ export async function openRedis(url: ServiceUrl, place: StorePlace, logger: Logg
       await client.ping()
     },
     outbox: (choices) => open(redis, choices),
-    async verify() {
-      const { verify } = outbox()
-      if (verify === undefined) return
+    async verify(order) {
       try {
-        await verify()
+        await verifyAs(order ?? 'none')
       } catch (error) {
+        // Whether it was begun with order is known to those who write.
+        if (order === undefined && (await isVerified('perKey'))) return
         if (!isAckordError(error, 'ACKORD_SCHEMA')) throw error
         throw new CommandError(error.message, {
           exitCode: exitCode.refused,
-          hint: 'Change the ACL of the user, or use another one.',
+          hint: / has layout /.test(error.message)
+            ? 'Give --order as those who write have it.'
+            : 'Change the ACL of the user, or use another one.',
           cause: error,
         })
       }
@@ -59,4 +75,37 @@ export async function openRedis(url: ServiceUrl, place: StorePlace, logger: Logg
       client.disconnect()
     },
   }
+}
+
+interface RedisOutbox extends OutboxStore, OutboxAdmin, OutboxWriter<RedisTransaction> {
+  /** Whether scripts may do all that they must; the Lua outbox only. */
+  verify?(): Promise<void>
+}
+
+type OpenOutbox = (redis: Redis, choices: OutboxChoices) => RedisOutbox
+
+/** Which of the two outboxes of Redis it is, by the options of the command. Refuses those that are for the other one. */
+function redisOutboxes(place: StorePlace): OpenOutbox {
+  const { outbox = 'stream', stream, tag, shards } = place
+  if (outbox === 'lua') {
+    if (tag !== undefined && tag.length > 1)
+      throw usageError('--tag is given more than once, and a Lua outbox has one.', 'What divides it is --shards.')
+    return (redis, { order, retain, listen, logger }) => {
+      checkListen(listen)
+      return luaOutbox(redis, { name: stream, tag: tag?.[0], shards, order, retain, logger })
+    }
+  }
+  if (shards !== undefined)
+    throw usageError('--shards is for the Lua outbox.', 'Add --outbox lua, or divide a stream outbox by several --tag.')
+  return (redis, { order = 'none', retain = false, listen, logger }) => {
+    checkListen(listen)
+    if (order !== 'none')
+      throw usageError(`--order ${order} needs an SQL database or a Lua outbox.`, 'Add --outbox lua if those who write have that.')
+    if (retain) throw usageError('The streams of Redis keep no published records: leave out --keep-published.')
+    return streamOutbox(redis, { stream, tags: tag, logger })
+  }
+}
+
+function checkListen(listen = false): void {
+  if (listen) throw usageError('--listen is for PostgreSQL: relays hear of new records in Redis anyway.')
 }

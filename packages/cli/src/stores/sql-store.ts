@@ -11,7 +11,7 @@ import {
   transactional,
   validateSchema,
 } from '@ackord/sql'
-import { usageError } from '../command-error.ts'
+import { usageError } from '../output/errors.ts'
 import type { SqlKind, SqlStore, StorePlace } from './store.ts'
 
 /** In what the clients differ. */

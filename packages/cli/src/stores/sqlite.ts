@@ -1,13 +1,12 @@
 import { existsSync } from 'node:fs'
+import { resolve } from 'node:path'
 import type { Logger } from '@ackord/core'
 import type { Row } from '@ackord/sql'
 import { fromSqlite } from '@ackord/sql/sqlite'
 import { DatabaseSync } from '@photostructure/sqlite'
-import { CommandError } from '../command-error.ts'
-import { exitCode } from '../exit-code.ts'
-import type { ServiceUrl } from '../service-url.ts'
+import { CommandError, exitCode, usageError } from '../output/errors.ts'
+import type { ServiceUrl } from '../settings/urls.ts'
 import { sqlStore, tableOptions } from './sql-store.ts'
-import { sqlitePath } from './sqlite-path.ts'
 import type { SqlStore, StorePlace } from './store.ts'
 
 export interface SqliteChoices {
@@ -53,4 +52,14 @@ function fileOf(url: string, { create }: SqliteChoices): string {
   if (create || existsSync(file)) return file
   const hint = 'Check the path; `ackord migrate up` makes a new one.'
   throw new CommandError(`There is no file ${file}.`, { exitCode: exitCode.unreachable, hint })
+}
+
+/** The file that `sqlite:orders.db`, `sqlite:/var/lib/orders.db` or `sqlite:///var/lib/orders.db` names. */
+export function sqlitePath(url: string): string {
+  const path = url
+    .trim()
+    .slice('sqlite:'.length)
+    .replace(/^\/\/(?=\/)/, '')
+  if (path !== '' && !path.startsWith(':memory:') && !path.startsWith('//')) return resolve(path)
+  throw usageError('The URL of SQLite needs the path of a file.', 'Write sqlite:orders.db or sqlite:/var/lib/orders.db')
 }

@@ -76,8 +76,8 @@ export interface SqlStore extends AnyStore {
 export interface RedisStore extends AnyStore {
   readonly kind: 'redis'
   readonly tag: string
-  /** Whether the user may do all that the scripts of a Lua outbox do. Without one there is nothing to find out. */
-  verify(): Promise<void>
+  /** Whether the user may do all that the scripts of a Lua outbox do, and whether it has this order; default: either. Without one there is nothing to find out. */
+  verify(order?: OutboxChoices['order']): Promise<void>
   /** A command, outside of transactions. */
   send(command: string, ...args: readonly (string | number)[]): Promise<unknown>
   /** Adds to a list in the transaction of the message that is being handled. */

@@ -4,8 +4,8 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Writable } from 'node:stream'
-import { run } from '../../src/run.ts'
-import { Secrets } from '../../src/secrets.ts'
+import { Secrets } from '../../src/output/secrets.ts'
+import { run } from '../../src/program.ts'
 import { main } from './bundle-main.ts'
 
 /** For a command that hangs. */

@@ -1,10 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { Message, silentLogger } from '@ackord/core'
 import type { NewOutboxRecord } from '@ackord/outbox'
-import type { Broker } from '../../src/brokers/broker.ts'
-import { openBroker } from '../../src/open-broker.ts'
-import { openStore } from '../../src/open-store.ts'
-import { Secrets } from '../../src/secrets.ts'
+import { type Broker, openBroker } from '../../src/brokers/open-broker.ts'
+import { Secrets } from '../../src/output/secrets.ts'
+import { openStore } from '../../src/stores/open-store.ts'
 import type { Store, StorePlace } from '../../src/stores/store.ts'
 import { emptyDirectory, openHere } from './ackord.ts'
 

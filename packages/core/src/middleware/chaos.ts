@@ -1,10 +1,10 @@
-import { beginAttempt, type Context, enter } from '../context.ts'
 import { AckordError } from '../errors.ts'
-import type { Message } from '../message.ts'
+import { beginAttempt, type Context, enter } from '../message/context.ts'
+import { nameOf } from '../message/marshal.ts'
+import type { Message } from '../message/message.ts'
 import { checkChoice, checkDuration, checkFraction } from '../options.ts'
-import { type Middleware, middleware } from '../process.ts'
-import { type Runtime, sleep, systemRuntime } from '../runtime.ts'
-import { nameOf } from '../stages.ts'
+import { type Runtime, sleep, systemRuntime } from '../ports/runtime.ts'
+import { type Middleware, middleware } from './middleware.ts'
 
 export interface ChaosOptions {
   /** The share of messages it happens to, from 0 to 1. Default: 0.1. */

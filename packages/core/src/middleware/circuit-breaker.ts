@@ -1,8 +1,125 @@
-import { CircuitBreaker, type CircuitBreakerOptions } from '../circuit-breaker.ts'
 import { AckordError, isAckordError } from '../errors.ts'
-import { isRetryable } from '../failures.ts'
-import type { Middleware } from '../process.ts'
-import { nameOf } from '../stages.ts'
+import { nameOf } from '../message/marshal.ts'
+import { isRetryable } from '../message/message-state.ts'
+import { checkCount, checkDuration, checkFunction } from '../options.ts'
+import { consoleLogger, guardLogger, type Logger } from '../ports/observability.ts'
+import { type Runtime, systemRuntime } from '../ports/runtime.ts'
+import type { Middleware } from './middleware.ts'
+
+export type CircuitState = 'closed' | 'open' | 'halfOpen'
+
+export interface CircuitBreakerOptions {
+  /** How many failures in a row open the circuit. Default: 5. */
+  readonly failures?: number | undefined
+  /** Milliseconds without any call before one is tried again. Default: 30,000. */
+  readonly openFor?: number | undefined
+  /** How many calls are tried then; all must succeed. Default: 1. */
+  readonly halfOpenTrials?: number | undefined
+  /** Told of each change. What it throws is logged. Default: nothing. */
+  readonly onStateChange?: ((state: CircuitState, before: CircuitState) => void) | undefined
+  /** Default: `systemRuntime`. */
+  readonly runtime?: Runtime | undefined
+  /** Default: `consoleLogger`. */
+  readonly logger?: Logger | undefined
+}
+
+/** While trials are under way nobody knows when the circuit closes; whoever must come again does so after this long. */
+const trialPause = 1000
+
+/**
+ * Keeps calls away from what fails anyway, so that it can recover.
+ *
+ *     closed   ─ `failures` in a row ─────────────────▶ open
+ *     open     ─ allow(), once `openFor` has passed ──▶ halfOpen
+ *     halfOpen ─ all of `halfOpenTrials` succeeded ───▶ closed
+ *              ─ one failed ──────────────────────────▶ open
+ *
+ * Each `allow()` that answered `true` is followed by one of `succeeded()`, `failed()` and `released()`, or a trial never ends.
+ * An answer that comes late, to a call from before the circuit opened, counts for nothing while it is open, and like
+ * a trial's while it is half open: it is news of the same place. No timer runs.
+ */
+export class CircuitBreaker {
+  readonly #failures: number
+  readonly #openFor: number
+  readonly #halfOpenTrials: number
+  readonly #onStateChange: ((state: CircuitState, before: CircuitState) => void) | undefined
+  readonly #runtime: Runtime
+  readonly #logger: Logger
+  #state: CircuitState = 'closed'
+  #failed = 0
+  #openedAt = 0
+  #allowedTrials = 0
+  #succeededTrials = 0
+
+  constructor(options: CircuitBreakerOptions = {}) {
+    const { failures = 5, openFor = 30_000, halfOpenTrials = 1, onStateChange } = options
+    const { runtime = systemRuntime, logger = consoleLogger } = options
+    this.#failures = checkCount('failures', failures)
+    this.#openFor = checkDuration('openFor', openFor, { min: 1 })
+    this.#halfOpenTrials = checkCount('halfOpenTrials', halfOpenTrials)
+    this.#onStateChange = onStateChange === undefined ? undefined : checkFunction('onStateChange', onStateChange)
+    this.#runtime = runtime
+    this.#logger = guardLogger(logger)
+  }
+
+  get state(): CircuitState {
+    return this.#state
+  }
+
+  /** Milliseconds before it is worth asking again; 0 if `allow()` would answer `true`. */
+  get retryAfter(): number {
+    if (this.#state === 'closed') return 0
+    if (this.#state === 'open') return this.#remaining()
+    return this.#allowedTrials < this.#halfOpenTrials ? 0 : Math.min(trialPause, this.#openFor)
+  }
+
+  /** Whether a call may be made now. */
+  allow(): boolean {
+    if (this.#state === 'closed') return true
+    if (this.#state === 'open') {
+      if (this.#remaining() > 0) return false
+      this.#change('halfOpen')
+    }
+    if (this.#allowedTrials >= this.#halfOpenTrials) return false
+    this.#allowedTrials += 1
+    return true
+  }
+
+  succeeded(): void {
+    this.#failed = 0
+    if (this.#state !== 'halfOpen') return
+    this.#succeededTrials += 1
+    if (this.#succeededTrials >= this.#halfOpenTrials) this.#change('closed')
+  }
+
+  failed(): void {
+    if (this.#state === 'open') return
+    this.#failed += 1
+    if (this.#state === 'halfOpen' || this.#failed >= this.#failures) this.#change('open')
+  }
+
+  /** The call was not made, or its end tells nothing of the place it went to: a trial is free again. */
+  released(): void {
+    if (this.#state === 'halfOpen') this.#allowedTrials = Math.max(0, this.#allowedTrials - 1)
+  }
+
+  #remaining(): number {
+    return Math.max(0, this.#openedAt + this.#openFor - this.#runtime.monotonic())
+  }
+
+  #change(state: CircuitState): void {
+    const before = this.#state
+    this.#state = state
+    this.#allowedTrials = 0
+    this.#succeededTrials = 0
+    if (state === 'open') this.#openedAt = this.#runtime.monotonic()
+    try {
+      this.#onStateChange?.(state, before)
+    } catch (error) {
+      this.#logger.error({ err: error, state, before }, 'onStateChange failed.')
+    }
+  }
+}
 
 /** The message was not handled, because those before it failed. */
 export class CircuitOpenError extends AckordError {

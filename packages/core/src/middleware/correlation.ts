@@ -1,24 +1,31 @@
-import { enter } from '../context.ts'
-import type { Message } from '../message.ts'
+import { enter } from '../message/context.ts'
+import { attributeInheritance } from '../message/inherited-attributes.ts'
+import type { Message } from '../message/message.ts'
 import { checkFunction } from '../options.ts'
-import { type Middleware, middleware } from '../process.ts'
-import { fillAttribute } from './fill-attribute.ts'
+import { type Middleware, middleware } from './middleware.ts'
+import { fillAttribute } from './subject.ts'
 
 export interface CorrelationOptions {
   /** The correlation id for a message that has none; the handler sees it on the message. Default: none is made up. */
   readonly start?: ((message: Message) => string | undefined) | undefined
 }
 
-/** Gives outputs without `correlationid` the one of the input. */
+/** Gives outputs without `correlationid` the one of the input, unless it is longer than 1,024 characters. */
 export function correlationMiddleware(options: CorrelationOptions = {}): Middleware {
   const { start } = options
   if (start !== undefined) checkFunction('start', start)
+  // The router logs what is too long.
+  const inherit = attributeInheritance()
 
   return middleware(
     { role: 'outputs' },
     (next) =>
       async function correlation(message, context) {
-        if (message.correlationId) return passOn(await next(message, context), message.correlationId)
+        if (message.correlationId) {
+          const outputs = await next(message, context)
+          const inherited = inherit(message, 'correlationid')
+          return inherited === undefined ? outputs : passOn(outputs, inherited)
+        }
 
         const started = start?.(message)
         if (!started) return await next(message, context)

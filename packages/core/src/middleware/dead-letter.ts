@@ -1,14 +1,14 @@
-import { type DeadLetter, sendDeadLetter } from '../dead-letter.ts'
+import { type DeadLetter, sendDeadLetter } from '../broker/dead-letter.ts'
 import { AckordError } from '../errors.ts'
-import { isSettled } from '../failures.ts'
-import { consoleLogger, type Logger } from '../logger.ts'
-import { jsonMarshaler, type Marshaler } from '../marshaler.ts'
-import type { Message } from '../message.ts'
+import { marshalAsIs, nameOf } from '../message/marshal.ts'
+import { jsonMarshaler, type Marshaler } from '../message/marshaler.ts'
+import type { Message } from '../message/message.ts'
+import { isSettled } from '../message/message-state.ts'
 import { checkDuration, checkFunction, checkName } from '../options.ts'
-import { guardLogger } from '../ports.ts'
-import { type Middleware, middleware } from '../process.ts'
-import { type Runtime, systemRuntime } from '../runtime.ts'
-import { marshalAsIs, nameOf } from '../stages.ts'
+import { consoleLogger, guardLogger, type Logger } from '../ports/observability.ts'
+import { redactDestination } from '../ports/redact.ts'
+import { type Runtime, systemRuntime } from '../ports/runtime.ts'
+import { type Middleware, middleware } from './middleware.ts'
 
 export interface DeadLetterOptions {
   /** Writes the data of the letter. Default: `jsonMarshaler`. */
@@ -63,7 +63,7 @@ export function deadLetterMiddleware(deadLetter: DeadLetter, options: DeadLetter
 
 /** Retryable whatever the failure was: only a message that comes again can still reach the dead letter. */
 function notSent(message: Message, destination: string, error: unknown, failure: unknown): AckordError {
-  const text = `Handling ${nameOf(message)} failed, and so did sending it to the dead letter '${destination}'.`
+  const text = `Handling ${nameOf(message)} failed, and so did sending it to the dead letter '${redactDestination(destination)}'.`
   return new AckordError('ACKORD_PUBLISH_FAILED', text, { cause: new AggregateError([error, failure]) })
 }
 

@@ -1,9 +1,9 @@
 import { AckordError, type AckordErrorOptions } from '../errors.ts'
-import type { Message } from '../message.ts'
-import type { Middleware } from '../process.ts'
-import { type Runtime, systemRuntime } from '../runtime.ts'
-import { nameOf } from '../stages.ts'
-import { runLimited } from './run-limited.ts'
+import { nameOf } from '../message/marshal.ts'
+import type { Message } from '../message/message.ts'
+import { type Runtime, systemRuntime } from '../ports/runtime.ts'
+import type { Middleware } from './middleware.ts'
+import { runLimited } from './timeout.ts'
 
 export interface DeadlineOptions {
   /** Default: `systemRuntime`. */
@@ -24,12 +24,18 @@ export function deadlineMiddleware(options: DeadlineOptions = {}): Middleware {
       const limit = Math.min(expiry, context.deadline ?? Infinity)
       if (limit === Infinity) return await next(message, context)
 
-      const now = runtime.now()
-      if (now >= expiry) throw expired(message)
+      const remaining = timeUntil(limit, runtime)
+      if (timeUntil(expiry, runtime) <= 0) throw expired(message)
       const late = (more?: AckordErrorOptions) => (limit === expiry ? expired(message, more) : tooLate(message, more))
-      if (now >= limit) throw late()
-      return await runLimited(next, message, context, { deadline: limit, runtime, late })
+      if (remaining <= 0) throw late()
+      return await runLimited(next, message, context, { deadline: limit, remaining, runtime, late })
     }
+}
+
+/** Milliseconds from now to an instant of the wall clock. */
+function timeUntil(instant: number, runtime: Runtime): number {
+  // biome-ignore lint/plugin: the sender set `expirytime` by the wall clock, and the context's deadline is an instant as well.
+  return instant - runtime.now()
 }
 
 function expired(message: Message, options?: AckordErrorOptions): AckordError {

@@ -1,8 +1,9 @@
 import { AckordError, describeValue, InvalidOptionError } from '../errors.ts'
-import type { Message } from '../message.ts'
+import { escapeText } from '../escape-text.ts'
+import { nameOf } from '../message/marshal.ts'
+import type { Message } from '../message/message.ts'
 import { checkChoice, checkFunction, checkName } from '../options.ts'
-import { type Middleware, middleware } from '../process.ts'
-import { nameOf } from '../stages.ts'
+import { type Middleware, middleware } from './middleware.ts'
 
 /** A compiled schema: answers whether the data fits, and leaves in `errors` why not. */
 export interface JsonSchemaValidator {
@@ -117,7 +118,7 @@ function toProblem({ instancePath, keyword, params }: JsonSchemaError): JsonSche
 const shownProblems = 10
 
 function describeProblems(name: string, problems: readonly JsonSchemaProblem[]): string {
-  const shown = problems.slice(0, shownProblems).map(({ path, keyword }) => `'${path.slice(0, 200)}' (${keyword})`)
+  const shown = problems.slice(0, shownProblems).map(({ path, keyword }) => `'${escapeText(path)}' (${keyword})`)
   const more = problems.length > shownProblems ? ` and ${problems.length - shownProblems} more` : ''
   return `The data of ${name} does not fit its JSON schema at ${shown.join(', ')}${more}.`
 }

@@ -1,9 +1,8 @@
 import { isAckordError } from '../errors.ts'
-import type { Logger } from '../logger.ts'
 import { checkChoice } from '../options.ts'
-import { guardLogger } from '../ports.ts'
-import type { Middleware } from '../process.ts'
-import { type Runtime, systemRuntime } from '../runtime.ts'
+import { guardLogger, type Logger } from '../ports/observability.ts'
+import { type Runtime, systemRuntime } from '../ports/runtime.ts'
+import type { Middleware } from './middleware.ts'
 
 export interface LoggingOptions {
   /** Of the line for a message that was handled. Default: 'debug'. */
@@ -20,8 +19,8 @@ export function loggingMiddleware(given: Logger, options: LoggingOptions = {}): 
 
   return (next) =>
     async function logging(message, context) {
-      const startedAt = runtime.now()
-      const fields = () => ({ type: message.type, id: message.id, duration: runtime.now() - startedAt })
+      const startedAt = runtime.monotonic()
+      const fields = () => ({ type: message.type, id: message.id, duration: Math.round(runtime.monotonic() - startedAt) })
       try {
         const outputs = await next(message, context)
         logger[level]({ ...fields(), outputs: outputs.length }, 'A message was handled.')

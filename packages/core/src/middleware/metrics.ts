@@ -1,7 +1,6 @@
-import type { Metrics } from '../metrics.ts'
-import { guardMetrics } from '../ports.ts'
-import type { Middleware } from '../process.ts'
-import { type Runtime, systemRuntime } from '../runtime.ts'
+import { guardMetrics, type Metrics } from '../ports/observability.ts'
+import { type Runtime, systemRuntime } from '../ports/runtime.ts'
+import type { Middleware } from './middleware.ts'
 
 export interface MetricsOptions {
   /** Default: `systemRuntime`. */
@@ -20,7 +19,7 @@ export function metricsMiddleware(metrics: Metrics, options: MetricsOptions = {}
   return (next) =>
     async function measure(message, context) {
       const type = message.type ?? 'none'
-      const startedAt = runtime.now()
+      const startedAt = runtime.monotonic()
       let outcome = 'failed'
       inFlight += 1
       gauge('ackord.in_flight', inFlight, {})
@@ -30,7 +29,7 @@ export function metricsMiddleware(metrics: Metrics, options: MetricsOptions = {}
         count('ackord.outputs', outputs.length, { type })
         return outputs
       } finally {
-        const duration = runtime.now() - startedAt
+        const duration = runtime.monotonic() - startedAt
         inFlight -= 1
         gauge('ackord.in_flight', inFlight, {})
         count('ackord.messages', 1, { type, outcome })

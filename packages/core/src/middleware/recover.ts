@@ -1,5 +1,5 @@
 import { toError } from '../errors.ts'
-import type { Middleware } from '../process.ts'
+import type { Middleware } from './middleware.ts'
 
 /** Turns whatever is thrown inside of it, also synchronously and also what is not an error, into a rejection with an error. Errors stay the objects they are. */
 export function recoverMiddleware(): Middleware {

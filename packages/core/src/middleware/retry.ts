@@ -1,14 +1,13 @@
-import { type Backoff, exponentialBackoff } from '../backoff.ts'
-import { beginAttempt, type Context, type ContextKey, contextKey, enter } from '../context.ts'
+import { type Backoff, exponentialBackoff } from '../async/backoff.ts'
 import { AckordError, InvalidOptionError } from '../errors.ts'
-import { isRetryable, isSettled, retryAfterOf } from '../failures.ts'
-import { consoleLogger, type Logger } from '../logger.ts'
-import type { Message } from '../message.ts'
+import { beginAttempt, type Context, type ContextKey, contextKey, enter } from '../message/context.ts'
+import { nameOf } from '../message/marshal.ts'
+import type { Message } from '../message/message.ts'
+import { isRetryable, isSettled, retryAfterOf } from '../message/message-state.ts'
 import { checkCount, checkDuration, checkFunction } from '../options.ts'
-import { guardLogger } from '../ports.ts'
-import { type Middleware, middleware } from '../process.ts'
-import { type Runtime, sleep, systemRuntime } from '../runtime.ts'
-import { nameOf } from '../stages.ts'
+import { consoleLogger, guardLogger, type Logger } from '../ports/observability.ts'
+import { type Runtime, sleep, systemRuntime } from '../ports/runtime.ts'
+import { type Middleware, middleware } from './middleware.ts'
 
 /** Where a message is in its retries. */
 export interface RetryState {
@@ -101,6 +100,7 @@ export function retryMiddleware(options: RetryOptions = {}): Middleware {
     { role: 'retry' },
     (next) =>
       async function retry(message, context) {
+        const startedAt = runtime.monotonic()
         let state: RetryState = { attempt: 1, causes: [], startedAt: runtime.now() }
         while (true) {
           const attempt = beginAttempt(context).with(retryStateKey, state)
@@ -115,7 +115,7 @@ export function retryMiddleware(options: RetryOptions = {}): Middleware {
 
             delay = Math.max(validDelay(backoff(state.attempt, () => runtime.random())), retryAfterOf(error) ?? 0)
             // Waiting for an attempt that will not be made would only keep the message from others.
-            if (runtime.now() + delay - state.startedAt > timeout) throw await exhausted(message, state, 'timeout')
+            if (runtime.monotonic() - startedAt + delay > timeout) throw await exhausted(message, state, 'timeout')
             const fields = { type: message.type, id: message.id, attempt: state.attempt, delay, err: error }
             logger.warn(fields, 'An attempt failed and will be repeated.')
           }
@@ -134,4 +134,37 @@ function always(): boolean {
 function validDelay(delay: number): number {
   if (delay >= 0 && delay < Infinity) return delay
   throw new InvalidOptionError('backoff', `must give milliseconds, 0 or more; it gave ${delay}.`)
+}
+
+/** A value of an error's `code`, ours or a driver's (`'ECONNRESET'`, `'40001'`), or a class of errors. */
+export type ErrorKind = string | (abstract new (...args: never[]) => Error)
+
+/** For `shouldRetry`: only errors of these kinds, or caused by one. */
+export function retryOn(...kinds: readonly ErrorKind[]): (error: unknown) => boolean {
+  checkKinds('retryOn()', kinds)
+  return (error) => isOfKind(error, kinds, new Set())
+}
+
+/** For `shouldRetry`: all errors but those of these kinds, or caused by one. */
+export function retryExcept(...kinds: readonly ErrorKind[]): (error: unknown) => boolean {
+  checkKinds('retryExcept()', kinds)
+  return (error) => !isOfKind(error, kinds, new Set())
+}
+
+/** `seen` ends the walk where causes form a circle. */
+function isOfKind(error: unknown, kinds: readonly ErrorKind[], seen: Set<object>): boolean {
+  if (typeof error !== 'object' || error === null || seen.has(error)) return false
+  seen.add(error)
+  for (const kind of kinds) {
+    if (typeof kind === 'string' ? 'code' in error && error.code === kind : error instanceof kind) return true
+  }
+  if (error instanceof AggregateError && error.errors.some((one) => isOfKind(one, kinds, seen))) return true
+  return 'cause' in error && isOfKind(error.cause, kinds, seen)
+}
+
+function checkKinds(caller: string, kinds: readonly ErrorKind[]): void {
+  // None could be read as "none" or as "all".
+  if (kinds.length === 0) throw new InvalidOptionError(caller, 'needs at least one code or class of errors.')
+  if (kinds.every((kind) => typeof kind === 'function' || (typeof kind === 'string' && kind !== ''))) return
+  throw new InvalidOptionError(caller, 'takes codes (texts that are not empty) and classes of errors only.')
 }

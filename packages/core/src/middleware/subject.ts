@@ -1,6 +1,6 @@
+import type { Message } from '../message/message.ts'
 import { checkFunction } from '../options.ts'
-import { type Middleware, middleware } from '../process.ts'
-import { fillAttribute } from './fill-attribute.ts'
+import { type Middleware, middleware } from './middleware.ts'
 
 /** Gives outputs without `subject` the one of their data: what `subjectOf` answers, by default the data's own `subject`, a text or a method. */
 export function subjectMiddleware(subjectOf: (data: unknown) => string | undefined = ownSubject): Middleware {
@@ -19,4 +19,18 @@ function ownSubject(data: unknown): string | undefined {
   if (typeof data !== 'object' || data === null || !('subject' in data)) return undefined
   const value: unknown = typeof data.subject === 'function' ? data.subject() : data.subject
   return typeof value === 'string' ? value : undefined
+}
+
+/** The outputs, those without the attribute replaced by copies that have it. An empty text counts as none, as in `missingAttributes()`. */
+export function fillAttribute(
+  outputs: readonly Message[],
+  name: 'correlationid' | 'subject',
+  valueFor: (output: Message) => string | undefined,
+): readonly Message[] {
+  return outputs.map((output) => {
+    const present = output.attributes[name]
+    if (present !== undefined && present !== '') return output
+    const value = valueFor(output)
+    return value === undefined || value === '' ? output : output.withAttributes({ [name]: value })
+  })
 }

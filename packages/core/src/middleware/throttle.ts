@@ -1,7 +1,7 @@
-import { outside } from '../context.ts'
+import { outside } from '../message/context.ts'
 import { checkCount, checkDuration } from '../options.ts'
-import { type Middleware, middleware } from '../process.ts'
-import { type Runtime, systemRuntime, type Timer } from '../runtime.ts'
+import { type Runtime, systemRuntime, type Timer } from '../ports/runtime.ts'
+import { type Middleware, middleware } from './middleware.ts'
 
 export interface ThrottleOptions {
   /** How many messages may begin per interval in the long run. */
@@ -48,7 +48,7 @@ class TokenBucket {
     this.#burst = burst
     this.#runtime = runtime
     this.#tokens = burst
-    this.#filledAt = runtime.now()
+    this.#filledAt = runtime.monotonic()
   }
 
   async take(signal: AbortSignal): Promise<void> {
@@ -81,10 +81,9 @@ class TokenBucket {
     this.#timer = undefined
   }
 
-  /** A clock that was put back adds nothing, and counts from there. */
   #fill(): void {
-    const now = this.#runtime.now()
-    this.#tokens = Math.min(this.#burst, this.#tokens + Math.max(0, now - this.#filledAt) / this.#spacing)
+    const now = this.#runtime.monotonic()
+    this.#tokens = Math.min(this.#burst, this.#tokens + (now - this.#filledAt) / this.#spacing)
     this.#filledAt = now
   }
 

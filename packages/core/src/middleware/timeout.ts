@@ -1,10 +1,12 @@
+import { linkedController } from '../async/abort.ts'
 import { AckordError, type AckordErrorOptions } from '../errors.ts'
-import type { Message } from '../message.ts'
+import { type Context, type ContextKey, contextKey, enter, withDeadline, withSignal } from '../message/context.ts'
+import { nameOf } from '../message/marshal.ts'
+import type { Message } from '../message/message.ts'
+import { isRetryable } from '../message/message-state.ts'
 import { checkDuration } from '../options.ts'
-import type { Middleware } from '../process.ts'
-import { type Runtime, systemRuntime } from '../runtime.ts'
-import { nameOf } from '../stages.ts'
-import { runLimited } from './run-limited.ts'
+import { type Runtime, systemRuntime } from '../ports/runtime.ts'
+import type { Middleware, Process } from './middleware.ts'
 
 export interface TimeoutOptions {
   /** Default: `systemRuntime`. */
@@ -21,12 +23,96 @@ export function timeoutMiddleware(duration: number, options: TimeoutOptions = {}
 
   return (next) =>
     async function timeout(message, context) {
+      // biome-ignore lint/plugin: handlers see the deadline as an instant; the time-out itself is measured by its duration.
       const deadline = runtime.now() + duration
       const late = (more?: AckordErrorOptions) => timedOut(message, duration, more)
-      return await runLimited(next, message, context, { deadline, duration, runtime, late })
+      return await runLimited(next, message, context, { deadline, remaining: duration, duration, runtime, late })
     }
 }
 
 function timedOut(message: Message, duration: number, options?: AckordErrorOptions): AckordError {
   return new AckordError('ACKORD_PROCESS_TIMEOUT', `Handling ${nameOf(message)} took longer than ${duration} ms.`, options)
+}
+
+export interface Limit {
+  /** Milliseconds since the epoch: the instant that handlers see as the context's deadline. */
+  readonly deadline: number
+  /** Milliseconds until the deadline, so that a change of the wall clock meanwhile makes no difference. */
+  readonly remaining: number
+  /** Milliseconds, for a limit of the work itself: it can be begun anew after a wait that was on purpose. */
+  readonly duration?: number | undefined
+  readonly runtime: Runtime
+  /** The error that says so. */
+  readonly late: (options?: AckordErrorOptions) => AckordError
+}
+
+interface RunningLimit {
+  readonly outer: RunningLimit | undefined
+  suspend(): void
+  restart(): void
+}
+
+const runningLimitKey: ContextKey<RunningLimit> = contextKey('ackord.runningLimit', { callScoped: true })
+
+/** The time-outs around a message, for middleware that makes messages wait for each other. */
+export interface RunningTimeouts {
+  suspend(): void
+  /** Each begins anew. */
+  restart(): void
+}
+
+const noTimeouts: RunningTimeouts = { suspend() {}, restart() {} }
+
+export function timeoutsOf(context: Context): RunningTimeouts {
+  const innermost = context.get(runningLimitKey)
+  if (innermost === undefined) return noTimeouts
+  const limits: RunningLimit[] = []
+  for (let limit: RunningLimit | undefined = innermost; limit !== undefined; limit = limit.outer) limits.push(limit)
+  return {
+    suspend() {
+      for (const limit of limits) limit.suspend()
+    },
+    restart() {
+      for (const limit of limits) limit.restart()
+    },
+  }
+}
+
+/**
+ * Calls `next` with a signal that is aborted at the deadline, and waits until it has really ended: a handler that was
+ * left running may still use its transaction's connection. What succeeds after the abort has succeeded.
+ */
+export async function runLimited(
+  next: Process,
+  message: Message,
+  context: Context,
+  { deadline, remaining, duration, runtime, late }: Limit,
+): Promise<readonly Message[]> {
+  using controller = linkedController(context.signal)
+  let limited = withDeadline(withSignal(context, controller.signal), deadline)
+  let reason: AckordError | undefined
+  const onLate = () => {
+    reason = late()
+    controller.abort(reason)
+  }
+  let timer = runtime.setTimeout(onLate, remaining)
+  if (duration !== undefined) {
+    limited = limited.with(runningLimitKey, {
+      outer: context.get(runningLimitKey),
+      suspend: () => timer.cancel(),
+      restart() {
+        timer.cancel()
+        timer = runtime.setTimeout(onLate, duration)
+      },
+    })
+  }
+  try {
+    return await enter(limited, () => next(message, limited))
+  } catch (error) {
+    // Where the parent was aborted first, its reason is the one that counts.
+    if (reason === undefined || error === reason || controller.signal.reason !== reason) throw error
+    throw late({ cause: error, retryable: isRetryable(error) })
+  } finally {
+    timer.cancel()
+  }
 }

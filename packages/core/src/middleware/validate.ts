@@ -1,8 +1,8 @@
-import { missingAttributes } from '../attributes.ts'
 import { AckordError } from '../errors.ts'
-import type { Message } from '../message.ts'
-import { type Middleware, middleware } from '../process.ts'
-import { nameOf } from '../stages.ts'
+import { missingAttributes } from '../message/attributes.ts'
+import { nameOf } from '../message/marshal.ts'
+import type { Message } from '../message/message.ts'
+import { type Middleware, middleware } from './middleware.ts'
 
 export interface ValidateOptions {
   /** Whether outputs are checked too. Default: true. */

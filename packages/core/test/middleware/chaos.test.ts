@@ -1,9 +1,9 @@
 import { getEventListeners } from 'node:events'
 import { describe, expect, it } from 'vitest'
-import { arrive, currentContext, rootContext } from '../../src/context.ts'
-import { Message } from '../../src/message.ts'
+import { arrive, currentContext, rootContext } from '../../src/message/context.ts'
+import { Message } from '../../src/message/message.ts'
 import { duplicateMiddleware, randomDelayMiddleware, randomFailureMiddleware } from '../../src/middleware/chaos.ts'
-import type { Middleware } from '../../src/process.ts'
+import type { Middleware } from '../../src/middleware/middleware.ts'
 import { VirtualRuntime } from '../support/virtual-runtime.ts'
 
 const message = new Message('data', { type: 'order.placed', id: '1' })

@@ -1,9 +1,8 @@
 import { expect, it } from 'vitest'
-import type { CircuitBreakerOptions } from '../../src/circuit-breaker.ts'
-import { rootContext } from '../../src/context.ts'
 import { AckordError, RejectError } from '../../src/errors.ts'
-import { Message } from '../../src/message.ts'
-import { circuitBreakerMiddleware } from '../../src/middleware/circuit-breaker.ts'
+import { rootContext } from '../../src/message/context.ts'
+import { Message } from '../../src/message/message.ts'
+import { type CircuitBreakerOptions, circuitBreakerMiddleware } from '../../src/middleware/circuit-breaker.ts'
 import { VirtualRuntime } from '../support/virtual-runtime.ts'
 
 const message = new Message('data', { type: 'order.placed', id: '1' })

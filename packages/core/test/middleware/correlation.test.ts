@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
-import { attributesKey, type Context, currentContext, messageKey, rootContext } from '../../src/context.ts'
-import { Message } from '../../src/message.ts'
+import { attributesKey, type Context, currentContext, messageKey, rootContext } from '../../src/message/context.ts'
+import { Message } from '../../src/message/message.ts'
 import { correlationMiddleware } from '../../src/middleware/correlation.ts'
 import { trackedMessage } from '../support/tracked-message.ts'
 

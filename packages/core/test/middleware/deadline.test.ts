@@ -1,10 +1,10 @@
 import { getEventListeners } from 'node:events'
 import { expect, it } from 'vitest'
-import { type Context, currentContext, rootContext } from '../../src/context.ts'
-import { Message } from '../../src/message.ts'
+import { type Context, currentContext, rootContext } from '../../src/message/context.ts'
+import { Message } from '../../src/message/message.ts'
 import { deadlineMiddleware } from '../../src/middleware/deadline.ts'
-import type { Process } from '../../src/process.ts'
-import { sleep } from '../../src/runtime.ts'
+import type { Process } from '../../src/middleware/middleware.ts'
+import { sleep } from '../../src/ports/runtime.ts'
 import { VirtualRuntime } from '../support/virtual-runtime.ts'
 
 const outputs = [new Message('output')]

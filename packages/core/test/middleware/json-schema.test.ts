@@ -1,7 +1,7 @@
 import { Ajv } from 'ajv'
 import { describe, expect, it } from 'vitest'
-import { rootContext } from '../../src/context.ts'
-import { Message } from '../../src/message.ts'
+import { rootContext } from '../../src/message/context.ts'
+import { Message } from '../../src/message/message.ts'
 import { JsonSchemaRegistry, jsonSchemaMiddleware } from '../../src/middleware/json-schema.ts'
 
 const orderSchema = {

@@ -1,9 +1,9 @@
 import { expect, it } from 'vitest'
-import { rootContext } from '../../src/context.ts'
-import { Message } from '../../src/message.ts'
-import type { Metrics } from '../../src/metrics.ts'
+import { rootContext } from '../../src/message/context.ts'
+import { Message } from '../../src/message/message.ts'
 import { metricsMiddleware } from '../../src/middleware/metrics.ts'
-import { sleep } from '../../src/runtime.ts'
+import type { Metrics } from '../../src/ports/observability.ts'
+import { sleep } from '../../src/ports/runtime.ts'
 import { VirtualRuntime } from '../support/virtual-runtime.ts'
 
 const message = new Message('data', { type: 'order.placed', id: '1' })

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
-import { rootContext } from '../../src/context.ts'
-import { Message } from '../../src/message.ts'
+import { rootContext } from '../../src/message/context.ts'
+import { Message } from '../../src/message/message.ts'
 import { recoverMiddleware } from '../../src/middleware/recover.ts'
 
 const message = new Message('data', { type: 'order.placed' })

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { AckordError, RejectError } from '../../src/errors.ts'
-import { type ErrorKind, retryExcept, retryOn } from '../../src/middleware/retry-predicates.ts'
+import { type ErrorKind, retryExcept, retryOn } from '../../src/middleware/retry.ts'
 
 class Busy extends Error {}
 class VeryBusy extends Busy {}

@@ -1,8 +1,8 @@
 import { getEventListeners } from 'node:events'
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { type Context, currentContext, enter, rootContext } from '../../src/context.ts'
-import { Message } from '../../src/message.ts'
+import { type Context, currentContext, enter, rootContext } from '../../src/message/context.ts'
+import { Message } from '../../src/message/message.ts'
 import { type ThrottleOptions, throttleMiddleware } from '../../src/middleware/throttle.ts'
 import { settlePromises, VirtualRuntime } from '../support/virtual-runtime.ts'
 

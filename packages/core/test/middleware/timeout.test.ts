@@ -1,11 +1,11 @@
 import { getEventListeners } from 'node:events'
 import { expect, it } from 'vitest'
-import { type Context, currentContext, rootContext, withDeadline } from '../../src/context.ts'
 import { RejectError } from '../../src/errors.ts'
-import { Message } from '../../src/message.ts'
+import { type Context, currentContext, rootContext, withDeadline } from '../../src/message/context.ts'
+import { Message } from '../../src/message/message.ts'
+import type { Process } from '../../src/middleware/middleware.ts'
 import { timeoutMiddleware } from '../../src/middleware/timeout.ts'
-import type { Process } from '../../src/process.ts'
-import { sleep } from '../../src/runtime.ts'
+import { sleep } from '../../src/ports/runtime.ts'
 import { VirtualRuntime } from '../support/virtual-runtime.ts'
 
 const message = new Message('data', { type: 'order.placed', id: '1' })

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
-import type { Attributes } from '../../src/attributes.ts'
-import { rootContext } from '../../src/context.ts'
-import { Message } from '../../src/message.ts'
+import type { Attributes } from '../../src/message/attributes.ts'
+import { rootContext } from '../../src/message/context.ts'
+import { Message } from '../../src/message/message.ts'
 import { validateMiddleware } from '../../src/middleware/validate.ts'
 
 const complete: Attributes = { id: '1', type: 'order.placed', source: '/orders', specversion: '1.0' }

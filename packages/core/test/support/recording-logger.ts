@@ -1,1 +1,1 @@
-export { recordingLogger } from '../../../testkit/src/recording-logger.ts'
+export { recordingLogger } from '../../../testkit/src/helpers/tracked-message.ts'

@@ -1,6 +1,6 @@
-import type { NackOptions } from '../../src/acking.ts'
-import type { Attributes } from '../../src/attributes.ts'
-import { Message } from '../../src/message.ts'
+import type { NackOptions } from '../../src/message/acking.ts'
+import type { Attributes } from '../../src/message/attributes.ts'
+import { Message } from '../../src/message/message.ts'
 
 export interface AckRecord {
   readonly verdict: 'ack' | 'nack' | 'reject'

@@ -11,11 +11,11 @@ import {
 import { recordingLogger } from '../../../core/test/support/recording-logger.ts'
 import { recordingPublisher } from '../../../core/test/support/router-world.ts'
 import { VirtualRuntime } from '../../../core/test/support/virtual-runtime.ts'
-import { MemoryOutboxStore } from '../../src/memory-outbox-store.ts'
-import type { OutboxRecord, OutboxState } from '../../src/outbox-admin.ts'
-import type { OutboxStore } from '../../src/outbox-store.ts'
-import { Relay } from '../../src/relay.ts'
-import type { RelayOptions } from '../../src/relay-options.ts'
+import { MemoryOutboxStore } from '../../src/memory/memory-outbox-store.ts'
+import type { RelayOptions } from '../../src/options/relay-options.ts'
+import { Relay } from '../../src/relay/relay.ts'
+import type { OutboxRecord, OutboxState } from '../../src/store/outbox-admin.ts'
+import type { OutboxStore } from '../../src/store/outbox-store.ts'
 
 export type StoreCall = 'claim' | 'renew' | 'release' | 'settle'
 
@@ -65,6 +65,7 @@ export class MortalRuntime implements Runtime {
   }
 
   now = (): number => this.#runtime.now()
+  monotonic = (): number => this.#runtime.monotonic()
   random = (): number => this.#runtime.random()
   uuid = (): string => this.#runtime.uuid()
 
@@ -94,6 +95,7 @@ export class SuspendableRuntime implements Runtime {
   }
 
   now = (): number => this.#runtime.now()
+  monotonic = (): number => this.#runtime.monotonic()
   random = (): number => this.#runtime.random()
   uuid = (): string => this.#runtime.uuid()
 

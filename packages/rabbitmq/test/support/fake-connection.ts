@@ -69,6 +69,10 @@ export class FakeChannel extends EventEmitter implements RabbitmqChannel, Rabbit
 
   async assertQueue(): Promise<void> {}
 
+  async assertExchange(): Promise<void> {}
+
+  async bindQueue(): Promise<void> {}
+
   async prefetch(): Promise<void> {}
 
   async consume(_queue: string, onMessage: (message: RabbitmqMessage | null) => void): Promise<void> {

@@ -95,6 +95,9 @@ export async function openWorld(options: WorldOptions = {}): Promise<World> {
       for (const made of names) {
         await cleaning.deleteQueue(made)
         await cleaning.deleteExchange(made)
+        // Made by sources that let nacked messages wait.
+        await cleaning.deleteExchange(`${made}.ackord.retry`)
+        for (const level of ['1s', '10s', '1m', 'long']) await cleaning.deleteQueue(`${made}.ackord.retry.${level}`)
       }
       await fillers[Symbol.asyncDispose]()
       await door.close()

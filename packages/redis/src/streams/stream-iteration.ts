@@ -10,10 +10,10 @@ import {
   type ReceiverOptions,
   type Runtime,
 } from '@ackord/core'
-import { deadLetterOf, type IterationOwner, PushedMessages } from '@ackord/core/internal'
-import type { HeldEntry } from './held-entry.ts'
-import type { Reading } from './shard.ts'
-import { type StreamContent, type StreamEntry, unreadContent, writeEntry } from './stream-entry.ts'
+import { deadLetterForms, type IterationOwner, isRetryable, PushedMessages } from '@ackord/core/internal'
+import { type StreamContent, type StreamEntry, unreadContent, writeEntry } from './entries/stream-entry.ts'
+import type { HeldEntry } from './shards/held-entries.ts'
+import type { Reading } from './shards/shard.ts'
 
 export interface IterationSettings {
   readonly runtime: Runtime
@@ -118,19 +118,26 @@ export class StreamIteration {
     return message
   }
 
+  /** In the first form that a stream can have: the sender's attributes may be such that no entry can be made of them. */
   async #reject(entry: HeldEntry, message: RawMessage, error: unknown): Promise<void> {
     const { runtime, logger, group } = this.#settings
     const { shard, stream, id, deliveries } = entry
     const origin = { deadletterstream: stream, deadlettergroup: group, deadletterentry: id, deadletterdeliveries: deliveries }
-    const letter = deadLetterOf(message, error, runtime).withAttributes(origin)
-    try {
-      await shard.reject(entry, writeEntry(letter))
-    } catch (failure) {
-      if (!shard.holds(entry)) throw failure
-      logger.error({ err: failure, stream, id }, 'The dead-letter stream did not take a rejected entry; it will be delivered again.')
-      await shard.nack(entry, refusedDelay(deliveries, runtime.random), true)
-      throw failure
+    let refusal: unknown
+    for (const letter of deadLetterForms(message, error, runtime, origin)) {
+      try {
+        await shard.reject(entry, writeEntry(letter))
+        return
+      } catch (failure) {
+        if (!shard.holds(entry)) throw failure
+        // The first refusal says the most about the entry.
+        refusal ??= failure
+        if (isRetryable(failure)) break
+      }
     }
+    logger.error({ err: refusal, stream, id }, 'The dead-letter stream did not take a rejected entry; it will be delivered again.')
+    await shard.nack(entry, refusedDelay(deliveries, runtime.random), true)
+    throw refusal
   }
 }
 

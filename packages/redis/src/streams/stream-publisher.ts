@@ -1,11 +1,10 @@
-import type { Publisher, PublishFailure, PublishResult, RawMessage } from '@ackord/core'
-import { abortable, checkCount, checkFunction, checkName, checkNoMore, inChunks, PublishCalls } from '@ackord/core/internal'
-import type { RedisArgument } from '../port.ts'
-import { internalsOf, type Redis, type RedisInternals } from '../redis.ts'
-import { addEntries, type NewEntry } from './add-entries.ts'
-import { aborted, heldBack, notAdded, tooLarge, unwritable, wrongData } from './publish-failures.ts'
-import { writeEntry } from './stream-entry.ts'
-import { shardName, shardOf } from './stream-names.ts'
+import { AckordError, type Publisher, type PublishFailure, type PublishResult, type RawMessage } from '@ackord/core'
+import { abortable, checkCount, checkFunction, checkName, checkNoMore, describeValue, inChunks, PublishCalls } from '@ackord/core/internal'
+import { type RedisArgument, type RedisPort, script } from '../client/port.ts'
+import { says } from '../client/reply.ts'
+import { internalsOf, type Redis, type RedisInternals } from '../transaction/redis.ts'
+import { writeEntry } from './entries/stream-entry.ts'
+import { shardName, shardOf } from './entries/stream-names.ts'
 
 export interface StreamPublisherOptions {
   /** The stream for a message to this destination. Default: the stream of that name. */
@@ -46,8 +45,6 @@ interface Outgoing extends NewEntry {
 
 // What one script takes: the server does nothing else meanwhile.
 const most = { count: 500, size: 4 * 1024 * 1024 }
-// Lua cannot pass on more values than this in one call.
-const mostFields = 7000
 
 class StreamPublisher implements Publisher, AsyncDisposable {
   readonly #redis: RedisInternals
@@ -96,7 +93,6 @@ class StreamPublisher implements Publisher, AsyncDisposable {
       const key = message.partitionKey
       const stream = this.#streamOf(destination, message)
       const fields = writeEntry(message)
-      if (fields.length > mostFields) throw new RangeError(`It has ${fields.length / 2} fields, and ${mostFields / 2} is the most.`)
       const size = fields.reduce((sum, field) => sum + lengthOf(field), 0)
       if (size > this.#settings.maxSize) return tooLarge(stream, size, this.#settings.maxSize)
       return { stream, index, key, fields, size }
@@ -141,4 +137,102 @@ class StreamPublisher implements Publisher, AsyncDisposable {
 
 function lengthOf(field: RedisArgument): number {
   return typeof field === 'string' ? Buffer.byteLength(field) : field.length
+}
+
+/** What is to be added to a stream. */
+export interface NewEntry {
+  /** When one of a key fails, those of the same key behind it are not added. */
+  readonly key: string | undefined
+  readonly fields: readonly RedisArgument[]
+  readonly size: number
+}
+
+// KEYS: the stream. ARGV per entry: a number for its key or 0, how many names and values, these.
+// Answers per entry: '' if it was added, 'HELD' behind one of its key that was not, or what the server said.
+const add = script(`
+local answers, failed, at = {}, {}, 1
+while at <= #ARGV do
+  local key, count = ARGV[at], tonumber(ARGV[at + 1])
+  if failed[key] then
+    answers[#answers + 1] = 'HELD'
+  else
+    local added = redis.pcall('XADD', KEYS[1], '*', unpack(ARGV, at + 2, at + 1 + count))
+    local refused = type(added) == 'table' and added.err
+    if refused and key ~= '0' then failed[key] = true end
+    answers[#answers + 1] = refused or ''
+  end
+  at = at + 2 + count
+end
+return answers`)
+
+/** Rejects when nothing is known of any of them. */
+export async function addEntries(port: RedisPort, stream: string, entries: readonly NewEntry[]): Promise<readonly PublishResult[]> {
+  if (entries.length === 0) return []
+  const numbers = new Map<string, number>()
+  const args: RedisArgument[] = []
+  for (const { key, fields } of entries) {
+    if (key !== undefined && !numbers.has(key)) numbers.set(key, numbers.size + 1)
+    args.push(String(key === undefined ? 0 : numbers.get(key)), String(fields.length), ...fields)
+  }
+  const answers = await port.evaluate(add, [stream], args)
+  return entries.map((_, index): PublishResult => {
+    const answer = String((answers as readonly unknown[])[index])
+    if (answer === '') return { ok: true }
+    return answer === 'HELD' ? heldBack(stream) : notAdded(stream, answer)
+  })
+}
+
+/** What the server, the client or the deadline said of an XADD. */
+function notAdded(stream: string, cause: unknown): PublishFailure {
+  if (says(cause, 'too large', 'invalid bulk length', 'string exceeds maximum')) {
+    return { ok: false, error: failed(`A message is too large for stream '${stream}'.`, { cause, retryable: false }), permanent: true }
+  }
+  if (says(cause, 'WRONGTYPE')) {
+    const text = `The key '${stream}' is not a stream. Publish under another name, or remove what is there.`
+    return { ok: false, error: failed(text, { cause, retryable: false }), permanent: true, scope: 'destination' }
+  }
+  return {
+    ok: false,
+    error: failed(`Redis did not take a message to stream '${stream}': ${reasonOf(cause)}`, { cause }),
+    scope: 'destination',
+  }
+}
+
+function reasonOf(cause: unknown): string {
+  if (says(cause, 'OOM')) return 'it is out of memory.'
+  if (says(cause, 'READONLY')) return 'it is a replica; the clients have not found the new master yet.'
+  if (says(cause, 'LOADING')) return 'it is loading its data.'
+  if (says(cause, 'CLUSTERDOWN', 'TRYAGAIN')) return 'the cluster does not serve that slot at the moment.'
+  if (says(cause, 'NOREPLICAS')) return 'it has fewer replicas than min-replicas-to-write.'
+  if (says(cause, 'NOPERM', 'NOAUTH', 'WRONGPASS')) return 'the user is not allowed to.'
+  return 'the cause says why. It may have it all the same.'
+}
+
+/** An earlier message of its key was not added: behind it, it would be out of order. */
+function heldBack(stream: string): PublishFailure {
+  const text = `An earlier message with the same partitionkey was not added to stream '${stream}', so this one was not tried.`
+  return { ok: false, error: failed(text), scope: 'destination' }
+}
+
+function aborted(cause: unknown): PublishFailure {
+  return { ok: false, error: failed('Publishing was aborted before Redis had confirmed the message.', { cause }), scope: 'destination' }
+}
+
+function wrongData(destination: string, data: unknown): PublishFailure {
+  const text = `Redis carries bytes; a message to '${destination}' has ${describeValue(data)}. Marshal it first.`
+  return { ok: false, error: new AckordError('ACKORD_WRONG_DATA', text, { retryable: false }), permanent: true }
+}
+
+function unwritable(destination: string, cause: unknown): PublishFailure {
+  const text = `A message to '${destination}' cannot be written as an entry of a stream; the cause says why.`
+  return { ok: false, error: failed(text, { cause, retryable: false }), permanent: true }
+}
+
+function tooLarge(stream: string, size: number, maxSize: number): PublishFailure {
+  const text = `A message of ${size} bytes to stream '${stream}' is larger than maxSize, ${maxSize}.`
+  return { ok: false, error: failed(text, { retryable: false }), permanent: true }
+}
+
+function failed(text: string, options: { readonly cause?: unknown; readonly retryable?: boolean } = {}): AckordError {
+  return new AckordError('ACKORD_PUBLISH_FAILED', text, options)
 }

@@ -9,17 +9,16 @@ import {
   guardLogger,
   IteratedSource,
 } from '@ackord/core/internal'
-import { internalsOf, type Redis, type RedisInternals } from '../redis.ts'
-import { CompetingShard } from './competing-shard.ts'
-import { CompetingShards } from './competing-shards.ts'
-import { consumerName } from './consumer-name.ts'
-import { OwnedShards } from './owned-shards.ts'
-import type { ShardSettings } from './shard.ts'
-import { ShardMembers } from './shard-members.ts'
-import { readEntry, type StreamContent, type StreamEntry } from './stream-entry.ts'
-import { StreamGroup } from './stream-group.ts'
+import { consumerName } from '../client/consumer-name.ts'
+import { internalsOf, type Redis, type RedisInternals } from '../transaction/redis.ts'
+import { readEntry, type StreamContent, type StreamEntry } from './entries/stream-entry.ts'
+import { checkSameSlot, companionKey, shardNames } from './entries/stream-names.ts'
+import { StreamGroup } from './group/stream-group.ts'
+import { CompetingShard, CompetingShards } from './shards/competing.ts'
+import { OwnedShards } from './shards/owned-shards.ts'
+import type { ShardSettings } from './shards/shard.ts'
+import { ShardMembers } from './shards/shard-ownership.ts'
 import { type IterationSettings, StreamIteration } from './stream-iteration.ts'
-import { checkSameSlot, companionKey, shardNames } from './stream-names.ts'
 import { trimStream } from './trim-stream.ts'
 
 export interface StreamSourceOptions extends Omit<ReceiverOptions, 'deadLetter' | 'runtime' | 'logger'> {
@@ -84,6 +83,7 @@ export function streamSource(redis: Redis, options: StreamSourceOptions): Source
     maxDeliveries = Infinity,
     deadLetter,
     deadLetterTimeout,
+    onUndeliverable,
     read = readEntry,
     block = 1000,
     claimIdle = 60_000,
@@ -118,7 +118,8 @@ export function streamSource(redis: Redis, options: StreamSourceOptions): Source
   const elsewhere: ReceiverOptions['deadLetter'] =
     typeof deadLetter === 'object' ? deadLetter : deadLetter === 'discard' ? 'discard' : undefined
   const receiver: ReceiverOptions | undefined =
-    elsewhere === undefined ? undefined : { deadLetter: elsewhere, deadLetterTimeout, runtime, logger }
+    elsewhere === undefined ? undefined : { deadLetter: elsewhere, deadLetterTimeout, onUndeliverable, runtime, logger }
+  if (onUndeliverable !== undefined) checkFunction('onUndeliverable', onUndeliverable)
   if (deadLetterTimeout !== undefined) checkDuration('deadLetterTimeout', deadLetterTimeout, { min: 1 })
   const leaseKeys = streams.map((name) => companionKey(port.keyPrefix, name, `lease:${group}`))
   const membersKey = companionKey(port.keyPrefix, stream, `members:${group}`)

@@ -1,7 +1,7 @@
 import { checkCount, checkName, checkNoMore } from '@ackord/core/internal'
-import { internalsOf, type Redis } from '../redis.ts'
-import { type Script, script } from '../script.ts'
-import { shardNames } from './stream-names.ts'
+import { type Script, script } from '../client/port.ts'
+import { internalsOf, type Redis } from '../transaction/redis.ts'
+import { shardNames } from './entries/stream-names.ts'
 
 export interface TrimStreamOptions {
   readonly stream: string
@@ -46,19 +46,24 @@ local function hasMinId()
   return major and (tonumber(major) > 6 or (tonumber(major) == 6 and tonumber(minor) >= 2))
 end
 if hasMinId() then
-  -- By whole nodes first, as many as the limit allows, then the rest of the last one.
+  -- By whole nodes, as many as the limit allows: none if a node holds more entries than that.
   local deleted = redis.call('XTRIM', stream, 'MINID', '~', bound, 'LIMIT', limit)
   if deleted > 0 then return { deleted, 1 } end
-  deleted = redis.call('XTRIM', stream, 'MINID', bound)
-  if included then deleted = deleted + redis.call('XDEL', stream, bound) end
-  return { deleted, 0 }
 end
-local ids, found = {}, redis.call('XRANGE', stream, '-', bound, 'COUNT', limit)
-for _, entry in ipairs(found) do
-  if included or entry[1] ~= bound then ids[#ids + 1] = entry[1] end
+-- The rest by their ids. In short pages, because a range has the fields of its entries too.
+local ids, from = {}, '-'
+while #ids < limit do
+  local count, before = math.min(100, limit - #ids + 1), #ids
+  local found = redis.call('XRANGE', stream, from, bound, 'COUNT', count)
+  for _, entry in ipairs(found) do
+    if #ids < limit and entry[1] ~= from and (included or entry[1] ~= bound) then ids[#ids + 1] = entry[1] end
+  end
+  if #found < count or #ids == before then break end
+  -- It comes again as the first of the next page: a range without its start is not for all servers.
+  from = ids[#ids]
 end
 if #ids == 0 then return { 0, 0 } end
-return { redis.call('XDEL', stream, unpack(ids)), #found == limit and 1 or 0 }`)
+return { redis.call('XDEL', stream, unpack(ids)), #ids == limit and 1 or 0 }`)
 
 /**
  * Deletes what every group of a stream has acked, and nothing else; without a group nothing. Resolves to the number of entries.

@@ -136,3 +136,37 @@ describe.each(redisKinds)('streams on $name', (kind) => {
     for (const [key, ids] of handled) expect(ids).toEqual(idsOf(messages.filter(({ partitionKey }) => partitionKey === key)))
   })
 })
+
+describe('an entry whose attributes cannot be written again', () => {
+  const entries: [name: string, fields: string[]][] = [
+    ['has a time that is none', ['id', 'm', 'type', 'order.placed', 'source', '/test', 'time', 'yesterday', 'data', 'x']],
+    ['has more attributes than a script can pass on', ['id', 'm', ...numbered(4000, 'a').flatMap((name) => [name, '1']), 'data', 'x']],
+  ]
+
+  it.each((['none', 'perKey'] as const).flatMap((order) => entries.map(([name, fields]) => ({ order, name, fields }))))(
+    'is dead-lettered whole in an envelope: it $name, order $order',
+    async ({ order, fields }) => {
+      await using world = await openStreams()
+      await world.command('XADD', world.stream, '*', ...fields)
+      await world.fill(['next'])
+      const messages = open(world.source({ order }))
+      const first = await next(messages)
+      expect(first.id).toBe('m')
+      await first.reject(new Error('never'))
+      const second = await next(messages)
+      expect(second.id).toBe('next')
+      await second.ack()
+      expect(await world.pending()).toBe(0)
+
+      const letter = await next(open(world.source({ stream: `{${world.stream}}:dead`, group: 'operators' })))
+      expect(letter.attributes).toMatchObject({ id: 'm', type: 'ackord.deadletter', deadletterform: 'envelope' })
+      const { reason, attributes, data_base64 } = JSON.parse(Buffer.from(letter.data).toString()) as Record<string, unknown>
+      expect(reason).toBe('never')
+      expect(Buffer.from(String(data_base64), 'base64').toString()).toBe('x')
+      const names = (attributes as { name: string }[]).map(({ name }) => name)
+      expect(names).toEqual(expect.arrayContaining([fields.at(-4), 'deadletterstream', 'deadletterentry']))
+      expect(world.logger.at('error')).toEqual([])
+      await letter.ack()
+    },
+  )
+})

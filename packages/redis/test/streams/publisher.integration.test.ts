@@ -1,8 +1,8 @@
 import { isAckordError, Message, type PublishFailure, type PublishResult, publishAll, type RawMessage } from '@ackord/core'
 import { describe, expect, it } from 'vitest'
 import { startRedis } from '../../../../scripts/servers/index.mjs'
-import { internalsOf } from '../../src/redis.ts'
-import { addEntries } from '../../src/streams/add-entries.ts'
+import { addEntries } from '../../src/streams/stream-publisher.ts'
+import { internalsOf } from '../../src/transaction/redis.ts'
 import { redisKinds } from '../support/redis-clients.ts'
 import { event, idsOf, never, numbered, open, openStreams, type StreamWorld, take } from './world.ts'
 

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { internalsOf } from '../../src/redis.ts'
-import { ShardLease } from '../../src/streams/shard-lease.ts'
-import { StreamGroup } from '../../src/streams/stream-group.ts'
+import { StreamGroup } from '../../src/streams/group/stream-group.ts'
+import { ShardLease } from '../../src/streams/shards/shard-ownership.ts'
+import { internalsOf } from '../../src/transaction/redis.ts'
 import { redisKinds } from '../support/redis-clients.ts'
 import { numbered, openStreams, type StreamWorld } from './world.ts'
 

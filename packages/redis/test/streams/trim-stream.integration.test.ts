@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest'
+import type { RedisPort } from '../../src/client/port.ts'
 import { trimStream } from '../../src/streams/index.ts'
+import { internalsOf, Redis } from '../../src/transaction/redis.ts'
 import { redisKinds } from '../support/redis-clients.ts'
 import { event, idsOf, numbered, open, openStreams, take, until } from './world.ts'
 
@@ -28,6 +30,26 @@ describe.each([
   ['by MINID where the server has it', true],
   ['with the commands of 6.0', false],
 ])('trimming %s', (_, minId) => {
+  it.each([7, 50, 300])('deletes no more than the limit of %i in one step', async (limit) => {
+    await using world = await openStreams()
+    const { stream } = world
+    await world.fill(numbered(1000))
+    await world.command('XGROUP', 'CREATE', stream, 'billing', '$')
+    const { port } = internalsOf(world.redis)
+    const steps: number[] = []
+    const counting: RedisPort = {
+      ...port,
+      async evaluate(...call) {
+        const reply = await port.evaluate(...call)
+        steps.push(Number((reply as readonly unknown[])[0]))
+        return reply
+      },
+    }
+    expect(await trimStream(new Redis({}, counting), { stream, limit, minId })).toBe(1000)
+    expect(Math.max(...steps)).toBeLessThanOrEqual(limit)
+    expect(await world.length()).toBe(0)
+  })
+
   it('deletes all in bounded steps, and keeps what is nacked or not yet read [B13]', async () => {
     await using world = await openStreams()
     const { redis, stream } = world

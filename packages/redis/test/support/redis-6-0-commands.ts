@@ -154,7 +154,7 @@ function xpending([, , ...words]: readonly string[]): string | undefined {
 
 function xclaim([, , , , ...words]: readonly string[]): string | undefined {
   const first = words.findIndex((word) => !/^\d+(-\d+)?$/.test(word))
-  return first === -1 ? undefined : options(words.slice(first), { IDLE: 1, TIME: 1, RETRYCOUNT: 1, FORCE: 0, JUSTID: 0 })
+  return first === -1 ? undefined : options(words.slice(first), { IDLE: 1, TIME: 1, RETRYCOUNT: 1, FORCE: 0, JUSTID: 0, LASTID: 1 })
 }
 
 function untilStreams(words: readonly string[], known: Readonly<Record<string, number>>): string | undefined {

@@ -2,7 +2,7 @@ import { Message, publishAll, type RawMessage } from '@ackord/core'
 import { checkDurability } from '../../src/check-durability.ts'
 import type { Redis } from '../../src/index.ts'
 import { type StreamSourceOptions, streamPublisher, streamSource, trimStream } from '../../src/streams/index.ts'
-import { useStreamOutbox } from '../stream-outbox/stream-outbox-flow.ts'
+import { useStreamOutbox } from '../outbox/stream/stream-outbox-flow.ts'
 
 /** Something that a user of the package does, on a server of the test's own. It leaves nothing running. */
 export interface Flow {

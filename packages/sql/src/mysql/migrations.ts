@@ -1,6 +1,6 @@
-import { partitionCount } from '../partition.ts'
-import type { Migration } from '../store-dialect.ts'
-import { keyLocksOf } from './key-locks.ts'
+import type { Migration } from '../contract/store-dialect.ts'
+import { partitionCount } from '../records/partition.ts'
+import { keyLocksOf } from './append.ts'
 
 const numbers = Array.from({ length: partitionCount }, (_, partition) => `(${partition})`).join(', ')
 
@@ -95,6 +95,14 @@ CREATE TABLE IF NOT EXISTS ${keyLocksOf(outbox)} (
 INSERT IGNORE INTO ${keyLocksOf(outbox)} (\`partition\`) VALUES ${numbers};
 
 ALTER TABLE ${outbox} ADD INDEX ordered (state, destination, \`partition\`, ordering_key, seq);
+`,
+  },
+  {
+    // Cancelling a delayed record looks it up by the id of its message. As there are no indexes on a part of the rows, all are in it.
+    version: 3,
+    oldestReader: 1,
+    sql: ({ outbox }) => `
+ALTER TABLE ${outbox} ADD INDEX message (id);
 `,
   },
 ]

@@ -1,6 +1,6 @@
 import { rootContext } from '@ackord/core'
-import type { Driver, RunStatement } from '../driver.ts'
-import { isConflict } from './mysql-error.ts'
+import type { Driver, RunStatement } from '../contract/driver.ts'
+import { isConflict } from './errors.ts'
 import { transactionSettings } from './transaction-settings.ts'
 
 /** The default would lock the gaps between rows too, and whoever inserts would wait for whoever claims. */

@@ -1,9 +1,8 @@
 import type { AckordError } from '@ackord/core'
 import { CommitUnknownError, TransactionAbortedError } from '../errors.ts'
-import type { GuardOptions, TransactionGuard } from '../orm/callback-dialect.ts'
-import { endedByStatement } from './ended-by-statement.ts'
-import { errorNumberOf, mayRollBack } from './mysql-error.ts'
-import { keepsTransaction } from './refuse-control.ts'
+import type { GuardOptions, TransactionGuard } from '../orm/callback-driver.ts'
+import { endedByStatement, errorNumberOf, mayRollBack } from './errors.ts'
+import { keepsTransaction } from './transaction-control.ts'
 import { explainSetting, isIsolation, resetsOf } from './transaction-settings.ts'
 
 /** Set first of all. It is gone with the transaction, and does not come back with another one. */

@@ -1,7 +1,7 @@
 import { InvalidOptionError } from '@ackord/core'
 import { checkChoice, checkDuration } from '@ackord/core/internal'
-import type { Isolation, TransactionSettings } from '../dialect.ts'
-import { errorNumberOf } from './mysql-error.ts'
+import type { Isolation, TransactionSettings } from '../contract/dialect.ts'
+import { errorNumberOf } from './errors.ts'
 
 /** In seconds. MariaDB takes it, and all above, for no limit; MySQL for three years. */
 const noLimit = 100_000_000

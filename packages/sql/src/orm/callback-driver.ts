@@ -1,17 +1,30 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { rootContext } from '@ackord/core'
-import { confirmNone } from '../confirm-none.ts'
-import { changeNow, type Driver, type RunStatement, type Session, type Statement } from '../driver.ts'
-import { Lane } from '../lane.ts'
-import { QueryTracker } from '../query-tracker.ts'
-import type { CallbackDialect, RunOn, TransactionGuard } from './callback-dialect.ts'
+import type { Isolation } from '../contract/dialect.ts'
+import {
+  changeNow,
+  confirmNone,
+  type Driver,
+  type RunStatement,
+  type Session,
+  type Statement,
+  type StatementResult,
+} from '../contract/driver.ts'
+import { QueryTracker } from '../contract/query-tracker.ts'
+import { Lane } from '../contract/statement-queue.ts'
+import type { AdmitStatement } from '../contract/statement-traits.ts'
 import { type BeginTransaction, callbackTransaction } from './callback-transaction.ts'
 
 /**
  * Runs one statement of the user's on a tracked handle, or refuses it. `sql` is what it sends, where that is known; where it is only known
  * later, `admit` is told before it is sent.
  */
-export type RunTracked = <T>(sql: unknown, start: (admit: (sql: unknown) => void) => Promise<T>) => Promise<T>
+export type RunQuery = <T>(sql: unknown, start: (admit: (sql: unknown) => void) => Promise<T>) => Promise<T>
+
+export interface RunTracked extends RunQuery {
+  /** Comes before a savepoint that the ORM makes by itself, and is to be awaited. */
+  readonly admitSavepoint: QueryTracker['admitSavepoint']
+}
 
 /** What an adapter knows of an ORM whose transactions are callbacks. */
 export interface CallbackClient<Handle> {
@@ -127,15 +140,17 @@ function sessionOn<Handle>({ client, dialect, run, transaction, running, guard }
 
   const change = (statement: Statement) => inTurn(() => changeNext(statement))
 
-  const runTracked = (tracker: QueryTracker): RunTracked =>
+  function runTracked(tracker: QueryTracker): RunTracked {
+    const late = { admitSavepoint: () => tracker.admitLateSavepoint(), refuseInGroup: () => tracker.refuseInGroup() }
+
     function runQuery<T>(sql: unknown, start: (admit: (sql: unknown) => void) => Promise<T>) {
       let query: Promise<T> | undefined
       const followed = tracker.run(() => {
-        refuseControl(sql)
+        refuseControl(sql, tracker)
         query = inTurn(() =>
           guard.run(sql, (sending) =>
             start((later) => {
-              refuseControl(later)
+              refuseControl(later, late)
               sending(later)
             }),
           ),
@@ -145,6 +160,9 @@ function sessionOn<Handle>({ client, dialect, run, transaction, running, guard }
       })
       return query ?? followed
     }
+
+    return Object.assign(runQuery, { admitSavepoint: () => tracker.admitSavepoint() })
+  }
 
   return {
     run: (sql, parameters) => inTurn(() => send({ sql, parameters })),
@@ -172,4 +190,51 @@ async function lingering<T>(query: Promise<T>): Promise<T> {
   } finally {
     for (let turn = 0; turn < 50; turn += 1) await undefined
   }
+}
+
+/** What differs between databases in a transaction that an ORM begins and ends. */
+export interface CallbackDialect {
+  /** Throws at a statement that would begin or end the transaction under our hands. */
+  readonly refuseControl: AdmitStatement
+  /** Whether the answer to COMMIT means that nothing was committed. */
+  refusedCommit(error: unknown): boolean
+  /** Whether a statement that fails is undone alone, and the transaction goes on. */
+  readonly undoesAlone: boolean
+  /** Whether DDL ends a transaction, so that the schema is made outside of one. */
+  readonly ddlCommits: boolean
+  /** Of the settings, the isolation that must be asked for before BEGIN. */
+  isolationOf(settings: readonly string[]): Isolation | undefined
+  /** The statements of a script of ours, as they are sent. */
+  split(script: string): readonly string[]
+  /** The same function for statements of ours, with parameters as the database's client takes them. */
+  adapt<Handle>(run: RunOn<Handle>): RunOn<Handle>
+  guard(options: GuardOptions): TransactionGuard
+}
+
+type RunOn<Handle> = (handle: Handle, sql: string, parameters: readonly unknown[]) => Promise<StatementResult>
+
+export interface GuardOptions {
+  /** Sends a statement of ours at once. */
+  send(sql: string): Promise<StatementResult>
+  /** The error of the server behind that of the ORM. */
+  serverError(error: unknown): unknown
+}
+
+/** Watches over a transaction whose answers an ORM keeps for itself. Nothing else is sent while one of its functions runs. */
+export interface TransactionGuard {
+  /** Comes first. Carries the settings out, except for the isolation. */
+  begin(settings: readonly string[]): Promise<void>
+  /**
+   * Runs a statement, or rejects if it would not be in the transaction any more. `sql` and what `sending` is told are `undefined` for what
+   * is known to leave the transaction open. `harmless` errors are known to undo the statement alone.
+   */
+  run<T>(sql: unknown, start: (sending: (sql: unknown) => void) => Promise<T>, harmless?: (error: unknown) => boolean): Promise<T>
+  /** A statement of ours failed, and others that belong to it may be there already: it is all of them or none. */
+  doom(error: unknown): void
+  /** What failed was undone: a savepoint from before is there again. */
+  restore(): void
+  /** Comes last, before COMMIT. Rejects if that would not commit the whole. */
+  finish(): Promise<void>
+  /** Comes last, before ROLLBACK. Never rejects. */
+  leave(): Promise<void>
 }

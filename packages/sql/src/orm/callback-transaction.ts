@@ -1,5 +1,5 @@
 import { abortable } from '@ackord/core/internal'
-import type { Isolation } from '../dialect.ts'
+import type { Isolation } from '../contract/dialect.ts'
 import { CommitUnknownError } from '../errors.ts'
 
 export interface CallbackTransactionOptions {

@@ -1,7 +1,6 @@
 import { checkFunction } from '@ackord/core/internal'
-import type { Driver, StatementResult } from '../driver.ts'
-import type { CallbackDialect } from './callback-dialect.ts'
-import { callbackDriver, type RunTracked } from './callback-driver.ts'
+import type { Driver, StatementResult } from '../contract/driver.ts'
+import { type CallbackDialect, callbackDriver, type RunTracked } from './callback-driver.ts'
 
 /** What is used of a database that `drizzle()` makes. */
 export interface DrizzleClient {

@@ -1,7 +1,6 @@
 import { checkFunction } from '@ackord/core/internal'
-import type { Driver, StatementResult } from '../driver.ts'
-import type { CallbackDialect } from './callback-dialect.ts'
-import { callbackDriver, type RunTracked } from './callback-driver.ts'
+import type { Driver, StatementResult } from '../contract/driver.ts'
+import { type CallbackDialect, callbackDriver, type RunTracked } from './callback-driver.ts'
 
 /** What is used of a `Kysely`. */
 export interface KyselyClient {
@@ -105,6 +104,9 @@ function guarded(connection: KyselyConnection, admit: (sql: string) => void): Ky
       admit(query.sql)
       return await connection.executeQuery(query)
     },
-    streamQuery: (query, chunkSize) => connection.streamQuery(query, chunkSize),
+    streamQuery(query, chunkSize) {
+      admit(query.sql)
+      return connection.streamQuery(query, chunkSize)
+    },
   }
 }

@@ -1,7 +1,6 @@
 import { checkFunction } from '@ackord/core/internal'
-import type { Driver, StatementResult } from '../driver.ts'
-import type { CallbackDialect } from './callback-dialect.ts'
-import { callbackDriver, type RunTracked } from './callback-driver.ts'
+import type { Driver, StatementResult } from '../contract/driver.ts'
+import { type CallbackDialect, callbackDriver, type RunTracked } from './callback-driver.ts'
 
 /** What is used of a `DataSource`. */
 export interface TypeormDataSource {
@@ -62,7 +61,8 @@ async function run(
   try {
     const result = await runner.query(sql, parameters.length === 0 ? undefined : [...parameters], true)
     const { records, affected } = result as { readonly records?: StatementResult['rows']; readonly affected?: number | null }
-    return { rows: records ?? [], count: affected ?? 0 }
+    // The native client of pg has NaN for statements that count nothing.
+    return { rows: records ?? [], count: affected || 0 }
   } finally {
     if (runner !== queryRunner) await runner.release()
   }

@@ -1,7 +1,7 @@
-import { TransactionAbortedError } from '../errors.ts'
-import type { CallbackDialect } from '../orm/callback-dialect.ts'
-import { refuseControl } from './refuse-control.ts'
-import { refusedCommit, sqlStateOf } from './sql-state.ts'
+import { CommitUnknownError, TransactionAbortedError, TransactionEndedError } from '../errors.ts'
+import type { CallbackDialect } from '../orm/callback-driver.ts'
+import { refusedCommit, sqlStateOf } from './errors.ts'
+import { refuseControl } from './transaction-control.ts'
 
 /** PostgreSQL itself keeps watch: after an error it refuses everything until the transaction or a savepoint is rolled back. */
 export const callbackDialect: CallbackDialect = {
@@ -21,9 +21,11 @@ export const callbackDialect: CallbackDialect = {
     restore() {},
     async finish() {
       try {
-        await send('SELECT 1')
+        // It fails in a transaction that is aborted, and outside of one.
+        await send('SAVEPOINT ackord_last')
       } catch (error) {
-        throw sqlStateOf(error) === '25P02' ? new TransactionAbortedError() : error
+        if (sqlStateOf(error) === '25P02') throw new TransactionAbortedError()
+        throw sqlStateOf(error) === '25P01' ? new CommitUnknownError(new TransactionEndedError()) : error
       }
     },
     leave: async () => {},

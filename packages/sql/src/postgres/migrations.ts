@@ -1,7 +1,6 @@
-import { partitionCount } from '../partition.ts'
-import type { Migration } from '../store-dialect.ts'
-import { appendFunctionSql } from './append-function.ts'
-import { keepFunctionSql } from './keep-function.ts'
+import type { Migration } from '../contract/store-dialect.ts'
+import { partitionCount } from '../records/partition.ts'
+import { appendFunctionSql, keepFunctionSql } from './stored-functions.ts'
 
 /**
  * The outbox. States and their exits, kept by the checks:
@@ -107,6 +106,14 @@ CREATE INDEX ON ${tables.outbox} (destination, available_at, seq) WHERE ordering
 ${appendFunctionSql(tables.append, tables.outbox, { locks: true })};
 
 ${keepFunctionSql(tables)};
+`,
+  },
+  {
+    // Cancelling a delayed record looks it up by the id of its message. Only what waits is in the index.
+    version: 3,
+    oldestReader: 1,
+    sql: ({ outbox }) => `
+CREATE INDEX ON ${outbox} (id) WHERE state = 'waiting';
 `,
   },
 ]

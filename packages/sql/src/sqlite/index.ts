@@ -1,3 +1,3 @@
-export type { FromSqliteOptions } from './from-sqlite.ts'
-export { fromSqlite } from './from-sqlite.ts'
-export type { SqliteClient, SqliteStatement } from './sqlite-client.ts'
+export type { SqliteClient, SqliteStatement } from './client/client.ts'
+export type { FromSqliteOptions } from './client/from-sqlite.ts'
+export { fromSqlite } from './client/from-sqlite.ts'

@@ -1,7 +1,6 @@
-import { partitionCount } from '../partition.ts'
-import type { Migration } from '../store-dialect.ts'
-import { now } from './clock.ts'
-import { quoteIndex } from './quote-identifier.ts'
+import type { Migration } from '../contract/store-dialect.ts'
+import { partitionCount } from '../records/partition.ts'
+import { now, quoteIndex } from './sql-text.ts'
 
 /**
  * The outbox. States and their exits, kept by the checks:
@@ -91,6 +90,14 @@ CREATE INDEX ${quoteIndex(outbox, 'parked_keys')} (destination, partition, order
 WHERE ordering_key IS NOT NULL AND state = 'parked';
 CREATE INDEX ${quoteIndex(outbox, 'waiting_plain')} (destination, available_at, seq)
 WHERE ordering_key IS NULL AND state = 'waiting';
+`,
+  },
+  {
+    // Cancelling a delayed record looks it up by the id of its message. Only what waits is in the index.
+    version: 3,
+    oldestReader: 1,
+    sql: ({ outbox }) => `
+CREATE INDEX ${quoteIndex(outbox, 'waiting_messages')} (id) WHERE state = 'waiting';
 `,
   },
 ]

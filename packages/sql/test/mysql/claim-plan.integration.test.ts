@@ -1,11 +1,11 @@
 import { silentLogger } from '@ackord/core'
 import { describe, expect, it } from 'vitest'
 import { sqlOutbox } from '../../src/index.ts'
-import { claimableSql, leaseSql } from '../../src/mysql/claim-statements.ts'
-import { PlaceFinder } from '../../src/mysql/place-finder.ts'
-import { placesSql, unionSql } from '../../src/mysql/places.ts'
-import { deleteSql, heldSql } from '../../src/mysql/settle-statements.ts'
-import type { SqlPart } from '../../src/mysql/sql-part.ts'
+import { claimableSql, leaseSql } from '../../src/mysql/claims.ts'
+import { PlaceFinder, placesSql, unionSql } from '../../src/mysql/destinations.ts'
+import { deleteSql, heldSql } from '../../src/mysql/settle.ts'
+import type { SqlPart } from '../../src/mysql/sql-text.ts'
+import { numbersTo } from './support/flavour.ts'
 import { type MysqlWorld, openMysql2 } from './support/mysql-world.ts'
 
 const table = 'ackord_outbox'
@@ -23,13 +23,13 @@ async function fill(world: MysqlWorld, { state, destination, count, at = 'UTC_TI
   await world.query(
     `INSERT INTO ${table} (state, destination, id, type, \`partition\`, data, attributes, created_at, available_at, attempts)
 SELECT '${state}', ${destination}, CONCAT('e', seq), 'order.placed', 0, REPEAT('x', 200), '{"id":"e","type":"order.placed"}', UTC_TIMESTAMP(6), ${at}, ${state === 'waiting' ? 1 : 0}
-FROM seq_1_to_${count}`,
+FROM ${numbersTo(count)}`,
   )
 }
 
 /** What EXPLAIN says of each table that a statement reads. */
 async function plansOf(world: MysqlWorld, { sql, parameters }: SqlPart) {
-  const rows = await world.query(`EXPLAIN ${sql}`, [...parameters])
+  const rows = await world.query(`EXPLAIN FORMAT = TRADITIONAL ${sql}`, [...parameters])
   return rows
     .filter((row) => row['table'] === 'o' || row['table'] === table)
     .map((row) => ({ type: row['type'], key: row['key'], extra: String(row['Extra']) }))
@@ -71,7 +71,7 @@ describe('the claim on a table of 200,000 records', () => {
       const places = (['ready', 'waiting'] as const).map((state) => ({ state, destination: 'events' }))
       const [ready, waiting] = await plansOf(
         world,
-        unionSql(places, 500, (place) => claimableSql(table, place, 250, undefined)),
+        unionSql(places, 500, (place) => claimableSql(table, place, 250, { retried: undefined, inline: 33_554 })),
       )
       expect(ready).toMatchObject({ type: 'ref', key: 'PRIMARY', extra: expect.not.stringMatching(/filesort|temporary/) })
       expect(waiting).toMatchObject({ type: 'range', key: 'due', extra: expect.not.stringMatching(/filesort|temporary/) })

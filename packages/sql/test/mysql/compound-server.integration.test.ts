@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { startMariadb } from '../../../../scripts/servers/index.mjs'
 import { CommitUnknownError, transactional } from '../../src/index.ts'
 import { command, event, failureOf, handle } from '../support/world.ts'
+import { isMariadb } from './support/flavour.ts'
 import { type MysqlWorld, mysqlKinds } from './support/mysql-world.ts'
 
 // A server of its own: these settings are everybody's.
@@ -59,6 +60,9 @@ describe.each(mysqlKinds)('a server that $name is connected to', ({ open }) => {
     expect(await world.query('SELECT 1 FROM ackord_inbox WHERE id = ?', [Buffer.from(binary)])).toHaveLength(1)
   })
 
+  // On MySQL this setting waits for the end of all transactions, so it cannot come in the middle of one.
+  if (!isMariadb) return
+
   it('may be set to read only before COMMIT: nothing is committed, that is known, and the connection is left', async () => {
     await using world = await open({ max: 1, pool, server: server.url })
     const connection = async () => Number((await world.run('SELECT CONNECTION_ID() AS id'))[0]?.['id'])
@@ -66,7 +70,7 @@ describe.each(mysqlKinds)('a server that $name is connected to', ({ open }) => {
     try {
       const error = await failureOf(place(world, '1', () => administer('SET GLOBAL read_only = 1')))
       expect(error).not.toBeInstanceOf(CommitUnknownError)
-      expect(error).toMatchObject({ errno: 1290 })
+      expect(error).toMatchObject({ code: 'ACKORD_STORE_REFUSES_WRITES', cause: { errno: 1290 } })
       expect((await connection()) === before).toBe(false)
     } finally {
       await administer('SET GLOBAL read_only = 0')

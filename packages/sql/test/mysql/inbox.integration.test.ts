@@ -2,9 +2,9 @@ import { compose, type Middleware, outside, type Process, rootContext, silentLog
 import { deferred } from '@ackord/testkit'
 import { createPool } from 'mysql2/promise'
 import { describe, expect, it } from 'vitest'
-import { portOf } from '../../src/database.ts'
 import { cleanInbox, type Driver, inboxMiddleware, transactional, transactionMiddleware } from '../../src/index.ts'
 import { fromMysql2 } from '../../src/mysql/index.ts'
+import { portOf } from '../../src/transaction/database.ts'
 import { command, event, failureOf, handle } from '../support/world.ts'
 import { auditOnce, type MysqlWorld, mysqlKinds, openMysql2, poolOptions } from './support/mysql-world.ts'
 

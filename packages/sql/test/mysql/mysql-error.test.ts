@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { deepErrorNumberOf, endsConnection, errorNumberOf, isConflict, mayRollBack, refusedCommit } from '../../src/mysql/mysql-error.ts'
-import { checkServerVersion } from '../../src/mysql/server-version.ts'
-import { splitScript } from '../../src/mysql/split-script.ts'
+import { deepErrorNumberOf, endsConnection, errorNumberOf, isConflict, mayRollBack, refusedCommit } from '../../src/mysql/errors.ts'
+import { checkServerVersion } from '../../src/mysql/schema.ts'
+import { splitScript } from '../../src/mysql/sql-text.ts'
 import { explainSetting, resetsOf, transactionSettings } from '../../src/mysql/transaction-settings.ts'
 
 function numbered(errno: unknown, more: object = {}): Error {

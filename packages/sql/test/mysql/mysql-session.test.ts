@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest'
-import type { Row } from '../../src/driver.ts'
 import { CommitUnknownError } from '../../src/errors.ts'
-import { CompoundStatements } from '../../src/mysql/compound-statements.ts'
-import { openSession } from '../../src/mysql/mysql-session.ts'
-import type { MysqlConnection, MysqlWire } from '../../src/mysql/mysql-wire.ts'
+import { CompoundStatements } from '../../src/mysql/client/compound-statements.ts'
+import { openSession } from '../../src/mysql/client/session.ts'
+import type { MysqlConnection, MysqlWire } from '../../src/mysql/client/wire.ts'
 import { resetsOf, transactionSettings } from '../../src/mysql/transaction-settings.ts'
+import type { Row } from '../../src/records/row.ts'
 import { failureOf } from '../support/world.ts'
 
 const record = { sql: 'INSERT INTO inbox', prepare: true, rows: 1 } as const

@@ -1,10 +1,12 @@
 import { Message, rootContext, silentLogger } from '@ackord/core'
 import type { ClaimedRecord, NewOutboxRecord } from '@ackord/outbox'
 import { describe, expect, it } from 'vitest'
+import { tablesOf } from '../../src/contract/database-options.ts'
+import type { InHand, OwnedClaimOptions, ReadPosition } from '../../src/contract/store-dialect.ts'
 import { createSchema, sqlOutbox, transactionMiddleware, validateSchema } from '../../src/index.ts'
-import { keyLocksOf } from '../../src/mysql/key-locks.ts'
+import { keyLocksOf } from '../../src/mysql/append.ts'
+import { mysqlDialect } from '../../src/mysql/dialect.ts'
 import { migrations } from '../../src/mysql/migrations.ts'
-import { mysqlDialect } from '../../src/mysql/mysql-dialect.ts'
 import {
   anyKeySql,
   contentsSql,
@@ -14,14 +16,12 @@ import {
   retriedSql,
   sweptSql,
   windowEndSql,
-} from '../../src/mysql/owned-claim-statements.ts'
-import { fenceSql, ownedRowsSql } from '../../src/mysql/owned-settle-statements.ts'
-import { splitScript } from '../../src/mysql/split-script.ts'
-import type { SqlPart } from '../../src/mysql/sql-part.ts'
-import type { InHand, OwnedClaimOptions, ReadPosition } from '../../src/ownership-statements.ts'
-import { partitionOf } from '../../src/partition.ts'
-import { tablesOf } from '../../src/tables.ts'
+} from '../../src/mysql/ordering/owned-claim.ts'
+import { fenceSql, ownedRowsSql } from '../../src/mysql/ordering/ownership.ts'
+import { type SqlPart, splitScript } from '../../src/mysql/sql-text.ts'
+import { partitionOf } from '../../src/records/partition.ts'
 import { command, event, failureOf, handle } from '../support/world.ts'
+import { isMariadb, numbersTo } from './support/flavour.ts'
 import { type MysqlWorld, mysqlKinds, openMysql2 } from './support/mysql-world.ts'
 
 const ordered = { logger: silentLogger, order: 'perKey' } as const
@@ -65,7 +65,7 @@ describe.each(mysqlKinds)('order per key on $name', ({ open }) => {
     await append(world, keyed('a', 4))
     const claimed = await sqlOutbox(database, ordered).claim({ limit: 10, lease: 60_000 })
     expect(idsOf(claimed)).toEqual(['a/1', 'b/1', 'a/2', 'b/2', 'a/3', 'b/3', 'a/4'])
-    expect(await world.query('SELECT version, oldest_reader FROM ackord_meta')).toEqual([{ version: 2, oldest_reader: 1 }])
+    expect(await world.query('SELECT version, oldest_reader FROM ackord_meta')).toEqual([{ version: 3, oldest_reader: 1 }])
   })
 
   it('gives the writers of a key their numbers in the order of their commits, whatever their transactions have seen before', async () => {
@@ -180,6 +180,8 @@ describe('the claim with order per key on 150,000 records', () => {
     member: '00000000-0000-4000-8000-000000000001',
     partitions: [...Array(128).keys()],
     limit: 10,
+    maxBytes: 16_777_216,
+    spent: 0,
     destinations: undefined,
     except: [],
     behindParked: 'kept',
@@ -196,11 +198,11 @@ describe('the claim with order per key on 150,000 records', () => {
   async function fill(world: MysqlWorld, { key, partition, count }: { key: string; partition: string; count: number }): Promise<void> {
     await world.query(`INSERT INTO ${table} (state, destination, id, type, ordering_key, \`partition\`, data, attributes, created_at, available_at)
 SELECT 'ready', 'events', CONCAT('e', seq), 't', ${key}, ${partition}, 'x', '{"id":"e","type":"t","source":"/s","specversion":"1.0"}', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6)
-FROM seq_1_to_${count}`)
+FROM ${numbersTo(count)}`)
   }
 
   async function plansOf(world: MysqlWorld, { sql, parameters }: SqlPart) {
-    const rows = await world.query(`EXPLAIN ${sql}`, [...parameters])
+    const rows = await world.query(`EXPLAIN FORMAT = TRADITIONAL ${sql}`, [...parameters])
     return rows
       .filter((row) => row['table'] === 'o' || row['table'] === 'p')
       .map((row) => ({ table: row['table'], key: row['key'], type: row['type'], extra: String(row['Extra']) }))
@@ -236,7 +238,11 @@ FROM seq_1_to_${count}`)
         nextKeySql(table, 'waiting', 'events', options, { partition: 1, after: undefined }),
         nextRowsSql(table, 'ready', ask, 0),
       ]) {
-        for (const plan of await plansOf(world, part)) expect(plan).toMatchObject({ key: 'ordered', ...sorted })
+        for (const plan of await plansOf(world, part)) {
+          // MySQL sorts the parked records of the one key that is asked for, which are few.
+          const mayBeSorted = !isMariadb && plan.table === 'p'
+          expect(plan).toMatchObject({ key: 'ordered', ...(mayBeSorted ? {} : sorted) })
+        }
       }
       expect(await plansOf(world, retriedSql(table, options, place, 5, 0))).toEqual([expect.objectContaining({ key: 'due', ...sorted })])
       for (const part of [

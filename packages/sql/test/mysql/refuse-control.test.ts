@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { isRead, keepsTransaction, refuseControl } from '../../src/mysql/refuse-control.ts'
+import { isRead, keepsTransaction, refuseControl } from '../../src/mysql/transaction-control.ts'
 
 describe('refuseControl()', () => {
   it.each([

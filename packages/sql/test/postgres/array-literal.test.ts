@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { withArrayLiterals } from '../../src/postgres/array-literal.ts'
+import { withArrayLiterals } from '../../src/postgres/sql-text.ts'
 
 it('writes arrays as PostgreSQL does, and leaves the rest alone', () => {
   const bytes = Buffer.from('x')

@@ -180,3 +180,13 @@ it('finds its tables under names with quotes, for a router and a relay too', asy
   expect(record).toMatchObject({ destination: 'order-events', message: { type: 'order.placed' } })
   expect(await world.orders()).toBe(1)
 })
+
+it('creates its tables and functions under names with the tag of a dollar-quoted text, and appends by the function', async () => {
+  await using world = await openPg({ empty: true })
+  const kinds = ['inbox', 'outbox', 'meta', 'append', 'valid', 'relays', 'partitions', 'hands', 'keep'] as const
+  const names = Object.fromEntries(kinds.map((kind) => [kind, `$ackord$ $ackord1$ $$ ${kind}`]))
+  const database = fromPg(world.pool, { schema: world.schema, names, logger: silentLogger })
+  await createSchema(database)
+  await world.query(`SELECT ${world.schema}."${names['append']}"(destination => 'events', type => 't', source => '/s', data => 'x')`)
+  expect(await sqlOutbox(database, { logger: silentLogger }).claim({ limit: 10, lease: 1000 })).toHaveLength(1)
+})

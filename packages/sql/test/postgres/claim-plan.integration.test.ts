@@ -1,13 +1,14 @@
 import { silentLogger } from '@ackord/core'
 import { describe, expect, it } from 'vitest'
+import type { PlacedOutcome } from '../../src/contract/store-dialect.ts'
 import { sqlOutbox } from '../../src/index.ts'
-import { claimSql } from '../../src/postgres/claim-statement.ts'
+import { claimSql } from '../../src/postgres/claims.ts'
 import { fromPg } from '../../src/postgres/index.ts'
-import { settlement } from '../../src/postgres/settle-statements.ts'
-import type { PlacedOutcome } from '../../src/store-dialect.ts'
+import { settlement } from '../../src/postgres/settle.ts'
 import { openPg } from '../support/world.ts'
 
 const table = 'ackord_outbox'
+const maxBytes = 16_777_216
 const token = '00000000-0000-4000-8000-000000000001'
 
 /** The nodes that read the table, as EXPLAIN names them. */
@@ -48,7 +49,7 @@ describe('the claim on a table of 100,000 records', () => {
     const seen = new Set<string>()
     // A26, and named statements that become generic plans after five executions.
     for (let round = 0; round < 10; round += 1) {
-      const claimed = await store.claim({ limit: 500, lease: 60_000, except: ['stalled'] })
+      const claimed = await store.claim({ limit: 500, lease: 60_000, maxBytes, except: ['stalled'] })
       expect(claimed).toHaveLength(500)
       for (const { id } of claimed) seen.add(id)
       const plan = (
@@ -58,6 +59,8 @@ describe('the claim on a table of 100,000 records', () => {
           token,
           ['stalled'],
           null,
+          maxBytes,
+          0,
         ])
       ).rows[0]
       const scans = scansOf(plan)

@@ -19,7 +19,7 @@ describe('services that break a rule', () => {
   it.concurrent.each(crashMutants)('$caughtBy: $name', async ({ name, caughtBy, says }) => {
     const scenario = scenarios.find((candidate) => candidate.name === caughtBy)
     if (scenario === undefined) throw new Error(`There is no scenario '${caughtBy}'.`)
-    const { result, error } = await runScenario(scenario, crashWorld(service, { mutant: name, patience: 2500 }))
+    const { result, error } = await runScenario(scenario, crashWorld(service, { mutant: name, patience: 8000 }))
     expect(result).toBe('failed')
     expect(String(error)).toMatch(says)
   })

@@ -1,4 +1,7 @@
-import { jsonMarshaler, marshal, silentLogger } from '@ackord/core'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { jsonMarshaler, marshal, rootContext, silentLogger } from '@ackord/core'
 import { deferred } from '@ackord/testkit'
 import postgres, { type Sql, type TransactionSql } from 'postgres'
 import { describe, expect, it } from 'vitest'
@@ -47,6 +50,50 @@ describe('fromPostgres()', () => {
       return []
     })
     expect([await orders.noteOf('1'), await orders.noteOf('2')]).toEqual(['committed', undefined])
+  })
+
+  it.each(["COMMIT; INSERT INTO orders VALUES ('file')", "INSERT INTO orders VALUES ('file')"])(
+    'runs no file in a transaction that messages share: %s',
+    async (text) => {
+      const directory = mkdtempSync(join(tmpdir(), 'ackord-postgres-'))
+      const path = join(directory, 'statements.sql')
+      writeFileSync(path, text)
+      await using world = await openPostgres()
+      const { database } = world
+      const run = transactional(database, {
+        inbox: { consumer: 'orders' },
+        outbox: { destination: 'events' },
+        transaction: settings,
+        groupCommit: { size: 50, groups: 1 },
+      })(async ({ id }) => {
+        const sql = database.executor()
+        if (id === 'a') await sql.file(path)
+        if (id === 'b') throw new Error('failed')
+        await sql`INSERT INTO orders VALUES (${`${id}`})`
+        return []
+      })
+      const messages = ['a', 'b', 'c'].map((id) => command(id).message)
+      const results = await Promise.allSettled(messages.map((message) => run(message, message.context(rootContext()))))
+      rmSync(directory, { recursive: true })
+      expect(results.map(({ status }) => status).slice(1)).toEqual(['rejected', 'fulfilled'])
+      expect((await world.query('SELECT id FROM orders ORDER BY id')).map(({ id }) => id)).toEqual(expect.arrayContaining(['c', 'file']))
+    },
+  )
+
+  it.each(['COMMIT', 'ROLLBACK', 'COMMIT; BEGIN'])('refuses %s behind a name that is put into a query', async (end) => {
+    await using world = await openPostgres()
+    const { database } = world
+    const failed = database.write(async (sql) => {
+      await sql`INSERT INTO orders VALUES ('1')`
+      const text = [`SELECT id FROM `, `; ${end}`]
+      await sql(Object.assign(text, { raw: text }) as unknown as TemplateStringsArray, sql('orders')).simple()
+    }, settings)
+    await expect(failed).rejects.toMatchObject({ code: 'ACKORD_TRANSACTION_REQUIRED' })
+    await database.write(async (sql) => {
+      // Harmless: a name that is put in.
+      await sql`INSERT INTO ${sql('orders')} (id, note) VALUES (${'2'}, 'x; COMMIT')`
+    }, settings)
+    expect(await world.orders()).toBe(1)
   })
 
   it('keeps the rules of sql.savepoint(): a query that failed undoes it', async () => {
@@ -158,7 +205,7 @@ describe('fromPostgres()', () => {
       sent.length = 0
       await handle(middleware, async () => [event(`e-${id}`)], command(id).message)
     }
-    expect(sent.map((text) => text.trim().split(' ')[0])).toEqual(['begin', 'INSERT', 'INSERT', 'SELECT', 'commit'])
+    expect(sent.map((text) => text.trim().split(' ')[0])).toEqual(['begin', 'INSERT', 'INSERT', 'SAVEPOINT', 'commit'])
   })
 
   it('refuses what is not a client of postgres.js, and options it does not know', () => {

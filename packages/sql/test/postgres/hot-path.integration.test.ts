@@ -168,7 +168,8 @@ describe.each(worldKinds)('the hot path on $name', (kind) => {
     ])
     down = false
     await world.publishes(2)
-    expect(world.claimed.toSorted()).toEqual(['e-1', 'e-2'])
+    // A trial claims more than it sends, and gives the rest back.
+    expect([...new Set(world.claimed)].toSorted()).toEqual(['e-1', 'e-2'])
   })
 
   it('publishes the same as a claim would', async () => {

@@ -1,7 +1,7 @@
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { describe, expect, it } from 'vitest'
-import { partitionOf } from '../../src/partition.ts'
+import { partitionOf } from '../../src/records/partition.ts'
 import { crashProgram } from '../support/crash-program.ts'
 import { openPg, type World } from '../support/world.ts'
 import { idsOf, keyed, lease, ordered, published, record, skewed } from './support/ordered-store.ts'
@@ -149,7 +149,7 @@ describe('the members that share the partitions', () => {
       },
     })
     let now = Date.now()
-    const store = ordered(world.database, { ...skewed(0), now: () => now })
+    const store = ordered(world.database, { ...skewed(0), monotonic: () => now })
     await store.claim({ limit: 10, lease })
     await append(world, ...Array.from({ length: 20 }, (_, index) => record(`e${index}`)))
     const count = async (work: () => Promise<unknown>) => {
@@ -160,9 +160,12 @@ describe('the members that share the partitions', () => {
     expect(await count(async () => store.settle((await store.claim({ limit: 10, lease })).map(published)))).toBe(2)
     expect(await count(() => store.claim({ limit: 20, lease }))).toBe(1)
     expect(await count(() => store.claim({ limit: 20, lease }))).toBe(1)
-    now += lease / 3
+    // With records in hand it is every tenth of the lease.
+    now += lease / 20
     expect(await count(() => store.claim({ limit: 20, lease }))).toBe(1)
-    now += lease / 3
+    now += lease / 20
     expect(await count(() => store.claim({ limit: 20, lease }))).toBe(2)
+    now += lease / 20
+    expect(await count(() => store.claim({ limit: 20, lease }))).toBe(1)
   })
 })

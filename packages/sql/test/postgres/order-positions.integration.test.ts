@@ -29,7 +29,7 @@ describe('what is committed late', () => {
   it('is found by a sweep if thousands were read meanwhile, while there is nothing else and while there is', async () => {
     await using world = await openPg()
     let now = Date.now()
-    const store = ordered(world.database, { ...skewed(0), now: () => now })
+    const store = ordered(world.database, { ...skewed(0), now: () => now, monotonic: () => now })
     const client = await world.client()
     await client.query('BEGIN')
     await store.append(client as never, [record('late'), record('later')])

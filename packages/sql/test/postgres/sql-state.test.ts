@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { deepSqlStateOf, endsConnection, refusedCommit, sqlStateOf } from '../../src/postgres/sql-state.ts'
+import { deepSqlStateOf, endsConnection, refusedCommit, sqlStateOf } from '../../src/postgres/errors.ts'
 
 function withCode(code: unknown, cause?: unknown): Error {
   return Object.assign(new Error('of the driver', { cause }), { code })

@@ -123,7 +123,8 @@ describe.each(sqliteKinds)('bad input on $name', ({ open }) => {
         return []
       }),
     )
-    expect(error).toMatchObject({ code: 'ACKORD_TRANSACTION_ABORTED', cause: { message: expect.stringMatching(/full/) } })
+    const aborted = { code: 'ACKORD_TRANSACTION_ABORTED', cause: { message: expect.stringMatching(/full/) } }
+    expect(error).toMatchObject({ code: 'ACKORD_STORE_REFUSES_WRITES', cause: aborted })
     expect([world.count('orders'), world.count('ackord_inbox')]).toEqual([0, 0])
   })
 
@@ -228,4 +229,15 @@ describe('the file', () => {
       rmSync(directory, { recursive: true, force: true })
     }
   })
+})
+
+it.each(['$&', '$`', "$'", '$$', '$1', '%'])('claims from a table whose name holds %s', async (text) => {
+  await using world = await nodeKind.open({ empty: true })
+  const database = fromSqlite(world.client, { logger: silentLogger, names: { outbox: `out${text}box` } })
+  await createSchema(database)
+  const outbox = sqlOutbox(database, quiet)
+  await database.write((transaction) =>
+    outbox.append(transaction, [{ destination: 'events', message: marshal(event('e-1'), jsonMarshaler) }]),
+  )
+  expect(await outbox.claim({ limit: 10, lease: 1000 })).toHaveLength(1)
 })

@@ -110,7 +110,8 @@ describe.each(sqliteKinds)('fromSqlite() on $name', ({ open, connect }) => {
     await again.write(async (transaction) => transaction.exec("INSERT INTO orders (id) VALUES ('1')"))
     expect(again.executor().prepare('SELECT count(*) AS n FROM orders').get()).toMatchObject({ n: 1 })
     leave.resolve()
-    expect((await hung).message).toMatch(/not open|rolled the transaction back/)
+    // What was done by hand was a ROLLBACK, and might have been a COMMIT.
+    expect((await hung).message).toMatch(/not open|not known whether the transaction was committed/)
   })
 
   it('knows a file also while a client of it is busy', async () => {

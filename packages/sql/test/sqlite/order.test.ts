@@ -1,13 +1,13 @@
 import { Message, silentLogger } from '@ackord/core'
 import type { ClaimedRecord, NewOutboxRecord } from '@ackord/outbox'
 import { describe, expect, it } from 'vitest'
+import { tablesOf } from '../../src/contract/database-options.ts'
+import type { OwnedClaimOptions, ReadPosition } from '../../src/contract/store-dialect.ts'
 import { createSchema, sqlOutbox, validateSchema } from '../../src/index.ts'
-import type { OwnedClaimOptions, ReadPosition } from '../../src/ownership-statements.ts'
+import { sqliteDialect } from '../../src/sqlite/dialect.ts'
 import { fromSqlite } from '../../src/sqlite/index.ts'
 import { migrations } from '../../src/sqlite/migrations.ts'
-import { followSql, freshSql, retriedSql, statusSql, sweptSql, walkSql, windowEndSql } from '../../src/sqlite/owned-claim-statements.ts'
-import { sqliteDialect } from '../../src/sqlite/sqlite-dialect.ts'
-import { tablesOf } from '../../src/tables.ts'
+import { followSql, freshSql, retriedSql, statusSql, sweptSql, walkSql, windowEndSql } from '../../src/sqlite/ordering/owned-claim.ts'
 import { event, failureOf } from '../support/world.ts'
 import { nodeKind, type SqliteWorld, sqliteKinds } from './support/sqlite-world.ts'
 
@@ -41,7 +41,7 @@ describe.each(sqliteKinds)('order per key on $name', ({ open }) => {
     const claimed = await sqlOutbox(database, ordered).claim({ limit: 10, lease: 60_000 })
     expect(idsOf(claimed)).toEqual(['a/1', 'b/1', 'a/2', 'b/2', 'a/3', 'b/3'])
     // Code of version 1 goes on beside it.
-    expect(world.query('SELECT version, oldest_reader FROM ackord_meta')).toEqual([{ version: 2, oldest_reader: 1 }])
+    expect(world.query('SELECT version, oldest_reader FROM ackord_meta')).toEqual([{ version: 3, oldest_reader: 1 }])
   })
 
   it('shares one file among ten members that claim at once, each key in one hand', async () => {
@@ -75,6 +75,8 @@ describe('the claim with order per key', () => {
     member: 'm',
     partitions: [1, 2],
     limit: 10,
+    maxBytes: 16_777_216,
+    spent: 0,
     destinations: undefined,
     except: [],
     behindParked: 'kept',

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { refuseControl } from '../../src/sqlite/refuse-control.ts'
+import { refuseControl } from '../../src/sqlite/transaction-control.ts'
 
 describe('refuseControl()', () => {
   it.each([

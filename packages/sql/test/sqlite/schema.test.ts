@@ -20,7 +20,7 @@ describe.each(sqliteKinds)('the schema on $name', ({ open }) => {
     await createSchema(world.database)
     await validateSchema(world.database)
     expect(world.query('SELECT changed_at FROM ackord_meta')).toEqual(changed)
-    expect(world.query('SELECT name, version, oldest_reader FROM ackord_meta')).toEqual([{ name: 'schema', version: 2, oldest_reader: 1 }])
+    expect(world.query('SELECT name, version, oldest_reader FROM ackord_meta')).toEqual([{ name: 'schema', version: 3, oldest_reader: 1 }])
   })
 
   it('is refused when it is older or too new, and accepted when it is newer and still serves this code', async () => {
@@ -31,7 +31,7 @@ describe.each(sqliteKinds)('the schema on $name', ({ open }) => {
     world.query('UPDATE ackord_meta SET version = 7, oldest_reader = 1')
     await validateSchema(database)
     await createSchema(database)
-    world.query('UPDATE ackord_meta SET version = 7, oldest_reader = 3')
+    world.query('UPDATE ackord_meta SET version = 7, oldest_reader = 4')
     for (const rejected of [validateSchema(database), createSchema(database)]) {
       const error = await failureOf(rejected)
       expect(error).toBeInstanceOf(SchemaError)

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { isLocked, sqliteCodeOf } from '../../src/sqlite/sqlite-code.ts'
-import { sqliteDialect } from '../../src/sqlite/sqlite-dialect.ts'
+import { sqliteDialect } from '../../src/sqlite/dialect.ts'
+import { isLocked, sqliteCodeOf } from '../../src/sqlite/errors.ts'
 
 const ofNode = (errcode: number, text = 'failed') => Object.assign(new Error(text), { code: 'ERR_SQLITE_ERROR', errcode })
 const ofBetter = (code: string, text = 'failed') => Object.assign(new Error(text), { code })

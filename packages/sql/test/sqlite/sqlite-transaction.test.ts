@@ -488,7 +488,7 @@ describe('COMMIT', () => {
   it.each([true, false])('that meets a full disk commits nothing, whether or not it ends the transaction (%s)', async (ends) => {
     const { world, client, write } = await openFailing(failures.full, { ends })
     await using _ = world
-    expect(await failureOf(write())).toBe(failures.full)
+    expect(await failureOf(write())).toMatchObject({ code: 'ACKORD_STORE_REFUSES_WRITES', cause: failures.full })
     expect([client.isTransaction, world.count('orders')]).toEqual([false, 0])
   })
 

@@ -1,6 +1,6 @@
 import { VirtualRuntime } from '@ackord/testkit'
 import { describe, expect, it } from 'vitest'
-import { BegunByHand, whileLocked } from '../../src/sqlite/while-locked.ts'
+import { BegunByHand, whileLocked } from '../../src/sqlite/client/locks.ts'
 import { failureOf } from '../support/world.ts'
 
 const locked = Object.assign(new Error('database is locked'), { errcode: 5 })

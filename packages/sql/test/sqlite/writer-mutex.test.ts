@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { WriterMutex } from '../../src/sqlite/writer-mutex.ts'
+import { WriterMutex } from '../../src/sqlite/client/locks.ts'
 
 const asIs = (release: () => void) => release
 

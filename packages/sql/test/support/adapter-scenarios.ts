@@ -9,6 +9,7 @@ import {
   transactional,
   transactionMiddleware,
 } from '../../src/index.ts'
+import { testCleanConnections } from './clean-connection.ts'
 import type { ConformanceWorld } from './conformance.ts'
 import type { View } from './own-schema.ts'
 import { command, event, failureOf, handle } from './world.ts'
@@ -42,6 +43,18 @@ export interface AdapterDialect {
 /** What every adapter promises beyond the conformance suites, on a real server. */
 export function testAdapterScenarios<Handle>(name: string, open: OpenAdapterWorld<Handle>, dialect: AdapterDialect): void {
   const openWorld = (options?: { readonly max?: number }) => openAdapterWorld(open, dialect, options)
+
+  testCleanConnections<Handle>(name, async () => {
+    const world = await open({ max: 1 })
+    return {
+      database: world.database,
+      insert: (handle, id) => world.run(handle, dialect.insert, [id]),
+      insertOutside: (id) => world.run(world.root, dialect.insert, [id]),
+      query: (sql) => world.query(sql),
+      ids: async () => (await world.query('SELECT id FROM orders ORDER BY id')).map(({ id }) => id),
+      [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
+    }
+  })
 
   describe(`a transaction on ${name}`, () => {
     it('refuses queries on the handle after the end, and commits none of them', async () => {

@@ -1,9 +1,9 @@
-import { afterCommit, silentLogger } from '@ackord/core'
+import { afterCommit, jsonMarshaler, marshal, rootContext, silentLogger } from '@ackord/core'
 import { deferred } from '@ackord/testkit'
 import { describe, expect, it } from 'vitest'
-import { CommitUnknownError, TransactionAbortedError, transactional, transactionMiddleware } from '../../src/index.ts'
+import { CommitUnknownError, sqlOutbox, TransactionAbortedError, transactional, transactionMiddleware } from '../../src/index.ts'
 import { type AdapterDialect, type OpenAdapterWorld, openAdapterWorld, testAdapterScenarios } from './adapter-scenarios.ts'
-import { command, failureOf, handle } from './world.ts'
+import { command, event, failureOf, handle } from './world.ts'
 
 const settings = { logger: silentLogger }
 
@@ -24,6 +24,37 @@ export function testAdapter<Handle>(name: string, open: OpenAdapterWorld<Handle>
   const openWorld = () => openAdapterWorld(open, dialect)
 
   describe(`a transaction of PostgreSQL on ${name}`, () => {
+    it('takes the events of a group along when a handler rolls back to a savepoint', async () => {
+      await using world = await openWorld()
+      const { database } = world
+      const outbox = sqlOutbox(database, { logger: silentLogger })
+      const middleware = transactional(database, {
+        inbox: { consumer: 'orders' },
+        outbox: { destination: 'events' },
+        transaction: { logger: silentLogger },
+        groupCommit: { size: 8, groups: 1 },
+      })
+      const append = (id: string) =>
+        outbox.append(database.executor(), [{ destination: 'events', message: marshal(event(id), jsonMarshaler) }])
+      const process = middleware(async (given) => {
+        await append(`${given.id}-before`)
+        await world.run(database.executor(), 'SAVEPOINT mine', [])
+        await append(`${given.id}-undone`)
+        await world.run(database.executor(), 'ROLLBACK TO SAVEPOINT mine', [])
+        await world.insert(String(given.id))
+        return [event(`${given.id}-returned`)]
+      })
+      const results = await Promise.allSettled(
+        ['1', '2'].map((id) => {
+          const { message } = command(id)
+          return process(message, message.context(rootContext()))
+        }),
+      )
+      expect(results.map(({ status }) => status)).toEqual(['fulfilled', 'fulfilled'])
+      expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([2, 2, 4])
+      expect(await world.query("SELECT id FROM ackord_outbox WHERE id LIKE '%undone'")).toEqual([])
+    })
+
     it('takes a COMMIT that answers ROLLBACK for a failure: a handler swallowed the error of a statement', async () => {
       await using world = await openWorld()
       const error = await failureOf(

@@ -1,28 +1,46 @@
 import type { Database } from '../../src/index.ts'
-import { mysqlKinds } from '../mysql/support/mysql-world.ts'
+import { type MysqlHandle, mysqlKinds } from '../mysql/support/mysql-world.ts'
 import { sqliteKinds } from '../sqlite/support/sqlite-world.ts'
-import { openPg } from './world.ts'
+import { openPg, type TestHandle } from './world.ts'
 
 /** A database on a plain client of its own kind, for what is the same on all of them. */
 export interface ClientWorld<Handle> extends AsyncDisposable {
   readonly database: Database<Handle>
   insert(transaction: Handle, id: string): Promise<unknown>
+  /** A statement without parameters, as a handler would send it. */
+  run(transaction: Handle, sql: string): Promise<unknown>
   /** Does work in a transaction of the user's own, by the client's own means, and commits it. */
   begin(work: (transaction: Handle) => Promise<unknown>): Promise<unknown>
+  /** A client of the user's own, which is in no transaction. */
+  connect(): Promise<Handle & AsyncDisposable>
   /** Outside of every transaction. */
   query(sql: string): unknown
+  /** What the rows of a query have in their first column. */
+  column(sql: string): Promise<readonly unknown[]>
+  /** On the pool itself, in no transaction. */
+  insertOutside(id: string): Promise<unknown>
+  /** Of all committed orders, in alphabetical order. */
+  ids(): Promise<unknown[]>
   orders(): Promise<number>
   /** Of orders, of the inbox and of the outbox. */
   counts(): Promise<readonly number[]>
 }
 
+/** `max`: how many connections the pool has. Default: enough. */
+export type OpenClientWorld<Handle> = (options?: { readonly max?: number }) => Promise<ClientWorld<Handle>>
+
+const insertOrder = 'INSERT INTO orders (id) VALUES'
+const selectIds = 'SELECT id FROM orders ORDER BY id'
+
 /** Calls `test` for each kind of client. */
-export function onEachClient(test: <Handle>(name: string, open: () => Promise<ClientWorld<Handle>>) => void): void {
-  test('pg', async () => {
-    const world = await openPg()
+export function onEachClient(test: <Handle>(name: string, open: OpenClientWorld<Handle>) => void): void {
+  test<TestHandle>('pg', async (options) => {
+    const world = await openPg(options)
     return {
       database: world.database,
-      insert: (transaction, id) => transaction.query('INSERT INTO orders (id) VALUES ($1)', [id]),
+      insert: (transaction, id) => transaction.query(`${insertOrder} ($1)`, [id]),
+      insertOutside: (id) => world.pool.query(`${insertOrder} ($1)`, [id]),
+      ids: async () => (await world.query(selectIds)).map(({ id }) => id),
       async begin(work) {
         const client = await world.client()
         await client.query('BEGIN')
@@ -30,7 +48,13 @@ export function onEachClient(test: <Handle>(name: string, open: () => Promise<Cl
         await client.query('COMMIT')
         client.release()
       },
+      run: (transaction, sql) => transaction.query(sql),
+      async connect() {
+        const client = await world.client()
+        return Object.assign(client, { [Symbol.asyncDispose]: async () => client.release() }) as never
+      },
       query: (sql) => world.query(sql),
+      column: async (sql) => (await world.query(sql)).map((row) => Object.values(row)[0]),
       orders: () => world.orders(),
       counts: () => Promise.all([world.orders(), world.inbox(), world.outbox()]),
       [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
@@ -38,11 +62,13 @@ export function onEachClient(test: <Handle>(name: string, open: () => Promise<Cl
   })
 
   for (const kind of mysqlKinds) {
-    test(kind.name, async () => {
-      const world = await kind.open()
+    test<MysqlHandle>(kind.name, async (options) => {
+      const world = await kind.open(options)
       return {
         database: world.database,
-        insert: (transaction, id) => transaction.query('INSERT INTO orders (id) VALUES (?)', [id]),
+        insert: (transaction, id) => transaction.query(`${insertOrder} (?)`, [id]),
+        insertOutside: (id) => world.run(`${insertOrder} (?)`, [id]),
+        ids: async () => (await world.query(selectIds)).map(({ id }) => id),
         async begin(work) {
           const client = await world.connect()
           await client.query('START TRANSACTION')
@@ -50,7 +76,13 @@ export function onEachClient(test: <Handle>(name: string, open: () => Promise<Cl
           await client.query('COMMIT')
           await client.release()
         },
+        run: (transaction, sql) => transaction.query(sql),
+        async connect() {
+          const client = await world.connect()
+          return Object.assign(client, { [Symbol.asyncDispose]: async () => void (await client.release()) }) as never
+        },
         query: (sql) => world.query(sql),
+        column: async (sql) => (await world.query(sql)).map((row) => Object.values(row)[0]),
         orders: () => world.orders(),
         counts: () => Promise.all([world.orders(), world.inbox(), world.outbox()]),
         [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
@@ -63,14 +95,19 @@ export function onEachClient(test: <Handle>(name: string, open: () => Promise<Cl
       const world = await kind.open()
       return {
         database: world.database,
-        insert: async (transaction, id) => transaction.prepare('INSERT INTO orders (id) VALUES (?)').run(id),
+        insert: async (transaction, id) => transaction.prepare(`${insertOrder} (?)`).run(id),
+        insertOutside: async (id) => world.client.prepare(`${insertOrder} (?)`).run(id),
+        ids: async () => world.query(selectIds).map(({ id }) => id),
         async begin(work) {
           const client = world.connect()
           client.exec('BEGIN IMMEDIATE')
           await work(client)
           client.exec('COMMIT')
         },
+        run: async (transaction, sql) => transaction.exec(sql),
+        connect: async () => Object.assign(world.connect(), { [Symbol.asyncDispose]: async () => {} }) as never,
         query: (sql) => world.client.exec(sql),
+        column: async (sql) => world.query(sql).map((row) => Object.values(row)[0]),
         orders: async () => world.count('orders'),
         counts: async () => ['orders', 'ackord_inbox', 'ackord_outbox'].map((table) => world.count(table)),
         [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),

@@ -1,3 +1,4 @@
+import type { SuiteDepth } from '@ackord/testkit'
 import type { Database } from '../../src/index.ts'
 import type { View } from './own-schema.ts'
 import { type OpenSqlWorld, testSqlConformance, testSqlOrder } from './sql-conformance.ts'
@@ -12,13 +13,13 @@ export interface ConformanceWorld<Handle> extends View, AsyncDisposable {
 export type OpenConformanceWorld<Handle> = () => Promise<ConformanceWorld<Handle>>
 
 /** All suites on PostgreSQL through one adapter. */
-export function testConformance<Handle>(name: string, open: OpenConformanceWorld<Handle>): void {
-  testSqlConformance<Handle>(name, sqlWorld(open))
+export function testConformance<Handle>(name: string, open: OpenConformanceWorld<Handle>, depth?: SuiteDepth): void {
+  testSqlConformance<Handle>(name, sqlWorld(open), { depth })
 }
 
 /** The suites for order per key. */
-export function testOrder<Handle>(name: string, open: OpenConformanceWorld<Handle>): void {
-  testSqlOrder<Handle>(name, sqlWorld(open))
+export function testOrder<Handle>(name: string, open: OpenConformanceWorld<Handle>, depth?: SuiteDepth): void {
+  testSqlOrder<Handle>(name, sqlWorld(open), depth)
 }
 
 function sqlWorld<Handle>(open: OpenConformanceWorld<Handle>): OpenSqlWorld<Handle> {
@@ -49,6 +50,7 @@ function sqlWorld<Handle>(open: OpenConformanceWorld<Handle>): OpenSqlWorld<Hand
         const [row] = await world.query(`SELECT value FROM ${schema}.entries WHERE key = $1`, [key])
         return row === undefined ? undefined : String(row['value'])
       },
+      send: (handle, sql) => world.run(handle, sql, []),
       async failCommit(handle) {
         await world.run(handle, `INSERT INTO ${schema}.children VALUES ($1)`, [17])
       },

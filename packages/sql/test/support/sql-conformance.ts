@@ -6,6 +6,7 @@ import {
   type OpenOutboxWorld,
   type OpenTransactionWorld,
   ResultTable,
+  type SuiteDepth,
   type TransactionWorld,
   testInbox,
   testOrderedOutbox,
@@ -30,6 +31,8 @@ interface SqlWorld<Handle> extends AsyncDisposable {
   createEntries(): Promise<void>
   writeEntry(handle: Handle, key: string, value: string | null): Promise<void>
   readEntry(key: string): Promise<string | undefined>
+  /** Sends a statement on a handle, as its users would. */
+  send(handle: Handle, sql: string): Promise<unknown>
   /** Does what the database finds out only when it commits. */
   failCommit?(handle: Handle): Promise<void>
 }
@@ -43,31 +46,39 @@ afterAll(() => console.log(results.format()))
 const transaction = { logger: silentLogger }
 const instants = ['created_at', 'available_at', 'lease_until', 'published_at', 'parked_at']
 
+interface SqlConformanceOptions {
+  /** Whether the database can find out only at COMMIT that something is wrong. Default: true. */
+  readonly failCommit?: boolean | undefined
+  /** Of the suites of outbox and relay. Default: `whole`. */
+  readonly depth?: SuiteDepth | undefined
+}
+
 /** All suites on a database. */
 export function testSqlConformance<Handle>(
   name: string,
   open: OpenSqlWorld<Handle>,
-  { failCommit }: { readonly failCommit: boolean } = { failCommit: true },
+  { failCommit = true, depth }: SqlConformanceOptions = {},
 ): void {
   const runner = { describe, it }
-  testTransaction(runner, { name, open: transactionWorld(open), features: { savepoints: true, failCommit }, results })
+  testTransaction(runner, { name, open: transactionWorld(open), features: { savepoints: true, failCommit, commitByHand: true }, results })
   testInbox(runner, { name, open: transactionWorld(open), results })
   testOutboxStore(runner, {
     name,
     open: outboxWorld(open),
     features: { savepoints: true, delay: true, retain: true },
     model: { runs: 10 },
+    depth,
     results,
   })
-  testRelay(runner, { name, openStore: outboxWorld(open), createRelay: (store, setup) => new Relay(store, setup), results })
+  testRelay(runner, { name, openStore: outboxWorld(open), createRelay: (store, setup) => new Relay(store, setup), depth, results })
 }
 
 /** The suites for order per key on a database that has it. */
-export function testSqlOrder<Handle>(name: string, open: OpenSqlWorld<Handle>): void {
+export function testSqlOrder<Handle>(name: string, open: OpenSqlWorld<Handle>, depth?: SuiteDepth): void {
   const runner = { describe, it }
   const openStore = outboxWorld(open, 'perKey')
-  testOrderedOutbox(runner, { name, open: openStore, results })
-  testRelay(runner, { name: `${name}, order per key`, openStore, createRelay: (store, setup) => new Relay(store, setup), results })
+  testOrderedOutbox(runner, { name, open: openStore, depth, results })
+  testRelay(runner, { name: `${name}, order per key`, openStore, createRelay: (store, setup) => new Relay(store, setup), depth, results })
 }
 
 function outboxWorld<Handle>(open: OpenSqlWorld<Handle>, order: 'none' | 'perKey' = 'none'): OpenOutboxWorld {
@@ -86,6 +97,7 @@ function outboxWorld<Handle>(open: OpenSqlWorld<Handle>, order: 'none' | 'perKey
           let current: Context = context
           await work({
             append: (records) => store.append(database.executor(current, { required: true }), records),
+            cancel: (references) => store.cancel(database.executor(current, { required: true }), references),
             async savepoint(inside) {
               const outer = current
               const nested = begin(async (_nested, inner) => {
@@ -143,6 +155,7 @@ function transactionWorld<Handle>(open: OpenSqlWorld<Handle>): OpenTransactionWo
         transactional(database, { inbox: { consumer, ...tables }, outbox: { destination: 'events', ...tables }, transaction }),
       write: (context, key, value) => world.writeEntry(database.executor(context), key, value),
       failWrite: (context) => world.writeEntry(database.executor(context), 'key', null),
+      commitByHand: async (context) => void (await world.send(database.executor(context), '/* by hand */ COMMIT')),
       read: (key) => world.readEntry(key),
       async events() {
         const { records } = await sqlOutbox(database, { ...tables, logger: silentLogger }).list({}, { limit: 100 })

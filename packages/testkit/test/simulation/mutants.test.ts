@@ -1,11 +1,9 @@
 import { afterAll, describe, expect, it } from 'vitest'
-import { ResultTable } from '../../src/result-table.ts'
-import { invariants } from '../../src/simulation/invariants.ts'
-import { reportFailure } from '../../src/simulation/report-failure.ts'
-import { searchHistories } from '../../src/simulation/search-histories.ts'
-import { simulate } from '../../src/simulation/simulate.ts'
-import { simulationMutants } from '../../src/simulation/simulation-mutants.ts'
-import { simulationRules } from '../../src/simulation/simulation-rules.ts'
+import { simulationMutants } from '../../src/mutants/simulation-mutants.ts'
+import { ResultTable } from '../../src/run/result-table.ts'
+import { invariants } from '../../src/simulation/plan/invariants.ts'
+import { simulationRules } from '../../src/simulation/plan/simulation-rules.ts'
+import { reportFailure, searchHistories, simulate } from '../../src/simulation/simulate.ts'
 
 const table = new ResultTable()
 afterAll(() => console.log(table.format()))

@@ -3,13 +3,9 @@ import { rmSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { describe, expect, it } from 'vitest'
 import { bundle } from '../../../../scripts/bundle.mjs'
-import { formatTable } from '../../src/result-table.ts'
-import { generatePlan } from '../../src/simulation/generate-plan.ts'
-import { reportFailure } from '../../src/simulation/report-failure.ts'
-import { searchHistories } from '../../src/simulation/search-histories.ts'
-import { shrinkPlan } from '../../src/simulation/shrink-plan.ts'
-import { simulate } from '../../src/simulation/simulate.ts'
-import type { SimulationPlan } from '../../src/simulation/simulation-plan.ts'
+import { formatTable } from '../../src/run/result-table.ts'
+import { generatePlan, type SimulationPlan } from '../../src/simulation/plan/plan.ts'
+import { reportFailure, searchHistories, shrinkPlan, simulate } from '../../src/simulation/simulate.ts'
 
 /** `proof/src/simulation.ts` plays many more. */
 const histories = 500

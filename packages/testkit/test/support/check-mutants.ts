@@ -1,5 +1,5 @@
 import type { describe as Describe, expect as Expect, it as It } from 'vitest'
-import { type Mutant, runScenario, type Scenario } from '../../src/scenario.ts'
+import { type Mutant, runScenario, type Scenario } from '../../src/run/scenario.ts'
 
 /** The kit's own proof: every scenario passes on what is right and fails on each of its mutants, by an assertion and not by hanging. */
 export function checkMutants<Open>(

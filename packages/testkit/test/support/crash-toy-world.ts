@@ -1,10 +1,10 @@
 import { appendFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { CrashWorld } from '../../src/crash/crash-world.ts'
+import type { CrashWorld } from '../../src/crash/crash-points.ts'
 
-/** A world of files for the toy service. `survivors` says which processes still live. */
-export function openToyWorld(service: string, fault?: string): CrashWorld & { readonly survivors: () => string[] } {
+/** Opens a world of files for the toy service. `survivors` returns the processes that are still alive. The default `patience` lets a process start on a busy machine. */
+export function openToyWorld(service: string, fault?: string, patience = 10_000): CrashWorld & { readonly survivors: () => string[] } {
   const folder = mkdtempSync(join(tmpdir(), 'ackord-crash-'))
   for (const file of ['commands', 'acked', 'applied', 'inbox', 'published', 'pids']) writeFileSync(join(folder, file), '')
   const read = (file: string) => readFileSync(join(folder, file), 'utf8').split('\n').slice(0, -1)
@@ -12,7 +12,7 @@ export function openToyWorld(service: string, fault?: string): CrashWorld & { re
   return {
     program: { file: service, environment: { ...process.env, TOY_FOLDER: folder, TOY_FAULT: fault } },
     batchSize: 1,
-    patience: 1000,
+    patience,
     async send(ids) {
       appendFileSync(join(folder, 'commands'), ids.map((id) => `${id}\n`).join(''))
     },

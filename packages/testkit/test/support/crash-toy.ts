@@ -1,6 +1,6 @@
 import { appendFileSync, readFileSync } from 'node:fs'
 import { probe } from '@ackord/core'
-import { runCrashable } from '../../src/crash/run-crashable.ts'
+import { runCrashable } from '../../src/crash/process/service-process.ts'
 
 const { TOY_FOLDER = '', TOY_FAULT, ACKORD_CRASH_AT } = process.env
 const read = (file: string) => readFileSync(`${TOY_FOLDER}/${file}`, 'utf8').split('\n').slice(0, -1)

@@ -1,6 +1,5 @@
 import { Message, type Middleware, Router, silentLogger } from '@ackord/core'
-import type { MemoryTable } from '../../src/memory-changes.ts'
-import { MemoryStore } from '../../src/memory-store.ts'
+import { MemoryStore, type MemoryTable } from '../../src/helpers/memory-store.ts'
 
 /** Counts the orders in a table: what was applied twice is seen. */
 export function placeOrder(table: MemoryTable, id: string): void {

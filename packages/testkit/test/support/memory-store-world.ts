@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { rootContext } from '@ackord/core'
-import { MemoryStore } from '../../src/memory-store.ts'
-import type { TransactionWorld } from '../../src/transaction/transaction-world.ts'
+import { MemoryStore } from '../../src/helpers/memory-store.ts'
+import type { TransactionWorld } from '../../src/suites/transaction/transaction-world.ts'
 
 /** What users test their handlers on, for the suites that the stores have to pass. */
 export async function openMemoryStoreWorld(): Promise<TransactionWorld> {

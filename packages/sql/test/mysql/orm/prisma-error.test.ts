@@ -1,6 +1,5 @@
 import { expect, it } from 'vitest'
-import { errorNumberOf, refusedCommit } from '../../../src/mysql/mysql-error.ts'
-import { isPrismaConflict, serverError } from '../../../src/mysql/prisma-error.ts'
+import { errorNumberOf, isPrismaConflict, refusedCommit, serverError } from '../../../src/mysql/errors.ts'
 
 function prismaError(code: string, originalCode?: string): Error {
   const driverAdapterError = originalCode === undefined ? undefined : { cause: { originalCode, originalMessage: 'of the server' } }

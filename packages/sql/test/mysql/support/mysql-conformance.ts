@@ -1,3 +1,4 @@
+import type { SuiteDepth } from '@ackord/testkit'
 import { createPool } from 'mysql2/promise'
 import type { Database } from '../../../src/index.ts'
 import { type OpenSqlWorld, testSqlConformance, testSqlOrder } from '../../support/sql-conformance.ts'
@@ -15,9 +16,10 @@ export function testMysqlConformance<Handle, World extends ConformanceWorld<Hand
   name: string,
   open: () => Promise<World>,
   write: Write<Handle, World>,
+  depth?: SuiteDepth,
 ): void {
   // Nothing is checked at COMMIT on MySQL that could fail it.
-  testSqlConformance<Handle>(name, sqlWorld(open, write), { failCommit: false })
+  testSqlConformance<Handle>(name, sqlWorld(open, write), { failCommit: false, depth })
 }
 
 /** The suites for order per key. */
@@ -25,8 +27,9 @@ export function testMysqlOrder<Handle, World extends ConformanceWorld<Handle>>(
   name: string,
   open: () => Promise<World>,
   write: Write<Handle, World>,
+  depth?: SuiteDepth,
 ): void {
-  testSqlOrder<Handle>(name, sqlWorld(open, write))
+  testSqlOrder<Handle>(name, sqlWorld(open, write), depth)
 }
 
 function sqlWorld<Handle, World extends ConformanceWorld<Handle>>(
@@ -36,18 +39,17 @@ function sqlWorld<Handle, World extends ConformanceWorld<Handle>>(
   return async () => {
     const world = await open()
     const { database, schema } = world
+    const clock = createPool(poolOptions(schema, 1))
     return {
       database,
       tables: {},
       async age(columns, duration) {
         const earlierBy = (column: string) => `${column} = ${column} - INTERVAL ${Math.round(duration * 1000)} MICROSECOND`
-        const pool = createPool(poolOptions(schema, 1))
         // The lock first: row by row it would meet the relay's statements halfway, and the server would see a deadlock.
-        await pool.query('LOCK TABLES ackord_outbox WRITE, ackord_relays WRITE')
-        await pool.query(`UPDATE ackord_outbox SET ${columns.map(earlierBy).join(', ')}`)
-        await pool.query(`UPDATE ackord_relays SET ${earlierBy('alive_until')}`)
-        await pool.query('UNLOCK TABLES')
-        await pool.end()
+        await clock.query('LOCK TABLES ackord_outbox WRITE, ackord_relays WRITE')
+        await clock.query(`UPDATE ackord_outbox SET ${columns.map(earlierBy).join(', ')}`)
+        await clock.query(`UPDATE ackord_relays SET ${earlierBy('alive_until')}`)
+        await clock.query('UNLOCK TABLES')
       },
       async createEntries() {
         await world.query('CREATE TABLE entries (`key` VARCHAR(200) PRIMARY KEY, value VARCHAR(200) NOT NULL)')
@@ -55,11 +57,15 @@ function sqlWorld<Handle, World extends ConformanceWorld<Handle>>(
       async writeEntry(handle, key, value) {
         await write(world, handle, 'INSERT INTO entries VALUES (?, ?) ON DUPLICATE KEY UPDATE value = VALUES(value)', [key, value])
       },
+      send: (handle, sql) => write(world, handle, sql, []),
       async readEntry(key) {
         const [row] = await world.query('SELECT value FROM entries WHERE `key` = ?', [key])
         return row === undefined ? undefined : String(row['value'])
       },
-      [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
+      async [Symbol.asyncDispose]() {
+        await clock.end()
+        await world[Symbol.asyncDispose]()
+      },
     }
   }
 }

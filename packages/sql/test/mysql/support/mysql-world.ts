@@ -48,13 +48,13 @@ export interface MysqlKind {
   open(options?: OpenOptions): Promise<MysqlWorld>
 }
 
-export const mariadbUrl: string = process.env['MARIADB_URL'] ?? 'mysql://root@127.0.0.1:3306/test'
+export const mariadbUrl: string = process.env['MARIADB_URL'] ?? process.env['MYSQL_URL'] ?? 'mysql://root@127.0.0.1:3306/test'
 
 export function poolOptions(schema: string, max: number, server = mariadbUrl): PoolOptions {
   const { hostname, port, username, password } = new URL(server)
   return {
     host: hostname,
-    port: Number(port),
+    port: Number(port || 3306),
     user: decodeURIComponent(username),
     password: decodeURIComponent(password),
     database: schema,

@@ -209,7 +209,7 @@ function settleFirst(store: OutboxStore): OutboxStore {
     attach: (taker) =>
       store.attach?.({
         lease: (destinations) => taker.lease(destinations),
-        take: (records, askedAt) => void settle(records).then(() => taker.take(records, askedAt)),
+        take: (records, age) => void settle(records).then(() => taker.take(records, age)),
       }) ?? (() => {}),
     renew: async (claims) => claims.map(() => true),
   }

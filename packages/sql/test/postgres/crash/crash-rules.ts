@@ -35,5 +35,5 @@ export const crashRules: CrashRules = {
   store: (store) => store,
   publisher: (publisher) => publisher,
   router: { concurrency: 4 },
-  relay: { batchSize, lease: 1000, publishTimeout: 900, pollInterval: 20, maxPollInterval: 50 },
+  relay: { batchSize, lease: 2000, publishTimeout: 1500, pollInterval: 20, maxPollInterval: 50 },
 }

@@ -39,7 +39,9 @@ async function openDrizzle(options: { readonly max?: number } = {}) {
   }
 }
 
-testConformance('Drizzle', openDrizzle)
+// The whole suites run on pg; with this client only in `make proof`.
+const depth = process.env['ACKORD_PROOF'] === '1' ? 'whole' : 'basic'
+testConformance('Drizzle', openDrizzle, depth)
 testAdapter('Drizzle', openDrizzle)
 
 describe('fromDrizzle()', () => {

@@ -33,7 +33,9 @@ async function openKnex(options: { readonly max?: number } & Knex.Config = {}) {
   }
 }
 
-testConformance('Knex', openKnex)
+// The whole suites run on pg; with this client only in `make proof`.
+const depth = process.env['ACKORD_PROOF'] === '1' ? 'whole' : 'basic'
+testConformance('Knex', openKnex, depth)
 testAdapter('Knex', openKnex)
 
 describe('fromKnex()', () => {
@@ -115,6 +117,7 @@ describe('fromKnex()', () => {
       expect(() => transaction.rollback()).toThrow(/middleware commits/)
     }, settings)
     expect(() => fromKnex({} as Knex)).toThrow(/fromKnex\(knex\)\.transaction/)
+    expect(() => fromKnex(createKnex({ client: 'pgnative' }))).toThrow(/'pgnative' does not transfer/)
   })
 
   it('keeps hooks away from our own statements', async () => {

@@ -1,6 +1,5 @@
 import { expect, it } from 'vitest'
-import { isPrismaConflict, serverError } from '../../../src/postgres/prisma-error.ts'
-import { sqlStateOf } from '../../../src/postgres/sql-state.ts'
+import { isPrismaConflict, serverError, sqlStateOf } from '../../../src/postgres/errors.ts'
 
 function prismaError(code: string, originalCode?: string): Error {
   const driverAdapterError = originalCode === undefined ? undefined : { cause: { originalCode, originalMessage: 'of the server' } }

@@ -36,7 +36,9 @@ async function openPrisma({ max = 10 }: { readonly max?: number } = {}) {
   }
 }
 
-testConformance('Prisma', openPrisma)
+// The whole suites run on pg; with this client only in `make proof`.
+const depth = process.env['ACKORD_PROOF'] === '1' ? 'whole' : 'basic'
+testConformance('Prisma', openPrisma, depth)
 testAdapter('Prisma', openPrisma)
 
 describe('fromPrisma()', () => {

@@ -51,7 +51,9 @@ async function openSequelize({ max = 10 }: { readonly max?: number } = {}) {
   }
 }
 
-testConformance('Sequelize', openSequelize)
+// The whole suites run on pg; with this client only in `make proof`.
+const depth = process.env['ACKORD_PROOF'] === '1' ? 'whole' : 'basic'
+testConformance('Sequelize', openSequelize, depth)
 testAdapter('Sequelize', openSequelize)
 
 describe('fromSequelize()', () => {
@@ -146,6 +148,7 @@ describe('fromSequelize()', () => {
     }, settings)
     expect(() => fromSequelize({} as Sequelize)).toThrow(/fromSequelize\(sequelize\)\.transaction/)
     expect(() => fromSequelize(Object.assign(Object.create(world.sequelize), { getDialect: () => 'mysql' }))).toThrow(/'postgres'/)
+    expect(() => fromSequelize(new Sequelize(postgresUrl, { native: true, logging: false }))).toThrow(/must not have native: true/)
   })
 
   it('is the same database however often it is wrapped', async () => {

@@ -20,11 +20,13 @@ const orders = new EntitySchema<Order>({
 })
 const settings = { logger: silentLogger }
 
-async function openTypeorm({ max = 10 }: { readonly max?: number } = {}) {
+/** `native`: with the client that TypeORM takes by itself where the package pg-native is installed. */
+async function openTypeorm({ max = 10, native = false }: { readonly max?: number; readonly native?: boolean } = {}) {
   const own = await openSchema()
   const { schema } = own
   const extra = { max, options: `-c search_path=${schema}` }
-  const dataSource = new DataSource({ type: 'postgres', url: postgresUrl, extra, schema, entities: [orders], logging: false })
+  const driver = native ? {} : { nativeDriver: false }
+  const dataSource = new DataSource({ type: 'postgres', url: postgresUrl, extra, schema, entities: [orders], logging: false, ...driver })
   await dataSource.initialize()
   const database = fromTypeorm(dataSource, { schema })
   await createSchema(database)
@@ -44,7 +46,10 @@ async function openTypeorm({ max = 10 }: { readonly max?: number } = {}) {
   }
 }
 
-testConformance('TypeORM', openTypeorm)
+// The whole suites run on pg; with this client only in `make proof`.
+const depth = process.env['ACKORD_PROOF'] === '1' ? 'whole' : 'basic'
+testConformance('TypeORM', openTypeorm, depth)
+testConformance('TypeORM on pg native', () => openTypeorm({ native: true }), depth)
 testAdapter('TypeORM', openTypeorm)
 
 describe('fromTypeorm()', () => {

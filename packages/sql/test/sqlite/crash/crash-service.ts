@@ -30,8 +30,8 @@ await runCrashable(process, async () => {
   const relay = new Relay(sqlOutbox(database), {
     publisher,
     batchSize,
-    lease: 1000,
-    publishTimeout: 900,
+    lease: 2000,
+    publishTimeout: 1500,
     pollInterval: 20,
     maxPollInterval: 50,
   })

@@ -1,0 +1,32 @@
+import type { Command } from 'commander'
+import { exitCode, usageError } from '../output/errors.ts'
+import type { Execute } from '../session.ts'
+import { storeCommand } from '../settings/settings.ts'
+import { openStoreOf, type StoreOptions } from '../stores/open-store.ts'
+
+interface ParkOptions extends StoreOptions {
+  readonly reason?: string | undefined
+}
+
+export function parkCommand(execute: Execute): Command {
+  return storeCommand('park')
+    .description(
+      'Keeps ready and waiting records from being published until `ackord rearm`. Records that a relay has leased are left alone.',
+    )
+    .argument('<ids...>', 'the records, as `ackord list` gives them')
+    .option('--reason <text>', 'why; shown as the error of the record')
+    .action(
+      execute(async (session, options: ParkOptions, ids) => {
+        const { output } = session
+        const { reason } = options
+        if (reason === undefined) throw usageError('--reason is missing: whoever finds a parked record needs to know why it waits.')
+        await using store = await openStoreOf(options, session)
+        const parked = await store.outbox({ logger: output.logger() }).park(ids, reason)
+        output.object({ parked })
+        output.line(`${parked} ${parked === 1 ? 'record was' : 'records were'} parked.`)
+        if (parked > 0) return exitCode.ok
+        output.line('None of these ids is of a record that is ready or waiting.')
+        return exitCode.failed
+      }),
+    )
+}

@@ -1,0 +1,138 @@
+import { isAckordError } from '@ackord/core'
+import { CommandError, type ExitCode, exitCode } from './errors.ts'
+import { errorText } from './output.ts'
+
+interface Explanation {
+  readonly exitCode: ExitCode
+  readonly problem: string
+  readonly hint?: string | undefined
+}
+
+const unreachable = (problem: string): Explanation => ({
+  exitCode: exitCode.unreachable,
+  problem,
+  hint: 'Is the server running, and are host and port right?',
+})
+const refused = (problem: string, hint: string): Explanation => ({ exitCode: exitCode.refused, problem, hint })
+const wrongCredentials = refused(
+  'it refused the credentials',
+  'Check user and password in the URL; special characters must be percent-encoded.',
+)
+const wrongDatabase = refused('that database does not exist, or may not be used', 'Check the name at the end of the URL, or create it.')
+const noPrivilege = refused('a privilege is missing', '`ackord doctor` says which; grant it, or use another user.')
+
+/** By the codes of Node, PostgreSQL (SQLSTATE), MySQL and MariaDB, and SQLite. */
+const byCode: Readonly<Record<string, Explanation>> = {
+  ECONNREFUSED: unreachable('nobody listens there'),
+  ENOTFOUND: unreachable('there is no host of that name'),
+  EAI_AGAIN: unreachable('the name of the host cannot be looked up'),
+  ETIMEDOUT: unreachable('it does not answer'),
+  EHOSTUNREACH: unreachable('there is no way to that host'),
+  ENETUNREACH: unreachable('there is no way to that network'),
+  ECONNRESET: unreachable('it closed the connection'),
+  EPIPE: unreachable('it closed the connection'),
+  PROTOCOL_CONNECTION_LOST: unreachable('it closed the connection'),
+  ACKORD_REDIS_UNANSWERED: unreachable('it does not answer'),
+  '57P03': unreachable('it is starting up or shutting down'),
+  '53300': unreachable('it takes no more connections'),
+  ER_CON_COUNT_ERROR: unreachable('it takes no more connections'),
+  '28P01': wrongCredentials,
+  '28000': wrongCredentials,
+  ER_ACCESS_DENIED_ERROR: wrongCredentials,
+  ER_ACCESS_DENIED_NO_PASSWORD_ERROR: wrongCredentials,
+  '3D000': wrongDatabase,
+  ER_BAD_DB_ERROR: wrongDatabase,
+  ER_DBACCESS_DENIED_ERROR: wrongDatabase,
+  ER_NO_DB_ERROR: refused('the URL names no database', 'Put its name at the end: mysql://user@host:3306/name'),
+  '42501': noPrivilege,
+  ER_TABLEACCESS_DENIED_ERROR: noPrivilege,
+  ER_SPECIFIC_ACCESS_DENIED_ERROR: noPrivilege,
+  EACCES: noPrivilege,
+  ERR_SQLITE_CANTOPEN: refused('the file cannot be opened', 'Check the path, and that you may read and write the file and its directory.'),
+  ERR_SQLITE_NOTADB: refused('the file is not a database of SQLite', 'Check the path.'),
+}
+
+/** By what is said where there is no code: Redis, RabbitMQ, NATS, Kafka, and the pool of `pg`. */
+const byText: readonly (readonly [RegExp, Explanation])[] = [
+  [/\b(WRONGPASS|NOAUTH|ERR invalid password|ERR Client sent AUTH|ERR AUTH)\b/, wrongCredentials],
+  [/\bNOPERM\b/, noPrivilege],
+  [/ACCESS[-_]REFUSED|authorization violation|authentication (failed|expired)|SASL/i, wrongCredentials],
+  [
+    /NOT[-_]ALLOWED|vhost .* not found|Expected ConnectionOpenOk/i,
+    refused('that virtual host does not exist, or may not be used', 'Check the path of the URL.'),
+  ],
+  [/\bDB index\b/, wrongDatabase],
+  [/\bMOVED \d+/, refused('it is a node of a cluster', 'Write redis+cluster:// in place of redis://.')],
+  [/cluster support disabled/, refused('it is one server and no cluster', 'Write redis:// in place of redis+cluster://.')],
+  [/\bLOADING\b/, unreachable('it is still loading its data')],
+  [
+    /connection timeout|timeout exceeded when trying to connect|connect ETIMEDOUT|Connection timed? ?out/i,
+    unreachable('it does not answer'),
+  ],
+  [/not a database/, refused('the file is not a database of SQLite', 'Check the path.')],
+  [/unable to open database file/, refused('the file cannot be opened', 'Check the path, and that you may read and write it.')],
+  [/Connection is closed|Socket closed abruptly|Connection terminated/i, unreachable('it closed the connection')],
+]
+
+/** What a failure means to somebody who typed a command. `address` is of the server that was talked to. */
+export function explainFailure(error: unknown, address?: string): CommandError {
+  if (error instanceof CommandError) return error
+  const chain = chainOf(error)
+  const schema = chain.find((each) => isAckordError(each, 'ACKORD_SCHEMA'))
+  if (schema !== undefined) return schemaError(schema as Error)
+  if (isAckordError(error, 'ACKORD_INVALID_OPTION')) return new CommandError(error.message, { exitCode: exitCode.usage, cause: error })
+  const found = explanationOf(chain)
+  const where = address === undefined ? '' : ` ${address}`
+  if (found === undefined) {
+    const text = address === undefined ? errorText(error) : `${address} failed: ${errorText(error)}`
+    return new CommandError(text, { exitCode: exitCode.failed, cause: error })
+  }
+  const text = `Cannot use${where === '' ? ' the server' : where}: ${found.problem} (${errorText(error)}).`
+  return new CommandError(text, { exitCode: found.exitCode, hint: found.hint, cause: error })
+}
+
+/** Does it, and says in its error which server it was. */
+export async function talkingTo<T>(address: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    throw explainFailure(error, address)
+  }
+}
+
+function explanationOf(chain: readonly unknown[]): Explanation | undefined {
+  for (const each of chain) {
+    const code = typeof each === 'object' && each !== null && 'code' in each ? byCode[String(each.code)] : undefined
+    if (code !== undefined) return code
+  }
+  for (const each of chain) {
+    const text = each instanceof Error ? each.message : String(each)
+    const found = byText.find(([pattern]) => pattern.test(text))
+    if (found !== undefined) return found[1]
+  }
+  return undefined
+}
+
+/** The error, what caused it, and those that it is made of. */
+function chainOf(error: unknown): readonly unknown[] {
+  const chain: unknown[] = []
+  const collect = (each: unknown): void => {
+    if (each === undefined || each === null || chain.length > 20) return
+    chain.push(each)
+    if (each instanceof AggregateError) each.errors.forEach(collect)
+    if (each instanceof Error) collect(each.cause)
+  }
+  collect(error)
+  return chain
+}
+
+function schemaError(error: Error): CommandError {
+  const problem = 'problem' in error ? error.problem : undefined
+  // The library's own advice is for those who write a program.
+  const text = error.message.replace(/ (Run createSchema\(database\)|Update @ackord\/sql)[\s\S]*$/, '')
+  const hint =
+    problem === 'newer'
+      ? 'Update the command: npm install ackord@latest'
+      : 'Run `ackord migrate up` with the same --store, --schema and --prefix.'
+  return new CommandError(text, { exitCode: exitCode.schema, hint, cause: error })
+}

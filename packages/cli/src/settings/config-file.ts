@@ -1,0 +1,73 @@
+import { existsSync } from 'node:fs'
+import { readFile } from 'node:fs/promises'
+import { basename, extname, resolve } from 'node:path'
+import { usageError } from '../output/errors.ts'
+
+export interface LoadedConfig {
+  /** Without its directory. */
+  readonly name: string
+  readonly values: Readonly<Record<string, unknown>>
+}
+
+const names = ['ackord.config.ts', 'ackord.config.mts', 'ackord.config.js', 'ackord.config.mjs', 'ackord.config.json']
+
+/** The file that was named, or the one in this directory; `undefined` if there is none. */
+export async function loadConfig(named: string | undefined): Promise<LoadedConfig | undefined> {
+  const path = named === undefined ? findConfig() : resolve(named)
+  if (path === undefined) return undefined
+  if (!existsSync(path)) throw usageError(`There is no configuration file ${path}.`, 'Check --config.')
+  const name = basename(path)
+  const content = extname(path) === '.json' ? await readJson(path) : await importFile(path)
+  if (typeof content !== 'object' || content === null || Array.isArray(content)) {
+    throw usageError(`${name} does not give an object of options.`, "Write: export default defineConfig({ store: '…' })")
+  }
+  return { name, values: content as Record<string, unknown> }
+}
+
+function findConfig(): string | undefined {
+  const found = names.filter((name) => existsSync(name))
+  if (found.length > 1)
+    throw usageError(`There is more than one configuration file: ${found.join(', ')}.`, 'Keep one, or name it: --config')
+  return found[0] === undefined ? undefined : resolve(found[0])
+}
+
+// What a parser says may have a piece of the file in it, and a URL with a password is what these files are for: only the place is told.
+
+async function readJson(path: string): Promise<unknown> {
+  const text = await readFile(path, 'utf8')
+  try {
+    return JSON.parse(text)
+  } catch (error) {
+    const [, position] = /position (\d+)/.exec(error instanceof Error ? error.message : '') ?? []
+    const line = position === undefined ? '' : `, line ${text.slice(0, Number(position)).split('\n').length}`
+    throw usageError(`${basename(path)} is not JSON${line}.`)
+  }
+}
+
+async function importFile(path: string): Promise<unknown> {
+  const { createJiti } = await import('jiti')
+  // Nothing is written to a cache on disk, for the same reason.
+  const jiti = createJiti(import.meta.url, { fsCache: false })
+  try {
+    return await jiti.import(path, { default: true })
+  } catch (error) {
+    const { name, place } = placeOf(error, path)
+    throw usageError(`${basename(path)} cannot be loaded: ${name}${place}.`, `Try: node --check ${basename(path)}`)
+  }
+}
+
+function placeOf(error: unknown, path: string): { readonly name: string; readonly place: string } {
+  if (!(error instanceof Error)) return { name: 'it throws something that is no error', place: '' }
+  const told = `${error.message}\n${error.stack ?? ''}`
+  const [, line] =
+    told
+      .split(basename(path))
+      .slice(1)
+      .map((rest) => /^:(\d+)/.exec(rest))
+      .find((found) => found !== null) ?? []
+  const [, missing] = /Cannot find (?:module|package) '([^']+)'/.exec(error.message) ?? []
+  return {
+    name: missing === undefined ? error.name : `it imports '${missing}', which is not installed`,
+    place: line === undefined ? '' : `, line ${line}`,
+  }
+}

@@ -1,0 +1,70 @@
+import { usageError } from '../output/errors.ts'
+
+/** The address of a store or broker, as the user gave it. */
+export interface ServiceUrl {
+  /** As it was typed: with its secrets. */
+  readonly text: string
+  readonly scheme: string
+  /** `host:port`, several where the scheme takes them. */
+  readonly hosts: readonly string[]
+  readonly user: string | undefined
+  readonly password: string | undefined
+  /** Without the slash that it begins with. */
+  readonly path: string
+  readonly query: URLSearchParams
+  /** To be printed: without user, password and query. */
+  readonly address: string
+}
+
+const shape = /^([a-z][a-z0-9+.-]*):(?:\/\/(?:([^/?#]*)@)?([^/?#@]*))?([^?#]*)(?:\?([^#]*))?$/i
+
+/** `option` is what the user has to look at if it is wrong; `examples` are forms that would do. */
+export function parseServiceUrl(option: string, text: string, examples: readonly string[]): ServiceUrl {
+  const hint = `Expected one of: ${examples.join(', ')}`
+  const found = shape.exec(text.trim())
+  if (found === null) throw usageError(`${option} is not a URL.`, `${hint}. Special characters in a password must be percent-encoded.`)
+  const [, scheme = '', credentials, authority = '', path = '', query = ''] = found
+  const hosts = authority === '' ? [] : authority.split(',')
+  const odd = hosts.find((host) => !isHost(host))
+  if (odd !== undefined) {
+    throw usageError(
+      `${option} has a host or port that cannot be right.`,
+      `${hint}. Special characters in a password must be percent-encoded.`,
+    )
+  }
+  const [user, ...password] = credentials?.split(':') ?? []
+  const lower = scheme.toLowerCase()
+  return {
+    text: text.trim(),
+    scheme: lower,
+    hosts,
+    user: decoded(option, user),
+    password: password.length === 0 ? undefined : decoded(option, password.join(':')),
+    path: hosts.length > 0 ? path.replace(/^\//, '') : path,
+    query: new URLSearchParams(query),
+    address: `${lower}:${text.includes('://') ? '//' : ''}${hosts.join(',')}${path}`,
+  }
+}
+
+function isHost(host: string): boolean {
+  try {
+    const { hostname, port } = new URL(`any://${host}`)
+    return hostname !== '' && Number(port) <= 65_535
+  } catch {
+    return false
+  }
+}
+
+function decoded(option: string, part: string | undefined): string | undefined {
+  if (part === undefined || part === '') return undefined
+  try {
+    return decodeURIComponent(part)
+  } catch {
+    throw usageError(`${option} has a '%' in its user or password that begins no percent-encoded character.`, "Write '%' as '%25'.")
+  }
+}
+
+/** Whether it names a Redis: one server, or a cluster. */
+export function isRedisUrl(text: string): boolean {
+  return /^rediss?(\+cluster)?:/i.test(text)
+}

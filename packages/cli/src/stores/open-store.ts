@@ -1,0 +1,142 @@
+import { existsSync } from 'node:fs'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { type Logger, silentLogger } from '@ackord/core'
+import { closeWithin } from '../lifecycle.ts'
+import { usageError } from '../output/errors.ts'
+import { talkingTo } from '../output/explain-failure.ts'
+import type { Secrets } from '../output/secrets.ts'
+import type { Session } from '../session.ts'
+import { isRedisUrl, parseServiceUrl, type ServiceUrl } from '../settings/urls.ts'
+import { sqlitePath } from './sqlite.ts'
+import type { Store, StorePlace } from './store.ts'
+
+export interface OpenStoreOptions {
+  /** What the user has to look at if the URL is wrong. */
+  readonly option: string
+  readonly place: StorePlace
+  readonly logger: Logger
+  readonly secrets: Secrets
+  /** Whether a file of SQLite is made where there is none. Default: false. */
+  readonly create?: boolean | undefined
+  /** Whether it is connected to. Default: true. */
+  readonly connect?: boolean | undefined
+}
+
+const examples = [
+  'postgres://host:5432/database',
+  'mysql://host:3306/database',
+  'sqlite:file.db',
+  'redis://host:6379',
+  'redis+cluster://host:6379',
+]
+
+/** Opens the store that a URL names, and sees that it answers. The caller closes it. */
+export async function openStore(text: string | undefined, options: OpenStoreOptions): Promise<Store> {
+  const { option, secrets, connect = true } = options
+  if (text === undefined) throw usageError(`${option} is missing.`, `Give it, set ACKORD_STORE, or put 'store' into ackord.config.ts.`)
+  secrets.addUrl(text)
+  const url = parseServiceUrl(option, text, examples)
+  return await talkingTo(url.address, async () => {
+    const opened = await open(url, options)
+    const store = { ...opened, [Symbol.asyncDispose]: () => closeWithin(() => opened[Symbol.asyncDispose]()) }
+    if (!connect) return store
+    try {
+      await store.connect()
+      return store
+    } catch (error) {
+      await store[Symbol.asyncDispose]().catch(() => {})
+      throw error
+    }
+  })
+}
+
+/** The clients are loaded when they are needed: each costs time at the start. */
+async function open(url: ServiceUrl, { option, place, logger, create = false, connect = true }: OpenStoreOptions): Promise<Store> {
+  switch (url.scheme) {
+    case 'postgres':
+    case 'postgresql': {
+      const { openPostgres } = await import('./postgres.ts')
+      return openPostgres(url, place, logger)
+    }
+    case 'mysql':
+    case 'mariadb': {
+      const { openMysql } = await import('./mysql.ts')
+      return openMysql(url, place)
+    }
+    case 'sqlite': {
+      const { openSqlite } = await import('./sqlite.ts')
+      return openSqlite(url, place, { create, connect, logger })
+    }
+    case 'redis':
+    case 'rediss':
+    case 'redis+cluster':
+    case 'rediss+cluster': {
+      const { openRedis } = await import('./redis.ts')
+      return await openRedis(url, place, logger)
+    }
+    default:
+      throw usageError(`${option} has the scheme '${url.scheme}:', which is no store.`, `Expected one of: ${examples.join(', ')}`)
+  }
+}
+
+export interface RunStoreOptions {
+  /** Of this run: lower-case letters, digits and hyphens. */
+  readonly name: string
+  readonly secrets: Secrets
+  /** Redis only. Default: `stream`. */
+  readonly outbox?: StorePlace['outbox']
+}
+
+/** Before anything is begun. */
+export function checkOutbox(url: string | undefined, outbox: StorePlace['outbox']): void {
+  if (outbox !== undefined && !isRedisUrl(url ?? '')) throw usageError('--outbox is for Redis.', 'Add --store redis://…')
+}
+
+/** A store for one run of the command, with names of its own, so that it touches nothing else. Without a URL it is PostgreSQL in this process. */
+export async function openRunStore(url: string | undefined, { name, secrets, outbox }: RunStoreOptions): Promise<Store> {
+  if (url === undefined) {
+    const { openPglite } = await import('./pglite.ts')
+    return await openPglite({})
+  }
+  const open = (place: StorePlace, from = url) => openStore(from, { option: '--store', place, logger: silentLogger, secrets, create: true })
+  if (isRedisUrl(url)) return await open({ tag: [name], outbox })
+  const place = { prefix: `${name.replaceAll('-', '_')}_` }
+  if (!/^sqlite:/i.test(url)) return await open(place)
+  if (url.length > 'sqlite:'.length) {
+    const file = sqlitePath(url)
+    return existsSync(file) ? await open(place) : withCleanup(await open(place), [file, `${file}-wal`, `${file}-shm`])
+  }
+  const directory = await mkdtemp(join(tmpdir(), `${name}-`))
+  return withCleanup(await open(place, `sqlite:${join(directory, 'demo.db')}`), [directory])
+}
+
+/** Removes what was not there before, once the store is closed. */
+function withCleanup(store: Store, paths: readonly string[]): Store {
+  const close = store[Symbol.asyncDispose]
+  return {
+    ...store,
+    async [Symbol.asyncDispose]() {
+      await close()
+      for (const path of paths) await rm(path, { recursive: true, force: true })
+    },
+  }
+}
+
+/** What `storeCommand()` gives. */
+export interface StoreOptions extends StorePlace {
+  readonly store?: string | undefined
+}
+
+export function placeOf({ schema, prefix, stream, tag, outbox, shards }: StorePlace): StorePlace {
+  return { schema, prefix, stream, tag, outbox, shards }
+}
+
+export function openStoreOf(
+  options: StoreOptions,
+  { output, secrets }: Session,
+  more: { readonly create?: boolean; readonly connect?: boolean } = {},
+): Promise<Store> {
+  return openStore(options.store, { option: '--store', place: placeOf(options), logger: output.logger(), secrets, ...more })
+}

@@ -1,0 +1,241 @@
+import { execFileSync } from 'node:child_process'
+import { randomUUID } from 'node:crypto'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { ackord } from '../support/ackord.ts'
+import { bundleMain } from '../support/bundle-main.ts'
+import { clusterUrl, mariadbUrl, openTestStore, postgresUrl, record, redisUrl, type TestStore } from '../support/services.ts'
+
+beforeAll(bundleMain)
+
+interface ListedRecord {
+  readonly id: string
+  readonly state: string
+  readonly destination: string
+  readonly message_id: string
+}
+
+async function listed(world: TestStore, ...args: readonly string[]): Promise<readonly ListedRecord[]> {
+  const { last, code } = await ackord(['list', '--json', ...world.args, ...args])
+  expect(code).toBe(0)
+  return last['records'] as ListedRecord[]
+}
+
+describe.each([
+  ['SQLite', undefined, {}],
+  ['PostgreSQL', postgresUrl, {}],
+  ['MariaDB', mariadbUrl, {}],
+  ['Redis', redisUrl, {}],
+  ['Redis, with the Lua outbox', redisUrl, { outbox: 'lua' }],
+  ['a cluster of Redis', clusterUrl, {}],
+  ['a cluster of Redis, with the Lua outbox in three parts', clusterUrl, { outbox: 'lua', shards: 3 }],
+] as const)('on %s', (_, url, more) => {
+  it('status counts by destination and state', async () => {
+    await using world = await openTestStore(url, more)
+    expect((await ackord(['status', ...world.args])).stdout).toContain('is empty')
+    await world.fill('bad', 2)
+    await world.park()
+    await world.fill('orders', 3)
+    const { code, last } = await ackord(['status', '--json', ...world.args])
+    expect(code).toBe(0)
+    expect(last).toMatchObject({ totals: { ready: 3, parked: 2, leased: 0 }, oldest_age_ms: expect.any(Number) })
+    expect(last['destinations']).toEqual(expect.arrayContaining([expect.objectContaining({ destination: 'orders', ready: 3, parked: 0 })]))
+    const people = await ackord(['status', ...world.args])
+    expect(people.stdout).toMatch(/DESTINATION +READY/)
+    expect(people.stdout).toMatch(/orders +3 +0 +0 +0/)
+    expect(people.stdout).toContain('ackord list --state parked')
+  })
+
+  it('list filters and goes from page to page', async () => {
+    await using world = await openTestStore(url, more)
+    await world.store.append([record('a', 'a1'), record('a', 'a2', { type: 'order.paid' }), record('b', 'b1', { partitionkey: 'k' })])
+    expect((await listed(world)).length).toBe(3)
+    expect((await listed(world, '--destination', 'b')).map(({ message_id: id }) => id)).toEqual(['b1'])
+    expect((await listed(world, '--type', 'order.paid')).map(({ message_id: id }) => id)).toEqual(['a2'])
+    expect((await listed(world, '--key', 'k')).map(({ message_id: id }) => id)).toEqual(['b1'])
+    expect(await listed(world, '--state', 'parked')).toEqual([])
+    const first = await ackord(['list', '--json', '--limit', '2', ...world.args])
+    const second = await ackord(['list', '--json', '--limit', '2', '--after', String(first.last['next']), ...world.args])
+    const ids = [first, second].flatMap(({ last }) => (last['records'] as ListedRecord[]).map(({ message_id: id }) => id))
+    expect(ids.sort()).toEqual(['a1', 'a2', 'b1'])
+    expect(second.last['next']).toBeNull()
+  })
+
+  it('list says how to go on in words that a shell leaves whole', async () => {
+    await using world = await openTestStore(url, more)
+    await world.store.append([record("it's", 'a1'), record("it's", 'a2'), record("it's", 'a3')])
+    const { stdout } = await ackord(['list', '--limit', '2', ...world.args])
+    const [, word = ''] = /There are more: --after (.+)$/m.exec(stdout) ?? []
+    const after = execFileSync('sh', ['-c', `printf %s ${word}`], { encoding: 'utf8' })
+    expect((await listed(world, '--after', after)).map(({ message_id: id }) => id)).toEqual(['a3'])
+  })
+
+  it('list refuses a cursor that is none', async () => {
+    await using world = await openTestStore(url, more)
+    await world.fill('orders', 1)
+    for (const after of ['bogus', '', '0', '[[0,1]]']) {
+      const { code, stdout, stderr } = await ackord(['list', `--after=${after}`, ...world.args])
+      expect(stderr).toContain('after must be the cursor of an earlier page')
+      expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
+    }
+  })
+
+  it('show gives attributes, and the payload only to who asks for it', async () => {
+    await using world = await openTestStore(url, more)
+    await world.fill('orders', 1)
+    const [one] = await listed(world)
+    const plain = await ackord(['show', ...world.args, String(one?.id)])
+    expect(plain.stdout).toContain('source: /test')
+    expect(plain.stdout).not.toContain('{"order"')
+    expect((await ackord(['show', '--data', ...world.args, String(one?.id)])).stdout).toContain('{"order":"orders-0"}')
+    const { last } = await ackord(['show', '--json', '--data', ...world.args, String(one?.id)])
+    expect(Buffer.from(String(last['data_base64']), 'base64').toString()).toBe('{"order":"orders-0"}')
+    expect((await ackord(['show', ...world.args, '999999'])).code).toBe(1)
+  })
+
+  it('park keeps records from being published until they are re-armed', async () => {
+    await using world = await openTestStore(url, more)
+    await world.fill('orders', 3)
+    const [first, second] = await listed(world)
+    const ids = [String(first?.id), String(second?.id)]
+    expect((await ackord(['park', ...world.args, ...ids])).code).toBe(2)
+    expect((await ackord(['park', '--json', '--reason', 'wrong price', ...world.args, ...ids])).last).toEqual({ parked: 2 })
+    expect(await world.count('parked')).toBe(2)
+    expect((await ackord(['show', ...world.args, String(first?.id)])).stdout).toContain('wrong price')
+    // They are parked already.
+    expect((await ackord(['park', '--reason', 'again', ...world.args, ...ids])).code).toBe(1)
+    expect((await ackord(['rearm', '--json', '--delay', '1h', ...world.args, ...ids])).last).toEqual({ rearmed: 2 })
+    expect(await world.count('waiting')).toBe(2)
+  })
+
+  it('rearm and discard touch what was named, and nothing with --dry-run', async () => {
+    await using world = await openTestStore(url, more)
+    await world.fill('a', 2)
+    await world.fill('b', 3)
+    await world.park()
+    const [first] = await listed(world, '--destination', 'a')
+
+    const dry = await ackord(['rearm', '--dry-run', '--json', '--destination', 'a', ...world.args])
+    expect(dry.last).toEqual({ dry_run: true, records: 2 })
+    expect(await world.count('parked')).toBe(5)
+
+    expect((await ackord(['rearm', '--json', ...world.args, String(first?.id)])).last).toEqual({ rearmed: 1 })
+    expect(await world.count('ready')).toBe(1)
+    // It is not parked any more.
+    expect((await ackord(['rearm', ...world.args, String(first?.id)])).code).toBe(1)
+
+    const edited = await ackord([
+      'rearm',
+      '--json',
+      '--destination',
+      'a',
+      '--set-destination',
+      'c',
+      '--set-attribute',
+      'note=again',
+      ...world.args,
+    ])
+    expect(edited.last).toEqual({ rearmed: 1 })
+    const [moved] = await listed(world, '--destination', 'c')
+    expect(moved?.state).toBe('ready')
+    expect((await ackord(['show', ...world.args, String(moved?.id)])).stdout).toContain('note: again')
+
+    const look = await ackord(['discard', '--dry-run', '--all', '--json', ...world.args])
+    expect(look.last).toEqual({ dry_run: true, records: 3 })
+    const done = await ackord(['discard', '--all', '--yes', '--reason', 'gone for good', '--json', ...world.args])
+    expect(done.last).toEqual({ discarded: 3 })
+    expect(done.stderr).toContain('gone for good')
+    expect([await world.count('parked'), await world.count('ready')]).toEqual([0, 2])
+  })
+
+  it('cleanup deletes what is old, and nothing that is not published', async () => {
+    await using world = await openTestStore(url, more)
+    await world.fill('parked', 1)
+    await world.park()
+    await world.fill('ready', 2)
+    // The streams of Redis keep none.
+    const keeps = world.store.kind !== 'redis' || 'outbox' in more
+    if (keeps) {
+      const retaining = world.store.outbox({ retain: true, logger: { debug() {}, info() {}, warn() {}, error() {} } })
+      await world.fill('done', 5)
+      const claims = await retaining.claim({ limit: 5, lease: 30_000, destinations: ['done'] })
+      await retaining.settle(claims.map(({ id, token }) => ({ id, token, result: 'published' })))
+      expect(await world.count('published')).toBe(5)
+      expect((await ackord(['cleanup', '--json', ...world.args])).last).toEqual({ inbox_deleted: 0, outbox_deleted: 0 })
+    }
+    const { code, last } = await ackord(['cleanup', '--json', '--keep-published', '1ms', '--batch-size', '2', ...world.args])
+    expect({ code, last }).toEqual({ code: 0, last: { inbox_deleted: 0, outbox_deleted: keeps ? 5 : 0 } })
+    expect([await world.count('parked'), await world.count('ready'), await world.count('published')]).toEqual([1, 2, 0])
+  })
+})
+
+describe('what a record keeps of an error', () => {
+  it('is shown without the password that a relay wrote into it', async () => {
+    await using world = await openTestStore()
+    await world.fill('orders', 1)
+    await world.park('connect amqp://user:pa55-w0rd@host failed')
+    const [one] = await listed(world)
+    const commands = [['list'], ['show', String(one?.id)], ['rearm', '--all', '--dry-run'], ['discard', '--all', '--dry-run']]
+    for (const command of commands.flatMap((each) => [each, [...each, '--json']])) {
+      const { code, stdout } = await ackord([...command, ...world.args])
+      expect(code).toBe(0)
+      expect(stdout).toContain('connect amqp://***@host failed')
+      expect(stdout).not.toContain('pa55-w0rd')
+    }
+  })
+
+  it('is masked before it is shortened', async () => {
+    await using world = await openTestStore()
+    await world.fill('orders', 1)
+    await world.park(`${'x'.repeat(50)} amqp://user:pa55-w0rd-that-is-long@host`)
+    const { stdout } = await ackord(['list', ...world.args])
+    expect(stdout).toContain(' amqp://***@host')
+    expect(stdout).not.toContain('pa55')
+  })
+})
+
+describe('migrate', () => {
+  it.each([
+    ['PostgreSQL', postgresUrl],
+    ['MariaDB', mariadbUrl],
+  ])('makes the tables of %s, says that they are there, and prints them', async (_, url) => {
+    const prefix = `cli_test_${randomUUID().slice(0, 8)}_`
+    const args = ['--store', url, '--prefix', prefix]
+    const printed = await ackord(['migrate', 'print', ...args])
+    expect(printed.stdout).toContain(`${prefix}outbox`)
+    expect((await ackord(['migrate', 'validate', ...args])).code).toBe(5)
+    try {
+      const both = await Promise.all([ackord(['migrate', 'up', ...args]), ackord(['migrate', 'up', ...args])])
+      expect(both.map(({ code }) => code)).toEqual([0, 0])
+      expect((await ackord(['migrate', 'validate', '--json', ...args])).last).toMatchObject({ schema: 'valid' })
+      expect((await ackord(['status', ...args])).code).toBe(0)
+    } finally {
+      await removeTables(url, prefix)
+    }
+  })
+
+  it('prints without a server', async () => {
+    for (const store of ['postgres:', 'mysql:', 'sqlite:']) {
+      const { code, stdout } = await ackord(['migrate', 'print', '--store', store])
+      expect(code).toBe(0)
+      expect(stdout).toMatch(/CREATE TABLE .*ackord_outbox/)
+    }
+  })
+
+  it('has nothing to do on Redis', async () => {
+    for (const store of [redisUrl, clusterUrl]) {
+      for (const command of ['up', 'print', 'validate']) {
+        expect(await ackord(['migrate', command, '--store', store])).toMatchObject({ code: 0, stdout: 'Redis needs no tables.\n' })
+      }
+    }
+  })
+})
+
+async function removeTables(url: string, prefix: string): Promise<void> {
+  const world = await openTestStore(url)
+  if (world.store.kind === 'redis') throw new Error('It is an SQL database.')
+  for (const name of ['inbox', 'outbox', 'hands', 'partitions', 'relays', 'meta', 'outbox_locks'])
+    await world.store.define(`DROP TABLE IF EXISTS ${prefix}${name}`)
+  if (world.store.kind === 'postgres')
+    for (const name of ['append', 'keep', 'valid']) await world.store.define(`DROP FUNCTION IF EXISTS ${prefix}${name}`)
+  await world[Symbol.asyncDispose]()
+}

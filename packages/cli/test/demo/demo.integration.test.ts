@@ -1,0 +1,230 @@
+import { randomUUID } from 'node:crypto'
+import { existsSync, readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { Cluster } from 'ioredis'
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
+import { startKafkaMock } from '../../../../scripts/servers/index.mjs'
+import { parseServiceUrl } from '../../src/settings/urls.ts'
+import { connectRedis } from '../../src/stores/redis-client.ts'
+import { Ackord, ackord, type Ended, emptyDirectory, start } from '../support/ackord.ts'
+import { bundleMain, main } from '../support/bundle-main.ts'
+import {
+  clusterUrl,
+  mariadbUrl as mariadbServer,
+  natsUrl,
+  openTestStore,
+  postgresUrl as postgresServer,
+  rabbitmqUrl,
+  redisUrl as redisServer,
+} from '../support/services.ts'
+
+beforeAll(bundleMain)
+
+// Most of the time of a demo is spent waiting, for leases to run out.
+vi.setConfig({ maxConcurrency: 10 })
+
+/** Where no other test leaves anything: what is there in the end is a demo's. */
+const own = `cli_demo_${randomUUID().slice(0, 8)}`
+const postgresUrl = changed(postgresServer, (url) => url.searchParams.set('options', `-c search_path=${own}`))
+const mariadbUrl = changed(mariadbServer, (url) => {
+  url.pathname = own
+})
+const redisUrl = changed(redisServer, (url) => {
+  url.pathname = '7'
+})
+
+function changed(text: string, change: (url: URL) => void): string {
+  const url = new URL(text)
+  change(url)
+  return url.href
+}
+
+beforeAll(() => define('CREATE'))
+afterAll(() => define('DROP'))
+
+async function define(what: 'CREATE' | 'DROP'): Promise<void> {
+  await using postgres = await openTestStore(postgresServer)
+  await using mariadb = await openTestStore(mariadbServer)
+  if (postgres.store.kind === 'redis' || mariadb.store.kind === 'redis') throw new Error('They are databases of SQL.')
+  await postgres.store.define(`${what} SCHEMA ${own}${what === 'DROP' ? ' CASCADE' : ''}`)
+  await mariadb.store.define(`${what} DATABASE ${own}`)
+}
+
+/** What is left of demos in the stores. */
+async function leftovers(): Promise<readonly unknown[]> {
+  await using postgres = await openTestStore(postgresServer)
+  await using mariadb = await openTestStore(mariadbServer)
+  await using redis = await openTestStore(redisUrl)
+  if (postgres.store.kind === 'redis' || mariadb.store.kind === 'redis' || redis.store.kind !== 'redis') throw new Error('They are others.')
+  return [
+    ...(await postgres.store.query(
+      `SELECT relname AS name FROM pg_class WHERE relnamespace = '${own}'::regnamespace
+       UNION ALL SELECT proname FROM pg_proc WHERE pronamespace = '${own}'::regnamespace`,
+    )),
+    ...(await mariadb.store.query(`SELECT table_name AS name FROM information_schema.tables WHERE table_schema = '${own}'`)),
+    ...((await redis.store.send('KEYS', '*')) as string[]),
+    ...(await keysOfCluster('*ackord-demo-*')),
+  ]
+}
+
+async function keysOfCluster(pattern: string): Promise<readonly string[]> {
+  const client = await connectRedis(parseServiceUrl('url', clusterUrl, []))
+  if (!(client instanceof Cluster)) throw new Error('It is a cluster.')
+  const keys = await Promise.all(client.nodes('master').map((node) => node.keys(pattern)))
+  client.disconnect()
+  return keys.flat()
+}
+
+function expectGood(ended: Ended, orders: number): void {
+  expect(ended.stderr).toBe('')
+  const { code, last } = ended
+  expect(last).toEqual({
+    orders,
+    applied: orders,
+    events_published: orders,
+    duplicates_skipped: expect.any(Number),
+    lost: 0,
+    applied_twice: 0,
+  })
+  // Those that were sent twice, and those that the killed service had not acked.
+  expect(last['duplicates_skipped']).toBeGreaterThan(orders / 3)
+  expect(code).toBe(0)
+}
+
+/** Every store and every broker. PostgreSQL in this process, which takes seconds to start, is tried apart. */
+const stores: Readonly<Record<string, readonly string[]>> = {
+  PostgreSQL: ['--store', postgresUrl],
+  MariaDB: ['--store', mariadbUrl],
+  SQLite: ['--store', 'sqlite:'],
+  Redis: ['--store', redisUrl],
+  'Redis with the Lua outbox': ['--store', redisUrl, '--outbox', 'lua'],
+  'a cluster of Redis': ['--store', clusterUrl],
+  'a cluster of Redis with the Lua outbox': ['--store', clusterUrl, '--outbox', 'lua'],
+}
+const brokers: Readonly<Record<string, () => string>> = {
+  // It takes the longest.
+  'what imitates Kafka': () => kafka?.url ?? '',
+  memory: () => 'memory:',
+  RabbitMQ: () => rabbitmqUrl,
+  NATS: () => natsUrl,
+  'Redis Streams': () => redisUrl,
+  'Redis Streams on a cluster': () => clusterUrl,
+}
+let kafka: Awaited<ReturnType<typeof startKafkaMock>> | undefined
+const temporary = emptyDirectory()
+
+beforeAll(async () => {
+  vi.stubEnv('TMPDIR', temporary)
+  kafka = await startKafkaMock()
+})
+afterAll(() => kafka?.[Symbol.asyncDispose]())
+
+async function runDemo(store: string, broker: string, orders: number): Promise<void> {
+  const args = ['demo', '--orders', String(orders), ...(stores[store] ?? []), '--broker', brokers[broker]?.() ?? '']
+  expectGood(await ackord(args), orders)
+}
+
+const inFull: readonly (readonly [store: string, broker: string])[] = [
+  ['PostgreSQL', 'RabbitMQ'],
+  ['MariaDB', 'NATS'],
+  ['SQLite', 'memory'],
+  ['Redis', 'Redis Streams'],
+]
+const pairs = Object.keys(brokers).flatMap((broker) => Object.keys(stores).map((store) => [store, broker] as const))
+// Every store and every broker once; every pair in `make proof`.
+const diagonal = Object.keys(stores).map(
+  (store, index) => [store, Object.keys(brokers)[index % Object.keys(brokers).length] ?? ''] as const,
+)
+const others = (process.env['ACKORD_PROOF'] === '1' ? pairs : diagonal).filter(
+  ([store, broker]) => !inFull.some((pair) => pair[0] === store && pair[1] === broker),
+)
+
+describe.concurrent('the demo in full', () => {
+  it.each(inFull)('comes out well on %s and %s', (store, broker) => runDemo(store, broker, 1000), 240_000)
+})
+
+it('has left nothing anywhere, in full', nothingIsLeft)
+
+describe.concurrent('the demo with 50 orders', () => {
+  it.each(others)('comes out well on %s and %s', (store, broker) => runDemo(store, broker, 50), 240_000)
+})
+
+it('has left nothing anywhere, with 50 orders', nothingIsLeft)
+
+async function nothingIsLeft(): Promise<void> {
+  expect([...(await leftovers()), ...readdirSync(temporary)]).toEqual([])
+}
+
+describe('the demo', () => {
+  it('needs no server, and tells what happens', async () => {
+    const ended = await ackord(['demo', '--orders', '50'])
+    expectGood(ended, 50)
+    expect(ended.stdout).toContain('the service is killed in the middle')
+    expect(ended.stdout).toContain('The broker goes down for events')
+    expect(ended.stdout).toContain('0 lost, 0 applied twice.')
+  })
+
+  it('needs a broker only', async () => {
+    expectGood(await ackord(['demo', '--orders', '50', '--broker', rabbitmqUrl]), 50)
+  })
+
+  it('removes a file of SQLite that it made, and nothing else of one that was there', async () => {
+    const cwd = emptyDirectory()
+    expectGood(await ackord(['demo', '--orders', '9', '--store', 'sqlite:new.db'], { cwd }), 9)
+    expect(readdirSync(cwd)).toEqual([])
+    expect((await ackord(['migrate', 'up', '--store', 'sqlite:mine.db'], { cwd })).code).toBe(0)
+    expectGood(await ackord(['demo', '--orders', '9', '--store', 'sqlite:mine.db'], { cwd }), 9)
+    expect(existsSync(join(cwd, 'mine.db'))).toBe(true)
+    expect((await ackord(['status', '--store', 'sqlite:mine.db'], { cwd })).code).toBe(0)
+  })
+
+  it('is JSON from the first line to the last with --json', async () => {
+    const ended = await ackord(['demo', '--orders', '9', '--json', '--store', 'sqlite:'])
+    const lines = ended.stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line) as Record<string, unknown>)
+    expect(lines.slice(0, -1).every((line) => typeof line['step'] === 'string')).toBe(true)
+    expect(lines.at(-1)).toMatchObject({ orders: 9, lost: 0 })
+  })
+
+  it('does not take its store from the environment or a file', async () => {
+    const { code, stdout } = await ackord(['demo', '--orders', '3'], { env: { ACKORD_STORE: 'postgres://127.0.0.1:1/production' } })
+    expect(stdout).toContain('Starting PostgreSQL in this process')
+    expect(code).toBe(0)
+  })
+})
+
+describe('a demo that is interrupted', () => {
+  it.each([
+    ['when it has just begun', 'orders come in'],
+    ['while the service is killed', 'killed in the middle'],
+    ['after the new one was started', 'A new one is started'],
+  ])('%s removes what it made', async (_, moment) => {
+    const demo = start(['demo', '--orders', '3000', '--store', postgresUrl, '--broker', redisUrl])
+    await demo.said(moment)
+    demo.child.kill('SIGINT')
+    const { code, stderr } = await demo.ended
+    expect(stderr).toBe('ackord: Interrupted.\n')
+    expect(code).toBe(130)
+    expect(await leftovers()).toEqual([])
+  })
+
+  it('by Ctrl-C on a terminal does so, too, and gives the terminal back', async () => {
+    const log = join(emptyDirectory(), 'typescript')
+    // Ctrl-C is for the whole terminal; the shell is to tell what became of the demo, whichever shell it is.
+    const command = `trap : INT; stty cols 100 rows 30; ${process.execPath} ${main} demo --orders 3000 --store ${postgresUrl} --broker ${redisUrl}; echo "code=$?"; stty -a`
+    // A terminal of its own: what is written to its stdin is typed there.
+    const demo = new Ackord(['script', '-qec', command, log], { stdin: 'pipe' })
+    await demo.said('orders come in')
+    await demo.said('events out')
+    demo.child.stdin?.write('\u0003')
+    await demo.said('code=130')
+    await demo.said('isig icanon')
+    demo.child.stdin?.end()
+    await demo.ended
+    // The cursor was hidden, and is shown as often.
+    expect(demo.stdout.split('\u001b[?25h').length).toBe(demo.stdout.split('\u001b[?25l').length)
+    expect(await leftovers()).toEqual([])
+  })
+})

@@ -1,0 +1,310 @@
+import { randomUUID } from 'node:crypto'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { startRedis } from '../../../../scripts/servers/index.mjs'
+import { ackord, type Ended } from '../support/ackord.ts'
+import { bundleMain } from '../support/bundle-main.ts'
+import { startDeafProxy } from '../support/deaf-proxy.ts'
+import { clusterUrl, mariadbUrl, natsUrl, openTestStore, openTestTopic, postgresUrl, rabbitmqUrl, redisUrl } from '../support/services.ts'
+
+beforeAll(bundleMain)
+
+interface Finding {
+  readonly of: string
+  readonly name: string
+  readonly state: string
+  readonly text: string
+}
+
+function findings({ last }: Ended): Readonly<Record<string, Finding>> {
+  return Object.fromEntries((last['checks'] as Finding[]).map((finding) => [`${finding.of} ${finding.name}`, finding]))
+}
+
+describe('a store that is as it should be', () => {
+  it.each([
+    ['PostgreSQL', postgresUrl, ['connection', 'server', 'durability', 'clock', 'notifications', 'schema', 'privileges', 'backlog']],
+    ['MariaDB', mariadbUrl, ['connection', 'server', 'durability', 'clock', 'schema', 'privileges', 'backlog']],
+    ['SQLite', undefined, ['connection', 'server', 'durability', 'privileges', 'schema', 'backlog']],
+  ])('is found to be so: %s', async (_, url, names) => {
+    await using world = await openTestStore(url)
+    const ended = await ackord(['doctor', '--json', '--broker', rabbitmqUrl, ...world.args])
+    const found = findings(ended)
+    for (const name of names) expect(found[`store ${name}`]).toMatchObject({ state: 'ok' })
+    expect(found['broker connection']).toMatchObject({ state: 'ok' })
+    expect(ended.code).toBe(0)
+  })
+
+  it.each([
+    ['a cluster', clusterUrl, {}],
+    ['a cluster, with the Lua outbox in three parts', clusterUrl, { outbox: 'lua', shards: 3 }],
+    ['one server, with the Lua outbox', redisUrl, { outbox: 'lua' }],
+  ] as const)('is found to be so, as far as it is: Redis, %s', async (_, url, more) => {
+    await using world = await openTestStore(url, more)
+    await world.fill('orders', 1)
+    const ended = await ackord(['doctor', '--json', '--broker', url, ...world.args])
+    const found = findings(ended)
+    for (const name of ['connection', 'clock', 'privileges', 'backlog']) expect(found[`store ${name}`]).toMatchObject({ state: 'ok' })
+    expect(found['broker connection']).toMatchObject({ state: 'ok', text: `${url} answers.` })
+    // How the servers of the tests keep what they are told is theirs; it is looked at.
+    expect(found['store appendonly']).toBeDefined()
+  })
+
+  it('is told of every master of a cluster by its address', async () => {
+    await using world = await openTestStore(clusterUrl)
+    const told = await ackord(['doctor', '--json', ...world.args])
+    const lines = (told.last['checks'] as Finding[]).filter(({ name }) => name === 'appendonly').map(({ text }) => text)
+    const addresses = lines.map((text) => /^On (127\.0\.0\.1:\d+): \S/.exec(text)?.[1])
+    expect(addresses).not.toContain(undefined)
+    expect(new Set(addresses).size).toBe(lines.length)
+    expect(lines.length).toBeGreaterThanOrEqual(3)
+    const { stdout } = await ackord(['doctor', ...world.args])
+    for (const address of addresses) expect(stdout).toContain(`On ${address}: `)
+  })
+
+  it('is told of one server without its name', async () => {
+    await using world = await openTestStore(redisUrl)
+    const { last } = await ackord(['doctor', '--json', ...world.args])
+    const texts = (last['checks'] as Finding[]).map(({ text }) => text)
+    expect(texts.length).toBeGreaterThan(4)
+    expect(texts.filter((text) => text.startsWith('On '))).toEqual([])
+  })
+
+  it('is told to people, too', async () => {
+    await using world = await openTestStore()
+    const { code, stdout } = await ackord(['doctor', ...world.args])
+    expect(stdout).toMatch(/✓ store schema +The tables are there/)
+    expect(code).toBe(0)
+  })
+})
+
+describe('what is wrong with a store', () => {
+  it('is told: a schema that is missing', async () => {
+    const ended = await ackord(['doctor', '--json', '--store', postgresUrl, '--prefix', `none_${randomUUID().slice(0, 8)}_`])
+    expect(findings(ended)['store schema']).toMatchObject({ state: 'problem', text: expect.stringContaining('ackord migrate up') })
+    expect(ended.code).toBe(1)
+  })
+
+  it('is told: commits that PostgreSQL does not wait for', async () => {
+    await using world = await openTestStore(postgresUrl)
+    const url = `${postgresUrl}?options=-c%20synchronous_commit%3Doff`
+    const ended = await ackord(['doctor', '--json', '--store', url, ...world.args.slice(2)])
+    expect(findings(ended)['store durability']).toMatchObject({
+      state: 'problem',
+      text: expect.stringContaining('synchronous_commit is off'),
+    })
+    expect(ended.code).toBe(1)
+  })
+
+  it('is told: privileges that are missing in PostgreSQL, with what grants them', async () => {
+    await using world = await openTestStore(postgresUrl)
+    if (world.store.kind === 'redis') throw new Error('It is PostgreSQL.')
+    const role = `cli_test_${randomUUID().slice(0, 8)}`
+    await world.store.define(`CREATE ROLE ${role} LOGIN`)
+    try {
+      for (const table of ['meta', 'outbox']) await world.store.define(`GRANT SELECT ON ${world.store.table(table)} TO ${role}`)
+      const url = new URL(postgresUrl)
+      url.username = role
+      const ended = await ackord(['doctor', '--json', '--store', url.href, ...world.args.slice(2)])
+      const { state, text = '' } = findings(ended)['store privileges'] ?? {}
+      expect(state).toBe('problem')
+      expect(text).toContain(`GRANT INSERT ON ${world.store.table('outbox')} TO ${role}`)
+      expect(text).not.toContain(`GRANT SELECT ON ${world.store.table('outbox')}`)
+      expect(ended.code).toBe(1)
+    } finally {
+      await world.store.define(`DROP OWNED BY ${role}`)
+      await world.store.define(`DROP ROLE ${role}`)
+    }
+  })
+
+  it.each(['on no table', 'not even on the schema'])('is told: a user of PostgreSQL without privileges, %s', async (which) => {
+    await using world = await openTestStore(postgresUrl)
+    if (world.store.kind === 'redis') throw new Error('It is PostgreSQL.')
+    const role = `cli_test_${randomUUID().slice(0, 8)}`
+    const schema = `cli_test_${randomUUID().slice(0, 8)}`
+    await world.store.define(`CREATE ROLE ${role} LOGIN`)
+    await world.store.define(`CREATE SCHEMA ${schema}`)
+    const own = ['--schema', schema]
+    try {
+      expect((await ackord(['migrate', 'up', '--store', postgresUrl, ...own])).code).toBe(0)
+      if (which === 'on no table') await world.store.define(`GRANT USAGE ON SCHEMA ${schema} TO ${role}`)
+      const url = new URL(postgresUrl)
+      url.username = role
+      const ended = await ackord(['doctor', '--json', '--store', url.href, ...own])
+      const found = findings(ended)
+      expect(found['store schema']).toMatchObject({ state: 'problem', text: expect.stringContaining('permission denied') })
+      const grants =
+        which === 'on no table'
+          ? [`SELECT ON "${schema}"."ackord_meta"`, `DELETE ON "${schema}"."ackord_inbox"`]
+          : [`USAGE ON SCHEMA "${schema}"`]
+      for (const grant of grants) {
+        expect(found['store privileges']).toMatchObject({ state: 'problem', text: expect.stringContaining(`GRANT ${grant} TO ${role}`) })
+      }
+      expect(ended.code).toBe(1)
+    } finally {
+      await world.store.define(`DROP SCHEMA ${schema} CASCADE`)
+      await world.store.define(`DROP OWNED BY ${role}`)
+      await world.store.define(`DROP ROLE ${role}`)
+    }
+  })
+
+  it('is told: a user of MariaDB without privileges on the tables', async () => {
+    await using world = await openTestStore(mariadbUrl)
+    if (world.store.kind === 'redis') throw new Error('It is MariaDB.')
+    const user = `cli_test_${randomUUID().slice(0, 8)}`
+    const other = `cli_test_${randomUUID().slice(0, 8)}`
+    await world.store.define(`CREATE TABLE ${other} (n INT)`)
+    await world.store.define(`CREATE USER '${user}'@'%' IDENTIFIED BY 'pa55-w0rd'`)
+    try {
+      // Enough to connect to the database.
+      await world.store.define(`GRANT SELECT ON ${other} TO '${user}'@'%'`)
+      const url = new URL(mariadbUrl)
+      url.username = user
+      url.password = 'pa55-w0rd'
+      const ended = await ackord(['doctor', '--json', '--store', url.href, ...world.args.slice(2)])
+      const found = findings(ended)
+      expect(found['store schema']).toMatchObject({ state: 'problem' })
+      for (const grant of [`SELECT ON ${world.store.table('meta')}`, `INSERT ON ${world.store.table('inbox')}`]) {
+        expect(found['store privileges']).toMatchObject({ state: 'problem', text: expect.stringContaining(`GRANT ${grant}`) })
+      }
+      expect(ended.code).toBe(1)
+    } finally {
+      await world.store.define(`DROP USER '${user}'@'%'`)
+      await world.store.define(`DROP TABLE ${other}`)
+    }
+  })
+
+  it('is told: privileges that are missing in MariaDB', async () => {
+    await using world = await openTestStore(mariadbUrl)
+    if (world.store.kind === 'redis') throw new Error('It is MariaDB.')
+    const user = `cli_test_${randomUUID().slice(0, 8)}`
+    await world.store.define(`CREATE USER '${user}'@'%' IDENTIFIED BY 'pa55-w0rd'`)
+    try {
+      for (const table of ['meta', 'outbox', 'inbox'])
+        await world.store.define(`GRANT SELECT ON ${world.store.table(table)} TO '${user}'@'%'`)
+      const url = new URL(mariadbUrl)
+      url.username = user
+      url.password = 'pa55-w0rd'
+      const ended = await ackord(['doctor', '--json', '--store', url.href, ...world.args.slice(2)])
+      expect(findings(ended)['store privileges']).toMatchObject({ state: 'problem', text: expect.stringContaining('GRANT DELETE ON') })
+      expect(ended.stdout + ended.stderr).not.toContain('pa55-w0rd')
+      expect(ended.code).toBe(1)
+    } finally {
+      await world.store.define(`DROP USER '${user}'@'%'`)
+    }
+  })
+
+  it('is told: notifications that do not get through a pooler', async () => {
+    await using pooler = await startDeafProxy(postgresUrl)
+    await using world = await openTestStore(postgresUrl)
+    const args = ['doctor', '--json', '--store', pooler.url, ...world.args.slice(2)]
+    const [ended, strict] = await Promise.all([ackord(args), ackord([...args, '--strict'])])
+    const found = findings(ended)
+    expect(found['store notifications']).toMatchObject({ state: 'warning', text: expect.stringContaining('pooler') })
+    expect(found['store schema']).toMatchObject({ state: 'ok' })
+    expect(ended.code).toBe(0)
+    expect(strict.code).toBe(1)
+  })
+
+  it('is told: a Redis that forgets at a restart, and one that evicts', async () => {
+    await using server = await startRedis({ args: ['--appendonly', 'no', '--maxmemory-policy', 'allkeys-lru'] })
+    const ended = await ackord(['doctor', '--json', '--store', server.url])
+    const found = findings(ended)
+    expect(found['store appendonly']).toMatchObject({ state: 'problem' })
+    expect(found['store maxmemory-policy']).toMatchObject({ state: 'problem' })
+    expect(found['store privileges']).toMatchObject({ state: 'ok' })
+    expect(ended.code).toBe(1)
+  })
+
+  it('is told: a user of Redis that may not write', async () => {
+    await using server = await startRedis({
+      args: [
+        '--user',
+        ...'reader on >pa55-w0rd ~* +@read +ping +info +client +config|get +time +eval +evalsha +script +script|load'.split(' '),
+      ],
+    })
+    const ended = await ackord(['doctor', '--json', '--store', server.url.replace('redis://', 'redis://reader:pa55-w0rd@')])
+    expect(findings(ended)['store privileges']).toMatchObject({ state: 'problem', text: expect.stringContaining('ACL') })
+    expect(ended.stdout + ended.stderr).not.toContain('pa55-w0rd')
+    expect(ended.code).toBe(1)
+  })
+
+  it('is told: a user of Redis that may not run what a Lua outbox runs', async () => {
+    await using server = await startRedis({
+      args: ['--user', ...'writer on >pa55-w0rd ~* +@all -zadd'.split(' ')],
+    })
+    const url = server.url.replace('redis://', 'redis://writer:pa55-w0rd@')
+    const ended = await ackord(['doctor', '--json', '--store', url, '--outbox', 'lua'])
+    expect(findings(ended)['store privileges']).toMatchObject({ state: 'problem', text: expect.stringMatching(/ZADD: .*Change the ACL/) })
+    expect(ended.code).toBe(1)
+    const relay = await ackord(['relay', '--from', url, '--outbox', 'lua', '--to', server.url])
+    expect(relay).toMatchObject({ code: 4, stdout: '' })
+    expect(relay.stderr).toContain('The Lua outbox under {ackord} cannot be used: ZADD: ')
+    // A stream outbox needs no sorted set to be written to for this.
+    expect(findings(await ackord(['doctor', '--json', '--store', url]))['store privileges']).toMatchObject({ state: 'ok' })
+  })
+
+  it('is told: records that are parked', async () => {
+    await using world = await openTestStore()
+    await world.fill('orders', 2)
+    await world.park()
+    const ended = await ackord(['doctor', '--json', ...world.args])
+    expect(findings(ended)['store backlog']).toMatchObject({ state: 'warning', text: expect.stringContaining('2 records are parked') })
+    expect(ended.code).toBe(0)
+  })
+})
+
+describe('what is wrong with a broker', () => {
+  it.each([
+    ['RabbitMQ', rabbitmqUrl],
+    ['NATS', natsUrl],
+  ])('is told: a destination that %s has nothing for', async (_, url) => {
+    await using world = await openTestStore()
+    await using topic = await openTestTopic(url)
+    await world.fill(topic.topic, 1)
+    expect((await ackord(['doctor', '--broker', url, ...world.args])).code).toBe(0)
+    await world.fill('nobody-takes-this', 1)
+    const ended = await ackord(['doctor', '--json', '--broker', url, ...world.args])
+    expect(findings(ended)['broker destination']).toMatchObject({ state: 'problem', text: expect.stringContaining('nobody-takes-this') })
+    expect(ended.code).toBe(1)
+  })
+})
+
+describe('servers that cannot be used', () => {
+  const secret = 'pa55-w0rd-7f3c'
+  const cases = [
+    ['nobody listens: PostgreSQL', `postgres://user:${secret}@127.0.0.1:1/db`, 3],
+    ['nobody listens: MySQL', `mysql://user:${secret}@127.0.0.1:1/db`, 3],
+    ['nobody listens: Redis', `redis://user:${secret}@127.0.0.1:1`, 3],
+    ['no such host', `postgres://user:${secret}@no-such-host.invalid/db`, 3],
+    ['no such role: PostgreSQL', postgresUrl.replace('postgres@', `nobody:${secret}@`), 4],
+    ['no such database: PostgreSQL', postgresUrl.replace('postgres@', `postgres:${secret}@`).replace(/\/[^/]*$/, '/nothing'), 4],
+    ['wrong password: MariaDB', mariadbUrl.replace('root@', `root:${secret}@`), 4],
+    ['no such database: MariaDB', mariadbUrl.replace(/\/[^/]*$/, '/nothing'), 4],
+    ['wrong password: Redis', redisUrl.replace('redis://', `redis://nobody:${secret}@`), 4],
+    ['nobody listens: a cluster of Redis', `redis+cluster://user:${secret}@127.0.0.1:1,127.0.0.1:2`, 3],
+    ['wrong password: a cluster of Redis', clusterUrl.replace('redis+cluster://', `redis+cluster://nobody:${secret}@`), 4],
+    ['no cluster', redisUrl.replace('redis://', 'redis+cluster://'), 4],
+  ] as const
+
+  it.each(cases)('%s', async (_, url, expected) => {
+    for (const command of ['doctor', 'status']) {
+      for (const mode of [[], ['--json']]) {
+        const { code, stdout, stderr } = await ackord([command, '--store', url, ...mode])
+        expect(stdout + stderr).toContain('Cannot use')
+        expect(stdout + stderr).not.toContain(secret)
+        expect(code).toBe(expected)
+      }
+    }
+  })
+
+  it.each([
+    ['nobody listens: RabbitMQ', `amqp://user:${secret}@127.0.0.1:1`, 3],
+    ['nobody listens: NATS', `nats://user:${secret}@127.0.0.1:1`, 3],
+    ['wrong password: RabbitMQ', rabbitmqUrl.replace('guest:guest', `guest:${secret}`), 4],
+    ['no such virtual host: RabbitMQ', `${rabbitmqUrl}/nothing`, 4],
+  ] as const)('%s', async (_, url, expected) => {
+    const { code, stdout, stderr } = await ackord(['doctor', '--broker', url])
+    expect(stdout).toContain('✗ broker connection')
+    expect(stdout + stderr).not.toContain(secret)
+    expect(code).toBe(expected)
+  })
+})

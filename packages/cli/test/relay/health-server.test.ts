@@ -1,0 +1,60 @@
+import { once } from 'node:events'
+import { type IncomingMessage, request } from 'node:http'
+import type { RelayHealth } from '@ackord/outbox'
+import { describe, expect, it } from 'vitest'
+import { type HealthServer, startHealthServer } from '../../src/relay/health-server.ts'
+
+const health: RelayHealth = {
+  state: 'running',
+  store: 'up',
+  lastStoreError: undefined,
+  downDestinations: [],
+  inFlight: 0,
+  published: 0,
+  failed: 0,
+  parked: 0,
+  released: 0,
+  leasesLost: 0,
+  deadLetters: 0,
+  deadLettersFailed: 0,
+  backlog: undefined,
+}
+
+async function open(): Promise<HealthServer> {
+  return await startHealthServer({ host: '127.0.0.1', port: 0, health: () => health, metrics: () => 'metrics\n' })
+}
+
+/** The status for a request whose target is sent as it is; `fetch` would tidy it up. */
+async function statusOf({ url }: HealthServer, target: string, method = 'GET'): Promise<number | undefined> {
+  const { hostname, port } = new URL(url)
+  const sent = request({ hostname, port, method, path: target, signal: AbortSignal.timeout(10_000) }).end()
+  const [response] = (await once(sent, 'response')) as [IncomingMessage]
+  response.resume()
+  await once(response, 'end')
+  return response.statusCode
+}
+
+describe('the health of a relay, for requests of any kind', () => {
+  it.each(['//', '///', '//[', '//:x/health', 'http://', 'http://[', '*', '/%', '/health/'])(
+    'answers %s with 404, and goes on',
+    async (target) => {
+      await using server = await open()
+      expect(await statusOf(server, target)).toBe(404)
+      expect(await statusOf(server, '/health/live')).toBe(200)
+    },
+  )
+
+  it.each(['/metrics?', '/metrics?name=a/b', '/metrics?//', 'http://127.0.0.1:9090/metrics', 'HTTP://relay/metrics?x'])(
+    'answers %s with the metrics',
+    async (target) => {
+      await using server = await open()
+      expect(await statusOf(server, target)).toBe(200)
+    },
+  )
+
+  it('answers a target that is no path with 405 to other methods', async () => {
+    await using server = await open()
+    expect(await statusOf(server, '*', 'OPTIONS')).toBe(405)
+    expect(await statusOf(server, '//', 'POST')).toBe(405)
+  })
+})

@@ -1,0 +1,180 @@
+import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import { writeFileSync } from 'node:fs'
+import { type AddressInfo, createServer, type Socket } from 'node:net'
+import { join } from 'node:path'
+import { startFaultProxy } from '@ackord/testkit'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { startRedis } from '../../../../scripts/servers/index.mjs'
+import { ackord, emptyDirectory, start } from '../support/ackord.ts'
+import { bundleMain } from '../support/bundle-main.ts'
+import { openTestStore, openTestTopic, postgresUrl, rabbitmqUrl, redisUrl } from '../support/services.ts'
+import { startTripwire } from '../support/tripwire.ts'
+import { until } from '../support/until.ts'
+
+beforeAll(bundleMain)
+
+/** Has the process fail at SIGUSR2 in a way that nobody waits for, with a password in what it says. */
+function failing(how: 'throw' | 'Promise.reject'): readonly string[] {
+  const problem = "new Error('lost amqp://user:pa55-w0rd@host')"
+  const failure = how === 'throw' ? `throw ${problem}` : `Promise.reject(${problem})`
+  return ['--import', `data:text/javascript,process.on('SIGUSR2', () => { ${failure} })`]
+}
+
+const told = 'failed unexpectedly: lost amqp://***@host'
+
+describe('Ctrl-C at any moment', () => {
+  /** What it has to do with the store when it is stopped, and what it ends with. */
+  const commands: readonly (readonly [
+    readonly string[],
+    { readonly code: number; readonly cleansUp?: boolean; readonly at: readonly number[] },
+  ])[] = [
+    [['status'], { code: 130, at: [1, 3] }],
+    [['list'], { code: 130, at: [1, 3] }],
+    [['show', '1'], { code: 130, at: [1, 3] }],
+    [['rearm', '--all'], { code: 130, at: [1, 3] }],
+    [['discard', '--all', '--yes', '--reason', 'test'], { code: 130, at: [1, 3] }],
+    [['doctor'], { code: 130, at: [1, 3, 6] }],
+    [['migrate', 'up'], { code: 130, at: [1, 3, 5] }],
+    [['migrate', 'validate'], { code: 130, at: [1, 3] }],
+    [['cleanup'], { code: 130, cleansUp: true, at: [1, 2, 3] }],
+    [['bench', '--records', '3000'], { code: 130, cleansUp: true, at: [1, 4, 60] }],
+    [['demo', '--orders', '3000'], { code: 130, cleansUp: true, at: [1, 4, 60, 300] }],
+    [['relay', '--to', redisUrl], { code: 0, cleansUp: true, at: [1, 2, 4, 10] }],
+  ]
+
+  it.concurrent.each(commands)('ends %j, and leaves nothing half done', async (command, { code: expected, cleansUp = false, at }) => {
+    await using world = await openTestStore(postgresUrl)
+    await world.fill('orders', 3)
+    await world.park()
+    if (world.store.kind === 'redis') throw new Error('It is PostgreSQL.')
+    const makesItsOwn = command[0] === 'demo' || command[0] === 'bench'
+    const schema = `cli_test_${randomUUID().slice(0, 8)}`
+    await world.store.define(`CREATE SCHEMA ${schema}`)
+    for (const count of at) {
+      await using wire = await startTripwire(`${postgresUrl}?options=-c%20search_path%3D${makesItsOwn ? schema : 'public'}`, count)
+      const running = start([
+        ...command,
+        command[0] === 'relay' ? '--from' : '--store',
+        wire.url,
+        ...(makesItsOwn ? [] : world.args.slice(2)),
+      ])
+      const first = await Promise.race([wire.reached.then(() => 'reached'), running.ended.then(({ stderr }) => stderr)])
+      expect(first).toBe('reached')
+      running.child.kill('SIGINT')
+      // The others end although the server never answers.
+      if (cleansUp) wire.release()
+      const { code, stderr } = await running.ended
+      expect({ count, code, stderr }).toEqual({ count, code: expected, stderr: expected === 0 ? '' : 'ackord: Interrupted.\n' })
+    }
+    // It is refused while there is anything in it.
+    await world.store.define(`DROP SCHEMA ${schema}`)
+    // What was begun can be done again.
+    expect((await ackord(['migrate', 'up', ...world.args])).code).toBe(0)
+    expect((await ackord(['migrate', 'validate', ...world.args])).code).toBe(0)
+    const { last } = await ackord(['status', '--json', ...world.args])
+    expect(last).toMatchObject({ totals: { parked: 3, ready: 0, leased: 0 } })
+  })
+
+  it('ends one whose configuration file does not end', async () => {
+    const cwd = emptyDirectory()
+    writeFileSync(
+      join(cwd, 'ackord.config.mjs'),
+      "console.log('reading')\nawait new Promise((resolve) => setTimeout(resolve, 2 ** 30))\nexport default {}",
+    )
+    const running = start(['status'], { cwd })
+    await running.said('reading')
+    running.child.kill('SIGINT')
+    expect(await running.ended).toMatchObject({ code: 130, stderr: 'ackord: Interrupted.\n' })
+  })
+})
+
+describe.each(['throw', 'Promise.reject'] as const)('a failure that nobody waits for, by %s,', (how) => {
+  const nodeOptions = failing(how)
+
+  it('stops a relay in order: what is on its way is finished, nothing stays leased, and it is no success', async () => {
+    await using world = await openTestStore()
+    await using topic = await openTestTopic(rabbitmqUrl)
+    await using proxy = await startFaultProxy(rabbitmqUrl)
+    const relay = start(['relay', '--from', ...world.args.slice(1), '--to', proxy.url, '--json', '--port', '0'], { nodeOptions })
+    await relay.said('The relay runs.')
+    const { health } = JSON.parse(relay.stdout.split('\n')[0] ?? '') as { readonly health: string }
+    proxy.hold()
+    await world.fill(topic.topic, 10)
+    await until(async () => (await world.count('leased')) === 10)
+    relay.child.kill('SIGUSR2')
+    await until(async () => ((await (await fetch(`${health}/health`)).json()) as { readonly state: string }).state === 'stopping')
+    proxy.release()
+    const { code, stderr } = await relay.ended
+    expect(JSON.parse(stderr)).toEqual({ error: told, exit_code: 1 })
+    expect(code).toBe(1)
+    expect(relay.stdout).toContain('The relay has stopped.')
+    expect([await world.count('ready'), await world.count('leased'), await world.count('parked')]).toEqual([0, 0, 0])
+    expect(new Set(await topic.read(10)).size).toBe(10)
+  })
+
+  it('is told, and is no success, also while a relay stops because it was told to', async () => {
+    await using world = await openTestStore()
+    await using topic = await openTestTopic(rabbitmqUrl)
+    await using proxy = await startFaultProxy(rabbitmqUrl)
+    const relay = start(['relay', '--from', ...world.args.slice(1), '--to', proxy.url], { nodeOptions })
+    await relay.said('The relay runs.')
+    proxy.hold()
+    await world.fill(topic.topic, 5)
+    await until(async () => (await world.count('leased')) === 5)
+    relay.child.kill('SIGTERM')
+    await relay.said('The relay stops')
+    relay.child.kill('SIGUSR2')
+    await relay.said(told)
+    proxy.release()
+    expect(await relay.ended).toMatchObject({ code: 1, stderr: `ackord: ${told}\n` })
+    expect([await world.count('ready'), await world.count('leased')]).toEqual([0, 0])
+  })
+
+  it('ends a command that has nothing to stop', async () => {
+    // Takes connections, and says nothing.
+    const mute = createServer().listen(0, '127.0.0.1')
+    await once(mute, 'listening')
+    const connected = once(mute, 'connection')
+    const running = start(['status', '--store', `redis://127.0.0.1:${(mute.address() as AddressInfo).port}`], { nodeOptions })
+    const [socket] = (await connected) as [Socket]
+    running.child.kill('SIGUSR2')
+    expect(await running.ended).toMatchObject({ code: 1, stdout: '', stderr: `ackord: ${told}\n` })
+    socket.destroy()
+    mute.close()
+  })
+
+  it('has the demo remove what it made', async () => {
+    // Of its own: what is left there is this demo's.
+    await using server = await startRedis()
+    const demo = start(['demo', '--orders', '3000', '--store', server.url], { nodeOptions })
+    await demo.said('orders come in')
+    demo.child.kill('SIGUSR2')
+    expect(await demo.ended).toMatchObject({ code: 1, stderr: `ackord: ${told}\n` })
+    await using redis = await openTestStore(server.url)
+    if (redis.store.kind !== 'redis') throw new Error('It is Redis.')
+    expect(await redis.store.send('KEYS', '*')).toEqual([])
+  })
+})
+
+describe('a second signal', () => {
+  it.each([
+    ['SIGINT', 130],
+    ['SIGTERM', 143],
+    ['SIGHUP', 129],
+  ] as const)('%s ends a relay at once', async (signal, expected) => {
+    await using world = await openTestStore()
+    await using topic = await openTestTopic(rabbitmqUrl)
+    await using proxy = await startFaultProxy(rabbitmqUrl)
+    const relay = start(['relay', '--from', ...world.args.slice(1), '--to', proxy.url])
+    await relay.said('The relay runs.')
+    proxy.hold()
+    await world.fill(topic.topic, 5)
+    await until(async () => (await world.count('leased')) === 5)
+    relay.child.kill('SIGTERM')
+    await relay.said('The relay stops')
+    relay.child.kill(signal)
+    expect((await relay.ended).code).toBe(expected)
+    expect(await world.count('leased')).toBe(5)
+  })
+})

@@ -1,0 +1,133 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { beforeAll, describe, expect, it } from 'vitest'
+import { ackord, emptyDirectory } from '../support/ackord.ts'
+import { bundleMain } from '../support/bundle-main.ts'
+import { openTestStore } from '../support/services.ts'
+
+beforeAll(bundleMain)
+
+describe('arguments that cannot be right', () => {
+  const cases: readonly (readonly [readonly string[], RegExp])[] = [
+    [[], /a command is missing\.\n {2}Try: ackord --help/],
+    [['statsu'], /unknown command 'statsu'\.\n {2}Did you mean status\?/],
+    [['status', '--stoer', 'x'], /unknown option '--stoer'\.\n {2}Did you mean --store\?/],
+    [['status'], /--store is missing\.\n {2}Give it, set ACKORD_STORE/],
+    [['status', '--store', 'postgre://host/db'], /the scheme 'postgre:', which is no store\.\n {2}Expected one of: postgres:\/\//],
+    [['status', '--store', 'postgres://host:54321x/db'], /--store has a host or port that cannot be right/],
+    [['status', '--store', 'orders.db'], /--store is not a URL/],
+    [['status', '--store', 'sqlite:'], /needs the path of a file/],
+    [['status', '--store', 'sqlite:a.db', '--tag', 'x'], /--stream and --tag are for Redis/],
+    [['status', '--store', 'sqlite:a.db', '--outbox', 'lua'], /--outbox and --shards are for Redis/],
+    [['status', '--store', 'redis://host', '--outbox', 'list'], /Choose one of: stream, lua/],
+    [['status', '--store', 'redis://host', '--shards', '2'], /--shards is for the Lua outbox\.\n {2}Add --outbox lua/],
+    [['status', '--store', 'redis://host', '--outbox', 'lua', '--tag', 'a,b'], /a Lua outbox has one\.\n {2}What divides it is --shards/],
+    [['status', '--store', 'redis+cluster://host', '--prefix', 'a_'], /--schema and --prefix are for SQL databases/],
+    [['status', '--store', 'redis:'], /names no host\.\n {2}Write redis:\/\/host:6379/],
+    [['status', '--store', 'redis+cluster://'], /names no host\.\n {2}Write redis\+cluster:\/\/host:6379/],
+    [['status', '--store', 'redis://one:6379,two:6379'], /has several hosts\.\n {2}Give one, or write redis\+cluster:\/\//],
+    [['status', '--store', 'redis://host/orders'], /A database of Redis is a number, and 'orders' is none/],
+    [['status', '--store', 'redis+cluster://host/1'], /A cluster of Redis has no databases/],
+    [['demo', '--outbox', 'lua'], /--outbox is for Redis/],
+    [['bench', '--store', 'sqlite:', '--outbox', 'lua'], /--outbox is for Redis/],
+    [['relay', '--from', 'sqlite:a.db', '--map', 'orders'], /Write it as name=value/],
+    [['relay', '--from', 'sqlite:a.db', '--lease', 'soon'], /Write it as 500ms, 30s/],
+    [['relay', '--from', 'sqlite:a.db', '--port', '70000'], /a whole number from 0 to 65535/],
+    [['list', '--store', 'sqlite:a.db', '--state', 'lost'], /Choose one of: ready, waiting/],
+    [['rearm', '--store', 'sqlite:a.db'], /Say which records/],
+    [['rearm', '7', '--all', '--store', 'sqlite:a.db'], /either ids or a filter/],
+    [['rearm', '7', '--set-attribute', 'id=8', '--store', 'sqlite:a.db'], /cannot set 'id'/],
+    [['discard', '7', '--store', 'sqlite:a.db'], /--reason is missing/],
+    [['discard', '--all', '--reason', 'x', '--store', 'sqlite:a.db'], /Look first with --dry-run, then add --yes/],
+    [['demo', '--orders', '0'], /a whole number from 1/],
+    [['demo', '--broker', 'kafak://host'], /the scheme 'kafak:', which is no broker/],
+    [['doctor'], /--store and --broker are both missing/],
+    [['bench'], /--store is missing/],
+  ]
+
+  it.each(cases)('%j is refused in a line, with a hint, and exit code 2', async (args, expected) => {
+    const { code, stdout, stderr } = await ackord(args)
+    expect(stderr).toMatch(expected)
+    expect(stderr.trimEnd().split('\n').length).toBeLessThanOrEqual(2)
+    expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
+  })
+
+  it.each([
+    ['a command', ['postgres://user:s3cr/et@host/db']],
+    ['an option', ['status', '--stor=postgres://user:s3cr/et@host/db']],
+    ['an option with a token', ['relay', '--too=nats://s3cr/et@host']],
+    ['the value of another option', ['list', '--limit', 'postgres://user:s3cr/et@host/db']],
+    ['the secret in a query', ['status', '--stor=postgres://host/db?password=s3cr%2fet+et']],
+  ])('a URL that is taken for %s is told without its password', async (_, args) => {
+    for (const more of [[], ['--json']]) {
+      const { code, stdout, stderr } = await ackord([...args, ...more])
+      expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
+      expect(stderr).toContain('***')
+      expect(stderr).not.toMatch(/s3cr|et@|et\+et/)
+    }
+  })
+
+  it('tells programs in JSON', async () => {
+    const { code, stdout, stderr } = await ackord(['status', '--json', '--store', 'orders.db'])
+    expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
+    expect(JSON.parse(stderr)).toMatchObject({ error: '--store is not a URL.', exit_code: 2, hint: expect.stringContaining('postgres://') })
+  })
+
+  it('makes no file of SQLite out of a path with a typo', async () => {
+    const cwd = emptyDirectory()
+    const first = await ackord(['status', '--store', 'sqlite:oders.db'], { cwd })
+    const second = await ackord(['status', '--store', 'sqlite:oders.db'], { cwd })
+    expect([first.code, second.code]).toEqual([3, 3])
+    expect(second.stderr).toContain('There is no file')
+  })
+
+  it('refuses a file that is no database', async () => {
+    const cwd = emptyDirectory()
+    writeFileSync(join(cwd, 'notes.db'), 'These are notes, and no database at all. '.repeat(40))
+    const { code, stderr } = await ackord(['status', '--store', 'sqlite:notes.db'], { cwd })
+    expect(code).toBe(4)
+    expect(stderr).toContain('not a database')
+  })
+})
+
+describe('help', () => {
+  it.each([['--help'], ['relay', '--help'], ['help', 'migrate']])('%s %s goes to stdout, and is no failure', async (...args) => {
+    const { code, stdout, stderr } = await ackord(args)
+    expect(stdout).toContain('Usage: ackord')
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+  })
+})
+
+describe('a schema', () => {
+  it('that is missing is exit code 5, and the hint makes it', async () => {
+    const cwd = emptyDirectory()
+    writeFileSync(join(cwd, 'orders.db'), '')
+    const before = await ackord(['list', '--store', 'sqlite:orders.db'], { cwd })
+    expect(before.code).toBe(5)
+    expect(before.stderr).toContain('ackord migrate up')
+    expect((await ackord(['migrate', 'validate', '--store', 'sqlite:orders.db'], { cwd })).code).toBe(5)
+    expect((await ackord(['migrate', 'up', '--store', 'sqlite:orders.db'], { cwd })).code).toBe(0)
+    expect((await ackord(['migrate', 'validate', '--store', 'sqlite:orders.db'], { cwd })).code).toBe(0)
+    expect((await ackord(['list', '--store', 'sqlite:orders.db'], { cwd })).code).toBe(0)
+  })
+
+  it.each([
+    ['newer', 99, /npm install ackord@latest/],
+    ['older', 1, /ackord migrate up/],
+  ])('that is %s is exit code 5', async (_, version, hint) => {
+    await using world = await openTestStore()
+    if (world.store.kind === 'redis') throw new Error('It is SQLite.')
+    const oldestReader = version === 1 ? 1 : version
+    await world.store.define(
+      `UPDATE ${world.store.table('meta')} SET version = ${version}, oldest_reader = ${oldestReader} WHERE name = 'schema'`,
+    )
+    for (const command of [
+      ['migrate', 'validate', ...world.args],
+      ['relay', '--from', ...world.args.slice(1), '--to', 'amqp://127.0.0.1:1'],
+    ]) {
+      const { code, stderr } = await ackord(command)
+      expect(stderr).toMatch(hint)
+      expect(code).toBe(5)
+    }
+  })
+})

@@ -1,0 +1,52 @@
+import { describe, expect, it } from 'vitest'
+import { Secrets } from '../../src/output/secrets.ts'
+
+function masked(url: string, text: string): string {
+  const secrets = new Secrets()
+  secrets.addUrl(url)
+  return secrets.mask(text)
+}
+
+describe('what is masked', () => {
+  it.each([
+    ['postgres://user:s3cret@host/db', 'failed with s3cret', 'failed with ***'],
+    ['postgres://user:p%40ss%3A1@host/db', 'p@ss:1 and p%40ss%3A1', '*** and ***'],
+    ['postgres://user:p@ss:1@host/db', 'p@ss:1', '***'],
+    ['postgres://host/db?user=a&password=s3cret&sslmode=require', 's3cret require', '*** require'],
+    ['nats://t0ken@host', 't0ken', '***'],
+    ['postgres://user:s3#cret@host/db', 'no URL: s3#cret', 'no URL: ***'],
+    ['postgres://user:s3cr/et@host/db', "unknown 'postgres://user:s3cr/et@host/db'", "unknown 'postgres://***@host/db'"],
+    ['postgres://user:s3@cr/et@host/db', 'postgres://user:s3@cr/et@host/db', 'postgres://***@host/db'],
+    ['postgres://user:s3cret@host/db@home?options=a@b', 'failed with s3cret', 'failed with ***'],
+    ['postgres://host/db?password=s3+cr%2fet', '?password=s3+cr%2fet, s3 cr/et', '?password=***, ***'],
+    ['postgres://host/db?password=s3?cret&sslmode=a', 's3?cret', '***'],
+    ['--stor=postgres://user:s3cr/et@host/db', '--stor=postgres://user:s3cr/et@host/db', '--stor=postgres://***@host/db'],
+    ['--to=nats://t0/ken@host', 't0/ken', '***'],
+    ['amqp://user:a.b-c+(d)%5Be%5D%5C%24@host', 'a.b-c+(d)[e]\\$, not aXb', '***, not aXb'],
+    ['postgres://postgres:postgres@host/db', 'postgres://host/db, password postgres', 'postgres://host/db, password ***'],
+    ['postgres://user:e@host/db', 'The password e is wrong.', 'The password *** is wrong.'],
+  ])('of %s', (url, text, expected) => {
+    expect(masked(url, text)).toBe(expected)
+  })
+
+  it('includes what others wrote into a URL', () => {
+    expect(masked('sqlite:a.db', 'connect amqp://other:w0rd@host:1 failed')).toBe('connect amqp://***@host:1 failed')
+  })
+
+  it.each([
+    ['abc', 'abcdef'],
+    ['abcdef', 'abc'],
+  ])('is the whole of a password that begins with another: %s, %s', (first, second) => {
+    const secrets = new Secrets()
+    for (const password of [first, second]) secrets.addUrl(`amqp://user:${password}@host`)
+    expect(secrets.mask('abcdef abc')).toBe('*** ***')
+  })
+
+  it('does not tell a short password by what is missing in other words', () => {
+    expect(masked('redis://:p@ss#word@host', 'Expected a URL.')).toBe('Expected a URL.')
+  })
+
+  it('leaves names of users, hosts and databases alone', () => {
+    expect(masked('postgres://root@host/db', 'root at host, db')).toBe('root at host, db')
+  })
+})

@@ -1,0 +1,56 @@
+import { setMaxListeners } from 'node:events'
+import type { Runtime } from '../ports/runtime.ts'
+
+/** The promise, or a rejection with the signal's reason if that comes first. What the promise does afterwards is nobody's business any more. */
+export function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const onAbort = () => reject(signal.reason)
+    if (signal.aborted) onAbort()
+    else signal.addEventListener('abort', onAbort, { once: true })
+    promise.then(
+      (value) => {
+        signal.removeEventListener('abort', onAbort)
+        resolve(value)
+      },
+      (error: unknown) => {
+        signal.removeEventListener('abort', onAbort)
+        reject(error)
+      },
+    )
+  })
+}
+
+/** A controller that is aborted with its parent signal. Dispose it, or a long-lived parent keeps it for ever. */
+export interface LinkedController extends Disposable {
+  readonly signal: AbortSignal
+  abort(reason: unknown): void
+}
+
+export function linkedController(parent: AbortSignal): LinkedController {
+  const controller = new AbortController()
+  // A whole handler may listen to it, and Node takes more than ten for a leak.
+  setMaxListeners(0, controller.signal)
+  const onAbort = () => controller.abort(parent.reason)
+  if (parent.aborted) onAbort()
+  else parent.addEventListener('abort', onAbort, { once: true })
+  return {
+    signal: controller.signal,
+    abort: (reason) => controller.abort(reason),
+    [Symbol.dispose]: () => parent.removeEventListener('abort', onAbort),
+  }
+}
+
+/** Milliseconds that a broker gets to answer when something is closed or given back. A connection that is dead and does not know it must not hold up a stop. */
+export const answerTimeout = 5000
+
+/** Resolves when the promise has settled, either way, or when the time is over. */
+export async function settledWithin(runtime: Runtime, limit: number, promise: Promise<unknown>): Promise<void> {
+  await new Promise<void>((resolve) => {
+    const timer = runtime.setTimeout(resolve, limit)
+    const settled = () => {
+      timer.cancel()
+      resolve()
+    }
+    promise.then(settled, settled)
+  })
+}

@@ -1,0 +1,41 @@
+import { InvalidOptionError } from '../errors.ts'
+import { checkDuration, checkFraction } from '../options.ts'
+
+/** Milliseconds to wait before the next try. `attempt` is 1 after the first failure; `random` gives numbers from 0 to 1. Pure, so that stores and simulations can use it. */
+export type Backoff = (attempt: number, random: () => number) => number
+
+/** The same delay each time, ± `jitter` of it. Default: 1,000 ms ± 20 %. */
+export function constantBackoff(delay = 1000, options: { readonly jitter?: number | undefined } = {}): Backoff {
+  const { jitter = 0.2 } = options
+  checkDuration('delay', delay)
+  checkFraction('jitter', jitter)
+  return (_attempt, random) => spread(delay, jitter, random)
+}
+
+export interface ExponentialBackoffOptions {
+  /** Milliseconds after the first failure. Default: 1,000. */
+  readonly initial?: number | undefined
+  /** What each further failure multiplies it by, 1 or more. Default: 2. */
+  readonly factor?: number | undefined
+  /** The longest delay in milliseconds, before jitter. Default: 60,000. */
+  readonly max?: number | undefined
+  /** The share of the delay by which it varies, from 0 to 1. Default: 0.2. */
+  readonly jitter?: number | undefined
+}
+
+export function exponentialBackoff(options: ExponentialBackoffOptions = {}): Backoff {
+  const { initial = 1000, factor = 2, max = 60_000, jitter = 0.2 } = options
+  checkDuration('initial', initial)
+  checkDuration('max', max)
+  checkFraction('jitter', jitter)
+  if (!(factor >= 1 && Number.isFinite(factor))) throw new InvalidOptionError('factor', `must be a number, 1 or more; it is ${factor}.`)
+  return (attempt, random) => {
+    // At attempt 2000 the power is Infinity, and 0 × Infinity is not a number: the cap is applied to what is one.
+    const delay = initial === 0 ? 0 : Math.min(initial * factor ** Math.max(0, attempt - 1), max)
+    return spread(delay, jitter, random)
+  }
+}
+
+function spread(delay: number, jitter: number, random: () => number): number {
+  return jitter === 0 ? delay : Math.round(delay * (1 + jitter * (2 * random() - 1)))
+}

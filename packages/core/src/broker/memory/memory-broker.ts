@@ -1,0 +1,209 @@
+import { AckordError, describeValue, InvalidOptionError } from '../../errors.ts'
+import type { RawMessage } from '../../message/message.ts'
+import { checkChoice, checkCount, checkDuration, checkName, checkNoMore } from '../../options.ts'
+import { consoleLogger, guardLogger, type Logger } from '../../ports/observability.ts'
+import { type Runtime, systemRuntime } from '../../ports/runtime.ts'
+import type { DeadLetter } from '../dead-letter.ts'
+import type { Publisher, PublishResult } from '../publisher.ts'
+import { createReceiver } from '../receiver.ts'
+import type { Source } from '../source.ts'
+import type { MemoryGroup } from './memory-group.ts'
+import { MemorySchedule } from './memory-schedule.ts'
+import { MemorySource } from './memory-source.ts'
+import { type MemoryStats, MemoryTopic, memoryStats } from './memory-topic.ts'
+
+export interface MemoryBrokerOptions {
+  /** How many of the last published messages each topic remembers for `published()`, settled or not. Default: 0. */
+  readonly history?: number | undefined
+  readonly runtime?: Runtime | undefined
+  /** Default: the console, from `info` up. */
+  readonly logger?: Logger | undefined
+}
+
+export interface MemorySourceOptions {
+  /** Sources of one group share its messages; each group gets every message. Default: 'default'. */
+  readonly group?: string | undefined
+  /** How many messages the source may hold that are not settled; it then waits. `Infinity` for no limit. Default: 100. */
+  readonly prefetch?: number | undefined
+  /**
+   * Where rejected messages go: a topic of this broker, or a publisher and destination; `'discard'` drops them.
+   * Default: nowhere; a rejected message is delivered again with a growing delay, and a warning says so once.
+   */
+  readonly deadLetter?: string | DeadLetter | undefined
+  /**
+   * Milliseconds in which a message has to be settled. Afterwards it is delivered again, and settling it rejects with
+   * `ACKORD_LEASE_LOST`. Default: Infinity.
+   */
+  readonly ackTimeout?: number | undefined
+  /**
+   * Delivers the messages of one `partitionkey` in turn: the next one only when the one before is acked or dead-lettered,
+   * however long that takes; other keys, and messages without one, go on. It belongs to the group: its first source decides.
+   * Default: as the group has it, and `false` for a new one.
+   */
+  readonly orderPerKey?: boolean | undefined
+  /**
+   * Where a new group starts: at the oldest message that the topic still keeps, or with those published from now on.
+   * Nothing for a group that exists. Default: 'oldest'.
+   */
+  readonly from?: 'oldest' | 'newest' | undefined
+}
+
+/**
+ * A broker in memory, for tests and demos: at-least-once, with groups, redelivery, dead letters and order per key.
+ * What it holds ends with the process. It keeps the process alive while a message is delayed, not while it only waits for one to be published.
+ *
+ * What it keeps: a topic comes to be when it is first named. Until its first group exists it keeps every message;
+ * from then on each one until all groups that existed when it was published, or that started with it, are done with it
+ * (acked or rejected). Its memory is free from that moment. A group comes to be with its first source and stays, with all
+ * that it has not acked, also while it has no source; a first group that starts at the newest message frees what was kept before.
+ * Topics and groups themselves stay until `close()`. Bytes are not copied: a publisher must not change them afterwards.
+ *
+ * A nacked message comes back at the head of its group, in turn with messages that are new, so that one which fails for ever
+ * does not stop them.
+ */
+export class MemoryBroker implements Publisher {
+  readonly #runtime: Runtime
+  readonly #logger: Logger
+  readonly #history: number
+  readonly #schedule: MemorySchedule
+  readonly #topics = new Map<string, MemoryTopic>()
+  readonly #failures = new Map<string, unknown>()
+  #closed = false
+
+  constructor(options: MemoryBrokerOptions = {}) {
+    const { history = 0, runtime = systemRuntime, logger = consoleLogger, ...unknown } = options
+    checkNoMore('A memory broker', unknown)
+    this.#history = checkCount('history', history, { min: 0, infinite: true })
+    this.#runtime = runtime
+    this.#logger = guardLogger(logger)
+    this.#schedule = new MemorySchedule(runtime)
+  }
+
+  // Async, so that what it throws is a rejection; it stores everything before it first gives way.
+  async publish(
+    topic: string,
+    messages: readonly RawMessage[],
+    options: { readonly signal?: AbortSignal | undefined } = {},
+  ): Promise<readonly PublishResult[]> {
+    this.#checkOpen()
+    checkName('topic', topic)
+    options.signal?.throwIfAborted()
+    if (this.#failures.has(topic)) {
+      const error = this.#failures.get(topic)
+      return messages.map(() => ({ ok: false, error, scope: 'destination' }))
+    }
+    const target = this.#topic(topic)
+    const results = messages.map((message) => {
+      if (!(message.data instanceof Uint8Array)) return wrongData(topic, message.data)
+      target.append(message)
+      return ok
+    })
+    target.serve()
+    return results
+  }
+
+  /** A reader of the topic. Its group exists from now on, and so collects messages before the first is pulled. It may be iterated several times, also at once. */
+  source(topic: string, options: MemorySourceOptions = {}): Source & AsyncDisposable {
+    const { group = 'default', prefetch = 100, ackTimeout = Infinity, deadLetter, from = 'oldest', orderPerKey, ...unknown } = options
+    checkNoMore('A source of the memory broker', unknown)
+    this.#checkOpen()
+    checkName('topic', topic)
+    checkName('group', group)
+    checkCount('prefetch', prefetch, { infinite: true })
+    checkDuration('ackTimeout', ackTimeout, { min: 1, infinite: true })
+    checkChoice('from', from, ['oldest', 'newest'])
+    const receive = createReceiver({
+      deadLetter: this.#deadLetter(topic, deadLetter),
+      runtime: this.#runtime,
+      logger: this.#logger,
+    })
+    const shared = this.#group(topic, group, orderPerKey, from)
+    return new MemorySource(shared, this.#schedule, { receive, prefetch, ackTimeout })
+  }
+
+  /** For one group, or the sum of all. A topic or group that does not exist holds nothing. */
+  stats(topic: string, group?: string | undefined): MemoryStats {
+    return memoryStats(this.#topics.get(topic), group)
+  }
+
+  /** The last messages that the topic took, oldest first, as many as the option `history` says. They cannot be settled. */
+  published(topic: string): RawMessage[] {
+    return this.#topics.get(topic)?.history() ?? []
+  }
+
+  /**
+   * Resolves once the group is done with every message: acked, dead-lettered or discarded, none in flight or delayed.
+   * For a group that does not exist yet, the messages that wait for it count. Rejects when the broker is closed first.
+   */
+  async idle(topic: string, group = 'default', options: { readonly signal?: AbortSignal | undefined } = {}): Promise<void> {
+    this.#checkOpen()
+    options.signal?.throwIfAborted()
+    await this.#topics.get(topic)?.idle(group, options.signal)
+  }
+
+  /** Simulates an outage: publishing to the topic answers with this error, as a fault of the destination. `undefined` ends it. */
+  fail(topic: string, error: unknown): void {
+    if (error === undefined) this.#failures.delete(topic)
+    else this.#failures.set(topic, error)
+  }
+
+  /** Ends all iterations and forgets all messages; settling one afterwards rejects. It waits for nobody: stop the consumers first. Idempotent. */
+  close(): Promise<void> {
+    if (!this.#closed) {
+      this.#closed = true
+      this.#schedule.clear()
+      for (const topic of this.#topics.values()) topic.close(isClosed())
+      this.#topics.clear()
+      this.#failures.clear()
+    }
+    return Promise.resolve()
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close()
+  }
+
+  #checkOpen(): void {
+    if (this.#closed) throw isClosed()
+  }
+
+  #topic(name: string): MemoryTopic {
+    let topic = this.#topics.get(name)
+    if (topic === undefined) {
+      topic = new MemoryTopic(this.#schedule, this.#history)
+      this.#topics.set(name, topic)
+    }
+    return topic
+  }
+
+  #group(topicName: string, name: string, orderPerKey: boolean | undefined, from: 'oldest' | 'newest'): MemoryGroup {
+    const topic = this.#topic(topicName)
+    const group = topic.groups.get(name)
+    if (group === undefined) return topic.createGroup(name, { orderPerKey: orderPerKey ?? false, from })
+    if (orderPerKey !== undefined && orderPerKey !== group.orderPerKey) {
+      throw new InvalidOptionError(
+        'orderPerKey',
+        `must be ${group.orderPerKey}, as the first source of group '${name}' on '${topicName}' has it.`,
+      )
+    }
+    return group
+  }
+
+  #deadLetter(topic: string, deadLetter: string | DeadLetter | undefined): DeadLetter | 'discard' | undefined {
+    if (typeof deadLetter !== 'string' || deadLetter === 'discard') return deadLetter
+    checkName('deadLetter', deadLetter)
+    if (deadLetter === topic) throw new InvalidOptionError('deadLetter', `must not be '${topic}', the source's own topic.`)
+    return { publisher: this, destination: deadLetter }
+  }
+}
+
+const ok: PublishResult = { ok: true }
+
+function wrongData(topic: string, data: unknown): PublishResult {
+  const text = `The memory broker carries bytes; a message to '${topic}' has ${describeValue(data)}. Marshal it first.`
+  return { ok: false, error: new AckordError('ACKORD_WRONG_DATA', text, { retryable: false }), permanent: true }
+}
+
+function isClosed(): AckordError {
+  return new AckordError('ACKORD_SHUTDOWN', 'The memory broker is closed.')
+}

@@ -1,0 +1,66 @@
+import type { RawMessage } from '../../message/message.ts'
+
+/** What an iteration pulls from. */
+export interface PullSource {
+  readonly ended: boolean
+  /** A message, if there is one to be had at once. */
+  take(): RawMessage | undefined
+  wait(pull: WaitingPull): void
+  /** Takes the pulls of this iteration off the list. */
+  leave(iteration: MemoryIteration): readonly WaitingPull[]
+}
+
+/** A call of `next()` that waits. */
+export interface WaitingPull {
+  readonly iteration: MemoryIteration
+  readonly resolve: (result: PullResult) => void
+}
+
+type PullResult = IteratorResult<RawMessage, undefined>
+
+const done = { value: undefined, done: true } as const
+
+/** Written by hand: a generator cannot be left while it waits, and costs several turns of the promise queue per message. */
+export class MemoryIteration implements AsyncIterableIterator<RawMessage> {
+  readonly #source: PullSource
+  readonly #signal: AbortSignal
+  #ended = false
+  #listening = false
+
+  constructor(source: PullSource, signal: AbortSignal) {
+    this.#source = source
+    this.#signal = signal
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this
+  }
+
+  next(): Promise<PullResult> {
+    if (this.#signal.aborted || this.#source.ended) this.end()
+    if (this.#ended) return Promise.resolve(done)
+    const value = this.#source.take()
+    if (value !== undefined) return Promise.resolve({ value, done: false })
+
+    if (!this.#listening) {
+      this.#listening = true
+      this.#signal.addEventListener('abort', this.#onAbort, { once: true })
+    }
+    return new Promise((resolve) => this.#source.wait({ iteration: this, resolve }))
+  }
+
+  return(): Promise<PullResult> {
+    this.end()
+    return Promise.resolve(done)
+  }
+
+  /** Idempotent. */
+  end(): void {
+    this.#ended = true
+    if (this.#listening) this.#signal.removeEventListener('abort', this.#onAbort)
+    this.#listening = false
+    for (const pull of this.#source.leave(this)) pull.resolve(done)
+  }
+
+  readonly #onAbort = (): void => this.end()
+}

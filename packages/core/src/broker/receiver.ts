@@ -1,0 +1,147 @@
+import { exponentialBackoff } from '../async/backoff.ts'
+import { InvalidOptionError } from '../errors.ts'
+import type { NackOptions } from '../message/acking.ts'
+import type { Attributes } from '../message/attributes.ts'
+import { nameOf } from '../message/marshal.ts'
+import { Message, type RawMessage } from '../message/message.ts'
+import { isRetryable } from '../message/message-state.ts'
+import { checkDuration, checkFunction, checkNoMore } from '../options.ts'
+import { consoleLogger, guardLogger, type Logger } from '../ports/observability.ts'
+import { type Runtime, systemRuntime } from '../ports/runtime.ts'
+import { type DeadLetter, sendDeadLetter } from './dead-letter.ts'
+
+export interface ReceiverOptions {
+  /**
+   * Where rejected messages go: with a confirmed publish, before they are acked; or `'discard'`: they are acked and gone.
+   * Default: neither; a rejected message is nacked with a growing delay, and a warning says so once.
+   */
+  readonly deadLetter?: DeadLetter | 'discard' | undefined
+  /** Milliseconds that the publish to the dead letter may take. Default: 10,000. */
+  readonly deadLetterTimeout?: number | undefined
+  /**
+   * Called with a message that the dead letter refuses for good in every form, and with the reason it was rejected for. Keep the message where an operator
+   * finds it: it is acked when the call resolves, and delivered again after ten minutes if it fails. Default: an error is logged and the message is parked at the
+   * broker, where that keeps it: Kafka in its topic, NATS in a stream with `limits` retention, RabbitMQ by the dead-letter exchange in `declare`. Elsewhere it
+   * is delivered again after ten minutes.
+   */
+  readonly onUndeliverable?: ((message: RawMessage, error: unknown) => void | Promise<void>) | undefined
+  readonly runtime?: Runtime | undefined
+  /** Default: the console, from `info` up. */
+  readonly logger?: Logger | undefined
+}
+
+/** One message as a broker's client delivers it. */
+export interface Delivery {
+  readonly data: Uint8Array
+  readonly attributes: Attributes
+  /** How often it was delivered, this time included, where the broker counts. */
+  readonly deliveryCount?: number | undefined
+  ack(): void | Promise<void>
+  nack(error: unknown, options: NackOptions): void | Promise<void>
+  /** Ends the message for good where the broker tells that apart from an ack. Default: `ack`. */
+  terminate?(): void | Promise<void>
+  /**
+   * Settles the message so that the broker keeps it where an operator can read it, and does not deliver it again. Resolves `false`, and settles nothing, if
+   * the broker would drop it. Default: it would.
+   */
+  park?(): boolean | Promise<boolean>
+}
+
+const rejectedDelay = exponentialBackoff()
+// For a message that nothing can be done about without an operator.
+const undeliverableDelay = 600_000
+
+/** For sources, one per source: makes messages whose `reject` loses nothing. */
+export function createReceiver(options: ReceiverOptions = {}): (delivery: Delivery) => RawMessage {
+  const {
+    deadLetter,
+    deadLetterTimeout = 10_000,
+    onUndeliverable,
+    runtime = systemRuntime,
+    logger: given = consoleLogger,
+    ...unknown
+  } = options
+  checkNoMore('A receiver', unknown)
+  const logger = guardLogger(given)
+  checkDuration('deadLetterTimeout', deadLetterTimeout, { min: 1 })
+  checkDeadLetter(deadLetter)
+  if (onUndeliverable !== undefined) checkFunction('onUndeliverable', onUndeliverable)
+  let warned = false
+
+  async function reject(message: RawMessage, delivery: Delivery, error: unknown): Promise<void> {
+    const later: NackOptions = { retryAfter: rejectedDelay(delivery.deliveryCount ?? 1, runtime.random) }
+    if (deadLetter === undefined) {
+      if (!warned) logger.warn({ err: error, message: nameOf(message) }, noDeadLetter)
+      warned = true
+      await delivery.nack(error, later)
+      return
+    }
+    if (deadLetter !== 'discard') {
+      try {
+        await sendDeadLetter(deadLetter, message, error, { runtime, timeout: deadLetterTimeout })
+      } catch (failure) {
+        const fields = { err: failure, message: nameOf(message), destination: deadLetter.destination }
+        if (!isRetryable(failure)) {
+          await settleUndeliverable(message, delivery, error, failure)
+          return
+        }
+        logger.error(fields, 'The dead letter did not take a rejected message; it will be delivered again.')
+        await delivery.nack(failure, later)
+        throw failure
+      }
+    }
+    await end(delivery)
+  }
+
+  /** Not dropped, and not redelivered without a pause: `onUndeliverable` keeps it, or else the broker. */
+  async function settleUndeliverable(message: RawMessage, delivery: Delivery, error: unknown, failure: unknown): Promise<void> {
+    const fields = { err: failure, message: nameOf(message) }
+    if (onUndeliverable !== undefined) {
+      try {
+        await onUndeliverable(message, error)
+      } catch (err) {
+        logger.error({ ...fields, err }, 'onUndeliverable failed; the message is delivered again in ten minutes.')
+        await delivery.nack(err, { retryAfter: undeliverableDelay })
+        throw err
+      }
+      logger.error(fields, 'The dead letter refused a rejected message in every form; onUndeliverable has it.')
+      await end(delivery)
+      return
+    }
+    if ((await delivery.park?.()) === true) {
+      logger.error(fields, 'The dead letter refused a rejected message in every form; the broker keeps it and does not deliver it again.')
+      return
+    }
+    logger.error(fields, undeliverable)
+    await delivery.nack(failure, { retryAfter: undeliverableDelay })
+    throw failure
+  }
+
+  return function receive(delivery) {
+    const { data, attributes, deliveryCount } = delivery
+    const message: RawMessage = new Message(data, attributes, {
+      deliveryCount,
+      acking: {
+        ack: () => delivery.ack(),
+        nack: (error, nackOptions) => delivery.nack(error, nackOptions),
+        reject: (error) => reject(message, delivery, error),
+      },
+    })
+    return message
+  }
+}
+
+async function end(delivery: Delivery): Promise<void> {
+  await (delivery.terminate === undefined ? delivery.ack() : delivery.terminate())
+}
+
+const undeliverable =
+  'The dead letter refused a rejected message in every form; it is delivered again in ten minutes. Check what the dead letter accepts, or set onUndeliverable.'
+const noDeadLetter =
+  "A message was rejected, but its source has no deadLetter: it is delivered again, later and later. Set deadLetter to a publisher and destination, or to 'discard'."
+
+function checkDeadLetter(deadLetter: ReceiverOptions['deadLetter']): void {
+  if (deadLetter === undefined || deadLetter === 'discard') return
+  if (typeof deadLetter?.publisher?.publish === 'function' && typeof deadLetter.destination === 'string') return
+  throw new InvalidOptionError('deadLetter', "must be { publisher, destination }, or 'discard'.")
+}

@@ -1,0 +1,176 @@
+import { AckordError, describeValue, InvalidOptionError } from '../errors.ts'
+import { type Attributes, checkAttributes } from '../message/attributes.ts'
+import type { Context } from '../message/context.ts'
+import type { EventDefinition } from '../message/define-event.ts'
+import { nameOf } from '../message/marshal.ts'
+import type { Message } from '../message/message.ts'
+import { checkSchema, type StandardSchema, validateData } from '../message/schema.ts'
+import { checkFunction, checkName } from '../options.ts'
+import { type Handler, handleBy } from './handler.ts'
+import { outputsOf } from './handler-outputs.ts'
+import { asIs, type Naming } from './naming.ts'
+
+/** A class whose name is a message type. */
+export type MessageClass<Data extends object = object> = abstract new (...parameters: never[]) => Data
+
+/** Messages made by `defineEvent()` or instances of classes; nothing if there are none. */
+export type HandlerResult = readonly object[] | undefined | void
+
+/** May be synchronous. What it throws says that the message was not handled. */
+export type HandlerFunction<Data> = (data: Data, context: Context) => HandlerResult | Promise<HandlerResult>
+
+/** What a handler takes: a type by its text or as made by `defineEvent()`. */
+export interface TextInput<Data> {
+  readonly type: string | EventDefinition<Data>
+  /** Any Standard Schema. A message that it refuses is rejected, not retried. Default: the event's; without one the data is taken as it is. */
+  readonly schema?: StandardSchema<Data> | undefined
+}
+
+/** What a handler takes: instances of a class, whose name gives the type. */
+export interface ClassInput<Data extends object> {
+  /** Plain objects become instances without running the constructor, so private fields are not there. */
+  readonly type: MessageClass<Data>
+  /** Any Standard Schema, for the data before it becomes an instance. A message that it refuses is rejected, not retried. Default: any object will do. */
+  readonly schema?: StandardSchema | undefined
+}
+
+export interface HandlerOutputOptions {
+  /** For outputs that have none of their own. */
+  readonly source?: string | undefined
+  /** Given to every output, under its own ones. Not `id`, `type`, `source`, `specversion` and `time`. Default: none. */
+  readonly attributes?: Attributes | undefined
+  /** Makes types out of class names, of inputs and outputs alike. Default: `asIs`. */
+  readonly naming?: Naming | undefined
+}
+
+/** Either of the two, with the type of the data forgotten. */
+export interface AnyInput {
+  readonly type: string | MessageClass | Pick<EventDefinition, 'type' | 'schema'>
+  readonly schema?: StandardSchema | undefined
+}
+
+interface Reader {
+  readonly type: string
+  readonly schema: StandardSchema | undefined
+  /** What the function gets, out of the validated data. */
+  shape(data: unknown, message: Message): unknown
+}
+
+/** The one handler behind `commandHandler()` and `eventHandler()`, whose signatures tie the function's parameter to the input. */
+function typedHandler(options: AnyInput & HandlerOutputOptions, work: HandlerFunction<never>): Handler {
+  const { source, attributes = {}, naming = asIs } = options
+  checkFunction('naming', naming)
+  checkFunction('The function of a handler', work)
+  if (source !== undefined) checkName('source', source)
+  checkShared(attributes)
+  const { type, schema, shape } = readerOf(options, naming)
+  const defaults = { source, attributes: { ...attributes }, naming }
+
+  function call(data: unknown, message: Message, context: Context): Promise<unknown> {
+    // The public signatures have compared the type of the function's parameter with the input.
+    const result = work(shape(data, message) as never, context)
+    return result instanceof Promise ? result : Promise.resolve(result)
+  }
+
+  const handle = handleBy({
+    // Not async, for the reason given at MessageProcessor.handle.
+    run(message, context) {
+      if (schema !== undefined) return validateData(schema, message).then((data) => call(data, message, context))
+      try {
+        return call(message.data, message, context)
+      } catch (error) {
+        return Promise.reject(error)
+      }
+    },
+    outputs: (result, message) => outputsOf(result, defaults, message),
+  })
+  return { type, handle }
+}
+
+function readerOf({ type, schema }: AnyInput, naming: Naming): Reader {
+  checkSchema(schema)
+  if (typeof type === 'string') return { type: checkName('type', type), schema, shape: same }
+  if (isClass(type)) {
+    const name = naming(type.name)
+    if (name === '') {
+      throw new InvalidOptionError('type', 'is a class without a name. Name the class, or give the type as a text.')
+    }
+    return { type: name, schema, shape: instancesOf(type) }
+  }
+  if (typeof type?.type !== 'string') {
+    const problem = `must be a text, a class or an event made by defineEvent(); it is ${describeValue(type)}.`
+    throw new InvalidOptionError('type', problem)
+  }
+  if (schema !== undefined && type.schema !== undefined) {
+    throw new InvalidOptionError('schema', `comes with the event '${type.type}' already. Leave it out.`)
+  }
+  return { type: type.type, schema: schema ?? type.schema, shape: same }
+}
+
+function same(data: unknown): unknown {
+  return data
+}
+
+function instancesOf(type: MessageClass): Reader['shape'] {
+  return function toInstance(data, message) {
+    if (data instanceof type) return data
+    if (!isPlainObject(data)) {
+      throw new AckordError(
+        'ACKORD_WRONG_DATA',
+        `The data of ${nameOf(message)} must be an instance of ${type.name} or a plain object; it is ${describeValue(data)}.`,
+        { retryable: false },
+      )
+    }
+    // Descriptors instead of assignment: neither setters nor a member `__proto__` of the payload may act.
+    return Object.create(type.prototype, Object.getOwnPropertyDescriptors(data))
+  }
+}
+
+function isClass(value: unknown): value is MessageClass {
+  return typeof value === 'function' && typeof value.prototype === 'object' && value.prototype !== null
+}
+
+function isPlainObject(value: unknown): value is object {
+  if (typeof value !== 'object' || value === null) return false
+  const prototype: unknown = Object.getPrototypeOf(value)
+  return prototype === null || prototype === Object.prototype
+}
+
+/** What tells outputs apart cannot be the same for all of them. */
+function checkShared(attributes: Attributes): void {
+  for (const name of ['id', 'type', 'source', 'specversion', 'time']) {
+    if (attributes[name] === undefined) continue
+    const advice = name === 'source' ? 'Use the option `source`.' : 'Every output would get the same one.'
+    throw new InvalidOptionError('attributes', `must not contain '${name}'. ${advice}`)
+  }
+  checkAttributes(attributes, 'the option `attributes`')
+}
+
+export interface CommandHandlerOptions extends HandlerOutputOptions {
+  /** The CloudEvents source of the events, for those that have none of their own: who they come from. */
+  readonly source: string
+}
+
+/**
+ * Handles the commands of one type and gives back the events that come of them. The function is pure as far as messaging
+ * goes: it calls its ports and returns, and the router does the rest.
+ */
+export function commandHandler<Data = unknown>(options: CommandHandlerOptions & TextInput<Data>, handle: HandlerFunction<Data>): Handler
+export function commandHandler<Data extends object>(
+  options: CommandHandlerOptions & ClassInput<Data>,
+  handle: HandlerFunction<Data>,
+): Handler
+export function commandHandler(options: CommandHandlerOptions & AnyInput, handle: HandlerFunction<never>): Handler {
+  checkName('source', options.source)
+  return typedHandler(options, handle)
+}
+
+/** As for `commandHandler()`, but `source` is only needed by handlers that return events without one, on a router without one. */
+export interface EventHandlerOptions extends HandlerOutputOptions {}
+
+/** Handles the events of one type. It may give back events of its own. */
+export function eventHandler<Data = unknown>(options: EventHandlerOptions & TextInput<Data>, handle: HandlerFunction<Data>): Handler
+export function eventHandler<Data extends object>(options: EventHandlerOptions & ClassInput<Data>, handle: HandlerFunction<Data>): Handler
+export function eventHandler(options: EventHandlerOptions & AnyInput, handle: HandlerFunction<never>): Handler {
+  return typedHandler(options, handle)
+}

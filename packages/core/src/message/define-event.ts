@@ -1,0 +1,44 @@
+import { AckordError } from '../errors.ts'
+import { checkName } from '../options.ts'
+import type { Attributes, AttributeValue } from './attributes.ts'
+import { Message } from './message.ts'
+import { checkSchema, type StandardSchema } from './schema.ts'
+
+/** Attributes for one event; its type comes from the definition. */
+export type EventAttributes = Attributes & { readonly type?: undefined }
+
+/** Makes the messages of one type. Handlers take it in place of a type and a schema. */
+export interface EventDefinition<Data = unknown> {
+  /** The router completes the message (id, time, source …) when a handler returns it. The data is not validated here but where it is read. */
+  (data: Data, attributes?: EventAttributes): Message<Data>
+  readonly type: string
+  readonly schema: StandardSchema<Data> | undefined
+  /** Looks at the type only; the data is what the definition says if whoever sent it kept to it. */
+  is(message: Message): message is Message<Data>
+}
+
+/** `defineEvent('order.placed', schema)` is typed by the schema's output, `defineEvent<OrderPlaced>('order.placed')` by the type argument. */
+export function defineEvent<Data = unknown>(type: string, schema?: StandardSchema<Data> | undefined): EventDefinition<Data> {
+  checkName('The type given to defineEvent()', type)
+  checkSchema(schema)
+
+  // An arrow function has no `prototype`; this is how handlers tell an event from a class.
+  const create = (data: Data, attributes?: EventAttributes): Message<Data> => {
+    if (attributes?.type !== undefined) {
+      throw new AckordError(
+        'ACKORD_INVALID_ATTRIBUTES',
+        `An event '${type}' was given the attribute 'type'. Leave it out: the type comes from the definition.`,
+      )
+    }
+    // Named before the others are spread: see withContentType().
+    const whole: Record<string, AttributeValue | undefined> = { type, ...attributes }
+    whole['type'] = type
+    return new Message(data, whole)
+  }
+
+  return Object.assign(create, {
+    type,
+    schema,
+    is: (message: Message): message is Message<Data> => message.type === type,
+  })
+}

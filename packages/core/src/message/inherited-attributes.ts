@@ -1,0 +1,31 @@
+import { guardLogger, type Logger } from '../ports/observability.ts'
+import type { Message } from './message.ts'
+
+type InheritedName = 'correlationid' | 'traceparent' | 'tracestate'
+
+/**
+ * UTF-16 units of an attribute that outputs take over from their input. The sender chose it, and a broker may refuse what is longer, so that an event
+ * could never be published. Traces have the limits of W3C Trace Context.
+ */
+const limits: Readonly<Record<InheritedName, number>> = { correlationid: 1024, traceparent: 55, tracestate: 512 }
+
+/** Gives what outputs take over from an input; `undefined` if it has no such text, or one that is too long. */
+export type AttributeInheritance = (input: Message, name: InheritedName) => string | undefined
+
+/** An attribute that is too long is logged once per name, as a sender may put one on every message. */
+export function attributeInheritance(logger?: Logger | undefined): AttributeInheritance {
+  const told = new Set<InheritedName>()
+  const guarded = logger === undefined ? undefined : guardLogger(logger)
+  return (input, name) => {
+    const value = input.attributes[name]
+    if (typeof value !== 'string') return undefined
+    const limit = limits[name]
+    if (value.length <= limit) return value
+    if (guarded !== undefined && !told.has(name)) {
+      told.add(name)
+      const fields = { type: input.type, id: input.id, attribute: name, length: value.length, limit }
+      guarded.warn(fields, 'An attribute of a message is too long to be copied to its outputs, and is left out. This is logged once.')
+    }
+    return undefined
+  }
+}

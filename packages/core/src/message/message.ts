@@ -1,0 +1,227 @@
+import { AckordError, describeValue, InvalidOptionError } from '../errors.ts'
+import { type AckCallbacks, Acking, type AckState, forkAcking, type NackOptions, type Settlement } from './acking.ts'
+import { type Attributes, parseInstant } from './attributes.ts'
+import { type Context, type ContextKey, messageContext } from './context.ts'
+import { toStructured } from './structured-json.ts'
+
+export interface MessageOptions {
+  /** What ack, nack and reject do. Default: nothing can be settled, and all three resolve `false`. */
+  readonly acking?: AckCallbacks | undefined
+  /** How often the broker has delivered the message, this time included. Default: not known. */
+  readonly deliveryCount?: number | undefined
+}
+
+/** A message as brokers carry it: bytes and attributes. */
+export type RawMessage = Message<Uint8Array>
+
+interface ValueNode {
+  readonly key: ContextKey<unknown>
+  readonly value: unknown
+  readonly next: ValueNode | undefined
+}
+
+/** For siblings: the acking behind a message. */
+export let ackingOf: (message: Message) => Acking | undefined
+
+/** For siblings: the same message with other data and these very attributes, not a copy of them. */
+export let withData: <U>(message: Message, data: U, attributes: Attributes) => Message<U>
+
+/** For siblings: the same message settled through another acking. */
+export let withAcking: <T>(message: Message<T>, acking: Acking) => Message<T>
+
+/** For siblings: gives a message the in-process values of another one, unless it has its own. */
+export let inheritValues: (message: Message, from: Message) => void
+
+/** Recognises messages of this copy of the package only; another copy's cannot be settled here. */
+export let isMessage: (value: unknown) => value is Message
+
+/** Data, its CloudEvents attributes, and the means to tell the broker how handling it went. */
+export class Message<T = unknown> {
+  readonly data: T
+  readonly attributes: Attributes
+  readonly deliveryCount: number | undefined
+  #acking: Acking | undefined
+  // A list that only grows at its head: copies share the tail, and nothing is allocated before the first value.
+  #values: ValueNode | undefined
+
+  static {
+    ackingOf = (message) => message.#acking
+    withData = (message, data, attributes) => message.#twin(data, attributes)
+    withAcking = (message, acking) => {
+      const twin = message.#twin(message.data, message.attributes)
+      twin.#acking = acking
+      return twin
+    }
+    inheritValues = (message, from) => {
+      message.#values ??= from.#values
+    }
+    isMessage = (value): value is Message => typeof value === 'object' && value !== null && #acking in value
+  }
+
+  constructor(data: T, attributes: Attributes = {}, options: MessageOptions = {}) {
+    if (typeof attributes !== 'object' || attributes === null || Array.isArray(attributes)) {
+      throw new AckordError(
+        'ACKORD_INVALID_ATTRIBUTES',
+        `The attributes of a message must be an object of names and values; they are ${describeValue(attributes)}.`,
+      )
+    }
+    this.data = data
+    this.attributes = attributes
+    this.deliveryCount = options.deliveryCount
+    this.#acking = options.acking === undefined ? undefined : new Acking(options.acking)
+  }
+
+  get id(): string | undefined {
+    return text(this.attributes.id)
+  }
+
+  get type(): string | undefined {
+    return text(this.attributes.type)
+  }
+
+  get source(): string | undefined {
+    return text(this.attributes.source)
+  }
+
+  get specVersion(): string | undefined {
+    return text(this.attributes.specversion)
+  }
+
+  get subject(): string | undefined {
+    return text(this.attributes.subject)
+  }
+
+  get dataContentType(): string | undefined {
+    return text(this.attributes.datacontenttype)
+  }
+
+  get dataSchema(): string | undefined {
+    return text(this.attributes.dataschema)
+  }
+
+  get partitionKey(): string | undefined {
+    return text(this.attributes.partitionkey)
+  }
+
+  get correlationId(): string | undefined {
+    return text(this.attributes.correlationid)
+  }
+
+  /** `undefined` when absent or not an instant. */
+  get time(): Date | undefined {
+    return parseInstant(this.attributes.time)
+  }
+
+  /** `undefined` when absent or not an instant. */
+  get expiryTime(): Date | undefined {
+    return this.attributes.expirytime === undefined ? undefined : parseInstant(this.attributes.expirytime)
+  }
+
+  /** `undefined` for a message that nobody waits for. */
+  get state(): AckState | undefined {
+    return this.#acking?.state
+  }
+
+  /** Why the message was nacked or rejected; `undefined` while it is pending, once it is acked, and without acking. */
+  get error(): unknown {
+    return this.#acking?.error
+  }
+
+  /**
+   * How the message ended, once the broker has answered. Never rejects: `failure` says what the broker refused.
+   * For a message without acking it never resolves.
+   */
+  get settled(): Promise<Settlement> {
+    return this.#acking === undefined ? new Promise(() => {}) : this.#acking.settled
+  }
+
+  /**
+   * Handled. Resolves `true` if acked now or before, `false` if nacked or rejected before, or without acking.
+   * Inside a transaction it takes effect after the commit. Rejects if the broker did not take it.
+   */
+  ack(): Promise<boolean> {
+    return this.#acking === undefined ? no : this.#acking.ack()
+  }
+
+  /** Deliver it again. Inside a transaction it also makes the transaction roll back. Resolves and rejects as `ack` does. */
+  nack(error?: unknown, options?: NackOptions): Promise<boolean> {
+    const { retryAfter } = options ?? {}
+    if (retryAfter !== undefined && !(retryAfter >= 0 && retryAfter < Infinity)) {
+      return Promise.reject(new InvalidOptionError('retryAfter', `must be milliseconds, 0 or more; it is ${retryAfter}.`))
+    }
+    return this.#acking === undefined ? no : this.#acking.nack(error, options)
+  }
+
+  /** Never again: it goes to the source's dead letter. Resolves and rejects as `ack` does. */
+  reject(error: unknown): Promise<boolean> {
+    return this.#acking === undefined ? no : this.#acking.reject(error)
+  }
+
+  /** Attaches an in-process value, visible through `context()`. It is never serialised and ends at the broker. A later value for a key covers an earlier one. */
+  withValue<V>(key: ContextKey<V>, value: V): this {
+    if (key.callScoped) {
+      throw new InvalidOptionError(`withValue(${key.name})`, 'belongs to one call and cannot travel on a message. Use context.with().')
+    }
+    this.#values = { key: key as ContextKey<unknown>, value, next: this.#values }
+    return this
+  }
+
+  /** The in-process value under this key on the message itself. */
+  value<V>(key: ContextKey<V>): V | undefined {
+    for (let node = this.#values; node !== undefined; node = node.next) {
+      // `withValue` stores a value only under a key of its type.
+      if (node.key === key) return node.value as V
+    }
+    return undefined
+  }
+
+  /** A copy with these attributes added or replaced; `undefined` removes one. Settling it settles this one. */
+  withAttributes(more: Attributes): Message<T> {
+    const attributes: Record<string, Attributes[string]> = { ...this.attributes, ...more }
+    for (const name in more) if (more[name] === undefined) delete attributes[name]
+    return this.#twin(this.data, attributes)
+  }
+
+  /** A context that sees this message, its attributes, its values (live), and ends no later than its expiry. */
+  context(parent: Context): Context {
+    return messageContext(parent, this)
+  }
+
+  /** The same message with other data. Settling either settles both. */
+  copy<U>(data: U): Message<U> {
+    return this.#twin(data, { ...this.attributes })
+  }
+
+  /** For fan-out: copies that are settled one by one. This one is acked when all are; the first nack or reject decides. None means there is nothing to wait for: it is acked. */
+  fork(count: number): Message<T>[] {
+    if (!Number.isSafeInteger(count) || count < 0) {
+      throw new InvalidOptionError('fork(count)', `must be a whole number, 0 or more; it is ${count}.`)
+    }
+    const acking = this.#acking
+    if (count === 0) void acking?.ack()
+    const ackings = acking === undefined ? [] : forkAcking(acking, count)
+    return Array.from({ length: count }, (_, index) => {
+      const twin = this.#twin(this.data, { ...this.attributes })
+      twin.#acking = ackings[index]
+      return twin
+    })
+  }
+
+  /** CloudEvents structured form. In-process values and acking are not part of it. */
+  toJSON(): unknown {
+    return toStructured(this.data, this.attributes)
+  }
+
+  #twin<U>(data: U, attributes: Attributes): Message<U> {
+    const twin = new Message<U>(data, attributes, { deliveryCount: this.deliveryCount })
+    twin.#acking = this.#acking
+    twin.#values = this.#values
+    return twin
+  }
+}
+
+const no = Promise.resolve(false)
+
+function text(value: unknown): string | undefined {
+  return typeof value === 'string' ? value : undefined
+}

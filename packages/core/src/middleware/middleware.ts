@@ -1,0 +1,68 @@
+import { describeValue, InvalidOptionError } from '../errors.ts'
+import type { Context } from '../message/context.ts'
+import type { Message } from '../message/message.ts'
+import { checkChoice, checkFunction } from '../options.ts'
+
+/** Handles one message and gives back what it produced. A rejection means that it was not handled. */
+export type Process = (message: Message, context: Context) => Promise<readonly Message[]>
+
+/**
+ * Wraps the processing of a message. It calls `next` once; one that does so again on purpose (a retry) begins
+ * an attempt for each call: `const attempt = beginAttempt(context); enter(attempt, () => next(message, attempt))`.
+ */
+export type Middleware = ((next: Process) => Process) & MiddlewareInfo
+
+export interface MiddlewareInfo {
+  /** What it is for the order check at start; see {@link MiddlewareRole}. Default: it may stand anywhere. */
+  readonly role?: MiddlewareRole | undefined
+  /** The database or connection it works on, so that parts of different ones are not mixed up. */
+  readonly resource?: object | undefined
+  /** What a composed middleware is made of, outermost first. */
+  readonly parts?: readonly Middleware[] | undefined
+  /** How many messages it wants at once to be worth its while; a router that gives it fewer warns when it starts. Default: any number. */
+  readonly wantsConcurrency?: number | undefined
+}
+
+/**
+ * - `retry` repeats what is inside of it; `deadLetter` turns a failure into a success; `throttle` waits
+ * - `transaction` begins and commits; `enclosingTransaction` handles messages inside of a transaction that was begun elsewhere, as tests do
+ * - `inbox` records inside a transaction; `leasedInbox` holds a lease outside of it
+ * - `outbox` stores the outputs and passes none on; `outputs` changes or checks outputs
+ */
+export type MiddlewareRole = (typeof middlewareRoles)[number]
+
+const middlewareRoles = [
+  'retry',
+  'deadLetter',
+  'throttle',
+  'transaction',
+  'enclosingTransaction',
+  'inbox',
+  'leasedInbox',
+  'outbox',
+  'outputs',
+] as const
+
+/** Gives a middleware its place in the order check. */
+export function middleware(info: MiddlewareInfo, wrap: (next: Process) => Process): Middleware {
+  checkFunction('middleware(info, wrap)', wrap)
+  if (info.role !== undefined) checkChoice('role', info.role, middlewareRoles)
+  return Object.assign(wrap, info)
+}
+
+/** Several middlewares as one; the first is the outermost. */
+export function compose(...parts: readonly Middleware[]): Middleware {
+  return middleware({ parts }, (next) => parts.reduceRight((inner, part) => wrapWith(part, inner), next))
+}
+
+function wrapWith(part: Middleware, inner: Process): Process {
+  const wrapped: unknown = part(inner)
+  if (typeof wrapped === 'function') return wrapped as Process
+  // What an async one does after this is nobody's business.
+  if (wrapped instanceof Promise) wrapped.catch(() => {})
+  const name = part.name === '' ? 'A middleware' : `The middleware ${part.name}()`
+  throw new InvalidOptionError(
+    name,
+    `must return a function: (next) => async (message, context) => …; it returned ${describeValue(wrapped)}.`,
+  )
+}

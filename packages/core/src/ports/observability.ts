@@ -1,0 +1,110 @@
+import { inspect } from 'node:util'
+import { describeValue, InvalidOptionError } from '../errors.ts'
+import { escapeText } from '../escape-text.ts'
+import { safeLabels, shareLabels } from './metric-labels.ts'
+import { redactFields, safeText, stackOf } from './redact.ts'
+
+/** The shape that `console` and pino share: fields first, text second. Payloads never go into the fields. */
+export interface Logger {
+  // An error goes under `err`: pino shows it there as it is, under any other name as {}.
+  debug(fields: object, text: string): void
+  info(fields: object, text: string): void
+  warn(fields: object, text: string): void
+  error(fields: object, text: string): void
+}
+
+export const silentLogger: Logger = { debug() {}, info() {}, warn() {}, error() {} }
+
+/**
+ * `console` without its debug lines: what a service that configured nothing should see. Text and fields are one line, in which control characters are
+ * escaped; only the frames of a stack follow on lines of their own, indented. So nothing that others sent can pass for a line of the log.
+ */
+export const consoleLogger: Logger = {
+  debug() {},
+  // The text first: it is what a person reads.
+  info: (fields, text) => console.info(formatLine(fields, text)),
+  warn: (fields, text) => console.warn(formatLine(fields, text)),
+  error: (fields, text) => console.error(formatLine(fields, text)),
+}
+
+function formatLine(fields: object, text: string): string {
+  const { err, ...rest } = redactFields(fields) as { readonly err?: unknown }
+  const shown = Object.keys(rest).length === 0 ? '' : ` ${escapeText(inspect(rest, oneLine), maxLineLength)}`
+  return safeText(text) + shown + (err === undefined ? '' : `\n    ${formatError(err, 0)}`)
+}
+
+const oneLine = { breakLength: Infinity, compact: true, depth: 4, maxStringLength: 1000 } as const
+const maxLineLength = 10_000
+
+/** The error with its stack, its properties and its causes, every line of it indented. */
+function formatError(error: unknown, depth: number): string {
+  if (!(error instanceof Error)) return escapeText(inspect(error, oneLine), maxLineLength)
+  const properties = Object.entries(error).filter(([, value]) => !(value instanceof Error))
+  const shown = properties.length === 0 ? '' : ` ${escapeText(inspect(Object.fromEntries(properties), oneLine), maxLineLength)}`
+  const causes = error instanceof AggregateError ? [...error.errors.slice(0, 10), error.cause] : [error.cause]
+  const told = depth >= 5 ? [] : causes.filter((cause) => cause !== undefined)
+  return stackOf(error) + shown + told.map((cause) => `\n    Caused by: ${formatError(cause, depth + 1)}`).join('')
+}
+
+/** Labels are few and of low cardinality: handler, type, outcome; never ids. */
+export type MetricLabels = Readonly<Record<string, string>>
+
+/** Where counts and durations go. Never throws; called on the hot path, so it only records. */
+export interface Metrics {
+  /** Adds to a counter. */
+  count(name: string, amount: number, labels: MetricLabels): void
+  /** Records one value of a distribution; durations are milliseconds. */
+  observe(name: string, value: number, labels: MetricLabels): void
+  /** Sets a level: in flight, lag. */
+  gauge(name: string, value: number, labels: MetricLabels): void
+}
+
+const loggerMethods = ['debug', 'info', 'warn', 'error'] as const
+const metricsMethods = ['count', 'observe', 'gauge'] as const
+
+/**
+ * Checks the port, and wraps it so that a log line that cannot be written never decides what becomes of a message, and so that a line holds no secrets
+ * and no values of drivers, whatever the logger does with its fields.
+ */
+export function guardLogger(logger: Logger): Logger {
+  if (guarded.has(logger)) return logger
+  checkMethods('logger', logger, loggerMethods)
+  const guard = (method: (typeof loggerMethods)[number]) => (fields: object, text: string) =>
+    quietly(() => logger[method](redactFields(fields), safeText(text, maxTextLength)))
+  const wrapped: Logger = { debug: guard('debug'), info: guard('info'), warn: guard('warn'), error: guard('error') }
+  guarded.add(wrapped)
+  return wrapped
+}
+
+// A text of ours, which may end with the message of an error.
+const maxTextLength = 4000
+
+/** The same for metrics; each label has a bounded number of values, without secrets. */
+export function guardMetrics(metrics: Metrics): Metrics {
+  checkMethods('metrics', metrics, metricsMethods)
+  const safe = safeLabels(metrics)
+  const wrapped: Metrics = {
+    count: (name, amount, labels) => quietly(() => metrics.count(name, amount, safe(labels))),
+    observe: (name, value, labels) => quietly(() => metrics.observe(name, value, safe(labels))),
+    gauge: (name, value, labels) => quietly(() => metrics.gauge(name, value, safe(labels))),
+  }
+  shareLabels(metrics, wrapped)
+  return wrapped
+}
+
+// What passes through several hands (broker, receiver) is wrapped once.
+const guarded = new WeakSet<Logger>()
+
+function checkMethods(option: string, port: object, methods: readonly string[]): void {
+  const missing = methods.filter((method) => typeof (port as Record<string, unknown> | null)?.[method] !== 'function')
+  if (missing.length === 0) return
+  throw new InvalidOptionError(option, `must have the methods ${methods.join(', ')}; ${describeValue(port)} lacks ${missing.join(', ')}.`)
+}
+
+function quietly(call: () => void): void {
+  try {
+    call()
+  } catch {
+    // There is nowhere left to tell it.
+  }
+}

@@ -1,0 +1,259 @@
+import { describeValue } from '../errors.ts'
+import { escapeText } from '../escape-text.ts'
+
+/** How much of an error's message is shown. */
+const maxMessageLength = 4000
+/** How much of a text field of a log line is shown. */
+const maxFieldLength = 1000
+const maxEntries = 100
+const maxDepth = 6
+
+/** What follows the scheme of a URL in a text, up to a space or a quote; a password may have quotes in it. */
+const urls = /:\/\/((?:[^\s/?#'"`<>:]*:[^\s/?#]*@)?[^\s'"`<>]+)/g
+/** Of HTTP, also with white space before it, or without slashes: `fetch` takes it all the same. */
+const wholeUrl = /^\s*([a-z][a-z0-9+.-]*:\/\/|https?:[\\/]*)(.*)$/is
+
+/** The text with every URL in it reduced to scheme, host and path: user, password, query and fragment may be secrets. */
+export function redactUrls(text: string): string {
+  return text.includes('://') ? text.replace(urls, (_, rest: string) => `://${withoutSecrets(rest)}`) : text
+}
+
+/**
+ * A destination as log lines, metric labels, errors and stored texts may show it. With `httpPublisher()` a destination may be a URL with a password or
+ * token in it. Also bounded and on one line.
+ */
+export function redactDestination(destination: string): string {
+  const [, scheme, rest] = wholeUrl.exec(destination) ?? []
+  return escapeText(scheme === undefined || rest === undefined ? redactUrls(destination) : scheme + withoutSecrets(rest))
+}
+
+/** `rest` is what stands behind the first `://`. It may hold further URLs: a list of servers, or a URL in the path of another one. */
+function withoutSecrets(rest: string): string {
+  const parts = rest.split('://')
+  let shown = ''
+  for (const [index, part] of parts.entries()) {
+    const isLast = index === parts.length - 1
+    const host = withoutUser(part, isLast)
+    const end = endOf(host, /[?#]/)
+    // What follows a query or fragment belongs to it, whatever it looks like.
+    if (end < host.length) return `${shown}${host.slice(0, end)}${host.charAt(end)}…`
+    shown += isLast ? host : `${host}://`
+  }
+  return shown
+}
+
+function withoutUser(part: string, isLast: boolean): string {
+  const authority = part.slice(0, endOf(part, /[/?#]/))
+  const start = authority.lastIndexOf('@') + 1
+  // A password with a slash or a question mark in it ends up where the port should be.
+  if (start > 0 || !/:(?!\d*$)/.test(authority) || authority.startsWith('[')) return part.slice(start)
+  const end = part.lastIndexOf('@') + 1
+  // Without an @ it is the first half of a password that has :// in it.
+  return end === 0 && !isLast ? '…' : part.slice(end)
+}
+
+function endOf(text: string, delimiter: RegExp): number {
+  const end = text.search(delimiter)
+  return end === -1 ? text.length : end
+}
+
+/**
+ * Properties in which drivers, query builders and HTTP clients keep statements, parameters, rows, commands and headers: pg's `detail` quotes
+ * the row, mysql2's `sql` the whole statement, ioredis' `command` its arguments.
+ */
+const secretProperties: ReadonlySet<string> = new Set(
+  `args arguments authorization bindings body command config cookie cookies data detail details fields headers hint input instance internalquery meta
+  options parameters params password payload query rawheaders record req request res response row rows secret sql sqlmessage statement text token
+  value values where`.split(/\s+/),
+)
+
+/** The message of an error as it may leave the process: without the values that databases and query builders quote, bounded, on one line. */
+export function messageOf(error: Error): string {
+  const { message } = error
+  if (message === '' && error instanceof AggregateError) return innerMessages(error)
+  return typeof message === 'string' ? safeText(withoutValues(message, error), maxMessageLength) : ''
+}
+
+/** Node's error about a host that refused at each of its addresses has no message of its own. */
+function innerMessages({ errors }: AggregateError): string {
+  const inner = errors.filter((each) => each instanceof Error && each.message !== '').slice(0, 3)
+  return inner.map(messageOf).join('; ')
+}
+
+/** Senders choose parts of the text, and it may have megabytes: every step takes time in proportion to its length. */
+function withoutValues(message: string, error: Error): string {
+  const code: unknown = 'code' in error ? error.code : undefined
+  // Data exceptions of PostgreSQL quote the value, and its syntax errors a part of the statement; elsewhere it quotes only names.
+  let text = typeof code === 'string' && /^(?:22[0-9A-Z]{3}|42601)$/.test(code) ? hideBetween(message, '"', ['"']) : message
+  // Drizzle and MariaDB's connector append the parameters.
+  text = text.replace(/\n[^\S\n]*(?:params|sql|parameters): [\s\S]*$/, '')
+  text = withoutStatement(text)
+  // MySQL and MariaDB.
+  text = hideBetween(text, "Duplicate entry '", ["' for key"])
+  text = hideBetween(text, /incorrect [\w() ]{1,40} value: '/i, ["' for column", "' for function"])
+  text = hideBetween(text, "syntax to use near '", ["' at line"])
+  // JSON.parse() quotes the text.
+  const json = text.lastIndexOf(' is not valid JSON')
+  if (json !== -1 && /"(?:\.\.\.)?$/.test(text.slice(Math.max(0, json - 4), json)))
+    text = `${text.slice(0, text.indexOf('"')).replace(/\.\.\.$/, '')}"…"${text.slice(json)}`
+  // Redis.
+  return text.replace(/(with args beginning with: )[\s\S]*$/, '$1…')
+}
+
+/** Without what stands between the first `opening` and the last of the closings; without all that follows `opening` if there is none. */
+function hideBetween(text: string, opening: string | RegExp, closings: readonly string[]): string {
+  const found = typeof opening === 'string' ? opening : opening.exec(text)?.[0]
+  const at = found === undefined ? -1 : text.indexOf(found)
+  if (found === undefined || at === -1) return text
+  const start = at + found.length
+  const end = Math.max(...closings.map((closing) => text.lastIndexOf(closing)))
+  return `${text.slice(0, start)}…${end < start ? '' : text.slice(end)}`
+}
+
+const statement = /^\s*(?:(?:insert into|replace into|merge into|delete from)\b|update (?=.)|select (?=.)|with (?=.))/i
+const keywords: Readonly<Record<string, RegExp>> = { update: /. set\b/is, select: /. from\b/is, with: /. as\b/is }
+
+/** Knex and MikroORM put the statement, with its values, before the database's message. */
+function withoutStatement(text: string): string {
+  const [head] = statement.exec(text) ?? []
+  if (head === undefined) return text
+  const keyword = keywords[head.trim().toLowerCase()]
+  const start = keyword === undefined ? 0 : text.slice(head.length).search(keyword)
+  const end = text.lastIndexOf(' - ')
+  return start === -1 || end < head.length + start ? text : text.slice(end + 3)
+}
+
+/** An error with its causes as one text, as it may leave the process: for a dead letter or the outbox. "Gave up after ten attempts" alone helps nobody. */
+export function describeError(error: Error, limit: number): string {
+  const texts = [messageOf(error)]
+  for (let cause = error.cause; cause instanceof Error && texts.length < 4; cause = cause.cause) texts.push(messageOf(cause))
+  return escapeText(texts.join(' Cause: '), limit)
+}
+
+/**
+ * The error as it may leave the process: the same object if there is nothing to hide, otherwise a copy of the same class without secrets and
+ * values, whose texts are bounded and on one line. Causes and errors inside of it are treated alike.
+ */
+export function redactError(error: Error): Error {
+  return redactErrorAt(error, 0)
+}
+
+function redactErrorAt(error: Error, depth: number): Error {
+  if (depth > maxDepth) return new Error('Further causes are left out.')
+  const message = messageOf(error)
+  let changed = message !== error.message
+  const properties: [name: string, value: unknown, enumerable: boolean][] = []
+  for (const name of Object.getOwnPropertyNames(error)) {
+    if (name === 'message' || name === 'stack') continue
+    if (secretProperties.has(name.toLowerCase())) {
+      changed = true
+      continue
+    }
+    const value = read(error, name)
+    const safe = redactAt(name, value, depth + 1)
+    if (safe !== value) changed = true
+    properties.push([name, safe, Object.prototype.propertyIsEnumerable.call(error, name)])
+  }
+  if (!changed) return error
+  const copy: Error = Object.create(Object.getPrototypeOf(error))
+  Object.defineProperty(copy, 'message', { value: message, configurable: true, writable: true })
+  Object.defineProperty(copy, 'stack', { value: stackOf(error, message), configurable: true, writable: true })
+  for (const [name, value, enumerable] of properties)
+    Object.defineProperty(copy, name, { value, enumerable, configurable: true, writable: true })
+  return copy
+}
+
+/** A getter may throw, which must not cost the log line. */
+function read(object: object, name: string): unknown {
+  try {
+    return object[name as keyof object]
+  } catch {
+    return unreadable
+  }
+}
+
+const unreadable = Symbol('unreadable')
+
+/** Name and message on one line, then the frames of the stack. */
+export function stackOf(error: Error, message: string = messageOf(error)): string {
+  return `${headerOf(error.name, message)}${framesOf(error).join('')}`
+}
+
+function headerOf(name: string, message: string): string {
+  const shown = escapeText(String(name), 100)
+  return message === '' ? shown : `${shown}: ${message}`
+}
+
+/** Each begins with a new line and four spaces, so that none of them looks like a line of the log. */
+function framesOf(error: Error): string[] {
+  const stack: unknown = error.stack
+  if (typeof stack !== 'string') return []
+  const header = headerAsWritten(error)
+  const rest = stack.startsWith(header) ? stack.slice(header.length) : stack
+  return rest
+    .split('\n')
+    .filter((line) => /^\s+at /.test(line))
+    .slice(0, 50)
+    .map((line) => `\n    ${escapeText(line.trim(), maxFieldLength)}`)
+}
+
+function headerAsWritten({ name, message }: Error): string {
+  return message === '' ? name : `${name}: ${message}`
+}
+
+/** The fields of a log line without secrets, their texts bounded and on one line; the same object if nothing had to be changed. */
+export function redactFields(fields: object): object {
+  return redactEntries(fields, 0)
+}
+
+/** A text for a log line: URLs without secrets, bounded, on one line. */
+export function safeText(text: string, limit: number = maxFieldLength): string {
+  if (text.length <= limit) return escapeText(redactUrls(text), limit)
+  // A text of megabytes is not searched to its end; but far enough to see the end of a password that stands where it is cut.
+  return escapeText(redactUrls(text.slice(0, 2 * limit)), limit, text.length)
+}
+
+function redactAt(name: string, value: unknown, depth: number): unknown {
+  switch (typeof value) {
+    case 'string':
+      return name === 'destination' ? redactDestination(value) : safeText(value)
+    case 'object':
+      return value === null ? null : redactObject(name, value, depth)
+    case 'function':
+      return describeValue(value)
+    default:
+      return value === unreadable ? '…' : value
+  }
+}
+
+function redactObject(name: string, value: object, depth: number): unknown {
+  if (value instanceof Error) return redactErrorAt(value, depth)
+  if (ArrayBuffer.isView(value) || value instanceof ArrayBuffer) return `${value.byteLength} bytes`
+  if (depth > maxDepth) return '…'
+  if (Array.isArray(value)) {
+    const kept = value.length > maxEntries ? [...value.slice(0, maxEntries), `… (${value.length} entries)`] : value
+    const single = name === 'destinations' ? 'destination' : ''
+    const safe = kept.map((each) => redactAt(single, each, depth + 1))
+    return kept === value && safe.every((each, index) => each === value[index]) ? value : safe
+  }
+  if (value instanceof Date) return value
+  if (value instanceof URL) return redactUrls(value.href)
+  const prototype: unknown = Object.getPrototypeOf(value)
+  // A client or a connection has passwords and statements somewhere in it.
+  return prototype === Object.prototype || prototype === null ? redactEntries(value, depth) : describeValue(value)
+}
+
+function redactEntries(value: object, depth: number): object {
+  let copy: Record<string, unknown> | undefined
+  for (const name of Object.keys(value)) {
+    const each = read(value, name)
+    const secret = depth > 0 && secretProperties.has(name.toLowerCase())
+    const safe = secret ? undefined : redactAt(name, each, depth + 1)
+    const key = escapeText(name, 100)
+    if (safe === each && key === name) continue
+    copy ??= Object.fromEntries(Object.keys(value).map((key) => [key, read(value, key)]))
+    if (secret || key !== name) delete copy[name]
+    if (!secret) copy[key] = safe
+  }
+  return copy ?? value
+}

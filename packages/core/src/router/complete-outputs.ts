@@ -1,0 +1,132 @@
+import { AckordError, describeValue } from '../errors.ts'
+import { escapeText } from '../escape-text.ts'
+import { type Attributes, type AttributeValue, checkAttributes } from '../message/attributes.ts'
+import type { Context } from '../message/context.ts'
+import { attributeInheritance } from '../message/inherited-attributes.ts'
+import { nameOf } from '../message/marshal.ts'
+import { isMessage, type Message, withData } from '../message/message.ts'
+import { outputIdsKey } from '../message/output-ids.ts'
+import type { Logger } from '../ports/observability.ts'
+import type { Runtime } from '../ports/runtime.ts'
+
+/** Makes outputs complete: what they lack of id, source, time, specversion, correlation and trace comes from the context and the input. */
+export type OutputCompleter = (outputs: readonly Message[], input: Message, context: Context) => readonly Message[]
+
+const none: readonly Message[] = []
+
+/** `source` is for outputs whose handler gave none. `logger` is told once of an attribute that is too long to be taken over. Throws at what is not a message, has no type or source, or shares an id with its neighbour. */
+export function outputCompleter(runtime: Runtime, source: string | undefined, logger?: Logger | undefined): OutputCompleter {
+  const inherit = attributeInheritance(logger)
+  let lastNow = Number.NaN
+  let lastTime = ''
+
+  /** Formatting an instant is dear, and many messages share a millisecond. */
+  function timeNow(): string {
+    const now = runtime.now()
+    if (now !== lastNow) {
+      lastNow = now
+      lastTime = new Date(now).toISOString()
+    }
+    return lastTime
+  }
+
+  function complete(output: Message, index: number, input: Message, context: Context): Message {
+    if (!isMessage(output)) throw foreign(output, index, input)
+    const given = output.attributes
+    if (given.type === undefined || given.type === '') throw invalid(index, input, 'has no type')
+    const whole = isComplete(given, input.attributes)
+    if (whole && isAllText(given)) return output
+    checkAttributes(given, () => `output ${index} of ${nameOf(input)}`)
+    if (whole) return output
+
+    const id = given.id || (context.get(outputIdsKey)?.(given.type) ?? runtime.uuid())
+    // Named before they are spread: see withContentType().
+    const attributes: Record<string, AttributeValue | undefined> = { id, source, specversion: '1.0', time: undefined, ...given }
+    attributes['id'] = id
+    attributes['source'] ||= source
+    attributes['specversion'] ||= '1.0'
+    attributes['time'] ??= timeNow()
+    if (given.correlationid === undefined) setIfGiven(attributes, 'correlationid', inherit(input, 'correlationid'))
+    const traceparent = given.traceparent === undefined ? inherit(input, 'traceparent') : undefined
+    if (traceparent !== undefined) {
+      attributes['traceparent'] = traceparent
+      // It belongs to the parent beside it.
+      if (given.tracestate === undefined) setIfGiven(attributes, 'tracestate', inherit(input, 'tracestate'))
+    }
+    if (attributes['source'] === undefined) {
+      throw invalid(index, input, "has no source. Give the handler or the router one (`source: '/orders'`)")
+    }
+    return withData(output, output.data, attributes)
+  }
+
+  return function completeOutputs(outputs, input, context) {
+    if (!Array.isArray(outputs)) {
+      if (outputs === undefined) return none
+      throw new AckordError(
+        'ACKORD_INVALID_OUTPUT',
+        `Handling ${nameOf(input)} resulted in ${describeValue(outputs)} instead of an array of messages.`,
+      )
+    }
+    const { length } = outputs
+    if (length === 0) return none
+    if (length === 1) {
+      const only = outputs[0] as Message
+      const completed = complete(only, 0, input, context)
+      return completed === only ? outputs : [completed]
+    }
+    // Array.from also visits holes, which map() would skip.
+    const completed = Array.from(outputs, (output: Message, index) => complete(output, index, input, context))
+    checkDistinct(completed, input)
+    return completed
+  }
+}
+
+function setIfGiven(attributes: Record<string, AttributeValue | undefined>, name: string, value: string | undefined): void {
+  if (value !== undefined) attributes[name] = value
+}
+
+/** An empty one is as good as none. */
+function isComplete(given: Attributes, input: Attributes): boolean {
+  return (
+    isGiven(given.id) &&
+    isGiven(given.source) &&
+    isGiven(given.specversion) &&
+    given.time !== undefined &&
+    (given.correlationid !== undefined || typeof input.correlationid !== 'string') &&
+    (given.traceparent !== undefined || typeof input.traceparent !== 'string')
+  )
+}
+
+function isGiven(value: string | undefined): boolean {
+  return value !== undefined && value !== ''
+}
+
+/** The quick look: what is a text has the right type. Whether a time is one is looked at where outputs are marshalled. */
+function isAllText(attributes: Attributes): boolean {
+  for (const name in attributes) if (typeof attributes[name] !== 'string') return false
+  return true
+}
+
+function checkDistinct(outputs: readonly Message[], input: Message): void {
+  const seen = new Map<string, number>()
+  outputs.forEach((output, index) => {
+    const identity = JSON.stringify([output.source, output.id])
+    const before = seen.get(identity)
+    if (before !== undefined) {
+      throw new AckordError(
+        'ACKORD_DUPLICATE_ID',
+        `Outputs ${before} and ${index} of ${nameOf(input)} have the same id '${escapeText(output.id ?? '', 100)}'; the next consumer would drop one as a duplicate.`,
+      )
+    }
+    seen.set(identity, index)
+  })
+}
+
+function foreign(output: unknown, index: number, input: Message): AckordError {
+  const copies = output?.constructor?.name === 'Message' ? ' of another copy of @ackord/core; install one version' : ''
+  return invalid(index, input, `is ${describeValue(output)}${copies}, not a message`)
+}
+
+function invalid(index: number, input: Message, problem: string): AckordError {
+  return new AckordError('ACKORD_INVALID_OUTPUT', `Output ${index} of ${nameOf(input)} ${problem}.`)
+}

@@ -1,0 +1,372 @@
+import { setMaxListeners } from 'node:events'
+import { Slots } from '../async/slot-table.ts'
+import { AckordError } from '../errors.ts'
+import { nameOf } from '../message/marshal.ts'
+import { ackingOf, isMessage, type Message } from '../message/message.ts'
+import type { Logger } from '../ports/observability.ts'
+import type { Runtime, Timer } from '../ports/runtime.ts'
+
+export interface DispatcherOptions {
+  /** Handles and settles one message, and says when that is done. */
+  readonly work: (message: Message, done: () => void) => void
+  /** Takes a message whose ordering key could not be told. Never rejects. */
+  readonly refuse: (message: Message, error: unknown) => Promise<void>
+  readonly concurrency: number
+  readonly orderingKey: ((message: Message) => string | undefined) | undefined
+  /** How many messages may wait behind others of their key. */
+  readonly buffer: number
+  readonly shutdownTimeout: number
+  /** The router stops: what waits inside of `work` for something else than a handler is to end. */
+  readonly release: () => void
+  /** Aborts the handlers' signals. */
+  readonly force: (reason: AckordError) => void
+  readonly runtime: Runtime
+  readonly logger: Logger
+}
+
+interface Lane {
+  readonly waiting: Message[]
+}
+
+interface Ready {
+  readonly message: Message
+  readonly lane: Lane | undefined
+  readonly key: string | undefined
+}
+
+const warnEvery = 5000
+// A source and handlers that never wait for I/O would keep timers and signals out for ever.
+const turnEvery = 500
+
+/**
+ * Reads messages and has them worked on: some at once, those of one key in turn.
+ *
+ *     reading ─ source ends ─▶ draining ─ all work done ─▶ ended
+ *             ─ stop()      ─▶ stopping: reads no more, nacks what only waits ─ work done ─▶ ended
+ *                                       └ shutdownTimeout passed: handlers' signals are aborted, and waited for
+ */
+export class Dispatcher {
+  readonly #options: DispatcherOptions
+  readonly #reading = new AbortController()
+  readonly #lanes = new Map<string, Lane>()
+  readonly #settling = new Set<Promise<unknown>>()
+  readonly #working = new Slots<Message>()
+  // The one of the one-by-one loop, which does without them.
+  #alone: Message | undefined
+  readonly #ready: Ready[] = []
+  #waiting = 0
+  #stopping = false
+  #onRoom: (() => void) | undefined
+  #onStop: (() => void) | undefined
+  #onDrained: (() => void) | undefined
+  #onSourceStuck: (() => void) | undefined
+  // The source while it is asked for a message.
+  #pulling: AsyncIterator<Message> | undefined
+  #ended: Promise<void> | undefined
+
+  constructor(options: DispatcherOptions) {
+    this.#options = options
+    // An engine has one listener per input, and Node takes more than ten for a leak.
+    setMaxListeners(0, this.#reading.signal)
+  }
+
+  /** How many messages are being handled. */
+  get running(): number {
+    return this.#working.size + (this.#alone === undefined ? 0 : 1)
+  }
+
+  /** How many were read and wait for their turn. */
+  get queued(): number {
+    return this.#ready.length + this.#waiting
+  }
+
+  get stopping(): boolean {
+    return this.#stopping
+  }
+
+  /**
+   * Resolves when the source has ended, or after `stop()`, and everything in hand is settled. Rejects if the source failed, after the same.
+   * `cooperative` sources end when the signal is aborted and are waited for; others are left waiting in their `next()`.
+   */
+  run(messages: (signal: AbortSignal) => AsyncIterable<Message>, options: { readonly cooperative: boolean }): Promise<void> {
+    this.#ended ??= this.#run(messages, options.cooperative)
+    return this.#ended
+  }
+
+  /** Idempotent. Resolves when the run has ended, however it did. */
+  async stop(): Promise<void> {
+    if (!this.#stopping) {
+      this.#stopping = true
+      this.#reading.abort()
+      this.#nackQueued()
+      this.#options.release()
+      this.#onRoom?.()
+      this.#onStop?.()
+    }
+    await this.#ended?.catch(() => {})
+  }
+
+  async #run(messages: (signal: AbortSignal) => AsyncIterable<Message>, cooperative: boolean): Promise<void> {
+    let timers: Timer | undefined
+    const stopped = new Promise<void>((resolve) => {
+      this.#onStop = () => {
+        timers = this.#startForceTimers()
+        resolve()
+      }
+    })
+    const stuck = new Promise<void>((resolve) => {
+      this.#onSourceStuck = resolve
+    })
+    if (this.#stopping) this.#onStop?.()
+    let failure: { readonly error: unknown } | undefined
+    const read = this.#read(messages).catch((error: unknown) => {
+      // Some sources answer an abort with its reason. Stopping is not a failure.
+      if (!this.#stopping || error !== this.#reading.signal.reason) failure = { error }
+    })
+
+    await Promise.race([read, stopped])
+    // However it ended: nobody reads any more.
+    void read.then(() => this.#reading.abort())
+    if (cooperative) await Promise.race([read, stuck])
+    void this.#leavePending()
+    await this.#drained()
+    // One that is not stuck in its `next()` is left in good order.
+    if (this.#pulling === undefined) await Promise.race([read, stuck])
+    // What was read before the stop and nacked because of it.
+    await Promise.all(this.#settling)
+    this.#onStop = undefined
+    timers?.cancel()
+    if (failure !== undefined) throw sourceFailed(failure.error)
+  }
+
+  /** A source that is being asked when the router goes: a generator takes this once it comes to it, others can let go at once. */
+  async #leavePending(): Promise<void> {
+    try {
+      await this.#pulling?.return?.()
+    } catch {
+      // Nobody reads it any more.
+    }
+  }
+
+  async #read(messages: (signal: AbortSignal) => AsyncIterable<Message>): Promise<void> {
+    const iterator = messages(this.#reading.signal)[Symbol.asyncIterator]()
+    const reading = { open: true }
+    try {
+      await this.#pullAll(iterator, reading)
+    } finally {
+      this.#pulling = undefined
+      this.#onDrained?.()
+      if (reading.open) await iterator.return?.()
+    }
+  }
+
+  /** Chained by hand, and not by a loop that awaits: that would be three more promises per message. */
+  #pullAll(iterator: AsyncIterator<Message>, reading: { open: boolean }): Promise<void> {
+    const { concurrency, orderingKey, buffer, runtime } = this.#options
+    const oneByOne = concurrency === 1 && orderingKey === undefined
+    const most = concurrency + (orderingKey === undefined ? 0 : buffer)
+    let read = 0
+    return new Promise((resolve, reject) => {
+      const pull = (): void => {
+        if (this.#stopping) {
+          resolve()
+          return
+        }
+        if (this.running + this.queued >= most) {
+          this.#onRoom = () => {
+            this.#onRoom = undefined
+            pull()
+          }
+          return
+        }
+        // One that throws or is done is not left.
+        reading.open = false
+        this.#pulling = iterator
+        try {
+          Promise.resolve(iterator.next()).then(takeOrFail, reject)
+        } catch (error) {
+          reject(error)
+        }
+      }
+
+      const takeOrFail = (result: IteratorResult<Message>): void => {
+        try {
+          take(result)
+        } catch (error) {
+          reject(error)
+        }
+      }
+
+      const take = ({ done, value }: IteratorResult<Message>): void => {
+        this.#pulling = undefined
+        if (done === true) {
+          resolve()
+          return
+        }
+        reading.open = true
+        if (!isMessage(value)) throw new TypeError('The source yielded something that is not a Message.')
+        read += 1
+        const paused = read % turnEvery === 0 ? runtime.yield?.() : undefined
+        if (paused === undefined) start(value)
+        else paused.then(() => start(value)).catch(reject)
+      }
+
+      const start = (message: Message): void => {
+        if (this.#stopping) {
+          this.#nack(message, shutdownError(message))
+          resolve()
+          return
+        }
+        if (oneByOne) {
+          this.#alone = message
+          const finished = () => {
+            this.#alone = undefined
+            pull()
+          }
+          this.#options.work(message, finished)
+          return
+        }
+        this.#accept(message)
+        this.#startReady()
+        pull()
+      }
+
+      pull()
+    })
+  }
+
+  #accept(message: Message): void {
+    let key: string | undefined
+    try {
+      key = this.#options.orderingKey?.(message)
+    } catch (error) {
+      const slot = this.#working.add(message)
+      const refused = () => this.#finished({ message, lane: undefined, key: undefined }, slot)
+      void this.#options.refuse(message, error).then(refused, refused)
+      return
+    }
+    if (key === undefined) {
+      this.#ready.push({ message, lane: undefined, key })
+      return
+    }
+    const lane = this.#lanes.get(key)
+    if (lane !== undefined) {
+      lane.waiting.push(message)
+      this.#waiting += 1
+      return
+    }
+    const opened: Lane = { waiting: [] }
+    this.#lanes.set(key, opened)
+    this.#ready.push({ message, lane: opened, key })
+  }
+
+  #startReady(): void {
+    while (this.running < this.#options.concurrency) {
+      const next = this.#ready.shift()
+      if (next === undefined) return
+      const slot = this.#working.add(next.message)
+      const finished = () => this.#finished(next, slot)
+      this.#options.work(next.message, finished)
+    }
+  }
+
+  #finished({ message, lane, key }: Ready, slot: number): void {
+    this.#working.remove(slot)
+    if (lane !== undefined && key !== undefined) this.#advance(lane, key, message)
+    this.#startReady()
+    this.#onRoom?.()
+    if (this.running === 0) this.#onDrained?.()
+  }
+
+  #advance(lane: Lane, key: string, message: Message): void {
+    // A reject that the broker did not take brings the message again, as a nack does.
+    const comesAgain = message.state === 'nacked' || (message.state === 'rejected' && ackingOf(message)?.failure !== undefined)
+    if (comesAgain || this.#stopping) this.#sendBack(lane, key, message)
+    const next = lane.waiting.shift()
+    if (next === undefined) {
+      this.#lanes.delete(key)
+      return
+    }
+    this.#waiting -= 1
+    this.#ready.push({ message: next, lane, key })
+  }
+
+  /** Redelivered behind a later one of its key the message would be out of order: those behind it go back with it, but not itself, if it is here again already. */
+  #sendBack(lane: Lane, key: string, message: Message): void {
+    const retryAfter = ackingOf(message)?.retryAfter
+    const again = (waiting: Message) =>
+      !this.#stopping && message.id !== undefined && waiting.id === message.id && waiting.source === message.source
+    const back = lane.waiting.filter((waiting) => !again(waiting))
+    const kept = lane.waiting.filter(again)
+    for (const waiting of back) this.#nack(waiting, this.#stopping ? shutdownError(waiting) : keyNacked(waiting, key), retryAfter)
+    this.#waiting -= back.length
+    lane.waiting.splice(0, Infinity, ...kept)
+  }
+
+  /** Messages that wait behind a running one of their key are left to `#advance`: nacked before it, they would come again before it. */
+  #nackQueued(): void {
+    for (const { message, lane, key } of this.#ready.splice(0)) {
+      this.#nack(message, shutdownError(message))
+      if (lane === undefined || key === undefined) continue
+      this.#sendBack(lane, key, message)
+      this.#lanes.delete(key)
+    }
+  }
+
+  #nack(message: Message, error: AckordError, retryAfter?: number): void {
+    const nacked = message.nack(error, { retryAfter }).catch((failure: unknown) => {
+      this.#options.logger.error(
+        { err: failure, message: nameOf(message) },
+        'The broker did not take a nack; it will deliver the message again when it sees fit.',
+      )
+    })
+    const tracked = nacked.finally(() => this.#settling.delete(tracked))
+    this.#settling.add(tracked)
+  }
+
+  async #drained(): Promise<void> {
+    while (this.running > 0 || this.queued > 0) {
+      await new Promise<void>((resolve) => {
+        this.#onDrained = resolve
+      })
+    }
+  }
+
+  #startForceTimers(): Timer {
+    const { runtime, shutdownTimeout, force, logger } = this.#options
+    let timer: Timer | undefined
+    const warn = () => {
+      const working = this.#alone === undefined ? this.#working.all() : [this.#alone]
+      const handling = working.slice(0, 10).map(nameOf)
+      const text =
+        handling.length === 0
+          ? 'Stopping takes long: the source did not end although its signal was aborted. It is left.'
+          : 'Stopping takes long: handlers go on although their signals were aborted. They are waited for; heed context.signal, and do not await stop() in a handler.'
+      logger.warn({ running: this.running, handling }, text)
+      this.#onSourceStuck?.()
+      timer = runtime.setTimeout(warn, warnEvery)
+    }
+    const abort = () => {
+      force(new AckordError('ACKORD_SHUTDOWN', `The router was stopped and its shutdownTimeout of ${shutdownTimeout} ms has passed.`))
+      timer = runtime.setTimeout(warn, warnEvery)
+    }
+    if (shutdownTimeout === 0) abort()
+    else if (shutdownTimeout !== Infinity) timer = runtime.setTimeout(abort, shutdownTimeout)
+    return { cancel: () => timer?.cancel() }
+  }
+}
+
+function shutdownError(message: Message): AckordError {
+  return new AckordError('ACKORD_SHUTDOWN', `The router was stopped before it came to ${nameOf(message)}.`)
+}
+
+function keyNacked(message: Message, key: string): AckordError {
+  return new AckordError(
+    'ACKORD_KEY_NACKED',
+    `An earlier message with the ordering key '${key}' was nacked; ${nameOf(message)} goes back with it, to keep their order.`,
+  )
+}
+
+function sourceFailed(cause: unknown): AckordError {
+  return new AckordError('ACKORD_SOURCE_FAILED', 'The source failed; what had been read from it was handled and settled.', { cause })
+}

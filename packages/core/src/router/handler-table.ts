@@ -1,0 +1,149 @@
+import { limiter } from '../async/limiter.ts'
+import { AckordError, describeValue, InvalidOptionError } from '../errors.ts'
+import { directOf, type Handler } from '../handler/handler.ts'
+import { arrive, type Context, leave } from '../message/context.ts'
+import { nameOf } from '../message/marshal.ts'
+import type { Matcher } from '../message/match.ts'
+import { isMessage, type Message } from '../message/message.ts'
+import { compose, type Middleware, type Process } from '../middleware/middleware.ts'
+import { checkCount, checkFunction, checkName, checkNoMore } from '../options.ts'
+import { probe } from '../ports/probe.ts'
+import type { AckStrategy } from './ack-strategy.ts'
+import type { OutputCompleter } from './complete-outputs.ts'
+import { checkMiddlewareOrder, wantedConcurrency } from './middleware-order.ts'
+
+export interface HandlerOptions {
+  /** Names the handler in errors. Default: the type it handles. */
+  readonly name?: string | undefined
+  /** A message it refuses is an error, as if there were no handler. Default: it takes all of its type. */
+  readonly match?: Matcher | undefined
+  /** Middleware around this handler only, inside the router's; the first is the outermost. */
+  readonly use?: readonly Middleware[] | undefined
+  /** How many messages this handler may work on at once, within the router's `concurrency`. Default: as many as the router. */
+  readonly concurrency?: number | undefined
+}
+
+interface Entry {
+  readonly name: string
+  readonly handler: Handler
+  readonly match: Matcher | undefined
+  readonly use: readonly Middleware[]
+  readonly concurrency: number
+}
+
+/** The handlers of a router, one per type. */
+export class HandlerTable {
+  readonly #entries = new Map<string, Entry>()
+
+  add(handler: Handler, options: HandlerOptions): void {
+    checkFunction('handle(handler).handle', handler?.handle)
+    const type = checkName('handle(handler).type', handler.type)
+    const { name = type, match, use = [], concurrency = Infinity, ...unknown } = options
+    checkNoMore('handle()', unknown)
+    if (!Array.isArray(use)) throw new InvalidOptionError('use', 'must be an array of middleware.')
+    checkName('name', name)
+    checkCount('concurrency', concurrency, { infinite: true })
+    if (match !== undefined) checkFunction('match', match)
+    for (const [index, part] of use.entries()) checkFunction(`use[${index}]`, part)
+
+    const before = this.#entries.get(type)
+    if (before !== undefined) {
+      throw new AckordError(
+        'ACKORD_HANDLER_EXISTS',
+        `Type '${type}' has the handler '${before.name}' already; '${name}' cannot be added. A second reader of an event is a second consumer, with a router and a name of its own.`,
+      )
+    }
+    this.#entries.set(type, { name, handler, match, use, concurrency })
+  }
+
+  check(outer: readonly Middleware[], ackStrategy: AckStrategy): void {
+    if (this.#entries.size === 0) {
+      throw new InvalidOptionError('router', 'has no handlers. Call router.handle(…) before it starts.')
+    }
+    for (const { name, use } of this.#entries.values()) checkMiddlewareOrder([...outer, ...use], name, ackStrategy)
+  }
+
+  /** How many messages at once the middleware around these handlers wants. */
+  wantedConcurrency(outer: readonly Middleware[]): number {
+    return wantedConcurrency([...outer, ...[...this.#entries.values()].flatMap(({ use }) => use)])
+  }
+
+  /**
+   * The outermost process: a message waits here for its handler's turn, outside of all middleware, so that it holds no transaction and no
+   * time-out runs meanwhile.
+   */
+  limited(chain: Process): Process {
+    const limits = new Map<string, ReturnType<typeof limiter>>()
+    for (const [type, { concurrency }] of this.#entries) if (concurrency !== Infinity) limits.set(type, limiter(concurrency))
+    if (limits.size === 0) return chain
+
+    return function inTurn(message, context) {
+      const limit = message.type === undefined ? undefined : limits.get(message.type)
+      return limit === undefined ? chain(message, context) : limit(() => chain(message, context), context.signal)
+    }
+  }
+
+  /** The innermost process: finds the handler, calls it through its own middleware, completes what it gives back. */
+  process(complete: OutputCompleter): Process {
+    const table = new Map([...this.#entries].map(([type, entry]) => [type, compile(entry, complete)]))
+
+    return function process(message, context) {
+      if (!isMessage(message)) return Promise.reject(nextWithout(message))
+      const { type } = message
+      const entry = type === undefined ? undefined : table.get(type)
+      if (entry === undefined) return Promise.reject(noHandler(message))
+      if (entry.match !== undefined && !entry.match(message.attributes)) return Promise.reject(refused(message, entry.name))
+      return entry.run(message, context)
+    }
+  }
+}
+
+function compile(
+  { name, handler, match, use }: Entry,
+  complete: OutputCompleter,
+): { name: string; match: Matcher | undefined; run: Process } {
+  const direct = directOf(handler)
+
+  // Not async, for the reason given at MessageProcessor.handle.
+  function call(message: Message, context: Context): Promise<readonly Message[]> {
+    if (!arrive(context)) return Promise.reject(nextCalledTwice(message))
+    try {
+      return direct.run(message, context).then(
+        (result) => {
+          leave(context)
+          const completed = complete(direct.outputs(result, message), message, context)
+          const paused = probe('message.handled')
+          return paused === undefined ? completed : paused.then(() => completed)
+        },
+        (error: unknown) => {
+          leave(context)
+          throw error
+        },
+      )
+    } catch (error) {
+      leave(context)
+      return Promise.reject(error)
+    }
+  }
+
+  return { name, match, run: use.length === 0 ? call : compose(...use)(call) }
+}
+
+function noHandler(message: Message): AckordError {
+  return new AckordError('ACKORD_NO_HANDLER', `No handler is registered for ${nameOf(message)}.`, { retryable: false })
+}
+
+function refused(message: Message, name: string): AckordError {
+  return new AckordError('ACKORD_HANDLER_REFUSED', `The matcher of handler '${name}' refused ${nameOf(message)}.`, { retryable: false })
+}
+
+function nextWithout(given: unknown): AckordError {
+  return new AckordError('ACKORD_INVALID_MESSAGE', `A middleware called next() with ${describeValue(given)}. Call next(message, context).`)
+}
+
+function nextCalledTwice(message: Message): AckordError {
+  return new AckordError(
+    'ACKORD_NEXT_CALLED_TWICE',
+    `A middleware called next() twice for ${nameOf(message)}. One that repeats on purpose calls beginAttempt(context) for each try.`,
+  )
+}

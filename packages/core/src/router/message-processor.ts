@@ -1,0 +1,344 @@
+import { setMaxListeners } from 'node:events'
+import { AckordError, describeValue, isAckordError, toError } from '../errors.ts'
+import type { Acking } from '../message/acking.ts'
+import { type Context, type ContextKey, contextKey, enterWith, isBusy, rootContext } from '../message/context.ts'
+import { nameOf } from '../message/marshal.ts'
+import { ackingOf, isMessage, type Message } from '../message/message.ts'
+import { isSettled } from '../message/message-state.ts'
+import type { Process } from '../middleware/middleware.ts'
+import { probe } from '../ports/probe.ts'
+import { messageOf } from '../ports/redact.ts'
+import { forwardAcking } from './ack-strategy.ts'
+import type { OutputCompleter } from './complete-outputs.ts'
+import { FailurePolicy } from './failure-policy.ts'
+import type { ErrorDecision, RouterSettings } from './router-options.ts'
+import { isRefusal, type PauseOutcome, StorePause } from './store-pause.ts'
+
+/** What a run does around the handling of a message. */
+export interface RunPorts {
+  /** From what the source yields to what handlers take. Throws at what cannot be read. */
+  readonly decode: ((message: Message) => Message) | undefined
+  /** Hands the outputs on; `undefined` means that they are already gone. Rejects if they could not be. */
+  readonly deliver: (outputs: readonly Message[], input: Message, signal: AbortSignal) => Promise<void> | undefined
+  /** Gives up what is being handed on, when the shutdown is forced; `deliver` then rejects. */
+  readonly abandon: ((reason: AckordError) => void) | undefined
+}
+
+/** A message waited in a pause, from then on. */
+interface Waited<O extends PauseOutcome> {
+  readonly outcome: O
+  readonly since: number
+}
+
+/** The processor that a handler runs in. */
+export const processorKey: ContextKey<MessageProcessor> = contextKey('ackord.processor', { callScoped: true })
+
+/** The way of one message through the router, with acking as its outermost step: read, handled, outputs handed on, settled. */
+export class MessageProcessor {
+  readonly #settings: RouterSettings
+  readonly #chain: Process
+  readonly #complete: OutputCompleter
+  readonly #ports: RunPorts
+  readonly #policy: FailurePolicy
+  readonly #forced = new AbortController()
+  readonly #root: Context
+  readonly #pause: StorePause
+  // Handled, and settled later: by whoever has the outputs, or by a handler that acks in its own time.
+  readonly #unsettled = new Set<Acking>()
+  handled = 0
+  failed = 0
+  lastError: Error | undefined
+
+  constructor(settings: RouterSettings, chain: Process, complete: OutputCompleter, ports: RunPorts) {
+    this.#settings = settings
+    this.#chain = chain
+    this.#complete = complete
+    this.#ports = ports
+    this.#policy = new FailurePolicy(settings, this.#forced.signal)
+    this.#pause = new StorePause(settings)
+    // Every message in hand may listen to it, and Node takes more than ten for a leak.
+    setMaxListeners(0, this.#forced.signal)
+    this.#root = rootContext({ signal: this.#forced.signal, ambient: settings.ambient }).with(processorKey, this)
+  }
+
+  /** Aborts the signals of everything in hand. */
+  force(reason: AckordError): void {
+    this.#forced.abort(reason)
+    this.#ports.abandon?.(reason)
+  }
+
+  /** Whether messages wait because their store refuses writes. */
+  get paused(): boolean {
+    return this.#pause.paused
+  }
+
+  /** The router stops: messages that wait for their store go back. */
+  stop(): void {
+    this.#pause.stop()
+  }
+
+  /** Resolves when the broker has answered the verdicts that are under way. */
+  async answered(): Promise<void> {
+    const busy = [...this.#unsettled].filter((acking) => acking.busy)
+    await Promise.all(busy.map((acking) => acking.settled))
+    const { ackStrategy, logger } = this.#settings
+    if (ackStrategy !== 'manual' || this.#unsettled.size === 0) return
+    logger.warn({ messages: this.#unsettled.size }, 'The router has ended with messages that their handlers have not settled.')
+  }
+
+  /**
+   * Handles and settles one message; `done` is called in the end, however it ended. Written with `then`, and with promises only where
+   * something waits: each one saved here is a tenth of the router's cost when Node tracks promises for the ambient context.
+   */
+  handle(received: Message, done: () => void): void {
+    if (this.#pause.paused) {
+      const since = this.#settings.runtime.monotonic()
+      this.#pause.wait((outcome) => this.#resume(received, { outcome, since }, done))
+      return
+    }
+    const paused = probe('message.received')
+    if (paused === undefined) this.#handle(received, done)
+    else paused.then(() => this.#handle(received, done)).catch(done)
+  }
+
+  /** A message that waited for its store is tried, or goes back to the broker. */
+  #resume(received: Message, { outcome, since }: Waited<PauseOutcome>, done: () => void): void {
+    if (outcome !== 'stop') {
+      this.#handle(received, done, { outcome, since })
+      return
+    }
+    const failed = (failure: unknown) => this.#verdictFailed(received, failure)
+    received.nack(stoppedInPause(received)).catch(failed).then(done, done)
+  }
+
+  /** `waited`: how the message came out of a pause, if it waited in one. */
+  #handle(received: Message, done: () => void, waited?: Waited<'probe' | 'go'>): void {
+    const probing = waited?.outcome === 'probe'
+    let message = received
+    let context: Context
+    let outputs: Promise<readonly Message[]>
+    try {
+      this.#policy.checkDeliveries(received)
+      const { decode } = this.#ports
+      if (decode !== undefined) message = decode(received)
+      context = message.context(this.#root)
+      outputs = this.#process(message, context)
+    } catch (error) {
+      if (probing) this.#pause.tried('unknown')
+      this.fail(message, error).then(done, done)
+      return
+    }
+    const fail = (error: unknown) => {
+      // A message that is refused again, although the store had accepted another, is not kept twice: the fault may be its own.
+      const isKept = waited?.outcome !== 'go' && isRefusal(error) && !isSettled(message) && this.#pause.mayWait(message, waited?.since)
+      if (isKept) {
+        const since = waited?.since ?? this.#settings.runtime.monotonic()
+        this.#dropHolds(message, error)
+        this.#pause.refused(error, (outcome) => this.#resume(received, { outcome, since }, done))
+      } else void this.fail(message, error).then(done, done)
+      if (probing) this.#pause.tried(isKept ? 'refused' : 'unknown')
+    }
+    const finish = (produced: readonly Message[]) => {
+      if (isBusy(context)) {
+        fail(notAwaited(message))
+        return
+      }
+      if (probing) this.#pause.tried('accepted')
+      let finishing: Promise<void> | undefined
+      try {
+        finishing = this.#finish(message, produced)
+      } catch (error) {
+        fail(error)
+        return
+      }
+      if (finishing === undefined) done()
+      else finishing.then(done, done)
+    }
+    outputs.then(finish, fail)
+  }
+
+  #finish(message: Message, outputs: readonly Message[]): Promise<void> | undefined {
+    this.#dropHolds(message, undefined)
+    if (Array.isArray(outputs) && outputs.length === 0) return this.#succeed(message, false)
+    // It will be handled again, and then these come again too.
+    if (isRefused(message)) return this.#giveBack(outputs, message, message.error).then(() => this.#succeed(message, false))
+    let prepared = outputs
+    let handedOn: Promise<void> | undefined
+    try {
+      prepared = this.#prepare(message, outputs)
+      handedOn = this.#ports.deliver(prepared, message, this.#forced.signal)
+    } catch (error) {
+      return this.#failToHandOn(message, prepared, error)
+    }
+    if (handedOn === undefined) return this.#succeed(message, true)
+    return handedOn.then(
+      () => this.#succeed(message, true),
+      (error: unknown) => this.#failToHandOn(message, prepared, error),
+    )
+  }
+
+  #process(message: Message, context: Context): Promise<readonly Message[]> {
+    const outputs = enterWith(context, this.#chain, message)
+    // Middleware written in JavaScript may forget to be async.
+    return outputs instanceof Promise ? outputs : Promise.resolve(outputs)
+  }
+
+  #prepare(message: Message, outputs: readonly Message[]): readonly Message[] {
+    if (!Array.isArray(outputs)) throw outputsLost(message, outputs)
+    // Middleware may have added some after the handler's were completed.
+    const complete = this.#complete(outputs, message, this.#root)
+    return this.#settings.ackStrategy === 'forward' ? forwardAcking(message, complete) : complete
+  }
+
+  async #failToHandOn(message: Message, outputs: readonly Message[], error: unknown): Promise<void> {
+    await this.fail(message, error)
+    await this.#giveBack(outputs, message, error)
+  }
+
+  /** Outputs with an acking of their own, such as another message that is passed on, share the fate of their input: nobody else will settle them. */
+  async #giveBack(outputs: readonly Message[], input: Message, error: unknown): Promise<void> {
+    if (!Array.isArray(outputs)) return
+    for (const output of outputs) {
+      const acking = isMessage(output) ? ackingOf(output) : undefined
+      if (acking === undefined || acking === ackingOf(input) || acking.state !== 'pending') continue
+      try {
+        await acking.nack(error, undefined)
+      } catch (failure) {
+        this.#verdictFailed(output, failure)
+      }
+    }
+  }
+
+  /** Acks where that is the router's part. Gives a promise only where there is something to wait for: this is the innermost loop. */
+  #succeed(message: Message, handedOn: boolean): Promise<void> | undefined {
+    this.handled += 1
+    const acking = ackingOf(message)
+    if (acking === undefined) return undefined
+    const paused = probe('message.beforeAck')
+    return paused === undefined
+      ? this.#acknowledge(message, acking, handedOn)
+      : paused.then(() => this.#acknowledge(message, acking, handedOn))
+  }
+
+  #acknowledge(message: Message, acking: Acking, handedOn: boolean): Promise<void> | undefined {
+    const { ackStrategy, orderingKey } = this.#settings
+    // Not awaited as such: `failure` tells what went wrong, also when it was the handler that acked.
+    if (ackStrategy === 'onSuccess' || (ackStrategy === 'forward' && !handedOn)) void acking.ack()
+    if (acking.busy) return acking.answered.then(() => this.#report(message, acking))
+    if (acking.state !== 'pending') return this.#report(message, acking)
+    // Outputs that nobody has settled yet keep a forwarding message pending; the next one of its key must not overtake it.
+    if (ackStrategy === 'forward' && orderingKey !== undefined) return this.#untilSettled(acking).then(() => this.#report(message, acking))
+    this.#unsettled.add(acking)
+    void acking.settled.then(() => {
+      this.#unsettled.delete(acking)
+      return this.#report(message, acking)
+    })
+    return undefined
+  }
+
+  #report(message: Message, acking: Acking): Promise<void> | undefined {
+    if (acking.failure !== undefined) this.#verdictFailed(message, acking.failure)
+    this.#settings.metrics?.count('ackord.settled', 1, { verdict: acking.state })
+    return probe('message.afterAck')
+  }
+
+  #untilSettled(acking: Acking): Promise<void> {
+    const { signal } = this.#forced
+    return new Promise<void>((resolve) => {
+      const onAbort = () => void acking.nack(signal.reason, undefined).then(ignore, ignore)
+      if (signal.aborted) onAbort()
+      else signal.addEventListener('abort', onAbort, { once: true })
+      void acking.answered.then(() => {
+        signal.removeEventListener('abort', onAbort)
+        resolve()
+      })
+    })
+  }
+
+  /** The middleware has ended, so no transaction may be open: one that was forgotten would keep the verdict for ever. */
+  #dropHolds(message: Message, failure: unknown): void {
+    const acking = ackingOf(message)
+    if (acking === undefined || !acking.held) return
+    // Made when it is needed: an error for every message would be dear.
+    const reason = () =>
+      failure ?? new AckordError('ACKORD_SCOPE_ENDED', `The middleware around ${nameOf(message)} ended before its transaction did.`)
+    if (!acking.dropHolds(reason)) return
+    const fields = { type: message.type, id: message.id }
+    this.#settings.logger.error(
+      fields,
+      'A transaction scope around a message was never ended. What was to wait for it is forgotten, and the message is settled.',
+    )
+  }
+
+  /** Settles a message that was not handled. Never rejects. */
+  async fail(message: Message, thrown: unknown): Promise<void> {
+    this.failed += 1
+    this.#dropHolds(message, thrown)
+    const error = this.#policy.limitDeliveries(message, toError(thrown))
+    // Another worker has it: that is not an error, and with many duplicates it is frequent. The inbox counts it.
+    const busy = isAckordError(error, 'ACKORD_INBOX_BUSY')
+    if (!busy) this.lastError = error
+    const decision = this.#policy.decide(message, error)
+    const { logger } = this.#settings
+    const verdict = verdictOf(message, decision)
+    if (busy) {
+      logger.debug({ type: message.type, id: message.id, verdict }, 'Another worker is handling the message. It comes again later.')
+    } else if (decision !== 'ack') {
+      const fields = { err: error, type: message.type, id: message.id, deliveryCount: message.deliveryCount, verdict }
+      logger.error(fields, `A message was not handled. ${messageOf(error)}`)
+    }
+    try {
+      if (decision === 'ack') await message.ack()
+      else if (decision === 'reject') await message.reject(error)
+      else await message.nack(error, decision === 'nack' ? {} : decision)
+    } catch {
+      // Told below.
+    }
+    const acking = ackingOf(message)
+    if (acking === undefined) return
+    if (acking.busy) await acking.settled
+    await this.#report(message, acking)
+  }
+
+  #verdictFailed(message: Message, failure: unknown): void {
+    const { logger, metrics } = this.#settings
+    const err = toError(failure)
+    this.lastError = err
+    logger.error(
+      { err, type: message.type, id: message.id, verdict: message.state },
+      'The broker did not take the verdict on a message; it will deliver it again.',
+    )
+    metrics?.count('ackord.settle_failed', 1, { verdict: message.state ?? 'none' })
+  }
+}
+
+function ignore(): void {}
+
+function isRefused({ state }: Message): boolean {
+  return state === 'nacked' || state === 'rejected'
+}
+
+/** What the broker will really see: the handler may have settled the message before it failed, or nobody waits for it. */
+function verdictOf(message: Message, decision: ErrorDecision): string {
+  if (message.state === undefined) return 'none'
+  if (isSettled(message)) return message.state
+  return typeof decision === 'string' ? decision : 'nack'
+}
+
+function stoppedInPause(message: Message): AckordError {
+  return new AckordError('ACKORD_SHUTDOWN', `The router was stopped while ${nameOf(message)} waited for a store that refused writes.`)
+}
+
+function notAwaited(message: Message): AckordError {
+  return new AckordError(
+    'ACKORD_NEXT_NOT_AWAITED',
+    `A middleware around ${nameOf(message)} returned while the handler was still at work. It must await next(message, context).`,
+  )
+}
+
+function outputsLost(message: Message, found: unknown): AckordError {
+  return new AckordError(
+    'ACKORD_INVALID_OUTPUT',
+    `The middleware around ${nameOf(message)} gave back ${describeValue(found)} instead of an array of messages. It must return what next() resolves to.`,
+  )
+}

@@ -1,0 +1,102 @@
+import { AckordError } from '../errors.ts'
+import type { Middleware, MiddlewareRole } from '../middleware/middleware.ts'
+import type { AckStrategy } from './ack-strategy.ts'
+
+interface Placed {
+  readonly role: MiddlewareRole
+  readonly resource: object | undefined
+}
+
+const rightOrder =
+  'The order that works, outermost first: deadLetter, retry, throttle, then on SQL transaction > inbox > outbox, on Redis inbox > transaction > outbox, and innermost what changes outputs.'
+
+/** Refuses orders of middleware that are known to lose or double something. `chain` is what a message of the handler passes, outermost first. */
+export function checkMiddlewareOrder(chain: readonly Middleware[], handler: string, ackStrategy: AckStrategy): void {
+  const placed = chain.flatMap(placedParts)
+  placed.forEach((part, index) => {
+    const outer = placed.slice(0, index)
+    const inner = placed.slice(index + 1)
+    const problem = problemOf(part, outer, inner)
+    if (problem !== undefined) throw wrongOrder(handler, problem)
+  })
+  if (ackStrategy === 'forward' && has(placed, 'inbox', 'leasedInbox') && !has(placed, 'outbox')) {
+    throw wrongOrder(
+      handler,
+      "an inbox with ackStrategy 'forward' and no outbox: when an output is nacked the message comes again, is taken for a duplicate, and its outputs are lost. Add an outbox",
+    )
+  }
+}
+
+/** How many messages at once the most demanding of them wants. */
+export function wantedConcurrency(chain: readonly Middleware[]): number {
+  return Math.max(0, ...chain.map((part) => Math.max(part.wantsConcurrency ?? 0, wantedConcurrency(part.parts ?? []))))
+}
+
+function placedParts(part: Middleware): Placed[] {
+  const own: Placed[] = part.role === undefined ? [] : [{ role: part.role, resource: part.resource }]
+  return [...own, ...(part.parts ?? []).flatMap(placedParts)]
+}
+
+function problemOf(part: Placed, outer: readonly Placed[], inner: readonly Placed[]): string | undefined {
+  switch (part.role) {
+    case 'retry':
+      if (has(outer, 'transaction', 'inbox', 'leasedInbox', 'outbox'))
+        return 'retry inside a transaction, inbox or outbox: every attempt needs a new one. Put retry outside'
+      return undefined
+    case 'deadLetter':
+      if (has(outer, 'retry'))
+        return 'deadLetter inside of retry: it turns the first failure into a success, and nothing is ever retried. Put it outside'
+      if (has(outer, 'transaction', 'inbox', 'leasedInbox'))
+        return 'deadLetter inside a transaction or inbox: it turns a failure into a success, and what the handler had written would be committed. Put it outside'
+      return undefined
+    case 'throttle':
+      if (has(outer, 'transaction')) return 'throttle inside a transaction: it would wait while the transaction is open. Put it outside'
+      return undefined
+    case 'inbox':
+      if (!hasOn(outer, 'transaction', part.resource))
+        return 'inbox without a transaction of the same database outside of it: the message would be recorded and its effects lost, or the other way round'
+      return has(outer, 'inbox') ? 'two inboxes around one handler' : undefined
+    case 'leasedInbox':
+      if (hasOn(outer, 'transaction', part.resource))
+        return 'a leased inbox inside the transaction that it should fence. Put the inbox outside'
+      return has(outer, 'leasedInbox') ? 'two inboxes around one handler' : undefined
+    case 'outbox':
+      if (!hasOn(outer, 'transaction', part.resource))
+        return 'outbox without a transaction of the same database outside of it: events and effects would not commit together'
+      if (has(outer, 'outbox')) return 'two outboxes around one handler: the outer one would never see an event'
+      if ([...outer, ...inner].some((other) => isInbox(other) && other.resource !== part.resource))
+        return 'inbox and outbox on different databases: they cannot commit together'
+      if (has(inner, 'transaction', 'inbox', 'leasedInbox'))
+        return 'outbox outside of the transaction or inbox it belongs to. Put the outbox inside'
+      return undefined
+    case 'outputs':
+      if (has(inner, 'outbox'))
+        return 'a middleware that changes or checks outputs outside of the outbox, which passes none on: it would do nothing. Put it inside'
+      return undefined
+    case 'enclosingTransaction':
+      if (has(outer, 'transaction', 'inbox', 'leasedInbox', 'outbox'))
+        return 'insideTransaction() inside a transaction, inbox or outbox: their rows would be committed while the writes of the handler belong to another transaction, which may be rolled back. Put insideTransaction() outermost'
+      return undefined
+    case 'transaction':
+      return undefined
+  }
+}
+
+function has(placed: readonly Placed[], ...roles: readonly MiddlewareRole[]): boolean {
+  return placed.some((part) => roles.includes(part.role))
+}
+
+function hasOn(placed: readonly Placed[], role: MiddlewareRole, resource: object | undefined): boolean {
+  return placed.some((part) => part.role === role && part.resource === resource)
+}
+
+function isInbox({ role }: Placed): boolean {
+  return role === 'inbox' || role === 'leasedInbox'
+}
+
+function wrongOrder(handler: string, problem: string): AckordError {
+  return new AckordError(
+    'ACKORD_MIDDLEWARE_ORDER',
+    `The middleware around handler '${handler}' is in an order that cannot work: ${problem}. ${rightOrder}`,
+  )
+}

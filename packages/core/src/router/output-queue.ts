@@ -1,0 +1,91 @@
+import { AckordError } from '../errors.ts'
+import type { Message } from '../message/message.ts'
+
+interface Offer {
+  readonly outputs: readonly Message[]
+  next: number
+  readonly taken: () => void
+  readonly refused: (error: unknown) => void
+}
+
+/** Hands outputs to whoever iterates. An offer counts as delivered when the reader has taken all of it, not when it is queued. */
+export class OutputQueue implements AsyncIterator<Message, undefined> {
+  readonly #offers: Offer[] = []
+  readonly #readers: ((result: IteratorResult<Message, undefined> | Promise<IteratorResult<Message, undefined>>) => void)[] = []
+  readonly #onLeave: () => Promise<void>
+  #end: { readonly error: unknown } | 'done' | undefined
+  #refusal: { readonly error: unknown } | undefined
+  #left = false
+
+  /** `onLeave` is called when the reader leaves the loop. */
+  constructor(onLeave: () => Promise<void>) {
+    this.#onLeave = onLeave
+  }
+
+  /** Resolves once all are taken, rejects if the reader left before. `undefined` means that readers were waiting and took them all at once. */
+  offer(outputs: readonly Message[]): Promise<void> | undefined {
+    if (this.#left) return Promise.reject(readerLeft())
+    let next = 0
+    while (next < outputs.length) {
+      const reader = this.#offers.length === 0 ? this.#readers.shift() : undefined
+      if (reader === undefined) break
+      reader({ done: false, value: outputs[next] as Message })
+      next += 1
+    }
+    if (next === outputs.length) return undefined
+    if (this.#refusal !== undefined) return Promise.reject(this.#refusal.error)
+    return new Promise((taken, refused) => {
+      this.#offers.push({ outputs, next, taken, refused })
+    })
+  }
+
+  /** No more offers: readers that wait, and later ones, see the end, or the error. */
+  end(error?: { readonly error: unknown }): void {
+    this.#end ??= error ?? 'done'
+    for (const reader of this.#readers.splice(0)) reader(this.#ended())
+  }
+
+  /** Gives up what was not taken yet; from now on only readers that wait already are served. */
+  refuse(error: unknown): void {
+    this.#refusal ??= { error }
+    for (const offer of this.#offers.splice(0)) offer.refused(error)
+  }
+
+  next(): Promise<IteratorResult<Message, undefined>> {
+    const offer = this.#offers[0]
+    if (offer !== undefined) {
+      const value = offer.outputs[offer.next] as Message
+      offer.next += 1
+      if (offer.next === offer.outputs.length) {
+        this.#offers.shift()
+        offer.taken()
+      }
+      return Promise.resolve({ done: false, value })
+    }
+    if (this.#end !== undefined) return this.#ended()
+    return new Promise((resolve) => {
+      this.#readers.push(resolve)
+    })
+  }
+
+  async return(): Promise<IteratorResult<Message, undefined>> {
+    if (this.#left) return { done: true, value: undefined }
+    this.#left = true
+    this.refuse(readerLeft())
+    await this.#onLeave()
+    this.end()
+    return { done: true, value: undefined }
+  }
+
+  /** The error is for one reader; to the others the queue has just ended. */
+  #ended(): Promise<IteratorResult<Message, undefined>> {
+    const end = this.#end
+    this.#end = 'done'
+    if (end !== undefined && end !== 'done') return Promise.reject(end.error)
+    return Promise.resolve({ done: true, value: undefined })
+  }
+}
+
+function readerLeft(): AckordError {
+  return new AckordError('ACKORD_SHUTDOWN', 'The reader of the outputs left before it had taken this one.')
+}

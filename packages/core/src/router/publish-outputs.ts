@@ -1,0 +1,80 @@
+import { abortable, linkedController } from '../async/abort.ts'
+import { checkResults, type Publisher } from '../broker/publisher.ts'
+import { AckordError } from '../errors.ts'
+import { marshal, nameOf } from '../message/marshal.ts'
+import type { Marshaler } from '../message/marshaler.ts'
+import { ackingOf, type Message, type RawMessage } from '../message/message.ts'
+import { redactDestination } from '../ports/redact.ts'
+import type { Runtime } from '../ports/runtime.ts'
+
+/** Where an output goes: always to one place, or as its content says. */
+export type Destination = string | ((message: Message) => string)
+
+export interface PublishOutputsOptions {
+  readonly publisher: Publisher
+  readonly destination: Destination
+  readonly marshaler: Marshaler
+  readonly signal: AbortSignal
+  /** Milliseconds a publisher may take. */
+  readonly timeout: number
+  readonly runtime: Runtime
+}
+
+/**
+ * Publishes the outputs of one message, those of one destination in one call. When all are confirmed, each that has an acking of its own is
+ * acked: before, an output could ack its input while another is lost. Everything is marshalled before anything is sent. Rejects unless all are
+ * confirmed; the router then settles the input, and the others with it.
+ */
+export async function publishOutputs(outputs: readonly Message[], options: PublishOutputsOptions): Promise<void> {
+  const groups = new Map<string, RawMessage[]>()
+  for (const output of outputs) {
+    const raw = marshal(output, options.marshaler)
+    const destination = destinationOf(output, options.destination)
+    const group = groups.get(destination)
+    if (group === undefined) groups.set(destination, [raw])
+    else group.push(raw)
+  }
+  for (const [destination, messages] of groups) await publishGroup(destination, messages, options)
+}
+
+/** For those that have one: the output's own acking, once everything was handed on. */
+export async function acknowledgeOutputs(outputs: readonly Message[], input: Message): Promise<void> {
+  const inputAcking = ackingOf(input)
+  for (const output of outputs) if (ackingOf(output) !== inputAcking) await acknowledge(output, input)
+}
+
+async function publishGroup(destination: string, messages: readonly RawMessage[], options: PublishOutputsOptions): Promise<void> {
+  const { publisher, runtime, timeout } = options
+  using controller = linkedController(options.signal)
+  const { signal } = controller
+  signal.throwIfAborted()
+  const timer = runtime.setTimeout(() => controller.abort(tooLong(destination, timeout)), timeout)
+  try {
+    checkResults(await abortable(publisher.publish(destination, messages, { signal }), signal), messages.length, destination)
+  } finally {
+    timer.cancel()
+  }
+}
+
+function tooLong(destination: string, timeout: number): AckordError {
+  return new AckordError(
+    'ACKORD_PUBLISH_FAILED',
+    `The publisher for '${redactDestination(destination)}' did not answer within the publishTimeout of ${timeout} ms.`,
+  )
+}
+
+async function acknowledge(output: Message, input: Message): Promise<void> {
+  try {
+    await output.ack()
+  } catch (failure) {
+    // Through the last output the input was acked, and its broker did not take that: the router reports it.
+    if (input.state !== 'acked') throw failure
+  }
+}
+
+/** Also for outboxes. Throws where the function gives none. */
+export function destinationOf(output: Message, destination: Destination): string {
+  const chosen = typeof destination === 'function' ? destination(output) : destination
+  if (typeof chosen === 'string' && chosen !== '') return chosen
+  throw new AckordError('ACKORD_NO_OUTPUT', `The destination function gave no destination for ${nameOf(output)}.`)
+}

@@ -1,0 +1,120 @@
+import { type Backoff, exponentialBackoff } from '../async/backoff.ts'
+import { InvalidOptionError } from '../errors.ts'
+import type { Message } from '../message/message.ts'
+import { checkChoice, checkCount, checkDuration, checkFunction, checkName, checkNoMore } from '../options.ts'
+import { consoleLogger, guardLogger, guardMetrics, type Logger, type Metrics } from '../ports/observability.ts'
+import { type Runtime, systemRuntime } from '../ports/runtime.ts'
+import type { AckStrategy } from './ack-strategy.ts'
+
+/** What becomes of a message that could not be handled: taken as handled, delivered again (after so many milliseconds), or never again. */
+export type ErrorDecision = 'ack' | 'nack' | 'reject' | { readonly retryAfter: number }
+
+export interface RouterOptions {
+  /** When a message is settled. Default: 'onSuccess'. */
+  readonly ackStrategy?: AckStrategy | undefined
+  /** How many messages are handled at once. Default: 1. */
+  readonly concurrency?: number | undefined
+  /**
+   * Messages with the same key are handled in turn, in the order they were read, others in parallel. `'partitionkey'` takes that attribute.
+   * When one is nacked, those of its key that were read after it are nacked too. Default: no order among messages handled at once.
+   */
+  readonly orderingKey?: 'partitionkey' | ((message: Message) => string | undefined) | undefined
+  /** How many messages may wait behind others of their ordering key, so that one busy key does not stop the rest. Default: 100. */
+  readonly buffer?: number | undefined
+  /**
+   * A message that fails at this delivery or a later one is rejected; one that was delivered more than twice as often is rejected without being
+   * tried, because it may be what kills the process. Needs a broker that counts deliveries. Default: Infinity, no limit.
+   */
+  readonly maxDeliveries?: number | undefined
+  /**
+   * Milliseconds before a nacked message should come again, by the number of its deliveries; brokers that cannot delay ignore it.
+   * Default: exponential from 100 ms to 1 min, so that a failing message does not come in a hot loop.
+   */
+  readonly redeliveryDelay?: Backoff | undefined
+  /** Milliseconds after which a handler's signal is aborted. The handler is waited for all the same: what it does cannot be undone under its feet. Default: Infinity. */
+  readonly processTimeout?: number | undefined
+  /** Milliseconds that handlers get to finish after a stop before their signals are aborted; 0 aborts at once. Default: 25,000. */
+  readonly shutdownTimeout?: number | undefined
+  /** For messages that no handler takes, by type or matcher. Default: 'reject'. */
+  readonly onUnknownType?: 'reject' | 'nack' | 'ack' | undefined
+  /**
+   * Told every error, with the message it concerns; may decide what becomes of it. Default, and where it decides nothing: errors that are
+   * not retryable reject the message, all others nack it.
+   */
+  readonly onError?: ((error: Error, message: Message) => ErrorDecision | undefined | void) | undefined
+  /** The `source` of outputs whose handler gives none. Default: such an output is an error. */
+  readonly source?: string | undefined
+  /** Whether `currentContext()` works in handlers. Turning it off doubles the router's speed on Node 20; contexts are then passed by hand. Default: true. */
+  readonly ambient?: boolean | undefined
+  readonly runtime?: Runtime | undefined
+  /** Default: the console, from `info` up. */
+  readonly logger?: Logger | undefined
+  readonly metrics?: Metrics | undefined
+}
+
+export interface RouterSettings {
+  readonly ackStrategy: AckStrategy
+  readonly concurrency: number
+  readonly orderingKey: ((message: Message) => string | undefined) | undefined
+  readonly buffer: number
+  readonly maxDeliveries: number
+  readonly redeliveryDelay: Backoff
+  readonly processTimeout: number
+  readonly shutdownTimeout: number
+  readonly onUnknownType: 'reject' | 'nack' | 'ack'
+  readonly onError: ((error: Error, message: Message) => ErrorDecision | undefined | void) | undefined
+  readonly source: string | undefined
+  readonly ambient: boolean
+  readonly runtime: Runtime
+  readonly logger: Logger
+  readonly metrics: Metrics | undefined
+}
+
+/** Fills in the defaults and refuses what cannot work. */
+export function routerSettings(options: RouterOptions): RouterSettings {
+  const {
+    ackStrategy = 'onSuccess',
+    concurrency = 1,
+    orderingKey,
+    buffer = 100,
+    maxDeliveries = Infinity,
+    redeliveryDelay = exponentialBackoff({ initial: 100 }),
+    processTimeout = Infinity,
+    shutdownTimeout = 25_000,
+    onUnknownType = 'reject',
+    onError,
+    source,
+    ambient = true,
+    runtime = systemRuntime,
+    logger = consoleLogger,
+    metrics,
+    ...unknown
+  } = options
+  checkNoMore('A router', unknown)
+  checkFunction('redeliveryDelay', redeliveryDelay)
+  if (onError !== undefined) checkFunction('onError', onError)
+  if (source !== undefined) checkName('source', source)
+  return {
+    ackStrategy: checkChoice('ackStrategy', ackStrategy, ['onSuccess', 'forward', 'manual']),
+    concurrency: checkCount('concurrency', concurrency),
+    orderingKey: keyFunction(orderingKey),
+    buffer: checkCount('buffer', buffer, { min: 0 }),
+    maxDeliveries: checkCount('maxDeliveries', maxDeliveries, { infinite: true }),
+    redeliveryDelay,
+    processTimeout: checkDuration('processTimeout', processTimeout, { infinite: true, min: 1 }),
+    shutdownTimeout: checkDuration('shutdownTimeout', shutdownTimeout, { infinite: true }),
+    onUnknownType: checkChoice('onUnknownType', onUnknownType, ['reject', 'nack', 'ack']),
+    onError,
+    source,
+    ambient,
+    runtime,
+    logger: guardLogger(logger),
+    metrics: metrics === undefined ? undefined : guardMetrics(metrics),
+  }
+}
+
+function keyFunction(orderingKey: RouterOptions['orderingKey']): RouterSettings['orderingKey'] {
+  if (orderingKey === 'partitionkey') return (message) => message.partitionKey
+  if (orderingKey === undefined || typeof orderingKey === 'function') return orderingKey
+  throw new InvalidOptionError('orderingKey', "must be 'partitionkey' or a function of the message.")
+}

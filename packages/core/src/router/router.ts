@@ -1,0 +1,303 @@
+import type { Publisher } from '../broker/publisher.ts'
+import type { Source } from '../broker/source.ts'
+import { AckordError, describeValue, InvalidOptionError } from '../errors.ts'
+import type { Handler } from '../handler/handler.ts'
+import { currentContext, outside } from '../message/context.ts'
+import { nameOf, unmarshal } from '../message/marshal.ts'
+import { jsonMarshaler, type Marshaler } from '../message/marshaler.ts'
+import type { Message, RawMessage } from '../message/message.ts'
+import { compose, type Middleware } from '../middleware/middleware.ts'
+import { timeoutMiddleware } from '../middleware/timeout.ts'
+import { checkDuration, checkFunction, checkName, checkNoMore } from '../options.ts'
+import type { Runtime } from '../ports/runtime.ts'
+import { outputCompleter } from './complete-outputs.ts'
+import { Dispatcher } from './dispatcher.ts'
+import { type HandlerOptions, HandlerTable } from './handler-table.ts'
+import { MessageProcessor, processorKey, type RunPorts } from './message-processor.ts'
+import { OutputQueue } from './output-queue.ts'
+import { acknowledgeOutputs, type Destination, publishOutputs } from './publish-outputs.ts'
+import { type RouterOptions, type RouterSettings, routerSettings } from './router-options.ts'
+
+export interface PipeOptions {
+  /** Stops the router as `stop()` does. */
+  readonly signal?: AbortSignal | undefined
+}
+
+export interface RunOptions extends PipeOptions {
+  /** Where outputs go. Without it an output is an error, unless an outbox takes them all. */
+  readonly publisher?: Publisher | undefined
+  /** Required with a publisher. */
+  readonly destination?: Destination | undefined
+  /** Milliseconds that the publisher may take for the outputs of a message; then the message is nacked. Default: 10,000. */
+  readonly publishTimeout?: number | undefined
+  /** Default: JSON. */
+  readonly marshaler?: Marshaler | undefined
+}
+
+export interface RouterHealth {
+  readonly state: 'idle' | 'running' | 'stopping'
+  /** Messages being handled. */
+  readonly inFlight: number
+  /** Messages read that wait for their turn. */
+  readonly queued: number
+  /** Whether the messages in flight wait, and no others are read, because the store refuses writes. */
+  readonly paused: boolean
+  /** Since the router was made. */
+  readonly handled: number
+  readonly failed: number
+  readonly lastError: Error | undefined
+}
+
+/** What a run needs; for `Engine`, which brings its own inputs and outputs. */
+export interface ConsumeOptions extends RunPorts {
+  readonly messages: (signal: AbortSignal) => AsyncIterable<Message>
+  readonly cooperative: boolean
+  readonly signal: AbortSignal | undefined
+}
+
+/** For siblings: starts a run. */
+export let startRun: (router: Router, options: ConsumeOptions) => Promise<void>
+
+/** For siblings: the clock the router goes by. */
+export let runtimeOf: (router: Router) => Runtime
+
+/** For siblings: whether the caller is a handler of the router's own run; warns if so. */
+export let inOwnHandler: (router: Router, call: string) => boolean
+
+interface Run {
+  readonly dispatcher: Dispatcher
+  readonly processor: MessageProcessor
+}
+
+/**
+ * Takes messages from a source to the handlers of their types, through the middleware, and settles them.
+ * It is configured first, then started: by `run()` or `pipe()`, one at a time.
+ */
+export class Router {
+  readonly #settings: RouterSettings
+  readonly #middleware: Middleware[] = []
+  readonly #handlers = new HandlerTable()
+  #started = false
+  #current: Run | undefined
+  #ended: Promise<unknown> = Promise.resolve()
+  #handled = 0
+  #failed = 0
+  #lastError: Error | undefined
+
+  static {
+    startRun = (router, options) => router.#consume(options)
+    runtimeOf = (router) => router.#settings.runtime
+    inOwnHandler = (router, call) => router.#inOwnHandler(call)
+  }
+
+  constructor(options: RouterOptions = {}) {
+    this.#settings = routerSettings(options)
+  }
+
+  /** Adds middleware around all handlers. The first registered is the outermost, inside acking. */
+  use(...added: readonly Middleware[]): this {
+    this.#checkNotStarted('use()')
+    for (const [index, part] of added.entries()) checkFunction(`use(…)[${index}]`, part)
+    this.#middleware.push(...added)
+    return this
+  }
+
+  /** Adds the handler for its type; there is one per type. */
+  handle(handler: Handler, options: HandlerOptions = {}): this {
+    this.#checkNotStarted('handle()')
+    this.#handlers.add(handler, options)
+    return this
+  }
+
+  /**
+   * Handles typed messages and yields the outputs. Under `onSuccess` an input is acked when its outputs have been taken.
+   * Starts when iterated; leaving the loop stops the router and nacks inputs whose outputs were not taken.
+   */
+  pipe(messages: AsyncIterable<Message>, options: PipeOptions = {}): AsyncIterableIterator<Message> {
+    checkFunction('pipe(messages)[Symbol.asyncIterator]', messages?.[Symbol.asyncIterator])
+    this.#checkReady()
+    let queue: OutputQueue | undefined
+    const start = (): OutputQueue => {
+      const outputs = new OutputQueue(() => this.stop())
+      const run = this.#consume({
+        messages: () => messages,
+        cooperative: false,
+        signal: options.signal,
+        decode: undefined,
+        deliver: (offered) => outputs.offer(offered),
+        abandon: (reason) => outputs.refuse(reason),
+      })
+      run.then(
+        () => outputs.end(),
+        (error: unknown) => outputs.end({ error }),
+      )
+      return outputs
+    }
+    return {
+      next() {
+        queue ??= start()
+        return queue.next()
+      },
+      return() {
+        queue ??= new OutputQueue(async () => {})
+        return queue.return()
+      },
+      [Symbol.asyncIterator]() {
+        return this
+      },
+    }
+  }
+
+  /**
+   * Handles the messages of a source and publishes the outputs, until the source ends, the signal is aborted or `stop()` is called.
+   * Resolves when everything in hand is settled; rejects if the source failed, after the same.
+   */
+  async run(source: Source, options: RunOptions = {}): Promise<void> {
+    const { publisher, destination, publishTimeout = 10_000, marshaler = jsonMarshaler, signal, ...unknown } = options
+    checkNoMore('run()', unknown)
+    checkSource(source)
+    checkDuration('publishTimeout', publishTimeout, { min: 1 })
+    const { runtime } = this.#settings
+    if (publisher !== undefined) {
+      checkFunction('publisher.publish', publisher.publish)
+      if (destination === undefined) {
+        throw new InvalidOptionError('destination', 'must be given with a publisher: a name, or a function of the message.')
+      }
+      if (typeof destination !== 'function') checkName('destination', destination)
+    } else if (destination !== undefined) {
+      throw new InvalidOptionError('publisher', 'must be given with a destination.')
+    }
+    await this.#consume({
+      messages: (reading) => source.messages({ signal: reading }),
+      cooperative: true,
+      signal,
+      // A source yields bytes only.
+      decode: (message) => unmarshal(message as RawMessage, marshaler),
+      abandon: undefined,
+      async deliver(outputs, input, forced) {
+        if (publisher === undefined || destination === undefined) throw noPublisher(outputs, input)
+        await publishOutputs(outputs, { publisher, destination, marshaler, signal: forced, timeout: publishTimeout, runtime })
+        await acknowledgeOutputs(outputs, input)
+      },
+    })
+  }
+
+  /**
+   * Stops reading, lets handlers finish, nacks what only waits. Idempotent in every state. Resolves when everything in hand is settled;
+   * under `manual` that is the handlers' part. In a handler it resolves at once, because it would wait for that handler
+   * (with `ambient: false` it cannot know: do not await it there).
+   */
+  async stop(): Promise<void> {
+    const { dispatcher } = this.#current ?? {}
+    // A handler that calls this must not lend its context, with its transaction, to the nacks of others.
+    const stopped = dispatcher === undefined ? undefined : outside(() => dispatcher.stop())
+    if (this.#inOwnHandler('stop()')) return
+    await stopped
+    await this.#ended
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop()
+  }
+
+  health(): RouterHealth {
+    const run = this.#current
+    return {
+      state: run === undefined ? 'idle' : run.dispatcher.stopping ? 'stopping' : 'running',
+      inFlight: run?.dispatcher.running ?? 0,
+      queued: run?.dispatcher.queued ?? 0,
+      paused: run?.processor.paused ?? false,
+      handled: this.#handled + (run?.processor.handled ?? 0),
+      failed: this.#failed + (run?.processor.failed ?? 0),
+      lastError: run?.processor.lastError ?? this.#lastError,
+    }
+  }
+
+  /** Whether the caller is a handler of this very run, which must not wait for its own end. */
+  #inOwnHandler(call: string): boolean {
+    const processor = currentContext()?.get(processorKey)
+    if (processor === undefined || processor !== this.#current?.processor) return false
+    this.#settings.logger.warn({}, `${call} was called in a handler: it does not wait for the end, which that handler is part of.`)
+    return true
+  }
+
+  #consume(options: ConsumeOptions): Promise<void> {
+    try {
+      this.#checkReady()
+    } catch (error) {
+      return Promise.reject(error)
+    }
+    const run = this.#create(options)
+    this.#current = run
+    this.#started = true
+    const ended = outside(() => this.#drive(run, options))
+    this.#ended = ended.catch(() => {})
+    return ended
+  }
+
+  #create(ports: RunPorts): Run {
+    const settings = this.#settings
+    const complete = outputCompleter(settings.runtime, settings.source, settings.logger)
+    const { processTimeout, runtime } = settings
+    const limits = processTimeout === Infinity ? [] : [timeoutMiddleware(processTimeout, { runtime })]
+    const chain = this.#handlers.limited(compose(...limits, ...this.#middleware)(this.#handlers.process(complete)))
+    const processor = new MessageProcessor(settings, chain, complete, ports)
+    const dispatcher = new Dispatcher({
+      ...settings,
+      work: (message, done) => processor.handle(message, done),
+      refuse: (message, error) => processor.fail(message, error),
+      release: () => processor.stop(),
+      force: (reason) => processor.force(reason),
+    })
+    return { dispatcher, processor }
+  }
+
+  async #drive({ dispatcher, processor }: Run, options: ConsumeOptions): Promise<void> {
+    const { signal, messages, cooperative } = options
+    const onAbort = () => void outside(() => dispatcher.stop())
+    if (signal?.aborted === true) onAbort()
+    signal?.addEventListener('abort', onAbort, { once: true })
+    try {
+      await dispatcher.run(messages, { cooperative })
+    } finally {
+      await processor.answered()
+      signal?.removeEventListener('abort', onAbort)
+      this.#handled += processor.handled
+      this.#failed += processor.failed
+      this.#lastError = processor.lastError ?? this.#lastError
+      this.#current = undefined
+    }
+  }
+
+  #checkNotStarted(call: string): void {
+    if (this.#started) throw new AckordError('ACKORD_ALREADY_STARTED', `${call} came after the router was started. Configure it first.`)
+  }
+
+  #checkReady(): void {
+    if (this.#current !== undefined) {
+      throw new AckordError('ACKORD_ALREADY_STARTED', 'The router is running. For several sources use an Engine, or a router each.')
+    }
+    const { ackStrategy, concurrency, logger } = this.#settings
+    this.#handlers.check(this.#middleware, ackStrategy)
+    const wanted = this.#handlers.wantedConcurrency(this.#middleware)
+    if (wanted > concurrency) {
+      const fields = { concurrency, wanted }
+      logger.warn(
+        fields,
+        `A middleware works on ${wanted} messages at once, and the router gives it ${concurrency}: raise its concurrency.`,
+      )
+    }
+  }
+}
+
+function checkSource(source: Source): void {
+  if (typeof source?.messages === 'function') return
+  throw new InvalidOptionError('run(source)', `must be given a source, such as broker.source('orders'); it is ${describeValue(source)}.`)
+}
+
+function noPublisher(outputs: readonly Message[], input: Message): AckordError {
+  return new AckordError(
+    'ACKORD_NO_OUTPUT',
+    `Handling ${nameOf(input)} gave ${outputs.length} outputs, and run() has no publisher for them. Give it one, or let an outbox take them.`,
+  )
+}

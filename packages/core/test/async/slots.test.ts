@@ -1,0 +1,24 @@
+import { describe, expect, it } from 'vitest'
+import { Slots } from '../../src/async/slot-table.ts'
+
+describe('Slots', () => {
+  it('holds what was added and not removed, the same thing twice too', () => {
+    const slots = new Slots<string>()
+    const [a, b] = [slots.add('a'), slots.add('b')]
+    slots.add('a')
+    expect(slots.size).toBe(3)
+    expect(slots.all()).toEqual(['a', 'b', 'a'])
+    slots.remove(b)
+    slots.remove(a)
+    expect(slots.size).toBe(1)
+    expect(slots.all()).toEqual(['a'])
+  })
+
+  it('uses places again', () => {
+    const slots = new Slots<number>()
+    const places = Array.from({ length: 3 }, (_, number) => slots.add(number))
+    for (const place of places) slots.remove(place)
+    expect(new Set([7, 8, 9].map((number) => slots.add(number)))).toEqual(new Set(places))
+    expect(slots.all().sort()).toEqual([7, 8, 9])
+  })
+})

@@ -1,0 +1,80 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { AckordError } from '@ackord/core'
+import { checkName, describeValue } from '@ackord/core/internal'
+import { type FetchHandler, handleIncoming, writeResponse } from './node-handler.ts'
+
+/** What is used of Express' request: Node's, and a body where a parser has run. */
+export interface ExpressRequest extends IncomingMessage {
+  readonly body?: unknown
+}
+
+/** A route's handler for Express 4 and 5: `app.post('/events', toExpressHandler(source.handler))`. Before body parsers, or behind `express.raw()` alone. */
+export function toExpressHandler(
+  handler: FetchHandler,
+): (request: ExpressRequest, response: ServerResponse, next: (error: unknown) => void) => void {
+  return (request, response, next) => {
+    respond(handler, request, response).catch(next)
+  }
+}
+
+async function respond(handler: FetchHandler, request: ExpressRequest, response: ServerResponse): Promise<void> {
+  await writeResponse(response, await handleIncoming(handler, request, response, parsedBody(request)))
+}
+
+/** What a parser has left of the body; `undefined` if it can still be read. */
+function parsedBody({ body, readableEnded }: ExpressRequest): Uint8Array | undefined {
+  if (body instanceof Uint8Array) return body
+  if (typeof body === 'string') return Buffer.from(body)
+  if (!readableEnded) return undefined
+  const text = `A body parser has run before the HTTP source and left ${describeValue(body)}; bytes are needed. Mount toExpressHandler() before it.`
+  throw new AckordError('ACKORD_WRONG_DATA', text)
+}
+
+/** What is used of Fastify's request, reply and instance. */
+export interface FastifyRequest {
+  readonly raw: IncomingMessage
+}
+
+export interface FastifyReply {
+  readonly raw: ServerResponse
+  code(status: number): unknown
+  header(name: string, value: string): unknown
+  send(body: unknown): unknown
+}
+
+export interface FastifyInstance {
+  removeAllContentTypeParsers(): unknown
+  addContentTypeParser(
+    contentType: string,
+    parser: (request: FastifyRequest, payload: IncomingMessage, done: (error: null) => void) => void,
+  ): unknown
+  all(path: string, handler: (request: FastifyRequest, reply: FastifyReply) => Promise<unknown>): unknown
+}
+
+/**
+ * A plugin for Fastify 5: `app.register(toFastifyPlugin(source.handler, '/events'))`. Its content type parsers are its own, so that bodies come as they are; the
+ * hooks of the application apply.
+ */
+export function toFastifyPlugin(handler: FetchHandler, path: string): (instance: FastifyInstance) => Promise<void> {
+  checkName('path', path)
+  return async function ackordHttp(instance) {
+    instance.removeAllContentTypeParsers()
+    instance.addContentTypeParser('*', (_request, _payload, done) => done(null))
+    instance.all(path, async (request, reply) => {
+      const response = await handleIncoming(handler, request.raw, reply.raw)
+      reply.code(response.status)
+      for (const [name, value] of response.headers) reply.header(name, value)
+      return reply.send(Buffer.from(await response.arrayBuffer()))
+    })
+  }
+}
+
+/** What is used of Hono's context. */
+export interface HonoContext {
+  readonly req: { readonly raw: Request }
+}
+
+/** A route's handler for Hono: `app.post('/events', toHonoHandler(source.handler))`. Before anything that reads bodies. */
+export function toHonoHandler(handler: FetchHandler): (context: HonoContext) => Promise<Response> {
+  return (context) => handler(context.req.raw)
+}

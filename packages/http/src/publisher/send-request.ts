@@ -1,0 +1,170 @@
+import { InvalidOptionError, type PublishResult, type Runtime } from '@ackord/core'
+import { abortable, checkChoice, linkedController } from '@ackord/core/internal'
+import { parseRetryAfter } from '../cloudevents/retry-after.ts'
+import { idHeader, type SigningKey, sign, signatureHeader, timestampHeader } from '../cloudevents/signature.ts'
+import { aborted, refused, tooSlow, unreachable } from './publish-failures.ts'
+
+/** What is used of `fetch`. */
+export type HttpFetch = (url: string, init: RequestInit) => Promise<Response>
+
+export interface RequestSettings {
+  readonly fetch: HttpFetch
+  readonly timeout: number
+  readonly statuses: StatusVerdicts
+  readonly keys: readonly SigningKey[]
+  readonly runtime: Runtime
+}
+
+export interface OutgoingRequest {
+  readonly endpoint: Endpoint
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: Uint8Array
+  /** What a signed request is called: the same when it is sent again. */
+  readonly name: string
+}
+
+const ok: PublishResult = { ok: true }
+const gatewayTimeout = 504
+
+/** Sends one request and waits for the status of the answer. Never rejects. */
+export async function sendRequest(request: OutgoingRequest, settings: RequestSettings, signal: AbortSignal): Promise<PublishResult> {
+  const { timeout, statuses, runtime } = settings
+  const { shown } = request.endpoint
+  if (signal.aborted) return aborted(shown, signal.reason)
+  using limit = linkedController(signal)
+  const timer = runtime.setTimeout(() => limit.abort(tooSlow(shown, timeout)), timeout)
+  const answering = ask(request, settings, limit.signal)
+  try {
+    const response = await abortable(answering, limit.signal)
+    const { status } = response
+    const retryAfter = parseRetryAfter(response.headers.get('retry-after'), runtime.now())
+    await drain(response, limit.signal)
+    const verdict = verdictOf(status, statuses)
+    return verdict === 'confirmed' ? ok : refused({ shown, status, verdict, retryAfter })
+  } catch (error) {
+    answering.then(discard).catch(() => {})
+    if (signal.aborted) return aborted(shown, signal.reason)
+    if (!limit.signal.aborted) return unreachable(shown, error)
+    // No answer in time is what a proxy would say with this status.
+    const verdict = verdictOf(gatewayTimeout, statuses)
+    const failure = { ok: false, error: limit.signal.reason } as const
+    return verdict === 'retry' ? failure : verdict === 'park' ? { ...failure, permanent: true } : { ...failure, scope: 'destination' }
+  } finally {
+    timer.cancel()
+  }
+}
+
+async function ask({ endpoint, headers, body, name }: OutgoingRequest, settings: RequestSettings, signal: AbortSignal): Promise<Response> {
+  const { fetch, keys, runtime } = settings
+  const signed: Record<string, string> = {}
+  if (keys.length > 0) {
+    const timestamp = String(Math.floor(runtime.now() / 1000))
+    signed[idHeader] = name
+    signed[timestampHeader] = timestamp
+    signed[signatureHeader] = sign(keys, name, timestamp, body)
+  }
+  return await fetch(endpoint.url, { method: 'POST', headers: { ...headers, ...signed }, body, redirect: 'manual', signal })
+}
+
+// Reading a small body to its end gives the connection back to its pool; cancelling it closes the connection.
+const worthReading = 64 * 1024
+
+/** The status has told everything; the body is only read so that nothing is left open. Never rejects. */
+async function drain(response: Response, signal: AbortSignal): Promise<void> {
+  const reader = response.body?.getReader()
+  if (reader === undefined) return
+  try {
+    let size = 0
+    while (size <= worthReading) {
+      const { done, value } = await abortable(reader.read(), signal)
+      if (done) return
+      size += value.byteLength
+    }
+  } catch {
+    // Whatever happens to the body, the answer was there.
+  }
+  reader.cancel().catch(() => {})
+}
+
+/** An answer that came too late. */
+async function discard(response: Response): Promise<void> {
+  await response.body?.cancel()
+}
+
+/** Where a request goes. */
+export interface Endpoint {
+  /** Without user and password. */
+  readonly url: string
+  /** What error texts may show: neither password nor query, where tokens are. */
+  readonly shown: string
+  /** For the user and password of the URL, if it has them. */
+  readonly authorization: string | undefined
+}
+
+/** Throws, without showing the value, at what is no URL of HTTP. */
+export function endpointOf(option: string, value: string | URL): Endpoint {
+  const url = typeof value === 'string' || value instanceof URL ? parse(String(value)) : undefined
+  if (url === undefined || (url.protocol !== 'https:' && url.protocol !== 'http:')) {
+    throw new InvalidOptionError(option, 'must be an absolute URL that begins with https:// or http://.')
+  }
+  const { username, password } = url
+  url.username = ''
+  url.password = ''
+  url.hash = ''
+  const credentials = username === '' && password === '' ? undefined : `${decode(username)}:${decode(password)}`
+  return {
+    url: url.href,
+    shown: `${url.origin}${url.pathname}${url.search === '' ? '' : '?…'}`,
+    authorization: credentials === undefined ? undefined : `Basic ${Buffer.from(credentials).toString('base64')}`,
+  }
+}
+
+function parse(value: string): URL | undefined {
+  try {
+    return new URL(value)
+  } catch {
+    return undefined
+  }
+}
+
+/** URL encodes some characters of a password by itself. */
+function decode(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
+  }
+}
+
+/**
+ * What an answer says of a message. `confirmed`: the receiver has it. `retry`: try this message again. `park`: the same message will be refused again.
+ * `destination`: the receiver is at fault, not the message.
+ */
+export type HttpVerdict = 'confirmed' | 'retry' | 'park' | 'destination'
+
+const verdicts: readonly HttpVerdict[] = ['confirmed', 'retry', 'park', 'destination']
+
+/** About the message: its form, its size, its content type, its headers. */
+const parked: ReadonlySet<number> = new Set([400, 406, 411, 413, 414, 415, 422, 431])
+/** About the receiver: wrong address, no permission, overloaded, down. */
+const faults: ReadonlySet<number> = new Set([401, 402, 403, 404, 405, 407, 408, 410, 421, 426, 429, 451, 502, 503, 504, 511])
+
+export type StatusVerdicts = Readonly<Record<number, HttpVerdict>>
+
+function verdictOf(status: number, statuses: StatusVerdicts): HttpVerdict {
+  const chosen = statuses[status]
+  if (chosen !== undefined) return chosen
+  if (status >= 200 && status < 300) return 'confirmed'
+  // Redirects are not followed, so the address is wrong.
+  if (status < 400 || faults.has(status)) return 'destination'
+  return parked.has(status) ? 'park' : 'retry'
+}
+
+export function checkStatuses(statuses: StatusVerdicts): void {
+  if (typeof statuses !== 'object' || statuses === null)
+    throw new InvalidOptionError('statuses', "must be an object such as { 404: 'park' }.")
+  for (const [status, verdict] of Object.entries(statuses)) {
+    if (!/^[1-5]\d\d$/.test(status)) throw new InvalidOptionError('statuses', `has '${status}', which is no status of HTTP.`)
+    checkChoice(`statuses[${status}]`, verdict, verdicts)
+  }
+}

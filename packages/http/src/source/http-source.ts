@@ -1,0 +1,365 @@
+import {
+  type Attributes,
+  consoleLogger,
+  createReceiver,
+  type Delivery,
+  InvalidOptionError,
+  type Logger,
+  outside,
+  type RawMessage,
+  type ReceiverOptions,
+  type Runtime,
+  type Source,
+  systemRuntime,
+} from '@ackord/core'
+import { checkChoice, checkCount, checkDuration, checkFunction, checkNoMore, guardLogger } from '@ackord/core/internal'
+import { type ContentMode, contentMode } from '../cloudevents/content-mode.ts'
+import { accepted, answer, unavailable } from './answers.ts'
+import { DeliveryCounts, type HeldMessage, HttpIteration, type IterationOwner } from './http-iteration.ts'
+import { AcceptedMessages, OpenRequest } from './open-request.ts'
+import { PendingBytes } from './pending-bytes.ts'
+import { type EventContent, type HttpRequest, memoryOf, readBody, readEvents, readForeign } from './read-request.ts'
+import { checkGenuine, type RequestVerifier, requestVerifier } from './verify-request.ts'
+
+export interface HttpSourceOptions extends ReceiverOptions {
+  /**
+   * Whom requests must come from: the secret of Standard Webhooks (`whsec_…`), or several while one is being replaced; or a function that
+   * says whether a request is genuine, within `bodyTimeout`. Others are answered with 401. Default: everybody.
+   */
+  readonly verify?: string | readonly string[] | ((request: HttpRequest) => boolean | Promise<boolean>) | undefined
+  /**
+   * How many milliseconds the time of a signed request may be away from ours. Within it a request that was overheard can be sent once more, which an
+   * inbox takes for a duplicate; with `unsignedAttributes` it can be sent with another type and source, and is none then. Default: 300,000.
+   */
+  readonly tolerance?: number | undefined
+  /**
+   * With a secret: takes events in binary mode too, although only their id and their data are signed, and neither type nor source. Set it only
+   * if nobody can overhear or change requests. Default: false, and they are answered with 401.
+   */
+  readonly unsignedAttributes?: boolean | undefined
+  /**
+   * The attributes of a request, for senders that do not send CloudEvents. What it throws is answered with 400.
+   * Default: CloudEvents in binary, structured or batch mode; other requests are answered with 415.
+   */
+  readonly attributes?: ((request: HttpRequest) => Attributes) | undefined
+  /**
+   * When a request is answered. `settled`: once its messages are handled, so that the sender keeps them until then. `accepted`: at once, with 202; then a message
+   * that is nacked is delivered again from memory, and those in memory are lost with the process. Default: 'settled'.
+   */
+  readonly respond?: 'settled' | 'accepted' | undefined
+  /**
+   * How many requests may be in hand; more are answered with 503. A router needs at least its `concurrency`. With `respond: 'accepted'` messages
+   * that are not handled count too. A request whose body is still arriving does not count; past ten times as many of those, the one that has taken
+   * longest is answered with 503. Default: 100.
+   */
+  readonly maxRequests?: number | undefined
+  /**
+   * The most bytes of memory for all requests in hand, bodies that are still arriving included; about 800 bytes are added for each event. A request for which there is no
+   * room is answered with 503, and bodies that are still arriving make room for others. A batch that would not fit alone is answered with 413. Not less than
+   * `maxBodySize`. Default: 67,108,864, or four times `maxBodySize` if that is more.
+   */
+  readonly maxPendingBytes?: number | undefined
+  /** The most bytes of an event's id, as UTF-8; longer ones are answered with 400. Default: 1,024. */
+  readonly maxIdSize?: number | undefined
+  /** The most bytes of all attributes of an event, names and values, as UTF-8; more are answered with 400. Default: 65,536. */
+  readonly maxAttributesSize?: number | undefined
+  /** The most bytes of a body; larger ones are answered with 413. Default: 1,048,576. */
+  readonly maxBodySize?: number | undefined
+  /** Milliseconds that a body may take to arrive; then 408. As many has a function `verify` afterwards; then 503. Default: 10,000. */
+  readonly bodyTimeout?: number | undefined
+  /**
+   * Milliseconds that a request waits for its messages to be settled; then 504, although they may still be handled. Shorter than what the sender waits.
+   * Default: 30,000.
+   */
+  readonly settleTimeout?: number | undefined
+}
+
+/** A source whose messages come by requests. */
+export interface HttpSource extends Source {
+  /** Answers a request once its messages are settled. Never rejects. A function of its own: it may be passed on alone. */
+  readonly handler: (request: Request) => Promise<Response>
+  [Symbol.asyncDispose](): Promise<void>
+}
+
+/**
+ * CloudEvents that others send by HTTP. Give `handler` to a server, by `toNodeHandler`, `toExpressHandler`, `toFastifyPlugin`, `toHonoHandler` or as it is; while
+ * nobody reads `messages()`, requests are answered with 503. Several readers share the requests.
+ */
+export function httpSource(options: HttpSourceOptions = {}): HttpSource {
+  const {
+    verify,
+    tolerance = 300_000,
+    unsignedAttributes = false,
+    attributes,
+    respond = 'settled',
+    maxRequests = 100,
+    maxBodySize = 1_048_576,
+    maxPendingBytes = Math.max(67_108_864, 4 * maxBodySize),
+    maxIdSize = 1024,
+    maxAttributesSize = 65_536,
+    bodyTimeout = 10_000,
+    settleTimeout = 30_000,
+    deadLetter,
+    deadLetterTimeout,
+    onUndeliverable,
+    runtime = systemRuntime,
+    logger: given = consoleLogger,
+    ...unknown
+  } = options
+  checkNoMore('An HTTP source', unknown)
+  checkDuration('tolerance', tolerance)
+  if (attributes !== undefined) checkFunction('attributes', attributes)
+  checkChoice('respond', respond, ['settled', 'accepted'])
+  checkCount('maxRequests', maxRequests)
+  checkCount('maxBodySize', maxBodySize)
+  checkCount('maxPendingBytes', maxPendingBytes)
+  if (maxPendingBytes < maxBodySize)
+    throw new InvalidOptionError(
+      'maxPendingBytes',
+      `must be at least maxBodySize, or the largest bodies never fit; it is ${maxPendingBytes}, and maxBodySize is ${maxBodySize}.`,
+    )
+  checkCount('maxIdSize', maxIdSize)
+  checkCount('maxAttributesSize', maxAttributesSize)
+  checkDuration('bodyTimeout', bodyTimeout, { min: 1 })
+  checkDuration('settleTimeout', settleTimeout, { min: 1 })
+  if (verify === undefined && Object.hasOwn(options, 'verify')) {
+    throw new InvalidOptionError(
+      'verify',
+      'is undefined, as a secret that is missing in the environment is. Leave the option out to take what nobody signed.',
+    )
+  }
+  if (verify === undefined && options.tolerance !== undefined) throw new InvalidOptionError('tolerance', "is of no use without 'verify'.")
+  if (typeof unsignedAttributes !== 'boolean') throw new InvalidOptionError('unsignedAttributes', 'must be true or false.')
+  if (unsignedAttributes && (verify === undefined || typeof verify === 'function' || attributes !== undefined))
+    throw new InvalidOptionError('unsignedAttributes', "is of use only with a secret in 'verify', and without 'attributes'.")
+  const logger = guardLogger(given)
+  const receive = createReceiver({ deadLetter, deadLetterTimeout, onUndeliverable, runtime, logger })
+  const unsigned = attributes === undefined ? unsignedAttributes : 'foreign'
+  const verifier = verify === undefined ? undefined : requestVerifier(verify, { tolerance, unsignedAttributes: unsigned, runtime })
+  return new RequestSource({
+    verifier,
+    attributes,
+    respond,
+    maxRequests,
+    maxBodySize,
+    maxPendingBytes,
+    maxIdSize,
+    maxAttributesSize,
+    bodyTimeout,
+    settleTimeout,
+    runtime,
+    logger,
+    receive,
+  })
+}
+
+// A body that arrives takes a connection and a few objects, so that there may be more of them than requests in hand.
+const arrivingPerRequest = 10
+
+interface SourceSettings {
+  readonly verifier: RequestVerifier | undefined
+  readonly attributes: ((request: HttpRequest) => Attributes) | undefined
+  readonly respond: 'settled' | 'accepted'
+  readonly maxRequests: number
+  readonly maxBodySize: number
+  readonly maxPendingBytes: number
+  readonly maxIdSize: number
+  readonly maxAttributesSize: number
+  readonly bodyTimeout: number
+  readonly settleTimeout: number
+  readonly runtime: Runtime
+  readonly logger: Logger
+  readonly receive: (delivery: Delivery) => RawMessage
+}
+
+/** What a request takes of the memory while it is in hand. */
+interface Place {
+  reserved: number
+}
+
+interface ReceivedRequest {
+  readonly mode: ContentMode
+  readonly body: Uint8Array
+  readonly place: Place
+}
+
+class RequestSource implements HttpSource, IterationOwner {
+  readonly counts: DeliveryCounts = new DeliveryCounts()
+  readonly receive: (delivery: Delivery) => RawMessage
+  readonly #settings: SourceSettings
+  readonly #iterations = new Set<HttpIteration>()
+  readonly #open = new Set<OpenRequest>()
+  readonly #accepted: AcceptedMessages
+  readonly #pending: PendingBytes
+  #requests = 0
+  #disposing: Promise<void> | undefined
+
+  constructor(settings: SourceSettings) {
+    this.#settings = settings
+    this.receive = settings.receive
+    this.#pending = new PendingBytes(settings.maxPendingBytes, arrivingPerRequest * settings.maxRequests)
+    this.#accepted = new AcceptedMessages(settings.runtime, {
+      deliver: (messages) => this.#deliver(messages),
+      release: (bytes) => this.#pending.release(bytes),
+    })
+  }
+
+  get disposed(): boolean {
+    return this.#disposing !== undefined
+  }
+
+  readonly handler = async (request: Request): Promise<Response> => {
+    try {
+      // A server's context, with its spans and stores, is not the one of whoever handles the messages.
+      return await outside(() => this.#limited(request))
+    } catch (error) {
+      this.#settings.logger.error({ err: error }, 'A request could not be taken.')
+      return answer(500, 'The request could not be taken.')
+    }
+  }
+
+  messages(options: { readonly signal: AbortSignal }): AsyncIterableIterator<RawMessage> {
+    return new HttpIteration(this, options.signal).messages
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    this.#disposing ??= this.#dispose()
+    return this.#disposing
+  }
+
+  started(iteration: HttpIteration): void {
+    this.#iterations.add(iteration)
+    this.#accepted.resume()
+  }
+
+  ended(iteration: HttpIteration): void {
+    this.#iterations.delete(iteration)
+  }
+
+  async #limited(request: Request): Promise<Response> {
+    if (request.method !== 'POST') return answer(405, 'Events come by POST.', { allow: 'POST' })
+    if (this.#iterations.size === 0) return unavailable('The receiver is stopping, or has not started.')
+    if (this.#isFull()) return tooMuch()
+    const mode = this.#modeOf(request.headers)
+    if (mode instanceof Response) return mode
+    const received = await readBody(request, this.#settings, this.#pending)
+    if (received instanceof Response) return received
+    const place: Place = { reserved: received.reserved }
+    // Others may have come while the body arrived, which takes no place.
+    if (this.#isFull()) {
+      this.#pending.release(place.reserved)
+      return tooMuch()
+    }
+    this.#requests += 1
+    let open: OpenRequest | Response | undefined
+    try {
+      open = await this.#begin(request, { mode, body: received.body, place })
+    } finally {
+      // Not when it is answered: a request whose client has gone goes on.
+      if (open instanceof OpenRequest) void open.over.then(() => this.#leave(place))
+      else this.#leave(place)
+    }
+    return open instanceof OpenRequest ? await open.answered : open
+  }
+
+  #isFull(): boolean {
+    return this.#requests + this.#accepted.size >= this.#settings.maxRequests
+  }
+
+  #leave(place: Place): void {
+    this.#requests -= 1
+    this.#pending.release(place.reserved)
+  }
+
+  /** How the events are written, or the answer to a request that has none. */
+  #modeOf(headers: Headers): ContentMode | Response {
+    const encoding = headers.get('content-encoding') ?? 'identity'
+    if (encoding.toLowerCase() !== 'identity') return answer(415, 'Compressed bodies are not taken.', { 'accept-encoding': 'identity' })
+    const mode = contentMode(headers.get('content-type'))
+    const isEvent = mode !== 'unknown' && (mode !== 'binary' || hasEvent(headers))
+    return this.#settings.attributes === undefined && !isEvent ? answer(415, noEvent) : mode
+  }
+
+  /** What has to be waited for, or the answer where there is nothing to wait for. */
+  async #begin(request: Request, received: ReceivedRequest): Promise<OpenRequest | Response> {
+    const contents = await this.#read(request, received)
+    if (contents instanceof Response) return contents
+    const refusal = this.#reserveFor(contents, received.place)
+    return refusal ?? this.#take(contents, request.signal, received.place)
+  }
+
+  /** The events of a request, or the answer to one that is not taken. */
+  async #read(request: Request, { mode, body }: ReceivedRequest): Promise<readonly EventContent[] | Response> {
+    const { verifier, attributes, bodyTimeout, runtime, logger } = this.#settings
+    const { url, headers, signal: client } = request
+    const read: HttpRequest = { url, headers, body }
+    const refusal = verifier && (await checkGenuine(verifier, read, { timeout: bodyTimeout, client, runtime, logger }))
+    if (refusal !== undefined) return refusal
+    try {
+      if (attributes !== undefined) return [readForeign(read, attributes, this.#settings)]
+      return readEvents(read, mode === 'unknown' ? 'binary' : mode, this.#settings)
+    } catch (error) {
+      logger.warn({ err: error }, 'A request was refused: it cannot be read.')
+      return answer(400, attributes === undefined && error instanceof Error ? error.message : 'The request cannot be read.')
+    }
+  }
+
+  /** From here on the events are in memory, and not the body. */
+  #reserveFor(contents: readonly EventContent[], place: Place): Response | undefined {
+    const bytes = memoryOf(contents)
+    if (bytes > this.#settings.maxPendingBytes) return answer(413, 'The events of the request take too much memory. Send smaller batches.')
+    this.#pending.release(place.reserved)
+    place.reserved = 0
+    if (!this.#pending.reserve(bytes)) return tooMuch()
+    place.reserved = bytes
+    return undefined
+  }
+
+  #take(contents: readonly EventContent[], client: AbortSignal, place: Place): OpenRequest | Response {
+    const { respond, runtime, settleTimeout } = this.#settings
+    // The last reader may have left while the request was read.
+    if (this.#iterations.size === 0) return unavailable('The receiver is stopping.')
+    if (respond === 'accepted') {
+      // Each message has its share from now on, until it is settled.
+      place.reserved = 0
+      this.#accepted.accept(contents)
+      return accepted()
+    }
+    const open = new OpenRequest(contents, { settleTimeout, runtime, client })
+    this.#open.add(open)
+    void open.over.then(() => this.#open.delete(open))
+    this.#deliver(open.messages)
+    return open
+  }
+
+  /** To the reader that has the least to do. `false` if there is none. */
+  #deliver(messages: readonly HeldMessage[]): boolean {
+    let least: HttpIteration | undefined
+    for (const iteration of this.#iterations)
+      if (!iteration.isEnding && (least === undefined || iteration.load < least.load)) least = iteration
+    least?.deliver(messages)
+    return least !== undefined
+  }
+
+  async #dispose(): Promise<void> {
+    const iterations = [...this.#iterations]
+    // What the first gives back must not go to the next.
+    this.#iterations.clear()
+    await Promise.all(iterations.map((iteration) => iteration.messages.end()))
+    for (const open of this.#open) open.dispose()
+    const lost = this.#accepted.dispose()
+    if (lost > 0) this.#settings.logger.error({ messages: lost }, 'Messages that were accepted and not handled are lost with the source.')
+  }
+}
+
+function tooMuch(): Response {
+  return unavailable('The receiver has too much to do.')
+}
+
+const noEvent =
+  'This is no CloudEvent that can be read here. Send ce- headers, application/cloudevents+json or application/cloudevents-batch+json.'
+
+function hasEvent(headers: Headers): boolean {
+  for (const header of headers.keys()) if (header.startsWith('ce-')) return true
+  return false
+}

@@ -1,0 +1,79 @@
+import { InvalidOptionError, type Logger, type Runtime } from '@ackord/core'
+import { abortable, linkedController } from '@ackord/core/internal'
+import { contentMode, structuredType } from '../cloudevents/content-mode.ts'
+import { decodeHeader } from '../cloudevents/headers.ts'
+import { idHeader, signatureProblem, signingKeys } from '../cloudevents/signature.ts'
+import { answer, unavailable } from './answers.ts'
+import type { HttpRequest } from './read-request.ts'
+
+/** Why a request is not genuine, in words that may be answered; `undefined` if it is. */
+export type RequestVerifier = (request: HttpRequest) => Promise<string | undefined>
+
+export interface VerifierOptions {
+  readonly tolerance: number
+  /**
+   * Whether attributes may come in headers, which no secret signs. `foreign`: requests are no CloudEvents, and what their attributes are made
+   * of is not known here.
+   */
+  readonly unsignedAttributes: boolean | 'foreign'
+  readonly runtime: Runtime
+}
+
+export function requestVerifier(
+  verify: string | readonly string[] | ((request: HttpRequest) => boolean | Promise<boolean>),
+  options: VerifierOptions,
+): RequestVerifier {
+  const { tolerance, unsignedAttributes, runtime } = options
+  if (typeof verify === 'function') {
+    // Only `true` lets in: a function that forgets to answer must not.
+    return async (request) => ((await verify(request)) === true ? undefined : 'The request is not genuine.')
+  }
+  if (typeof verify !== 'string' && !Array.isArray(verify))
+    throw new InvalidOptionError('verify', 'must be a secret, a list of secrets or a function.')
+  const keys = signingKeys('verify', verify)
+  return async (request) => {
+    const problem = signatureProblem(keys, request, { now: runtime.now(), tolerance })
+    if (problem !== undefined || unsignedAttributes === 'foreign') return problem
+    return headersProblem(request.headers, unsignedAttributes)
+  }
+}
+
+/** A signature is over `webhook-id` and the body. Whoever overhears it can send both again, as another event, if the rest is in headers. */
+function headersProblem(headers: Headers, unsignedAttributes: boolean): string | undefined {
+  if (contentMode(headers.get('content-type')) !== 'binary') return undefined
+  if (!unsignedAttributes) return `Attributes in headers are not signed, and not taken here. Send ${structuredType}.`
+  const [id, signed] = [headers.get('ce-id'), headers.get(idHeader)]
+  if (id !== null && signed !== null && decodeHeader(id) === decodeHeader(signed)) return undefined
+  return `The headers ce-id and ${idHeader} must be the same: only ${idHeader} is signed.`
+}
+
+export interface CheckOptions {
+  /** Milliseconds that the verifier has. */
+  readonly timeout: number
+  /** Aborted when the client has gone. */
+  readonly client: AbortSignal
+  readonly runtime: Runtime
+  readonly logger: Logger
+}
+
+/** The answer to a request that is not genuine, or of which nobody said in time whether it is; `undefined` if it is. Rejects if the verifier does. */
+export async function checkGenuine(verifier: RequestVerifier, request: HttpRequest, options: CheckOptions): Promise<Response | undefined> {
+  const { timeout, client, runtime, logger } = options
+  using limit = linkedController(client)
+  const timer = runtime.setTimeout(() => limit.abort(tooLong), timeout)
+  try {
+    const problem = await abortable(verifier(request), limit.signal)
+    if (problem === undefined) return undefined
+    logger.debug({ reason: problem }, 'A request was refused: it is not signed as it should be.')
+    return answer(401, problem)
+  } catch (error) {
+    if (!limit.signal.aborted) throw error
+    if (limit.signal.reason !== tooLong) return unavailable('The client has gone.')
+    logger.warn({ timeout }, "A request was refused: the function 'verify' did not answer within bodyTimeout.")
+    return unavailable('The request was not verified in time.')
+  } finally {
+    timer.cancel()
+  }
+}
+
+const tooLong = Symbol('too long')

@@ -1,0 +1,355 @@
+import { AckordError, type Attributes, type Backoff, type Delivery, idle, type Logger, type RawMessage, type Runtime } from '@ackord/core'
+import { abortable, answerTimeout, FailurePause, type IterationOwner, PushedMessages, settledWithin } from '@ackord/core/internal'
+import type { NatsConnection } from '../client.ts'
+import type { ConnectionWatch } from '../connection-watch.ts'
+import { type ConsumerInfo, type JetStreamApi, nanoseconds } from '../jetstream-api.ts'
+import { declareTopology, type Topology } from '../topology.ts'
+import { type HeldMessage, HeldMessages } from './held-messages.ts'
+import { OrderedMessages } from './ordered-messages.ts'
+import { PullInbox } from './pull-inbox.ts'
+import { foreignAttributes, type NatsStreamMessage, type ReadMessage, readMessage, type StreamDelivery } from './read-message.ts'
+import { connectionOver, endsSource, openingFailed, UnfitConsumer } from './source-errors.ts'
+
+export interface IterationSettings {
+  readonly connection: NatsConnection
+  readonly watch: ConnectionWatch
+  readonly api: JetStreamApi
+  readonly stream: string
+  readonly consumer: string
+  readonly declare: Topology | undefined
+  readonly prefetch: number
+  readonly order: 'none' | 'perKey' | 'perSubject'
+  readonly inboxPrefix: string
+  readonly attributes: ((native: NatsStreamMessage) => Attributes) | undefined
+  readonly backoff: Backoff
+  readonly runtime: Runtime
+  readonly logger: Logger
+  readonly receive: (delivery: Delivery) => RawMessage
+}
+
+// A consumer that was read for this long, in milliseconds, was well: its end is a new failure, not the next one in a row.
+const steady = 10_000
+// Milliseconds between two looks at a consumer that others read, and at what is not here yet.
+const standbyPause = 1000
+const gatePause = 50
+
+/** One iteration: it asks for messages from the first `next()` on, and again after a connection was lost. */
+export class NatsIteration {
+  readonly messages: PushedMessages<HeldMessage>
+  readonly #settings: IterationSettings
+  readonly #owner: IterationOwner
+  readonly #held: HeldMessages
+  readonly #ordered: OrderedMessages | undefined
+  #inbox: PullInbox | undefined
+  #maxAckPending = 0
+  #maxBatch = Number.POSITIVE_INFINITY
+  #maxExpires = Number.POSITIVE_INFINITY
+  #forgetConnection: () => void = () => {}
+
+  constructor(settings: IterationSettings, signal: AbortSignal, owner: IterationOwner) {
+    const { connection, watch, runtime, order } = settings
+    this.#settings = settings
+    this.#owner = owner
+    this.messages = new PushedMessages<HeldMessage>(
+      {
+        start: () => this.#start(),
+        messageOf: (held) => this.#messageOf(held),
+        leave: () => this.#leave(),
+        isDisposed: () => owner.disposed,
+      },
+      signal,
+    )
+    this.#held = new HeldMessages({ connection, watch, runtime, onFreed: (held) => this.#freed(held) })
+    if (order !== 'none') {
+      this.#ordered = new OrderedMessages(
+        (held) => this.#keyOf(held),
+        (held) => this.messages.push(held),
+      )
+    }
+  }
+
+  /** Ends the iteration and gives back what was yielded and is not settled. Idempotent. */
+  async dispose(): Promise<void> {
+    const left = this.messages.end()
+    this.#held.refuse()
+    await left
+    for (const held of [...this.#held]) this.#held.giveBack(held)
+    await this.#flush()
+  }
+
+  #start(): void {
+    this.#owner.started(this)
+    const { watch } = this.#settings
+    this.#forgetConnection = watch.onChange(() => {
+      if (watch.isUp) return
+      this.#ordered?.close()
+      this.#inbox?.end(new Error('The connection to NATS was lost'))
+    })
+    this.#run().catch((error: unknown) => this.messages.fail(error))
+  }
+
+  async #run(): Promise<void> {
+    const { stream, consumer, watch, runtime, backoff, logger } = this.#settings
+    const signal = this.messages.ending
+    let before = false
+    let down = false
+    const pause = new FailurePause({ backoff, runtime })
+    while (!signal.aborted) {
+      let reason: unknown
+      try {
+        await watch.settled(signal)
+        if (signal.aborted) return
+        if (watch.over !== undefined) throw connectionOver(stream, consumer, watch.over.cause)
+        await this.#prepare(signal)
+        before = true
+        const inbox = this.#ordered === undefined ? this.#open() : await this.#openAlone(this.#ordered, signal)
+        const openedAt = runtime.monotonic()
+        if (down) logger.info({ stream, consumer }, 'The consumer is read again.')
+        down = false
+        reason = await abortable(inbox.ended, signal)
+        await abortable(inbox.leave(), signal)
+        if (runtime.monotonic() - openedAt >= steady) pause.succeeded()
+      } catch (error) {
+        if (signal.aborted) return
+        if (watch.over !== undefined) throw connectionOver(stream, consumer, watch.over.cause ?? error)
+        if (endsSource(error, { before })) throw openingFailed(stream, consumer, error)
+        await this.#inbox?.leave()
+        reason = error
+      }
+      if (signal.aborted) return
+      if (!down)
+        logger.warn(
+          { err: reason, stream, consumer },
+          'The consumer is not read: the connection was lost, or it is gone. It is tried again.',
+        )
+      down = true
+      await pause.failed(signal)
+    }
+  }
+
+  /** Makes what is declared, and takes the consumer's settings. */
+  async #prepare(signal: AbortSignal): Promise<void> {
+    const { api, stream, consumer, declare } = this.#settings
+    if (declare !== undefined) await abortable(declareTopology(api, stream, consumer, declare), signal)
+    const { config } = await this.#look(signal)
+    const { ack_policy, deliver_subject, ack_wait = 30_000 * nanoseconds, max_ack_pending = 0, max_batch = 0, max_expires = 0 } = config
+    if (ack_policy !== 'explicit') throw new UnfitConsumer(`its ack_policy is '${ack_policy}', and must be 'explicit'`)
+    if (deliver_subject !== undefined) throw new UnfitConsumer('it has a deliver_subject, and must be one that messages are pulled from')
+    if (this.#ordered !== undefined && max_ack_pending < 1) throw new UnfitConsumer('it has no max_ack_pending, which order needs')
+    if (this.#ordered !== undefined && max_batch > 0 && max_batch < 2 * max_ack_pending) {
+      throw new UnfitConsumer(`its max_batch is ${max_batch}, and order needs twice its max_ack_pending, which is ${max_ack_pending}`)
+    }
+    this.#maxAckPending = max_ack_pending
+    this.#maxBatch = max_batch > 0 ? max_batch : Number.POSITIVE_INFINITY
+    this.#maxExpires = max_expires > 0 ? Math.floor(max_expires / nanoseconds) : Number.POSITIVE_INFINITY
+    this.#held.ackWait = ack_wait / nanoseconds
+    this.#held.beat()
+  }
+
+  async #look(signal: AbortSignal): Promise<ConsumerInfo> {
+    const { api, stream, consumer } = this.#settings
+    return await abortable(api.consumerInfo(stream, consumer), signal)
+  }
+
+  #open(): PullInbox {
+    const { prefetch } = this.#settings
+    const isOrdered = this.#ordered !== undefined
+    const inbox = new PullInbox({
+      ...this.#settings,
+      accept: (delivery) => this.#accept(delivery),
+      // With order there are always more requests than JetStream may answer: that some wait tells others that somebody reads.
+      wanted: () => (isOrdered ? 2 * this.#maxAckPending : prefetch) - this.#held.size,
+      always: isOrdered,
+      maxBatch: this.#maxBatch,
+      maxExpires: this.#maxExpires,
+    })
+    this.#inbox = inbox
+    inbox.open()
+    return inbox
+  }
+
+  /**
+   * Order needs one reader, which JetStream did not ensure before 2.11. So whoever finds requests of somebody else waits, two that begin at once withdraw, and
+   * nothing is handed out before all that others have left without a verdict is here. A message that comes to somebody else all the same is missing in
+   * the consumer's count of deliveries, and nothing behind it is handed out.
+   */
+  async #openAlone(ordered: OrderedMessages, signal: AbortSignal): Promise<PullInbox> {
+    const { runtime } = this.#settings
+    ordered.close()
+    this.#giveBackWaiting()
+    for (;;) {
+      await this.#untilFree(signal)
+      const inbox = this.#open()
+      if (await this.#isAlone(inbox, ordered, signal)) return inbox
+      ordered.close()
+      await inbox.leave()
+      this.#giveBackWaiting()
+      await idle(runtime, standbyPause * runtime.random(), signal)
+    }
+  }
+
+  async #untilFree(signal: AbortSignal): Promise<void> {
+    const { stream, consumer, runtime, logger } = this.#settings
+    let told = false
+    for (let free = 0; free < 2; ) {
+      const { num_waiting } = await this.#look(signal)
+      free = num_waiting === 0 ? free + 1 : 0
+      if (free > 0) continue
+      if (!told) logger.info({ stream, consumer }, 'Another source reads the consumer in order; this one waits until it has left.')
+      told = true
+      await idle(runtime, standbyPause, signal)
+    }
+  }
+
+  /** Whether nobody else asks for messages, once all that is without a verdict is here; it is open then. Throws if the inbox ends before. */
+  async #isAlone(inbox: PullInbox, ordered: OrderedMessages, signal: AbortSignal): Promise<boolean> {
+    for (let pause = gatePause; ; pause = Math.min(pause * 2, standbyPause)) {
+      const { num_waiting, num_ack_pending, delivered } = await this.#look(signal)
+      if (inbox.hasEnded) throw await inbox.ended
+      if (num_waiting > inbox.requests) return false
+      if (num_ack_pending <= this.#held.size) return ordered.open(delivered.consumer_seq)
+      await idle(this.#settings.runtime, pause, signal)
+    }
+  }
+
+  #accept(delivery: StreamDelivery): void {
+    if (this.#ordered?.follows(delivery.consumerSequence) === false) this.#interfered(this.#ordered)
+    const held = this.#held.add(delivery)
+    if (held === undefined) return
+    // What comes while the iteration is left goes back with the rest.
+    if (this.messages.ending.aborted) return
+    if (this.#ordered === undefined) this.messages.push(held)
+    else this.#ordered.add(held)
+  }
+
+  /** Somebody else was given a message: nothing is handed out until it is known to have its verdict, or is here. */
+  #interfered(ordered: OrderedMessages): void {
+    ordered.close()
+    this.#inbox?.end(new Error('Another source asks the consumer for messages'))
+  }
+
+  /** `undefined` for one that is not here any more, or cannot be read; that one is rejected here, because nobody else could. */
+  #messageOf(held: HeldMessage): RawMessage | undefined {
+    const { stream, logger } = this.#settings
+    if (!this.#held.has(held) || this.#ordered?.isOpen === false) return undefined
+    held.yielded = true
+    const content = this.#read(held)
+    if (!('error' in content)) return this.#message(held, content)
+    const text = `Message ${held.delivery.sequence} of stream '${stream}' cannot be read.`
+    const error = new AckordError('ACKORD_INVALID_MESSAGE', text, { retryable: false, cause: content.error })
+    logger.error({ err: error, stream }, 'A message cannot be read and is rejected.')
+    // What NATS does not take is delivered again, and rejected again.
+    void this.#message(held, { data: held.delivery.data, attributes: foreignAttributes(held.delivery) }).reject(error)
+    return undefined
+  }
+
+  #message(held: HeldMessage, content: ReadMessage): RawMessage {
+    return this.#settings.receive({
+      ...content,
+      deliveryCount: held.deliveries,
+      ack: () => this.#held.ack(held),
+      nack: (_error, { retryAfter = 0 }) => this.#nack(held, retryAfter),
+      terminate: () => this.#held.terminate(held),
+      park: () => this.#park(held),
+    })
+  }
+
+  /** A stream with `limits` retention keeps messages that were terminated; the others delete them. */
+  async #park(held: HeldMessage): Promise<boolean> {
+    const { api, stream, consumer, logger } = this.#settings
+    const retention = await api.streamInfo(stream).then(
+      ({ config }) => config['retention'] ?? 'limits',
+      () => undefined,
+    )
+    if (retention !== 'limits') return false
+    const { sequence } = held.delivery
+    await this.#held.terminate(held)
+    logger.error({ stream, consumer, sequence }, 'A message is terminated; it stays in the stream under this sequence.')
+    return true
+  }
+
+  #read(held: HeldMessage): NonNullable<HeldMessage['content']> {
+    const { attributes } = this.#settings
+    const { delivery } = held
+    if (held.content !== undefined) return held.content
+    try {
+      held.content =
+        attributes === undefined ? readMessage(delivery) : { data: delivery.data, attributes: checkAttributes(attributes(delivery)) }
+    } catch (error) {
+      held.content = { error }
+    }
+    return held.content
+  }
+
+  #keyOf(held: HeldMessage): string | undefined {
+    if (this.#settings.order === 'perSubject') return held.delivery.subject
+    const content = this.#read(held)
+    const key: unknown = 'error' in content ? undefined : content.attributes.partitionkey
+    return typeof key === 'string' ? key : undefined
+  }
+
+  /** With order it stays here: JetStream would let those behind it pass. */
+  #nack(held: HeldMessage, delay: number): void | Promise<void> {
+    if (this.messages.ending.aborted) return this.#nackAfterEnd(held, this.#ordered === undefined ? delay : 0)
+    if (this.#ordered === undefined) return this.#held.nack(held, delay)
+    if (!this.#ordered.isOpen) return this.#held.nack(held, 0)
+    this.#held.checkHeld(held)
+    held.hold = this.#settings.runtime.setTimeout(
+      () => {
+        held.hold = undefined
+        held.yielded = false
+        held.deliveries += 1
+        if (this.#ordered?.isOpen === true && this.#held.has(held)) this.messages.push(held)
+      },
+      delay,
+      { keepAlive: false },
+    )
+  }
+
+  async #nackAfterEnd(held: HeldMessage, delay: number): Promise<void> {
+    await this.#inbox?.leave()
+    await this.#held.nack(held, delay)
+  }
+
+  #freed(held: HeldMessage): void {
+    this.#ordered?.done(held)
+    if (this.messages.ending.aborted) void this.#finishIfDone()
+    else this.#inbox?.refill()
+  }
+
+  async #leave(): Promise<void> {
+    this.#forgetConnection()
+    this.#ordered?.close()
+    await this.#inbox?.leave()
+    this.#giveBackWaiting()
+    await this.#flush()
+    void this.#finishIfDone()
+  }
+
+  /** All but what is in hand. */
+  #giveBackWaiting(): void {
+    for (const held of [...this.#held]) if (!held.yielded || held.hold !== undefined) this.#held.giveBack(held)
+  }
+
+  /** NATS has what it was told. */
+  async #flush(): Promise<void> {
+    const { connection, watch, runtime } = this.#settings
+    this.#held.sendVerdicts()
+    if (watch.isUp) await settledWithin(runtime, answerTimeout, connection.flush())
+  }
+
+  /** Not before NATS has the last verdict: whoever disposes the source may close the connection next. */
+  async #finishIfDone(): Promise<void> {
+    if (this.#held.size > 0) return
+    await this.messages.end()
+    if (this.#held.size > 0) return
+    await this.#flush()
+    this.#owner.finished(this)
+  }
+}
+
+/** Called by whoever writes no types, it may have returned anything. */
+function checkAttributes(attributes: unknown): Attributes {
+  if (typeof attributes === 'object' && attributes !== null) return attributes as Attributes
+  throw new TypeError(`The source's option 'attributes' returned ${String(attributes)}, and must return an object.`)
+}

@@ -1,0 +1,127 @@
+import { type Attributes, type AttributeValue, missingAttributes, parseMessage } from '@ackord/core'
+import { setAttribute } from '@ackord/core/internal'
+import type { NatsHeaders, NatsMessage } from '../client.ts'
+import { decodeHeader } from '../headers.ts'
+
+export interface ReadMessage {
+  readonly data: Uint8Array
+  readonly attributes: Attributes
+}
+
+/**
+ * CloudEvents in binary mode (`ce-` headers) or structured mode (`content-type`, or no headers at all and a whole event in the body, as the binding
+ * had it before NATS had headers); anything else by what NATS knows of it. Throws for what says that it is a structured event and is none.
+ */
+export function readMessage(native: NatsStreamMessage): ReadMessage {
+  const { data, headers } = native
+  const attributes = headers === undefined ? undefined : readHeaders(headers)
+  if (attributes !== undefined) return { data, attributes }
+  if (structuredType.test(headerOf(native, 'content-type') ?? '')) return readStructured(data)
+  return (headers === undefined ? undeclaredEvent(data) : undefined) ?? { data, attributes: foreignAttributes(native) }
+}
+
+const structuredType = /^application\/cloudevents(\+json)?\s*(;|$)/i
+
+/** What a message that is no CloudEvent says about itself. Its place in the stream is an id as good as any. */
+export function foreignAttributes(native: NatsStreamMessage): Attributes {
+  const { stream, sequence, subject, time } = native
+  return defined({
+    id: headerOf(native, 'Nats-Msg-Id') ?? `${stream}:${sequence}`,
+    type: subject,
+    source: stream,
+    time: time.toISOString(),
+    datacontenttype: headerOf(native, 'content-type'),
+    traceparent: headerOf(native, 'traceparent'),
+    tracestate: headerOf(native, 'tracestate'),
+  })
+}
+
+function readStructured(body: Uint8Array): ReadMessage {
+  const { data, attributes } = parseMessage(body)
+  return { data, attributes }
+}
+
+function readHeaders(headers: NatsHeaders): Attributes | undefined {
+  const attributes: Record<string, AttributeValue> = {}
+  let found = false
+  for (const header of headers.keys()) {
+    const name = attributeName(header)
+    if (name === undefined) continue
+    setAttribute(attributes, name, decodeHeader(headers.get(header)))
+    found = true
+  }
+  return found ? attributes : undefined
+}
+
+/** Some clients write header names in capitals, as HTTP does; the names of attributes have none. */
+function attributeName(header: string): string | undefined {
+  if (header.startsWith('ce-')) return decodeHeader(header.slice(3))
+  return /^ce-/i.test(header) ? header.slice(3).toLowerCase() : undefined
+}
+
+function undeclaredEvent(data: Uint8Array): ReadMessage | undefined {
+  if (data[0] !== openingBrace || !Buffer.from(data.buffer, data.byteOffset, data.byteLength).includes('"specversion"')) return undefined
+  try {
+    const event = readStructured(data)
+    return missingAttributes(event.attributes).length === 0 ? event : undefined
+  } catch {
+    return undefined
+  }
+}
+
+const openingBrace = 0x7b
+
+function headerOf({ headers }: NatsStreamMessage, name: string): string | undefined {
+  const wanted = name.toLowerCase()
+  const found = headers?.keys().find((header) => header.toLowerCase() === wanted)
+  const value = found === undefined ? undefined : headers?.get(found)
+  return value === '' ? undefined : value
+}
+
+function defined(attributes: Attributes): Attributes {
+  return Object.fromEntries(Object.entries(attributes).filter(([, value]) => value !== undefined))
+}
+
+/** A message of a stream, for the option `attributes`. */
+export interface NatsStreamMessage {
+  readonly subject: string
+  readonly data: Uint8Array
+  readonly headers: NatsHeaders | undefined
+  readonly stream: string
+  /** Its number in the stream. */
+  readonly sequence: number
+  /** When the stream took it. */
+  readonly time: Date
+  /** How often it was delivered, this time included. */
+  readonly deliveryCount: number
+}
+
+/** One delivery: the message, and where the verdict goes. */
+export interface StreamDelivery extends NatsStreamMessage {
+  readonly reply: string
+  /** Counts the deliveries of the consumer, to whomever. */
+  readonly consumerSequence: number
+  /** The same for each delivery of a message, and for no other one: a stream that is made again counts from the start. */
+  readonly identity: string
+}
+
+/** `undefined` for what comes out of no stream. All that JetStream tells of a delivery is in the subject of its verdict. */
+export function streamDelivery({ subject, data, headers, reply = '' }: NatsMessage): StreamDelivery | undefined {
+  const tokens = reply.split('.')
+  if (tokens[0] !== '$JS' || tokens[1] !== 'ACK') return undefined
+  // $JS.ACK.stream.consumer.delivered.sequence.…; newer servers put domain and account before the stream.
+  const first = tokens.length >= 11 ? 4 : 2
+  const [stream = '', , delivered, sequence, consumerSequence, nanoseconds = ''] = tokens.slice(first)
+  return {
+    subject,
+    data,
+    headers,
+    reply,
+    stream,
+    sequence: Number(sequence),
+    deliveryCount: Number(delivered),
+    consumerSequence: Number(consumerSequence),
+    time: new Date(Number(nanoseconds) / 1_000_000),
+    identity: `${sequence} ${nanoseconds}`,
+  }
+}

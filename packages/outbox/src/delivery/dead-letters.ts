@@ -1,0 +1,144 @@
+import {
+  AckordError,
+  type Attributes,
+  type Backoff,
+  type DeadLetter,
+  type Logger,
+  type PublishResult,
+  type Runtime,
+  toError,
+} from '@ackord/core'
+import { abortable, checkResultCount, deadLetterForms, redactDestination } from '@ackord/core/internal'
+import { withTimeLimit } from '../options/time-limit.ts'
+import { backoffDelay, type Verdict } from './outcomes.ts'
+import type { RelayObserver } from './relay-observer.ts'
+
+export interface DeadLettersOptions {
+  readonly deadLetter: DeadLetter
+  /** Milliseconds for which one call may take. */
+  readonly timeout: number
+  /** How long a dead letter is left alone after it hung, by how often in a row. */
+  readonly backoff: Backoff
+  readonly runtime: Runtime
+  readonly logger: Logger
+  readonly observer: RelayObserver
+}
+
+/**
+ * Sends copies of records that are about to be parked: with their own ids, in one call, once. What the dead letter does not take is parked
+ * all the same, because the row is what counts; its error then says that there is no copy. A dead letter that does not answer in time is not asked
+ * again for a while, or every batch with a bad record in it would take that long.
+ */
+export class DeadLetters {
+  readonly #options: DeadLettersOptions
+  #failing = false
+  #hung = 0
+  #notBefore = -Infinity
+
+  constructor(options: DeadLettersOptions) {
+    this.#options = options
+  }
+
+  /** Why there is no copy of a record, in their order; `undefined` if there is one. Rejects only if the signal is aborted. */
+  async send(parking: readonly Verdict[], giveUp: AbortSignal): Promise<readonly (Error | undefined)[]> {
+    const results = await this.#publish(parking, giveUp)
+    const failures = results.map((result) => (result.ok ? undefined : toError(result.error)))
+    const records = parking.map(({ record }) => record)
+    const error = failures.find((failure) => failure !== undefined)
+    this.#options.observer.deadLetters(
+      records.filter((_, index) => failures[index] === undefined),
+      records.filter((_, index) => failures[index] !== undefined),
+      error,
+    )
+    this.#report(error)
+    return failures
+  }
+
+  async #publish(parking: readonly Verdict[], giveUp: AbortSignal): Promise<readonly PublishResult[]> {
+    const { deadLetter, timeout, runtime } = this.#options
+    const { destination } = deadLetter
+    const refuse = (error: Error) => parking.map((): PublishResult => ({ ok: false, error }))
+    if (runtime.monotonic() < this.#notBefore) return refuse(hanging(destination))
+    const late = tooLong(destination, timeout)
+    try {
+      const results = await withTimeLimit(
+        runtime,
+        timeout,
+        () => late,
+        (timedOut) => this.#publishForms(parking, AbortSignal.any([timedOut, giveUp]), giveUp),
+      )
+      this.#hung = 0
+      return results
+    } catch (error) {
+      giveUp.throwIfAborted()
+      if (error === late) this.#leaveAlone()
+      return refuse(toError(error))
+    }
+  }
+
+  /** What the dead letter refuses for good is sent again in a smaller form, all of it in one call per form. */
+  async #publishForms(parking: readonly Verdict[], signal: AbortSignal, giveUp: AbortSignal): Promise<readonly PublishResult[]> {
+    const { deadLetter, runtime } = this.#options
+    const { publisher, destination } = deadLetter
+    const results: PublishResult[] = []
+    let copies = parking.map((verdict, index) => ({
+      index,
+      forms: deadLetterForms(verdict.record.message, verdict.error, runtime, marksOf(verdict)),
+    }))
+    for (;;) {
+      const letters = copies.flatMap((copy) => {
+        const { done, value } = copy.forms.next()
+        return done === true ? [] : [{ ...copy, letter: value }]
+      })
+      if (letters.length === 0) return results
+      const messages = letters.map(({ letter }) => letter)
+      const answers = await abortable(publisher.publish(destination, messages, { signal }), giveUp)
+      checkResultCount(answers, letters.length, destination)
+      copies = letters.filter(({ index }, at) => {
+        const answer = answers[at]
+        if (answer === undefined) return false
+        // The refusal of the first form says the most.
+        if (answer.ok || results[index] === undefined) results[index] = answer
+        return !answer.ok && answer.permanent === true && answer.scope !== 'destination'
+      })
+    }
+  }
+
+  #leaveAlone(): void {
+    const { backoff, runtime } = this.#options
+    this.#hung += 1
+    this.#notBefore = runtime.monotonic() + backoffDelay(backoff, this.#hung, runtime)
+  }
+
+  /** A line for each end of an outage. */
+  #report(error: Error | undefined): void {
+    const { deadLetter, logger } = this.#options
+    const { destination } = deadLetter
+    const failing = error !== undefined
+    if (failing === this.#failing) return
+    this.#failing = failing
+    const text = 'The dead letter did not take copies of parked records. They are parked all the same, and their errors say so.'
+    if (failing) logger.warn({ destination, err: error }, text)
+    else logger.info({ destination }, 'The dead letter takes copies of parked records again.')
+  }
+}
+
+/** A record that has used up its attempts may have been claimed without its data, which is in the store. A reader of the copy must not take that for an empty event. */
+function marksOf({ record, reason }: Verdict): Attributes {
+  const hasNoData = reason === 'unsettled' && record.message.data.byteLength === 0
+  return { deadletterdestination: redactDestination(record.destination), ...(hasNoData ? { deadletterform: 'nodata' } : {}) }
+}
+
+function tooLong(destination: string, timeout: number): AckordError {
+  return new AckordError(
+    'ACKORD_PUBLISH_FAILED',
+    `The dead letter '${redactDestination(destination)}' did not confirm within ${timeout} ms.`,
+  )
+}
+
+function hanging(destination: string): AckordError {
+  return new AckordError(
+    'ACKORD_PUBLISH_FAILED',
+    `The dead letter '${redactDestination(destination)}' did not answer a moment ago and was not asked again yet.`,
+  )
+}

@@ -1,0 +1,212 @@
+import type { Backoff, Logger, Runtime } from '@ackord/core'
+import { backoffDelay, delayOf } from './outcomes.ts'
+
+interface Down {
+  readonly since: number
+  /** In a row; 0 once a trial went well. */
+  failures: number
+  /** No trial before this. */
+  until: number
+  /** How many records the next trial takes. */
+  limit: number
+  trying: boolean
+  /** Trials in a row that found nothing to send. */
+  empty: number
+  /** Whether the log has a line about it. */
+  told: boolean
+}
+
+export interface DestinationPausesOptions {
+  readonly backoff: Backoff
+  readonly batchSize: number
+  readonly runtime: Runtime
+  readonly logger: Logger
+  readonly onDown?: ((destination: string, error: unknown) => void) | undefined
+  readonly onUp?: ((destination: string, downFor: number) => void) | undefined
+}
+
+const emptyTrials = 10
+
+/** Milliseconds. A destination that goes down again earlier than this after it was up, as one that limits requests per second does, is not told of again unless it stays down for as long. */
+const calm = 60_000
+
+/** What a trial takes: so many records are claimed, and so many of them sent, besides those that are suspected. */
+export interface Trial {
+  readonly limit: number
+  readonly claim: number
+}
+
+/** How many records a trial with one record chooses from, at most, and how many suspects are claimed beside. */
+const widestChoice = 100
+
+/**
+ * Which destinations are left alone, and when they are tried again. It lives in memory: each relay finds out for itself.
+ *
+ *     up   ─ a destination failure ─▶ down: not claimed with the others
+ *     down ─ the pause is over ─────▶ a trial with half as many records as failed last
+ *              ─ fails ─────────────▶ a longer pause, half as many
+ *              ─ goes well ─────────▶ the next trial at once, with twice as many, until it is a full batch or nothing is left: up
+ *              ─ finds nothing ─────▶ the same pause again; after ten of them nobody needs the destination: up
+ *
+ * Growing like this keeps a broker that takes 100 records but not 500 in time from seeing the same 500 for ever.
+ *
+ * It may be a record that is at fault. So a trial with one record takes any of many, not always the oldest. A record that failed while others of its call passed, or
+ * in a small trial right after one that went well, is suspected: it is sent alone from then on. If it fails while others pass it has failed for itself, and the
+ * destination is up.
+ */
+export class DestinationPauses {
+  readonly #options: DestinationPausesOptions
+  readonly #down = new Map<string, Down>()
+  /** When destinations were up again that had been down a moment ago, the latest at the end. */
+  readonly #upAt = new Map<string, number>()
+  /** The ids of suspected records, by destination. */
+  readonly #suspects = new Map<string, Set<string>>()
+
+  constructor(options: DestinationPausesOptions) {
+    this.#options = options
+  }
+
+  /** Those that are down. */
+  get destinations(): readonly string[] {
+    return [...this.#down.keys()]
+  }
+
+  /** Milliseconds before the next trial is due. */
+  get nextTrial(): number {
+    const now = this.#options.runtime.monotonic()
+    let next = Infinity
+    for (const { until, trying } of this.#down.values()) if (!trying) next = Math.min(next, until - now)
+    return Math.max(0, next)
+  }
+
+  /** Those whose pause is over. Each is the caller's to try, until `endTrial()`. */
+  takeDue(): readonly string[] {
+    const due: string[] = []
+    for (const [destination, down] of this.#down) {
+      if (down.trying || !this.#isOver(down)) continue
+      down.trying = true
+      due.push(destination)
+    }
+    return due
+  }
+
+  /** What a trial may take now; `undefined` if it must wait, or need not be. */
+  trial(destination: string): Trial | undefined {
+    const down = this.#down.get(destination)
+    if (down === undefined || !this.#isOver(down)) return undefined
+    const { limit, failures } = down
+    const suspected = Math.min(this.#suspects.get(destination)?.size ?? 0, widestChoice)
+    const choice = limit === 1 ? Math.min(2 ** failures, widestChoice) : limit
+    return { limit, claim: Math.min(choice + suspected, this.#options.batchSize) }
+  }
+
+  /** Whether the last trial of a destination went well, and it is not up yet. */
+  isRecovering(destination: string): boolean {
+    return this.#down.get(destination)?.failures === 0
+  }
+
+  isSuspect(destination: string, id: string): boolean {
+    return this.#suspects.get(destination)?.has(id) === true
+  }
+
+  suspect(destination: string, ids: readonly string[]): void {
+    let suspects = this.#suspects.get(destination)
+    if (suspects === undefined) {
+      suspects = new Set()
+      this.#suspects.set(destination, suspects)
+    }
+    for (const id of ids) suspects.add(id)
+    // The oldest are forgotten: if they fail again they are suspected again.
+    for (const id of suspects) {
+      if (suspects.size <= this.#options.batchSize) break
+      suspects.delete(id)
+    }
+  }
+
+  /** These are suspected no more; without ids, none of the destination is. */
+  clear(destination: string, ids?: readonly string[]): void {
+    const suspects = this.#suspects.get(destination)
+    if (suspects === undefined) return
+    for (const id of ids ?? suspects) suspects.delete(id)
+    if (suspects.size === 0) this.#suspects.delete(destination)
+  }
+
+  endTrial(destination: string): void {
+    const down = this.#down.get(destination)
+    if (down !== undefined) down.trying = false
+  }
+
+  /** The destination took `sent` records, or said of each what is wrong with it. 0 if a trial found nothing to send. */
+  worked(destination: string, sent: number): void {
+    const down = this.#down.get(destination)
+    if (down === undefined || !this.#isOver(down)) return
+    if (sent === 0 && down.failures > 0 && down.empty < emptyTrials) {
+      // Somebody else may have what waits for it: that says nothing of the destination.
+      down.empty += 1
+      this.#pause(down, 0)
+      return
+    }
+    down.failures = 0
+    down.empty = 0
+    if (sent >= down.limit && down.limit < this.#options.batchSize) {
+      down.limit = Math.min(down.limit * 2, this.#options.batchSize)
+      return
+    }
+    this.#down.delete(destination)
+    const { runtime, logger, onUp } = this.#options
+    const now = runtime.monotonic()
+    const downFor = now - down.since
+    this.#upAt.delete(destination)
+    this.#upAt.set(destination, now)
+    onUp?.(destination, downFor)
+    if (down.told) logger.info({ destination, downFor }, 'A destination is up again.')
+  }
+
+  /** `passed`: whether it took some of what was sent. Then it is tried again soon. */
+  failed(
+    destination: string,
+    sent: number,
+    failure: { readonly error: unknown; readonly retryAfter?: number | undefined; readonly passed?: boolean | undefined },
+  ): void {
+    const { runtime, logger, onDown } = this.#options
+    const now = runtime.monotonic()
+    let down = this.#down.get(destination)
+    if (down === undefined) {
+      down = { since: now, failures: 0, until: -Infinity, limit: 1, trying: false, empty: 0, told: false }
+      this.#down.set(destination, down)
+      onDown?.(destination, failure.error)
+    } else if (!this.#isOver(down)) {
+      // An answer to something sent before the pause began.
+      return
+    }
+    if (!down.told && (now - down.since >= calm || !this.#wasUp(destination, now))) {
+      down.told = true
+      logger.warn(
+        { destination, err: failure.error },
+        'A destination is down. Its records wait, without losing attempts, until it works again.',
+      )
+    }
+    down.failures = failure.passed === true ? 1 : down.failures + 1
+    down.empty = 0
+    down.limit = Math.max(1, Math.floor(sent / 2))
+    this.#pause(down, failure.retryAfter)
+  }
+
+  #pause(down: Down, atLeast: number | undefined): void {
+    const { backoff, runtime } = this.#options
+    down.until = runtime.monotonic() + Math.max(backoffDelay(backoff, down.failures, runtime), delayOf(atLeast ?? 0))
+  }
+
+  /** Whether it was up again a moment before it went down. */
+  #wasUp(destination: string, now: number): boolean {
+    for (const [each, at] of this.#upAt) {
+      if (now - at < calm) break
+      this.#upAt.delete(each)
+    }
+    return this.#upAt.has(destination)
+  }
+
+  #isOver({ until }: Down): boolean {
+    return until <= this.#options.runtime.monotonic()
+  }
+}

@@ -1,0 +1,254 @@
+import { AckordError, type PublishFailure, type PublishResult, probe, type RawMessage, type Runtime, toError } from '@ackord/core'
+import { abortable, checkResultCount, describeValue, messageOf, redactDestination } from '@ackord/core/internal'
+import type { MappedRecord, MapRecord, ParkReason } from '../options/relay-events.ts'
+import type { RelaySettings } from '../options/relay-options.ts'
+import { withTimeLimit } from '../options/time-limit.ts'
+import type { ClaimedRecord } from '../store/outbox-store.ts'
+import type { DestinationPauses } from './destination-pauses.ts'
+import { groupBy } from './group-by.ts'
+import { failed, neverSettled, parked, published, type Verdict } from './outcomes.ts'
+import type { OutboxMeter } from './relay-observer.ts'
+
+export interface PublishGroupOptions {
+  readonly settings: RelaySettings
+  readonly pauses: DestinationPauses
+  readonly meter: OutboxMeter
+  /** Aborted when the records are ours no more, or when nobody waits any longer. */
+  readonly giveUp: AbortSignal
+}
+
+/** What became of a record that was sent. `fault`: its destination failed. */
+interface Sent {
+  readonly sending: Sending
+  readonly verdict: Verdict | undefined
+  readonly fault: Fault | undefined
+}
+
+type Fault = Omit<PublishFailure, 'ok'>
+
+/** So many suspects are sent after a batch, each by itself; fewer where nothing else shows whether the destination is up. */
+const mostAlone = 8
+const fewestAlone = 2
+
+/**
+ * Publishes records of one destination, in one call per name at the broker, and says what became of each. Those that are not among the
+ * verdicts go back as if they had not been claimed, because the destination is at fault or nothing is known. Never rejects.
+ *
+ * Suspects come after the others, if any of those passed, and each in a call of its own: one that fails then has failed for itself, and loses an attempt.
+ */
+export async function publishGroup(
+  destination: string,
+  sendings: readonly Sending[],
+  options: PublishGroupOptions,
+): Promise<readonly Verdict[]> {
+  const { settings, pauses, giveUp } = options
+  const { suspensions } = settings.runtime
+  const isSuspect = ({ record }: Sending) => pauses.isSuspect(destination, record.id)
+  const suspects = sendings.filter(isSuspect)
+  const others = suspects.length === 0 ? sendings : sendings.filter((sending) => !isSuspect(sending))
+  const together = await publishTogether(destination, others, options)
+  const trusted = others.length === 0 || together.some(hasPassed)
+  const tried = suspects.slice(0, others.length === 0 ? fewestAlone : mostAlone)
+  const alone = trusted ? await publishAlone(destination, tried, together, options) : []
+  const sent = [...together, ...alone]
+  // If we gave up, or were suspended, it is our own time that ran out, which is no news of the destination.
+  if (!giveUp.aborted && settings.runtime.suspensions === suspensions) judge(destination, { together, alone }, pauses)
+  else return sent.flatMap(({ verdict }) => verdict ?? [])
+  const passed = sent.some(hasPassed)
+  return sent.flatMap(({ sending, verdict, fault }) => {
+    if (fault === undefined || !passed || !alone.some((one) => one.sending === sending)) return verdict ?? []
+    return failure(sending.record, fault, settings)
+  })
+}
+
+/** Tells the pauses what the destination has shown. */
+function judge(
+  destination: string,
+  { together, alone }: { readonly together: readonly Sent[]; readonly alone: readonly Sent[] },
+  pauses: DestinationPauses,
+): void {
+  const sent = [...together, ...alone]
+  const passed = sent.filter(hasPassed)
+  const failed = (together.length > 0 ? together : alone).filter((one) => !hasPassed(one))
+  if (alone.length > 0 && alone.every(hasPassed)) pauses.clear(destination)
+  else if (passed.length > 0) pauses.clear(destination, passed.map(idOf))
+  const [first] = failed
+  // Suspects that fail while others pass say nothing of their destination.
+  if (first?.fault === undefined || (together.length === 0 && passed.length > 0)) {
+    pauses.worked(destination, sent.length)
+    return
+  }
+  if (passed.length > 0 || (pauses.isRecovering(destination) && failed.length <= mostAlone)) pauses.suspect(destination, failed.map(idOf))
+  pauses.failed(destination, sent.length, { ...first.fault, passed: passed.length > 0 })
+}
+
+function hasPassed({ fault }: Sent): boolean {
+  return fault === undefined
+}
+
+function idOf({ sending }: Sent): string {
+  return sending.record.id
+}
+
+/**
+ * One after another, because a destination that answers few requests at once would refuse some of them for no fault of theirs. Ends with the first that fails after
+ * another one has passed: the next batch goes on with the others.
+ */
+async function publishAlone(
+  destination: string,
+  sendings: readonly Sending[],
+  others: readonly Sent[],
+  options: PublishGroupOptions,
+): Promise<readonly Sent[]> {
+  const alone: Sent[] = []
+  let passed = others.some(hasPassed)
+  for (const sending of sendings) {
+    const sent = await publishTogether(destination, [sending], options)
+    alone.push(...sent)
+    const isThrough = sent.every(hasPassed)
+    if (options.giveUp.aborted || (passed && !isThrough)) break
+    passed ||= isThrough
+  }
+  return alone
+}
+
+async function publishTogether(destination: string, sendings: readonly Sending[], options: PublishGroupOptions): Promise<readonly Sent[]> {
+  const groups = groupBy(sendings, ({ name }) => name).map(async ([name, part]): Promise<readonly Sent[]> => {
+    try {
+      const results = await publish(destination, name, part, options)
+      const anyTried = !results.every(isUntried)
+      return part.map((sending, index) => {
+        const result = results[index]
+        const fault = result !== undefined && isDestinationFailure(result) ? result : undefined
+        // It goes back, and comes without the one that it was held back for: that one waits.
+        if (result !== undefined && anyTried && isUntried(result)) return { sending, verdict: undefined, fault }
+        return { sending, verdict: verdictOf(sending.record, result, options.settings), fault }
+      })
+    } catch (error) {
+      return part.map((sending) => ({ sending, verdict: undefined, fault: { error } }))
+    }
+  })
+  return (await Promise.all(groups)).flat()
+}
+
+async function publish(
+  destination: string,
+  name: string,
+  sendings: readonly Sending[],
+  options: PublishGroupOptions,
+): Promise<readonly PublishResult[]> {
+  const { settings, meter, giveUp } = options
+  const { runtime, routes, publishTimeout } = settings
+  const publisher = routes.publisherOf(destination)
+  if (publisher === undefined) throw noPublisher(destination, routes.destinations ?? [])
+  const late = () =>
+    new AckordError('ACKORD_PUBLISH_FAILED', `Publishing to '${redactDestination(name)}' took longer than ${publishTimeout} ms.`)
+  const messages = sendings.map(({ message }) => message)
+  const startedAt = runtime.monotonic()
+  meter.attempts(destination, messages.length)
+  let timedOut: AbortSignal | undefined
+  const call = (limit: AbortSignal) => {
+    timedOut = limit
+    return abortable(publisher.publish(name, messages, { signal: AbortSignal.any([limit, giveUp]) }), giveUp)
+  }
+  const results = await withTimeLimit(runtime, publishTimeout, late, call, { lastWord: true })
+  checkResultCount(results, messages.length, name)
+  meter.publishDuration(runtime.monotonic() - startedAt, destination)
+  const paused = probe('relay.published')
+  if (paused !== undefined) await paused
+  return timedOut?.aborted === true ? results.map((result) => afterTimeOut(result, timedOut?.reason)) : results
+}
+
+/** What was confirmed, or refused for good, before the time was over stays so. What failed may have failed because of the abort. */
+function afterTimeOut(result: PublishResult, error: unknown): PublishResult {
+  return result.ok || result.permanent === true ? result : { ok: false, error, scope: 'destination' }
+}
+
+function verdictOf(record: ClaimedRecord, result: PublishResult | undefined, settings: RelaySettings): Verdict | undefined {
+  if (result === undefined) return undefined
+  if (result.ok) return { record, outcome: published(record) }
+  return result.scope === 'destination' ? undefined : failure(record, result, settings)
+}
+
+/** The record itself has failed. */
+function failure(record: ClaimedRecord, fault: Fault, settings: RelaySettings): Verdict {
+  const outcome = failed(record, fault, settings)
+  const reason = outcome.result !== 'parked' ? undefined : fault.permanent === true ? 'permanent' : 'attempts'
+  return { record, outcome, error: fault.error, reason }
+}
+
+function isUntried(result: PublishResult): boolean {
+  return !result.ok && result.tried === false
+}
+
+function isDestinationFailure(result: PublishResult): result is PublishFailure {
+  return !result.ok && result.scope === 'destination'
+}
+
+function noPublisher(destination: string, known: readonly string[]): AckordError {
+  const names = known.map((name) => `'${redactDestination(name)}'`).join(', ')
+  return new AckordError(
+    'ACKORD_PUBLISH_FAILED',
+    `This relay has no publisher for '${redactDestination(destination)}'; it has some for ${names}. Add one to the map, or '*' for the rest.`,
+  )
+}
+
+export interface ScreenOptions {
+  readonly maxAttempts: number
+  readonly map: MapRecord | undefined
+  readonly runtime: Runtime
+}
+
+/** A record on its way: what is published of it, and under which name. */
+export interface Sending {
+  readonly record: ClaimedRecord
+  readonly name: string
+  readonly message: RawMessage
+}
+
+/** What is to be published of a record, or why it is not. */
+export function screenRecord(record: ClaimedRecord, options: ScreenOptions): Sending | Verdict {
+  const { maxAttempts, map, runtime } = options
+  // Before anybody looks into it: it may be what ends its relays.
+  const unsettled = neverSettled(record, maxAttempts)
+  if (unsettled !== undefined) return refused(record, 'unsettled', unsettled)
+  const { expiryTime } = record.message
+  // biome-ignore lint/plugin: the writer of the message has set the instant.
+  if (expiryTime !== undefined && expiryTime.getTime() <= runtime.now()) return refused(record, 'expired', expired(expiryTime))
+  if (map === undefined) return { record, name: record.destination, message: record.message }
+  try {
+    return mapped(record, map(record))
+  } catch (error) {
+    return refused(record, 'unmapped', notMapped(error))
+  }
+}
+
+function refused(record: ClaimedRecord, reason: ParkReason, error: AckordError): Verdict {
+  return { record, outcome: parked(record, error), error, reason }
+}
+
+function mapped(record: ClaimedRecord, result: MappedRecord | undefined): Sending {
+  // A promise would be taken for a result that changes nothing.
+  if (result !== undefined && (typeof result !== 'object' || result === null || 'then' in result)) {
+    throw new TypeError(`it must return { destination, message } or undefined, and returned ${describeValue(result)}`)
+  }
+  const { destination: name = record.destination, message = record.message } = result ?? {}
+  if (typeof name !== 'string' || name === '') throw new TypeError(`the destination must be a name, and is ${describeValue(name)}`)
+  if (!(message?.data instanceof Uint8Array)) throw new TypeError('the message must be one with bytes as its data')
+  // Consumers recognise a duplicate by its id.
+  if (message.id !== record.message.id) throw new TypeError('the message must keep its id')
+  return { record, name, message }
+}
+
+function expired(at: Date): AckordError {
+  const text = `It was not published: it has expired, its expirytime of ${at.toISOString()} has passed by the relay's clock.`
+  return new AckordError('ACKORD_MESSAGE_EXPIRED', text, { retryable: false })
+}
+
+function notMapped(thrown: unknown): AckordError {
+  const cause = toError(thrown)
+  return new AckordError('ACKORD_PUBLISH_FAILED', `It was not published: map() failed for it: ${messageOf(cause)}`, {
+    cause,
+    retryable: false,
+  })
+}

@@ -1,0 +1,306 @@
+import type { Runtime } from '@ackord/core'
+import type { Claim, ClaimedRecord, ClaimOptions, Outcome } from '../store/outbox-store.ts'
+import type { MemoryClaims } from './memory-claims.ts'
+import { claimedRecord, isPending, type MemoryRow, type MemoryRows, orderingKeyOf, wants, withinBytes } from './memory-rows.ts'
+
+/** A row that may be claimed, and the parked one before it, if that matters. */
+interface Candidate {
+  readonly row: MemoryRow
+  readonly behind: string | undefined
+}
+
+/** What there is to claim for one destination: runs by key, and what has no key. */
+interface DestinationQueues {
+  readonly runs: Map<string, Candidate[]>
+  readonly keyless: Candidate[]
+}
+
+/**
+ * With order per key: rows belong to whoever owns their partition, and a key whose run is in somebody's hands gives no more.
+ * Where other stores fence by an epoch, a takeover here takes the tokens off the rows: a claim that was made before it finds none.
+ */
+export class MemoryOrderedClaims implements MemoryClaims {
+  readonly #rows: MemoryRows
+  readonly #partitions: MemoryPartitions
+  readonly #runtime: Runtime
+  readonly #member: string
+  /** What was served last: the next claim begins after it, so that everyone has a turn when the limit is short. */
+  #lastDestination: string | undefined
+  readonly #lastKeys = new Map<string, string>()
+
+  constructor(rows: MemoryRows, partitions: MemoryPartitions, runtime: Runtime) {
+    this.#rows = rows
+    this.#partitions = partitions
+    this.#runtime = runtime
+    this.#member = runtime.uuid()
+  }
+
+  claim(options: ClaimOptions): readonly ClaimedRecord[] {
+    const now = this.#runtime.now()
+    this.#partitions.attend(this.#member, now + options.lease, now)
+    this.#takeOver(this.#partitions.take(this.#member))
+    const chosen = this.#choose(this.#queues(this.#keep(), options, now), options.limit)
+    const taken = withinBytes(inTurns(chosen), options.maxBytes, ({ row }) => row)
+    if (taken.length < chosen.length) this.#endTurn(taken)
+    return taken.toSorted((a, b) => Number(a.row.id) - Number(b.row.id)).map((candidate) => this.#give(candidate))
+  }
+
+  renew(claims: readonly Claim[], lease: number): readonly boolean[] {
+    const now = this.#runtime.now()
+    // One whose time is over has nothing that could be kept; it begins anew with its next claim.
+    if (!this.#partitions.isLive(this.#member, now)) return claims.map(() => false)
+    this.#partitions.attend(this.#member, now + lease, now)
+    this.#keep()
+    return claims.map((claim) => this.held(claim) !== undefined)
+  }
+
+  held({ id, token }: Claim): MemoryRow | undefined {
+    const row = this.#rows.get(id)
+    return row?.token === token && this.#owns(row) ? row : undefined
+  }
+
+  isHeld(row: MemoryRow): boolean {
+    return row.token !== undefined
+  }
+
+  undo(row: MemoryRow): void {
+    row.token = undefined
+  }
+
+  count(row: MemoryRow, { result }: Outcome): void {
+    if (result !== 'published') row.attempts += 1
+  }
+
+  leave(): void {
+    this.#partitions.leave(this.#member)
+    this.#rows.wake()
+  }
+
+  /** What the lost owner had in its hands may be what ended it, so that counts as an attempt. */
+  #takeOver(taken: readonly number[]): void {
+    if (taken.length === 0) return
+    for (const row of this.#rows.all()) {
+      if (row.token === undefined || !taken.includes(partitionOf(row))) continue
+      row.attempts += 1
+      row.token = undefined
+    }
+  }
+
+  /** Hands over what is above our share, as far as that is possible now. Gives what may be claimed from. */
+  #keep(): ReadonlySet<number> {
+    const inHand = new Set<number>()
+    for (const row of this.#rows.all()) if (row.token !== undefined && this.#owns(row)) inHand.add(partitionOf(row))
+    const { kept, freed } = this.#partitions.yieldSurplus(this.#member, inHand)
+    if (freed > 0) this.#rows.wake()
+    return kept
+  }
+
+  #queues(partitions: ReadonlySet<number>, options: ClaimOptions, now: number): Map<string, DestinationQueues> {
+    const queues = new Map<string, DestinationQueues>()
+    const rows = [...this.#rows.all()].filter((row) => wants(options, row) && partitions.has(partitionOf(row)))
+    const ended = new Set(rows.filter(({ token }) => token !== undefined).map(placeOf))
+    const parked = new Map<string, string>()
+    for (const row of rows) {
+      const key = orderingKeyOf(row)
+      const { runs, keyless } = getOrAdd(queues, row.destination, () => ({ runs: new Map(), keyless: [] }))
+      const isDue = isPending(row) && row.availableAt <= now
+      if (key === undefined) {
+        if (isDue && row.token === undefined) keyless.push({ row, behind: undefined })
+        continue
+      }
+      const place = placeOf(row)
+      if (row.state === 'published' || ended.has(place)) continue
+      if (row.state === 'parked' && options.behindParked !== 'kept') {
+        if (options.behindParked === 'marked' && !parked.has(place)) parked.set(place, row.id)
+      } else if (isDue) getOrAdd(runs, key, () => []).push({ row, behind: parked.get(place) })
+      else ended.add(place)
+    }
+    return queues
+  }
+
+  /** Evenly over the destinations; of each, half and half from the keys and from what has no key; evenly over the keys. */
+  #choose(queues: ReadonlyMap<string, DestinationQueues>, limit: number): Candidate[] {
+    const destinations = [...queues].map(([destination, { runs, keyless }]) => {
+      const keyed = [...runs.values()].reduce((sum, run) => sum + run.length, 0)
+      return { name: destination, runs, keyless, keyed, size: keyed + keyless.length }
+    })
+    const turn = startAfter(this.#lastDestination, destinations)
+    return fillEvenly(
+      limit,
+      turn.map(({ size }) => size),
+    ).flatMap((quota, index) => {
+      const one = turn[index]
+      if (one === undefined || quota === 0) return []
+      this.#lastDestination = one.name
+      const [keyed = 0, keyless = 0] = fillEvenly(quota, [one.keyed, one.keyless.length])
+      return [...this.#chooseRuns(one.name, one.runs, keyed), ...one.keyless.slice(0, keyless)]
+    })
+  }
+
+  #chooseRuns(destination: string, runs: ReadonlyMap<string, readonly Candidate[]>, limit: number): Candidate[] {
+    const turn = startAfter(
+      this.#lastKeys.get(destination),
+      [...runs].map(([name, run]) => ({ name, run })),
+    )
+    return fillEvenly(
+      limit,
+      turn.map(({ run }) => run.length),
+    ).flatMap((length, index) => {
+      const one = turn[index]
+      if (one === undefined || length === 0) return []
+      this.#lastKeys.set(destination, one.name)
+      return one.run.slice(0, length)
+    })
+  }
+
+  /** The bytes ended the claim early: what was chosen and not taken comes first the next time. */
+  #endTurn(taken: readonly Candidate[]): void {
+    for (const { row } of taken) {
+      const key = orderingKeyOf(row)
+      this.#lastDestination = row.destination
+      if (key !== undefined) this.#lastKeys.set(row.destination, key)
+    }
+  }
+
+  #give({ row, behind }: Candidate): ClaimedRecord {
+    row.token = this.#runtime.uuid()
+    const claimed = claimedRecord(row, row.token, row.attempts + 1)
+    return behind === undefined ? claimed : { ...claimed, behind }
+  }
+
+  #owns(row: MemoryRow): boolean {
+    return this.#partitions.owns(this.#member, partitionOf(row), this.#runtime.now())
+  }
+}
+
+function partitionOf(row: MemoryRow): number {
+  return memoryPartitionOf(orderingKeyOf(row) ?? row.id)
+}
+
+/** Names the destination and the key together. */
+function placeOf(row: MemoryRow): string {
+  return JSON.stringify([row.destination, orderingKeyOf(row)])
+}
+
+function getOrAdd<K, V>(map: Map<K, V>, key: K, create: () => V): V {
+  let value = map.get(key)
+  if (value === undefined) {
+    value = create()
+    map.set(key, value)
+  }
+  return value
+}
+
+/** By name, from the one after `last` on. By name, not by age: the age of what waits changes with every claim, and a turn needs an order that stays. */
+function startAfter<T extends { readonly name: string }>(last: string | undefined, items: readonly T[]): T[] {
+  const sorted = items.toSorted((a, b) => (a.name < b.name ? -1 : 1))
+  const start = last === undefined ? 0 : sorted.findIndex(({ name }) => name > last)
+  return start <= 0 ? sorted : [...sorted.slice(start), ...sorted.slice(0, start)]
+}
+
+/** One of each run, then a second of each, so that a limit in bytes cuts runs at their ends and serves all alike. */
+function inTurns(chosen: readonly Candidate[]): readonly Candidate[] {
+  const lengths = new Map<string, number>()
+  return chosen
+    .map((candidate) => {
+      const { row } = candidate
+      const place = orderingKeyOf(row) === undefined ? row.destination : placeOf(row)
+      const turn = lengths.get(place) ?? 0
+      lengths.set(place, turn + 1)
+      return { candidate, turn }
+    })
+    .toSorted((a, b) => a.turn - b.turn)
+    .map(({ candidate }) => candidate)
+}
+
+const partitionCount = 256
+
+/**
+ * Which store object owns which partition. A member lives while it comes again before its time is over; the living share the partitions evenly.
+ *
+ *     free  ─ a member below its share comes ─▶ owned ─ the owner leaves, or its time is over ─▶ free
+ *     owned ─ the owner is above its share ───▶ draining: it gives nothing more of it ─ nothing is in hand ─▶ free
+ */
+export class MemoryPartitions {
+  /** Until when each member lives. */
+  readonly #members = new Map<string, number>()
+  readonly #owners: (string | undefined)[] = Array.from({ length: partitionCount })
+
+  isLive(member: string, now: number): boolean {
+    return (this.#members.get(member) ?? 0) > now
+  }
+
+  owns(member: string, partition: number, now: number): boolean {
+    return this.#owners[partition] === member && this.isLive(member, now)
+  }
+
+  /** A member says that it lives. It begins anew if it comes too late. */
+  attend(member: string, until: number, now: number): void {
+    for (const one of [...this.#members.keys()]) if (!this.isLive(one, now)) this.leave(one)
+    this.#members.set(member, until)
+  }
+
+  leave(member: string): void {
+    this.#members.delete(member)
+    for (const partition of this.#of(member)) this.#owners[partition] = undefined
+  }
+
+  /** What a member below its share gets: what nobody owns. */
+  take(member: string): readonly number[] {
+    const taken = this.#of(undefined).slice(0, Math.max(0, this.#share - this.#of(member).length))
+    for (const partition of taken) this.#owners[partition] = member
+    return taken
+  }
+
+  /** Frees what a member has above its share and nothing of in hand. Gives what it keeps and may claim from, and how many it has freed. */
+  yieldSurplus(member: string, inHand: ReadonlySet<number>): { readonly kept: ReadonlySet<number>; readonly freed: number } {
+    const kept = new Set(this.#of(member))
+    // The highest first, so that the next call picks the same ones again: otherwise nothing would ever be drained.
+    const candidates = [...kept].reverse()
+    const surplus = [...candidates.filter((one) => !inHand.has(one)), ...candidates.filter((one) => inHand.has(one))].slice(
+      0,
+      Math.max(0, kept.size - this.#share),
+    )
+    let freed = 0
+    for (const partition of surplus) {
+      kept.delete(partition)
+      if (inHand.has(partition)) continue
+      this.#owners[partition] = undefined
+      freed += 1
+    }
+    return { kept, freed }
+  }
+
+  get #share(): number {
+    return Math.ceil(partitionCount / this.#members.size)
+  }
+
+  #of(owner: string | undefined): number[] {
+    return [...this.#owners.keys()].filter((partition) => this.#owners[partition] === owner)
+  }
+}
+
+/** Any hash does: unlike a database's it is never stored. */
+function memoryPartitionOf(key: string): number {
+  let hash = 0
+  for (let index = 0; index < key.length; index += 1) hash = Math.imul(hash ^ key.charCodeAt(index), 0x01000193)
+  return ((hash >>> 16) ^ hash) & (partitionCount - 1)
+}
+
+/** Shares out `limit` over queues of these sizes: as much for each as for any other, as far as it has so much. What cannot be divided goes to the first ones. */
+export function fillEvenly(limit: number, sizes: readonly number[]): readonly number[] {
+  const amounts = sizes.map(() => 0)
+  let left = limit
+  let open = [...sizes.entries()].filter(([, size]) => size > 0)
+  while (left > 0 && open.length > 0) {
+    const each = Math.max(1, Math.floor(left / open.length))
+    for (const [index, size] of open) {
+      const amount = amounts[index] ?? 0
+      const more = Math.min(each, size - amount, left)
+      amounts[index] = amount + more
+      left -= more
+    }
+    open = open.filter(([index, size]) => (amounts[index] ?? 0) < size)
+  }
+  return amounts
+}

@@ -1,0 +1,85 @@
+import { AckordError } from '@ackord/core'
+import type { NewOutboxRecord } from '../store/outbox-store.ts'
+import type { MemoryRow } from './memory-rows.ts'
+
+/** What a transaction does to the rows when it ends. */
+export interface MemoryTransactionEffects {
+  insert(records: readonly NewOutboxRecord[]): void
+  delete(row: MemoryRow): void
+}
+
+/** A point in a transaction to which it can be rolled back. */
+export interface MemorySavepoint {
+  readonly records: readonly NewOutboxRecord[]
+  readonly cancelled: number
+}
+
+/** A transaction of the memory store. It keeps new records, and locks the cancelled ones, until it ends. */
+export class MemoryTransaction {
+  readonly #effects: MemoryTransactionEffects
+  #records: NewOutboxRecord[] = []
+  readonly #cancelled: MemoryRow[] = []
+  #ended = false
+
+  constructor(effects: MemoryTransactionEffects) {
+    this.#effects = effects
+  }
+
+  add(records: readonly NewOutboxRecord[]): void {
+    this.#checkOpen()
+    for (const record of records) this.#records.push(record)
+  }
+
+  /** Locks these rows, to delete them at the commit, and drops delayed records of the transaction itself. Returns the number of both. */
+  cancel(rows: readonly MemoryRow[], isNamed: (record: NewOutboxRecord) => boolean): number {
+    this.#checkOpen()
+    for (const row of rows) {
+      row.locked = true
+      this.#cancelled.push(row)
+    }
+    const kept = this.#records.filter((record) => (record.delay ?? 0) <= 0 || !isNamed(record))
+    const dropped = this.#records.length - kept.length
+    this.#records = kept
+    return rows.length + dropped
+  }
+
+  /** What was added so far and not rolled back. */
+  get records(): readonly NewOutboxRecord[] {
+    this.#checkOpen()
+    return [...this.#records]
+  }
+
+  savepoint(): MemorySavepoint {
+    this.#checkOpen()
+    return { records: [...this.#records], cancelled: this.#cancelled.length }
+  }
+
+  /** Forgets what came after the savepoint. */
+  rollbackTo({ records, cancelled }: MemorySavepoint): void {
+    this.#checkOpen()
+    this.#records = [...records]
+    unlock(this.#cancelled.splice(cancelled))
+  }
+
+  commit(): void {
+    this.#checkOpen()
+    this.#ended = true
+    for (const row of this.#cancelled) this.#effects.delete(row)
+    this.#effects.insert(this.#records)
+  }
+
+  rollback(): void {
+    this.#checkOpen()
+    this.#ended = true
+    this.#records = []
+    unlock(this.#cancelled)
+  }
+
+  #checkOpen(): void {
+    if (this.#ended) throw new AckordError('ACKORD_SCOPE_ENDED', 'The transaction has ended.')
+  }
+}
+
+function unlock(rows: readonly MemoryRow[]): void {
+  for (const row of rows) row.locked = false
+}

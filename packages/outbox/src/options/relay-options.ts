@@ -1,0 +1,345 @@
+import {
+  type Backoff,
+  consoleLogger,
+  type DeadLetter,
+  exponentialBackoff,
+  InvalidOptionError,
+  type Logger,
+  type Metrics,
+  type Publisher,
+  type Runtime,
+  systemRuntime,
+} from '@ackord/core'
+import {
+  checkCount,
+  checkDuration,
+  checkFunction,
+  checkName,
+  checkNoMore,
+  describeValue,
+  guardLogger,
+  guardMetrics,
+} from '@ackord/core/internal'
+import type { OutboxStore } from '../store/outbox-store.ts'
+import { checkOnExhausted, type OnExhausted } from './key-order.ts'
+import type { MapRecord, RelayEvent } from './relay-events.ts'
+import { type WatchedRuntime, watchSuspensions } from './watched-runtime.ts'
+
+/** How the store is read; the same for `Relay` and `outboxSource`. */
+export interface ClaimingOptions {
+  /** Milliseconds between polls while there is little to do. Default: 500. */
+  readonly pollInterval?: number | undefined
+  /**
+   * What the interval doubles up to while there is nothing to do, and how late a delayed record may be. Default: 5,000, or 12,000 where the store tells
+   * of every commit (`notifies`), or `pollInterval` if that is longer.
+   */
+  readonly maxPollInterval?: number | undefined
+  /** How many records one claim takes. Default: 500. */
+  readonly batchSize?: number | undefined
+  /**
+   * The most bytes that one claim takes: data and attributes of its records together. A single record that is larger is claimed alone. A relay holds at most
+   * twice as much for each of its `concurrency` batches: while one is settled the next is claimed. Default: 16 MB (16,777,216).
+   */
+  readonly maxBatchBytes?: number | undefined
+  /**
+   * Milliseconds for which a claimed record is nobody else's; renewed at a third of it. When a process dies, what it held waits this long.
+   * Default: 30,000.
+   */
+  readonly lease?: number | undefined
+  /** A record that fails at this attempt is parked. So is one that was claimed this often and never settled, because it may be what kills its relays. Default: 10. */
+  readonly maxAttempts?: number | undefined
+  /** Milliseconds before a failed record is tried again, by its attempts. Default: exponential from 1 s to 1 min, ± 20 %. */
+  readonly backoff?: Backoff | undefined
+  /** Only records for these. With order `perKey` all that read the store must have the same: they share the keys, not the destinations. Default: all. */
+  readonly destinations?: readonly string[] | undefined
+  readonly runtime?: Runtime | undefined
+  /** Default: the console, from `info` up. */
+  readonly logger?: Logger | undefined
+  readonly metrics?: Metrics | undefined
+}
+
+export interface RelayOptions extends ClaimingOptions {
+  /**
+   * Where the records go: one publisher for all, or a map by destination, with `'*'` for those that are not named. With a map without `'*'` the
+   * relay claims only what is named, and leaves the rest to other relays. The relay does not close publishers.
+   */
+  readonly publisher: Publisher | PublisherMap
+  /**
+   * Changes what is published, or under which name, right before it is. The store's destination still decides which publisher gets it and what
+   * is left alone after a failure. `undefined` changes nothing. A record for which it throws is parked at once. Default: nothing is changed.
+   */
+  readonly map?: MapRecord | undefined
+  /**
+   * Gets a confirmed copy of a record before it is parked: its own bytes, id and attributes, and `deadletterreason`, `deadlettercode`,
+   * `deadlettertime` and `deadletterdestination`. It is asked once, for at most `publishTimeout`; if it does not take the copy, the record is parked all the same,
+   * and its error says so. Default: none.
+   */
+  readonly deadLetter?: DeadLetter | undefined
+  /**
+   * What becomes of those behind a record that is parked, on a store with order `perKey`. `park`: they go on without it. `block`: they wait until it is
+   * re-armed or discarded. `parkKey`: they are parked too, also those that are committed later, until all are re-armed. Default: `park`.
+   */
+  readonly onExhausted?: OnExhausted | undefined
+  /**
+   * Milliseconds that one `publish()` may take. Its signal is aborted then, and the relay goes on without it. It must be shorter than the lease,
+   * so that a publish ends while the record is ours even if no renewal gets through. Default: 10,000.
+   */
+  readonly publishTimeout?: number | undefined
+  /**
+   * Milliseconds for which a destination is left alone after it failed, by its failures in a row. Default: exponential from 1 s to 1 min, ± 20 %.
+   */
+  readonly destinationBackoff?: Backoff | undefined
+  /**
+   * How many batches may be sent and settled at once, be they claimed or handed over by the hot path; while one is settled the next is claimed. It is also how
+   * many publishes of one destination may be under way: those that take longer than a tenth of a second wait beside the batches, and hold up no other destination.
+   * More helps against a slow broker; the order of two batches is then undefined. Default: 1.
+   */
+  readonly concurrency?: number | undefined
+  /**
+   * Milliseconds that a stop leaves to what is on its way. After that publishes are aborted, the store gets two more seconds to take outcomes
+   * and what is given back, and the stop is over. 0 aborts at once, `Infinity` never. Default: 25,000.
+   */
+  readonly shutdownTimeout?: number | undefined
+  /** Deletes published records that are old, where the store keeps them; `true` is all defaults. The store must be an `OutboxAdmin`. Default: nothing is deleted. */
+  readonly cleanup?: RelayCleanupOptions | true | undefined
+  /**
+   * Milliseconds between two looks at the store's numbers, for `health()` and the metrics, if it is an `OutboxAdmin`; more where counting takes
+   * long, so that it never takes more than a twentieth of the time. `false`: never. Default: 60,000.
+   */
+  readonly statsInterval?: number | false | undefined
+  /** Told what happens, as it happens. It must not wait; what it throws is logged once and changes nothing. Default: nobody is told. */
+  readonly onEvent?: ((event: RelayEvent) => void) | undefined
+}
+
+export interface ClaimingSettings {
+  readonly pollInterval: number
+  readonly maxPollInterval: number
+  readonly batchSize: number
+  readonly maxBatchBytes: number
+  readonly lease: number
+  readonly maxAttempts: number
+  readonly backoff: Backoff
+  readonly destinations: readonly string[] | undefined
+  readonly runtime: WatchedRuntime
+  readonly logger: Logger
+  readonly metrics: Metrics | undefined
+}
+
+export interface RelaySettings extends ClaimingSettings {
+  readonly routes: PublisherRoutes
+  readonly map: MapRecord | undefined
+  readonly deadLetter: DeadLetter | undefined
+  readonly onExhausted: OnExhausted
+  readonly publishTimeout: number
+  readonly destinationBackoff: Backoff
+  readonly concurrency: number
+  readonly shutdownTimeout: number
+  readonly cleanup: CleanupSettings | undefined
+  readonly statsInterval: number | false
+  readonly onEvent: ((event: RelayEvent) => void) | undefined
+}
+
+const suspended =
+  'This process was suspended, or its event loop blocked, or its clock set forward. Leases may have run out: what was claimed before is checked with the store, and the relay goes on.'
+
+export interface RelayCleanupOptions {
+  /** Milliseconds for which published records are kept, by the store's clock. Default: 24 hours. */
+  readonly keepPublished?: number | undefined
+  /** Milliseconds between two rounds, ± 10 %. Default: 1 minute. */
+  readonly interval?: number | undefined
+  /** How many are deleted at a time; a round takes up to 100 such batches. Default: 1,000. */
+  readonly batchSize?: number | undefined
+}
+
+export interface CleanupSettings {
+  readonly keepPublished: number
+  readonly interval: number
+  readonly batchSize: number
+}
+
+/** Fills in the defaults and refuses what cannot work. */
+export function claimingSettings(options: ClaimingOptions, store: OutboxStore): ClaimingSettings {
+  const longest = store.capabilities?.notifies === true ? relayDefaults.notifiedPollInterval : relayDefaults.maxPollInterval
+  const {
+    pollInterval = relayDefaults.pollInterval,
+    maxPollInterval = Math.max(longest, pollInterval),
+    batchSize = relayDefaults.batchSize,
+    maxBatchBytes = relayDefaults.maxBatchBytes,
+    lease = relayDefaults.lease,
+    maxAttempts = relayDefaults.maxAttempts,
+    backoff = exponentialBackoff(relayDefaults.backoff),
+    destinations,
+    runtime = systemRuntime,
+    logger = consoleLogger,
+    metrics,
+    ...unknown
+  } = options
+  checkNoMore('A reader of an outbox', unknown)
+  checkDuration('pollInterval', pollInterval, { min: 1 })
+  checkDuration('maxPollInterval', maxPollInterval, { min: 1 })
+  if (maxPollInterval < pollInterval) {
+    throw new InvalidOptionError('maxPollInterval', `must not be shorter than pollInterval (${pollInterval}); it is ${maxPollInterval}.`)
+  }
+  if (destinations !== undefined) checkDestinations(destinations)
+  const guarded = guardLogger(logger)
+  return {
+    pollInterval,
+    maxPollInterval,
+    batchSize: checkCount('batchSize', batchSize),
+    maxBatchBytes: checkCount('maxBatchBytes', maxBatchBytes),
+    lease: checkDuration('lease', lease, { min: 1 }),
+    maxAttempts: checkCount('maxAttempts', maxAttempts, { infinite: true }),
+    backoff: checkFunction('backoff', backoff),
+    destinations,
+    runtime: watchSuspensions(runtime, (suspendedFor) => guarded.warn({ suspendedFor }, suspended)),
+    logger: guarded,
+    metrics: metrics === undefined ? undefined : guardMetrics(metrics),
+  }
+}
+
+export function relaySettings(options: RelayOptions, store: OutboxStore): RelaySettings {
+  const {
+    publisher,
+    map,
+    deadLetter,
+    onExhausted = 'park',
+    publishTimeout = relayDefaults.publishTimeout,
+    concurrency = 1,
+    destinationBackoff = exponentialBackoff(relayDefaults.backoff),
+    shutdownTimeout = relayDefaults.shutdownTimeout,
+    cleanup,
+    statsInterval = relayDefaults.statsInterval,
+    onEvent,
+    ...claiming
+  } = options
+  const routes = new PublisherRoutes(publisher)
+  const settings = claimingSettings(claiming, store)
+  if (map !== undefined) checkFunction('map', map)
+  if (deadLetter !== undefined) checkDeadLetter(deadLetter)
+  if (statsInterval !== false) checkDuration('statsInterval', statsInterval, { min: 1 })
+  if (onEvent !== undefined) checkFunction('onEvent', onEvent)
+  checkDuration('publishTimeout', publishTimeout, { min: 1 })
+  if (publishTimeout >= settings.lease) {
+    const text = `must be longer than publishTimeout (${publishTimeout}), or a publish may outlive it; it is ${settings.lease}.`
+    throw new InvalidOptionError('lease', text)
+  }
+  return {
+    ...settings,
+    destinations: servedDestinations(settings.destinations, routes),
+    routes,
+    map,
+    deadLetter,
+    onExhausted: checkOnExhausted(onExhausted),
+    publishTimeout,
+    destinationBackoff: checkFunction('destinationBackoff', destinationBackoff),
+    concurrency: checkCount('concurrency', concurrency),
+    shutdownTimeout: checkDuration('shutdownTimeout', shutdownTimeout, { infinite: true }),
+    cleanup: cleanup === undefined ? undefined : cleanupSettings(cleanup),
+    statsInterval,
+    onEvent,
+  }
+}
+
+/** A relay claims nothing that it has no publisher for. */
+function servedDestinations(asked: readonly string[] | undefined, routes: PublisherRoutes): readonly string[] | undefined {
+  const unserved = asked?.filter((destination) => routes.publisherOf(destination) === undefined) ?? []
+  if (unserved.length > 0) {
+    const text = `names '${unserved.join("', '")}', for which the publisher map has nothing. Add it, or '*' for the rest.`
+    throw new InvalidOptionError('destinations', text)
+  }
+  return asked ?? routes.destinations
+}
+
+function checkDeadLetter(deadLetter: DeadLetter): void {
+  const { publisher, destination, ...unknown } = deadLetter
+  checkNoMore('deadLetter', unknown)
+  checkFunction('deadLetter.publisher.publish', publisher?.publish)
+  checkName('deadLetter.destination', destination)
+}
+
+function checkDestinations(destinations: readonly string[]): void {
+  if (!Array.isArray(destinations) || destinations.length === 0) {
+    throw new InvalidOptionError('destinations', 'must be a list of names, at least one; leave it out for all of them.')
+  }
+  for (const [index, name] of destinations.entries()) checkName(`destinations[${index}]`, name)
+}
+
+/** The relay's defaults, in one place. Durations are milliseconds. */
+export const relayDefaults = {
+  /** Between polls that find nothing: it doubles from the first to the second. */
+  pollInterval: 500,
+  maxPollInterval: 5000,
+  /** The second, where the store tells of every commit. */
+  notifiedPollInterval: 12_000,
+  batchSize: 500,
+  maxBatchBytes: 16_777_216,
+  lease: 30_000,
+  maxAttempts: 10,
+  backoff: { initial: 1000, factor: 2, max: 60_000, jitter: 0.2 },
+  publishTimeout: 10_000,
+  /** As the router's: shorter than the half minute that orchestrators wait before they kill. */
+  shutdownTimeout: 25_000,
+  statsInterval: 60_000,
+  cleanup: { keepPublished: 86_400_000, interval: 60_000, batchSize: 1000 },
+} as const
+
+/** A publisher for each destination, by its name in the store. `'*'` is for all that are not named. */
+export type PublisherMap = Readonly<Record<string, Publisher>>
+
+const anyOther = '*'
+
+/** Which publisher serves which destination. */
+class PublisherRoutes {
+  readonly #named = new Map<string, Publisher>()
+  readonly #rest: Publisher | undefined
+
+  constructor(publisher: Publisher | PublisherMap) {
+    if (isPublisher(publisher)) {
+      this.#rest = publisher
+      return
+    }
+    const entries = typeof publisher === 'object' && publisher !== null ? Object.entries(publisher) : []
+    if (entries.length === 0) {
+      const expected = 'must have the method publish, or be a map of destinations to publishers, with at least one'
+      throw new InvalidOptionError('publisher', `${expected}; it is ${describeValue(publisher)}.`)
+    }
+    for (const [destination, one] of entries) {
+      checkName('publisher, the name of a destination,', destination)
+      checkFunction(`publisher['${destination}'].publish`, one?.publish)
+      if (destination === anyOther) this.#rest = one
+      else this.#named.set(destination, one)
+    }
+  }
+
+  /** All that can be served; `undefined` if it is any. */
+  get destinations(): readonly string[] | undefined {
+    return this.#rest === undefined ? [...this.#named.keys()] : undefined
+  }
+
+  publisherOf(destination: string): Publisher | undefined {
+    return this.#named.get(destination) ?? this.#rest
+  }
+}
+
+function isPublisher(publisher: Publisher | PublisherMap): publisher is Publisher {
+  return typeof publisher?.publish === 'function'
+}
+
+function cleanupSettings(cleanup: RelayCleanupOptions | true): CleanupSettings {
+  if (cleanup !== true && (typeof cleanup !== 'object' || cleanup === null)) {
+    throw new InvalidOptionError('cleanup', `must be true or an object of options; it is ${describeValue(cleanup)}.`)
+  }
+  const defaults = relayDefaults.cleanup
+  const {
+    keepPublished = defaults.keepPublished,
+    interval = defaults.interval,
+    batchSize = defaults.batchSize,
+    ...unknown
+  } = cleanup === true ? {} : cleanup
+  checkNoMore('cleanup', unknown)
+  return {
+    keepPublished: checkDuration('cleanup.keepPublished', keepPublished),
+    interval: checkDuration('cleanup.interval', interval, { min: 1 }),
+    batchSize: checkCount('cleanup.batchSize', batchSize),
+  }
+}

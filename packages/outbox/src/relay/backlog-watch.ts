@@ -1,0 +1,72 @@
+import { idle, type Runtime } from '@ackord/core'
+import { abortable } from '@ackord/core/internal'
+import type { OutboxMeter } from '../delivery/relay-observer.ts'
+import type { OutboxAdmin, OutboxStats } from '../store/outbox-admin.ts'
+
+/** What a store said of its records, all destinations together. */
+export interface RelayBacklog {
+  readonly ready: number
+  readonly waiting: number
+  readonly leased: number
+  readonly parked: number
+  /** Milliseconds for which the oldest record that is neither published nor parked has been stored, by the store's clock: the lag. `undefined` if there is none. */
+  readonly oldestAge: number | undefined
+  /** When the store said so, by the runtime's clock. */
+  readonly at: number
+}
+
+export interface BacklogWatchOptions {
+  readonly admin: Pick<OutboxAdmin, 'stats'>
+  readonly runtime: Runtime
+  readonly meter: OutboxMeter
+}
+
+/** Counting reads the whole table on most stores: it is given at most this part of the time. */
+const share = 1 / 20
+const background = { keepAlive: false }
+
+/** Asks the store for its numbers, now and then, and keeps the last ones. */
+export class BacklogWatch {
+  readonly #options: BacklogWatchOptions
+  #latest: RelayBacklog | undefined
+
+  constructor(options: BacklogWatchOptions) {
+    this.#options = options
+  }
+
+  get latest(): RelayBacklog | undefined {
+    return this.#latest
+  }
+
+  async ask(): Promise<OutboxStats> {
+    const { admin, runtime, meter } = this.#options
+    const stats = await admin.stats()
+    this.#latest = summed(stats, runtime.now())
+    meter.backlog(stats)
+    return stats
+  }
+
+  /** Until the signal is aborted. Never rejects: whether the store works is found out by those who need it. */
+  async run(interval: number, signal: AbortSignal): Promise<void> {
+    const { runtime } = this.#options
+    // Relays that start together do not come together.
+    let wait = interval * runtime.random()
+    while (await idle(runtime, wait, signal, background)) {
+      const startedAt = runtime.monotonic()
+      try {
+        await abortable(this.ask(), signal)
+      } catch {
+        // The last numbers stay, with their time.
+      }
+      wait = Math.max(interval, (runtime.monotonic() - startedAt) / share) * (0.9 + 0.2 * runtime.random())
+    }
+  }
+}
+
+function summed({ destinations, oldestAge }: OutboxStats, at: number): RelayBacklog {
+  const sums = { ready: 0, waiting: 0, leased: 0, parked: 0 }
+  for (const one of destinations) {
+    for (const state of ['ready', 'waiting', 'leased', 'parked'] as const) sums[state] += one[state]
+  }
+  return { ...sums, oldestAge, at }
+}

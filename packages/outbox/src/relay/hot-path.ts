@@ -1,0 +1,105 @@
+import { outside, type Runtime } from '@ackord/core'
+import type { BatchSlot, BatchSlots } from '../delivery/batch-slots.ts'
+import { leaseMargin } from '../delivery/lease-keeper.ts'
+import type { ClaimedRecord, RecordTaker } from '../store/outbox-store.ts'
+
+export interface HotPathOptions {
+  readonly lease: number
+  readonly batchSize: number
+  readonly slots: BatchSlots
+  readonly runtime: Runtime
+  /** Whether records for this destination are taken now: it is one of the relay's, it is up, and it has no more under way than it may have. */
+  readonly serves: (destination: string) => boolean
+  /** Publishes and settles, and ends the slot. Never rejects. */
+  readonly carry: (records: readonly ClaimedRecord[], until: number, slot: BatchSlot) => Promise<void>
+  /** For whoever claims next. Never rejects. */
+  readonly giveBack: (records: readonly ClaimedRecord[], until: number) => Promise<void>
+}
+
+interface Waiting {
+  readonly record: ClaimedRecord
+  readonly until: number
+}
+
+/**
+ * Takes what this process has just committed to the broker, from memory, without asking the store for it. Nothing waits for a batch to
+ * fill: while batches are on their way the next one gathers. When more comes than the broker takes, records are left for claims.
+ */
+export class HotPath implements RecordTaker {
+  readonly #options: HotPathOptions
+  #waiting: Waiting[] = []
+  readonly #running = new Set<Promise<void>>()
+  #pumping = false
+  #closed = false
+
+  constructor(options: HotPathOptions) {
+    this.#options = options
+  }
+
+  lease(destinations: readonly string[]): number | undefined {
+    const { lease, batchSize, serves } = this.#options
+    if (this.#closed || this.#waiting.length >= batchSize) return undefined
+    return destinations.every(serves) ? lease : undefined
+  }
+
+  take(records: readonly ClaimedRecord[], age: number): void {
+    const { runtime, lease } = this.#options
+    const until = runtime.monotonic() - age + lease
+    for (const record of records) this.#waiting.push({ record, until })
+    // Not in the context of the message that happened to be first.
+    outside(() => (this.#closed ? this.#giveUp() : this.#pump()))
+  }
+
+  /** Takes no more, and gives back what is not on its way. Resolves when nothing is in hand. */
+  async close(): Promise<void> {
+    this.#closed = true
+    this.#giveUp()
+    while (this.#running.size > 0) await Promise.all(this.#running)
+  }
+
+  /** Waiting for a slot lets what is committed in the same turn go together. */
+  async #pump(): Promise<void> {
+    if (this.#pumping) return
+    this.#pumping = true
+    const { slots, batchSize } = this.#options
+    while (this.#waiting.length > 0) {
+      const slot = await slots.acquire()
+      await slot.begin()
+      this.#track(this.#send(this.#waiting.splice(0, batchSize), slot).finally(() => slot.end()))
+    }
+    this.#pumping = false
+  }
+
+  /** What is all but somebody else's, and what its destination does not take now, is left for claims. */
+  async #send(batch: readonly Waiting[], slot: BatchSlot): Promise<void> {
+    const { lease, runtime, serves, carry, giveBack } = this.#options
+    // A commit can take long, and meanwhile a destination may have turned out to be slow: the slot of its batch is free then, and its records are still under way.
+    const latest = runtime.monotonic() + lease * leaseMargin
+    const served = new Set([...new Set(batch.map(({ record }) => record.destination))].filter(serves))
+    const goes = ({ record, until }: Waiting) => until >= latest && served.has(record.destination)
+    const going = batch.filter(goes)
+    const left = going.length === batch.length ? [] : batch.filter((waiting) => !goes(waiting))
+    await Promise.all([
+      left.length === 0 ? undefined : giveBack(left.map(recordOf), earliest(left)),
+      going.length === 0 ? undefined : carry(going.map(recordOf), earliest(going), slot),
+    ])
+  }
+
+  #giveUp(): void {
+    const left = this.#waiting.splice(0)
+    if (left.length > 0) this.#track(this.#options.giveBack(left.map(recordOf), earliest(left)))
+  }
+
+  #track(work: Promise<void>): void {
+    const tracked: Promise<void> = work.finally(() => this.#running.delete(tracked))
+    this.#running.add(tracked)
+  }
+}
+
+function recordOf({ record }: Waiting): ClaimedRecord {
+  return record
+}
+
+function earliest(batch: readonly Waiting[]): number {
+  return batch.reduce((until, waiting) => Math.min(until, waiting.until), Infinity)
+}

@@ -1,0 +1,43 @@
+import { idle, type Logger, type Runtime } from '@ackord/core'
+import { abortable } from '@ackord/core/internal'
+import type { CleanupSettings } from '../options/relay-options.ts'
+import type { OutboxAdmin } from '../store/outbox-admin.ts'
+
+export interface PublishedCleanupOptions extends CleanupSettings {
+  readonly admin: Pick<OutboxAdmin, 'deletePublished'>
+  readonly runtime: Runtime
+  readonly logger: Logger
+}
+
+const batchesPerRound = 100
+/** Between two batches others get at the table. */
+const breath = 20
+const background = { keepAlive: false }
+
+/** Deletes old published records, batch after batch, until the signal is aborted. Never rejects, and never keeps the process alive. */
+export async function cleanPublished(options: PublishedCleanupOptions, signal: AbortSignal): Promise<void> {
+  const { interval, runtime, logger } = options
+  let failing = false
+  // Relays that start together do not come together.
+  for (let wait = interval * runtime.random(); await idle(runtime, wait, signal, background); ) {
+    try {
+      await round(options, signal)
+      if (failing) logger.info({}, 'Published records are deleted again.')
+      failing = false
+    } catch (error) {
+      if (signal.aborted) return
+      if (!failing) logger.warn({ err: error }, 'Deleting published records failed; it is tried again.')
+      failing = true
+    }
+    wait = interval * (0.9 + 0.2 * runtime.random())
+  }
+}
+
+async function round({ admin, keepPublished, batchSize, runtime }: PublishedCleanupOptions, signal: AbortSignal): Promise<void> {
+  for (let batch = 0; batch < batchesPerRound; batch += 1) {
+    // A stop does not wait for a delete that hangs; it deletes what it may.
+    const deleted = await abortable(admin.deletePublished({ olderThan: keepPublished, limit: batchSize }), signal)
+    if (deleted < batchSize) return
+    if (!(await idle(runtime, breath, signal, background))) return
+  }
+}

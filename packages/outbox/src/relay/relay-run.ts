@@ -1,0 +1,345 @@
+import { idle } from '@ackord/core'
+import { BatchCarrier, type CarryOptions } from '../delivery/batch-carrier.ts'
+import { BatchSlots } from '../delivery/batch-slots.ts'
+import { ByteBudget, bytesOf } from '../delivery/byte-budget.ts'
+import { DeadLetters } from '../delivery/dead-letters.ts'
+import { DestinationPauses } from '../delivery/destination-pauses.ts'
+import { runsOf } from '../delivery/publish-in-order.ts'
+import type { RelayObserver } from '../delivery/relay-observer.ts'
+import { Settler } from '../delivery/settler.ts'
+import { StoreCalls } from '../delivery/store-calls.ts'
+import { behindParked, isOrdered, leaveStore, longestPause } from '../options/key-order.ts'
+import type { RelaySettings } from '../options/relay-options.ts'
+import type { ClaimedRecord, ClaimOptions, OutboxStore } from '../store/outbox-store.ts'
+import { HotPath } from './hot-path.ts'
+import { followWakeUps, PollPause } from './polling.ts'
+import { Shutdown } from './shutdown.ts'
+
+interface ClaimedBatch {
+  readonly records: readonly ClaimedRecord[]
+  /** When the lease ends if nobody renews it. */
+  readonly until: number
+}
+
+export interface RelayRunOptions {
+  readonly store: OutboxStore
+  readonly settings: RelaySettings
+  readonly observer: RelayObserver
+  /** Runs beside, until the signal is aborted. Must not reject. */
+  readonly beside: readonly ((signal: AbortSignal) => Promise<void>)[]
+}
+
+/** What the store gets, in milliseconds, after a stop was forced: to take outcomes and what is given back. */
+const lastCalls = 2000
+
+/** So many full batches may be in hand for each slot, most of them at slow destinations: as many of these hold up no other. */
+const mostBatches = 16
+
+/** One run of a relay, from its start to the end of its stop. */
+export class RelayRun {
+  readonly calls: StoreCalls
+  readonly pauses: DestinationPauses
+  readonly ended: Promise<void>
+  readonly #store: OutboxStore
+  readonly #settings: RelaySettings
+  readonly #observer: RelayObserver
+  readonly #shutdown: Shutdown
+  readonly #settler: Settler
+  readonly #carrier: BatchCarrier
+  readonly #hot: HotPath
+  readonly #poll: PollPause
+  readonly #slots: BatchSlots
+  readonly #budget: ByteBudget
+  readonly #batches = new Set<Promise<void>>()
+  readonly #trials = new Set<Promise<void>>()
+  /** Whether the next batch is for records that have never failed. */
+  #freshOnly = false
+  /** How many claims more may have been ended by their bytes, and so are followed by another one at once. */
+  #mayBeCut = 0
+  /** In key order: whether there are so few keys that a claim beside a batch finds little, because they all wait for that. */
+  #oneByOne = false
+  /** How many records had been lost when nothing of them could be left behind. */
+  #lostBefore: number
+
+  constructor({ store, settings, observer, beside }: RelayRunOptions) {
+    const { runtime, logger, lease, batchSize, maxBatchBytes, concurrency, destinationBackoff, shutdownTimeout } = settings
+    this.#store = store
+    this.#settings = settings
+    this.#observer = observer
+    this.#lostBefore = observer.meter.totals.leasesLost
+    this.#slots = new BatchSlots(concurrency)
+    // One batch is sent or settled while the next is claimed, in each slot.
+    const records = mostBatches * concurrency * batchSize
+    this.#budget = new ByteBudget({ bytes: 2 * concurrency * maxBatchBytes, records, claim: maxBatchBytes })
+    this.#shutdown = new Shutdown(runtime, shutdownTimeout)
+    this.calls = new StoreCalls({
+      runtime,
+      logger,
+      lease,
+      onDown: (error) => observer.storeDown(error),
+      onUp: (downFor) => observer.storeUp(downFor),
+    })
+    this.pauses = new DestinationPauses({
+      backoff: destinationBackoff,
+      batchSize,
+      runtime,
+      logger,
+      onDown: (destination, error) => observer.destinationDown(destination, error),
+      onUp: (destination, downFor) => observer.destinationUp(destination, downFor),
+    })
+    this.#settler = new Settler({ store, calls: this.calls, observer, runtime, lease, logger })
+    this.#carrier = this.#createCarrier()
+    this.#hot = this.#createHotPath()
+    this.#poll = new PollPause(runtime, settings)
+    this.ended = this.#run(beside)
+  }
+
+  get stopping(): boolean {
+    return this.#shutdown.stopping.aborted
+  }
+
+  get inFlight(): number {
+    return this.#carrier.inFlight
+  }
+
+  wake(): void {
+    this.#poll.wake()
+  }
+
+  async stop(): Promise<void> {
+    this.#shutdown.begin()
+    this.#poll.wake()
+    await this.ended
+  }
+
+  #createCarrier(): BatchCarrier {
+    const settings = this.#settings
+    const { deadLetter, publishTimeout: timeout, destinationBackoff: backoff, runtime, logger } = settings
+    const observer = this.#observer
+    const { stopping, forced } = this.#shutdown
+    return new BatchCarrier({
+      store: this.#store,
+      settings,
+      calls: this.calls,
+      pauses: this.pauses,
+      settler: this.#settler,
+      deadLetters: deadLetter && new DeadLetters({ deadLetter, timeout, backoff, runtime, logger, observer }),
+      observer,
+      budget: this.#budget,
+      onFreed: () => this.#poll.wake(),
+      stopping,
+      forced,
+    })
+  }
+
+  #createHotPath(): HotPath {
+    const { lease, batchSize, runtime, destinations } = this.#settings
+    return new HotPath({
+      lease,
+      batchSize,
+      slots: this.#slots,
+      runtime,
+      serves: (destination) =>
+        !this.#budget.isFull && destinations?.includes(destination) !== false && !this.#avoided.includes(destination),
+      carry: (records, until, slot) => {
+        this.#budget.add(records)
+        return this.#carrier.carry(records, until, { slot })
+      },
+      giveBack: (records, until) => this.#settler.giveBack(records, until),
+    })
+  }
+
+  async #run(beside: RelayRunOptions['beside']): Promise<void> {
+    const { runtime, logger, pollInterval } = this.#settings
+    const { stopping: signal, forced } = this.#shutdown
+    forced.addEventListener('abort', () => this.calls.close({ within: lastCalls }), { once: true })
+    const following = followWakeUps(this.#store, () => this.#poll.wake(), { signal, runtime, logger })
+    const others = beside.map((work) => work(signal))
+    const detach = this.#store.attach?.(this.#hot)
+    while (!this.stopping) {
+      try {
+        await this.#round()
+      } catch (error) {
+        // Only a port that breaks its contract gets here. The relay goes on, or nothing would be published any more.
+        logger.error({ err: error }, 'A round of the relay failed in a way that it should not; it goes on.')
+        await idle(runtime, pollInterval, signal)
+      }
+    }
+    detach?.()
+    await Promise.all([this.#hot.close(), ...this.#batches, ...this.#trials])
+    await this.#carrier.drained()
+    this.#shutdown.end()
+    this.calls.close()
+    await Promise.all([following, ...others])
+    await leaveStore(this.#store, { runtime, logger })
+    this.#observer.ended(this.pauses.destinations)
+  }
+
+  async #round(): Promise<void> {
+    const { batchSize, maxBatchBytes } = this.#settings
+    if (this.#oneByOne) await this.#room()
+    await this.#leaveIfLost()
+    for (const destination of this.pauses.takeDue()) track(this.#trials, this.#try(destination))
+    const retried = this.#freshOnly ? 'never' : undefined
+    const records = await this.#next(retried)
+    this.#countDown(records, maxBatchBytes)
+    const full = records.length >= batchSize || this.#mayBeCut > 0
+    // What is left out here was not looked for: only a claim for all finds that there is nothing more.
+    if (!full && retried === undefined) {
+      await this.#room()
+      await this.#poll.wait({ found: records.length > 0, atMost: this.#longestPause })
+    }
+    this.#freshOnly = full && retried === undefined && this.#isWaveOfRetries(records)
+  }
+
+  /**
+   * The store does not say whether its bytes ended a claim; if they may have, the next one finds out. Where there was a large record the next one may be near, and
+   * end a claim that has hardly any bytes.
+   */
+  #countDown(records: readonly ClaimedRecord[], maxBatchBytes: number): void {
+    if (bytesOf(records) >= maxBatchBytes / 2) this.#mayBeCut = claimsAfterLarge
+    else this.#mayBeCut = records.length === 0 ? 0 : Math.max(0, this.#mayBeCut - 1)
+  }
+
+  async #room(): Promise<void> {
+    while (this.#isBusy) await Promise.race(this.#batches)
+  }
+
+  get #isBusy(): boolean {
+    return this.#batches.size >= this.#settings.concurrency
+  }
+
+  /** Claims a batch when there is a slot for it, and lets it go its way. Not while others are sent: what is claimed waits for nobody but the store. */
+  async #next(retried: ClaimOptions['retried']): Promise<readonly ClaimedRecord[]> {
+    const { batchSize, destinations } = this.#settings
+    const slot = await this.#slots.acquire()
+    let carrying: Promise<void> | undefined
+    try {
+      // The wake-up of a stop that came meanwhile would be taken for one that this poll answers. Whoever has lost something leaves first.
+      if (this.stopping || this.#hasLost) return []
+      this.#poll.polling()
+      const avoided = this.#avoided
+      const except = avoided.length === 0 ? undefined : avoided
+      const beside = this.#isBusy
+      const batch = await this.#claim({ limit: batchSize, destinations, except, retried })
+      if (batch.records.length < batchSize) this.#oneByOne = beside && isOrdered(this.#store)
+      if (batch.records.length > 0) carrying = this.#carry(batch, { slot })
+      return batch.records
+    } finally {
+      if (carrying === undefined) slot.end()
+      else track(this.#batches, carrying)
+    }
+  }
+
+  /** Destinations that are down, and those that are as busy as they may be. */
+  get #avoided(): readonly string[] {
+    const { busyDestinations } = this.#carrier
+    const { destinations } = this.pauses
+    return busyDestinations.length === 0 ? destinations : [...new Set([...destinations, ...busyDestinations])]
+  }
+
+  get #hasLost(): boolean {
+    return isOrdered(this.#store) && this.#observer.meter.totals.leasesLost > this.#lostBefore
+  }
+
+  /**
+   * In key order, what we could not settle or give back is still in our hands as the store sees it, for as long as we claim: its keys would be
+   * stuck. By leaving while nothing else is in hand we begin anew, and it is taken over as from one that died.
+   */
+  async #leaveIfLost(): Promise<void> {
+    if (!this.#hasLost) return
+    await Promise.all([...this.#batches, ...this.#trials])
+    await this.#carrier.drained()
+    const { runtime, lease } = this.#settings
+    this.#lostBefore = this.#observer.meter.totals.leasesLost
+    try {
+      await this.calls.run(async () => await this.#store.leave?.(), { until: runtime.monotonic() + lease, signal: this.#shutdown.stopping })
+    } catch {
+      // We stop, or have claimed nothing for a lease: that comes to the same.
+    }
+  }
+
+  get #longestPause(): number {
+    return Math.min(this.pauses.nextTrial, longestPause(this.#store, this.#settings.lease))
+  }
+
+  /** In key order it is followed by another look at once: what was held up behind this batch can be claimed now, and nobody announces that. */
+  async #carry({ records, until }: ClaimedBatch, options: CarryOptions): Promise<void> {
+    await this.#carrier.carry(records, until, options)
+    if (isOrdered(this.#store)) this.#poll.wake()
+  }
+
+  /** After a full batch of them the next is for fresh ones, whatever the store's own idea of fairness is. In key order there is no choice. */
+  #isWaveOfRetries(records: readonly ClaimedRecord[]): boolean {
+    return this.#store.capabilities.order === 'none' && records.every(({ attempts }) => attempts > 1)
+  }
+
+  /** Beside the batches: a destination that hangs must not hold them up. */
+  async #try(destination: string): Promise<void> {
+    try {
+      while (!this.stopping && !this.#hasLost) {
+        const trial = this.pauses.trial(destination)
+        if (trial === undefined) break
+        const batch = await this.#claim({ limit: trial.claim, destinations: [destination] })
+        if (batch.records.length === 0) {
+          this.pauses.worked(destination, 0)
+          continue
+        }
+        const chosen = trial.limit > 1 ? batch.records : this.#choose(destination, batch.records)
+        const others = batch.records.filter((record) => !chosen.includes(record))
+        this.#budget.free(others)
+        await Promise.all([this.#settler.giveBack(others, batch.until), this.#carry({ ...batch, records: chosen }, { whole: true })])
+      }
+    } finally {
+      this.pauses.endTrial(destination)
+      // The next trial is planned, or the destination belongs to the others again.
+      this.#poll.wake()
+    }
+  }
+
+  /** One that is not suspected, any one: the oldest may be what fails. With it the suspects, for which it shows whether the destination is up. */
+  #choose(destination: string, records: readonly ClaimedRecord[]): readonly ClaimedRecord[] {
+    const first = runsOf(records).map(([one]) => one)
+    const suspects = first.filter(({ id }) => this.pauses.isSuspect(destination, id))
+    const others = first.filter((record) => !suspects.includes(record))
+    const one = others[Math.floor(this.#settings.runtime.random() * others.length)]
+    return one === undefined ? suspects : records.filter((record) => record === one || suspects.includes(record))
+  }
+
+  /** What comes when it is too late to use it goes back. Empty after a stop. */
+  async #claim(options: Omit<ClaimOptions, 'lease'>): Promise<ClaimedBatch> {
+    const { lease, maxBatchBytes: maxBytes, maxAttempts, runtime, onExhausted } = this.#settings
+    let askedAt = 0
+    const call = () => {
+      askedAt = runtime.monotonic()
+      return this.#store.claim({ ...options, maxBytes, maxAttempts, lease, behindParked: behindParked[onExhausted] })
+    }
+    const onLate = (late: readonly ClaimedRecord[]) => void this.#settler.giveBack(late, 0)
+    const { stopping: signal } = this.#shutdown
+    let records: readonly ClaimedRecord[] = []
+    try {
+      await this.#budget.reserve(signal)
+    } catch {
+      return { records, until: 0 }
+    }
+    try {
+      records = await this.calls.run(call, { signal, onLate })
+      this.#observer.meter.duration('claim', runtime.monotonic() - askedAt)
+    } catch (error) {
+      if (!this.stopping) throw error
+    } finally {
+      // A store that breaks its contract must not take the room of others.
+      this.#budget.claimed(records ?? [])
+    }
+    return { records, until: askedAt + lease }
+  }
+}
+
+/** After one of many bytes, how many claims that find something are followed by another one at once. */
+const claimsAfterLarge = 20
+
+/** Work that is not awaited where it starts. What it throws must not end the process. */
+function track(all: Set<Promise<void>>, work: Promise<void>): void {
+  const tracked: Promise<void> = work.catch(() => {}).finally(() => all.delete(tracked))
+  all.add(tracked)
+}

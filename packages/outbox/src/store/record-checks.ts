@@ -1,0 +1,66 @@
+import { AckordError, type Attributes, InvalidOptionError, type RawMessage } from '@ackord/core'
+import { checkDuration, nameOf } from '@ackord/core/internal'
+import type { RearmOptions } from './outbox-admin.ts'
+import type { NewOutboxRecord, OutboxReference } from './outbox-store.ts'
+
+/** The default of every store's `maxSize`, in bytes. */
+export const defaultMaxSize = 5_242_880
+
+/** As CloudEvents has them in JSON: instants as RFC 3339, bytes as base64. */
+export function attributesToJson(attributes: Attributes): string {
+  // A replacer would be asked for every one, and hardly any are bytes.
+  for (const name in attributes) if (attributes[name] instanceof Uint8Array) return JSON.stringify(withTexts(attributes))
+  return JSON.stringify(attributes)
+}
+
+/**
+ * For stores, before anything is written: throws at a record whose data, attributes and destination have more bytes than that. The broker would
+ * refuse it for good, long after its transaction has ended. `attributes`: those of the message, by `attributesToJson()`.
+ */
+export function checkRecordSize({ destination, message }: NewOutboxRecord, attributes: string, maxSize: number): void {
+  const { byteLength } = message.data
+  // A unit of a text has three bytes at most: hardly any need be counted.
+  if (byteLength + 3 * (attributes.length + destination.length) <= maxSize) return
+  const size = byteLength + Buffer.byteLength(attributes) + Buffer.byteLength(destination)
+  if (size > maxSize) throw tooLarge(message, size, maxSize)
+}
+
+function withTexts(attributes: Attributes): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(attributes).map(([name, value]) => [name, value instanceof Uint8Array ? Buffer.from(value).toString('base64') : value]),
+  )
+}
+
+function tooLarge(message: RawMessage, size: number, maxSize: number): AckordError {
+  const text = `Cannot store ${nameOf(message)} in the outbox: it takes ${size} bytes, and maxSize is ${maxSize}. Store what is large elsewhere, and send where it is.`
+  return new AckordError('ACKORD_INVALID_OUTPUT', text, { retryable: false })
+}
+
+/** For stores: what `list()` throws at an `after` that is not the `next` of an earlier page. */
+export function invalidCursor(after: string): InvalidOptionError {
+  return new InvalidOptionError('after', `must be the cursor of an earlier page, or left out; it is ${JSON.stringify(after)}.`)
+}
+
+/** Refuses options that no store could follow. Returns them. */
+export function checkRearm(options: RearmOptions): RearmOptions {
+  const { state = 'parked', delay = 0, keepAttempts = false } = options
+  if (state !== 'parked' && state !== 'published') {
+    throw new InvalidOptionError('state', `must be 'parked' or 'published'; it is ${String(state)}.`)
+  }
+  checkDuration('delay', delay)
+  if (typeof keepAttempts !== 'boolean')
+    throw new InvalidOptionError('keepAttempts', `must be true or false; it is ${String(keepAttempts)}.`)
+  return options
+}
+
+/** Refuses references that could not name a record: a typo would otherwise look like a record that is gone. */
+export function checkReferences(references: readonly OutboxReference[]): void {
+  if (!Array.isArray(references)) throw new InvalidOptionError('references', 'must be an array of { destination, source, id }.')
+  for (const reference of references as readonly Partial<Record<string, unknown>>[]) {
+    for (const name of ['destination', 'source', 'id']) {
+      const value = reference?.[name]
+      if (typeof value === 'string' && value !== '') continue
+      throw new InvalidOptionError(`references[].${name}`, 'must be a non-empty string.')
+    }
+  }
+}

@@ -1,0 +1,244 @@
+import { AckordError, type Runtime, type Timer } from '@ackord/core'
+import { answerTimeout, settledWithin } from '@ackord/core/internal'
+import type { RabbitmqChannel, RabbitmqMessage } from '../client.ts'
+import { type CountHeader, countHeader, serverVersion } from '../server-version.ts'
+import type { QueueDeclarer } from '../topology/declare-topology.ts'
+import type { RetryQueues } from './retry-queues.ts'
+
+export interface ConsumerSettings {
+  readonly queue: string
+  readonly declare: QueueDeclarer | undefined
+  readonly prefetch: number
+  readonly maxDelay: number
+  /** Whether the queue was declared with a dead-letter exchange. */
+  readonly deadLetters: boolean
+  /** Where nacked messages wait once half of the prefetch is held here. `undefined`: all are held here. */
+  readonly retries: RetryQueues | undefined
+  readonly runtime: Runtime
+}
+
+/** One delivery of a message. Its tag means something on this channel only, which is why it holds on to it. */
+export interface ChannelDelivery {
+  readonly native: RabbitmqMessage
+  readonly consumer: ConsumerChannel
+  /** Whether it was yielded, so that its holder settles it. */
+  yielded: boolean
+  /** Nacked with a delay that is not over. */
+  hold: Timer | undefined
+}
+
+/**
+ * One consumer on a channel of its own.
+ *
+ *     consuming ─ leave(), or RabbitMQ cancels ─▶ leaving: nothing more comes, what was yielded can be settled ─ all is settled ─▶ closed
+ *     consuming, leaving ─ channel or connection lost, or close() ─▶ closed: RabbitMQ delivers again what is not settled
+ */
+export class ConsumerChannel {
+  /** Resolves when nothing more comes, with the reason. */
+  readonly ended: Promise<Error>
+  /** Resolves when nothing can be settled any more. */
+  readonly closed: Promise<void>
+  /** Where quorum queues of this server count deliveries. */
+  readonly countHeader: CountHeader
+  readonly #channel: RabbitmqChannel
+  readonly #settings: ConsumerSettings
+  readonly #accept: (delivery: ChannelDelivery) => void
+  readonly #unsettled = new Set<ChannelDelivery>()
+  // Ours, so that a consumer can be cancelled before RabbitMQ has answered. There once it was asked for.
+  #consumerTag: string | undefined
+  #held = 0
+  #failure: Error | undefined
+  #leaving: Promise<void> | undefined
+  // Deliveries that were on their way when RabbitMQ was asked to stop have all come.
+  #quiet = false
+  #loss: Loss | undefined
+  #closing: Promise<void> | undefined
+  #onEnded: (reason: Error) => void = () => {}
+  #onClosed: () => void = () => {}
+
+  constructor(channel: RabbitmqChannel, settings: ConsumerSettings, accept: (delivery: ChannelDelivery) => void) {
+    this.countHeader = countHeader(serverVersion(channel))
+    this.#channel = channel
+    this.#settings = settings
+    this.#accept = accept
+    this.ended = new Promise((resolve) => {
+      this.#onEnded = resolve
+    })
+    this.closed = new Promise((resolve) => {
+      this.#onClosed = resolve
+    })
+    channel.on('error', (error) => {
+      this.#failure = error
+    })
+    channel.on('close', () => this.#lose('lost'))
+  }
+
+  /** Consumes. What comes is told to `accept`, maybe before this resolves. Rejects if it was left or lost meanwhile. */
+  async start(): Promise<void> {
+    const { queue, declare, prefetch, runtime } = this.#settings
+    try {
+      if ((await declare?.(this.#channel)) === 'again') throw limitRefused(queue)
+      await this.#channel.prefetch(prefetch)
+      // There would be nobody to cancel it any more.
+      if (this.#leaving !== undefined) throw channelClosed()
+      const consumerTag = `ackord-${runtime.uuid()}`
+      this.#consumerTag = consumerTag
+      // Called by amqplib while it reads the socket: what it throws would end the connection.
+      const onMessage = (native: RabbitmqMessage | null) => {
+        if (native === null) this.#onEnded(cancelled(queue))
+        else this.#deliver(native)
+      }
+      await this.#channel.consume(queue, onMessage, { consumerTag })
+    } catch (error) {
+      await this.close('lost')
+      throw error
+    }
+  }
+
+  /** Whether the delivery can still be settled. */
+  holds(delivery: ChannelDelivery): boolean {
+    return this.#unsettled.has(delivery)
+  }
+
+  /** Throws if the channel is gone: RabbitMQ delivers the message again. */
+  ack(delivery: ChannelDelivery): void {
+    this.#settle(delivery, () => this.#channel.ack(delivery.native, false))
+  }
+
+  /** Has RabbitMQ pass the message to the dead-letter exchange of the queue; `false` if it is not known to have one, because RabbitMQ would drop the message then. */
+  park(delivery: ChannelDelivery): boolean {
+    if (!this.#settings.deadLetters) return false
+    this.#settle(delivery, () => this.#channel.nack(delivery.native, false, false))
+    return true
+  }
+
+  /**
+   * RabbitMQ cannot wait before it delivers again, so the message is held here for the delay. Held messages count towards the prefetch: past half of it, a message
+   * waits in a retry queue instead, and is acked once RabbitMQ has confirmed the copy. Throws or rejects as `ack` does.
+   */
+  requeue(delivery: ChannelDelivery, delay: number, deliveries: number): void | Promise<void> {
+    this.#checkOpen()
+    if (delay === 0 || this.#leaving !== undefined) {
+      this.#settle(delivery, () => this.#channel.nack(delivery.native, false, true))
+      return
+    }
+    const { maxDelay, prefetch, retries } = this.#settings
+    const shortened = Math.min(delay, maxDelay)
+    const isFull = this.#held >= Math.max(1, Math.floor(prefetch / 2))
+    if (isFull && retries?.isUsable === true) return this.#delayElsewhere(retries, delivery, shortened, deliveries)
+    this.#hold(delivery, shortened)
+  }
+
+  /** Consumes no more and gives back what was not yielded, or waits to be delivered again. The channel closes with the last settlement. Idempotent. */
+  leave(): Promise<void> {
+    this.#leaving ??= this.#leave()
+    return this.#leaving
+  }
+
+  /** Has RabbitMQ deliver again what is not settled. Idempotent. */
+  close(loss: Loss): Promise<void> {
+    this.#lose(loss)
+    this.#closing ??= settledWithin(this.#settings.runtime, answerTimeout, this.#channel.close())
+    return this.#closing
+  }
+
+  #deliver(native: RabbitmqMessage): void {
+    const delivery: ChannelDelivery = { native, consumer: this, yielded: false, hold: undefined }
+    this.#unsettled.add(delivery)
+    if (this.#leaving === undefined) this.#accept(delivery)
+    else this.#requeueNow(delivery)
+  }
+
+  async #leave(): Promise<void> {
+    // Sent before the nacks, so that what goes back does not come here again.
+    const cancelling = this.#consumerTag === undefined ? Promise.resolve() : this.#channel.cancel(this.#consumerTag)
+    for (const delivery of [...this.#unsettled]) {
+      if (!delivery.yielded || delivery.hold !== undefined) this.#requeueNow(delivery)
+    }
+    await settledWithin(this.#settings.runtime, answerTimeout, cancelling)
+    this.#quiet = true
+    await this.#closeIfDone()
+  }
+
+  async #delayElsewhere(retries: RetryQueues, delivery: ChannelDelivery, delay: number, deliveries: number): Promise<void> {
+    if (await retries.publish(delivery.native, delay, deliveries)) {
+      this.ack(delivery)
+      return
+    }
+    this.#checkOpen()
+    if (this.#leaving === undefined) this.#hold(delivery, delay)
+    else this.#requeueNow(delivery)
+  }
+
+  #hold(delivery: ChannelDelivery, delay: number): void {
+    this.#held += 1
+    delivery.hold = this.#settings.runtime.setTimeout(() => this.#requeueNow(delivery), delay, { keepAlive: false })
+  }
+
+  #requeueNow(delivery: ChannelDelivery): void {
+    try {
+      this.#settle(delivery, () => this.#channel.nack(delivery.native, false, true))
+    } catch {
+      // The channel is gone, and with that the message goes back.
+    }
+  }
+
+  #settle(delivery: ChannelDelivery, send: () => void): void {
+    this.#checkOpen()
+    try {
+      send()
+    } catch (cause) {
+      throw lossError('lost', cause)
+    }
+    if (delivery.hold !== undefined) this.#held -= 1
+    delivery.hold?.cancel()
+    delivery.hold = undefined
+    this.#unsettled.delete(delivery)
+    void this.#closeIfDone()
+  }
+
+  async #closeIfDone(): Promise<void> {
+    if (this.#quiet && this.#unsettled.size === 0) await this.close('disposed')
+  }
+
+  #checkOpen(): void {
+    if (this.#loss !== undefined) throw lossError(this.#loss, this.#failure)
+  }
+
+  #lose(loss: Loss): void {
+    if (this.#loss !== undefined) return
+    this.#loss = loss
+    for (const { hold } of this.#unsettled) hold?.cancel()
+    this.#unsettled.clear()
+    this.#onEnded(this.#failure ?? channelClosed())
+    this.#onClosed()
+  }
+}
+
+/** Why nothing can be settled on the channel. */
+type Loss = 'lost' | 'disposed'
+
+function lossError(loss: Loss, cause: unknown): AckordError {
+  const options = cause === undefined ? {} : { cause }
+  if (loss === 'lost') {
+    const text =
+      'The channel to RabbitMQ was lost before the message was settled; it is delivered again, and the late verdict has no effect.'
+    return new AckordError('ACKORD_LEASE_LOST', text, options)
+  }
+  const text =
+    'The source was disposed before the message was settled; it is delivered again, and the late verdict has no effect. Settle what was yielded before disposing the source.'
+  return new AckordError('ACKORD_SHUTDOWN', text, options)
+}
+
+function cancelled(queue: string): AckordError {
+  return new AckordError('ACKORD_SOURCE_FAILED', `RabbitMQ cancelled the consumer of queue '${queue}': the queue was deleted or has moved.`)
+}
+
+function limitRefused(queue: string): AckordError {
+  const text = `Queue '${queue}' was made without 'x-delivery-limit': -1, so RabbitMQ drops what was delivered too often. Set a policy with "delivery-limit": -1, or make the queue anew.`
+  return new AckordError('ACKORD_SOURCE_FAILED', text)
+}
+
+function channelClosed(): AckordError {
+  return new AckordError('ACKORD_SOURCE_FAILED', 'The channel to RabbitMQ was closed.')
+}

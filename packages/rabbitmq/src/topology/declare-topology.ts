@@ -1,0 +1,211 @@
+import { AckordError, InvalidOptionError } from '@ackord/core'
+import { checkChoice, checkName, checkNoMore } from '@ackord/core/internal'
+import { type RabbitmqChannel, replyCode } from '../client.ts'
+import { serverVersion } from '../server-version.ts'
+import { retryTopology } from './retry-topology.ts'
+
+export interface RabbitmqExchangeOptions {
+  /** Default: 'topic'. */
+  readonly type?: 'direct' | 'fanout' | 'headers' | 'topic' | undefined
+  /** Whether the exchange survives a restart of RabbitMQ. Default: true. */
+  readonly durable?: boolean | undefined
+  /** Further arguments, such as `alternate-exchange`. Default: none. */
+  readonly arguments?: Readonly<Record<string, unknown>> | undefined
+}
+
+export interface RabbitmqBinding {
+  readonly exchange: string
+  readonly queue: string
+  /** Default: '', which is all a `fanout` or `headers` exchange needs. */
+  readonly routingKey?: string | undefined
+  /** For `headers` exchanges. Default: none. */
+  readonly arguments?: Readonly<Record<string, unknown>> | undefined
+}
+
+export interface RabbitmqTopologyQueue extends RabbitmqQueueOptions {
+  /**
+   * Also creates what a source needs to let nacked messages wait outside of its process: the exchange `<queue>.ackord.retry`, bound to the queue, and four queues
+   * whose names begin with that. Sources create them by themselves when they first need them, if the user is allowed to. Default: false.
+   */
+  readonly retry?: boolean | undefined
+}
+
+/** What should exist, by name. */
+export interface RabbitmqTopology {
+  readonly exchanges?: Readonly<Record<string, RabbitmqExchangeOptions>> | undefined
+  readonly queues?: Readonly<Record<string, RabbitmqTopologyQueue>> | undefined
+  readonly bindings?: readonly RabbitmqBinding[] | undefined
+}
+
+/** What is used of amqplib's connection. */
+export interface TopologyConnection {
+  createChannel(): Promise<TopologyChannel>
+}
+
+interface TopologyChannel {
+  assertExchange(exchange: string, type: string, options: { durable: boolean; arguments: Record<string, unknown> }): Promise<unknown>
+  assertQueue(queue: string, options: { durable: boolean; arguments: Record<string, unknown> }): Promise<unknown>
+  bindQueue(queue: string, exchange: string, routingKey: string, args: Record<string, unknown>): Promise<unknown>
+  close(): Promise<void>
+  on(event: 'error', listener: (error: Error) => void): unknown
+}
+
+/**
+ * Creates what is missing: exchanges, then queues, then bindings. What exists as described is left as it is, so that every instance may call it when it starts. Nothing is
+ * deleted or changed: rejects with what exists differently, and what comes after that is not declared.
+ */
+export async function declareTopology(connection: TopologyConnection, topology: RabbitmqTopology): Promise<void> {
+  const steps = stepsOf(topology)
+  let channel = await openChannel(connection)
+  for (const { what, declare } of steps) {
+    try {
+      if ((await declare(channel)) === 'again') {
+        channel = await openChannel(connection)
+        await declare(channel)
+      }
+    } catch (cause) {
+      // RabbitMQ has closed it, unless it was the client that refused.
+      await channel.close().catch(() => {})
+      throw refused(what, cause)
+    }
+  }
+  await channel.close()
+}
+
+async function openChannel(connection: TopologyConnection): Promise<TopologyChannel> {
+  const channel = await connection.createChannel()
+  // RabbitMQ closes the channel with the reason; the call that it answers rejects with the same.
+  channel.on('error', () => {})
+  return channel
+}
+
+interface Step {
+  readonly what: string
+  readonly declare: (channel: TopologyChannel) => Promise<unknown>
+}
+
+/** All is checked before anything is sent. */
+function stepsOf(topology: RabbitmqTopology): readonly Step[] {
+  if (typeof topology !== 'object' || topology === null) {
+    throw new InvalidOptionError('topology', 'must be an object { exchanges, queues, bindings }.')
+  }
+  const { exchanges = {}, queues = {}, bindings = [], ...unknown } = topology
+  checkNoMore('A topology', unknown)
+  return [
+    ...Object.entries(exchanges).map(([name, options]) => exchangeStep(name, options)),
+    ...Object.entries(queues).map(([name, options]) => queueStep(name, options)),
+    ...bindings.map(bindingStep),
+    ...Object.entries(queues).flatMap(([name, { retry = false }]) => retrySteps(name, retry)),
+  ]
+}
+
+function exchangeStep(name: string, options: RabbitmqExchangeOptions): Step {
+  checkName('exchanges', name)
+  const { type = 'topic', durable = true, arguments: more = {}, ...unknown } = options
+  checkNoMore(`Exchange '${name}'`, unknown)
+  checkChoice('type', type, ['direct', 'fanout', 'headers', 'topic'])
+  if (typeof durable !== 'boolean') throw new InvalidOptionError('durable', 'must be true or false.')
+  return { what: `exchange '${name}'`, declare: (channel) => channel.assertExchange(name, type, { durable, arguments: { ...more } }) }
+}
+
+function retrySteps(name: string, retry: boolean): readonly Step[] {
+  if (typeof retry !== 'boolean') throw new InvalidOptionError(`queues['${name}'].retry`, 'must be true or false.')
+  return retry ? stepsOf(retryTopology(name)) : []
+}
+
+function queueStep(name: string, { retry: _retry, ...options }: RabbitmqTopologyQueue): Step {
+  checkName('queues', name)
+  const declaration = queueDeclaration(options)
+  return { what: `queue '${name}'`, declare: queueDeclarer(name, declaration) }
+}
+
+function bindingStep({ exchange, queue, routingKey = '', arguments: more = {}, ...unknown }: RabbitmqBinding): Step {
+  checkNoMore('A binding', unknown)
+  checkName('exchange', exchange)
+  checkName('queue', queue)
+  if (typeof routingKey !== 'string') throw new InvalidOptionError('routingKey', 'must be a text.')
+  return {
+    what: `the binding of queue '${queue}' to exchange '${exchange}'`,
+    declare: (channel) => channel.bindQueue(queue, exchange, routingKey, { ...more }),
+  }
+}
+
+function refused(what: string, cause: unknown): AckordError {
+  const code = replyCode(cause)
+  const reason =
+    code === 406
+      ? 'it exists with other properties. Delete it, or declare it as it is'
+      : code === 404
+        ? 'one of the two does not exist. Declare it too'
+        : code === 403
+          ? 'the user is not allowed to configure it'
+          : 'RabbitMQ refused it, or the connection was lost; the cause says more'
+  return new AckordError('ACKORD_SOURCE_FAILED', `Cannot declare ${what}: ${reason}.`, {
+    cause,
+    retryable: code !== 403 && code !== 404 && code !== 406,
+  })
+}
+
+const deliveryLimit = 'x-delivery-limit'
+const mismatch = 406
+
+/** `again`: RabbitMQ has closed the channel, and has to be asked once more on another one. */
+export type QueueDeclarer = (channel: Pick<RabbitmqChannel, 'assertQueue'>) => Promise<'declared' | 'again'>
+
+/**
+ * Creates a queue, unless it exists. From RabbitMQ 4 on a quorum queue drops what was delivered twenty times, which an outage of the database is enough for; so it
+ * is told that there is no limit, unless the caller has one. Older servers have none, and refuse to be told. A queue that was made there, or by others, is refused with
+ * a limit that it was not made with: then it is declared as the caller has it, or nothing could be consumed once the server was upgraded.
+ */
+export function queueDeclarer(queue: string, declaration: QueueDeclaration): QueueDeclarer {
+  const { durable, arguments: given } = declaration
+  const ownLimit = given['x-queue-type'] !== 'quorum' || deliveryLimit in given
+  let limitRefused = false
+
+  return async (channel) => {
+    if (ownLimit || limitRefused || serverVersion(channel).major < 4) {
+      await channel.assertQueue(queue, { durable, arguments: given })
+      return 'declared'
+    }
+    try {
+      await channel.assertQueue(queue, { durable, arguments: { ...given, [deliveryLimit]: -1 } })
+      return 'declared'
+    } catch (error) {
+      if (replyCode(error) !== mismatch) throw error
+      limitRefused = true
+      return 'again'
+    }
+  }
+}
+
+export interface RabbitmqQueueOptions {
+  /**
+   * `quorum` queues are replicated, survive the loss of a node and count deliveries; `classic` ones live on one node and do not.
+   * Default: 'quorum'.
+   */
+  readonly type?: 'quorum' | 'classic' | undefined
+  /** Whether the queue survives a restart of RabbitMQ; a quorum queue always does. Default: true. */
+  readonly durable?: boolean | undefined
+  /**
+   * Further arguments, such as `x-max-length` or `x-single-active-consumer`. Default: none; for a quorum queue on RabbitMQ 4 and newer `x-delivery-limit` is -1, or it
+   * would drop what was delivered twenty times.
+   */
+  readonly arguments?: Readonly<Record<string, unknown>> | undefined
+}
+
+/** What amqplib's `assertQueue` takes. */
+export interface QueueDeclaration {
+  durable: boolean
+  arguments: Record<string, unknown>
+}
+
+export function queueDeclaration(options: RabbitmqQueueOptions): QueueDeclaration {
+  if (typeof options !== 'object' || options === null)
+    throw new InvalidOptionError('declare', "must be an object such as { type: 'quorum' }.")
+  const { type = 'quorum', durable = true, arguments: more = {}, ...unknown } = options
+  checkNoMore('declare', unknown)
+  checkChoice('declare.type', type, ['quorum', 'classic'])
+  if (typeof durable !== 'boolean') throw new InvalidOptionError('declare.durable', 'must be true or false.')
+  if (type === 'quorum' && !durable) throw new InvalidOptionError('declare.durable', 'must be true for a quorum queue.')
+  return { durable, arguments: { 'x-queue-type': type, ...more } }
+}

@@ -1,0 +1,62 @@
+import { AckordError, type Runtime } from '@ackord/core'
+import type { RedisArgument, RedisCommand, RedisPort, Reply, Script, SendOptions } from './port.ts'
+
+/** The server forgets scripts when it restarts, fails over, or is told to: then it gets the text, with the same arguments, and knows it again. */
+export async function evaluateBySha(
+  send: RedisPort['send'],
+  script: Script,
+  keys: readonly RedisArgument[],
+  args: readonly RedisArgument[],
+  options?: SendOptions,
+): Promise<Reply> {
+  try {
+    return await send(command('EVALSHA', script.sha, keys, args), options)
+  } catch (error) {
+    if (!isUnknownScript(error)) throw error
+    options?.onReload?.()
+    return await send(command('EVAL', script.lua, keys, args), options)
+  }
+}
+
+function command(name: string, text: string, keys: readonly RedisArgument[], args: readonly RedisArgument[]): RedisCommand {
+  return { name, args: [text, String(keys.length), ...keys, ...args], keys: keys.map((_, index) => index + 2) }
+}
+
+function isUnknownScript(error: unknown): boolean {
+  return error instanceof Error && error.message.startsWith('NOSCRIPT')
+}
+
+/** The port, with calls that reject when there is no answer in time. What was asked may happen all the same, and later. */
+export function withDeadline<Port extends RedisPort>(port: Port, deadline: number, runtime: Runtime): Port {
+  function within(name: string, answer: Promise<Reply>, onLate: SendOptions['onLate']): Promise<Reply> {
+    return new Promise((resolve, reject) => {
+      const timer = runtime.setTimeout(() => {
+        onLate?.(answer)
+        reject(unanswered(name, deadline))
+      }, deadline)
+      answer.then(
+        (reply) => {
+          timer.cancel()
+          resolve(reply)
+        },
+        (error: unknown) => {
+          timer.cancel()
+          reject(error)
+        },
+      )
+    })
+  }
+
+  return {
+    ...port,
+    send: (command, options) => within(command.name, port.send(command, options), options?.onLate),
+    evaluate: (script, keys, args, options) => within('a script', port.evaluate(script, keys, args, options), options?.onLate),
+  }
+}
+
+function unanswered(name: string, deadline: number): AckordError {
+  return new AckordError(
+    'ACKORD_REDIS_UNANSWERED',
+    `Redis did not answer ${name} within ${deadline} ms. Whether it was carried out is not known. Look at the connection, or give it a longer deadline.`,
+  )
+}

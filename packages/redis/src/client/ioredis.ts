@@ -1,0 +1,79 @@
+import { InvalidOptionError } from '@ackord/core'
+import { evaluateBySha } from './evaluate.ts'
+import { type DedicatedPort, type RedisArgument, type RedisCommand, type RedisPort, type Reply, type SendOptions, script } from './port.ts'
+import { toReply } from './reply.ts'
+
+/** What is used of ioredis 5 and 6, the cluster's client included. Nothing of it is imported. */
+export interface IoredisClient {
+  readonly options: {
+    readonly enableAutoPipelining?: boolean | undefined
+    readonly keyPrefix?: string | undefined
+    readonly redisOptions?: { readonly keyPrefix?: string | undefined } | undefined
+  }
+  readonly isCluster: boolean
+  readonly status: string
+  // biome-ignore lint/suspicious/noExplicitAny: the client's own overloads end in a callback, which a narrower type would refuse.
+  call(command: string, ...args: any[]): Promise<unknown>
+  // biome-ignore lint/suspicious/noExplicitAny: as above.
+  callBuffer(command: string, ...args: any[]): Promise<unknown>
+  // biome-ignore lint/suspicious/noExplicitAny: the cluster's client takes its nodes before its options.
+  duplicate(...args: any[]): IoredisClient
+  connect(): Promise<unknown>
+  disconnect(): void
+  // biome-ignore lint/suspicious/noExplicitAny: as above.
+  on(event: 'error', listener: (error: any) => void): unknown
+}
+
+/** It does not find the keys of these, neither for its prefix nor for the node of a cluster. In a script they are keys like others. */
+const containers: ReadonlySet<string> = new Set(['XGROUP', 'XINFO'])
+const container = script('return redis.call(ARGV[1], ARGV[2], KEYS[1], unpack(ARGV, 3))')
+
+export function ioredisPort(client: IoredisClient): RedisPort {
+  if (client.options.enableAutoPipelining === true) {
+    const text = 'cannot be on: with it, callBuffer() of ioredis leaves out the name of the command. Give Ackord a client without it.'
+    throw new InvalidOptionError('enableAutoPipelining', text)
+  }
+
+  // It puts its prefix before the keys by itself.
+  async function call(name: string, args: readonly RedisArgument[], options: SendOptions | undefined): Promise<Reply> {
+    // As one array, which the client flattens: spread, some 100,000 arguments overflow the stack.
+    return toReply(name, options?.binary === true ? await client.callBuffer(name, args) : await client.call(name, args))
+  }
+
+  function send({ name, args }: RedisCommand, options?: SendOptions): Promise<Reply> {
+    if (!containers.has(name)) return call(name, args, options)
+    const [sub = '', key = '', ...others] = args
+    return evaluate(container, [key], [name, sub, ...others], options)
+  }
+
+  const evaluate: RedisPort['evaluate'] = (script, keys, args, options) => evaluateBySha(send, script, keys, args, options)
+
+  return {
+    keyPrefix: client.options.keyPrefix ?? client.options.redisOptions?.keyPrefix ?? '',
+    cluster: client.isCluster,
+    send,
+    evaluate,
+    dedicate: (signal) => dedicate(client, signal),
+  }
+}
+
+async function dedicate(client: IoredisClient, signal: AbortSignal | undefined): Promise<DedicatedPort> {
+  signal?.throwIfAborted()
+  // It is not connected yet, and its first command waits for that.
+  const patient = { enableOfflineQueue: true }
+  const own = client.isCluster ? client.duplicate([], patient) : client.duplicate(patient)
+  // What a command cannot do is told by its own promise; without a listener the client prints it.
+  own.on('error', () => {})
+  const close = () => own.disconnect()
+  signal?.addEventListener('abort', close, { once: true })
+  try {
+    // With `lazyConnect` it waits to be told.
+    if (own.status === 'wait') await own.connect()
+  } catch (error) {
+    close()
+    throw error
+  } finally {
+    signal?.removeEventListener('abort', close)
+  }
+  return { ...ioredisPort(own), close: async () => close() }
+}

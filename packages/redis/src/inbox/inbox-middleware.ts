@@ -1,0 +1,263 @@
+import { hash } from 'node:crypto'
+import {
+  AckordError,
+  type Context,
+  deterministicIds,
+  type ErrorCode,
+  enter,
+  isAckordError,
+  type Logger,
+  type Message,
+  type Metrics,
+  type Middleware,
+  middleware,
+  outputIdsKey,
+  type Process,
+  probe,
+  silentLogger,
+  TransactionScope,
+} from '@ackord/core'
+import {
+  checkChoice,
+  checkDuration,
+  checkFunction,
+  checkName,
+  checkNoMore,
+  describeValue,
+  guardLogger,
+  guardMetrics,
+  isSettled,
+  nameOf,
+} from '@ackord/core/internal'
+import { defaultTag, redisKey } from '../client/keys.ts'
+import { InboxBusyError, outputsWithoutOutbox, PartialCommitError, TransactionAbortedError } from '../errors.ts'
+import { CommandQueue } from '../transaction/command-queue.ts'
+import type { InboxClaim } from '../transaction/inbox-claim.ts'
+import { internalsOf, type Redis } from '../transaction/redis.ts'
+import { errorOf, OvertakenError } from '../transaction/run-transaction.ts'
+import { type Begun, InboxLeases, type Lease } from './inbox-leases.ts'
+
+export interface InboxOptions {
+  /** Names this reader, so that two consumers may each process a message once. It has no default: shared by accident, it loses messages. */
+  readonly consumer: string
+  /**
+   * - `exclusive`: a lease while the message is handled, renewed, and checked by the commit. A duplicate that comes meanwhile is nacked.
+   *   After a crash the message is handled when the lease has run out.
+   * - `optimistic`: no lease. Duplicates that come at the same time are all handled, and one of them commits.
+   * - `mark-first`: the message counts as done before it is handled. **A crash in between loses it.**
+   *
+   * Default: `exclusive`.
+   */
+  readonly mode?: 'exclusive' | 'optimistic' | 'mark-first' | undefined
+  /**
+   * Tags the key of the marker. It commits with the writes of the handler, so their keys need the same tag: `redis.key(tag, …)`. One tag is
+   * one slot, so that on a cluster it is taken from the message. Default: `'ackord'`.
+   */
+  readonly tag?: string | ((message: Message) => string) | undefined
+  /** Milliseconds. What a crash costs until the message is handled again. Default: 30,000. */
+  readonly lease?: number | undefined
+  /**
+   * Milliseconds after the commit for which duplicates are recognised. It must be longer than the broker may deliver a message again. A marker
+   * takes about 150 bytes: at 1,000 messages/s a day is 13 GB. Default: 24 hours.
+   */
+  readonly retention?: number | undefined
+  /** What makes a message the same one, in place of its source and id. Default: source and id. */
+  readonly key?: ((message: Message) => string) | undefined
+  /** Told each duplicate, before it is acked. What it throws fails the message. Default: nothing. */
+  readonly onDuplicate?: ((message: Message) => void | Promise<void>) | undefined
+  /** Gets a debug line per duplicate. Default: none. */
+  readonly logger?: Logger | undefined
+  /** Counts `ackord.inbox.duplicates` and `ackord.inbox.busy`. Default: none. */
+  readonly metrics?: Metrics | undefined
+}
+
+/**
+ * Handles a message once: that it is done is recorded by the commit of the transaction inside, so that both are there or neither.
+ * A duplicate is acked and not handled. Outputs need an outbox inside: handed to a broker after the commit, a crash would lose them.
+ */
+export function inboxMiddleware(redis: Redis, options: InboxOptions): Middleware {
+  const { consumer, mode = 'exclusive', tag = defaultTag, lease = 30_000, retention = 86_400_000, ...others } = options
+  const { key, onDuplicate, logger: givenLogger = silentLogger, metrics: givenMetrics, ...unknown } = others
+  checkNoMore('inboxMiddleware()', unknown)
+  checkName('consumer', consumer)
+  checkChoice('mode', mode, ['exclusive', 'optimistic', 'mark-first'])
+  if (typeof tag !== 'function') checkName('tag', tag)
+  checkDuration('lease', lease, { min: 10 })
+  checkDuration('retention', retention, { min: 1 })
+  if (key !== undefined) checkFunction('key', key)
+  if (onDuplicate !== undefined) checkFunction('onDuplicate', onDuplicate)
+  const logger = guardLogger(givenLogger)
+  const metrics = givenMetrics === undefined ? undefined : guardMetrics(givenMetrics)
+
+  const internals = internalsOf(redis)
+  const { port, runtime, coalesce, home, tokens, committer } = internals
+  const markerOf = markerMaker(consumer)
+  const held = { exclusive: lease, optimistic: 0, 'mark-first': retention }[mode]
+  const leases = new InboxLeases({ port, space: home.space, runtime, logger: internals.logger, lease: Math.ceil(held), size: coalesce })
+
+  async function skip(message: Message): Promise<readonly Message[]> {
+    metrics?.count('ackord.inbox.duplicates', 1, { consumer })
+    logger.debug({ consumer, type: message.type, id: message.id }, 'A duplicate was skipped.')
+    await onDuplicate?.(message)
+    await message.ack() // Also under `manual`, where nobody else would.
+    return none
+  }
+
+  /** What becomes of a message whose marker holds something. */
+  function met(message: Message, marker: string, remaining: number): Promise<readonly Message[]> {
+    if (marker.startsWith('done:')) return skip(message)
+    if (marker.startsWith('partial:'))
+      return Promise.reject(new PartialCommitError(nameOf(message), `${marker.slice(8)}, at an earlier delivery`))
+    metrics?.count('ackord.inbox.busy', 1, { consumer })
+    return Promise.reject(new InboxBusyError(nameOf(message), remaining))
+  }
+
+  function claimOf({ marker, token }: Lease, { source, id }: InboxKey): InboxClaim {
+    const stopKeeping = mode === 'exclusive' ? leases.keep({ marker, token }) : undefined
+    return {
+      marker,
+      token,
+      rule: mode === 'exclusive' ? 'lease' : 'once',
+      retention: Math.ceil(retention),
+      state: 'open',
+      taken: false,
+      outputIds: () => deterministicIds(consumer, source, id),
+      stopKeeping,
+      release(this: InboxClaim) {
+        if (this.state !== 'open') return nothing
+        this.state = 'released'
+        this.stopKeeping?.()
+        return mode === 'optimistic' ? nothing : leases.release({ marker, token })
+      },
+    }
+  }
+
+  /** For what passed without a transaction: a middleware inside of the inbox had reason not to call the handler. */
+  async function record(claim: InboxClaim, message: Message, context: Context): Promise<void> {
+    if (isSettled(message) && message.state !== 'acked') return await claim.release()
+    const { marker, token, rule, retention: stays } = claim
+    const queue = new CommandQueue(home, new TransactionScope(context, { logger: internals.logger }), () => nameOf(message), marker)
+    const answer = await committer.commit({ rule: { marker: rule, retention: stays, undo: false }, marker, token, queue })
+    if (answer.verdict !== 'OK' && answer.verdict !== 'DONE') throw errorOf(answer, queue, nameOf(message), claim)
+    claim.state = 'committed'
+  }
+
+  return middleware({ role: 'leasedInbox', resource: redis }, (next) => {
+    /** Chained by hand, as all of this: it runs once per message. */
+    function handle(message: Message, context: Context, lease: Lease, key: InboxKey): Promise<readonly Message[]> {
+      const claim = claimOf(lease, key)
+
+      function handled(outputs: readonly Message[]): readonly Message[] | Promise<readonly Message[]> {
+        claim.stopKeeping?.()
+        if (outputs.length > 0) return failed(outputsWithoutOutbox(message, outputs.length))
+        if (claim.state !== 'open') return outputs
+        // Its commit would find the marker done, and take that for its own.
+        if (claim.taken) return failed(new TransactionAbortedError(nameOf(message), unawaited, { retryable: false }))
+        return record(claim, message, context).then(() => outputs, failed)
+      }
+
+      async function failed(error: unknown): Promise<readonly Message[]> {
+        claim.stopKeeping?.()
+        await claim.release()
+        if (error instanceof OvertakenError) return await skip(message)
+        throw error
+      }
+
+      const inside = internals.enterClaim(context, claim)
+      try {
+        return enter(inside, () => next(message, inside)).then(handled, failed)
+      } catch (error) {
+        // Middleware written in JavaScript may throw instead of rejecting.
+        return failed(error)
+      }
+    }
+
+    function handleMarked(message: Message, context: Context, lease: Lease, key: InboxKey): Promise<readonly Message[]> {
+      return markedFirst(next, message, context.with(outputIdsKey, deterministicIds(consumer, key.source, key.id)), () =>
+        leases.release(lease),
+      )
+    }
+
+    const begin = mode === 'mark-first' ? handleMarked : handle
+    const isOurs = ({ state }: Begun) => state === 'mine' || (state === 'free' && mode === 'optimistic')
+
+    return function handleOnce(message, context) {
+      let lease: Lease
+      let identity: InboxKey
+      try {
+        identity = inboxKeyOf(message, key)
+        const token = mode === 'mark-first' ? `done:${tokens()}` : tokens()
+        lease = { marker: markerOf(typeof tag === 'function' ? tag(message) : tag, identity), token }
+      } catch (error) {
+        return Promise.reject(error)
+      }
+      return leases.begin(lease).then((begun) => {
+        if (begun.state === 'held') return met(message, begun.held, begun.remaining)
+        if (!isOurs(begun)) return met(message, '', 0)
+        const paused = probe('inbox.recorded')
+        return paused === undefined ? begin(message, context, lease, identity) : paused.then(() => begin(message, context, lease, identity))
+      })
+    }
+  })
+}
+
+const unawaited = 'what began it did not wait for it. Await redis.write() and next().'
+const none: readonly Message[] = []
+const nothing: Promise<void> = Promise.resolve()
+
+const mayBeDone: readonly ErrorCode[] = ['ACKORD_COMMIT_UNKNOWN', 'ACKORD_PARTIAL_COMMIT', 'ACKORD_INVALID_OUTPUT']
+
+/** The seed's own order. What it loses: everything that happens between the mark and the commit, if the process ends there. */
+async function markedFirst(next: Process, message: Message, context: Context, release: () => Promise<void>): Promise<readonly Message[]> {
+  try {
+    const outputs = await enter(context, () => next(message, context))
+    if (outputs.length > 0) throw outputsWithoutOutbox(message, outputs.length)
+    if (isSettled(message) && message.state !== 'acked') await release()
+    return outputs
+  } catch (error) {
+    // What may have been carried out must not be so again.
+    if (!mayBeDone.some((code) => isAckordError(error, code))) await release()
+    throw error
+  }
+}
+
+/** What makes a message the same one for a consumer. Compared byte for byte. */
+interface InboxKey {
+  readonly source: string
+  readonly id: string
+}
+
+/** The message's source and id, or what `key` gives in their place. Throws, and not to be retried, at what no inbox could tell apart. */
+function inboxKeyOf(message: Message, key: ((message: Message) => string) | undefined): InboxKey {
+  if (key !== undefined) return { source: '', id: checkPart(message, 'inbox key', key(message)) }
+  const { source = '', id } = message.attributes
+  if (typeof source !== 'string') checkPart(message, 'source', source)
+  return { source, id: checkPart(message, 'id', id) }
+}
+
+/**
+ * `{tag}:inbox:consumer:hash`. A marker stays for as long as the window is, one per message, so that its key is short: half of a SHA-256
+ * has enough bits that no two messages ever meet.
+ */
+function markerMaker(consumer: string): (tag: string, key: InboxKey) => string {
+  // Most have the tag of the one before.
+  let lastTag: string | undefined
+  let start = ''
+  return (tag, { source, id }) => {
+    if (tag !== lastTag) {
+      start = redisKey(tag, 'inbox', consumer, '')
+      lastTag = tag
+    }
+    return start + hash('sha256', JSON.stringify([source, id]), 'base64url').slice(0, 22)
+  }
+}
+
+function checkPart(message: Message, part: string, value: unknown): string {
+  if (typeof value === 'string' && value !== '') return value
+  const missing = value === undefined || value === null || value === ''
+  throw new AckordError(
+    missing ? 'ACKORD_MISSING_ATTRIBUTE' : 'ACKORD_INVALID_ATTRIBUTES',
+    `The inbox cannot recognise ${nameOf(message)}: ${missing ? `it has no ${part}` : `its ${part} is ${describeValue(value)}, not a text`}.`,
+    { retryable: false },
+  )
+}

@@ -1,0 +1,74 @@
+import { AckordError, type Runtime } from '@ackord/core'
+import type { Reply } from '../client/port.ts'
+
+type OnLate = (answer: Promise<Reply>) => void
+
+interface ClaimCall {
+  readonly lease: number
+  /** The most bytes that the claim may take, of which it is one call. */
+  readonly claimBytes: number
+  /** The most bytes that it asks for. */
+  readonly maxBytes: number
+  /** Sends it. */
+  readonly send: (onLate: OnLate) => Promise<Reply>
+  /** How many bytes of records an answer has brought. */
+  readonly bytesOf: (reply: Reply) => number
+  /** Releases what a late answer brought: nobody waits for it any more. */
+  readonly release: (reply: Reply) => Promise<void>
+}
+
+/** What a claim without a limit is cut down to after a late answer, before it is halved. */
+const largest = 16 * 1024 * 1024
+
+/**
+ * Keeps claims whose answers miss the deadline from piling up at the server and from using up the attempts of records that nobody received. While one is
+ * unanswered no other is sent to the same place; what a late answer brings is released; and each late answer halves the bytes of the next claims, so
+ * that over a slow connection at least one record at a time arrives within the deadline. Answers that were at least half full double them again: most calls
+ * bring nothing, and say nothing about the connection.
+ */
+export class ClaimPace {
+  readonly #runtime: Runtime
+  /** Until when a place is not asked again, by the monotonic clock. */
+  readonly #unanswered = new Map<unknown, number>()
+  #cap = Infinity
+
+  constructor(runtime: Runtime) {
+    this.#runtime = runtime
+  }
+
+  /** The most bytes to ask for now. */
+  limit(maxBytes: number): number {
+    return Math.min(maxBytes, this.#cap)
+  }
+
+  async ask(place: unknown, { lease, claimBytes, maxBytes, send, bytesOf, release }: ClaimCall): Promise<Reply> {
+    const until = this.#unanswered.get(place)
+    if (until !== undefined && this.#runtime.monotonic() < until) throw stillUnanswered()
+    this.#unanswered.delete(place)
+    const onLate: OnLate = (answer) => {
+      this.#cap = Math.max(1, Math.min(maxBytes, largest) / 2)
+      // What it took is free when its lease has run out, even if the client never settles the promise.
+      const end = this.#runtime.monotonic() + lease
+      this.#unanswered.set(place, end)
+      const answered = () => {
+        if (this.#unanswered.get(place) === end) this.#unanswered.delete(place)
+      }
+      // If they cannot be released either, their lease runs out.
+      answer.then(release).then(answered, answered)
+    }
+    const reply = await send(onLate)
+    const bytes = bytesOf(reply)
+    if (bytes > 0 && bytes >= maxBytes / 2) this.#raise(2 * claimBytes)
+    return reply
+  }
+
+  #raise(bytes: number): void {
+    this.#cap = bytes > largest ? Infinity : Math.max(this.#cap, bytes)
+  }
+}
+
+function stillUnanswered(): AckordError {
+  const text =
+    'Redis has not answered an earlier claim of this outbox yet, so no other one is sent. Look at the connection, or give it a longer deadline.'
+  return new AckordError('ACKORD_REDIS_UNANSWERED', text)
+}

@@ -1,0 +1,72 @@
+import type { Logger, Metrics } from '@ackord/core'
+import { checkCount, checkDuration, checkFunction, checkNoMore, guardLogger, guardMetrics } from '@ackord/core/internal'
+import { homeOf } from '../context.ts'
+import { RoundRunner, type RunnerHealth } from '../round-runner.ts'
+import type { ExpiryDecision, ExpiryEvent, LuaExpiry } from './lua-expiry.ts'
+
+export interface ExpiryWorkerOptions {
+  /** How many are decided in a round; the next one follows at once if there were as many. Default: 100. */
+  readonly batchSize?: number | undefined
+  /** The most milliseconds between two rounds, up to 20 % less: how late what was recorded meanwhile may be. It looks earlier for what it knows of. Default: 1,000. */
+  readonly pollInterval?: number | undefined
+  /** Default: that of the outbox. */
+  readonly logger?: Logger | undefined
+  /** Sets `ackord.outbox.expiry_lag`, how late the oldest of a round is. Default: that of the outbox. */
+  readonly metrics?: Metrics | undefined
+}
+
+export interface ExpiryWorkerHealth extends RunnerHealth {
+  /** Since it was made. */
+  readonly decisions: Readonly<Record<ExpiryDecision, number>>
+}
+
+/** Decides what is due. Does nothing until it is started. */
+export interface ExpiryWorker extends AsyncDisposable {
+  /** Looks at once, and goes on until `stop()`. One that runs goes on as it does. */
+  start(): this
+  /** Resolves when the decisions in hand are taken. Idempotent in every state. */
+  stop(): Promise<void>
+  health(): ExpiryWorkerHealth
+}
+
+const jitter = 0.2
+
+/** Any number of them may run, in any number of processes: they take the same decisions, and each counts once. */
+export function expiryWorker(expiry: LuaExpiry, event: ExpiryEvent, options: ExpiryWorkerOptions = {}): ExpiryWorker {
+  const home = homeOf(expiry)
+  const { batchSize = 100, pollInterval = 1000, logger = home.logger, metrics = home.metrics, ...unknown } = options
+  checkNoMore('expiryWorker()', unknown)
+  checkFunction('event', event)
+  checkCount('batchSize', batchSize)
+  checkDuration('pollInterval', pollInterval, { min: 1 })
+  const meter = metrics === undefined ? undefined : guardMetrics(metrics)
+  const { runtime } = home
+  const decisions: Record<ExpiryDecision, number> = { enqueued: 0, duplicate: 0, revoked: 0, not_due: 0, parked: 0 }
+
+  async function round(signal: AbortSignal): Promise<number> {
+    const { expiries, now, nextIn } = await expiry.dueExpiries(batchSize)
+    const [oldest] = expiries
+    meter?.gauge('ackord.outbox.expiry_lag', oldest === undefined || Number.isNaN(oldest.dueAt) ? 0 : now - oldest.dueAt, {})
+    if (signal.aborted) return 0
+    // One that fails does not keep the others from being decided; it comes again.
+    const results = await Promise.allSettled(expiries.map((due) => expiry.decideExpiry(due, event)))
+    const failed = results.find((result) => result.status === 'rejected')
+    for (const result of results) if (result.status === 'fulfilled') decisions[result.value] += 1
+    if (failed !== undefined) throw failed.reason
+    const isDone = results.some((result) => result.status === 'fulfilled' && result.value !== 'not_due')
+    if (expiries.length === batchSize && isDone) return 0
+    return Math.min(nextIn ?? Infinity, pollInterval * (1 - jitter * runtime.random()))
+  }
+
+  const runner = new RoundRunner({ name: 'expiry worker', round, runtime, logger: guardLogger(logger), keepAlive: true })
+  const worker: ExpiryWorker = {
+    start() {
+      runner.start()
+      return worker
+    },
+    stop: () => runner.stop(),
+    health: () => ({ ...runner.health(), decisions: { ...decisions } }),
+    [Symbol.asyncDispose]: () => runner.stop(),
+  }
+  return worker
+}

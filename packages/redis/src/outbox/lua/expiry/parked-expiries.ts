@@ -1,0 +1,81 @@
+import type { Logger } from '@ackord/core'
+import { checkCount } from '@ackord/core/internal'
+import type { Reply } from '../../../client/port.ts'
+import { asList } from '../../../client/reply.ts'
+import type { LuaShard } from '../layout.ts'
+import type { OutboxScript } from '../scripts/prelude.ts'
+import { parkedScript, unparkScript } from './scripts.ts'
+
+export interface ParkedExpiry {
+  readonly subject: string
+  readonly dueAt: number
+  readonly parkedAt: number
+  readonly reason: string
+}
+
+/** What operators do with expiries that could not be decided. */
+export interface ParkedExpiries {
+  /** At most about so many, in no order. */
+  listParked(limit: number): Promise<readonly ParkedExpiry[]>
+  /** They are due again. Gives how many it was. */
+  rearmParked(subjects: readonly string[]): Promise<number>
+  /** Removes them for good, without an event. Gives how many it was. */
+  discardParked(subjects: readonly string[], reason: string): Promise<number>
+}
+
+export interface ParkedHome {
+  readonly shards: readonly LuaShard[]
+  readonly logger: Logger
+  readonly shardOf: (subject: string) => LuaShard
+  readonly run: (shard: LuaShard, script: OutboxScript, args: readonly string[]) => Promise<Reply>
+}
+
+export function parkedExpiries({ shards, logger, shardOf, run }: ParkedHome): ParkedExpiries {
+  async function unpark(subjects: readonly string[], back: '0' | '1'): Promise<number> {
+    const byShard = new Map<LuaShard, string[]>()
+    for (const subject of new Set(subjects)) {
+      const shard = shardOf(subject)
+      byShard.set(shard, [...(byShard.get(shard) ?? []), subject])
+    }
+    let count = 0
+    for (const [shard, own] of byShard) count += Number(await run(shard, unparkScript, [back, ...own]))
+    return count
+  }
+
+  return {
+    async listParked(limit) {
+      checkCount('limit', limit)
+      const found = new Map<string, ParkedExpiry>()
+      for (const shard of shards) {
+        for (let cursor = '0'; found.size < limit; ) {
+          const [next, flat] = asList(await run(shard, parkedScript, [cursor, '100']))
+          for (const one of toParked(asList(flat))) found.set(one.subject, one)
+          cursor = String(next)
+          if (cursor === '0') break
+        }
+      }
+      return [...found.values()].slice(0, limit)
+    },
+
+    async rearmParked(subjects) {
+      const count = await unpark(subjects, '1')
+      if (count > 0) logger.info({ count, subjects }, 'Parked expiries are due again.')
+      return count
+    },
+
+    async discardParked(subjects, reason) {
+      const count = await unpark(subjects, '0')
+      if (count > 0) logger.info({ count, subjects, reason }, 'Parked expiries were discarded.')
+      return count
+    },
+  }
+}
+
+function toParked(flat: readonly Reply[]): ParkedExpiry[] {
+  const found: ParkedExpiry[] = []
+  for (let at = 0; at < flat.length; at += 2) {
+    const [, dueAt, parkedAt, reason = ''] = /^(\d+) (\d+) ([\s\S]*)$/.exec(String(flat[at + 1])) ?? []
+    found.push({ subject: String(flat[at]), dueAt: Number(dueAt), parkedAt: Number(parkedAt), reason })
+  }
+  return found
+}

@@ -1,0 +1,270 @@
+import { checkCount, checkDuration } from '@ackord/core/internal'
+import {
+  checkRearm,
+  type DestinationStats,
+  invalidCursor,
+  type OutboxAdmin,
+  type OutboxEdit,
+  type OutboxFilter,
+  type OutboxRecord,
+  type OutboxState,
+  type RearmOptions,
+} from '@ackord/outbox'
+import type { Reply } from '../../client/port.ts'
+import { asList } from '../../client/reply.ts'
+import { addStats, edited, isEmpty, matches } from '../administration.ts'
+import { mergeByAge } from '../merge-by-age.ts'
+import { type LuaHome, runOn } from './context.ts'
+import type { LuaShard } from './layout.ts'
+import type { Place } from './lua-shards.ts'
+import { bodyOf, keyDigest, laneOf, readBody } from './record-body.ts'
+import { discardScript, parkScript, rearmScript, replaceScript, retentionScript } from './scripts/operate.ts'
+import { getScript, listScript, statsScript } from './scripts/read.ts'
+
+interface Listed {
+  readonly record: OutboxRecord
+  readonly shard: LuaShard
+  readonly seq: string
+  /** As it was read. */
+  readonly state: string
+}
+
+/** How many records one script reads or changes: others wait meanwhile. */
+const pageSize = 100
+const mostDeleted = 1000
+const maxErrorLength = 10_000
+
+/** `RearmOptions` as the scripts take them. */
+interface Rearming {
+  readonly state: 'parked' | 'published'
+  readonly delay: string
+  readonly keepAttempts: string
+}
+
+const letters: Readonly<Record<OutboxState, string>> = { ready: 'o', waiting: 'o', leased: 'o', parked: 'f', published: 's' }
+
+/** The operators' side of the store. */
+export function luaAdministration(home: LuaHome): OutboxAdmin {
+  const { shards, ordered, logger, metrics } = home
+
+  /** From a place on, in the order in which they were stored. */
+  async function* recordsOf(shard: LuaShard, letter: string, after: string): AsyncGenerator<Listed, void, void> {
+    for (let from = after; ; ) {
+      const reply = await runOn(home, shard, listScript, [letter, from, String(pageSize)], { binary: true })
+      const [now, ...rows] = asList(reply)
+      for (const row of rows) {
+        const [member, ...rest] = asList(row)
+        const listed = toListed(shard, String(member).slice(17), rest, Number(String(now)))
+        from = String(member).slice(1, 17)
+        // One whose state is gone is none; whatever else is left of it is for a repair. The index says where to go on, whatever a state says.
+        if (listed !== undefined) yield { ...listed, seq: from }
+      }
+      if (rows.length < pageSize) return
+    }
+  }
+
+  /** Oldest first, those behind the cursor. */
+  async function* matching(filter: OutboxFilter, cursor: Cursor): AsyncGenerator<Listed, void, void> {
+    const { state } = filter
+    const wanted = state === undefined ? ['o', 'f', 's'] : [letters[state]]
+    const sources = shards.all.map((shard) => {
+      const after = cursor.get(shard.number) ?? ''
+      const bySeq = wanted.map((letter) => recordsOf(shard, letter, after))
+      return bySeq.length === 1 && bySeq[0] !== undefined ? bySeq[0] : mergeByAge(bySeq, ({ seq }) => Number(seq), inOrder)
+    })
+    const merged = mergeByAge(sources, ({ record }) => record.createdAt, inOrder)
+    for await (const one of merged) if (matches(one.record, filter)) yield one
+  }
+
+  async function read({ shard, entry }: Place): Promise<Listed | undefined> {
+    const [now, row] = asList(await runOn(home, shard, getScript, [entry], { binary: true }))
+    const [, ...rest] = asList(row)
+    return toListed(shard, entry, rest, Number(String(now)))
+  }
+
+  function placesOf(ids: readonly string[]): readonly Place[] {
+    return [...new Set(ids)].flatMap((id) => shards.find(id) ?? [])
+  }
+
+  /** Runs for the places of a shard together; gives what each call gave. */
+  async function byShard<T>(places: readonly Place[], work: (shard: LuaShard, entries: readonly string[]) => Promise<T>): Promise<T[]> {
+    const results: T[] = []
+    for (const shard of shards.all) {
+      const entries = places.filter((place) => place.shard === shard).map(({ entry }) => entry)
+      for (let start = 0; start < entries.length; start += pageSize) results.push(await work(shard, entries.slice(start, start + pageSize)))
+    }
+    return results
+  }
+
+  async function replace(place: Place, edit: OutboxEdit, { state, delay, keepAttempts }: Rearming): Promise<number> {
+    const found = await read(place)
+    if (found?.record.state !== state) return 0
+    const { record, shard } = found
+    const destination = edit.destination ?? record.destination
+    const message = edited(record.message, edit)
+    if (ordered) shards.checkKey(message, shard)
+    const body = bodyOf(destination, message)
+    const args = [place.entry, found.state, body, laneOf(destination), destination, delay, keepAttempts, keyDigest(message)]
+    return Number(await runOn(home, shard, replaceScript, args))
+  }
+
+  async function rearmPlaces(places: readonly Place[], edit: OutboxEdit, rearming: Rearming): Promise<number> {
+    if (isEmpty(edit)) {
+      const { state, delay, keepAttempts } = rearming
+      const args = [letters[state].toUpperCase(), delay, keepAttempts]
+      const counts = await byShard(places, async (shard, entries) => Number(await runOn(home, shard, rearmScript, [...args, ...entries])))
+      return counts.reduce((sum, count) => sum + count, 0)
+    }
+    let count = 0
+    for (const place of places) count += await replace(place, edit, rearming)
+    return count
+  }
+
+  async function matchingPlaces(filter: OutboxFilter, state: OutboxState): Promise<readonly Place[]> {
+    if (filter.state !== undefined && filter.state !== state) return []
+    const ids: string[] = []
+    for await (const { record } of matching({ ...filter, state }, new Map())) ids.push(record.id)
+    return placesOf(ids)
+  }
+
+  return {
+    async list(filter, { limit, after }) {
+      checkCount('limit', limit)
+      const cursor: Cursor = after === undefined ? new Map() : cursorOf(after, shards.all.length)
+      const found: Listed[] = []
+      let more = false
+      for await (const one of matching(filter, cursor)) {
+        more = found.length === limit
+        if (more) break
+        found.push(one)
+        cursor.set(one.shard.number, one.seq)
+      }
+      return { records: found.map(({ record }) => record), next: more ? JSON.stringify([...cursor]) : undefined }
+    },
+
+    async get(id) {
+      const place = shards.find(id)
+      return place === undefined ? undefined : (await read(place))?.record
+    },
+
+    async rearm(which, edit = {}, options = {}) {
+      const rearming = rearmingOf(options)
+      const { state } = rearming
+      const places = 'ids' in which ? placesOf(which.ids) : await matchingPlaces(which.filter, state)
+      const count = await rearmPlaces(places, edit, rearming)
+      if (count === 0) return 0
+      logger.info({ count, state, ...which, edited: Object.keys(edit) }, 'Outbox records were made ready again.')
+      metrics?.count('ackord.outbox.rearmed', count, {})
+      return count
+    },
+
+    async park(ids, reason) {
+      const text = reason.slice(0, maxErrorLength)
+      const parked = await byShard(placesOf(ids), async (shard, entries) => {
+        const own = asList(await runOn(home, shard, parkScript, [text, ...entries]))
+        return own.map((entry) => shard.idOf(String(entry)))
+      })
+      const all = parked.flat()
+      if (all.length > 0) logger.info({ reason, parked: all }, 'An operator parked outbox records.')
+      return all.length
+    },
+
+    async discard(ids, reason) {
+      const discarded = await byShard(placesOf(ids), async (shard, entries) => {
+        const gone = asList(await runOn(home, shard, discardScript, entries))
+        return gone.map((entry) => shard.idOf(String(entry)))
+      })
+      const all = discarded.flat()
+      if (all.length === 0) return 0
+      logger.info({ reason, discarded: all }, 'Parked outbox records were discarded.')
+      metrics?.count('ackord.outbox.discarded', all.length, {})
+      return all.length
+    },
+
+    async stats() {
+      const sums = new Map<string, DestinationStats>()
+      let oldestAge: number | undefined
+      for (const reply of await Promise.all(shards.all.map((shard) => runOn(home, shard, statsScript, [])))) {
+        const [age, ...rows] = asList(reply)
+        if (Number(age) >= 0) oldestAge = Math.max(oldestAge ?? 0, Number(age))
+        for (const row of rows) {
+          const [name, ...numbers] = asList(row)
+          const [ready = 0, waiting = 0, leased = 0, parked = 0, published = 0] = numbers.map(Number)
+          addStats(sums, { destination: String(name), ready, waiting, leased, parked, published })
+        }
+      }
+      return { destinations: [...sums.values()], oldestAge }
+    },
+
+    async deletePublished({ olderThan, limit }) {
+      checkDuration('olderThan', olderThan)
+      checkCount('limit', limit)
+      let deleted = 0
+      for (const shard of shards.all) {
+        for (let full = true; full && deleted < limit; ) {
+          const asked = Math.min(limit - deleted, mostDeleted)
+          const reply = asList(await runOn(home, shard, retentionScript, [String(Math.floor(olderThan)), String(asked)]))
+          deleted += Number(reply[0])
+          full = Number(reply[1]) === asked
+        }
+      }
+      if (deleted > 0) metrics?.count('ackord.outbox.retention', deleted, {})
+      return deleted
+    },
+  }
+}
+
+function rearmingOf(options: RearmOptions): Rearming {
+  const { state = 'parked', delay = 0, keepAttempts = false } = checkRearm(options)
+  return { state, delay: String(Math.ceil(delay)), keepAttempts: keepAttempts ? '1' : '0' }
+}
+
+function toListed(shard: LuaShard, entry: string, rest: readonly Reply[], now: number): Listed | undefined {
+  const [text, body, error] = rest
+  if (text === null || text === undefined || text === false) return undefined
+  const state = String(text)
+  const [status, attempts, seq = '', created, at, , , until, token] = state.split(' ')
+  const read = Buffer.isBuffer(body) ? readBody(body) : undefined
+  // With order per key, which a token with a slash tells, what is in hand is shown as what it was.
+  const leased = status === 'O' && token !== '' && token?.includes('/') !== true && Number(until) > now
+  const availableAt = Number(at)
+  const record: OutboxRecord = {
+    id: shard.idOf(entry),
+    state: status === 'F' ? 'parked' : status === 'S' ? 'published' : leased ? 'leased' : availableAt > now ? 'waiting' : 'ready',
+    destination: read?.destination ?? '',
+    message: read?.message ?? readBody(Buffer.alloc(0)).message,
+    attempts: Number(attempts),
+    createdAt: Number(created),
+    availableAt,
+    lastError:
+      typeof error === 'string' || Buffer.isBuffer(error) ? String(error) : read === undefined ? 'Its body is missing.' : read.problem,
+    leasedUntil: leased ? Number(until) : undefined,
+    publishedAt: status === 'S' ? availableAt : undefined,
+    parkedAt: status === 'F' ? availableAt : undefined,
+  }
+  return { record, shard, seq, state }
+}
+
+function inOrder(one: Listed, other: Listed): number {
+  if (one.shard !== other.shard) return one.shard.number - other.shard.number
+  return one.seq < other.seq ? -1 : one.seq > other.seq ? 1 : 0
+}
+
+/** Of each shard, how far it was read. */
+type Cursor = Map<number, string>
+
+function cursorOf(after: string, shards: number): Cursor {
+  try {
+    const pairs = JSON.parse(after) as readonly unknown[]
+    if (pairs.length > 0 && pairs.every(isRead) && pairs.every(([number]) => number < shards)) return new Map(pairs)
+  } catch {
+    // It is no JSON, or no list.
+  }
+  throw invalidCursor(after)
+}
+
+function isRead(pair: unknown): pair is [number, string] {
+  if (!Array.isArray(pair) || pair.length !== 2) return false
+  const [shard, seq] = pair as readonly unknown[]
+  return Number.isSafeInteger(shard) && Number(shard) >= 0 && typeof seq === 'string' && seq.length > 0 && seq.length <= 16
+}

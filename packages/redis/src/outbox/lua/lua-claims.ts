@@ -1,0 +1,391 @@
+import { InvalidOptionError } from '@ackord/core'
+import { checkCount, checkDuration, checkFraction, checkNoMore } from '@ackord/core/internal'
+import { type Claim, type ClaimedRecord, type ClaimOptions, type OutboxStore, type Outcome, relayDefaults } from '@ackord/outbox'
+import type { Reply } from '../../client/port.ts'
+import { asList } from '../../client/reply.ts'
+import { ClaimPace } from '../claim-pace.ts'
+import { byteArguments, ClaimRoom, type Given, type Share } from '../claim-room.ts'
+import { fillInShares } from '../fair-shares.ts'
+import { type LuaHome, runOn } from './context.ts'
+import type { LuaShard } from './layout.ts'
+import { laneOf, readBody } from './record-body.ts'
+import { claimScript } from './scripts/claim.ts'
+import { claimOrderedScript } from './scripts/claim-ordered.ts'
+import { leaveScript, releaseScript, renewScript } from './scripts/lease.ts'
+import type { OutboxScript } from './scripts/prelude.ts'
+import { settleScript } from './scripts/settle.ts'
+
+/** What one script looks at besides what it gives: others wait meanwhile. */
+const budget = 1000
+
+/** With order per key: how many scripts look for keys that have something to give, before the next claim goes on. */
+const mostSearches = 10
+/** Of so many destinations it is known where the next claim begins among their keys. */
+const mostCursors = 1000
+
+interface ClaimTerms {
+  readonly lease: number
+  /** The most bytes that the claim may take. */
+  readonly claimBytes: number
+  readonly classes: string
+  readonly choice: 'all' | 'only' | 'except'
+  readonly lanes: string
+  readonly behindParked: NonNullable<ClaimOptions['behindParked']>
+}
+
+interface Unreadable {
+  readonly claim: Claim
+  readonly problem: string
+}
+
+interface TakenRecord {
+  readonly seq: string
+  /** Of those with an ordering key: their lane and key. */
+  readonly line: string
+  readonly record: ClaimedRecord
+}
+
+export interface ClaimRules extends SettleRules {
+  /** With order per key: whether one store object at a time polls a shard. */
+  readonly exclusive: boolean
+}
+
+interface Held<C extends Claim> {
+  readonly claim: C
+  readonly entry: string
+}
+
+/** The relay's side of the store. */
+export class LuaClaims implements Pick<OutboxStore, 'renew' | 'release'> {
+  readonly #home: LuaHome
+  readonly #rules: ClaimRules
+  readonly #tokens: () => string
+  readonly #pace: ClaimPace
+  /** The name of this store object among those that poll, with order per key. */
+  readonly #name: string
+  /** Shards whose next record was too large for what the others left. */
+  readonly #passedOver = new Set<LuaShard>()
+  /** Which shard is asked first: another one each time. */
+  #turn = 0
+  /** Whether the last claim did only a part, which is logged once. */
+  #complained = false
+
+  constructor(home: LuaHome, rules: ClaimRules, tokens: () => string) {
+    this.#home = home
+    this.#rules = rules
+    this.#tokens = tokens
+    this.#name = tokens()
+    this.#pace = new ClaimPace(home.runtime)
+  }
+
+  async claim({
+    limit,
+    maxBytes,
+    lease,
+    destinations,
+    except,
+    retried,
+    behindParked = 'given',
+  }: ClaimOptions): Promise<readonly ClaimedRecord[]> {
+    checkCount('limit', limit)
+    checkDuration('lease', lease, { min: 1 })
+    if (maxBytes !== undefined) checkCount('maxBytes', maxBytes, { infinite: true })
+    const wanted = destinations?.filter((destination) => except?.includes(destination) !== true)
+    const terms: ClaimTerms = {
+      lease: Math.ceil(lease),
+      claimBytes: this.#pace.limit(maxBytes ?? Infinity),
+      classes: { only: 'r', never: 'f', both: 'fr' }[retried ?? 'both'],
+      choice: wanted !== undefined ? 'only' : except === undefined || except.length === 0 ? 'all' : 'except',
+      lanes: [...new Set(wanted ?? except)].map(laneOf).join(' '),
+      behindParked,
+    }
+    if (wanted?.length === 0) return []
+    this.#turn += 1
+    const records: ClaimedRecord[] = []
+    const unreadable: Unreadable[] = []
+    const shards = this.#home.shards.all
+    const first = this.#turn % shards.length
+    const inTurn = [...shards.slice(first), ...shards.slice(0, first)]
+    const room = new ClaimRoom(limit, terms.claimBytes)
+    let failure: { readonly error: unknown } | undefined
+    try {
+      await fillInShares(records, inTurn, room, (shard, share) => this.#take(shard, share, terms, unreadable), this.#passedOver)
+    } catch (error) {
+      failure = { error }
+    }
+    // What cannot be put away now is found again when its lease has run out; the others are not to wait for that.
+    if (unreadable.length > 0) await this.#park(unreadable).catch((error: unknown) => this.#complain(error))
+    // What was taken before something failed is leased by now: kept back, it would wait until that has run out.
+    if (failure !== undefined && records.length === 0) throw failure.error
+    if (failure !== undefined) this.#complain(failure.error)
+    else this.#complained = false
+    return records
+  }
+
+  async renew(claims: readonly Claim[], lease: number): Promise<readonly boolean[]> {
+    checkDuration('lease', lease, { min: 1 })
+    const lost = await this.#fenced(renewScript, claims, () => [], [String(Math.ceil(lease))])
+    return claims.map((_, place) => !lost.has(place))
+  }
+
+  async release(claims: readonly Claim[]): Promise<void> {
+    await this.#fenced(releaseScript, claims, () => [])
+  }
+
+  /** With order per key: what this store object had is anybody's at once. */
+  async leave(): Promise<void> {
+    await Promise.all(this.#home.shards.all.map((shard) => runOn(this.#home, shard, leaveScript, [this.#name])))
+  }
+
+  async settle(outcomes: readonly LuaOutcome[]): Promise<readonly ('applied' | 'lost')[]> {
+    const settings = settleSettings(this.#rules, this.#home.runtime.random(), this.#home.metrics !== undefined)
+    // All of them first: one that is wrong must not leave the others half told.
+    const words = new Map(outcomes.map((outcome) => [outcome, wordsOf(outcome, this.#rules)]))
+    const letters = (held: readonly Held<LuaOutcome>[]) => held.map(({ claim }) => words.get(claim)?.[0] ?? '').join('')
+    const more = (held: readonly Held<LuaOutcome>[]) => held.flatMap(({ claim }) => words.get(claim)?.slice(1) ?? [])
+    const lost = await this.#fenced(
+      settleScript,
+      outcomes,
+      (held) => [letters(held), ...more(held)],
+      settings,
+      (reply) => this.#readSettled(reply),
+    )
+    return outcomes.map((_, place) => (lost.has(place) ? 'lost' : 'applied'))
+  }
+
+  /** Until there is enough, or nothing more. A step that moves much gives others a turn before the next one. */
+  async #take(shard: LuaShard, share: Share, terms: ClaimTerms, unreadable: Unreadable[]): Promise<Given<ClaimedRecord>> {
+    const taken: TakenRecord[] = []
+    /** Of keys of which a record cannot be read: where that was. */
+    const ended = new Map<string, string>()
+    const { ordered } = this.#home
+    const token = ordered ? `${this.#name}/${this.#tokens()}` : this.#tokens()
+    const { lease, claimBytes, classes, choice, lanes, behindParked } = terms
+    const script = ordered ? claimOrderedScript : claimScript
+    const searches = ordered ? mostSearches : Infinity
+    let bytes = 0
+    let stopped = false
+    for (let more = true, step = 0; more && !stopped && taken.length < share.count && step < searches; step += 1) {
+      const asked = share.count - taken.length
+      const maxBytes = Math.max(0, share.maxBytes - bytes)
+      const room = byteArguments({ maxBytes, atLeastOne: share.atLeastOne && bytes === 0 })
+      const args = [
+        String(asked),
+        String(lease),
+        token,
+        ordered ? this.#name : classes,
+        String(budget),
+        choice,
+        lanes,
+        shard.cursor,
+        ...room,
+      ]
+      if (ordered) args.push(behindParked, this.#rules.exclusive ? '1' : '0', this.#turn % 2 === 0 ? '1' : '0', cursorsOf(shard))
+      let reply: Reply
+      try {
+        reply = await this.#pace.ask(shard, {
+          lease,
+          claimBytes,
+          maxBytes,
+          bytesOf: (answer) => Number(asList(answer)[4]),
+          send: (onLate) => runOn(this.#home, shard, script, args, { binary: true, onLate }),
+          release: (late) => this.release(rowsOf(late, ordered).map(([entry]) => ({ id: shard.idOf(String(entry)), token }))),
+        })
+      } catch (error) {
+        if (taken.length === 0) throw error
+        // What was taken is leased by now: kept back, it would wait until that has run out.
+        this.#complain(error)
+        break
+      }
+      const [cursor, isMore, removed, parked, size, isFull, keyCursors] = asList(reply)
+      const rows = rowsOf(reply, ordered)
+      if (ordered) keepCursors(shard, String(keyCursors))
+      shard.cursor = String(cursor)
+      more = String(isMore) === '1'
+      bytes += Number(size)
+      stopped = String(isFull) === '1'
+      this.#tellRemoved(shard, Number(removed), Number(parked))
+      for (const [entry, body, attempts, created, seqText, behind = '', lineText = ''] of rows) {
+        const { destination, message, problem } = readBody(body as Buffer)
+        const claim = { id: shard.idOf(String(entry)), token }
+        const seq = String(seqText)
+        const line = String(lineText)
+        if (problem === undefined) {
+          const record = { ...claim, destination, message, attempts: Number(attempts), createdAt: Number(String(created)) }
+          const parkedBefore = String(behind)
+          taken.push({ seq, line, record: parkedBefore === '' ? record : { ...record, behind: shard.idOf(parkedBefore) } })
+        } else {
+          unreadable.push({ claim, problem })
+          if (line !== '' && seq < (ended.get(line) ?? '~')) ended.set(line, seq)
+        }
+      }
+      // Those that cannot be read do not stand before the others.
+      more ||= rows.length === asked
+    }
+    // What comes behind one that cannot be read goes back: the next claim knows whether it may be given.
+    const isBehind = ({ seq, line }: TakenRecord) => seq > (ended.get(line) ?? '~')
+    if (ended.size > 0)
+      await this.release(taken.filter(isBehind).map(({ record }) => record)).catch((error: unknown) => this.#complain(error))
+    const things = taken
+      .filter((one) => !isBehind(one))
+      .sort((one, other) => (one.seq < other.seq ? -1 : one.seq > other.seq ? 1 : 0))
+      .map(({ record }) => record)
+    return { things, bytes, stopped }
+  }
+
+  async #park(unreadable: readonly Unreadable[]): Promise<void> {
+    const { logger, metrics } = this.#home
+    for (const { claim, problem } of unreadable) {
+      logger.error({ id: claim.id }, `An outbox record is parked. ${problem}`)
+      metrics?.count('ackord.outbox.unreadable', 1, {})
+    }
+    await this.settle(unreadable.map(({ claim, problem }) => ({ ...claim, result: 'parked', error: problem })))
+  }
+
+  /** Runs a script for the claims of each shard that can be ours. Gives the places of those that do not hold, however it came to that. */
+  async #fenced<C extends Claim>(
+    script: OutboxScript,
+    claims: readonly C[],
+    wordsFor: (held: readonly Held<C>[]) => readonly string[],
+    settings: readonly string[] = [],
+    lostIn: (reply: Reply) => Reply | undefined = (reply) => reply,
+  ): Promise<ReadonlySet<number>> {
+    const lost = new Set<number>()
+    const byShard = new Map<LuaShard, (Held<C> & { readonly place: number })[]>()
+    for (const [place, claim] of claims.entries()) {
+      const found = this.#home.shards.find(claim.id)
+      if (found === undefined || !/^\S+$/.test(claim.token)) {
+        lost.add(place)
+        continue
+      }
+      const own = byShard.get(found.shard) ?? []
+      byShard.set(found.shard, own)
+      own.push({ claim, entry: found.entry, place })
+    }
+    const running = Array.from(byShard, async ([shard, held]) => {
+      const tokens = new Set(held.map(({ claim }) => claim.token))
+      const args = [
+        ...settings,
+        held.map(({ entry }) => entry).join(' '),
+        tokens.size === 1 ? ([...tokens][0] as string) : held.map(({ claim }) => claim.token).join(' '),
+        ...wordsFor(held),
+      ]
+      for (const index of asList(lostIn(await runOn(this.#home, shard, script, args)))) {
+        const one = held[Number(index)]
+        if (one !== undefined) lost.add(one.place)
+      }
+    })
+    await Promise.all(running)
+    return lost
+  }
+
+  #readSettled(reply: Reply): Reply | undefined {
+    const [lost, ages] = asList(reply)
+    for (const age of asList(ages)) this.#home.metrics?.observe('ackord.outbox.delivery_duration', Number(age), {})
+    return lost
+  }
+
+  #tellRemoved(shard: LuaShard, removed: number, parked: number): void {
+    const { logger, metrics } = this.#home
+    if (removed > 0) {
+      logger.warn({ tag: shard.tag, removed }, 'An outbox had entries in its indexes without a record behind them; they were removed.')
+      metrics?.count('ackord.outbox.orphans', removed, {})
+    }
+    if (parked > 0) {
+      logger.error({ tag: shard.tag, parked }, 'Outbox records are parked: their body or their state is missing or broken.')
+      metrics?.count('ackord.outbox.quarantined', parked, {})
+    }
+  }
+
+  #complain(error: unknown): void {
+    const text = 'A part of the records of an outbox could not be claimed; they are tried again, and the others are published.'
+    if (!this.#complained) this.#home.logger.warn({ err: error }, text)
+    this.#complained = true
+  }
+}
+
+/** Id, body, attempts, created and seq of each record that a claim gave; with order per key also what it is behind, and its lane and key. */
+function rowsOf(reply: Reply, ordered: boolean): readonly (readonly (Reply | undefined)[])[] {
+  const words = asList(reply)
+  const rows: (readonly (Reply | undefined)[])[] = []
+  const [head, width] = ordered ? [7, 7] : [6, 5]
+  for (let at = head; at < words.length; at += width) rows.push(words.slice(at, at + width))
+  return rows
+}
+
+function cursorsOf({ keyCursors }: LuaShard): string {
+  return Array.from(keyCursors, ([lane, key]) => `${lane} ${key}`).join(' ')
+}
+
+function keepCursors({ keyCursors }: LuaShard, text: string): void {
+  const words = text.split(' ')
+  if (keyCursors.size + words.length / 2 > mostCursors) keyCursors.clear()
+  for (let at = 0; at + 1 < words.length; at += 2) keyCursors.set(words[at] as string, words[at + 1] as string)
+}
+
+/** What became of a claimed record. One that failed without `retryAfter` waits as the back-off of the store says, and is parked at its `maxAttempts`. */
+export type LuaOutcome = Outcome | (Claim & { readonly result: 'failed'; readonly error: string; readonly retryAfter?: undefined })
+
+export interface LuaBackoff {
+  /** Milliseconds after the first failure. Default: 1,000. */
+  readonly initial?: number | undefined
+  /** What each further failure multiplies it by. Default: 2. */
+  readonly factor?: number | undefined
+  /** The most milliseconds, before the jitter. Default: 60,000. */
+  readonly max?: number | undefined
+  /** Which part of it is random, more or less. Default: 0.2. */
+  readonly jitter?: number | undefined
+}
+
+export interface SettleRules {
+  readonly retain: boolean
+  readonly backoff: Required<{ [K in keyof LuaBackoff]: number }>
+  readonly maxAttempts: number
+  readonly redact: ((error: string) => string) | undefined
+}
+
+export function checkBackoff(options: LuaBackoff): SettleRules['backoff'] {
+  const defaults = relayDefaults.backoff
+  const { initial = defaults.initial, factor = defaults.factor, max = defaults.max, jitter = defaults.jitter, ...unknown } = options
+  checkNoMore('backoff', unknown)
+  checkDuration('backoff.initial', initial)
+  checkDuration('backoff.max', max)
+  checkFraction('backoff.jitter', jitter)
+  if (!(factor >= 1 && Number.isFinite(factor)))
+    throw new InvalidOptionError('backoff.factor', `must be a number, 1 or more; it is ${factor}.`)
+  return { initial, factor, max, jitter }
+}
+
+/** As the script takes them. */
+function settleSettings({ retain, backoff, maxAttempts }: SettleRules, random: number, wantsAges: boolean): readonly string[] {
+  const { initial, factor, max, jitter } = backoff
+  return [retain ? '1' : '0', ...[initial, factor, max, jitter, random, maxAttempts].map(String), wantsAges ? '1' : '0']
+}
+
+/** A letter, and what it needs. */
+function wordsOf(outcome: LuaOutcome, { redact }: SettleRules): readonly string[] {
+  if (outcome.result === 'published') return ['p']
+  const error = shortened(redacted(outcome.error, redact))
+  if (outcome.result === 'parked') return ['k', error]
+  if (outcome.retryAfter === undefined) return ['f', '', error]
+  checkDuration('retryAfter', outcome.retryAfter)
+  return ['f', String(Math.ceil(outcome.retryAfter)), error]
+}
+
+/** What throws must not keep the outcome from being stored, nor let the text through. */
+function redacted(error: string, redact: SettleRules['redact']): string {
+  try {
+    return redact === undefined ? error : String(redact(error))
+  } catch {
+    return 'What it failed with is not shown: redact() threw.'
+  }
+}
+
+const mostCharacters = 10_000
+
+/** Nobody reads more than this. A character that is two units is not cut in half. */
+function shortened(error: string): string {
+  if (error.length <= mostCharacters) return error
+  const last = error.charCodeAt(mostCharacters - 1)
+  return error.slice(0, last >= 0xd800 && last <= 0xdbff ? mostCharacters - 1 : mostCharacters)
+}

@@ -1,0 +1,288 @@
+import { AckordError, InvalidOptionError, type Logger, type Metrics, probe, TransactionRequiredError } from '@ackord/core'
+import {
+  checkChoice,
+  checkCount,
+  checkDuration,
+  checkFunction,
+  checkName,
+  checkNoMore,
+  guardLogger,
+  guardMetrics,
+} from '@ackord/core/internal'
+import {
+  checkReferences,
+  defaultMaxSize,
+  type NewOutboxRecord,
+  type OutboxAdmin,
+  type OutboxReference,
+  type OutboxStore,
+  type OutboxWriter,
+  type RecordTaker,
+  relayDefaults,
+} from '@ackord/outbox'
+import { defaultTag } from '../../client/keys.ts'
+import type { RedisArgument } from '../../client/port.ts'
+import { asList } from '../../client/reply.ts'
+import { internalsOf, type Redis } from '../../transaction/redis.ts'
+import type { RedisTransaction } from '../../transaction/transaction.ts'
+import { cancelDirectly, cancelInTransaction } from './cancel-records.ts'
+import { type LuaHome, runOn, withHome } from './context.ts'
+import { countEnqueued, EnqueueCalls, type EnqueueResult, enqueueArguments } from './enqueue.ts'
+import { keyCount, type LuaShard } from './layout.ts'
+import { luaAdministration } from './lua-administration.ts'
+import { checkBackoff, type LuaBackoff, LuaClaims, type LuaOutcome } from './lua-claims.ts'
+import { LuaShards } from './lua-shards.ts'
+import { luaWakeUps } from './lua-wake-ups.ts'
+import { HandOver } from './pre-lease.ts'
+import { type StoredRecord, storedRecord } from './record-body.ts'
+import { enqueueScript } from './scripts/enqueue.ts'
+import { verifyScript } from './scripts/verify.ts'
+
+export interface LuaOutboxOptions {
+  /** What the keys are called, behind their tag: `{tag}:lua-outbox:…`. Default: `lua-outbox`. */
+  readonly name?: string | undefined
+  /** The hash tag, hence the slot, of the keys. Further shards have their number behind it: `{tag:1}`. Default: `ackord`. */
+  readonly tag?: string | undefined
+  /**
+   * Into how many parts it is divided, each in a slot of its own: one slot is one core. A record is in the part of its transaction's other keys, else by
+   * its ordering key, else by its id. More can be added later, fewer cannot: what is in the others would not be found. Default: 1.
+   */
+  readonly shards?: number | undefined
+  /**
+   * `perKey`: events of one destination and ordering key (`partitionkey`) are published in the order of their commits; the keys are divided among the relays. All events
+   * of a key are in the shard of the key, so a transaction may store only those whose shard is in its slot, and the number of shards must stay as it is while there
+   * are events. It is chosen once for a `name`: an outbox that was begun with order cannot be used without, nor the other way round. Default: `none`.
+   */
+  readonly order?: 'none' | 'perKey' | undefined
+  /** With `order: 'perKey'`: whether one relay at a time polls a shard. The others take over when it stops, or when its lease is over. Default: false. */
+  readonly exclusive?: boolean | undefined
+  /**
+   * Whether published records are kept until `deletePublished()`, by the relay's `cleanup` or by hand. For that long they are known, so that what is stored
+   * again is a duplicate; without it, until they are published. Default: false.
+   */
+  readonly retain?: boolean | undefined
+  /** The most bytes of a record: of its data, its attributes as JSON and its destination. A larger one is refused, before anything is written. Default: 5 MB. */
+  readonly maxSize?: number | undefined
+  /**
+   * What a transaction or script does whose record has the id of another one that says something else: `refuse`, so that nothing of it is stored, or `ignore`, so
+   * that the first one stays. `enqueue()` tells it of what is stored already, and refuses two in one call. Default: `refuse`.
+   */
+  readonly onConflict?: 'refuse' | 'ignore' | undefined
+  /** For outcomes without `retryAfter`, by the attempts that are stored. The relay gives one always, by its own `backoff`. Default: 1 s × 2ⁿ up to 1 min, ± 20 %. */
+  readonly backoff?: LuaBackoff | undefined
+  /** After how many attempts an outcome without `retryAfter` parks its record. Default: 10. */
+  readonly maxAttempts?: number | undefined
+  /** What is stored of an error text, which may hold what nobody should read. Default: the text, up to 10,000 characters. */
+  readonly redact?: ((error: string) => string) | undefined
+  /** Milliseconds that a read for wake-ups blocks. Default: 1,000. */
+  readonly block?: number | undefined
+  /** Told of records that cannot be read, of what was left in indexes, and of what operators do. Default: the logger of `redis`. */
+  readonly logger?: Logger | undefined
+  /** Counts what is stored, cancelled, parked as unreadable, removed from indexes, re-armed, discarded and deleted. Default: nothing. */
+  readonly metrics?: Metrics | undefined
+}
+
+/** For a MULTI of your own, or a script of your own: the keys and arguments of records that are to be stored. */
+export interface PreparedRecords {
+  /** A script that only stores them, with these keys and arguments. In a MULTI it must go whole: a digest that the server does not know fails alone. */
+  readonly lua: string
+  /** All in one slot. Behind the client's own prefix, as its `eval` adds it. */
+  readonly keys: readonly string[]
+  readonly args: readonly RedisArgument[]
+}
+
+/** An outbox in which every transition is one script: the relay's side, the operators', and the writing one. */
+export interface LuaOutbox extends OutboxStore, OutboxAdmin, OutboxWriter<RedisTransaction> {
+  settle(outcomes: readonly LuaOutcome[]): Promise<readonly ('applied' | 'lost')[]>
+  /**
+   * Stores records without a transaction, and tells of each what became of it, in their order. Those of one shard are one step, maybe with those of
+   * other calls. It can be repeated after a failure: what is there is a duplicate.
+   */
+  enqueue(records: readonly NewOutboxRecord[]): Promise<readonly EnqueueResult[]>
+  /**
+   * Removes delayed records when the transaction commits. See `OutboxWriter.cancel()`. It resolves to `undefined`, because the outcome is known only at the commit.
+   * A record in another slot than the transaction's keys is refused with `CrossSlotError`. A record that an operator moved to another destination is not found.
+   */
+  cancel(transaction: RedisTransaction, references: readonly OutboxReference[]): Promise<undefined>
+  /** Removes delayed records without a transaction. Resolves to whether each was removed, in their order. It can be repeated after a failure. */
+  cancelNow(references: readonly OutboxReference[]): Promise<readonly boolean[]>
+  /** Throws at what cannot be stored. `tag`: one that `tagOf()` gave. Default: by the first record. */
+  prepare(records: readonly NewOutboxRecord[], options?: { readonly tag?: string | undefined }): PreparedRecords
+  /** The tag of what belongs to this ordering key: with it, `redis.key(tag, …)` is in the slot of its events. */
+  tagOf(orderingKey: string): string
+  /** Tries every command on every shard, for the start of a service. Rejects with what is missing: a permission, scripts, a key that holds something else. */
+  verify(): Promise<void>
+}
+
+/** The outbox of a Redis whose business writes are Redis writes. Does no I/O until it is used. */
+export function luaOutbox(redis: Redis, options: LuaOutboxOptions = {}): LuaOutbox {
+  const internals = internalsOf(redis)
+  const { port, deadline, runtime } = internals
+  const {
+    name = 'lua-outbox',
+    tag = defaultTag,
+    shards: count = 1,
+    order = 'none',
+    exclusive = false,
+    retain = false,
+    maxSize = defaultMaxSize,
+    onConflict = 'refuse',
+    backoff = {},
+    maxAttempts = relayDefaults.maxAttempts,
+    redact,
+    block = 1_000,
+    logger,
+    metrics,
+    ...unknown
+  } = options
+  checkNoMore('luaOutbox()', unknown)
+  checkName('name', name)
+  checkName('tag', tag)
+  checkCount('shards', count)
+  const ordered = checkChoice('order', order, ['none', 'perKey']) === 'perKey'
+  if (exclusive && !ordered) throw new InvalidOptionError('exclusive', "needs order 'perKey'.")
+  checkCount('maxSize', maxSize)
+  checkChoice('onConflict', onConflict, ['refuse', 'ignore'])
+  checkCount('maxAttempts', maxAttempts)
+  checkDuration('block', block, { min: 1 })
+  if (redact !== undefined) checkFunction('redact', redact)
+  const home: LuaHome = {
+    port,
+    shards: new LuaShards({ tag, name, count, keyPrefix: port.keyPrefix }),
+    runtime,
+    logger: logger === undefined ? internals.logger : guardLogger(logger),
+    metrics: metrics === undefined ? undefined : guardMetrics(metrics),
+    maxSize,
+    ordered,
+  }
+  const { shards } = home
+  const claims = new LuaClaims(home, { retain, backoff: checkBackoff(backoff), maxAttempts, redact, exclusive }, internals.tokens)
+  const handOver = new HandOver(runtime, internals.tokens)
+  const calls = new EnqueueCalls(home, handOver)
+  const strict = onConflict === 'refuse'
+
+  function storedRecords(records: readonly NewOutboxRecord[]): readonly StoredRecord[] {
+    const stored = records.map((record) => storedRecord(record, home))
+    const prints = new Map<string, string>()
+    for (const [index, { id, print }] of stored.entries()) {
+      if (strict && prints.has(id) && prints.get(id) !== print) throw sameId(records[index] as NewOutboxRecord)
+      prints.set(id, print)
+    }
+    return stored
+  }
+
+  /** Which of the records go where: by the ordering key, and those without one to `keyless`, or by their id. */
+  function placesByShard(records: readonly NewOutboxRecord[], keyless?: LuaShard): ReadonlyMap<LuaShard, readonly number[]> {
+    const byShard = new Map<LuaShard, number[]>()
+    for (const [place, { message }] of records.entries()) {
+      const shard = keyless !== undefined && message.attributes.partitionkey === undefined ? keyless : shards.of(message)
+      const places = byShard.get(shard) ?? []
+      byShard.set(shard, places)
+      places.push(place)
+    }
+    return byShard
+  }
+
+  const outbox: LuaOutbox = {
+    capabilities: { order, delay: true, preLease: !ordered },
+    claim: (asked) => claims.claim(asked),
+    renew: (held, lease) => claims.renew(held, lease),
+    release: (held) => claims.release(held),
+    settle: (outcomes) => claims.settle(outcomes),
+    ...luaAdministration(home),
+    ...(ordered ? { leave: () => claims.leave() } : { attach: (taker: RecordTaker) => handOver.attach(taker) }),
+    wakeUps: ({ signal }) => luaWakeUps(home, { signal, block, deadline }),
+
+    async append(transaction, records) {
+      if (typeof transaction?.queueEvent !== 'function') throw new TransactionRequiredError('append()')
+      const [first] = records
+      if (first === undefined) return
+      const { anchor } = transaction
+      // Where the transaction already is; whether a key elsewhere is allowed is for it to say.
+      const beside = (anchor === undefined ? undefined : shards.beside(anchor)) ?? shards.of(first.message)
+      const stored = storedRecords(records)
+      const lease = handOver.takes(stored) ? handOver.lease(stored) : undefined
+      for (const [shard, places] of ordered ? placesByShard(records, beside) : [[beside, [...stored.keys()]] as const]) {
+        const own = places.map((place) => stored[place] as StoredRecord)
+        transaction.queueEvent({
+          name: 'append()',
+          args: [...shard.keys, ...enqueueArguments(own, { strict, ordered, lease })],
+          keys: keyPlaces,
+          kind: 'outbox',
+          onStored(answer) {
+            lease?.handOver(shard, answer)
+            countEnqueued(home, answer)
+          },
+        })
+      }
+      await probe('outbox.appended')
+    },
+
+    async enqueue(records) {
+      const stored = storedRecords(records)
+      const [only] = shards.all
+      if (only !== undefined && shards.all.length === 1) return await calls.enqueue(only, stored)
+      const results: EnqueueResult[] = []
+      const running = Array.from(placesByShard(records), async ([shard, places]) => {
+        const own = await calls.enqueue(
+          shard,
+          places.map((place) => stored[place] as StoredRecord),
+        )
+        for (const [index, place] of places.entries()) results[place] = own[index] as EnqueueResult
+      })
+      await Promise.all(running)
+      return results
+    },
+
+    async cancel(transaction, references) {
+      if (typeof transaction?.queueEvent !== 'function') throw new TransactionRequiredError('cancel()')
+      checkReferences(references)
+      if (references.length > 0) await cancelInTransaction(home, transaction, references)
+      return undefined
+    },
+
+    cancelNow: (references) => cancelDirectly(home, references),
+
+    prepare(records, { tag: wanted } = {}) {
+      const [first] = records
+      if (first === undefined) throw new InvalidOptionError('records', 'must be a list of at least one.')
+      const shard = wanted === undefined ? shards.of(first.message) : shards.byTag(wanted)
+      if (shard === undefined) throw new InvalidOptionError('tag', `must be one that tagOf() gave; it is '${wanted}'.`)
+      if (ordered) for (const { message } of records) shards.checkKey(message, shard)
+      return { lua: enqueueScript.lua, keys: shard.keys, args: enqueueArguments(storedRecords(records), { strict, ordered }) }
+    },
+
+    tagOf: (orderingKey) => shards.byKey(checkName('orderingKey', orderingKey)).tag,
+
+    async verify() {
+      for (const shard of shards.all) {
+        const problems = await verified(home, shard)
+        if (problems.length > 0) throw unusable(shard, problems)
+      }
+    },
+  }
+  return withHome(outbox, home)
+}
+
+const keyPlaces: readonly number[] = Array.from({ length: keyCount }, (_, index) => index)
+
+async function verified(home: LuaHome, shard: LuaShard): Promise<readonly string[]> {
+  try {
+    return asList(await runOn(home, shard, verifyScript, [home.ordered ? '1' : '0'])).map(String)
+  } catch (error) {
+    // Of the server, or of whatever is between it and us; what is wrong with the connection is told as such.
+    if (error instanceof Error && /\bNOPERM\b|\bCROSSSLOT\b|unknown command|not allowed|ACL failure/i.test(error.message))
+      return [error.message]
+    throw error
+  }
+}
+
+function unusable({ tag }: LuaShard, problems: readonly string[]): AckordError {
+  const text = `The Lua outbox under {${tag}} cannot be used: ${problems.join('; ')}. Its user needs EVAL and EVALSHA, the commands of the scripts, and all keys of that tag.`
+  return new AckordError('ACKORD_SCHEMA', text)
+}
+
+function sameId({ destination, message }: NewOutboxRecord): AckordError {
+  const text = `Two records for '${destination}' have the id '${message.id}' and say different things. Give each event an id of its own.`
+  return new AckordError('ACKORD_DUPLICATE_ID', text)
+}

@@ -1,0 +1,36 @@
+/**
+ * Behind `shardLua`: who polls an outbox with order per key, and which claims hold. A store object lives in `pollers` for as long as it claims or renews. One whose time
+ * is over holds nothing, also while nobody has taken its place.
+ *
+ *     living()          the names of those who live
+ *     ownerOf(token)    the name of whoever claimed with this token, or nil without order per key
+ *     holds(s, token)   whether a claim of this record holds
+ *     lapse(id, s)      makes a record in hand claimable again; it is for the caller to take it out of inflight
+ */
+export const pollerLua: string = `local longestLease = 30 * 24 * 3600 * 1000
+local lives
+local function living()
+  if lives then return lives end
+  lives = {}
+  local flat = redis.call('ZRANGEBYSCORE', pollers, '-inf', '+inf', 'WITHSCORES')
+  for i = 1, #flat, 2 do
+    local ends = tonumber(flat[i + 1])
+    lives[flat[i]] = ends > now and ends <= now + longestLease or nil
+  end
+  return lives
+end
+local function ownerOf(token) return string.match(token, '^([^/]+)/') end
+local function holds(s, token)
+  if not s or s.status ~= 'O' or s.token == '' or s.token ~= token then return false end
+  local owner = ownerOf(token)
+  if owner then return living()[owner] == true end
+  return s.expires > now
+end
+local function lapse(id, s)
+  s.expires, s.token = 0, ''
+  ackord.count(s.lane, 'i', -1)
+  redis.call('ZADD', ready, 0, member(id, s))
+  lineUp('o', id, s)
+  redis.call('HSET', state, id, ackord.write(s))
+  stepOut('i', id, s)
+end`

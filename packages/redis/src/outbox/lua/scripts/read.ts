@@ -1,0 +1,81 @@
+import { type OutboxScript, outboxScript, shardLua } from './prelude.ts'
+
+/**
+ * Reads records by their ids. Writes nothing.
+ *
+ *     KEYS: those of a shard
+ *     ARGV: ids
+ *     gives: the time; then of each its id, state, body and error
+ */
+export const getScript: OutboxScript = outboxScript(
+  'get',
+  `${shardLua}
+local states, bodies, texts = fetch(state, ARGV), fetch(entries, ARGV), fetch(errors, ARGV)
+local reply = { string.format('%.0f', now) }
+for i, id in ipairs(ARGV) do reply[i + 1] = { id, states[i], bodies[i], texts[i] } end
+return reply`,
+)
+
+/**
+ * Reads records in the order in which they were stored. Writes nothing.
+ *
+ *     KEYS: those of a shard
+ *     ARGV: the letter of their status, the seq behind which to begin, or '', how many
+ *     gives: the time; then of each its member of the index, state, body and error
+ */
+export const listScript: OutboxScript = outboxScript(
+  'list',
+  `${shardLua}
+local after = ARGV[2] == '' and '[' .. ARGV[1] or '(' .. ARGV[1] .. ARGV[2] .. '~'
+local members = redis.call('ZRANGEBYLEX', index, after, '(' .. ARGV[1] .. '~', 'LIMIT', 0, ARGV[3])
+local ids = {}
+for i, one in ipairs(members) do ids[i] = string.sub(one, 18) end
+local states, bodies, texts = fetch(state, ids), fetch(entries, ids), fetch(errors, ids)
+local reply = { string.format('%.0f', now) }
+for i, one in ipairs(members) do reply[i + 1] = { one, states[i], bodies[i], texts[i] } end
+return reply`,
+)
+
+/**
+ * Counts records by destination and state. Writes nothing. Beyond 1,000 each, those whose time has come and those whose lease has run out count as waiting
+ * and as leased, until a claim has moved them.
+ *
+ *     KEYS: those of a shard
+ *     ARGV: none
+ *     gives: the age of the oldest open one in milliseconds, or -1; then of each destination its name and how many are ready, waiting, leased, parked, published
+ */
+export const statsScript: OutboxScript = outboxScript(
+  'stats',
+  `${shardLua}
+local due, over = {}, {}
+for _, one in ipairs(redis.call('ZRANGEBYSCORE', waiting, '-inf', now, 'LIMIT', 0, 1000)) do
+  local lane = string.sub(one, 1, 8)
+  due[lane] = (due[lane] or 0) + 1
+end
+for _, text in ipairs(fetch(state, redis.call('ZRANGEBYSCORE', inflight, '-inf', now, 'LIMIT', 0, 1000))) do
+  local s = ackord.read(text)
+  if s then over[s.lane] = (over[s.lane] or 0) + 1 end
+end
+local counted = {}
+local flat = redis.call('HGETALL', counts)
+for i = 1, #flat, 2 do counted[flat[i]] = tonumber(flat[i + 1]) or 0 end
+local first = redis.call('ZRANGEBYLEX', index, '[o', '(p', 'LIMIT', 0, 1)[1]
+local oldest = first and ackord.read(redis.call('HGET', state, string.sub(first, 18)))
+local reply = { oldest and math.max(0, now - tonumber(oldest.created)) or -1 }
+local names = redis.call('HGETALL', destinations)
+for i = 1, #names, 2 do
+  local lane = names[i]
+  local opened, leased = counted[lane .. 'o'] or 0, counted[lane .. 'i'] or 0
+  local parked, published = counted[lane .. 'f'] or 0, counted[lane .. 's'] or 0
+  if opened + parked + published > 0 then
+    local late = over[lane] or 0
+    local unclaimed = redis.call('ZLEXCOUNT', ready, '[' .. lane, '(' .. lane .. '~') + (due[lane] or 0)
+    local inHand = math.max(0, leased - late)
+    local wait = math.max(0, opened - leased - unclaimed)
+    -- With order per key there are no leases of records: what is in hand is shown as what it was.
+    if ackord.ordered(1) then late, inHand = late + inHand, 0 end
+    reply[#reply + 1] = { names[i + 1], unclaimed + late, wait, inHand, parked, published }
+  end
+end
+return reply`,
+)

@@ -1,0 +1,237 @@
+import { type Script, script } from '../../../client/port.ts'
+import { clock, groupInfo, members, parkedConsumer, types, waitingConsumer } from './prelude.ts'
+
+/**
+ * KEYS: the lane's six. ARGV: group, first id, last id, how many at most, and the consumer whose entries are meant, or ''.
+ * Gives the time, and of each entry, in order: id, fields, state, deliveries that count, when it can be claimed, until when it is leased, when it was parked, last error.
+ * 'unread' is one that nobody has read yet.
+ */
+export const listEntries: Script = script(`${clock}
+${members}
+${types}
+local problem = checkLane(1)
+if problem then return problem end
+local stream, group = KEYS[1], ARGV[1]
+local entries = {}
+if ARGV[5] == '' then
+  entries = redis.call('XRANGE', stream, ARGV[2], ARGV[3], 'COUNT', ARGV[4])
+else
+  local page = redis.pcall('XPENDING', stream, group, ARGV[2], ARGV[3], ARGV[4], ARGV[5])
+  for _, pending in ipairs(page.err and {} or page) do
+    -- One that is gone is told by its id alone, so that whoever asks page by page goes on behind it.
+    entries[#entries + 1] = redis.call('XRANGE', stream, pending[1], pending[1])[1] or { pending[1] }
+  end
+end
+local reply = { tostring(now) }
+for _, found in ipairs(entries) do
+  local id = found[1]
+  local answer = redis.pcall('XPENDING', stream, group, id, id, 1)
+  local pending = not answer.err and answer[1]
+  local uncounted = tonumber(redis.call('HGET', KEYS[6], id))
+  local state, attempts, available, leased, parked = 'unread', uncounted and 1 - uncounted or 0, '', '', ''
+  if pending then
+    local owner = pending[2]
+    attempts = pending[4] - (uncounted or 0)
+    if owner == '${parkedConsumer}' then
+      state = 'parked'
+      parked = redis.call('ZSCORE', KEYS[4], member(id)) or tostring(now)
+    elseif owner == '${waitingConsumer}' then
+      local due = redis.call('ZSCORE', KEYS[2], member(id)) or redis.call('ZSCORE', KEYS[3], member(id)) or '0'
+      state = tonumber(due) > now and 'waiting' or 'ready'
+      available = due
+    else
+      local lease = tonumber(string.match(owner, '/(%d+)$'))
+      state = (not lease or pending[3] < lease) and 'leased' or 'ready'
+      if lease and state == 'leased' then leased = tostring(now - pending[3] + lease) end
+    end
+  end
+  reply[#reply + 1] = { id, found[2] or false, state, attempts, available, leased, parked, redis.call('HGET', KEYS[5], id) }
+end
+return reply`)
+
+/**
+ * Makes parked entries ready again. KEYS: the lane's six. ARGV: group, milliseconds until they may be claimed, '1' if their attempts still count, then ids.
+ * Gives the number of entries.
+ */
+export const rearmParked: Script = script(`${clock}
+${members}
+${types}
+local problem = checkLane(1)
+if problem then return problem end
+local delay, keep, count = tonumber(ARGV[2]), ARGV[3] == '1', 0
+for i = 4, #ARGV do
+  local id = ARGV[i]
+  local answer = redis.pcall('XPENDING', KEYS[1], ARGV[1], id, id, 1)
+  local pending = not answer.err and answer[1]
+  if pending and pending[2] == '${parkedConsumer}' then
+    local attempts = keep and pending[4] - (tonumber(redis.call('HGET', KEYS[6], id)) or 0) or 0
+    redis.call('ZREM', KEYS[4], member(id))
+    if not keep then redis.call('HSET', KEYS[6], id, pending[4]) end
+    redis.call('ZADD', KEYS[attempts > 0 and 3 or 2], delay > 0 and now + delay or 0, member(id))
+    redis.call('XCLAIM', KEYS[1], ARGV[1], '${waitingConsumer}', 0, id, 'JUSTID')
+    count = count + 1
+  end
+end
+return count`)
+
+/**
+ * Parks entries that no claim holds. KEYS: the lane's six. ARGV: group, the reason, then ids. Gives the ids of those that it parked.
+ *
+ * An entry that the group has not read yet becomes pending for the consumer `parked` without being read: the group's last id stays where it is, so that the entries
+ * before it are still read in their turn. Such an entry always has a field in `uncounted`; by that `takeFresh` knows it, and passes it by.
+ *
+ * If the group was lost together with what it had parked, the next claim has to tell of that, and nothing is parked here.
+ */
+export const parkEntries: Script = script(`${clock}
+${members}
+${types}
+${groupInfo}
+local problem = checkLane(1)
+if problem then return problem end
+local stream, group, parked = KEYS[1], ARGV[1], {}
+local found, hasStream = groupOf(1)
+if not found then
+  if not hasStream or redis.call('ZCARD', KEYS[4]) > 0 then return parked end
+  redis.call('XGROUP', 'CREATE', stream, group, '0')
+  for i = 2, 6 do redis.call('DEL', KEYS[i]) end
+end
+for i = 3, #ARGV do
+  local id = ARGV[i]
+  if redis.call('XRANGE', stream, id, id)[1] then
+    local pending = redis.call('XPENDING', stream, group, id, id, 1)[1]
+    local lease = pending and tonumber(string.match(pending[2], '/(%d+)$'))
+    if not pending or pending[2] == '${waitingConsumer}' or lease and pending[3] >= lease then
+      redis.call('ZREM', KEYS[2], member(id))
+      redis.call('ZREM', KEYS[3], member(id))
+      redis.call('ZADD', KEYS[4], now, member(id))
+      redis.call('HSET', KEYS[5], id, ARGV[2])
+      if pending then
+        redis.call('XCLAIM', stream, group, '${parkedConsumer}', 0, id, 'JUSTID')
+      else
+        redis.call('HSETNX', KEYS[6], id, 1)
+        redis.call('XCLAIM', stream, group, '${parkedConsumer}', 0, id, 'FORCE', 'RETRYCOUNT', 1, 'JUSTID')
+      end
+      parked[#parked + 1] = id
+    end
+  end
+end
+return parked`)
+
+/**
+ * Puts another entry in the place of one that is parked. KEYS: the lane's six, the stream that the new one goes to, the set of destinations, the stream for wake-ups,
+ * and `uncounted` of the new one's lane. ARGV: group, id, the destination, '1' if the attempts still count, then the new one's fields. Gives its id, or '' if the
+ * other one was not parked.
+ */
+export const replaceParked: Script = script(`${members}
+${types}
+local problem = checkLane(1) or check(7, 'stream', 'set', 'stream', 'hash')
+if problem then return problem end
+local id = ARGV[2]
+local answer = redis.pcall('XPENDING', KEYS[1], ARGV[1], id, id, 1)
+local pending = not answer.err and answer[1]
+if not pending or pending[2] ~= '${parkedConsumer}' then return '' end
+local attempts = ARGV[4] == '1' and pending[4] - (tonumber(redis.call('HGET', KEYS[6], id)) or 0) or 0
+local added = redis.call('XADD', KEYS[7], '*', unpack(ARGV, 5))
+if attempts > 0 then
+  -- Without a group the first claim would take the attempts for those of a group that was lost.
+  if redis.call('XLEN', KEYS[7]) == 1 then redis.pcall('XGROUP', 'CREATE', KEYS[7], ARGV[1], '0') end
+  redis.call('HSET', KEYS[10], added, 1 - attempts)
+end
+redis.call('SADD', KEYS[8], ARGV[3])
+redis.call('XADD', KEYS[9], 'MAXLEN', 1, '*', 'n', 1)
+redis.call('XACK', KEYS[1], ARGV[1], id)
+redis.call('XDEL', KEYS[1], id)
+redis.call('ZREM', KEYS[4], member(id))
+redis.call('HDEL', KEYS[5], id)
+redis.call('HDEL', KEYS[6], id)
+return added`)
+
+/** KEYS: the lane's six. ARGV: group, then ids. Removes those that are parked. Gives their ids. */
+export const discardParked: Script = script(`${members}
+${types}
+local problem = checkLane(1)
+if problem then return problem end
+local discarded = {}
+for i = 2, #ARGV do
+  local id = ARGV[i]
+  local answer = redis.pcall('XPENDING', KEYS[1], ARGV[1], id, id, 1)
+  local pending = not answer.err and answer[1]
+  if pending and pending[2] == '${parkedConsumer}' then
+    redis.call('XACK', KEYS[1], ARGV[1], id)
+    redis.call('XDEL', KEYS[1], id)
+    redis.call('ZREM', KEYS[4], member(id))
+    redis.call('HDEL', KEYS[5], id)
+    redis.call('HDEL', KEYS[6], id)
+    discarded[#discarded + 1] = id
+  end
+end
+return discarded`)
+
+/**
+ * KEYS: the lane's six. ARGV: group. Gives how many are ready, waiting, leased and parked, and how old in milliseconds the oldest is that is not parked, or -1.
+ * Delayed ones that nobody has read yet count as ready.
+ */
+export const countEntries: Script = script(`${clock}
+${types}
+local problem = checkLane(1)
+if problem then return problem end
+local stream, group = KEYS[1], ARGV[1]
+local ready, waiting, leased, parked = 0, 0, 0, 0
+local oldest
+local function see(id)
+  local ms = tonumber(string.match(id, '^%d+'))
+  if not oldest or ms < oldest then oldest = ms end
+end
+local consumers = redis.pcall('XINFO', 'CONSUMERS', stream, group)
+local pending, last = 0, '-'
+if not consumers.err then
+  for _, one in ipairs(consumers) do
+    local info = {}
+    for i = 1, #one, 2 do info[one[i]] = one[i + 1] end
+    pending = pending + info.pending
+    if info.name == '${parkedConsumer}' then
+      parked = info.pending
+    elseif info.pending > 0 then
+      local page = redis.call('XPENDING', stream, group, '-', '+', 1, info.name)
+      if page[1] then see(page[1][1]) end
+      if info.name == '${waitingConsumer}' then
+        local later = redis.call('ZCOUNT', KEYS[2], now + 1, '+inf') + redis.call('ZCOUNT', KEYS[3], now + 1, '+inf')
+        waiting = waiting + later
+        ready = ready + info.pending - later
+      else
+        local lease = tonumber(string.match(info.name, '/(%d+)$'))
+        local from = '-'
+        local over = 0
+        repeat
+          page = lease and redis.call('XPENDING', stream, group, from, '+', 1000, info.name) or {}
+          for i, held in ipairs(page) do
+            if held[3] >= lease and (i > 1 or from == '-') then over = over + 1 end
+          end
+          from = #page > 0 and page[#page][1] or from
+        until #page < 1000
+        leased = leased + info.pending - over
+        ready = ready + over
+      end
+    end
+  end
+  for _, one in ipairs(redis.call('XINFO', 'GROUPS', stream)) do
+    local info = {}
+    for i = 1, #one, 2 do info[one[i]] = one[i + 1] end
+    if info.name == group then last = info['last-delivered-id'] end
+  end
+end
+ready = ready + math.max(0, redis.call('XLEN', stream) - pending)
+-- The first that nobody has read. One that was parked unread is none; of many such in a row only some are looked at.
+local looked, from = 0, last
+repeat
+  local page, unread = redis.call('XRANGE', stream, from, '+', 'COUNT', parked > 0 and 10 or 2), nil
+  for _, one in ipairs(page) do
+    local id = one[1]
+    if not unread and id ~= from and (parked == 0 or not redis.call('XPENDING', stream, group, id, id, 1)[1]) then unread = id end
+  end
+  if unread then see(unread) end
+  looked = looked + #page
+  local isLast = unread or #page < 10 or looked >= 1000
+  from = #page > 0 and page[#page][1] or from
+until isLast
+return { ready, waiting, leased, parked, oldest and math.max(0, now - oldest) or -1 }`)

@@ -1,0 +1,48 @@
+import { members, parkedConsumer, waitingConsumer } from './prelude.ts'
+
+/**
+ * Removes delayed entries, in the commit of a transaction. `cancelEntries(k, a, argc)`:
+ *
+ *     KEYS from k on: the lane's six
+ *     ARGV from a on, argc words: group, then of each entry its id and when its delay ends, in milliseconds
+ *     gives: the reply of a command that failed, or nil
+ *
+ * An entry that the group has read is due when `ready` or `retry` say so. An unread entry is due when its delay ends. So is an entry that a claim has read before its time
+ * and has not put aside yet; it has no field in `uncounted`, unlike an entry that an operator made ready before its delay ended.
+ * `checkCancel(k)` gives the text of what is wrong with the keys, or nil. `hasCancelled` tells whether anything was written.
+ */
+export const cancelEntriesLua: string = `${members}
+local hasCancelled = false
+local function checkCancel(k)
+  for i, wanted in ipairs({ 'stream', 'zset', 'zset', 'zset', 'hash', 'hash' }) do
+    local found = redis.call('TYPE', KEYS[k + i - 1]).ok
+    if found ~= 'none' and found ~= wanted then
+      return 'WRONGTYPE the key ' .. KEYS[k + i - 1] .. ' of an outbox holds a ' .. found .. ', not a ' .. wanted
+    end
+  end
+end
+local function cancelEntries(k, a, argc)
+  local stream, group = KEYS[k], ARGV[a]
+  local time = redis.call('TIME')
+  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  for i = a + 1, a + argc - 1, 2 do
+    local id, due = ARGV[i], tonumber(ARGV[i + 1])
+    local page = redis.pcall('XPENDING', stream, group, id, id, 1)
+    if page.err and not string.find(page.err, 'NOGROUP', 1, true) then return page end
+    local pending = not page.err and page[1]
+    if pending and pending[2] == '${waitingConsumer}' then
+      due = tonumber(redis.call('ZSCORE', KEYS[k + 1], member(id)) or redis.call('ZSCORE', KEYS[k + 2], member(id)) or '0')
+    elseif pending and (pending[2] == '${parkedConsumer}' or redis.call('HEXISTS', KEYS[k + 5], id) == 1) then
+      due = 0
+    end
+    if due > now then
+      hasCancelled = true
+      if pending then redis.call('XACK', stream, group, id) end
+      redis.call('XDEL', stream, id)
+      redis.call('ZREM', KEYS[k + 1], member(id))
+      redis.call('ZREM', KEYS[k + 2], member(id))
+      redis.call('HDEL', KEYS[k + 4], id)
+      redis.call('HDEL', KEYS[k + 5], id)
+    end
+  end
+end`

@@ -1,0 +1,311 @@
+import { type Script, script } from '../../../client/port.ts'
+import { byteRoom, clock, groupInfo, members, parkedConsumer, types, waitingConsumer } from './prelude.ts'
+
+/** The most entries that are read at once. They are in memory before their sizes are known. */
+const pageSize = 16
+
+/** The most parked entries that one script passes by. The next claim goes on behind them. */
+const maxPassed = 1000
+
+/**
+ * Takes what may be claimed and was read before.
+ * KEYS: the set of destinations; per lane its six keys. ARGV: group, consumer, limit, the most bytes, whether the first entry is taken even if it is larger,
+ * whether to take from `ready` (1 or 0), and from `retry`, and whether to tell the destinations.
+ * Gives these, the bytes, '1' if it stopped before an entry that did not fit, and per lane a list of { id, fields, delivery, uncounted } and one of ids whose entry is gone,
+ * or what is wrong with its keys.
+ */
+export const takeDue: Script = script(`${clock}
+${members}
+${types}
+${byteRoom(4)}
+local group, consumer, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local lanes = (#KEYS - 1) / 6
+local problem = check(1, 'set')
+if problem then return problem end
+local reply = { ARGV[8] == '1' and redis.call('SMEMBERS', KEYS[1]) or {}, 0, '0' }
+local function take(lane, key, most)
+  local first = 6 * lane - 4
+  local stream, uncounted = KEYS[first], KEYS[first + 5]
+  local due = redis.call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, most)
+  for _, member in ipairs(due) do
+    local id = entry(member)
+    local answer = redis.pcall('XPENDING', stream, group, id, id, 1)
+    -- The group is lost. It is made again by \`takeFresh\`, and all that is in the stream is read anew.
+    if answer.err then return false end
+    local pending = answer[1]
+    if not pending or pending[2] == '${waitingConsumer}' then
+      local found = redis.call('XRANGE', stream, id, id)[1]
+      if found then
+        if not fits(found[2]) then return false end
+        local delivery = pending and pending[4] + 1 or 1
+        redis.call('XCLAIM', stream, group, consumer, 0, id, 'FORCE', 'RETRYCOUNT', delivery, 'JUSTID')
+        table.insert(reply[lane + 3][1], { id, found[2], delivery, tonumber(redis.call('HGET', uncounted, id)) or 0 })
+      else
+        redis.call('XACK', stream, group, id)
+        redis.call('HDEL', uncounted, id)
+        redis.call('HDEL', KEYS[first + 4], id)
+        table.insert(reply[lane + 3][2], id)
+      end
+    end
+    redis.call('ZREM', key, member)
+  end
+  return #due == most
+end
+local more = {}
+for lane = 1, lanes do
+  local wrong = checkLane(6 * lane - 4)
+  reply[lane + 3] = wrong and wrong.err or { {}, {} }
+  more[lane] = { not wrong and ARGV[6] == '1', not wrong and ARGV[7] == '1' }
+end
+-- In shares, so that none of many waits for the others; what some leave over is for whoever has more.
+local share = math.max(1, math.floor(limit / math.max(1, 2 * lanes)))
+local found = true
+while found and taken < limit and not full do
+  found = false
+  for lane = 1, lanes do
+    for kind = 1, 2 do
+      if more[lane][kind] and taken < limit and not full then
+        more[lane][kind] = take(lane, KEYS[6 * lane - 4 + kind], math.min(share, limit - taken))
+        found = found or more[lane][kind]
+      end
+    end
+  end
+end
+reply[2], reply[3] = bytes, full and '1' or '0'
+return reply`)
+
+/**
+ * Takes what nobody has read yet: what XREADGROUP does, which takes no limit in bytes and may not be in a script before Redis 7. Creates groups that are missing.
+ * If a group was there before and is lost, nobody knows any more what was read: all that is in the stream comes anew, also what was parked, and what is noted about it goes.
+ * KEYS: per lane its six. ARGV: group, consumer, limit, the most bytes, whether the first entry is taken even if it is larger.
+ * Gives the bytes, '1' if it stopped before an entry that did not fit, and per lane a list of { id, fields, uncounted }, how many were parked in a group that was lost,
+ * and '1' if the lane is empty; or what is wrong with its keys.
+ *
+ * An entry behind the group's last id may be pending already, if an operator parked it before it was read, whatever became of it since: it is passed by. Such entries have a
+ * field in `uncounted`. So does an entry that an operator stored with its earlier attempts: it is taken as its second delivery, so that the field is removed in the end.
+ */
+export const takeFresh: Script = script(`${types}
+${byteRoom(4)}
+${groupInfo}
+local group, consumer, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local lanes, reply, last, hasNotes, passed = #KEYS / 6, { 0, '0' }, {}, {}, 0
+-- All groups first: if one is refused, nothing is taken yet.
+for lane = 1, lanes do
+  local first = 6 * lane - 5
+  local wrong = checkLane(first)
+  if wrong then
+    reply[lane + 2] = wrong.err
+  else
+    local found, hasStream = groupOf(first)
+    local parked, isEmpty = 0, not found and not hasStream
+    if found then
+      last[lane] = found.last
+      isEmpty = found.pending == 0 and redis.call('XLEN', KEYS[first]) == 0
+      hasNotes[lane] = redis.call('HLEN', KEYS[first + 5]) > 0
+    elseif hasStream then
+      parked = redis.call('ZCARD', KEYS[first + 3])
+      -- A server whose memory is full takes DEL, and then what comes after it in the same script. Without the group nothing could be published to make room.
+      for i = 1, 5 do redis.call('DEL', KEYS[first + i]) end
+      redis.call('XGROUP', 'CREATE', KEYS[first], group, '0')
+      last[lane] = '0-0'
+    end
+    reply[lane + 2] = { {}, parked, isEmpty and '1' or '0' }
+    if isEmpty then last[lane] = nil end
+  end
+end
+-- A range without its start is not for all servers.
+local function after(id)
+  local head, digits = string.match(id, '^(%d+%-)(%d+)$')
+  local nines = string.match(digits, '9*$')
+  local rest = string.sub(digits, 1, #digits - #nines)
+  if rest == '' then return head .. '1' .. string.rep('0', #nines) end
+  return head .. string.sub(rest, 1, -2) .. (tonumber(string.sub(rest, -1)) + 1) .. string.rep('0', #nines)
+end
+-- One at first and then more and more, as long as entries are small: how large they are is known only when they are in memory.
+local page = 1
+local function claim(stream, ids, delivery, lastId)
+  if #ids == 0 then return end
+  local command = { 'XCLAIM', stream, group, consumer, 0, unpack(ids) }
+  for _, word in ipairs({ 'FORCE', 'RETRYCOUNT', delivery, 'JUSTID', 'LASTID', lastId }) do command[#command + 1] = word end
+  redis.call(unpack(command))
+end
+-- What 'uncounted' has of these entries.
+local function notesOf(lane, entries)
+  if not hasNotes[lane] or #entries == 0 then return {} end
+  local ids = {}
+  for i, found in ipairs(entries) do ids[i] = found[1] end
+  return redis.call('HMGET', KEYS[6 * lane], unpack(ids))
+end
+local function take(lane, most)
+  local stream, given, before = KEYS[6 * lane - 5], reply[lane + 2][1], taken
+  while taken - before < most do
+    local count = math.min(page, most - (taken - before))
+    local entries, ids, again, seen = redis.call('XRANGE', stream, after(last[lane]), '+', 'COUNT', count), {}, {}, nil
+    local notes = notesOf(lane, entries)
+    for i, found in ipairs(entries) do
+      local id, note = found[1], notes[i]
+      if note and redis.call('XPENDING', stream, group, id, id, 1)[1] then
+        passed = passed + 1
+      else
+        if not fits(found[2]) then break end
+        if note then
+          again[#again + 1] = id
+          found[3] = note
+        else
+          ids[#ids + 1] = id
+        end
+        given[#given + 1] = found
+      end
+      seen = id
+    end
+    if seen then
+      last[lane] = seen
+      claim(stream, ids, 1, seen)
+      claim(stream, again, 2, seen)
+      -- Without the permission for it the next claim passes them by again.
+      if #ids + #again == 0 then redis.pcall('XGROUP', 'SETID', stream, group, seen) end
+    end
+    if passed >= ${maxPassed} then return false end
+    if full or #entries < count then return false end
+    page = largest * 2 * page <= maxBytes - bytes and math.min(2 * page, ${pageSize}) or 1
+  end
+  return true
+end
+local share = math.max(1, math.floor(limit / math.max(1, lanes)))
+local serving = {}
+for lane = 1, lanes do if last[lane] then serving[#serving + 1] = lane end end
+while #serving > 0 and taken < limit and not full do
+  local left = {}
+  for _, lane in ipairs(serving) do
+    if taken < limit and not full and take(lane, math.min(share, limit - taken)) then left[#left + 1] = lane end
+  end
+  serving = left
+end
+reply[1], reply[2] = bytes, full and '1' or '0'
+return reply`)
+
+/**
+ * Takes over what is pending for consumers whose lease has run out, and removes those that hold nothing and have not been seen for long.
+ * KEYS: the lane's six. ARGV: group, consumer, limit, the most bytes, whether the first entry is taken even if it is larger, milliseconds that count as the lease of a consumer
+ * whose name tells none, and after which one that holds nothing is removed; how many to look at, and where the last look ended: consumer and id.
+ * Gives a list of { id, fields, delivery, uncounted }, one of ids whose entry is gone, where this look ended ('' if it saw all), the bytes, and '1' if it stopped before an
+ * entry that did not fit.
+ */
+export const takeOver: Script = script(`${types}
+${byteRoom(4)}
+local group, consumer, limit, idle, budget = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local fromName, fromId = ARGV[8], ARGV[9]
+local stream = KEYS[1]
+local problem = checkLane(1)
+if problem then return problem end
+local reply = { {}, {}, '', '', 0, '0' }
+local function take(id, delivery)
+  local found = redis.call('XRANGE', stream, id, id)[1]
+  if found then
+    if not fits(found[2]) then return end
+    redis.call('XCLAIM', stream, group, consumer, 0, id, 'RETRYCOUNT', delivery + 1, 'JUSTID')
+    table.insert(reply[1], { id, found[2], delivery + 1, tonumber(redis.call('HGET', KEYS[6], id)) or 0 })
+  else
+    redis.call('XACK', stream, group, id)
+    redis.call('HDEL', KEYS[5], id)
+    redis.call('HDEL', KEYS[6], id)
+    table.insert(reply[2], id)
+  end
+end
+local function look(name, lease, from)
+  while true do
+    local count = math.min(budget, 100)
+    local page = redis.call('XPENDING', stream, group, from, '+', count, name)
+    for _, pending in ipairs(page) do
+      from = pending[1]
+      if #reply[1] >= limit then return from end
+      if pending[3] >= lease then take(from, pending[4]) end
+      if full then return from end
+    end
+    budget = budget - #page
+    if #page < count then return end
+    -- The last one is seen twice, because a range without its start is not for all servers.
+    if budget < 2 then return from end
+  end
+end
+local consumers = redis.pcall('XINFO', 'CONSUMERS', stream, group)
+if consumers.err then
+  -- Nobody has read it yet, or all was deleted.
+  if string.find(consumers.err, 'NOGROUP', 1, true) or string.find(consumers.err, 'no such key', 1, true) then return reply end
+  return consumers
+end
+for _, one in ipairs(consumers) do
+  local info = {}
+  for i = 1, #one, 2 do info[one[i]] = one[i + 1] end
+  local lease = tonumber(string.match(info.name, '/(%d+)$'))
+  if info.pending == 0 then
+    if info.name ~= consumer and info.idle >= idle then redis.call('XGROUP', 'DELCONSUMER', stream, group, info.name) end
+  elseif (lease or (info.name ~= '${waitingConsumer}' and info.name ~= '${parkedConsumer}')) and info.name >= fromName then
+    local stopped = look(info.name, lease or idle, info.name == fromName and fromId or '-')
+    if stopped then
+      reply[3], reply[4] = info.name, stopped
+      break
+    end
+  end
+end
+reply[5], reply[6] = bytes, full and '1' or '0'
+return reply`)
+
+/**
+ * Puts aside what was read before its time. KEYS: the lane's six. ARGV: group, the consumer that read them, then id and delay of each.
+ * Gives the ids of those whose time has not come, and of those that the consumer no longer holds: they were cancelled or taken over meanwhile. A delivery that only
+ * found out about the delay is no attempt.
+ */
+export const putAside: Script = script(`${clock}
+${members}
+${types}
+local problem = checkLane(1)
+if problem then return problem end
+local early = {}
+for i = 3, #ARGV, 2 do
+  local id = ARGV[i]
+  local due = tonumber(string.match(id, '^%d+')) + tonumber(ARGV[i + 1])
+  local pending = redis.call('XPENDING', KEYS[1], ARGV[1], id, id, 1)[1]
+  local held = pending and pending[2] == ARGV[2]
+  if held and due > now then
+    redis.call('ZREM', KEYS[2], member(id))
+    redis.call('HINCRBY', KEYS[6], id, 1)
+    redis.call('ZADD', KEYS[2], due, member(id))
+    redis.call('XCLAIM', KEYS[1], ARGV[1], '${waitingConsumer}', 0, id, 'JUSTID')
+  end
+  if not held or due > now then early[#early + 1] = id end
+end
+return early`)
+
+/**
+ * Drops destinations that have no record: they leave the set of destinations, so that no claim asks for them, and what is kept of them is deleted once they have
+ * been empty for long enough. A commit adds its destinations to the set together with its records, hence before or after this, never in between.
+ * KEYS: the set of destinations, the sorted set of empty ones by when they were dropped, per lane its six. ARGV: group, milliseconds after which keys are deleted, then the
+ * destination of each lane.
+ */
+export const dropEmpty: Script = script(`${clock}
+${types}
+${groupInfo}
+local problem = check(1, 'set', 'zset')
+if problem then return problem end
+for lane = 1, #ARGV - 2 do
+  local first, name = 6 * lane - 3, ARGV[lane + 2]
+  local isBroken = checkLane(first)
+  local group = not isBroken and groupOf(first)
+  if isBroken then
+    redis.call('ZREM', KEYS[2], name)
+  elseif group and group.pending > 0 or redis.call('XLEN', KEYS[first]) > 0 then
+    redis.call('ZREM', KEYS[2], name)
+    redis.call('SADD', KEYS[1], name)
+  elseif redis.call('SREM', KEYS[1], name) == 0 and (not group or now - string.match(group.last, '^%d+') >= tonumber(ARGV[2])) then
+    -- Not earlier: a stream that is made anew may give ids again if the server's clock was set back, and a late settlement would meet another record.
+    for i = 0, 5 do redis.call('DEL', KEYS[first + i]) end
+    redis.call('ZREM', KEYS[2], name)
+  else
+    redis.call('ZADD', KEYS[2], now, name)
+  end
+end`)
+
+/** KEYS: the sorted set of empty destinations. ARGV: milliseconds, how many at most. Gives those that were dropped at least so long ago. */
+export const longEmpty: Script = script(`${clock}
+return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now - tonumber(ARGV[1]), 'LIMIT', 0, ARGV[2])`)

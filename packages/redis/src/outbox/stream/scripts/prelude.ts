@@ -1,0 +1,107 @@
+import { splitLua } from '../../../client/split-lua.ts'
+
+// Parts that the scripts share.
+
+/** Who has what no relay has. Names of relays end in their lease, so they are never these. */
+export const waitingConsumer = 'waiting'
+export const parkedConsumer = 'parked'
+
+/** `now`: milliseconds, by the server's clock. */
+export const clock = `local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)`
+
+/** Ids as members of a sorted set, in which equal scores are in the order of their bytes: padded, so that it is the order of the ids. */
+export const members = `local function member(id)
+  local ms, seq = string.match(id, '^(%d+)-(%d+)$')
+  return string.rep('0', 20 - #ms) .. ms .. '-' .. string.rep('0', 20 - #seq) .. seq
+end
+local function entry(member)
+  local ms, seq = string.match(member, '^0*(%d+)-0*(%d+)$')
+  return ms .. '-' .. seq
+end`
+
+/** Refuses before anything is written: a script that fails halfway leaves what it has done. */
+export const types = `local function check(first, ...)
+  for i, wanted in ipairs({ ... }) do
+    local found = redis.call('TYPE', KEYS[first + i - 1]).ok
+    if found ~= 'none' and found ~= wanted then
+      return redis.error_reply('WRONGTYPE the key ' .. KEYS[first + i - 1] .. ' of an outbox holds a ' .. found .. ', not a ' .. wanted)
+    end
+  end
+end
+local function checkLane(first) return check(first, 'stream', 'zset', 'zset', 'zset', 'hash', 'hash') end`
+
+/**
+ * Which of these entries a relay still holds: pending for it under whatever lease it renewed them to, not run out, and of the same delivery.
+ * In one command where they lie close together, as they do after a read; mostly nothing else is pending between them. It is the hot path.
+ */
+export const holding: string = `${splitLua}
+local function pendingOf(stream, group, ids, wanted)
+  local count = 2 * wanted + 10
+  local page = redis.pcall('XPENDING', stream, group, ids[1], ids[wanted], count)
+  if page.err then
+    if string.find(page.err, 'NOGROUP', 1, true) then return {} end
+    return page
+  end
+  if #page == wanted then
+    local same = true
+    for i = 1, wanted do
+      if page[i][1] ~= ids[i] then
+        same = false
+        break
+      end
+    end
+    if same then return page end
+  end
+  local byId, found = {}, {}
+  for i = 1, #page do byId[page[i][1]] = page[i] end
+  for i = 1, wanted do
+    local id = ids[i]
+    -- The first of two outcomes for one claim decides.
+    if id ~= ids[i - 1] then found[i] = byId[id] or #page == count and redis.call('XPENDING', stream, group, id, id, 1)[1] end
+  end
+  return found
+end
+local function leaseOf(owner, name)
+  local base, lease = string.match(owner, '^(.*)/(%d+)$')
+  return base == name and tonumber(lease) or 0
+end`
+
+/**
+ * Counts the bytes of what a script takes: `fits(fields)` tells whether an entry may be taken too, and counts it if so. A script reads an entry before it claims it, so that
+ * what does not fit stays as it is. ARGV of the scripts: the most bytes, and '1' if the first entry is taken even if it is larger.
+ */
+export const byteRoom = (
+  maxBytes: number,
+): string => `local maxBytes, atLeastOne = tonumber(ARGV[${maxBytes}]), ARGV[${maxBytes + 1}] == '1'
+local taken, bytes, full, largest = 0, 0, false, 0
+local function fits(fields)
+  local size = 0
+  for i = 1, #fields do size = size + #fields[i] end
+  if bytes + size > maxBytes and (taken > 0 or not atLeastOne) then
+    full = true
+    return false
+  end
+  taken, bytes = taken + 1, bytes + size
+  if size > largest then largest = size end
+  return true
+end`
+
+/**
+ * The group of the stream at KEYS[first]: `group.pending` and `group.last`, the last id that it was given. `nil` without a group; in that case the second value tells
+ * whether there is a stream.
+ */
+export const groupInfo = `local function groupOf(first)
+  local groups = redis.pcall('XINFO', 'GROUPS', KEYS[first])
+  if groups.err then
+    if string.find(groups.err, 'no such key', 1, true) then return nil, false end
+    -- A stream that cannot be looked at is not an empty one. The same call again raises the error.
+    redis.call('XINFO', 'GROUPS', KEYS[first])
+  end
+  for _, one in ipairs(groups) do
+    local info = {}
+    for i = 1, #one, 2 do info[one[i]] = one[i + 1] end
+    if info.name == ARGV[1] then return { pending = info.pending, last = info['last-delivered-id'] } end
+  end
+  return nil, true
+end`

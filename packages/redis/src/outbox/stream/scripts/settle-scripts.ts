@@ -1,0 +1,97 @@
+import { type Script, script } from '../../../client/port.ts'
+import { clock, holding, members, parkedConsumer, types, waitingConsumer } from './prelude.ts'
+
+// What they share. KEYS: six of a lane, for each relay that claimed something there. ARGV: group, then for each of these: the relay's name; the
+// ids in their order; of each its delivery with a letter behind it, or one for all, both with blanks between them, because many arguments are slow;
+// then what each letter needs. Gives the places of those that were lost.
+
+const forEachHeld = (work: string): string => `${types}
+${holding}
+local group, at, place = ARGV[1], 2, 0
+local lost = {}
+for first = 1, #KEYS - 5, 6 do
+  local problem = checkLane(first)
+  if problem then return problem end
+end
+for first = 1, #KEYS - 5, 6 do
+  local stream, name = KEYS[first], ARGV[at]
+  local ids, count = split(ARGV[at + 1])
+  local words = split(ARGV[at + 2])
+  at = at + 3
+  local pending = pendingOf(stream, group, ids, count)
+  if pending.err then return pending end
+  local done, finished = {}, 0
+  local delivery, letter, owner, lease
+  for i = 1, count do
+    local id, one, held = ids[i], pending[i], false
+    if words[i] then delivery, letter = tonumber(string.sub(words[i], 1, -2)), string.sub(words[i], -1) end
+    if one then
+      if one[2] ~= owner then
+        owner = one[2]
+        lease = leaseOf(owner, name)
+      end
+      held = one[4] == delivery and one[3] < lease
+    end
+    if not held then lost[#lost + 1] = place end
+    place = place + 1
+    ${work}
+  end`
+
+/**
+ * `p`: published. `f`: failed, with the milliseconds until it may be tried again, and the error. `k`: parked, with the error.
+ * The first write is one that a server takes whose memory is full; it lets those through that come after it. That it is nobody's any more is written
+ * last: if the server refuses something before that, for want of a permission, the record is still held, and taken over later.
+ */
+export const settleHeld: Script = script(`${clock}
+${members}
+${forEachHeld(`if letter == 'p' then
+      if held then
+        finished = finished + 1
+        done[finished] = id
+        if delivery > 1 then
+          redis.call('HDEL', KEYS[first + 4], id)
+          redis.call('HDEL', KEYS[first + 5], id)
+        end
+      end
+    else
+      local failed = letter == 'f'
+      if held then
+        local key = KEYS[first + (failed and 2 or 3)]
+        redis.call('ZREM', key, member(id))
+        redis.call('ZADD', key, failed and now + tonumber(ARGV[at]) or now, member(id))
+        redis.call('HSET', KEYS[first + 4], id, ARGV[failed and at + 1 or at])
+        redis.call('XCLAIM', stream, group, failed and '${waitingConsumer}' or '${parkedConsumer}', 0, id, 'JUSTID')
+      end
+      at = at + (failed and 2 or 1)
+    end`)}
+  for i = 1, finished, 1000 do
+    local last = math.min(i + 999, finished)
+    redis.call('XACK', stream, group, unpack(done, i, last))
+    redis.call('XDEL', stream, unpack(done, i, last))
+  end
+end
+return lost`)
+
+/** `r`: as it was before the claim. In the same order. */
+export const releaseHeld: Script = script(`${members}
+${forEachHeld(`if held then
+      redis.call('ZREM', KEYS[first + 1], member(id))
+      local uncounted = redis.call('HINCRBY', KEYS[first + 5], id, 1)
+      redis.call('ZADD', KEYS[first + (delivery > uncounted and 2 or 1)], 0, member(id))
+      redis.call('XCLAIM', stream, group, '${waitingConsumer}', 0, id, 'JUSTID')
+    end`)}
+end
+return lost`)
+
+/** `r`: leased anew. The last of ARGV is for how long. */
+export const renewHeld: Script = script(`${forEachHeld(`if held then
+      finished = finished + 1
+      done[finished] = id
+    end`)}
+  for i = 1, finished, 1000 do
+    local command = { 'XCLAIM', stream, group, name .. '/' .. ARGV[#ARGV], 0, unpack(done, i, math.min(i + 999, finished)) }
+    command[#command + 1] = 'JUSTID'
+    redis.call(unpack(command))
+  end
+end
+return lost`)

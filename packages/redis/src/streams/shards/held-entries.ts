@@ -1,0 +1,149 @@
+import { AckordError, type Runtime } from '@ackord/core'
+import type { StreamEntry } from '../entries/stream-entry.ts'
+import { SettlementQueue } from '../group/settlement-queue.ts'
+import type { StreamGroup, Verdict } from '../group/stream-group.ts'
+import type { Shard } from './shard.ts'
+
+/** The deliveries that a shard has in hand. */
+export class HeldEntries {
+  readonly #queue: SettlementQueue
+  readonly #entries = new Map<string, HeldEntry>()
+  readonly #orphans = new Set<HeldEntry>()
+  readonly #settling = new Map<HeldEntry, Promise<string>>()
+  readonly #onFree: (entry: HeldEntry) => void
+
+  /** `onFree` is told of each one that is no longer in hand, except for those that are dropped. */
+  constructor(group: StreamGroup, runtime: Runtime, onFree: (entry: HeldEntry) => void) {
+    this.#queue = new SettlementQueue(group, runtime)
+    this.#onFree = onFree
+  }
+
+  get size(): number {
+    return this.#entries.size + this.#orphans.size
+  }
+
+  /** As the group knows them. */
+  get ids(): string[] {
+    return [...this.#entries.keys()]
+  }
+
+  get all(): HeldEntry[] {
+    return [...this.#entries.values(), ...this.#orphans]
+  }
+
+  add(entry: HeldEntry): void {
+    this.#entries.set(entry.id, entry)
+  }
+
+  get(id: string): HeldEntry | undefined {
+    return this.#entries.get(id)
+  }
+
+  has(id: string): boolean {
+    return this.#entries.has(id)
+  }
+
+  holds(entry: HeldEntry): boolean {
+    return this.#entries.get(entry.id) === entry || this.#orphans.has(entry)
+  }
+
+  /** Nobody was given it. */
+  drop(entry: HeldEntry): void {
+    if (!this.#orphans.delete(entry) && this.holds(entry)) this.#entries.delete(entry.id)
+  }
+
+  /** Their group is gone. They can be finished, but nobody is told: a stream that is made anew may have other entries under their ids. */
+  orphanAll(): void {
+    for (const entry of this.#entries.values()) this.#orphans.add(entry)
+    this.#entries.clear()
+  }
+
+  lose(entry: HeldEntry, loss: Loss): void {
+    entry.loss = loss
+    this.#letGo(entry)
+  }
+
+  /** Without a word about what is free: nothing more is read. */
+  loseAll(loss: Loss): void {
+    for (const entry of this.all) entry.loss = loss
+    this.#entries.clear()
+    this.#orphans.clear()
+  }
+
+  /** It was not pending under this consumer's name a moment ago. */
+  missed(id: string): void {
+    const entry = this.#entries.get(id)
+    // Settled meanwhile, it is not pending either.
+    if (entry !== undefined && !this.#settling.has(entry)) this.lose(entry, 'taken')
+  }
+
+  /**
+   * Rejects if the delivery is another's by now, if there was no answer, or if the server refused; only in the last case the entry stays in hand.
+   * Without an answer it may still be pending: then it is found idle, and delivered again.
+   */
+  async settle(entry: HeldEntry, verdict: Verdict): Promise<void> {
+    if (!this.holds(entry)) throw lossError(entry)
+    if (this.#orphans.has(entry)) {
+      this.#letGo(entry)
+      return
+    }
+    const settling = this.#queue.settle(verdict)
+    this.#settling.set(entry, settling)
+    let answer: string
+    try {
+      answer = await settling
+    } catch (cause) {
+      this.lose(entry, 'taken')
+      throw unsettled(entry, cause)
+    } finally {
+      this.#settling.delete(entry)
+    }
+    if (answer === 'OK' || answer === 'GONE') {
+      this.#letGo(entry)
+    } else if (answer === 'LOST') {
+      this.lose(entry, 'taken')
+      throw lossError(entry)
+    } else {
+      throw unsettled(entry, new Error(answer))
+    }
+  }
+
+  /** Resolves when the verdicts that are under way are answered. */
+  async answered(): Promise<void> {
+    await Promise.allSettled(this.#settling.values())
+  }
+
+  #letGo(entry: HeldEntry): void {
+    if (!this.holds(entry)) return
+    this.drop(entry)
+    this.#onFree(entry)
+  }
+}
+
+/** One delivery of an entry, until it is settled or lost. */
+export interface HeldEntry extends StreamEntry {
+  readonly shard: Shard
+  /** This one included. */
+  readonly deliveries: number
+  /** Whether it was handed out, so that its holder settles it. */
+  yielded: boolean
+  /** Why it cannot be settled here any more. */
+  loss: Loss | undefined
+}
+
+export type Loss = 'taken' | 'disposed'
+
+export function lossError({ id, stream, loss }: HeldEntry): AckordError {
+  if (loss === 'disposed') {
+    const text = `The source was disposed before entry ${id} of stream '${stream}' was settled; it is delivered again, and the late verdict has no effect. Settle what was yielded before disposing the source.`
+    return new AckordError('ACKORD_SHUTDOWN', text)
+  }
+  const text = `Entry ${id} of stream '${stream}' was taken over by another consumer, or its group is gone; the late verdict has no effect. If handlers stall, give the source a longer claimIdle or lease.`
+  return new AckordError('ACKORD_LEASE_LOST', text)
+}
+
+/** The server refused, or there was no answer. */
+function unsettled({ id, stream }: HeldEntry, cause: unknown): AckordError {
+  const text = `Redis did not take the verdict on entry ${id} of stream '${stream}'; unless it was carried out all the same, the entry is delivered again.`
+  return new AckordError('ACKORD_LEASE_LOST', text, { cause })
+}

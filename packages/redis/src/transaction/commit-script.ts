@@ -1,0 +1,389 @@
+import { type Script, script } from '../client/port.ts'
+import { cancelLua } from '../outbox/lua/scripts/cancel-fragment.ts'
+import { enqueueLua } from '../outbox/lua/scripts/enqueue-fragment.ts'
+import { ackordLua } from '../outbox/lua/scripts/prelude.ts'
+import { cancelEntriesLua } from '../outbox/stream/scripts/cancel-fragment.ts'
+
+/**
+ * Commits the transactions of several messages, one after the other; what becomes of one says nothing about the next. Nothing of this is ever
+ * thrown: a thrown error would take the others with it, and its text differs from server to server.
+ *
+ *     KEYS: for each message its marker, then the keys of its guards and commands, in their order
+ *     ARGV: rule, retention, then for each message: token, plan, then for each guard and command what follows its keys
+ *     rule: 'lease': the marker must hold the token. 'once': there must be no marker
+ *     plan: for each guard and command its kind, how many keys it has, ':' if they lead and '@' if not, and how many further arguments
+ *
+ * The answer to each is one of
+ *
+ *     OK answers           committed; the marker is done:<token>. The answers are those to the events for a Lua outbox
+ *     DONE                 it had been, by these very bytes: the client sent them twice
+ *     LOST held            the marker holds this instead; nothing written
+ *     TYPE n found         the n-th key holds something else than it must; nothing written
+ *     VALUE n problem      the n-th cannot be carried out on what the key holds; nothing written
+ *     MISSING n            the n-th key must be there; nothing written
+ *     CONFLICT n           the n-th guard does not hold; nothing written
+ *     EVENT n error        the n-th is for an outbox, which does not take it; nothing written
+ *     REFUSED error        the server takes no writes: out of memory, read only; nothing written
+ *     PARTIAL n error      the n-th failed and those before it were carried out; the marker is partial:<token>:…
+ *     UNDONE n error       the same, and those before it were undone; there is no marker
+ *
+ * The marker is written before the commands, because a server that takes no writes refuses the first one only. So commands run inside of Lua's
+ * own `pcall`, and whatever fails there, an error of Lua included, makes the marker `partial:` before anything else is done.
+ */
+function commitLua({ undo, outbox, cancels }: CommitScriptOptions): string {
+  return `${outbox ? `${ackordLua}\n${enqueueLua}\n${cancelLua}` : ''}
+${cancels ? cancelEntriesLua : ''}
+local rule, retention = ARGV[1], ARGV[2]
+local wanted = { s = 'string', i = 'string', f = 'string', p = 'string', h = 'hash', c = 'hash', r = 'hash', l = 'list', e = 'set', z = 'zset', x = 'stream', L = 'list', y = 'zset' }
+local guards = { g = true, n = true, k = true, m = true, w = true }
+-- Of commands that write to their first key whatever it holds: what the others may hold.
+local sources = { u = { zset = true, set = true }, t = { set = true }, b = { string = true } }
+local shape = '(%a)(%d+)([:@])(%d+)'
+local guarded = pcall
+local gmatch, sub, find, call, pcall = string.gmatch, string.sub, string.find, redis.call, redis.pcall
+
+-- The words of a command whose keys do not all lead: its first argument tells where they are.
+local function spread(a, k, keys, argc)
+  local words, place = {}, {}
+  local n = 0
+  for position in gmatch(ARGV[a + 1], '%d+') do
+    place[tonumber(position)] = KEYS[k + n]
+    n = n + 1
+  end
+  words[1] = ARGV[a]
+  local from = a + 2
+  for position = 1, keys + argc - 1 do
+    if place[position] then words[position + 1] = place[position]
+    else words[position + 1] = ARGV[from] from = from + 1 end
+  end
+  return words
+end
+
+-- Of an expiry that is recorded behind a mark: one that has ended goes, and a live one ends no earlier than this.
+local function extend(key, ends, subject)
+  local held = pcall('ZSCORE', key, subject)
+  if type(held) == 'table' then return held end
+  local before = tonumber(held or '')
+  if not before then return end
+  local time = redis.call('TIME')
+  if before <= time[1] * 1000 + math.floor(time[2] / 1000) then return pcall('ZREM', key, subject) end
+  if before < tonumber(ends) then return pcall('ZADD', key, ends, subject) end
+end
+
+-- A whole number of up to 64 bits, which a Lua number cannot hold: as thousands of millions and the rest. nil if Redis would not take it for one.
+local function whole(text)
+  if not text or #text > 20 or text ~= '0' and not find(text, '^-?[1-9]%d*$') then return end
+  local sign, digits = 1, text
+  if sub(text, 1, 1) == '-' then sign, digits = -1, sub(text, 2) end
+  return #digits > 9 and sign * tonumber(sub(digits, 1, -10)) or 0, sign * tonumber(sub(digits, -9))
+end
+
+-- The sum of two, or nil if it has more than 64 bits. The low part of a sum is never negative.
+local function sum(high, low, otherHigh, otherLow)
+  low = low + otherLow
+  local carry = math.floor(low / 1000000000)
+  high, low = high + otherHigh + carry, low - carry * 1000000000
+  if high > 9223372036 or high == 9223372036 and low > 854775807 then return end
+  if high < -9223372037 or high == -9223372037 and low < 145224192 then return end
+  return high, low
+end
+
+-- Redis takes neither blanks nor what is no number; Lua takes both.
+local function isReal(text)
+  local value = #text < 5000 and not find(text, '[%s%znN]') and tonumber(text)
+  return value and value > -math.huge and value < math.huge
+end
+
+-- Of counters: adds up what a transaction does to one, and says if that is too much for Redis.
+local function count(n, id, held, name, amount, sums)
+  local known = sums[id]
+  local high, low
+  if known then high, low = known[1], known[2] else high, low = whole(held or '0') end
+  if high and not known then high, low = sum(high, low, 0, 0) end
+  if not high then return 'TYPE ' .. n .. ' text' end
+  local by, byLow = 0, 1
+  if amount then by, byLow = whole(amount) end
+  if not by then return 'VALUE ' .. n .. ' its amount is no whole number' end
+  if sub(name, 1, 4) == 'DECR' then by, byLow = -by, -byLow end
+  high, low = sum(high, low, by, byLow)
+  if not high or name == 'DECRBY' and amount == '-9223372036854775808' then return 'VALUE ' .. n .. ' the result has more than 64 bits' end
+  sums[id] = { high, low }
+end
+
+-- What keys hold, as far as a message before has written to them: many share the stream of their events.
+local known = {}
+
+-- What a command makes of the value under its key. Not for keys that an earlier command of the same transaction has written to: that is not there yet.
+local function checkValue(kind, n, key, a, found, sums)
+  if kind == 'i' then
+    local name = string.upper(ARGV[a])
+    return count(n, key, call('GET', key), name, (name == 'INCRBY' or name == 'DECRBY') and ARGV[a + 1] or nil, sums)
+  elseif kind == 'c' then
+    return count(n, key .. '\\0' .. ARGV[a + 1], call('HGET', key, ARGV[a + 1]), 'HINCRBY', ARGV[a + 2], sums)
+  elseif found == 'none' then return
+  elseif kind == 'f' or kind == 'r' then
+    local held = kind == 'f' and call('GET', key) or kind == 'r' and call('HGET', key, ARGV[a + 1])
+    if held and not isReal(held) then return 'TYPE ' .. n .. ' text' end
+  elseif kind == 'p' then
+    local size, head = call('STRLEN', key), call('GETRANGE', key, 0, 15)
+    local encoding = string.byte(head, 5)
+    if sub(head, 1, 4) ~= 'HYLL' or size < 16 or encoding > 1 or encoding == 0 and size ~= 12304 then return 'TYPE ' .. n .. ' text' end
+  elseif kind == 'L' and string.upper(ARGV[a]) == 'LSET' and not call('LINDEX', key, ARGV[a + 1]) then
+    return 'VALUE ' .. n .. ' the list has no element at this index'
+  end
+end
+
+-- Whether a command leaves what its key holds as it is. An expiry that has passed deletes the key.
+local expiries = { EXPIRE = 0, PEXPIRE = 0, EXPIREAT = 1, PEXPIREAT = 1000 }
+local function keeps(name, time)
+  local perSecond = expiries[name]
+  if not perSecond then return name == 'PERSIST' end
+  return (tonumber(time) or 0) > perSecond * (call('TIME')[1] + 1)
+end
+
+local valued = { i = true, c = true, f = true, r = true, p = true, L = true }
+
+-- 'seen': the types of keys that commands before it have, or true. 'changed': keys whose values are no longer what the server holds.
+local function check(kind, n, key, a, first, seen, changed)
+  if guards[kind] then
+    local value, expected
+    if kind == 'g' then value, expected = pcall('GET', key), ARGV[a]
+    elseif kind == 'n' then value, expected = call('EXISTS', key) == 1, false
+    elseif kind == 'k' then value, expected = pcall('HGET', key, ARGV[a]), ARGV[a + 1]
+    elseif kind == 'm' then value, expected = pcall('HGET', key, ARGV[a]), false
+    else
+      value, expected = call('DUMP', key), ARGV[a]
+      value = value and redis.sha1hex(value) or ''
+    end
+    if value ~= expected then return 'CONFLICT ' .. n end
+    return
+  end
+  local want, before, found = wanted[kind], seen[key], nil
+  if sources[kind] and not first then
+    found = before or call('TYPE', key).ok
+    if found ~= true and found ~= 'none' and not sources[kind][found] then return 'TYPE ' .. n .. ' ' .. found end
+    return
+  end
+  if kind == 'a' and keeps(string.upper(ARGV[a]), ARGV[a + 1]) then return end
+  if before then
+    if want and before ~= true and before ~= want then return 'TYPE ' .. n .. ' ' .. before end
+    -- SET, DEL, RENAME and the like: from here on the key may hold something else.
+    if not want then seen[key] = true end
+  else
+    seen[key] = want or true
+    if want and known[key] == want and not valued[kind] then
+      changed[key] = true
+      return
+    end
+    if want then
+      found = call('TYPE', key).ok
+      if found == 'none' then
+        if kind == 'L' then return 'MISSING ' .. n end
+      elseif found ~= want then return 'TYPE ' .. n .. ' ' .. found end
+    elseif kind == 'A' and first and call('EXISTS', key) == 0 then return 'MISSING ' .. n end
+  end
+  if valued[kind] and not changed[key] then
+    changed[0] = changed[0] or {}
+    local problem = checkValue(kind, n, key, a, found, changed[0])
+    if problem then return problem end
+  end
+  if kind ~= 'i' and kind ~= 'c' then changed[key] = true end
+end
+${undo ? undoLua : ''}
+-- The plan of a message, read once. The tables are used again for the next.
+local kinds, counts, places, argcs = {}, {}, {}, {}
+
+-- Writes the marker and carries the commands of a message out. Gives the error of the one that failed, or, second, why the server takes no writes.
+-- 'current' says which one failed, also if Lua itself does.
+local current
+local function apply(marker, token, n, from, fromKey, saved, stored)
+  current = 0
+  -- The first write: a server that takes none refuses here.
+  local written = pcall('SET', marker, 'done:' .. token, 'PX', retention)
+  if written.err then return nil, written.err end
+  for m = 1, n do
+    current = m
+    local kind, keys, place, argc = kinds[m], counts[m], places[m], argcs[m]
+    if not guards[kind] then
+      local reply
+      ${outbox ? outboxRunLua : ''}${cancels ? cancelRunLua : ''}if kind == 'y' then reply = extend(KEYS[fromKey], ARGV[from + 1], ARGV[from + 2])
+      elseif place == '@' then reply = pcall(unpack(spread(from, fromKey, keys, argc)))
+      elseif keys == '1' then reply = pcall(ARGV[from], KEYS[fromKey], unpack(ARGV, from + 1, from + argc))
+      else reply = pcall(ARGV[from], KEYS[fromKey], KEYS[fromKey + 1], unpack(ARGV, from + 1, from + argc)) end
+      if type(reply) == 'table' and reply.err then return reply.err end
+      ${outbox ? "if kind == 'q' then stored[#stored + 1] = reply else" : ''}if keys == '1' then known[KEYS[fromKey]] = wanted[kind] else known = {} end
+      ${undo ? "if kind ~= 'q' and kind ~= 'd' then note(saved, ARGV[from], keys, fromKey, reply, ARGV[from + 1]) end" : ''}
+    end
+    from, fromKey = from + argc + 1, fromKey + keys
+  end
+end
+
+local answers, a, k, last = {}, 3, 1, #ARGV
+while a < last do
+  local marker, token, plan = KEYS[k], ARGV[a], ARGV[a + 1]
+  local held, answer = pcall('GET', marker), nil
+  if rule == 'lease' and held ~= token or rule == 'once' and held then
+    if type(held) == 'table' then held = held.err end
+    if held == 'done:' .. token then answer = 'DONE'
+    elseif held and sub(held, 1, #token + 9) == 'partial:' .. token .. ':' then answer = 'PARTIAL ' .. sub(held, #token + 10)
+    else answer = 'LOST ' .. (held or '') end
+  end
+
+  -- Before the first write: what would fail is found while nothing has been written.
+  local from, fromKey, n, seen, changed = a + 2, k + 1, 0, {}, {}${outbox ? '\n  ackord.planned = {}' : ''}
+  a, k = from, fromKey
+  for kind, keys, place, argc in gmatch(plan, shape) do
+    n = n + 1
+    kinds[n], counts[n], places[n], argcs[n] = kind, keys, place, argc
+    ${outbox ? outboxCheckLua : ''}${cancels ? cancelCheckLua : ''}for j = 0, keys - 1 do
+      if answer${outbox ? " or kind == 'q'" : ''}${cancels ? " or kind == 'd'" : ''} then break end
+      -- The key that a union is written to comes last: it may be a source too.
+      local at = sources[kind] and keys - 1 - j or j
+      answer = check(kind, n, KEYS[k + at], a, at == 0, seen, changed)
+    end
+    a, k = a + argc + 1, k + keys
+  end
+  local saved
+  ${undo ? 'saved = {} if not answer then save(plan, from, fromKey, saved) end' : ''}
+
+  local stored = {}
+  if not answer then
+    -- Nothing comes between a failure and the marker that tells it.
+    local whole, problem, refusal = guarded(apply, marker, token, n, from, fromKey, saved, stored) if not whole or problem then local text = current .. ' ' .. tostring(type(problem) == 'table' and problem.err or problem) pcall('SET', marker, 'partial:' .. token .. ':' .. text, 'PX', retention)
+      answer = 'PARTIAL ' .. text
+      known = {}
+      ${undo ? undoneLua : ''}
+    elseif refusal then answer = 'REFUSED ' .. refusal end
+  end
+  answers[#answers + 1] = answer or #stored > 0 and 'OK ' .. table.concat(stored, ' ') or 'OK'
+end
+return answers`
+}
+
+/** More would make everybody wait while they are copied. */
+const mostElements = 1_000
+const mostBytes = 65_536
+
+const undoLua = `
+local sizes = { hash = 'HLEN', list = 'LLEN', set = 'SCARD', zset = 'ZCARD' }
+
+-- Keeps what each key holds. A stream of more than one entry is not copied: what is added to it can be taken out again.
+local function save(plan, a, k, saved)
+  for kind, keys, place, argc in gmatch(plan, shape) do
+    if not guards[kind] and kind ~= 'q' and kind ~= 'd' then
+      for j = 0, keys - 1 do
+        local key = KEYS[k + j]
+        if not saved[key] then
+          local found = call('TYPE', key).ok
+          local one = { found = found }
+          if found == 'string' then one.large = call('STRLEN', key) > ${mostBytes}
+          elseif sizes[found] then one.large = call(sizes[found], key) > ${mostElements} end
+          if found == 'stream' and call('XLEN', key) > 1 then one.added = {}
+          elseif found ~= 'none' and not one.large then one.dump, one.ttl = call('DUMP', key), call('PTTL', key) end
+          saved[key] = one
+        end
+      end
+    end
+    a, k = a + argc + 1, k + keys
+  end
+end
+
+local function note(saved, name, keys, k, reply, option)
+  -- What has no key cannot be put back.
+  if keys == '0' then saved[0] = { touched = true, large = true } end
+  for j = 0, keys - 1 do
+    local one = saved[KEYS[k + j]]
+    one.touched = true
+    if one.added then
+      -- With an option before the id it may have trimmed entries, which cannot be put back. Nor can a stream that another command has written to or replaced.
+      if name == 'XADD' and find(option, '^[%d*]') then one.added[#one.added + 1] = reply else one.large = true end
+    end
+  end
+end
+
+-- In parts: a call takes some thousand words.
+local function remove(key, ids)
+  for from = 1, #ids, 1000 do
+    local reply = pcall('XDEL', key, unpack(ids, from, math.min(from + 999, #ids)))
+    if type(reply) == 'table' then return reply end
+  end
+end
+
+-- All or nothing: with one key that cannot be put back, the others would only hide what happened.
+local function restore(saved)
+  for _, one in pairs(saved) do if one.touched and one.large then return false end end
+  for key, one in pairs(saved) do
+    if one.touched then
+      local reply
+      if one.found == 'none' then reply = pcall('DEL', key)
+      elseif one.added then reply = remove(key, one.added)
+      else reply = pcall('RESTORE', key, one.ttl >= 0 and math.max(1, one.ttl) or 0, one.dump, 'REPLACE') end
+      if type(reply) == 'table' and reply.err then return false end
+    end
+  end
+  return true
+end
+`
+
+/** Not after an error of Lua itself: nobody knows then whether the command was carried out. */
+const undoneLua = `if whole then
+        local tried, restored = guarded(restore, saved)
+        if tried and restored then answer = 'UNDONE ' .. text pcall('DEL', marker) end
+      end`
+
+/** Its types are the outbox's own to check, and what it holds under the id. */
+const outboxCheckLua = `if kind == 'q' and not answer then
+      local problem = (ARGV[a] == 'cancel()' and ackord.checkCancel or ackord.check)(k, a + 1)
+      if problem then answer = 'EVENT ' .. n .. ' ' .. problem end
+    end
+    `
+
+/** What it wrote cannot be undone: it is a part of large keys. It comes last, and all that it could fail with was looked at. */
+const outboxRunLua = `if kind == 'q' then
+        ackord.began = false
+        local done, text = guarded(ARGV[from] == 'cancel()' and ackord.cancel or ackord.enqueue, fromKey, from + 1)
+        if saved and ackord.began then saved[0] = { touched = true, large = true } end
+        reply = done and text or { err = type(text) == 'table' and text.err or tostring(text) }
+      else`
+
+const cancelCheckLua = `if kind == 'd' and not answer then
+      local problem = checkCancel(k)
+      if problem then answer = 'EVENT ' .. n .. ' ' .. problem end
+    end
+    `
+
+/** What it removed cannot be put back: a stream takes no entry under an id that it has passed. */
+const cancelRunLua = `if kind == 'd' then
+        hasCancelled = false
+        local done, text = guarded(cancelEntries, fromKey, from + 1, tonumber(argc))
+        if saved and hasCancelled then saved[0] = { touched = true, large = true } end
+        if done then reply = text else reply = { err = type(text) == 'table' and text.err or tostring(text) } end
+      else`
+
+export interface CommitScriptOptions {
+  /** Whether a transaction is undone when a command fails. */
+  readonly undo: boolean
+  /** Whether there are events for a Lua outbox. */
+  readonly outbox: boolean
+  /** Whether it cancels records of a stream outbox. */
+  readonly cancels: boolean
+}
+
+/** The one that most use. */
+export const commitScript: Script = script(commitLua({ undo: false, outbox: false, cancels: false }))
+
+const scripts: ReadonlyMap<string, Script> = new Map(
+  [true, false].flatMap((undo) =>
+    [true, false].flatMap((outbox) =>
+      [true, false].map((cancels) => [nameOf({ undo, outbox, cancels }), script(commitLua({ undo, outbox, cancels }))] as const),
+    ),
+  ),
+)
+
+export function commitScriptFor(options: CommitScriptOptions): Script {
+  return scripts.get(nameOf(options)) as Script
+}
+
+function nameOf({ undo, outbox, cancels }: CommitScriptOptions): string {
+  return `${undo} ${outbox} ${cancels}`
+}

@@ -1,0 +1,151 @@
+import { isAckordError } from '@ackord/core'
+import { callFailureOf } from '../client/call-failure.ts'
+import { Coalescer } from '../client/coalescer.ts'
+import type { KeySpace } from '../client/keys.ts'
+import type { RedisArgument, RedisPort } from '../client/port.ts'
+import type { CommandQueue } from './command-queue.ts'
+import { addTransaction } from './commit-plan.ts'
+import { commitScriptFor } from './commit-script.ts'
+import { resolveScript } from './resolve-script.ts'
+
+/** When a transaction may commit, and what of it stays. */
+export interface CommitRule {
+  /**
+   * `lease`: while the marker holds the token. `once`: if there is no marker. `own`: the same, where nobody else has this marker, so that it
+   * can be used to keep out what comes too late.
+   */
+  readonly marker: 'lease' | 'once' | 'own'
+  /** Milliseconds for which the marker stays. */
+  readonly retention: number
+  /** Whether it is undone when a command fails. */
+  readonly undo: boolean
+}
+
+export interface CommitRequest {
+  readonly rule: CommitRule
+  readonly marker: string
+  readonly token: string
+  readonly queue: CommandQueue
+}
+
+/** As the commit script has it, or `UNKNOWN`, with why. `FENCED`: it was not committed, and will not be. */
+export interface CommitAnswer {
+  readonly verdict:
+    | 'OK'
+    | 'DONE'
+    | 'LOST'
+    | 'TYPE'
+    | 'VALUE'
+    | 'MISSING'
+    | 'CONFLICT'
+    | 'EVENT'
+    | 'REFUSED'
+    | 'PARTIAL'
+    | 'UNDONE'
+    | 'FENCED'
+    | 'UNKNOWN'
+  readonly detail: string
+  readonly cause?: unknown
+}
+
+interface Waiting extends CommitRequest {
+  readonly answer: (answer: CommitAnswer) => void
+}
+
+const ok: CommitAnswer = { verdict: 'OK', detail: '' }
+
+/** Sends commits, those of one tick together, and finds out what became of one that was not answered. */
+export class Committer {
+  readonly #port: RedisPort
+  readonly #space: KeySpace
+  readonly #size: number
+  readonly #coalescers = new Map<string, Coalescer<Waiting>>()
+
+  constructor(port: RedisPort, space: KeySpace, size: number) {
+    this.#port = port
+    this.#space = space
+    this.#size = size
+  }
+
+  /** Never rejects. */
+  commit(request: CommitRequest): Promise<CommitAnswer> {
+    const { rule, marker, token, queue } = request
+    const coalescer = this.#coalescerOf(rule)
+    return new Promise((answer) => coalescer.add({ rule, marker, token, queue, answer }))
+  }
+
+  #coalescerOf({ marker, retention, undo }: CommitRule): Coalescer<Waiting> {
+    const name = `${marker} ${retention} ${undo}`
+    let coalescer = this.#coalescers.get(name)
+    if (coalescer === undefined) {
+      const space = this.#port.cluster ? this.#space : undefined
+      coalescer = new Coalescer<Waiting>({
+        size: this.#size,
+        weightOf: (item) => item.queue.weight,
+        groupOf: (item) => space?.slotOf(item.marker) ?? 0,
+        run: (items) => this.#run(items),
+      })
+      this.#coalescers.set(name, coalescer)
+    }
+    return coalescer
+  }
+
+  #run(items: readonly Waiting[]): Promise<void> {
+    try {
+      return this.#send(items)
+    } catch (error) {
+      // Whoever waits must be answered, also when a call cannot be made.
+      this.#failed(items, error)
+      return nothing
+    }
+  }
+
+  #send(items: readonly Waiting[]): Promise<void> {
+    const { rule } = items[0] as Waiting
+    const keys: RedisArgument[] = []
+    const args: RedisArgument[] = [rule.marker === 'lease' ? 'lease' : 'once', String(rule.retention)]
+    for (const { marker, token, queue } of items) addTransaction(keys, args, marker, token, queue)
+    const commit = commitScriptFor({
+      undo: rule.undo,
+      outbox: items.some(({ queue }) => queue.hasOutboxEvents),
+      cancels: items.some(({ queue }) => queue.hasCancellations),
+    })
+    return this.#port.evaluate(commit, keys, args).then(
+      (reply) => {
+        const answers = reply as readonly unknown[]
+        for (let index = 0; index < items.length; index += 1) (items[index] as Waiting).answer(readAnswer(answers[index]))
+      },
+      (error: unknown) => this.#failed(items, error),
+    )
+  }
+
+  #failed(items: readonly Waiting[], error: unknown): void {
+    // The server may have refused all because of one. Sent again alone, what was committed answers that it is.
+    if (items.length > 1 && !isAckordError(error, 'ACKORD_REDIS_UNANSWERED')) for (const item of items) void this.#run([item])
+    else for (const item of items) this.#resolve(item, error)
+  }
+
+  #resolve({ rule, marker, token, answer }: Waiting, cause: unknown): void {
+    const mode = rule.marker === 'own' ? 'fence' : rule.marker
+    this.#port.evaluate(resolveScript, [marker], [token, mode, String(rule.retention)]).then(
+      (reply) => {
+        const resolved = readAnswer(reply)
+        if (resolved.verdict !== 'LOST' || resolved.detail !== '') answer({ ...resolved, cause })
+        // Without a fence, one that is not there may still come, unless the call itself has failed.
+        else answer({ verdict: callFailureOf(cause).kind === 'unanswered' ? 'UNKNOWN' : 'FENCED', detail: '', cause })
+      },
+      () => answer({ verdict: 'UNKNOWN', detail: '', cause }),
+    )
+  }
+}
+
+const nothing: Promise<void> = Promise.resolve()
+
+function readAnswer(reply: unknown): CommitAnswer {
+  const text = String(reply)
+  if (text === 'OK') return ok
+  const space = text.indexOf(' ')
+  // One of the script's own words.
+  if (space === -1) return { verdict: text as CommitAnswer['verdict'], detail: '' }
+  return { verdict: text.slice(0, space) as CommitAnswer['verdict'], detail: text.slice(space + 1) }
+}

@@ -1,0 +1,206 @@
+import {
+  AckordError,
+  type Context,
+  type ContextKey,
+  consoleLogger,
+  contextKey,
+  currentContext,
+  type Logger,
+  type Runtime,
+  rootContext,
+  systemRuntime,
+  TransactionRequiredError,
+} from '@ackord/core'
+import { checkChoice, checkCount, checkDuration, checkNoMore, guardLogger } from '@ackord/core/internal'
+import { withDeadline } from '../client/evaluate.ts'
+import { KeySpace, redisKey } from '../client/keys.ts'
+import { KnownCommands } from '../client/known-commands.ts'
+import type { RedisPort } from '../client/port.ts'
+import { CommandQueue, type QueueHome } from './command-queue.ts'
+import { Committer } from './committer.ts'
+import type { InboxClaim } from './inbox-claim.ts'
+import { RedisWriter } from './redis-writer.ts'
+import type { RedisWrites } from './redis-writes.ts'
+import { type RunTransaction, type TransactionOptions, transactionRunner } from './run-transaction.ts'
+import type { RedisTransaction } from './transaction.ts'
+
+export interface RedisOptions {
+  /** Milliseconds after which a command counts as unanswered: the promises of a client may never settle. Default: 5 seconds. */
+  readonly deadline?: number | undefined
+  /**
+   * Whether keys of a transaction must be in one slot: `always`, so that a service does not break on the day of its cluster, or only where
+   * there is a `cluster`. Default: `always`.
+   */
+  readonly slotCheck?: 'always' | 'cluster' | undefined
+  /**
+   * How many messages of one tick share a call, to begin or to commit; on a cluster those of one slot. Each is still committed or not on its
+   * own. Default: 50. 1: none.
+   */
+  readonly coalesce?: number | undefined
+  /** Default: `consoleLogger`. */
+  readonly logger?: Logger | undefined
+  /** Default: `systemRuntime`. */
+  readonly runtime?: Runtime | undefined
+}
+
+/** What the middleware, the stores and the broker of this package use. */
+export interface RedisInternals {
+  /** Each of its calls ends within the deadline. */
+  readonly port: RedisPort
+  readonly deadline: number
+  readonly logger: Logger
+  readonly runtime: Runtime
+  readonly coalesce: number
+  readonly home: QueueHome
+  readonly committer: Committer
+  /** A text that nobody else has, and that is never given again. */
+  readonly tokens: () => string
+  find(context: Context): CommandQueue | undefined
+  enter(context: Context, transaction: CommandQueue): Context
+  /** What the inbox around this context waits for. */
+  findClaim(context: Context): InboxClaim | undefined
+  enterClaim(context: Context, claim: InboxClaim): Context
+}
+
+export interface CommandsOptions {
+  /** Whether a missing transaction is an error instead of a reason to send at once. Default: false. */
+  readonly required?: boolean | undefined
+}
+
+interface ClientKeys {
+  readonly transaction: ContextKey<CommandQueue>
+  readonly claim: ContextKey<InboxClaim>
+}
+
+/** For siblings. */
+export let internalsOf: (redis: Redis) => RedisInternals
+
+// By the client, however often it is wrapped: with two keys, a repository would miss the transaction of its own client.
+const keys = new WeakMap<object, ClientKeys>()
+
+/** A client of Redis and the transactions on it. Made by `fromIoredis()` and `fromNodeRedis()`. */
+export class Redis {
+  readonly #internals: RedisInternals
+  readonly #direct: RedisWriter
+  #byDefault: RunTransaction | undefined
+
+  static {
+    internalsOf = (redis) => redis.#internals
+  }
+
+  constructor(client: object, port: RedisPort, options: RedisOptions = {}) {
+    const { deadline = 5_000, slotCheck = 'always', coalesce = 50, logger = consoleLogger, runtime = systemRuntime, ...unknown } = options
+    checkNoMore('Redis', unknown)
+    checkDuration('deadline', deadline, { min: 1 })
+    checkChoice('slotCheck', slotCheck, ['always', 'cluster'])
+    checkCount('coalesce', coalesce)
+    const key = keysOf(client)
+    const limited = withDeadline(port, deadline, runtime)
+    const space = new KeySpace(port.keyPrefix, { checked: port.cluster || slotCheck === 'always' })
+    const known = new KnownCommands(limited)
+    this.#internals = {
+      port: limited,
+      deadline,
+      logger: guardLogger(logger),
+      runtime,
+      coalesce,
+      home: { space, known },
+      committer: new Committer(limited, space, coalesce),
+      tokens: tokenMaker(runtime),
+      find: (context) => context.get(key.transaction),
+      enter: (context, transaction) => context.with(key.transaction, transaction),
+      findClaim: (context) => context.get(key.claim),
+      enterClaim: (context, claim) => context.with(key.claim, claim),
+    }
+    this.#direct = directWriter(limited, known)
+  }
+
+  /** `{tag}:part:part`, a key that commits together with others of its tag. What would end the tag or be taken for the border of two parts is encoded. */
+  key(tag: string | number | bigint, ...parts: readonly (string | number | bigint)[]): string {
+    return redisKey(tag, ...parts)
+  }
+
+  /** The writes: queued inside of a transaction, sent at once elsewhere. `context` defaults to the ambient one. */
+  commands(context: Context | undefined = currentContext(), options: CommandsOptions = {}): RedisWrites {
+    const queue = context === undefined ? undefined : this.#internals.find(context)
+    if (queue !== undefined) return queue.writer
+    if (options.required === true) throw new TransactionRequiredError('commands({ required: true })')
+    return this.#direct
+  }
+
+  /** The transaction that this context is in; `undefined` outside of one. `context` defaults to the ambient one. */
+  transaction(context: Context | undefined = currentContext()): RedisTransaction | undefined {
+    return context === undefined ? undefined : this.#internals.find(context)
+  }
+
+  /**
+   * Does the work in a transaction, outside of a router: a request, a job. Its writes commit together when it resolves, and are forgotten when it
+   * rejects or the context's signal is aborted. In a transaction of ours it is a part of it. `context` defaults to the ambient one.
+   *
+   *     await redis.write(async (transaction) => {
+   *       await redis.commands().hset(redis.key('orders', id), { total: 5 })
+   *       await outbox.append(transaction, [{ destination: 'order-events', message }])
+   *     })
+   */
+  async write<R>(
+    work: (transaction: RedisTransaction, context: Context) => Promise<R>,
+    options: TransactionOptions & { readonly context?: Context | undefined } = {},
+  ): Promise<R> {
+    const { context = currentContext() ?? rootContext(), ...settings } = options
+    const runTransaction =
+      Object.keys(settings).length === 0 ? this.#runByDefault() : transactionRunner(this.#internals, 'write()', settings)
+    return await runTransaction(
+      {
+        message: undefined,
+        // It is there: the runner put it there.
+        run: (inside) => work(this.#internals.find(inside) as CommandQueue, inside),
+      },
+      context,
+    )
+  }
+
+  /** A context inside of this transaction, for work that was begun elsewhere. */
+  withTransaction(context: Context, transaction: RedisTransaction): Context {
+    if (transaction instanceof CommandQueue) return this.#internals.enter(context, transaction)
+    throw new AckordError('ACKORD_TRANSACTION_REQUIRED', 'withTransaction() was given no transaction that write() or a middleware began.')
+  }
+
+  #runByDefault(): RunTransaction {
+    this.#byDefault ??= transactionRunner(this.#internals, 'write()', {})
+    return this.#byDefault
+  }
+}
+
+function directWriter(port: RedisPort, known: KnownCommands): RedisWriter {
+  return new RedisWriter({
+    run: async (command) => {
+      await port.send(command)
+    },
+    runUnknown: async (command) => {
+      await known.complete(command)
+      await port.send(command)
+    },
+  })
+}
+
+function keysOf(client: object): ClientKeys {
+  let key = keys.get(client)
+  if (key === undefined) {
+    key = {
+      transaction: contextKey('ackord.redis.transaction', { callScoped: true }),
+      claim: contextKey('ackord.redis.inboxClaim', { callScoped: true }),
+    }
+    keys.set(client, key)
+  }
+  return key
+}
+
+/** Gives texts that nobody else has: one part for the process, and a number. A random one for each would be dear. */
+function tokenMaker(runtime: Runtime): () => string {
+  const own = Buffer.from(runtime.uuid().replaceAll('-', ''), 'hex').toString('base64url')
+  let made = 0
+  return () => {
+    made += 1
+    return `${own}.${made.toString(36)}`
+  }
+}

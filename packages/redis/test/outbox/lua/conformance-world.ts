@@ -1,0 +1,101 @@
+import { randomUUID } from 'node:crypto'
+import { silentLogger } from '@ackord/core'
+import { deferred, type OpenOutboxWorld, type OutboxTransaction } from '@ackord/testkit'
+import { LuaShard } from '../../../src/outbox/lua/layout.ts'
+import { type LuaOutboxOptions, luaOutbox } from '../../../src/outbox/lua/lua-outbox.ts'
+import { tagOfShard } from '../../../src/outbox/lua/lua-shards.ts'
+import { internalsOf, Redis } from '../../../src/transaction/redis.ts'
+import type { RedisTransaction } from '../../../src/transaction/transaction.ts'
+import type { RedisKind } from '../../support/redis-clients.ts'
+import { clockKeys, movedServer } from './moved-server.ts'
+
+/** The worlds of the suites, on one kind of client, with real transactions. Clients are opened once for all: each world has a tag of its own. */
+export function luaOutboxWorld(kind: RedisKind, options: LuaOutboxOptions = {}): OpenOutboxWorld & AsyncDisposable {
+  let opened: ReturnType<RedisKind['open']> | undefined
+  const open: OpenOutboxWorld = async ({ retain }) => {
+    opened ??= kind.open()
+    const { redis: real, command } = await opened
+    const tag = `test-${randomUUID()}`
+    const shards = shardsOf(tag, options)
+    const { port, move } = movedServer(
+      internalsOf(real).port,
+      shards.map((shard) => shard.tag),
+    )
+    const redis = new Redis({}, port, { logger: silentLogger })
+    const settings = { tag, retain, ...options }
+    const store = luaOutbox(redis, settings)
+
+    // What is appended inside of a savepoint belongs to the inner transaction.
+    async function running(transaction: RedisTransaction, work: (transaction: OutboxTransaction) => Promise<void>): Promise<void> {
+      let current = transaction
+      await work({
+        append: (records) => store.append(current, records),
+        cancel: (references) => store.cancel(current, references),
+        async savepoint(inner) {
+          const outer = current
+          try {
+            await redis.write(async (nested) => {
+              current = nested
+              await inner()
+            })
+          } finally {
+            current = outer
+          }
+        },
+      })
+    }
+
+    return {
+      store,
+      another: async () => luaOutbox(redis, settings),
+      async transaction(work) {
+        await redis.write((transaction) => running(transaction, work))
+      },
+      async openTransaction() {
+        const begun = deferred<RedisTransaction>()
+        const end = deferred<void>()
+        const running = redis.write(async (transaction) => {
+          begun.resolve(transaction)
+          await end.promise
+        })
+        running.catch(() => {})
+        const transaction = await begun.promise
+        return {
+          append: (records) => store.append(transaction, records),
+          cancel: (references) => store.cancel(transaction, references),
+          async commit() {
+            end.resolve()
+            await running
+          },
+          async rollback() {
+            end.reject(new Error('rolled back'))
+            await running.catch(() => {})
+          },
+        }
+      },
+      advance: move,
+      async [Symbol.asyncDispose]() {
+        await removeShards(command, shards)
+      },
+    }
+  }
+  return Object.assign(open, {
+    async [Symbol.asyncDispose]() {
+      // A test has told of one that could not be opened.
+      await (await opened?.catch(() => undefined))?.[Symbol.asyncDispose]()
+    },
+  })
+}
+
+export function shardsOf(tag: string, { shards = 1, name = 'lua-outbox' }: LuaOutboxOptions): readonly LuaShard[] {
+  return Array.from({ length: shards }, (_, number) => new LuaShard(number, tagOfShard(tag, number), name))
+}
+
+/** Removes all that belongs to an outbox. */
+export async function removeShards(
+  command: (...words: string[]) => Promise<unknown>,
+  shards: readonly LuaShard[],
+  prefix = '',
+): Promise<void> {
+  for (const shard of shards) await command('DEL', ...[...shard.keys, ...clockKeys([shard.tag])].map((key) => prefix + key))
+}

@@ -1,0 +1,158 @@
+import { randomUUID } from 'node:crypto'
+import { type Attributes, Message } from '@ackord/core'
+import type { NewOutboxRecord } from '@ackord/outbox'
+import { type RecordingLogger, recordingLogger } from '@ackord/testkit'
+import { redisKey } from '../../../src/client/keys.ts'
+import type { RedisPort } from '../../../src/client/port.ts'
+import { type StreamOutbox, type StreamOutboxOptions, streamOutbox } from '../../../src/outbox/stream/stream-outbox.ts'
+import { internalsOf, type Redis } from '../../../src/transaction/redis.ts'
+import { type ClientSettings, type RedisKind, redisKinds, type TestRedis } from '../../support/redis-clients.ts'
+import { TestTransaction } from './test-transaction.ts'
+
+const ioredis6 = redisKinds[0] as RedisKind
+
+export interface StreamWorldSettings extends ClientSettings {
+  readonly kind?: RedisKind | undefined
+  readonly outbox?: StreamOutboxOptions | undefined
+}
+
+/** An outbox under a tag of its own, whose keys are removed at the end. */
+export class StreamWorld implements AsyncDisposable {
+  readonly tag: string = `test-${randomUUID()}`
+  readonly logger: RecordingLogger = recordingLogger()
+  readonly counted: string[] = []
+  readonly redis: Redis
+  readonly port: RedisPort
+  readonly store: StreamOutbox
+  readonly #client: TestRedis
+  readonly #settings: StreamWorldSettings
+
+  private constructor(client: TestRedis, settings: StreamWorldSettings) {
+    this.#client = client
+    this.#settings = settings
+    this.redis = client.redis
+    this.port = internalsOf(client.redis).port
+    this.store = this.another()
+  }
+
+  static async open(settings: StreamWorldSettings = {}): Promise<StreamWorld> {
+    return new StreamWorld(await (settings.kind ?? ioredis6).open(settings), settings)
+  }
+
+  /** Another store object, as another process has it. */
+  another(options: StreamOutboxOptions = {}): StreamOutbox {
+    return streamOutbox(this.redis, {
+      tags: [this.tag],
+      claimInterval: 0,
+      logger: this.logger,
+      metrics: { count: (name, amount) => this.counted.push(`${name} ${amount}`), observe() {}, gauge() {} },
+      ...this.#settings.outbox,
+      ...options,
+    })
+  }
+
+  async append(...records: readonly NewOutboxRecord[]): Promise<void> {
+    const transaction = new TestTransaction()
+    await this.store.append(transaction, records)
+    await transaction.commit(this.port)
+  }
+
+  /** A key of the outbox, without the client's prefix. */
+  key(kind: 'to' | 'ready' | 'retry' | 'parked' | 'errors' | 'uncounted', destination = 'orders'): string {
+    return redisKey(this.tag, 'outbox', kind, destination)
+  }
+
+  get destinationsKey(): string {
+    return redisKey(this.tag, 'outbox', 'destinations')
+  }
+
+  /** Destinations without records, whose keys are deleted later. */
+  get emptyKey(): string {
+    return redisKey(this.tag, 'outbox', 'empty')
+  }
+
+  allKeys(destination = 'orders'): string[] {
+    const kinds = ['to', 'ready', 'retry', 'parked', 'errors', 'uncounted'] as const
+    return [this.destinationsKey, ...kinds.map((kind) => this.key(kind, destination))]
+  }
+
+  async command(...words: (string | Buffer)[]): Promise<unknown> {
+    return await this.#client.command(...words)
+  }
+
+  /** What is pending: entry, consumer, milliseconds, deliveries. */
+  async pending(destination = 'orders'): Promise<[string, string, number, number][]> {
+    return (await this.command('XPENDING', this.key('to', destination), 'relay', '-', '+', '100000')) as [string, string, number, number][]
+  }
+
+  async consumers(destination = 'orders'): Promise<{ name: string; pending: number; idle: number }[]> {
+    const listed = (await this.command('XINFO', 'CONSUMERS', this.key('to', destination), 'relay')) as readonly unknown[]
+    return listed.map((one) => {
+      // In RESP3 it is a map, which clients give in one form or another.
+      const pairs =
+        one instanceof Map
+          ? [...one]
+          : Array.isArray(one)
+            ? one.flatMap((name, index) => (index % 2 === 0 ? [[name, one[index + 1]]] : []))
+            : Object.entries(one as object)
+      return Object.fromEntries(pairs) as { name: string; pending: number; idle: number }
+    })
+  }
+
+  /** As if these had been pending for so long. */
+  async age(held: readonly { readonly id: string }[], destination = 'orders', duration = 3_600_000): Promise<void> {
+    const entries = new Set(held.map(({ id }) => id.split('/')[0]))
+    for (const [entry, consumer, , deliveries] of await this.pending(destination)) {
+      if (!entries.has(entry)) continue
+      const words = [
+        'XCLAIM',
+        this.key('to', destination),
+        'relay',
+        consumer,
+        '0',
+        entry,
+        'IDLE',
+        String(duration),
+        'RETRYCOUNT',
+        String(deliveries),
+        'JUSTID',
+      ]
+      await this.command(...words)
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    try {
+      const prefix = this.port.keyPrefix
+      const destinations = [
+        ...((await this.command('SMEMBERS', prefix + this.destinationsKey)) as string[]),
+        ...((await this.command('ZRANGE', prefix + this.emptyKey, '0', '-1')) as string[]),
+      ]
+      await Promise.all(destinations.map((destination) => this.command('DEL', ...this.allKeys(destination).map((key) => prefix + key))))
+      await this.command('DEL', prefix + this.emptyKey)
+      await this.command('DEL', prefix + redisKey(this.tag, 'outbox', 'wake'))
+    } catch {
+      // Its server is gone, or a test has put something else there.
+    }
+    await this.#client[Symbol.asyncDispose]()
+  }
+}
+
+export function record(
+  id: string,
+  options: { destination?: string; data?: Uint8Array; attributes?: Attributes; delay?: number } = {},
+): NewOutboxRecord {
+  const { destination = 'orders', data = Buffer.from(id), attributes, delay } = options
+  const message = new Message(new Uint8Array(data), { id, type: 'order.placed', source: '/shop', specversion: '1.0', ...attributes })
+  return { destination, message, delay }
+}
+
+export function records(count: number, options?: Parameters<typeof record>[1]): NewOutboxRecord[] {
+  return Array.from({ length: count }, (_, index) => record(`e${index + 1}`, options))
+}
+
+export function idsOf(claimed: readonly { readonly message: Message }[]): (string | undefined)[] {
+  return claimed.map(({ message }) => message.id)
+}
+
+export const lease = 60_000

@@ -1,0 +1,77 @@
+import { InvalidOptionError } from '@ackord/core'
+import { checkChoice } from '@ackord/core/internal'
+import type { Order } from '../records/row.ts'
+import type { Dialect } from './dialect.ts'
+
+/** What a database is made with once, instead of each of its functions. */
+export interface FromOptions extends TableOptions, OrderOptions {}
+
+export interface TableNames {
+  readonly inbox: string
+  readonly outbox: string
+  readonly meta: string
+  /** The function by which programs in other languages store events; PostgreSQL only. */
+  readonly append: string
+  /** The function that says which rows the outbox may hold; PostgreSQL only. */
+  readonly valid: string
+  /** The relays that share the partitions, with order per key. */
+  readonly relays: string
+  /** Who owns which partition. */
+  readonly partitions: string
+  /** What relays have in hand. */
+  readonly hands: string
+  /** The function by which relays keep and share the partitions; PostgreSQL only. */
+  readonly keep: string
+}
+
+export interface TableOptions {
+  /** Default: the first schema of the connection's search path; on MySQL, its database. */
+  readonly schema?: string | undefined
+  /** Default: `ackord_inbox`, `ackord_outbox`, `ackord_meta` and so on. */
+  readonly names?: { readonly [Table in keyof TableNames]?: string | undefined } | undefined
+}
+
+/** Quoted and qualified, to be put into statements. */
+export interface Tables extends TableNames {
+  /** As it was given, not quoted. */
+  readonly schema: string | undefined
+}
+
+/** What was asked for here, else what the database was made with, else the defaults. */
+export function tablesOf(dialect: Dialect, options: TableOptions, defaults: TableOptions): Tables {
+  const schema = options.schema ?? defaults.schema
+  const prefix = schema === undefined ? '' : `${dialect.quote('schema', schema)}.`
+  const named = (table: keyof TableNames) => {
+    const name = options.names?.[table] ?? defaults.names?.[table] ?? `ackord_${table}`
+    return prefix + dialect.quote(`names.${table}`, name)
+  }
+  return {
+    schema,
+    inbox: named('inbox'),
+    outbox: named('outbox'),
+    meta: named('meta'),
+    append: named('append'),
+    valid: named('valid'),
+    relays: named('relays'),
+    partitions: named('partitions'),
+    hands: named('hands'),
+    keep: named('keep'),
+  }
+}
+
+export interface OrderOptions {
+  /**
+   * `perKey`: events of one destination and ordering key (`partitionkey`) are published in the order of their commits. Transactions that store
+   * events of the same key wait for each other, and each relay owns a share of the keys. Every writer and relay of a table must have the same. Default: `none`.
+   */
+  readonly order?: Order | undefined
+}
+
+/** What was asked for here, else what the database was made with. Throws where the database cannot do it. */
+export function orderOf(dialect: Dialect, asked: Order | undefined, byDefault: Order | undefined): Order {
+  const order = checkChoice('order', asked ?? byDefault ?? 'none', ['none', 'perKey'])
+  if (order === 'perKey' && dialect.store.ownership === undefined) {
+    throw new InvalidOptionError('order', "'perKey' is not there for this database yet; leave it out, or use another database.")
+  }
+  return order
+}

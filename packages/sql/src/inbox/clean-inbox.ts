@@ -1,0 +1,21 @@
+import { checkCount, checkDuration, checkNoMore } from '@ackord/core/internal'
+import type { TableOptions } from '../contract/database-options.ts'
+import type { Driver } from '../contract/driver.ts'
+import { type Database, portOf } from '../transaction/database.ts'
+
+export interface CleanInboxOptions extends TableOptions {
+  /** Milliseconds for which a message is remembered. It must be longer than the broker may take to deliver it again, replays included. Default: 7 days. */
+  readonly window?: number | undefined
+  /** How many at most. Default: 1000. */
+  readonly limit?: number | undefined
+}
+
+/** Forgets messages that were received before the window, in one bounded batch. Resolves to how many it were; fewer than the limit means that it is done. */
+export async function cleanInbox<Handle>(database: Database<Handle>, options: CleanInboxOptions = {}): Promise<number> {
+  const { window = 7 * 24 * 60 * 60 * 1000, limit = 1000, schema, names, ...unknown } = options
+  checkNoMore('cleanInbox()', unknown)
+  checkDuration('window', window)
+  checkCount('limit', limit)
+  const { driver, dialect, tables } = portOf(database)
+  return await dialect.store.cleanInbox(driver as Driver<unknown>, tables({ schema, names }).inbox, { window, limit })
+}

@@ -1,0 +1,237 @@
+import type { OutboxFilter, OutboxReference, OutboxState } from '@ackord/outbox'
+import type { RunStatement } from '../contract/driver.ts'
+import type { AdminStatements, ChosenRows, Rearm, StorePort } from '../contract/store-dialect.ts'
+import { type OutboxRow, writtenSource } from '../records/outbox-row.ts'
+import type { Row } from '../records/row.ts'
+import { findPlaces, type Place, readPlaces } from './destinations.ts'
+import { deleteSql } from './settle.ts'
+import { claimedColumns, fromNow, instant, keyOf, keysSql, type RowKey, readRow, type SqlPart } from './sql-text.ts'
+import { storeTransaction } from './store-transaction.ts'
+
+const allStates = ['parked', 'published', 'ready', 'waiting']
+
+export function mysqlAdministration({ driver, table }: StorePort): AdminStatements {
+  const run: RunStatement = (sql, parameters = []) => driver.run(driver.pool, sql, parameters)
+
+  /** Nothing is ordered by seq and led by a state: each place gives a page of keys, and the first of them all are read. */
+  async function keysOfPage(filter: OutboxFilter, after: string, limit: number): Promise<readonly RowKey[]> {
+    const places = await findPlaces(run, table, filter.state === undefined ? allStates : storedStates[filter.state])
+    const wanted = places.filter(({ destination }) => filter.destination === undefined || destination === filter.destination)
+    const page = (place: Place) => pageSql(table, place, filter, after, limit)
+    const keys = (await readPlaces(run, wanted, limit * wanted.length, page)).map(keyOf)
+    return keys.sort(bySeq).slice(0, limit)
+  }
+
+  return {
+    async list(filter, after, limit) {
+      const keys = await keysOfPage(filter, after, limit)
+      return keys.length === 0 ? [] : await rowsOf(run, rowsSql(table, keys))
+    },
+
+    async get(seq) {
+      const { rows } = await run(getSql(table, seq))
+      return rows.map(readRow)[0]
+    },
+
+    async rearm(which, edit, options) {
+      if (edit === undefined) {
+        const { sql, parameters } = rearmSql(table, which, options)
+        return await storeTransaction(driver, async (inside) => (await inside(sql, parameters)).count)
+      }
+      return await storeTransaction(driver, async (inside) => {
+        const rows = await rowsOf(inside, chosenSql(table, options.state, which))
+        for (const row of rows) {
+          const { sql, parameters } = rearmAsSql(table, keyOf(row), edit(row), options)
+          await inside(sql, parameters)
+        }
+        return rows.length
+      })
+    },
+
+    park: (ids, reason) =>
+      storeTransaction(driver, async (inside) => {
+        const rows = await rowsOf(inside, pendingSql(table, ids))
+        if (rows.length === 0) return []
+        const { sql, parameters } = parkSql(table, rows.map(keyOf), reason)
+        await inside(sql, parameters)
+        return rows.map(({ seq, id, type }) => ({ seq, id, type }))
+      }),
+
+    discard: (ids) =>
+      storeTransaction(driver, async (inside) => {
+        const rows = await rowsOf(inside, chosenSql(table, 'parked', { ids }))
+        await remove(inside, table, rows)
+        return rows.map(({ seq, id, type }) => ({ seq, id, type }))
+      }),
+
+    async stats() {
+      const { rows } = await run(statsSql(table))
+      return rows.map(readRow)
+    },
+
+    deletePublished: (olderThan, limit) =>
+      storeTransaction(driver, async (inside) => {
+        const rows = await rowsOf(inside, { sql: oldSql(table, olderThan, limit), parameters: [] })
+        await remove(inside, table, rows)
+        return rows.length
+      }),
+  }
+}
+
+async function rowsOf(run: RunStatement, { sql, parameters }: SqlPart): Promise<readonly Row[]> {
+  const { rows } = await run(sql, parameters)
+  return rows.map(readRow)
+}
+
+async function remove(run: RunStatement, table: string, rows: readonly Row[]): Promise<void> {
+  if (rows.length === 0) return
+  const { sql, parameters } = deleteSql(table, rows.map(keyOf))
+  await run(sql, parameters)
+}
+
+/** Numbers as text, which may be larger than a JavaScript number can tell apart. */
+function bySeq(one: RowKey, other: RowKey): number {
+  return one.seq.length - other.seq.length || (one.seq < other.seq ? -1 : 1)
+}
+
+const columns = `${claimedColumns}, CAST(o.last_error AS BINARY) AS last_error, ${stateOf('o')} AS shown_state,
+  ${instant('o.available_at')} AS available_at, ${instant('o.lease_until')} AS lease_until,
+  ${instant('o.published_at')} AS published_at, ${instant('o.parked_at')} AS parked_at`
+
+/** The keys of a filter in a place, by seq, those after this one. Locks nothing. */
+function pageSql(table: string, { state, destination }: Place, filter: OutboxFilter, after: string, limit: number): SqlPart {
+  const { sql, parameters } = filterSql(filter)
+  return {
+    sql: `SELECT CAST(o.seq AS CHAR) AS seq, o.state, o.destination FROM ${table} AS o FORCE INDEX (PRIMARY)
+WHERE o.state = ? AND o.destination = ? AND o.seq > ${after} AND ${sql} ORDER BY o.seq LIMIT ${limit}`,
+    parameters: [state, destination, ...parameters],
+  }
+}
+
+/** Rows by their keys, by seq. */
+function rowsSql(table: string, keys: readonly RowKey[]): SqlPart {
+  const { sql, parameters } = keysSql(keys)
+  return { sql: `SELECT ${columns} FROM ${table} AS o FORCE INDEX (PRIMARY) WHERE ${sql} ORDER BY o.seq`, parameters }
+}
+
+/** One row. */
+function getSql(table: string, seq: string): string {
+  return `SELECT ${columns} FROM ${table} AS o FORCE INDEX (seq) WHERE o.seq = ${seq}`
+}
+
+/** The parked or published rows of these seqs, or of a filter, locked. */
+function chosenSql(table: string, state: 'parked' | 'published', which: ChosenRows): SqlPart {
+  const { sql, parameters } = whichSql(which)
+  return { sql: `SELECT ${claimedColumns} FROM ${table} AS o WHERE o.state = '${state}' AND ${sql} ORDER BY o.seq FOR UPDATE`, parameters }
+}
+
+/** The rows of these seqs that are ready or waiting and not leased, locked. */
+function pendingSql(table: string, ids: readonly string[]): SqlPart {
+  const { sql, parameters } = whichSql({ ids })
+  return {
+    sql: `SELECT ${claimedColumns} FROM ${table} AS o WHERE o.state IN ('ready', 'waiting') AND ${unleased} AND ${sql} ORDER BY o.seq FOR UPDATE`,
+    parameters,
+  }
+}
+
+/** Parks rows by their keys. */
+function parkSql(table: string, keys: readonly RowKey[], reason: string): SqlPart {
+  const { sql, parameters } = keysSql(keys)
+  return {
+    sql: `UPDATE ${table} AS o FORCE INDEX (PRIMARY) SET o.state = 'parked', o.parked_at = UTC_TIMESTAMP(6), o.last_error = ?,
+  o.lease_token = NULL, o.lease_until = NULL WHERE ${sql}`,
+    parameters: [reason, ...parameters],
+  }
+}
+
+/**
+ * Deletes those of these rows that wait for their time. A claim skips them until the transaction ends, also when their time comes meanwhile.
+ * The source is read from the attributes of rows whose id fits, and of no others: theirs might be no JSON, or JSON that the server refuses to read.
+ */
+export function cancelSql(table: string, references: readonly OutboxReference[]): SqlPart {
+  const ids = references.map(() => '?').join(', ')
+  const same = `destination = ? AND id = ? AND CASE WHEN LOCATE('"source":"', attributes) > 0 THEN LOCATE(?, attributes) > 0
+    ELSE CAST(JSON_UNQUOTE(JSON_EXTRACT(attributes, '$.source')) AS BINARY) = ? END`
+  return {
+    sql: `DELETE FROM ${table} WHERE state = 'waiting' AND id IN (${ids}) AND available_at > UTC_TIMESTAMP(6)
+  AND (lease_until IS NULL OR lease_until <= UTC_TIMESTAMP(6))
+  AND CASE WHEN id IN (${ids}) THEN ${references.map(() => `(${same})`).join(' OR ')} ELSE FALSE END`,
+    parameters: [
+      ...references.map(({ id }) => id),
+      ...references.map(({ id }) => id),
+      ...references.flatMap((one) => [one.destination, one.id, writtenSource(one), one.source]),
+    ],
+  }
+}
+
+/** Makes parked or published rows ready, as they are. */
+function rearmSql(table: string, which: ChosenRows, options: Rearm): SqlPart {
+  const { sql, parameters } = whichSql(which)
+  return { sql: `UPDATE ${table} AS o SET ${ready(options)} WHERE o.state = '${options.state}' AND ${sql}`, parameters }
+}
+
+/** Makes a row ready, with what it is changed to. */
+function rearmAsSql(table: string, key: RowKey, to: OutboxRow, options: Rearm): SqlPart {
+  const { sql, parameters } = keysSql([key])
+  return {
+    sql: `UPDATE ${table} AS o FORCE INDEX (PRIMARY) SET ${ready(options)}, o.destination = ?, o.data = ?, o.id = ?, o.type = ?, o.content_type = ?,
+  o.ordering_key = ?, o.\`partition\` = ?, o.attributes = ? WHERE ${sql}`,
+    parameters: [to.destination, to.data, to.id, to.type, to.contentType, to.orderingKey, to.partition, to.attributes, ...parameters],
+  }
+}
+
+/** Counts by destination and state, and the age of the oldest that is not done. Reads the whole table. */
+function statsSql(table: string): string {
+  return `SELECT o.destination, ${stateOf('o')} AS shown_state, COUNT(*) AS \`count\`,
+  TIMESTAMPDIFF(MICROSECOND, MIN(o.created_at), UTC_TIMESTAMP(6)) / 1000 AS age
+FROM ${table} AS o GROUP BY o.destination, shown_state ORDER BY o.destination, shown_state`
+}
+
+/** The keys of published rows that are older than so many milliseconds. Locks them, skips what another cleanup has locked. */
+function oldSql(table: string, olderThan: number, limit: number): string {
+  return `SELECT CAST(o.seq AS CHAR) AS seq, o.state, o.destination FROM ${table} AS o FORCE INDEX (published)
+WHERE o.published_at <= ${fromNow(-olderThan)} AND o.state = 'published' ORDER BY o.published_at LIMIT ${limit} FOR UPDATE SKIP LOCKED`
+}
+
+/** In which column values the states that operators see are found. */
+const storedStates: Readonly<Record<OutboxState, readonly string[]>> = {
+  ready: ['ready', 'waiting'],
+  waiting: ['waiting'],
+  leased: ['ready', 'waiting'],
+  parked: ['parked'],
+  published: ['published'],
+}
+
+const unleased = '(o.lease_until IS NULL OR o.lease_until <= UTC_TIMESTAMP(6))'
+
+function whichSql(which: ChosenRows): SqlPart {
+  if ('filter' in which) return filterSql(which.filter)
+  return { sql: which.ids.length === 0 ? 'FALSE' : `o.seq IN (${which.ids.join(', ')})`, parameters: [] }
+}
+
+function filterSql(filter: OutboxFilter): SqlPart {
+  const parameters: unknown[] = []
+  const conditions = ['TRUE']
+  const equals = (column: string, value: string | undefined) => {
+    if (value === undefined) return
+    conditions.push(`${column} = ?`)
+    parameters.push(value)
+  }
+  equals(`(${stateOf('o')})`, filter.state)
+  equals('o.destination', filter.destination)
+  equals('o.type', filter.type)
+  equals('o.ordering_key', filter.orderingKey)
+  return { sql: conditions.join(' AND '), parameters }
+}
+
+function ready({ delay, keepAttempts }: Rearm): string {
+  return `o.state = '${delay > 0 ? 'waiting' : 'ready'}', ${keepAttempts ? '' : 'o.attempts = 0, '}o.parked_at = NULL, o.published_at = NULL,
+  o.available_at = ${fromNow(delay)}`
+}
+
+/** A lease and the time that has come are no column values, but operators want to see them. */
+function stateOf(row: string): string {
+  return `CASE WHEN ${row}.state IN ('parked', 'published') THEN ${row}.state
+    WHEN ${row}.lease_until > UTC_TIMESTAMP(6) THEN 'leased'
+    WHEN ${row}.state = 'waiting' AND ${row}.available_at > UTC_TIMESTAMP(6) THEN 'waiting' ELSE 'ready' END`
+}

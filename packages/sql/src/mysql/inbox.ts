@@ -1,0 +1,109 @@
+import type { RecordingSession } from '../contract/dialect.ts'
+import type { RunStatement, Statement } from '../contract/driver.ts'
+import { type InboxKey, textOf } from '../records/inbox-key.ts'
+import type { Row } from '../records/row.ts'
+import { errorNumberOf } from './errors.ts'
+import type { SqlPart } from './sql-text.ts'
+
+/**
+ * Records a message: one row if it is new; if it was there, an error that undoes the statement alone. INSERT IGNORE would hide other
+ * errors too, and ON DUPLICATE KEY UPDATE counts differently with each client. A trigger can run into a duplicate elsewhere, and say the
+ * same: so the row is looked for. That read locks, as the failed insert did, and sees what was committed since the transaction began.
+ */
+export function recorder(table: string): (key: InboxKey) => InsertStatement {
+  const sql = `INSERT INTO ${table} (consumer, source, id, received_at) VALUES (?, ?, ?, UTC_TIMESTAMP(6))`
+  const finding = `SELECT 1 FROM ${table} WHERE consumer = ? AND source = ? AND id = ? LOCK IN SHARE MODE`
+  return ({ consumer, source, id }) => {
+    const parameters = [consumer, source, id]
+    return { sql, parameters, prepare: true, rows: 1, none: isDuplicate, confirm: { sql: finding, parameters, refused: isDenied } }
+  }
+}
+
+/** All are new, or the statement fails and is undone: then those that are there are locked and looked at, and the rest is tried once more. */
+export async function recordAll({ run }: RecordingSession, table: string, keys: readonly InboxKey[]): Promise<readonly InboxKey[]> {
+  try {
+    return await insertAll(run, table, keys)
+  } catch (error) {
+    if (!isDuplicate(error)) throw error
+  }
+  const known = new Set((await lockAll(run, table, keys)).map(textOf))
+  return await insertAll(
+    run,
+    table,
+    keys.filter((key) => !known.has(textOf(key))),
+  )
+}
+
+export async function forgetAll({ run }: RecordingSession, table: string, keys: readonly InboxKey[]): Promise<readonly InboxKey[]> {
+  const known = await lockAll(run, table, keys)
+  if (known.length === 0) return known
+  const { sql, parameters } = forgetSql(table, known)
+  await run(sql, parameters)
+  return known
+}
+
+/** Those that are there. */
+async function lockAll(run: RunStatement, table: string, keys: readonly InboxKey[]): Promise<readonly InboxKey[]> {
+  const { sql, parameters } = keysSql(keys)
+  const { rows } = await run(
+    `SELECT i.consumer, i.source, i.id FROM ${table} AS i FORCE INDEX (PRIMARY) WHERE ${sql} FOR UPDATE`,
+    parameters,
+  )
+  return rows.map(({ consumer, source, id }) => ({ consumer: `${consumer}`, source: `${source}`, id: `${id}` }))
+}
+
+async function insertAll(run: RunStatement, table: string, keys: readonly InboxKey[]): Promise<readonly InboxKey[]> {
+  if (keys.length === 0) return keys
+  const values = keys.map(() => '(?, ?, ?, UTC_TIMESTAMP(6))').join(', ')
+  const parameters = keys.flatMap(({ consumer, source, id }) => [consumer, source, id])
+  await run(`INSERT INTO ${table} (consumer, source, id, received_at) VALUES ${values}`, parameters)
+  return keys
+}
+
+/**
+ * A duplicate entry in a primary key, not in an index that somebody added. MariaDB does not tell of which table. The text around the name
+ * of the key has a language.
+ */
+function isDuplicate(error: unknown): boolean {
+  if (errorNumberOf(error) !== 1062 || !(error instanceof Error)) return false
+  // What the server said, where the driver adds to it.
+  const text = 'sqlMessage' in error ? String(error.sqlMessage) : error.message
+  return /'(?:[^']*\.)?PRIMARY'/.test(text)
+}
+
+/** The keys of what was received long ago. Locks them, skips what is locked. */
+export function oldInboxSql(table: string, { window, limit }: { readonly window: number; readonly limit: number }): string {
+  return `SELECT consumer, source, id FROM ${table} FORCE INDEX (received)
+WHERE received_at < UTC_TIMESTAMP(6) - INTERVAL ${Math.round(window * 1000)} MICROSECOND
+ORDER BY received_at LIMIT ${limit} FOR UPDATE SKIP LOCKED`
+}
+
+/** Forgets the messages of these rows. */
+export function forgetSql(table: string, rows: readonly (Row | InboxKey)[]): SqlPart {
+  const { sql, parameters } = keysSql(rows)
+  return { sql: `DELETE i FROM ${table} AS i FORCE INDEX (PRIMARY) WHERE ${sql}`, parameters }
+}
+
+function keysSql(keys: readonly { readonly [Column in keyof InboxKey]?: unknown }[]): SqlPart {
+  return {
+    sql: keys.map(() => '(i.consumer = ? AND i.source = ? AND i.id = ?)').join(' OR '),
+    parameters: keys.flatMap(({ consumer, source, id }) => [consumer, source, id]),
+  }
+}
+
+/** SELECT was not granted, on the table or on a column. */
+function isDenied(error: unknown): boolean {
+  const number = errorNumberOf(error)
+  return number === 1142 || number === 1143
+}
+
+/** Inserts rows, all of them or none. */
+export interface InsertStatement extends Statement {
+  /** How many. In a compound statement the server also counts what triggers change and select, so its number says nothing. */
+  readonly rows: number
+}
+
+/** How many rows a statement changes unless it fails; `undefined` where only the server knows. */
+export function rowsOf(statement: Statement): number | undefined {
+  return 'rows' in statement && typeof statement.rows === 'number' ? statement.rows : undefined
+}

@@ -1,0 +1,93 @@
+import { InvalidOptionError } from '@ackord/core'
+import { checkFunction, checkNoMore } from '@ackord/core/internal'
+import type { FromOptions } from '../contract/database-options.ts'
+import { type DrizzleClient, type DrizzleHandle, drizzleDriver } from '../orm/drizzle.ts'
+import { type KnexClient, type KnexWire, knexDriver } from '../orm/knex.ts'
+import { type KyselyClient, kyselyDriver } from '../orm/kysely.ts'
+import { type PrismaClientLike, type PrismaRules, type PrismaTransaction, prismaDriver } from '../orm/prisma.ts'
+import { type TypeormDataSource, typeormDriver } from '../orm/typeorm.ts'
+import { Database } from '../transaction/database.ts'
+import { callbackDialect } from './callback-dialect.ts'
+import { readMysql2Answer } from './client/from-mysql2.ts'
+import { mysqlDialect } from './dialect.ts'
+import { isPrismaConflict, serverError } from './errors.ts'
+import { isRead } from './transaction-control.ts'
+
+/**
+ * A database on Drizzle over a pool of `mysql2`. In a transaction every query is tracked, those of Drizzle's own nested transactions
+ * included, except for iterators, which must be finished before the handler returns.
+ */
+export function fromDrizzle<Client extends DrizzleClient>(db: Client, options: FromOptions = {}): Database<DrizzleHandle<Client>> {
+  const { schema, names, order, ...unknown } = options
+  checkNoMore('fromDrizzle()', unknown)
+  checkFunction('fromDrizzle(db).transaction', db?.transaction)
+  if (!isPool(db.$client)) throw new InvalidOptionError('fromDrizzle(db)', 'must be a database of drizzle-orm/mysql2 on a pool of mysql2.')
+  return new Database({
+    schema,
+    names,
+    order,
+    dialect: mysqlDialect,
+    driver: drizzleDriver(db, callbackDialect('fromDrizzle()'), readAnswer),
+  })
+}
+
+/** The answer and its columns. */
+function readAnswer(result: unknown): ReturnType<typeof readMysql2Answer> {
+  return readMysql2Answer((result as [unknown])[0])
+}
+
+function isPool(client: unknown): boolean {
+  return typeof client === 'object' && client !== null && 'getConnection' in client && 'execute' in client
+}
+
+/**
+ * A database on Knex, with its client `mysql2`. Adapters get a `Knex`; in a transaction every query is tracked, except for streams, which
+ * must be finished before the handler returns. Hooks such as `postProcessResponse` do not see our own statements.
+ */
+export function fromKnex<Client extends KnexClient>(knex: Client, options: FromOptions = {}): Database<Client> {
+  const { schema, names, order, ...unknown } = options
+  checkNoMore('fromKnex()', unknown)
+  return new Database({ schema, names, order, dialect: mysqlDialect, driver: knexDriver(knex, callbackDialect('fromKnex()'), wire) })
+}
+
+const wire: KnexWire = {
+  text: (sql) => sql,
+  // The answer and its columns.
+  read: (response) => readMysql2Answer((response as [unknown])[0]),
+}
+
+/**
+ * A database on Kysely, with its `MysqlDialect` on a pool of `mysql2`. Adapters get a `Kysely<DB>`; in a transaction every query is tracked.
+ * Plugins do not see our own statements.
+ */
+export function fromKysely<Client extends KyselyClient>(db: Client, options: FromOptions = {}): Database<Client> {
+  const { schema, names, order, ...unknown } = options
+  checkNoMore('fromKysely()', unknown)
+  return new Database({ schema, names, order, dialect: mysqlDialect, driver: kyselyDriver(db, callbackDialect('fromKysely()')) })
+}
+
+/**
+ * A database on Prisma 7, with `@prisma/adapter-mariadb`. Adapters get the client that transactions have; in one, every operation is
+ * tracked. Prisma's own limits for transactions (2 s to begin, 5 s in all) are lifted: those of the router hold.
+ */
+export function fromPrisma<Client extends PrismaClientLike>(
+  prisma: Client,
+  options: FromOptions = {},
+): Database<PrismaTransaction<Client>> {
+  const { schema, names, order, ...unknown } = options
+  checkNoMore('fromPrisma()', unknown)
+  const dialect = { ...mysqlDialect, isConflict: isPrismaConflict }
+  return new Database({ schema, names, order, dialect, driver: prismaDriver(prisma, callbackDialect('fromPrisma()'), rules) })
+}
+
+const rules: PrismaRules = { givesRows: isRead, values: (parameters) => parameters, serverError }
+
+/**
+ * A database on TypeORM, with its drivers `mysql` and `mariadb` on `mysql2`. Adapters get an `EntityManager`; in a transaction every query is
+ * tracked, except for streams, which must be finished before the handler returns.
+ */
+export function fromTypeorm<Source extends TypeormDataSource>(dataSource: Source, options: FromOptions = {}): Database<Source['manager']> {
+  const { schema, names, order, ...unknown } = options
+  checkNoMore('fromTypeorm()', unknown)
+  return new Database({ schema, names, order, dialect: mysqlDialect, driver: typeormDriver(dataSource, callbackDialect('fromTypeorm()')) })
+}

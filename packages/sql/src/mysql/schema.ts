@@ -1,0 +1,76 @@
+import type { Tables } from '../contract/database-options.ts'
+import type { SchemaStatements } from '../contract/store-dialect.ts'
+import { SchemaError } from '../errors.ts'
+import { deepErrorNumberOf } from './errors.ts'
+import { migrations } from './migrations.ts'
+import { quoteIdentifier, quoteLiteral } from './sql-text.ts'
+
+/** In seconds: as long as it takes. Whoever holds the lock loses it with the connection. */
+const lockWait = 31_536_000
+
+export const mysqlSchema: SchemaStatements = {
+  migrations,
+
+  async check(run) {
+    const { rows } = await run('SELECT VERSION() AS version')
+    checkServerVersion(String(rows[0]?.['version']))
+  },
+
+  meta: ({ meta }) => `CREATE TABLE IF NOT EXISTS ${meta} (
+  name           VARBINARY(64) NOT NULL PRIMARY KEY,
+  version        INT NOT NULL,
+  oldest_reader  INT NOT NULL,
+  changed_at     DATETIME(6) NOT NULL
+) ENGINE = InnoDB`,
+
+  setVersion: ({ meta }, version, oldestReader) =>
+    `INSERT INTO ${meta} (name, version, oldest_reader, changed_at) VALUES ('schema', ${version}, ${oldestReader}, UTC_TIMESTAMP(6))
+ON DUPLICATE KEY UPDATE version = ${version}, oldest_reader = ${oldestReader}, changed_at = UTC_TIMESTAMP(6)`,
+
+  // Duplicate name of a key.
+  isThere: (error) => deepErrorNumberOf(error) === 1061,
+
+  // Two that find an older version at once would both migrate it.
+  lock: (tables) => [`SELECT GET_LOCK(${lockName(tables)}, ${lockWait})`],
+  unlock: (tables) => [`SELECT RELEASE_LOCK(${lockName(tables)})`],
+
+  namespace({ schema }) {
+    if (schema === undefined) return undefined
+    return {
+      exists: `SELECT 1 FROM information_schema.SCHEMATA WHERE CAST(SCHEMA_NAME AS BINARY) = ${quoteLiteral(schema)}`,
+      create: `CREATE DATABASE IF NOT EXISTS ${quoteIdentifier('schema', schema)}`,
+    }
+  },
+}
+
+/**
+ * Locks belong to the server, not to a database. Their names have at most 64 characters, which is the length of this hash; MySQL 9 has no SHA1().
+ * The name is the same whether or not the database is named.
+ */
+function lockName({ schema, meta }: Tables): string {
+  const prefix = schema === undefined ? "CONCAT('`', REPLACE(DATABASE(), '`', '``'), '`.')" : "''"
+  return `SHA2(CONCAT('ackord ', ${prefix}, ${quoteLiteral(meta)}), 256)`
+}
+
+/** The oldest with SKIP LOCKED; on MySQL also with checks that are kept. */
+const oldest = { MariaDB: [10, 6, 0], MySQL: [8, 0, 16] } as const
+
+/** Throws at a server that the statements would fail on, or that would not keep the checks. `version` is what VERSION() says. */
+export function checkServerVersion(version: string): void {
+  const kind = /mariadb/i.test(version) ? 'MariaDB' : 'MySQL'
+  // Some MariaDB servers put `5.5.5-` before their version, for old replicas.
+  const numbers = /(\d+)\.(\d+)\.(\d+)/.exec(version.replace(/^5\.5\.5-/, ''))
+  if (numbers === null) return
+  const found = numbers.slice(1).map(Number)
+  const needed = oldest[kind]
+  for (const [index, number] of needed.entries()) {
+    const difference = (found[index] ?? 0) - number
+    if (difference > 0) return
+    if (difference < 0) {
+      throw new SchemaError(
+        'older',
+        `The server is ${kind} ${found.join('.')}, and the outbox needs ${kind} ${needed.join('.')}: older ones have no SKIP LOCKED${kind === 'MySQL' ? ' or do not keep checks' : ''}.`,
+      )
+    }
+  }
+}

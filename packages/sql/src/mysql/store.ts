@@ -1,0 +1,53 @@
+import type { StoreDialect } from '../contract/store-dialect.ts'
+import { cancelSql, mysqlAdministration } from './admin.ts'
+import { mysqlClaims } from './claims.ts'
+import { errorNumberOf } from './errors.ts'
+import { forgetSql, oldInboxSql } from './inbox.ts'
+import { mysqlOwnership } from './ordering/ownership.ts'
+import { mysqlSchema } from './schema.ts'
+import { storeTransaction } from './store-transaction.ts'
+
+export const mysqlStore: StoreDialect = {
+  schema: mysqlSchema,
+  claims: mysqlClaims,
+  ownership: mysqlOwnership,
+  administration: mysqlAdministration,
+  cancel: cancelSql,
+
+  cleanInbox: (driver, table, options) =>
+    storeTransaction(driver, async (run) => {
+      const { rows } = await run(oldInboxSql(table, options))
+      if (rows.length === 0) return 0
+      const { sql, parameters } = forgetSql(table, rows)
+      return (await run(sql, parameters)).count
+    }),
+
+  async takeTurn(driver, meta, { name, interval }) {
+    const retaking = `UPDATE ${meta} SET changed_at = UTC_TIMESTAMP(6)
+WHERE name = ? AND changed_at <= UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND`
+    const { count } = await driver.run(driver.pool, retaking, [name, Math.round(interval * 1000)])
+    if (count === 1) return true
+    try {
+      const taking = `INSERT INTO ${meta} (name, version, oldest_reader, changed_at) VALUES (?, 0, 0, UTC_TIMESTAMP(6))`
+      await driver.run(driver.pool, taking, [name])
+      return true
+    } catch (error) {
+      // Somebody has it.
+      if (errorNumberOf(error) === 1062) return false
+      throw error
+    }
+  },
+
+  async inTransaction(driver, handle) {
+    try {
+      // Outside of a transaction it is gone at once, on every client, whatever it hides.
+      await driver.run(handle, 'SAVEPOINT ackord_append', [])
+      await driver.run(handle, 'RELEASE SAVEPOINT ackord_append', [])
+      return true
+    } catch (error) {
+      // No such savepoint.
+      if (errorNumberOf(error) === 1305) return false
+      throw error
+    }
+  },
+}

@@ -1,0 +1,185 @@
+import type { KeyPlace, ReadPosition, ReadProgress } from '../contract/store-dialect.ts'
+import { compareSeq } from '../records/claim-token.ts'
+import type { Row } from '../records/row.ts'
+
+/** How far the reading of what has no key stays behind itself: for so many milliseconds, and so many seqs at most. */
+const lagTime = 1000
+export const lagSeqs = 1000
+
+/** Milliseconds between two sweeps, and after which a part of one was too large, or could be larger. */
+const sweepInterval = 3000
+const slowSweep = 50
+const quickSweep = 10
+const smallestSweep = 1000n
+const largestSweep = 2n ** 40n
+
+/** Marks closer than this are as good as one. */
+const markInterval = 50
+
+/**
+ * Where the reading of a destination goes on. Kept in memory: the database need not look again at what was published long ago, whose rows may be
+ * there still while somebody holds an old snapshot.
+ *
+ * Transactions do not commit in the order of their seqs. So the floor lags behind what was read, and one that is late by a few milliseconds is found by the
+ * next claim; a sweep looks below the floor, part by part, for those that are later.
+ */
+class DestinationPosition {
+  key: KeyPlace | undefined
+  #highest = 0n
+  /** What was read long enough ago. */
+  #settled = 0n
+  #marks: { readonly at: number; readonly seq: bigint }[] = []
+  #swept = 0n
+  #sweepSize = 100_000n
+  #nextSweep = 0
+
+  get floor(): bigint {
+    return highest([this.#highest - BigInt(lagSeqs), this.#settled])
+  }
+
+  /** The part below the floor that is to be looked at now. */
+  sweep(now: number, idle: boolean): readonly [bigint, bigint] {
+    const { floor } = this
+    if (this.#swept >= floor || (now < this.#nextSweep && !idle)) return [0n, 0n]
+    if (this.#swept + this.#sweepSize >= floor) return [this.#swept, floor]
+    return [this.#swept, this.#swept + this.#sweepSize]
+  }
+
+  read(seq: bigint, now: number): void {
+    if (seq <= this.#highest) return
+    this.#highest = seq
+    const last = this.#marks.at(-1)
+    if (last === undefined || now - last.at >= markInterval) this.#marks.push({ at: now, seq })
+  }
+
+  /** Lets time pass. */
+  settle(now: number): void {
+    while (this.#marks[0] !== undefined && now - this.#marks[0].at >= lagTime) {
+      const { seq } = this.#marks[0]
+      this.#marks.shift()
+      if (seq > this.#settled) this.#settled = seq
+    }
+  }
+
+  /** The sweep came to this seq, in so many milliseconds. It has come round at what was the floor when it was asked for. */
+  sweptTo(seq: bigint, floor: bigint, now: number, took: number): void {
+    if (took < quickSweep && this.#sweepSize < largestSweep) this.#sweepSize *= 2n
+    if (took > slowSweep && this.#sweepSize > smallestSweep) this.#sweepSize /= 2n
+    this.#swept = seq
+    if (seq < floor) return
+    this.#swept = 0n
+    this.#nextSweep = now + sweepInterval
+  }
+
+  /** What comes after this seq is to be read again. */
+  goBack(to: bigint): void {
+    if (this.#highest > to) this.#highest = to
+    if (this.#settled > to) this.#settled = to
+    this.#marks = this.#marks.filter(({ seq }) => seq <= to)
+  }
+}
+
+export class ReadPositions {
+  readonly #positions = new Map<string, DestinationPosition>()
+
+  /** `idle`: the last claim found nothing, so that there is time to sweep. */
+  now(now: number, { idle }: { readonly idle: boolean }): readonly ReadPosition[] {
+    return [...this.#positions].map(([destination, position]) => {
+      position.settle(now)
+      const [after, to] = position.sweep(now, idle)
+      return { destination, floor: String(position.floor), sweep: [String(after), String(to)], key: position.key }
+    })
+  }
+
+  /** `asked` is where the reading of this destination began, and `rows` what it gave of it, in `took` milliseconds. `cut`: more was found than its bytes allowed. */
+  advance(
+    progress: ReadProgress,
+    asked: ReadPosition | undefined,
+    rows: readonly Row[],
+    { now, took, cut }: { readonly now: number; readonly took: number; readonly cut: boolean },
+  ): void {
+    const position = this.#of(progress.destination)
+    const floor = BigInt(asked?.floor ?? 0)
+    const { fresh, swept, counts } = plainOf(rows, String(floor))
+    position.read(BigInt(counts.fresh < progress.matches ? fresh : (progress.read ?? 0)), now)
+    position.key = lastKey(progress, rows) ?? position.key
+    const [after, to] = (asked?.sweep ?? ['0', '0']).map(BigInt)
+    // What it found and was not given is found by the next part.
+    if (cut && counts.swept === 0) return
+    if (after !== to) position.sweptTo(counts.swept > 0 ? BigInt(swept) : (to ?? 0n), floor, now, took)
+  }
+
+  /** A record without a key goes back. */
+  goBack(destination: string, seq: string): void {
+    this.#positions.get(destination)?.goBack(BigInt(seq) - 1n)
+  }
+
+  /** There are partitions of which nothing was read. */
+  restart(): void {
+    for (const position of this.#positions.values()) position.goBack(0n)
+  }
+
+  #of(destination: string): DestinationPosition {
+    let position = this.#positions.get(destination)
+    if (position === undefined) {
+      position = new DestinationPosition()
+      this.#positions.set(destination, position)
+    }
+    return position
+  }
+}
+
+/** Those of which nothing was given, because the limit was reached, come first the next time. */
+function lastKey({ heads, key }: ReadProgress, rows: readonly Row[]): KeyPlace | undefined {
+  const keyed = rows.filter(hasKey)
+  if (new Set(keyed.map((row) => row['turn'])).size >= heads) return key
+  const last = keyed.reduce<Row | undefined>((one, row) => (Number(row['turn']) > Number(one?.['turn'] ?? 0) ? row : one), undefined)
+  return last && { partition: Number(last['partition']), key: String(last['ordering_key']) }
+}
+
+function hasKey(row: Row): boolean {
+  return row['turn'] !== null && row['turn'] !== undefined
+}
+
+/** The highest seqs, above the floor and up to it, of rows without a key that have not failed. Compared as texts: there are hundreds of them. */
+function plainOf(rows: readonly Row[], floor: string): { fresh: string; swept: string; counts: { fresh: number; swept: number } } {
+  const highest = { fresh: '0', swept: '0', counts: { fresh: 0, swept: 0 } }
+  for (const row of rows) {
+    if (hasKey(row) || row['state'] !== 'ready') continue
+    const seq = String(row['seq'])
+    const kind = compareSeq(seq, floor) > 0 ? 'fresh' : 'swept'
+    highest.counts[kind] += 1
+    if (compareSeq(seq, highest[kind]) > 0) highest[kind] = seq
+  }
+  return highest
+}
+
+function highest(seqs: readonly bigint[]): bigint {
+  let found = 0n
+  for (const seq of seqs) if (seq > found) found = seq
+  return found
+}
+
+/** Milliseconds. While there is enough to do, others are looked for as often as this. */
+const whileBusy = 500
+
+/** When to look for destinations, keys and partitions that are not known yet. */
+export class Discovery {
+  #anyKeys = false
+  #at = -Infinity
+
+  /** Whether there are records with a key, as far as is known. */
+  get anyKeys(): boolean {
+    return this.#anyKeys
+  }
+
+  isDue(now: number, { busy }: { readonly busy: boolean }): boolean {
+    // A clock that was set back says nothing.
+    return !busy || Math.abs(now - this.#at) >= whileBusy
+  }
+
+  done(anyKeys: boolean, now: number): void {
+    this.#anyKeys = anyKeys
+    this.#at = now
+  }
+}

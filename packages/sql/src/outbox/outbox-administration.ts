@@ -1,0 +1,146 @@
+import { checkAttributes, type Logger } from '@ackord/core'
+import { checkCount, checkDuration, nameOf } from '@ackord/core/internal'
+import {
+  checkRearm,
+  type DestinationStats,
+  invalidCursor,
+  type NewOutboxRecord,
+  type OutboxAdmin,
+  type OutboxEdit,
+  type OutboxRecord,
+  type OutboxState,
+} from '@ackord/outbox'
+import type { AdminStatements, StorePort } from '../contract/store-dialect.ts'
+import { isSeq } from '../records/claim-token.ts'
+import { storable } from '../records/claimed-record.ts'
+import { type OutboxRow, outboxRowOf, readMessage } from '../records/outbox-row.ts'
+import type { Row } from '../records/row.ts'
+
+/** The operators' side of the store. */
+export function outboxAdministration(
+  statements: AdminStatements,
+  { table, logger }: { readonly table: string; readonly logger: Logger },
+): OutboxAdmin {
+  return {
+    async list(filter, { limit, after }) {
+      checkCount('limit', limit)
+      if (after !== undefined && !isSeq(after)) throw invalidCursor(after)
+      const rows = await statements.list(filter, after ?? '0', limit + 1)
+      const records = rows.slice(0, limit).map(recordOf)
+      return { records, next: rows.length > limit ? records.at(-1)?.id : undefined }
+    },
+
+    async get(id) {
+      if (!isSeq(id)) return undefined
+      const row = await statements.get(id)
+      return row === undefined ? undefined : recordOf(row)
+    },
+
+    async rearm(which, edit = {}, options = {}) {
+      const { state = 'parked', delay = 0, keepAttempts = false } = checkRearm(options)
+      const known = 'ids' in which ? { ids: which.ids.filter(isSeq) } : which
+      const count = await statements.rearm(known, editing(edit), { state, delay, keepAttempts })
+      if (count > 0) logger.info({ table, count, state, ...which, edited: Object.keys(edit) }, 'Outbox records were made ready again.')
+      return count
+    },
+
+    async park(ids, reason) {
+      const parked = await statements.park(ids.filter(isSeq), storable(reason))
+      if (parked.length > 0) logger.info({ table, reason, parked }, 'An operator parked outbox records.')
+      return parked.length
+    },
+
+    async discard(ids, reason) {
+      const discarded = await statements.discard(ids.filter(isSeq))
+      if (discarded.length > 0) logger.info({ table, reason, discarded }, 'Parked outbox records were discarded.')
+      return discarded.length
+    },
+
+    async stats() {
+      const rows = await statements.stats()
+      const destinations = new Map<string, { -readonly [K in keyof DestinationStats]: DestinationStats[K] }>()
+      let oldestAge: number | undefined
+      for (const row of rows) {
+        const destination = String(row['destination'])
+        const counts = destinations.get(destination) ?? { destination, ready: 0, waiting: 0, leased: 0, parked: 0, published: 0 }
+        destinations.set(destination, counts)
+        const state = shownState(row)
+        counts[state] = Number(row['count'])
+        if (state !== 'parked' && state !== 'published') oldestAge = Math.max(oldestAge ?? 0, Number(row['age']))
+      }
+      return { destinations: [...destinations.values()], oldestAge }
+    },
+
+    async deletePublished({ olderThan, limit }) {
+      checkDuration('olderThan', olderThan)
+      checkCount('limit', limit)
+      return await statements.deletePublished(olderThan, limit)
+    },
+  }
+}
+
+/** Attributes are merged here and not in the database, whose JSON functions would round numbers and sort names. */
+function editing({ destination, attributes, data }: OutboxEdit): ((row: Row) => OutboxRow) | undefined {
+  if (destination === undefined && attributes === undefined && data === undefined) return undefined
+  return function edit(row) {
+    const { message } = readMessage(row)
+    const edited = message.copy(data ?? message.data).withAttributes(attributes ?? {})
+    // What could not be read back would be parked again, for another reason.
+    checkAttributes(edited.attributes, () => nameOf(edited))
+    return outboxRowOf({ destination: destination ?? String(row['destination']), message: edited })
+  }
+}
+
+function recordOf(row: Row): OutboxRecord {
+  const { message, problem } = readMessage(row)
+  const state = shownState(row)
+  return {
+    id: String(row['seq']),
+    state,
+    destination: String(row['destination']),
+    message,
+    attempts: Number(row['attempts']),
+    createdAt: Number(row['created_at']),
+    availableAt: Number(row['available_at']),
+    lastError: optional(row['last_error'], String) ?? problem,
+    leasedUntil: state === 'leased' ? optional(row['lease_until'], Number) : undefined,
+    publishedAt: optional(row['published_at'], Number),
+    parkedAt: optional(row['parked_at'], Number),
+  }
+}
+
+function shownState(row: Row): OutboxState {
+  // Computed by our own statement, from these five only.
+  return row['shown_state'] as OutboxState
+}
+
+function optional<V>(value: unknown, convert: (value: unknown) => V): V | undefined {
+  return value === null || value === undefined ? undefined : convert(value)
+}
+
+const pageSize = 500
+
+/** What is in the outbox and not done, as one transaction sees it: by the operators' own statements, run on its handle. */
+export async function readPending(
+  port: StorePort,
+  transaction: unknown,
+  administrationOf: (port: StorePort) => OutboxAdmin,
+): Promise<readonly NewOutboxRecord[]> {
+  const { driver } = port
+  const inside: StorePort['driver'] = {
+    ...driver,
+    pool: transaction,
+    run: (_, sql, parameters, options) => driver.run(transaction, sql, parameters, options),
+  }
+  const administration = administrationOf({ ...port, driver: inside })
+  const found: NewOutboxRecord[] = []
+  let after: string | undefined
+  do {
+    const page = await administration.list({}, { limit: pageSize, after })
+    for (const { state, destination, message } of page.records) {
+      if (state !== 'parked' && state !== 'published') found.push({ destination, message })
+    }
+    after = page.next
+  } while (after !== undefined)
+  return found
+}

@@ -1,0 +1,195 @@
+import { rootContext } from '@ackord/core'
+import type { OutboxFilter, OutboxReference, OutboxState } from '@ackord/outbox'
+import type { RunStatement, Statement } from '../contract/driver.ts'
+import type { AdminStatements, ChosenRows, Rearm, StorePort } from '../contract/store-dialect.ts'
+import { type OutboxRow, writtenSource } from '../records/outbox-row.ts'
+import type { Row } from '../records/row.ts'
+import { instant } from './sql-text.ts'
+
+export function postgresAdministration({ driver, table }: StorePort): AdminStatements {
+  const run: RunStatement = (sql, parameters = []) => driver.run(driver.pool, sql, parameters)
+  return {
+    async list(filter, after, limit) {
+      const { sql, parameters } = listSql(table, filter)
+      return (await run(sql, [after, limit, ...parameters])).rows
+    },
+
+    async get(seq) {
+      return (await run(getSql(table), [seq])).rows[0]
+    },
+
+    rearm: (which, edit, options) =>
+      driver.transaction([], (session) => rearm(session.run, table, which, edit, options), rootContext().signal),
+
+    async park(ids, reason) {
+      return (await run(parkSql(table), [ids, reason])).rows
+    },
+
+    async discard(ids) {
+      const { sql, parameters } = chosenSql(table, 'parked', { ids })
+      return (await run(`DELETE FROM ${table} WHERE ctid = ANY(ARRAY(${sql})) RETURNING seq::text AS seq, id, type`, parameters)).rows
+    },
+
+    async stats() {
+      return (await run(statsSql(table))).rows
+    },
+
+    async deletePublished(olderThan, limit) {
+      return (await run(deletePublishedSql(table), [olderThan, limit])).count
+    },
+  }
+}
+
+async function rearm(
+  run: RunStatement,
+  table: string,
+  which: ChosenRows,
+  edit: ((row: Row) => OutboxRow) | undefined,
+  { state, delay, keepAttempts }: Rearm,
+): Promise<number> {
+  const { sql, parameters } = chosenSql(table, state, which)
+  const ready = `state = '${delay > 0 ? 'waiting' : 'ready'}', ${keepAttempts ? '' : 'attempts = 0, '}parked_at = NULL, published_at = NULL,
+available_at = clock_timestamp() + interval '${delay} milliseconds'`
+  if (edit === undefined) {
+    const { count } = await run(`UPDATE ${table} SET ${ready} WHERE ctid = ANY(ARRAY(${sql}))`, parameters)
+    return count
+  }
+  const { rows } = await run(
+    `SELECT ctid::text AS place, destination, id, type, data, attributes FROM ${table} WHERE ctid = ANY(ARRAY(${sql}))`,
+    parameters,
+  )
+  for (const row of rows) {
+    const to = edit(row)
+    await run(
+      `UPDATE ${table} SET ${ready}, destination = $2, data = $3::bytea, id = $4, type = $5, content_type = $6, ordering_key = $7,
+partition = $8::smallint, attributes = $9 WHERE ctid = $1::tid`,
+      [row['place'], to.destination, to.data, to.id, to.type, to.contentType, to.orderingKey, to.partition, to.attributes],
+    )
+  }
+  return rows.length
+}
+
+const columns = `o.seq::text AS seq, o.state, o.destination, o.id, o.type, o.data, o.attributes, o.attempts, o.last_error,
+  ${stateOf('o')} AS shown_state,
+  ${instant('o.created_at')} AS created_at, ${instant('o.available_at')} AS available_at, ${instant('o.lease_until')} AS lease_until,
+  ${instant('o.published_at')} AS published_at, ${instant('o.parked_at')} AS parked_at`
+
+/**
+ * Rows of a filter, by seq. Parameters: after which seq, how many, then those of the filter. Locks nothing.
+ * Goes from one (state, destination) to the next in the key and takes a page of each, as nothing is ordered by seq alone.
+ */
+function listSql(table: string, filter: OutboxFilter): { readonly sql: string; readonly parameters: readonly unknown[] } {
+  const { sql, parameters } = filterSql(filter, 3)
+  return {
+    parameters,
+    sql: `${placesSql(table)}
+SELECT page.* FROM places CROSS JOIN LATERAL (
+  SELECT ${columns} FROM ${table} AS o
+  WHERE o.state = places.state AND o.destination = places.destination AND o.seq > $1::bigint AND ${sql}
+  ORDER BY o.seq LIMIT $2
+) AS page ORDER BY page.seq::bigint LIMIT $2`,
+  }
+}
+
+/** One row. $1 seq. */
+function getSql(table: string): string {
+  return `${placesSql(table)}
+SELECT ${columns} FROM places JOIN ${table} AS o ON o.state = places.state AND o.destination = places.destination AND o.seq = $1::bigint`
+}
+
+/** The parked or published rows of these seqs, $1, or of a filter: their ctids, locked. */
+function chosenSql(
+  table: string,
+  state: 'parked' | 'published',
+  which: ChosenRows,
+): { readonly sql: string; readonly parameters: readonly unknown[] } {
+  const { sql, parameters } = 'ids' in which ? { sql: 'o.seq = ANY($1::bigint[])', parameters: [which.ids] } : filterSql(which.filter, 1)
+  return { parameters, sql: `SELECT o.ctid FROM ${table} AS o WHERE o.state = '${state}' AND ${sql} ORDER BY o.seq FOR UPDATE` }
+}
+
+/** Parks rows of these seqs, $1, for the reason $2, unless they are leased. Locks them in the order of seq. */
+function parkSql(table: string): string {
+  return `UPDATE ${table} AS o SET state = 'parked', parked_at = clock_timestamp(), last_error = $2, lease_token = NULL, lease_until = NULL
+WHERE o.ctid = ANY(ARRAY(SELECT p.ctid FROM ${table} AS p
+  WHERE p.state IN ('ready', 'waiting') AND p.seq = ANY($1::bigint[]) AND (p.lease_until IS NULL OR p.lease_until <= clock_timestamp())
+  ORDER BY p.seq FOR UPDATE))
+RETURNING o.seq::text AS seq, o.id, o.type`
+}
+
+/**
+ * Deletes those of these rows that wait for their time. A claim skips them until the transaction ends, also when their time comes meanwhile.
+ * The source is read from the attributes of rows that fit otherwise, and of no others: theirs might be no JSON, or JSON that the server refuses to read.
+ */
+export function cancelSql(table: string, references: readonly OutboxReference[]): Statement {
+  return {
+    sql: `DELETE FROM ${table} AS o WHERE o.ctid = ANY(ARRAY(SELECT p.ctid FROM ${table} AS p
+  WHERE p.state = 'waiting' AND p.id = ANY($2::text[]) AND p.available_at > clock_timestamp()
+    AND (p.lease_until IS NULL OR p.lease_until <= clock_timestamp())
+    AND CASE WHEN p.id = ANY($2::text[]) THEN EXISTS (
+      SELECT FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS one(destination, id, source, written)
+      WHERE CASE WHEN (one.destination, one.id) <> (p.destination, p.id) THEN false
+        WHEN position('"source":"' IN p.attributes) > 0 THEN position(one.written IN p.attributes) > 0
+        ELSE p.attributes::json ->> 'source' = one.source END
+    ) ELSE false END
+  ORDER BY p.seq FOR UPDATE))`,
+    parameters: [
+      references.map(({ destination }) => destination),
+      references.map(({ id }) => id),
+      references.map(({ source }) => (source.includes('\0') ? null : source)),
+      references.map(writtenSource),
+    ],
+  }
+}
+
+/** Counts by destination and state, and the age of the oldest that is not done. Reads the whole table. */
+function statsSql(table: string): string {
+  return `SELECT o.destination, ${stateOf('o')} AS shown_state, count(*)::float8 AS count,
+  (extract(epoch FROM clock_timestamp() - min(o.created_at)) * 1000)::float8 AS age
+FROM ${table} AS o GROUP BY 1, 2 ORDER BY 1, 2`
+}
+
+/** Deletes published rows. $1 milliseconds, $2 limit. Skips what another cleanup has locked. */
+function deletePublishedSql(table: string): string {
+  return `DELETE FROM ${table} WHERE ctid = ANY(ARRAY(
+  SELECT ctid FROM ${table}
+  WHERE state = 'published' AND published_at <= (SELECT clock_timestamp() - $1::float8 * interval '1 millisecond')
+  ORDER BY published_at LIMIT $2 FOR UPDATE SKIP LOCKED))`
+}
+
+function placesSql(table: string): string {
+  return `WITH RECURSIVE places(state, destination) AS (
+  (SELECT state, destination FROM ${table} ORDER BY state, destination LIMIT 1)
+  UNION ALL
+  SELECT place.state, place.destination FROM places AS before CROSS JOIN LATERAL (
+    SELECT o.state, o.destination FROM ${table} AS o
+    WHERE (o.state, o.destination) > (before.state, before.destination) ORDER BY o.state, o.destination LIMIT 1
+  ) AS place
+)`
+}
+
+function filterSql(filter: OutboxFilter, from: number): { readonly sql: string; readonly parameters: readonly unknown[] } {
+  const parameters: unknown[] = []
+  const next = (value: unknown) => `$${from - 1 + parameters.push(value)}`
+  const conditions = ['true']
+  if (filter.state !== undefined) conditions.push(storedStates[filter.state], `${stateOf('o')} = ${next(filter.state)}`)
+  if (filter.destination !== undefined) conditions.push(`o.destination = ${next(filter.destination)}`)
+  if (filter.type !== undefined) conditions.push(`o.type = ${next(filter.type)}`)
+  if (filter.orderingKey !== undefined) conditions.push(`o.ordering_key = ${next(filter.orderingKey)}`)
+  return { sql: conditions.join(' AND '), parameters }
+}
+
+/** In which column values the states that operators see are found. */
+const storedStates: Readonly<Record<OutboxState, string>> = {
+  ready: "o.state IN ('ready', 'waiting')",
+  waiting: "o.state = 'waiting'",
+  leased: "o.state IN ('ready', 'waiting')",
+  parked: "o.state = 'parked'",
+  published: "o.state = 'published'",
+}
+
+/** A lease and the time that has come are no column values, but operators want to see them. */
+function stateOf(row: string): string {
+  return `CASE WHEN ${row}.state IN ('parked', 'published') THEN ${row}.state
+    WHEN ${row}.lease_until > clock_timestamp() THEN 'leased'
+    WHEN ${row}.state = 'waiting' AND ${row}.available_at > clock_timestamp() THEN 'waiting' ELSE 'ready' END`
+}

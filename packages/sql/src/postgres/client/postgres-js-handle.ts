@@ -1,0 +1,145 @@
+import type { QueryTracker } from '../../contract/query-tracker.ts'
+import { refuseControl } from '../transaction-control.ts'
+import type { PostgresQueryable, PostgresTransaction } from './from-postgres.ts'
+
+/**
+ * What is used of a query of postgres.js. It is a promise that starts when somebody waits for it, and may be a fragment of another one,
+ * so it cannot be wrapped: postgres.js must find its own object.
+ */
+export interface PostgresQuery extends Promise<unknown> {
+  readonly strings: readonly string[]
+  /** The values between the strings. */
+  readonly args?: readonly unknown[] | undefined
+  /** Sends it. */
+  handler: (query: PostgresQuery) => void
+  /** Starts it, once. */
+  handle(): unknown
+  executed: boolean
+  /** Set by `cursor()`. */
+  readonly cursorRows?: number | undefined
+  reject(error: unknown): void
+}
+
+export interface QueryRules {
+  /** Throws if it may not be sent. */
+  onStart(query: PostgresQuery): void
+  /** `result` is what it gave, or one for each of its statements. */
+  onEnd(query: PostgresQuery, error?: unknown, result?: unknown): void
+  /** Runs a savepoint of postgres.js. Its callback gives what `unlessLost` makes of its promise. */
+  scope<R>(start: (unlessLost: (working: Promise<R>) => Promise<R>) => Promise<R>): Promise<R>
+}
+
+export interface FollowOptions {
+  /** May refuse to start it. Default: does not. */
+  readonly run?: (<T>(start: () => Promise<T>) => Promise<T>) | undefined
+  /** Whether its failure dooms the transaction or savepoint of postgres.js that it is in, even if somebody caught the error. Default: false. */
+  readonly dooms?: boolean | undefined
+}
+
+/** Watches over a query from its start to its end. */
+export function follow(query: PostgresQuery, rules: QueryRules, options: FollowOptions = {}): PostgresQuery {
+  const { run = (start) => start(), dooms = false } = options
+  const { handler } = query
+  query.handler = function send(sent) {
+    // By this call postgres.js learns of the failure. It would not commit then, even where a savepoint of ours has undone it.
+    if (!dooms) sent.catch = () => sent
+    handler(sent)
+    Reflect.deleteProperty(sent, 'catch')
+  }
+  let started = false
+  query.handle = function handle() {
+    if (started) return
+    started = true
+    run(async () => {
+      rules.onStart(query)
+      Object.getPrototypeOf(query).handle.call(query)
+      // In the form with a cursor the promise may never settle.
+      if (query.cursorRows === undefined) await end(query, rules)
+      else rules.onEnd(query)
+    }).catch((error: unknown) => {
+      query.executed = true
+      query.reject(error)
+    })
+  }
+  return query
+}
+
+/** Looks at the end without starting it, as `then` of postgres.js would. */
+function end(query: PostgresQuery, rules: QueryRules): Promise<void> {
+  return Promise.prototype.then.call(
+    query,
+    (result: unknown) => rules.onEnd(query, undefined, result),
+    (error: unknown) => {
+      rules.onEnd(query, error)
+      throw error
+    },
+  ) as Promise<void>
+}
+
+/** The `sql` of a transaction, in all of its forms, with every query tracked. */
+export function trackedHandle(
+  transaction: PostgresTransaction,
+  tracker: QueryTracker,
+  rules: QueryRules,
+  dooms: boolean = false,
+): PostgresQueryable {
+  function tracked(made: unknown): unknown {
+    // The same function makes names and lists for queries, too.
+    if (!isQuery(made)) return made
+    return follow(made, rules, {
+      dooms,
+      run: (start) =>
+        tracker.run(async () => {
+          const text = textOf(made)
+          // That of a file is read when it is sent, and may end the transaction without a word of the server that postgres.js would hand on.
+          if (text === undefined) tracker.refuseInGroup()
+          refuseControl(text, tracker)
+          return await start()
+        }),
+    })
+  }
+
+  /** Inside, the rule of postgres.js holds: a query that failed undoes its savepoint. */
+  function savepoint(...given: unknown[]): Promise<unknown> {
+    const work = given.pop()
+    if (typeof work !== 'function') return savepoint((nested: Call) => nested(...given, work))
+    return tracker.run(() => {
+      void tracker.admitSavepoint()
+      return rules.scope((unlessLost) =>
+        forms.savepoint(...given, (nested: PostgresTransaction) =>
+          unlessLost((async () => await work(trackedHandle(nested, tracker, rules, true)))()),
+        ),
+      )
+    })
+  }
+
+  // `prepare` would end the transaction.
+  const { prepare: _, ...forms } = transaction as unknown as Forms
+  const call = transaction as unknown as Call
+  const handle = Object.assign((...given: unknown[]) => tracked(call(...given)), forms, {
+    unsafe: (...given: unknown[]) => tracked(forms.unsafe(...given)),
+    file: (...given: unknown[]) => tracked(forms.file(...given)),
+    savepoint,
+  })
+  // Callers have the types of their own client.
+  return handle as unknown as PostgresQueryable
+}
+
+/** As far as it tells which statements there are: names and values are left out, and a query may be made of other ones. */
+function textOf({ strings, args = [] }: PostgresQuery): string | undefined {
+  if (strings.length < 2) return strings[0]
+  return strings.map((text, index) => `${text} ${isQuery(args[index]) ? textOf(args[index]) : '?'} `).join('')
+}
+
+type Call = (...given: unknown[]) => unknown
+
+interface Forms {
+  readonly unsafe: Call
+  readonly file: Call
+  readonly prepare: Call
+  readonly savepoint: (...given: unknown[]) => Promise<unknown>
+}
+
+function isQuery(made: unknown): made is PostgresQuery {
+  return made instanceof Promise && 'handler' in made && 'strings' in made
+}

@@ -1,0 +1,70 @@
+import { checkChoice, checkDuration } from '@ackord/core/internal'
+import type { FromOptions } from '../contract/database-options.ts'
+import type { Dialect, TransactionSettings } from '../contract/dialect.ts'
+import { appender, leasedAppender } from './append.ts'
+import { channelOf } from './client/pg-notifications.ts'
+import { deepSqlStateOf, sqlStateOf } from './errors.ts'
+import { forgetAll, recordAll, recorder } from './inbox.ts'
+import { quoteIdentifier } from './sql-text.ts'
+import { postgresStore } from './store.ts'
+
+export const postgresDialect: Dialect = {
+  store: postgresStore,
+  quote: quoteIdentifier,
+  settings,
+  recorder,
+  recordAll,
+  forgetAll,
+  appender,
+  leasedAppender,
+  notifier: (table) => ({ sql: 'SELECT pg_notify($1, $2)', parameters: [channelOf(table), ''], prepare: true }),
+  isConflict(error) {
+    const state = deepSqlStateOf(error)
+    return state === '40001' || state === '40P01' // serialization failure, deadlock
+  },
+  isLockTimeout: (error) => deepSqlStateOf(error) === '55P03',
+  refusesWrites(error) {
+    const state = deepSqlStateOf(error)
+    // Not 53200, out of memory: that may be the fault of a single statement.
+    return state === '53100' || state === '25006' // disk full, read only
+  },
+  confirmRefusal(error) {
+    // `SET TRANSACTION READ ONLY` in a handler gives the same error as a server that only reads.
+    return deepSqlStateOf(error) === '25006' ? "SELECT 1 AS refuses WHERE current_setting('transaction_read_only') = 'on'" : undefined
+  },
+  isSchemaMissing(error) {
+    const state = sqlStateOf(error)
+    return state === '42P01' || state === '42703' || state === '3F000' || state === '42883' // no such table, column, schema, function
+  },
+  mayBeInvisible: (table) => !qualified.test(table),
+}
+
+/** A quoted name with its schema. */
+const qualified = /^"(?:[^"]|"")*"\."/
+
+function settings({ isolation, statementTimeout, lockTimeout, idleTimeout }: TransactionSettings): readonly string[] {
+  const statements: string[] = []
+  if (isolation !== undefined) {
+    checkChoice('isolation', isolation, ['read committed', 'repeatable read', 'serializable'])
+    statements.push(`SET TRANSACTION ISOLATION LEVEL ${isolation.toUpperCase()}`)
+  }
+  const limits = {
+    statementTimeout: ['statement_timeout', statementTimeout],
+    lockTimeout: ['lock_timeout', lockTimeout],
+    idleTimeout: ['idle_in_transaction_session_timeout', idleTimeout],
+  } as const
+  for (const [option, [setting, value]] of Object.entries(limits)) {
+    if (value === undefined) continue
+    statements.push(`SET LOCAL ${setting} = ${Math.ceil(checkDuration(option, value))}`)
+  }
+  return statements
+}
+
+/** What a database on PostgreSQL is made with once. */
+export interface PostgresOptions extends FromOptions {
+  /**
+   * Whether storing events also sends a notification, one for each transaction, so that relays of other processes which listen
+   * (`pgNotifications()`) wake at once. It costs a lock at every such commit, on the whole server. Default: false.
+   */
+  readonly notify?: boolean | undefined
+}

@@ -1,0 +1,225 @@
+import { AckordError, InvalidOptionError } from '@ackord/core'
+import { checkFunction, checkNoMore } from '@ackord/core/internal'
+import type { Driver, StatementResult } from '../contract/driver.ts'
+import { Lane } from '../contract/statement-queue.ts'
+import { callbackDriver, type RunQuery, type RunTracked } from '../orm/callback-driver.ts'
+import { flushingDriver, type UnitOfWork } from '../orm/flushing-driver.ts'
+import { type KnexClient, knexDriver } from '../orm/knex.ts'
+import { Database } from '../transaction/database.ts'
+import { callbackDialect } from './callback-dialect.ts'
+import { readPgResult } from './client/pg-result.ts'
+import { type PostgresOptions, postgresDialect } from './dialect.ts'
+
+/** What is used of a `MikroORM`. */
+export interface MikroOrmClient {
+  readonly em: object
+}
+
+/**
+ * A database on MikroORM 6, with its driver for PostgreSQL. Adapters get an `EntityManager`: in a transaction a fork with an identity map of
+ * its own, whose queries are tracked; elsewhere `orm.em`, which wants a request context or a fork, as always. What a handler has changed and
+ * not flushed is flushed before the commit.
+ */
+export function fromMikroOrm<Client extends MikroOrmClient>(orm: Client, options: PostgresOptions = {}): Database<Client['em']> {
+  const { schema, names, order, notify, ...unknown } = options
+  checkNoMore('fromMikroOrm()', unknown)
+  // What is there at run time, whatever the types say.
+  const root = orm?.em as unknown as MikroManager
+  checkFunction('fromMikroOrm(orm).em.fork', root?.fork)
+  const connection = root.getConnection('write')
+  checkFunction('fromMikroOrm(orm).em.getConnection().getKnex', connection.getKnex)
+  const send = senderOf(connection)
+  const lanes = new WeakMap<MikroManager, Lane>()
+  const units = new WeakMap<MikroManager, UnitOfWork>()
+
+  const driver = callbackDriver<MikroManager>(
+    {
+      root,
+      begin: (work) =>
+        inTransaction(root, (transaction) => {
+          lanes.set(transaction, new Lane())
+          return work(transaction)
+        }),
+      run(manager, sql, parameters) {
+        // The root may stand for a manager of the caller's, in a transaction that is none of ours.
+        const start = () => send(manager === root ? undefined : manager.getTransactionContext(), sql, parameters)
+        return lanes.get(manager)?.run(start) ?? start()
+      },
+      track(transaction, run) {
+        // Each transaction of ours has one.
+        const tracked = trackedManager(transaction, lanes.get(transaction) as Lane, run)
+        units.set(tracked.manager, tracked)
+        return tracked.manager
+      },
+      // A nested transaction lasts longer than its statements, which have a lane of their own.
+      reentrant: true,
+      inTransaction: (manager) => manager.isInTransaction(),
+    },
+    callbackDialect,
+  )
+  // Handles are what `track` made.
+  const flushing = flushingDriver(driver, (manager) => units.get(manager) as UnitOfWork)
+  return new Database({ schema, names, order, notify, dialect: postgresDialect, driver: flushing as unknown as Driver<Client['em']> })
+}
+
+/** By hand: MikroORM's own function would flush a manager that nobody uses, and hide the error of COMMIT behind that of the roll-back. */
+async function inTransaction<R>(root: MikroManager, work: (transaction: MikroManager) => Promise<R>): Promise<R> {
+  const transaction = root.fork({ disableContextResolution: true })
+  await transaction.begin()
+  if (!transaction.isInTransaction()) throw new InvalidOptionError('fromMikroOrm(orm)', 'must not have disableTransactions.')
+  try {
+    const result = await work(transaction)
+    await transaction.commit()
+    return result
+  } catch (error) {
+    // It fails if the commit has ended the transaction, or the connection is lost.
+    await transaction.rollback().catch(() => {})
+    throw error
+  }
+}
+
+/** Sends a statement of ours on the Knex below, with its parameters: MikroORM would write them into the text. */
+type Send = (transaction: object | undefined, sql: string, parameters: readonly unknown[]) => Promise<StatementResult>
+
+function senderOf(connection: MikroConnection): Send {
+  const knex = connection.getKnex() as KnexClient
+  // MikroORM has changed its Knex: without parameters it leaves question marks alone. None of our statements with parameters has one.
+  const driver: Driver<object> = knexDriver(knex, callbackDialect, { text: (sql) => sql, read: readPgResult })
+  return (transaction, sql, parameters) => driver.run(transaction ?? knex, sql, parameters)
+}
+
+/** What is used of an `EntityManager`, beyond what its types show. */
+interface MikroManager {
+  driver: MikroDriver
+  fork(options: { readonly keepTransactionContext?: boolean; readonly disableContextResolution?: boolean }): MikroManager
+  getConnection(type: 'write'): MikroConnection
+  isInTransaction(): boolean
+  /** A transaction of Knex. */
+  getTransactionContext(): object | undefined
+  begin(): Promise<void>
+  commit(): Promise<void>
+  rollback(): Promise<void>
+  flush(): Promise<void>
+  getUnitOfWork(): MikroUnitOfWork
+}
+
+interface MikroUnitOfWork {
+  computeChangeSets(): void
+  getChangeSets(): readonly unknown[]
+  getCollectionUpdates(): readonly unknown[]
+  getExtraUpdates(): ReadonlySet<unknown>
+}
+
+/** What makes queries for all managers. */
+interface MikroDriver {
+  readonly connection: MikroConnection
+  getConnection(type?: string): MikroConnection
+}
+
+/** What sends them: a pool, with the transaction among the arguments. */
+interface MikroConnection {
+  execute(query: unknown, parameters?: unknown, method?: string, transaction?: object, ...more: unknown[]): Promise<unknown>
+  transactional(work: (transaction: object) => Promise<unknown>, options?: { readonly ctx?: object | undefined }): Promise<unknown>
+  /** What MikroORM 6 is built on. */
+  getKnex(): object
+}
+
+/** A manager in a transaction of ours, with every query tracked. */
+interface TrackedManager extends UnitOfWork {
+  readonly manager: MikroManager
+}
+
+/** A manager of its own in the same transaction, with an identity map of its own. Queries go through the lane one after the other. */
+function trackedManager(transaction: MikroManager, lane: Lane, run: RunTracked): TrackedManager {
+  let flushing = false
+  const inTurn: RunQuery = (sql, start) => {
+    const send: typeof start = (admit) => lane.run(() => start(admit))
+    // The scope has ended by then, and what is sent is what was left in it.
+    return flushing ? send(() => {}) : run(sql, send)
+  }
+  // A fork takes the driver over, and hands it on to those that MikroORM makes of it.
+  const lender = transaction.fork({ keepTransactionContext: true })
+  lender.driver = trackedDriver(transaction, run, inTurn)
+  const manager = lender.fork({ keepTransactionContext: true })
+  return {
+    manager,
+    changed() {
+      const unit = manager.getUnitOfWork()
+      unit.computeChangeSets()
+      return unit.getChangeSets().length + unit.getCollectionUpdates().length + unit.getExtraUpdates().size > 0
+    },
+    async flush() {
+      flushing = true
+      try {
+        await manager.flush()
+      } finally {
+        flushing = false
+      }
+    },
+  }
+}
+
+/** The same driver on connections that are tracked, for queries in this transaction and those nested in it. Others are let through. */
+function trackedDriver(transaction: MikroManager, run: RunTracked, inTurn: RunQuery): MikroDriver {
+  const { driver } = transaction
+  // A transaction has one.
+  const inside = new WeakSet([transaction.getTransactionContext() as object])
+  const isInside = (context: object | undefined) => context !== undefined && inside.has(context)
+
+  function tracked(connection: MikroConnection): MikroConnection {
+    const execute: MikroConnection['execute'] = (query, parameters, method, context, ...more) => {
+      const send = () => connection.execute(query, parameters, method, context, ...more)
+      return isInside(context) ? sendTracked(query, send, inTurn) : send()
+    }
+    const transactional: MikroConnection['transactional'] = (work, options) => {
+      if (!isInside(options?.ctx)) return connection.transactional(work, options)
+      const workNested = (nested: object) => {
+        inside.add(nested)
+        return work(nested)
+      }
+      // It is sent before the savepoint, which waits for its turn.
+      void run.admitSavepoint()
+      // As a whole: what nobody awaited is to be undone before the end, if it must be.
+      return run(undefined, () => connection.transactional(workNested, options))
+    }
+    const replaced: Record<string | symbol, unknown> = { execute, transactional, begin: refuse, commit: refuse, rollback: refuse }
+    return new Proxy(connection, {
+      get(target, name) {
+        if (Object.hasOwn(replaced, name)) return replaced[name]
+        const value: unknown = Reflect.get(target, name)
+        return typeof value === 'function' ? value.bind(target) : value
+      },
+    })
+  }
+
+  return Object.create(driver, {
+    connection: { value: tracked(driver.connection) },
+    getConnection: { value: (type?: string) => tracked(driver.getConnection(type)) },
+  })
+}
+
+/** MikroORM copies an error into one of its own. What is refused is made the cause, which stays what it is. */
+async function sendTracked(query: unknown, send: () => Promise<unknown>, inTurn: RunQuery): Promise<unknown> {
+  let sent = false
+  try {
+    return await inTurn(textOf(query), () => {
+      sent = true
+      return send()
+    })
+  } catch (error) {
+    if (sent || error instanceof AckordError) throw error
+    throw new Error('The query was not sent: its transaction is rolled back.', { cause: error })
+  }
+}
+
+/** Of a text, or of what `raw()` makes. */
+function textOf(query: unknown): unknown {
+  return typeof query === 'object' && query !== null && 'sql' in query ? query.sql : query
+}
+
+async function refuse(): Promise<never> {
+  throw new AckordError(
+    'ACKORD_TRANSACTION_REQUIRED',
+    'The middleware begins, commits and rolls back. Throw to roll back; use em.transactional() for a part of it.',
+  )
+}

@@ -1,0 +1,79 @@
+import type { Tables } from '../../contract/database-options.ts'
+import type { OwnedClaimOptions, ReadPosition } from '../../contract/store-dialect.ts'
+import { partitionCount } from '../../records/partition.ts'
+import { giveTo, instant, numberArray } from '../sql-text.ts'
+import type { OwnedClaimStatement } from './owned-claim.ts'
+import { dataSql, foundSql, now, unleased } from './owned-rows.ts'
+
+/** The one destination that is read, if a claim is as simple as that: nothing is looked for, there are no keys, and nothing is swept. */
+export function plainPosition(options: OwnedClaimOptions): ReadPosition | undefined {
+  const { discover, jumps, destinations, except, positions, note } = options
+  if (discover || jumps > 0 || destinations !== undefined || note.carried.length > 0) return undefined
+  const [position, ...more] = positions.filter(({ destination }) => !except.includes(destination))
+  return position?.sweep[0] === position?.sweep[1] && more.length === 0 ? position : undefined
+}
+
+/**
+ * What `ownedClaimSql()` does, for one destination and records without a key. It is what a busy relay sends all the time, and reading and
+ * planning the whole statement would be a good part of its cost.
+ */
+export function plainClaimSql({ outbox, relays, hands }: Tables, options: OwnedClaimOptions, position: ReadPosition): OwnedClaimStatement {
+  const { partitions, note } = options
+  const parameters: unknown[] = []
+  const give = giveTo(parameters)
+  const member = give(options.member, 'uuid')
+  const destination = give(position.destination, 'text')
+  const limit = give(options.limit, 'integer')
+  const window = give(options.window, 'integer')
+  const held = options.inHand.filter(({ key }) => key === undefined).map(({ seq }) => seq)
+  const notHeld = held.length === 0 ? 'true' : `o.seq NOT IN (SELECT unnest(${give(numberArray(held), 'bigint[]')}))`
+  const isOwned = partitions.length === partitionCount ? 'true' : `o.partition = ANY(${give(numberArray(partitions), 'smallint[]')})`
+  const mine = `o.ordering_key IS NULL AND ${isOwned} AND ${unleased}`
+  const readSql = (columns: string, more = '') => `SELECT ${columns} FROM ${outbox} AS o
+      WHERE o.state = 'ready' AND o.destination = ${destination} AND o.seq > ${give(position.floor, 'bigint')} AND ${notHeld} ${more}
+      ORDER BY o.seq LIMIT (SELECT ${window})`
+  // By turns, or a record that is larger than a whole claim would never be taken while retries are due.
+  const order = note.number % 2 === 0 ? 'n' : 'state, n'
+  const sql = `WITH me AS MATERIALIZED (
+  SELECT (extract(epoch FROM r.alive_until - clock_timestamp()) * 1000)::float8 AS remaining, set_config('synchronous_commit', 'off', true)
+  FROM ${relays} AS r WHERE r.member = ${member} AND r.alive_until > clock_timestamp()
+),
+picked AS MATERIALIZED (
+  SELECT parts.*, row_number() OVER () AS n FROM (
+    (SELECT 'waiting' AS state, o.ctid, o.seq, o.attempts FROM ${outbox} AS o
+    WHERE o.state = 'waiting' AND o.destination = ${destination} AND o.available_at <= ${now} AND ${mine} AND ${notHeld} AND EXISTS (SELECT FROM me)
+    ORDER BY o.available_at, o.seq LIMIT ceil(${limit} / 2.0))
+    UNION ALL
+    (SELECT 'ready', o.ctid, o.seq, o.attempts FROM (${readSql('o.ctid, o.seq, o.attempts, o.partition, o.ordering_key, o.lease_until', 'AND EXISTS (SELECT FROM me)')}) AS o
+    WHERE ${mine} ORDER BY o.seq)
+  ) AS parts LIMIT ${limit}
+),
+found AS MATERIALIZED (${foundSql(outbox, options, give, order)}),
+noted AS (
+  INSERT INTO ${hands} (member, note, state, destination, seqs, attempts)
+  SELECT ${member}, ${give(note.number, 'bigint')}, state, ${destination}, array_agg(seq), array_agg(attempts) FROM found GROUP BY state
+),
+done AS (DELETE FROM ${hands} WHERE member = ${member} AND note = ANY(${give(numberArray(note.done), 'bigint[]')}) AND EXISTS (SELECT FROM me)),
+counted AS (SELECT count(*) AS count, max(seq) FILTER (WHERE state = 'ready') AS last, count(*) FILTER (WHERE state = 'ready') AS matches FROM picked)
+SELECT NULL::text AS seq, NULL::text AS state, NULL::text AS destination, NULL::bytea AS data,
+  json_build_object(
+    'remaining', me.remaining,
+    'live', (SELECT count(*) FROM ${relays} WHERE alive_until > clock_timestamp()),
+    'gone', (SELECT count(*) FROM ${relays} WHERE alive_until <= clock_timestamp()),
+    'cut', (SELECT count(*) FROM found) < counted.count,
+    'progress', json_build_array(json_build_object(
+      'destination', ${destination}, 'matches', counted.matches, 'heads', 0, 'all_keys', true, 'partition', NULL, 'key', NULL,
+      'read', CASE WHEN counted.count >= ${limit} THEN counted.last ELSE read.last END::text,
+      'more', counted.count >= ${limit} OR read.count >= ${window}
+    ))
+  )::text AS attributes,
+  NULL::integer AS attempts, NULL::float8 AS created_at, NULL::smallint AS partition, NULL::text AS place
+FROM me CROSS JOIN counted CROSS JOIN LATERAL (
+  SELECT count(*) AS count, max(o.seq) AS last FROM (${readSql('o.seq', `AND counted.count < ${limit}`)}) AS o
+) AS read
+UNION ALL
+SELECT found.seq::text, found.state, ${destination}, ${dataSql(options, give)}, found.attributes, found.attempts, ${instant('found.created_at')}, found.partition,
+  found.ctid::text
+FROM found`
+  return { sql, parameters }
+}

@@ -1,0 +1,104 @@
+import { InvalidOptionError } from '@ackord/core'
+import { checkFunction, checkNoMore } from '@ackord/core/internal'
+import type { CallbackDialect } from '../orm/callback-driver.ts'
+import { type DrizzleClient, type DrizzleHandle, drizzleDriver } from '../orm/drizzle.ts'
+import { type KnexClient, type KnexWire, knexDriver } from '../orm/knex.ts'
+import { type KyselyClient, kyselyDriver } from '../orm/kysely.ts'
+import { type PrismaClientLike, type PrismaRules, type PrismaTransaction, prismaDriver } from '../orm/prisma.ts'
+import { type TypeormDataSource, typeormDriver } from '../orm/typeorm.ts'
+import { Database } from '../transaction/database.ts'
+import { callbackDialect } from './callback-dialect.ts'
+import { isNative, nativeParameters, readPgResult } from './client/pg-result.ts'
+import { type PostgresOptions, postgresDialect } from './dialect.ts'
+import { isPrismaConflict, serverError } from './errors.ts'
+import { withArrayLiterals } from './sql-text.ts'
+
+/**
+ * A database on Drizzle over a `pg.Pool`. In a transaction every query is tracked, those of Drizzle's own nested transactions included.
+ * As with every pool of `pg`, whoever makes it listens to its `error` events.
+ */
+export function fromDrizzle<Client extends DrizzleClient>(db: Client, options: PostgresOptions = {}): Database<DrizzleHandle<Client>> {
+  const { schema, names, order, notify, ...unknown } = options
+  checkNoMore('fromDrizzle()', unknown)
+  checkFunction('fromDrizzle(db).transaction', db?.transaction)
+  if (!isPool(db.$client)) throw new InvalidOptionError('fromDrizzle(db)', 'must be a database of drizzle-orm/node-postgres on a pg.Pool.')
+  return new Database({ schema, names, order, notify, dialect: postgresDialect, driver: drizzleDriver(db, callbackDialect, readPgResult) })
+}
+
+function isPool(client: unknown): boolean {
+  return typeof client === 'object' && client !== null && 'connect' in client && 'totalCount' in client
+}
+
+/**
+ * A database on Knex, with its client `pg`. Adapters get a `Knex`; in a transaction every query is tracked, except for streams, which must
+ * be finished before the handler returns. Hooks such as `postProcessResponse` do not see our own statements.
+ */
+export function fromKnex<Client extends KnexClient>(knex: Client, options: PostgresOptions = {}): Database<Client> {
+  const { schema, names, order, notify, ...unknown } = options
+  checkNoMore('fromKnex()', unknown)
+  if ((knex?.client as { readonly driverName?: unknown } | undefined)?.driverName === 'pgnative')
+    throw new InvalidOptionError(
+      'fromKnex(knex)',
+      "must have the client 'pg': 'pgnative' does not transfer the bytes of a payload unchanged.",
+    )
+  return new Database({ schema, names, order, notify, dialect: postgresDialect, driver: knexDriver(knex, callbackDialect, wire) })
+}
+
+const wire: KnexWire = {
+  // A question mark would be taken for a parameter.
+  text: (sql) => sql.replaceAll('?', '\\?'),
+  read: readPgResult,
+}
+
+/**
+ * A database on Kysely, with a dialect for PostgreSQL. Adapters get a `Kysely<DB>`; in a transaction every query is tracked. Plugins do not
+ * see our own statements. Whoever makes a `pg.Pool` for Kysely listens to the `error` events of the pool and of its clients.
+ */
+export function fromKysely<Client extends KyselyClient>(db: Client, options: PostgresOptions = {}): Database<Client> {
+  const { schema, names, order, notify, ...unknown } = options
+  checkNoMore('fromKysely()', unknown)
+  return new Database({ schema, names, order, notify, dialect: postgresDialect, driver: kyselyDriver(db, callbackDialect) })
+}
+
+/**
+ * A database on Prisma 7, with a driver adapter for PostgreSQL. Adapters get the client that transactions have; in one, every operation is
+ * tracked. Prisma's own limits for transactions (2 s to begin, 5 s in all) are lifted: those of the router hold.
+ */
+export function fromPrisma<Client extends PrismaClientLike>(
+  prisma: Client,
+  options: PostgresOptions = {},
+): Database<PrismaTransaction<Client>> {
+  const { schema, names, order, notify, ...unknown } = options
+  checkNoMore('fromPrisma()', unknown)
+  const dialect = { ...postgresDialect, isConflict: isPrismaConflict }
+  return new Database({ schema, names, order, notify, dialect, driver: prismaDriver(prisma, callbackDialect, rules) })
+}
+
+/** The type of what a lock gives is one that Prisma cannot read. A function that is made gives nothing, whatever is in it. */
+const givesRows = /^\s*(?:select\b(?!\s+pg_advisory)|with\b|(?:insert|update|delete)\b.*\breturning\b)/is
+
+const rules: PrismaRules = { givesRows: (sql) => givesRows.test(sql), values: withArrayLiterals, serverError }
+
+/**
+ * A database on TypeORM, with its driver `postgres`. Adapters get an `EntityManager`; in a transaction every query is tracked, except for
+ * streams, which must be finished before the handler returns.
+ */
+export function fromTypeorm<Source extends TypeormDataSource>(
+  dataSource: Source,
+  options: PostgresOptions = {},
+): Database<Source['manager']> {
+  const { schema, names, order, notify, ...unknown } = options
+  checkNoMore('fromTypeorm()', unknown)
+  return new Database({ schema, names, order, notify, dialect: postgresDialect, driver: typeormDriver(dataSource, dialect) })
+}
+
+/** TypeORM takes the native client of pg by itself where the package pg-native is installed. */
+const dialect: CallbackDialect = {
+  ...callbackDialect,
+  adapt: (run) => (handle, sql, parameters) => run(handle, sql, isNative(connectionOf(handle)) ? nativeParameters(parameters) : parameters),
+}
+
+/** Of an `EntityManager` in a transaction. */
+function connectionOf(manager: unknown): unknown {
+  return (manager as { readonly queryRunner?: { readonly databaseConnection?: unknown } }).queryRunner?.databaseConnection
+}

@@ -1,0 +1,32 @@
+import { type AdmitStatement, admitter, rollsBackTo, traitsReader } from '../contract/statement-traits.ts'
+
+/** All that can end a transaction block: a procedure or a DO block that tries to is refused by the server. */
+const controls = new Set(['BEGIN', 'START', 'COMMIT', 'END', 'ABORT'])
+
+function isControl([first = '', ...more]: readonly string[]): boolean {
+  if (first === 'ROLLBACK') return !rollsBackTo(more)
+  if (first === 'PREPARE') return more[0] === 'TRANSACTION'
+  return controls.has(first)
+}
+
+const traitsOf = traitsReader({
+  syntax: {
+    nestedComments: true,
+    lineEnds: /[\n\r]/g,
+    backslash: 'E',
+    dollarQuotes: true,
+    body: { of: isRoutine, until: 'matching END' },
+  },
+  isControl,
+})
+
+/** `CREATE [OR REPLACE] FUNCTION` or `PROCEDURE`. */
+function isRoutine([first, ...more]: readonly string[]): boolean {
+  return first === 'CREATE' && (more.includes('FUNCTION') || more.includes('PROCEDURE'))
+}
+
+/** Throws at a text with a statement that would begin or end the transaction under our hands; savepoints are the handler's own business. */
+export const refuseControl: AdmitStatement = admitter(
+  traitsOf,
+  'A statement would begin or end the transaction that the middleware owns. Throw to roll it back; use SAVEPOINT for a part of it.',
+)

@@ -1,0 +1,117 @@
+import { AckordError, type Attributes, Message, missingAttributes, type RawMessage } from '@ackord/core'
+import { checkDuration, describeValue, nameOf } from '@ackord/core/internal'
+import { attributesToJson, checkRecordSize, type NewOutboxRecord, type OutboxReference } from '@ackord/outbox'
+import { problemOf } from './inbox-key.ts'
+import { partitionOf } from './partition.ts'
+import type { Order, Row } from './row.ts'
+
+/** What a record is in the table, without what the database adds. */
+export interface OutboxRow {
+  readonly destination: string
+  readonly id: string
+  readonly type: string
+  readonly contentType: string | null
+  readonly orderingKey: string | null
+  readonly partition: number
+  /** Whether it has a key whose writers wait for each other, so that its rows come in the order of their commits. */
+  readonly ordered: boolean
+  readonly data: Uint8Array
+  /** JSON. */
+  readonly attributes: string
+  /** Milliseconds. */
+  readonly delay: number
+}
+
+/**
+ * Throws at what could not be stored, before anything is: a statement that fails would take the business writes with it. `maxSize` is not for
+ * what is stored already, which an operator may re-arm.
+ */
+export function outboxRowOf(record: NewOutboxRecord, order: Order = 'none', maxSize: number = Infinity): OutboxRow {
+  const { destination, message, delay = 0 } = record
+  const { data } = message
+  if (!(data instanceof Uint8Array)) {
+    throw invalid(message, `has data that is not bytes but ${describeValue(data)}; marshal() it first`)
+  }
+  checkText(message, 'destination', destination)
+  checkDuration('delay', delay)
+  const { attributes } = message
+  checkComplete(attributes, message)
+  const { id = '', type = '', datacontenttype, partitionkey } = attributes
+  checkText(message, 'id', id)
+  checkText(message, 'type', type)
+  if (datacontenttype !== undefined) checkText(message, 'datacontenttype', datacontenttype)
+  if (partitionkey !== undefined) checkText(message, 'partitionkey', partitionkey)
+  const json = attributesToJson(attributes)
+  checkRecordSize(record, json, maxSize)
+  return {
+    destination,
+    id,
+    type,
+    contentType: datacontenttype ?? null,
+    orderingKey: partitionkey ?? null,
+    partition: partitionOf(partitionkey ?? id),
+    ordered: order === 'perKey' && partitionkey !== undefined,
+    data,
+    attributes: json,
+    delay,
+  }
+}
+
+function checkComplete(attributes: Attributes, owner: RawMessage): void {
+  const missing = missingAttributes(attributes)
+  if (missing.length === 0) return
+  const needed = missing.filter((name) => name !== 'specversion' || attributes.specversion === '')
+  if (needed.length === 0) return
+  throw new AckordError('ACKORD_MISSING_ATTRIBUTE', `Cannot store ${nameOf(owner)} in the outbox: it has no ${needed.join(', no ')}.`)
+}
+
+/** `undefined` if it is not what `attributesToJson` writes. */
+function attributesFromJson(json: string): Attributes | undefined {
+  let parsed: unknown
+  try {
+    parsed = JSON.parse(json)
+  } catch {
+    return undefined
+  }
+  if (typeof parsed !== 'object' || parsed === null || Array.isArray(parsed)) return undefined
+  // A loop: it runs for every record that is claimed.
+  for (const name in parsed) {
+    const kind = typeof (parsed as Record<string, unknown>)[name]
+    if (kind !== 'string' && kind !== 'number' && kind !== 'boolean') return undefined
+  }
+  // Every value was looked at.
+  return parsed as Attributes
+}
+
+function checkText(message: RawMessage, name: string, value: unknown): void {
+  const problem = value === '' && name !== 'partitionkey' ? 'is empty' : problemOf(value)
+  if (problem !== undefined) throw invalid(message, `cannot be stored: its ${name} ${problem}`)
+}
+
+function invalid(message: RawMessage, problem: string): AckordError {
+  const text = `${nameOf(message)} ${problem}.`
+  return new AckordError('ACKORD_INVALID_ATTRIBUTES', text[0]?.toUpperCase() + text.slice(1))
+}
+
+/** The message of a row. Where its attributes cannot be read, it has those that have a column, and `problem` says so. */
+export function readMessage(row: Row): { readonly message: RawMessage; readonly problem: string | undefined } {
+  const data = bytesOf(row['data'])
+  const attributes = attributesFromJson(String(row['attributes']))
+  if (attributes !== undefined) return { message: new Message(data, attributes), problem: undefined }
+  const message = new Message(data, { id: String(row['id']), type: String(row['type']) })
+  return { message, problem: 'its attributes are not the JSON of an object with texts, numbers and booleans.' }
+}
+
+/** Not the driver's own kind of bytes, which may be a view of a large shared buffer with methods of its own. */
+function bytesOf(value: unknown): Uint8Array {
+  if (!(value instanceof Uint8Array)) throw new TypeError('A driver gave something else than bytes for a column of bytes.')
+  return value.constructor === Uint8Array ? value : new Uint8Array(value.buffer, value.byteOffset, value.byteLength)
+}
+
+/**
+ * How the source of a record is written in its attributes by `append()`. No other part of the JSON can look like that: a quote inside of a text is escaped. Databases
+ * find it without reading the JSON, which may hold what they refuse, such as half of a surrogate pair. Other writers may put a blank behind the colon.
+ */
+export function writtenSource({ source }: OutboxReference): string {
+  return `"source":${JSON.stringify(source)}`
+}

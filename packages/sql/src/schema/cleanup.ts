@@ -1,0 +1,114 @@
+import { AckordError, consoleLogger, idle, type Logger, type Metrics, outside, type Runtime, systemRuntime } from '@ackord/core'
+import { checkCount, checkDuration, checkNoMore, guardLogger, guardMetrics } from '@ackord/core/internal'
+import type { TableOptions } from '../contract/database-options.ts'
+import type { Driver } from '../contract/driver.ts'
+import { cleanInbox } from '../inbox/clean-inbox.ts'
+import { sqlOutbox } from '../outbox/sql-outbox.ts'
+import { type Database, portOf } from '../transaction/database.ts'
+
+export interface CleanupOptions extends TableOptions {
+  /** Milliseconds for which the inbox remembers a message; `false`: for ever. It must be longer than the broker may take to deliver one again, replays included. Default: 7 days. */
+  readonly inboxWindow?: number | false | undefined
+  /** Milliseconds for which published records are kept, where the outbox retains them; `false`: for ever. Others are never touched. Default: 24 hours. */
+  readonly keepPublished?: number | false | undefined
+  /** Milliseconds after which the broker delivers nothing again, replays of dead letters included. A shorter window is warned about. Default: unknown. */
+  readonly redeliveryHorizon?: number | undefined
+  /** Milliseconds between two rounds, over all processes together. Default: 1 minute. */
+  readonly interval?: number | undefined
+  /** How many rows are deleted at a time. Default: 1000. */
+  readonly batch?: number | undefined
+  /** How many batches of each table a round may take; the next one goes on. Default: 100. */
+  readonly batches?: number | undefined
+  /** Default: `consoleLogger`. */
+  readonly logger?: Logger | undefined
+  /** Counts `ackord.cleanup.deleted`. Default: none. */
+  readonly metrics?: Metrics | undefined
+  /** Default: `systemRuntime`. */
+  readonly runtime?: Runtime | undefined
+}
+
+/** Runs until it is stopped. It does not keep the process alive. */
+export interface Cleanup extends AsyncDisposable {
+  /** Ends after the batch that is being deleted. Idempotent. */
+  stop(): Promise<void>
+}
+
+const day = 24 * 60 * 60 * 1000
+/** Between two batches others get at the tables. */
+const breath = 20
+const background = { keepAlive: false }
+
+/**
+ * Deletes, again and again, what the inbox need not remember and what the outbox need not keep: in bounded batches, by the database's clock.
+ * Any number of processes may run it; they take turns.
+ */
+export function startCleanup<Handle>(database: Database<Handle>, options: CleanupOptions = {}): Cleanup {
+  const {
+    inboxWindow = 7 * day,
+    keepPublished = day,
+    redeliveryHorizon,
+    interval = 60_000,
+    batch = 1000,
+    batches = 100,
+    ...ports
+  } = options
+  const { logger: givenLogger = consoleLogger, metrics: givenMetrics, runtime = systemRuntime, schema, names, ...unknown } = ports
+  checkNoMore('startCleanup()', unknown)
+  if (inboxWindow !== false) checkDuration('inboxWindow', inboxWindow, { min: 1 })
+  if (keepPublished !== false) checkDuration('keepPublished', keepPublished)
+  if (redeliveryHorizon !== undefined) checkDuration('redeliveryHorizon', redeliveryHorizon)
+  checkDuration('interval', interval, { min: 1 })
+  checkCount('batch', batch)
+  checkCount('batches', batches)
+  const logger = guardLogger(givenLogger)
+  const metrics = givenMetrics === undefined ? undefined : guardMetrics(givenMetrics)
+  const { driver, dialect, tables: tablesOf } = portOf(database)
+  const tables = tablesOf({ schema, names })
+  const outbox = sqlOutbox(database, { schema, names, logger })
+  if (inboxWindow !== false && redeliveryHorizon !== undefined && inboxWindow < redeliveryHorizon) {
+    const text = 'The inbox forgets messages that the broker may still deliver again: they would be handled twice. Make inboxWindow longer.'
+    logger.warn({ inboxWindow, redeliveryHorizon }, text)
+  }
+
+  const stopping = new AbortController()
+  const { signal } = stopping
+  let failing = false
+
+  async function drain(table: string, deleteBatch: () => Promise<number>): Promise<void> {
+    for (let count = 0; count < batches && !signal.aborted; count += 1) {
+      const deleted = await deleteBatch()
+      metrics?.count('ackord.cleanup.deleted', deleted, { table })
+      if (deleted < batch) return
+      await idle(runtime, breath, signal, background)
+    }
+  }
+
+  async function round(): Promise<void> {
+    try {
+      const isOurs = await dialect.store.takeTurn(driver as Driver<unknown>, tables.meta, { name: 'cleanup', interval })
+      if (!isOurs) return
+      if (inboxWindow !== false) await drain('inbox', () => cleanInbox(database, { window: inboxWindow, limit: batch, schema, names }))
+      if (keepPublished !== false) await drain('outbox', () => outbox.deletePublished({ olderThan: keepPublished, limit: batch }))
+      if (failing) logger.info({}, 'The cleanup works again.')
+      failing = false
+    } catch (error) {
+      if (!failing) logger.warn({ err: error }, 'The cleanup failed, and goes on trying.')
+      failing = true
+    }
+  }
+
+  async function run(): Promise<void> {
+    // Processes that start together do not come together.
+    for (let wait = interval * runtime.random(); ; wait = interval * (0.9 + 0.2 * runtime.random())) {
+      if (!(await idle(runtime, wait, signal, background))) return
+      await round()
+    }
+  }
+
+  const ended = outside(run)
+  const stop = async () => {
+    stopping.abort(new AckordError('ACKORD_SHUTDOWN', 'The cleanup was stopped.'))
+    await ended
+  }
+  return { stop, [Symbol.asyncDispose]: stop }
+}

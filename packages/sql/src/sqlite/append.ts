@@ -1,0 +1,48 @@
+import type { Statement } from '../contract/driver.ts'
+import type { OutboxRow } from '../records/outbox-row.ts'
+import { now } from './sql-text.ts'
+
+/** A row has ten parameters, and the smallest limit that SQLite is compiled with is 999. */
+const rowsPerStatement = 99
+
+/** A text is made once for each of these numbers of rows, and prepared: a connection should not gather dozens of them. */
+const commonRows = 4
+
+/** Inserts all rows, in their order. More than 99 take more than one statement. */
+export function appender(table: string): (rows: readonly OutboxRow[]) => readonly Statement[] {
+  const texts = new Map<number, string>()
+
+  function textOf(rows: number): string {
+    let sql = texts.get(rows)
+    if (sql === undefined) {
+      sql = appendSql(table, rows)
+      texts.set(rows, sql)
+    }
+    return sql
+  }
+
+  function statementOf(rows: readonly OutboxRow[]): Statement {
+    const parameters: unknown[] = []
+    for (const row of rows) {
+      const { destination, id, type, contentType, orderingKey, partition, data, attributes, delay } = row
+      const state = delay > 0 ? 'waiting' : 'ready'
+      parameters.push(state, destination, id, type, contentType, orderingKey, partition, data, attributes, Math.ceil(delay))
+    }
+    return { sql: textOf(rows.length), parameters, prepare: rows.length <= commonRows }
+  }
+
+  return function append(rows) {
+    const statements: Statement[] = []
+    for (let start = 0; start < rows.length; start += rowsPerStatement) {
+      statements.push(statementOf(rows.slice(start, start + rowsPerStatement)))
+    }
+    return statements
+  }
+}
+
+function appendSql(table: string, rows: number): string {
+  // node:sqlite of Node 22 binds some arrays without bytes as NULL.
+  const values = Array.from({ length: rows }, () => `(?, ?, ?, ?, ?, ?, ?, coalesce(?, zeroblob(0)), ?, ${now} + ?)`)
+  return `INSERT INTO ${table} (state, destination, id, type, content_type, ordering_key, partition, data, attributes, available_at)
+VALUES ${values.join(', ')}`
+}

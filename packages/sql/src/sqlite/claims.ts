@@ -1,0 +1,139 @@
+import { rootContext } from '@ackord/core'
+import type { ClaimOptions } from '@ackord/outbox'
+import type { Session, Statement } from '../contract/driver.ts'
+import type { ClaimRowsOptions, ClaimStatements, StorePort } from '../contract/store-dialect.ts'
+import { inAnyOrder, type RowKey, withinBytes } from '../records/claim-bytes.ts'
+import type { ClaimedPlace } from '../records/claim-token.ts'
+import type { Row } from '../records/row.ts'
+import { byLease, releaseSql, renewSql, settlement } from './settle.ts'
+import { now } from './sql-text.ts'
+
+/** One transaction each, of small statements: in process there is no round trip to be saved. */
+export function sqliteClaims({ driver, table, retain }: StorePort): ClaimStatements {
+  const alone = <R>(work: (session: Session<unknown>) => Promise<R>) => driver.transaction([], work, rootContext().signal)
+
+  /** Runs the statement of each place, and gives the seqs of those that changed a row. */
+  function each<Place extends ClaimedPlace>(
+    places: readonly Place[],
+    statementOf: (place: Place) => Statement,
+  ): Promise<ReadonlySet<string>> {
+    return alone(async (session) => {
+      const changed = new Set<string>()
+      for (const place of places) {
+        if ((await session.change({ ...statementOf(place), prepare: true })) === 1) changed.add(place.seq)
+      }
+      return changed
+    })
+  }
+
+  const renewing = renewSql(table)
+  const releasing = releaseSql(table)
+  const settling = settlement(table, retain, byLease)
+  return {
+    claim: (options) => alone((session) => claim(session, table, options)),
+    contents: (keys) => alone((session) => readContents(session, table, keys)),
+    renew: (places, lease) => each(places, ({ seq, token }) => ({ sql: renewing, parameters: [Math.ceil(lease), seq, token] })),
+    async release(places) {
+      await each(places, ({ seq, token }) => ({ sql: releasing, parameters: [seq, token] }))
+    },
+    settle: (outcomes) => each(outcomes, ({ seq, token, outcome }) => settling(outcome, [seq, token])),
+  }
+}
+
+interface Picked {
+  readonly seq: unknown
+  readonly bytes: number
+  /** Its number among those of its place. */
+  readonly turn: number
+}
+
+/** Retries first, as they are older, but not more than half: a wave of them must not stop what is new. */
+async function claim({ run }: Session<unknown>, table: string, options: ClaimRowsOptions): Promise<readonly Row[]> {
+  const { limit, lease, token, retried } = options
+  const places = await placesOf(run, table, options)
+  const quota = options.quota ?? Math.ceil(limit / Math.max(1, new Set([...places.ready, ...places.waiting]).size))
+
+  async function pick(state: PendingState, most: number): Promise<readonly Picked[]> {
+    const sql = pickSql(table, state, retried)
+    const picked: Picked[] = []
+    for (const destination of places[state]) {
+      const left = Math.min(quota, most - picked.length)
+      if (left <= 0) break
+      for (const [turn, { seq, bytes }] of (await run(sql, [destination, left])).rows.entries())
+        picked.push({ seq, bytes: Number(bytes), turn })
+    }
+    return picked
+  }
+
+  const waiting = await pick('waiting', options.quota === undefined && retried === undefined ? Math.ceil(limit / 2) : limit)
+  // A ready row that was leased before has not failed: whoever had it is gone.
+  const ready = retried === 'only' ? [] : await pick('ready', limit - waiting.length)
+  // A row of each place in turn, so that large rows of one leave room for the others.
+  const picked = [...inAnyOrder(waiting, ready, token)].sort((one, other) => one.turn - other.turn)
+  const taken = withinBytes(picked, options, ({ bytes }) => bytes)
+  if (taken.length === 0) return []
+  const seqs = taken.map(({ seq }) => seq)
+  const { rows } = await run(leaseSql(table), [token, Math.ceil(lease), JSON.stringify(seqs), options.maxBytes ?? null, quota])
+  return rows
+}
+
+export async function readContents({ run }: Session<unknown>, table: string, keys: readonly RowKey[]): Promise<readonly Row[]> {
+  return (await run(contentsSql(table), [JSON.stringify(keys.map(({ seq }) => seq))])).rows
+}
+
+type Places = Readonly<Record<PendingState, readonly unknown[]>>
+
+/** In any order, or the last of many would starve. */
+async function placesOf(run: Session<unknown>['run'], table: string, { destinations, except = [] }: ClaimRowsOptions): Promise<Places> {
+  const wanted = `SELECT DISTINCT destination FROM (%) WHERE destination NOT IN (SELECT value FROM json_each(?)) ORDER BY random()`
+  const find = async (source: string, parameters: readonly unknown[]) => {
+    // A function: in a text to put in, `$&` and the like have a meaning, and a table may have such a name.
+    const { rows } = await run(
+      wanted.replace('%', () => source),
+      [...parameters, JSON.stringify(except)],
+    )
+    return rows.map(({ destination }) => destination)
+  }
+  if (destinations !== undefined) {
+    const named = await find('SELECT value AS destination FROM json_each(?)', [JSON.stringify(destinations)])
+    return { ready: named, waiting: named }
+  }
+  return { ready: await find(destinationsSql(table, 'ready'), []), waiting: await find(destinationsSql(table, 'waiting'), []) }
+}
+
+/** The size of the contents of a row. */
+export const bytes = 'length(data) + length(CAST(attributes AS BLOB))'
+
+export type PendingState = 'ready' | 'waiting'
+
+/** The destinations that have rows in a state, found by jumping from one to the next in the index. */
+export function destinationsSql(table: string, state: PendingState): string {
+  return `WITH RECURSIVE places(destination) AS (
+  SELECT * FROM (SELECT destination FROM ${table} WHERE state = '${state}' ORDER BY destination LIMIT 1)
+  UNION ALL
+  SELECT (SELECT o.destination FROM ${table} AS o WHERE o.state = '${state}' AND o.destination > before.destination ORDER BY o.destination LIMIT 1)
+  FROM places AS before WHERE before.destination IS NOT NULL
+)
+SELECT destination FROM places WHERE destination IS NOT NULL`
+}
+
+/** The seqs and sizes of claimable rows of a destination, oldest first. Destination, limit. SQLite knows the length of bytes without reading them. */
+export function pickSql(table: string, state: PendingState, retried: ClaimOptions['retried']): string {
+  const due = state === 'waiting' ? `AND available_at <= ${now}` : ''
+  const failed = state === 'waiting' && retried !== undefined ? `AND attempts ${retried === 'only' ? '>' : '='} 0` : ''
+  return `SELECT CAST(seq AS TEXT) AS seq, ${bytes} AS bytes FROM ${table}
+WHERE state = '${state}' AND destination = ? ${due} ${failed} AND (lease_until IS NULL OR lease_until <= ${now})
+ORDER BY ${state === 'waiting' ? 'available_at, ' : ''}${table}.seq LIMIT ?`
+}
+
+/** Leases rows. Token, milliseconds, seqs as JSON, the largest size of data that is read at once, or null, quota. Gives the rows as they are now. */
+export function leaseSql(table: string): string {
+  return `UPDATE ${table} SET attempts = attempts + 1, lease_token = ?, lease_until = ${now} + ?
+WHERE seq IN (SELECT CAST(value AS INTEGER) FROM json_each(?))
+RETURNING CAST(seq AS TEXT) AS seq, state, destination, id, type, iif(length(data) <= ifnull(?, length(data)), data, NULL) AS data, attributes, attempts, created_at, ? AS quota`
+}
+
+/** The contents of rows. Seqs as JSON. */
+function contentsSql(table: string): string {
+  return `SELECT CAST(seq AS TEXT) AS seq, data, attributes FROM ${table} WHERE seq IN (SELECT CAST(value AS INTEGER) FROM json_each(?))`
+}

@@ -1,0 +1,195 @@
+import { AckordError, type Context, type ContextKey, contextKey, currentContext, rootContext, TransactionRequiredError } from '@ackord/core'
+import { type FromOptions, orderOf, tablesOf } from '../contract/database-options.ts'
+import type { Dialect } from '../contract/dialect.ts'
+import type { Driver } from '../contract/driver.ts'
+import { type DatabasePort, foreignTransaction, type OpenTransaction, RecordTakers, WakeUps } from './open-transaction.ts'
+import { type RunTransaction, type TransactionOptions, transactionRules, transactionRunner } from './run-transaction.ts'
+
+export interface ExecutorOptions {
+  /** Whether a missing transaction is an error instead of a reason to use the pool. Default: false. */
+  readonly required?: boolean | undefined
+}
+
+/** What belongs to a pool, however often it is wrapped: with two keys, a repository would miss the transaction of its own pool. */
+interface PoolState {
+  readonly key: ContextKey<OpenTransaction<unknown>>
+  readonly wakeUps: WakeUps
+  readonly takers: RecordTakers
+}
+
+const states = new WeakMap<object, PoolState>()
+
+/** For siblings. */
+export let portOf: <Handle>(database: Database<Handle>) => DatabasePort<Handle>
+
+export interface DatabaseOptions<Handle> extends FromOptions {
+  readonly driver: Driver<Handle>
+  readonly dialect: Dialect
+  /** Whether storing events tells other processes. Default: false. */
+  readonly notify?: boolean | undefined
+}
+
+/**
+ * A pool and the transactions on it. `Handle` is the type that both share; adapters use it without knowing which one they have.
+ * Made by `fromPg()` and its siblings.
+ */
+export class Database<Handle> {
+  readonly #port: DatabasePort<Handle>
+  readonly #pool: Handle
+  #byDefault: RunTransaction | undefined
+
+  static {
+    portOf = (database) => database.#port
+  }
+
+  constructor(options: DatabaseOptions<Handle>) {
+    const { driver, dialect } = options
+    orderOf(dialect, undefined, options.order)
+    // A handle is an object: something with a query function.
+    const state = stateOf(driver.pool as object)
+    const { key, wakeUps, takers } = state
+    this.#pool = driver.pool
+    this.#port = {
+      dialect,
+      driver,
+      wakeUps,
+      takers,
+      tables: (asked) => tablesOf(dialect, asked, options),
+      appender: (table) => appenderOf(dialect, table, options.notify ?? false),
+      order: (asked) => orderOf(dialect, asked, options.order),
+      // The state belongs to this pool, so that what is in it was put there with this type.
+      find: (context) => context.get(key) as OpenTransaction<Handle> | undefined,
+      enter(context, opened) {
+        setMark(opened.handle as object, state, opened)
+        return context.with(key, opened)
+      },
+      behind: (handle) => markOf(handle, state) as OpenTransaction<Handle> | undefined,
+    }
+  }
+
+  /** The handle of the transaction that this context is in; `undefined` outside of one. `context` defaults to the ambient one. */
+  transaction(context: Context | undefined = currentContext()): Handle | undefined {
+    return context === undefined ? undefined : this.#port.find(context)?.handle
+  }
+
+  /** The handle of the transaction inside of one, the pool elsewhere. `context` defaults to the ambient one. */
+  executor(context: Context | undefined = currentContext(), options: ExecutorOptions = {}): Handle {
+    const transaction = this.transaction(context)
+    if (transaction !== undefined) return transaction
+    if (options.required === true) throw new TransactionRequiredError('executor({ required: true })')
+    return this.#pool
+  }
+
+  /**
+   * Does the work in a transaction, outside of a router: a request, a job. Committed when it resolves, rolled back when it rejects or the
+   * context's signal is aborted. In a transaction of ours it is a savepoint. `context` defaults to the ambient one.
+   *
+   *     await database.write(async (transaction) => {
+   *       await transaction.query('insert into orders …')
+   *       await outbox.append(transaction, [{ destination: 'order-events', message }])
+   *     })
+   */
+  async write<R>(
+    work: (transaction: Handle, context: Context) => Promise<R>,
+    options: TransactionOptions & { readonly context?: Context | undefined } = {},
+  ): Promise<R> {
+    const { context = currentContext() ?? rootContext(), ...settings } = options
+    const runTransaction = Object.keys(settings).length === 0 ? this.#runByDefault() : this.#runnerOf(settings)
+    return await runTransaction(
+      {
+        message: undefined,
+        // It is there: the runner put it there.
+        run: (inside) => work(this.transaction(inside) as Handle, inside),
+      },
+      context,
+    )
+  }
+
+  /** A context inside of a transaction that the caller began, commits and rolls back. Messages that are acked in it are acked at once. */
+  withTransaction(context: Context, transaction: Handle): Context {
+    if (transaction === this.#pool) {
+      throw new AckordError(
+        'ACKORD_TRANSACTION_REQUIRED',
+        'withTransaction() was given the pool itself. Give it the client that began the transaction.',
+      )
+    }
+    const { driver, behind, enter } = this.#port
+    return enter(context, behind(transaction) ?? foreignTransaction(driver, transaction))
+  }
+
+  #runnerOf(options: TransactionOptions): RunTransaction {
+    return transactionRunner(this.#port, transactionRules(this.#port, 'write()', options))
+  }
+
+  #runByDefault(): RunTransaction {
+    this.#byDefault ??= this.#runnerOf({})
+    return this.#byDefault
+  }
+}
+
+function stateOf(pool: object): PoolState {
+  let state = states.get(pool)
+  if (state === undefined) {
+    state = {
+      key: contextKey('ackord.sql.transaction', { callScoped: true }),
+      wakeUps: new WakeUps(),
+      takers: new RecordTakers(),
+    }
+    states.set(pool, state)
+  }
+  return state
+}
+
+/** Whoever listens is told by the last of the statements; the server makes one of several in a transaction. */
+function appenderOf(dialect: Dialect, table: string, notify: boolean): ReturnType<Dialect['appender']> {
+  const append = dialect.appender(table)
+  const told = notify ? dialect.notifier?.(table) : undefined
+  return told === undefined ? append : (rows, session) => [...append(rows, session), told]
+}
+
+/** Gives the object that it is made of, so that a class that extends it adds its private fields to that. */
+class Bearer {
+  constructor(object: object) {
+    // biome-ignore lint/correctness/noConstructorReturn: that is the point.
+    return object
+  }
+}
+
+/**
+ * Something that is known of an object, kept in a private field of that object. A WeakMap would do the same; but with an entry per message, and until the next full
+ * collection, it costs more than the rest of a transaction's bookkeeping.
+ */
+class Mark extends Bearer {
+  #owner: object
+  #value: unknown
+
+  constructor(object: object, owner: object, value: unknown) {
+    super(object)
+    this.#owner = owner
+    this.#value = value
+  }
+
+  static set(object: object, owner: object, value: unknown): void {
+    if (#owner in object) {
+      object.#owner = owner
+      object.#value = value
+    } else {
+      new Mark(object, owner, value)
+    }
+  }
+
+  static get(object: object, owner: object): unknown {
+    return #owner in object && object.#owner === owner ? object.#value : undefined
+  }
+}
+
+/** The latest mark of an object counts. */
+function setMark(object: object, owner: object, value: unknown): void {
+  Mark.set(object, owner, value)
+}
+
+/** What the owner has marked the object with, unless somebody else has since. */
+function markOf(object: unknown, owner: object): unknown {
+  const canHaveOne = (typeof object === 'object' && object !== null) || typeof object === 'function'
+  return canHaveOne ? Mark.get(object, owner) : undefined
+}

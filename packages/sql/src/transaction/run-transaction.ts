@@ -1,0 +1,162 @@
+import {
+  AckordError,
+  beginAttempt,
+  type Context,
+  consoleLogger,
+  type Logger,
+  type Metrics,
+  probe,
+  StoreRefusesWritesError,
+  TransactionScope,
+} from '@ackord/core'
+import { checkCount, checkNoMore, guardLogger, guardMetrics, isSettled } from '@ackord/core/internal'
+import type { TransactionSettings } from '../contract/dialect.ts'
+import type { Session } from '../contract/driver.ts'
+import { QueryTracker } from '../contract/query-tracker.ts'
+import { isOutcomeUnknown, TransactionAbortedError } from '../errors.ts'
+import type { DatabasePort } from './open-transaction.ts'
+import { savepoint } from './savepoint.ts'
+import { RollbackOnly, type TransactionWork, workInside } from './transaction-work.ts'
+
+export interface TransactionOptions extends TransactionSettings {
+  /** How often a transaction that lost against another one (serialization failure, deadlock) is run again, work included. Default: 3. */
+  readonly retries?: number | undefined
+  /** Default: `consoleLogger`. */
+  readonly logger?: Logger | undefined
+  /** Counts `ackord.transaction.retries`. Default: none. */
+  readonly metrics?: Metrics | undefined
+}
+
+export type RunTransaction = <R>(work: TransactionWork<R>, context: Context) => Promise<R>
+
+/** The options, checked. */
+export interface TransactionRules {
+  /** Whose they are, for texts. */
+  readonly caller: string
+  readonly retries: number
+  readonly settings: readonly string[]
+  readonly logger: Logger
+  readonly metrics: Metrics | undefined
+}
+
+export function transactionRules<Handle>(port: DatabasePort<Handle>, caller: string, options: TransactionOptions): TransactionRules {
+  const { retries = 3, isolation, statementTimeout, lockTimeout, idleTimeout, ...ports } = options
+  const { logger = consoleLogger, metrics, ...unknown } = ports
+  checkNoMore(caller, unknown)
+  return {
+    caller,
+    retries: checkCount('retries', retries, { min: 0 }),
+    settings: port.dialect.settings({ isolation, statementTimeout, lockTimeout, idleTimeout }),
+    logger: guardLogger(logger),
+    metrics: metrics === undefined ? undefined : guardMetrics(metrics),
+  }
+}
+
+/** Does work in a transaction of its own: a savepoint inside of one of ours on the same database. */
+export function transactionRunner<Handle>(port: DatabasePort<Handle>, rules: TransactionRules): RunTransaction {
+  const { caller, retries, logger, metrics } = rules
+
+  /** Asks the database itself where a single transaction or a connection that has outlived a failover may be the reason: messages wait for a database. */
+  async function confirmRefusal(error: unknown): Promise<boolean> {
+    const { dialect, driver } = port
+    const question = dialect.confirmRefusal?.(error)
+    if (question === undefined) return true
+    try {
+      return (await driver.run(driver.pool, question, [])).rows.length > 0
+    } catch {
+      return true
+    }
+  }
+
+  function attempt<R>(work: TransactionWork<R>, context: Context, retry: number): Promise<R> {
+    async function runAgain(error: unknown): Promise<R> {
+      const { message } = work
+      const isRefused = !isOutcomeUnknown(error) && port.dialect.refusesWrites(error)
+      if (isRefused && (await confirmRefusal(error))) throw refusesWrites(error)
+      if (retry > retries || !(isRefused || port.dialect.isConflict(error)) || context.signal.aborted) throw error
+      if (message !== undefined && isSettled(message)) throw error
+      metrics?.count('ackord.transaction.retries', 1, {})
+      const fields = { err: error, type: message?.type, id: message?.id, retry }
+      logger.debug(
+        fields,
+        isRefused
+          ? 'The transaction was read-only although the database takes writes, and is run again on another connection.'
+          : 'The transaction lost against another one and is run again.',
+      )
+      return await attempt(work, context, retry + 1)
+    }
+    return runOnce(port, rules, work, retry === 1 ? context : beginAttempt(context), runAgain)
+  }
+
+  return function runTransaction(work, context) {
+    const outer = port.find(context)
+    if (outer === undefined) return attempt(work, context, 1)
+    const { own } = outer
+    if (own === undefined) return Promise.reject(inForeignTransaction(caller))
+    try {
+      outer.checkOpen()
+    } catch (error) {
+      return Promise.reject(error)
+    }
+    // Watched: the transaction outside does not end before it.
+    return outer.watch(() => savepoint(port, own, work, context))
+  }
+}
+
+/** `onFailure` gets what it failed with, and decides what comes of it. Chained by hand: it runs once per message. */
+function runOnce<Handle, R>(
+  port: DatabasePort<Handle>,
+  { settings, logger }: TransactionRules,
+  work: TransactionWork<R>,
+  context: Context,
+  onFailure: (error: unknown) => Promise<R>,
+): Promise<R> {
+  const { signal } = context
+  if (signal.aborted) return Promise.reject(signal.reason)
+  const scope = new TransactionScope(context, { logger })
+  const tracker = new QueryTracker(signal)
+  let opened: Session<Handle> | undefined
+
+  function workIn(session: Session<Handle>): Promise<R> {
+    opened = session
+    const begin = () =>
+      workInside(port, { session, scope, isSavepoint: false, savepoints: { count: 0 } }, tracker, work, context, { last: beforeCommit })
+    return probe('transaction.begun')?.then(begin) ?? begin()
+  }
+
+  function committed(result: R): R | Promise<R> {
+    const end = () => scope.end('committed')
+    const ending = probe('transaction.afterCommit')?.then(end) ?? end()
+    return ending === undefined ? result : ending.then(() => result)
+  }
+
+  async function failed(given: unknown): Promise<R> {
+    // Whatever the handler failed with afterwards: what it did before may be committed, its inbox record included.
+    const ended = isOutcomeUnknown(given) ? undefined : opened?.ended?.()
+    if (ended !== undefined) ended.cause ??= given instanceof RollbackOnly ? given.reason : given
+    const error = ended ?? given
+    if (error instanceof TransactionAbortedError) error.cause ??= tracker.failure
+    await scope.end(isOutcomeUnknown(error) ? 'unknown' : 'rolledBack')
+    if (!(error instanceof RollbackOnly)) return await onFailure(error)
+    // The handler gave its verdict itself and it was carried out just now: the router sees that, and keeps the outputs back.
+    if (work.message !== undefined && isSettled(work.message)) return error.result as R
+    return await onFailure(error.reason)
+  }
+
+  return port.driver.transaction(settings, workIn, signal).then(committed, failed)
+}
+
+function refusesWrites(cause: unknown): StoreRefusesWritesError {
+  return new StoreRefusesWritesError('The database', cause instanceof Error ? cause.message : String(cause), { cause })
+}
+
+function beforeCommit<R>(result: R): R | Promise<R> {
+  return probe('transaction.beforeCommit')?.then(() => result) ?? result
+}
+
+function inForeignTransaction(caller: string): AckordError {
+  return new AckordError(
+    'ACKORD_MIDDLEWARE_ORDER',
+    `${caller} found a transaction that withTransaction() put into the context. It cannot know when that one ends, and would ack too early. Use one or the other.`,
+  )
+}

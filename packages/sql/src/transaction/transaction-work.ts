@@ -1,0 +1,99 @@
+import { AckordError, type Context, enter, type Message, transactionScopeKey } from '@ackord/core'
+import { nameOf } from '@ackord/core/internal'
+import type { QueryTracker } from '../contract/query-tracker.ts'
+import { TransactionAbortedError } from '../errors.ts'
+import { type DatabasePort, type OwnTransaction, openTransaction } from './open-transaction.ts'
+
+/** What is done in one transaction or savepoint. */
+export interface TransactionWork<R> {
+  /** The one that is being handled, whose verdicts wait for the end; `undefined` outside of a router. */
+  readonly message: Message | undefined
+  readonly run: (context: Context) => Promise<R>
+}
+
+/** Rolls a transaction back whose work succeeded: its message was nacked or rejected inside. Never leaves the package. */
+export class RollbackOnly<R> extends Error {
+  readonly reason: unknown
+  readonly result: R
+
+  constructor(reason: unknown, result: R) {
+    super('The transaction may only be rolled back.')
+    this.reason = reason
+    this.result = result
+  }
+}
+
+/** What is done at the end of work. */
+export interface WorkEndings<R> {
+  /** Comes when nothing stands against a commit. Default: nothing is done. */
+  readonly last?: ((result: R) => R | Promise<R>) | undefined
+  /** Comes in place of the rejection. */
+  readonly onFailure?: ((error: unknown) => R) | undefined
+}
+
+/**
+ * Does the work inside of a transaction or savepoint that is open. Rejects if it must not be committed. Chained by hand: it runs once per
+ * message.
+ */
+export function workInside<Handle, R>(
+  port: DatabasePort<Handle>,
+  own: OwnTransaction<Handle>,
+  tracker: QueryTracker,
+  work: TransactionWork<R>,
+  context: Context,
+  { last, onFailure }: WorkEndings<R> = {},
+): Promise<R> {
+  const { signal } = context
+  const { scope } = own
+
+  function check(result: R): R | Promise<R> {
+    const neglected = tracker.neglected()
+    if (neglected !== undefined) return fail(new TransactionAbortedError({ cause: neglected.error }))
+    const { failure } = own.savepoints
+    if (failure !== undefined) return fail(new TransactionAbortedError({ cause: failure.error }))
+    tracker.end(() => ended(work.message))
+    signal.throwIfAborted()
+    if (scope.rollbackOnly !== undefined) throw new RollbackOnly(scope.rollbackOnly.error, result)
+    return last === undefined ? result : last(result)
+  }
+
+  function fail(error: unknown): R {
+    tracker.end(() => ended(work.message))
+    if (onFailure === undefined) throw error
+    return onFailure(error)
+  }
+
+  function finish(result: R): R | Promise<R> {
+    try {
+      return check(result)
+    } catch (error) {
+      return fail(error)
+    }
+  }
+
+  /** Looks again in the very turn in which it ends: what was started meanwhile would be overtaken by COMMIT. */
+  function finishWhenIdle(result: R): R | Promise<R> {
+    return tracker.idle ? finish(result) : tracker.drained().then(() => finishWhenIdle(result))
+  }
+
+  let working: Promise<R>
+  try {
+    signal.throwIfAborted()
+    if (work.message !== undefined) scope.hold(work.message)
+    const inside = port.enter(context, openTransaction(own, tracker)).with(transactionScopeKey, scope)
+    const running: unknown = enter(inside, () => work.run(inside))
+    // What users give may be no promise, or another kind of one.
+    working = running instanceof Promise ? running : Promise.resolve(running as R)
+  } catch (error) {
+    return Promise.reject(error).catch(fail)
+  }
+  return working.then(finishWhenIdle, fail)
+}
+
+function ended(message: Message | undefined): AckordError {
+  const owner = message === undefined ? 'database.write()' : nameOf(message)
+  return new AckordError(
+    'ACKORD_SCOPE_ENDED',
+    `A query was started after the transaction of ${owner} had ended. Await every query before ${message === undefined ? 'its function' : 'the handler'} returns.`,
+  )
+}

@@ -1,0 +1,33 @@
+import { getEventListeners } from 'node:events'
+import { describe, expect, it } from 'vitest'
+import { AbortWatch } from '../../src/contract/abort-watch.ts'
+
+describe('AbortWatch', () => {
+  it('has one listener per signal, for as long as something waits', () => {
+    const { signal } = new AbortController()
+    const watch = new AbortWatch(() => {})
+    const listeners = () => getEventListeners(signal, 'abort').length
+    watch.add(signal)
+    watch.add(signal)
+    expect(listeners()).toBe(1)
+    watch.remove(signal)
+    expect(listeners()).toBe(1)
+    watch.remove(signal)
+    expect(listeners()).toBe(0)
+  })
+
+  it('tells an abort once, of the signal that was aborted', () => {
+    const one = new AbortController()
+    const other = new AbortController()
+    const told: AbortSignal[] = []
+    const watch = new AbortWatch((signal) => told.push(signal))
+    for (const { signal } of [one, one, other]) watch.add(signal)
+    one.abort()
+    expect(told).toEqual([one.signal])
+    // Whoever heard of it goes, and is not counted any longer.
+    watch.remove(one.signal)
+    watch.remove(other.signal)
+    other.abort()
+    expect(told).toEqual([one.signal])
+  })
+})

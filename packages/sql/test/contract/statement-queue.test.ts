@@ -1,0 +1,19 @@
+import { expect, it } from 'vitest'
+import { Lane } from '../../src/contract/statement-queue.ts'
+
+it('starts one thing after the other, also after a failure', async () => {
+  const lane = new Lane()
+  const events: string[] = []
+  const step = (name: string) => async () => {
+    events.push(`${name} starts`)
+    await Promise.resolve()
+    events.push(`${name} ends`)
+    if (name === 'b') throw new Error(name)
+    return name
+  }
+  const results = await Promise.allSettled(['a', 'b', 'c'].map((name) => lane.run(step(name))))
+  expect(results.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled'])
+  expect(events).toEqual(['a starts', 'a ends', 'b starts', 'b ends', 'c starts', 'c ends'])
+  expect(lane.failure).toMatchObject({ message: 'b' })
+  expect(await lane.run(async () => 'd')).toBe('d')
+})

@@ -1,0 +1,47 @@
+import { silentLogger } from '@ackord/core'
+import type { Pool } from 'pg'
+import { createSchema } from '../../../src/index.ts'
+import { fromPg } from '../../../src/postgres/index.ts'
+import type { AdapterWorld } from '../../support/adapter-scenarios.ts'
+import { openSchema, postgresUrl } from '../../support/own-schema.ts'
+import { pg } from '../../support/pg.ts'
+
+type NativeHandle = Pick<Pool, 'query'>
+
+export type NativeWorld = AdapterWorld<NativeHandle> & { readonly pool: Pool }
+
+/** pg's native client, which is libpq, on a schema of its own. */
+export async function openNative({ max = 10 }: { readonly max?: number } = {}): Promise<NativeWorld> {
+  if (pg.native === null) throw new Error('pg-native cannot be loaded. `make test` builds it; by hand: node scripts/pg-native.mjs')
+  const own = await openSchema()
+  const { schema } = own
+  // Without a limit it waits for ever for the answer to a query that it sends on a connection which the server has ended.
+  const options = `-c search_path=${schema}`
+  const pool = new pg.native.Pool({ connectionString: postgresUrl, max, options, query_timeout: 5000 })
+  const database = fromPg(pool, { schema, logger: silentLogger })
+  await createSchema(database)
+  return {
+    ...own,
+    pool,
+    database,
+    root: pool,
+    async begin(work) {
+      const client = await pool.connect()
+      try {
+        await client.query('BEGIN')
+        await work(client)
+        await client.query('COMMIT')
+      } catch (error) {
+        await client.query('ROLLBACK')
+        throw error
+      } finally {
+        client.release()
+      }
+    },
+    run: async (handle, text, parameters) => (await handle.query(text, parameters)).rows,
+    async [Symbol.asyncDispose]() {
+      await pool.end()
+      await own[Symbol.asyncDispose]()
+    },
+  }
+}

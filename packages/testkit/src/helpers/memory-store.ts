@@ -1,0 +1,315 @@
+import {
+  AckordError,
+  type Context,
+  type ContextKey,
+  contextKey,
+  currentContext,
+  type Destination,
+  deterministicIds,
+  enter,
+  jsonMarshaler,
+  type Message,
+  type Middleware,
+  marshal,
+  middleware,
+  outputIdsKey,
+  probe,
+  type Runtime,
+  rootContext,
+  silentLogger,
+  TransactionScope,
+  transactionScopeKey,
+} from '@ackord/core'
+import { destinationOf } from '@ackord/core/internal'
+import { MemoryOutboxStore, type MemoryTransaction } from '@ackord/outbox'
+
+export interface MemoryStoreOptions {
+  /** Default: `systemRuntime`. */
+  readonly runtime?: Runtime | undefined
+}
+
+export interface MemoryTransactionalOptions {
+  /** Names this reader, so that two consumers may each handle a message once. */
+  readonly consumer: string
+  /** Where the relay will publish an output. */
+  readonly destination: Destination
+}
+
+/** A transaction of a `MemoryStore`. */
+export interface MemoryStoreTransaction extends MemoryTable {
+  /** For `outbox.append()` and `assertPublished()`. */
+  readonly events: MemoryTransaction
+}
+
+interface Opened {
+  readonly handle: MemoryStoreTransaction
+  readonly changes: MemoryChanges
+  readonly scope: TransactionScope
+  /** The latest of the parts inside of it, which take turns. */
+  turn?: Promise<unknown> | undefined
+}
+
+/**
+ * A database in memory for users' tests: a table of keys and values, an inbox and an outbox that commit together. It has the methods of a `Database` that
+ * handlers and their adapters use. Transactions run side by side; one that read what another has changed since fails when it commits, and is to be retried.
+ */
+export class MemoryStore {
+  readonly outbox: MemoryOutboxStore
+  readonly #records = new MemoryRecords()
+  readonly #key: ContextKey<Opened> = contextKey('ackord.testkit.memoryStore', { callScoped: true })
+  readonly #handles = new WeakMap<MemoryStoreTransaction, Opened>()
+
+  constructor(options: MemoryStoreOptions = {}) {
+    this.outbox = new MemoryOutboxStore({ runtime: options.runtime })
+  }
+
+  /** The transaction that this context is in; `undefined` outside of one. `context` defaults to the ambient one. */
+  transaction(context: Context | undefined = currentContext()): MemoryStoreTransaction | undefined {
+    return context?.get(this.#key)?.handle
+  }
+
+  /** The transaction inside of one; elsewhere the table itself, where each write is for good. */
+  executor(context: Context | undefined = currentContext()): MemoryTable {
+    return this.transaction(context) ?? this.#records
+  }
+
+  withTransaction(context: Context, transaction: MemoryStoreTransaction): Context {
+    const opened = this.#handles.get(transaction)
+    if (opened === undefined)
+      throw new AckordError('ACKORD_TRANSACTION_REQUIRED', 'withTransaction() takes what write() of this store gave.')
+    // Inside of a part of it, that is where the context stays.
+    return context.get(this.#key)?.handle === transaction ? context : context.with(this.#key, opened)
+  }
+
+  /** Does the work in a transaction; inside of one, in a part of it that is undone alone. */
+  async write<R>(work: (transaction: MemoryStoreTransaction, context: Context) => Promise<R>): Promise<R> {
+    return await this.#run(undefined, currentContext() ?? rootContext(), (opened, context) => work(opened.handle, context))
+  }
+
+  /** Transaction, inbox and outbox for a router. */
+  transactional(options: MemoryTransactionalOptions): Middleware {
+    const { consumer, destination } = options
+    return middleware(
+      { role: 'transaction', resource: this },
+      (next) => (message, context) =>
+        this.#run(message, context, async ({ handle, changes }, inside) => {
+          const { source = '', id } = message
+          if (id === undefined || id === '') {
+            throw new AckordError('ACKORD_MISSING_ATTRIBUTE', 'The inbox cannot recognise a message without an id.', { retryable: false })
+          }
+          if (!changes.recordOnce(JSON.stringify([consumer, source, id]))) {
+            await message.ack()
+            return []
+          }
+          await probe('inbox.recorded')
+          const known = inside.with(outputIdsKey, deterministicIds(consumer, source, id))
+          const outputs = await enter(known, () => next(message, known))
+          const records = outputs.map((output) => ({
+            destination: destinationOf(output, destination),
+            message: marshal(output, jsonMarshaler),
+          }))
+          await this.outbox.append(handle.events, records)
+          if (records.length > 0) await probe('outbox.appended')
+          return []
+        }),
+    )
+  }
+
+  async #run<R>(message: Message | undefined, context: Context, work: (opened: Opened, context: Context) => Promise<R>): Promise<R> {
+    const outer = context.get(this.#key)
+    if (outer === undefined) return await this.#begin(message, context, work)
+    const nested = () => this.#nest(outer, message, context, work)
+    const turn = outer.turn === undefined ? nested() : outer.turn.then(nested, nested)
+    outer.turn = turn
+    return await turn
+  }
+
+  async #begin<R>(message: Message | undefined, context: Context, work: (opened: Opened, context: Context) => Promise<R>): Promise<R> {
+    const changes = new MemoryChanges(this.#records)
+    const events = this.outbox.begin()
+    const scope = new TransactionScope(context, { logger: silentLogger })
+    const opened: Opened = { handle: Object.assign(changes.table, { events }), changes, scope }
+    this.#handles.set(opened.handle, opened)
+    let result: R
+    try {
+      await probe('transaction.begun')
+      if (message !== undefined) scope.hold(message)
+      const inside = context.with(this.#key, opened).with(transactionScopeKey, scope)
+      result = await enter(inside, () => work(opened, inside))
+      context.signal.throwIfAborted()
+      if (scope.rollbackOnly !== undefined) throw scope.rollbackOnly.error
+      await probe('transaction.beforeCommit')
+      changes.commit()
+      events.commit()
+    } catch (error) {
+      changes.end()
+      events.rollback()
+      await scope.end('rolledBack')
+      throw error
+    }
+    await probe('transaction.afterCommit')
+    await scope.end('committed')
+    return result
+  }
+
+  async #nest<R>(
+    { handle, changes, scope: outer }: Opened,
+    message: Message | undefined,
+    context: Context,
+    work: (opened: Opened, context: Context) => Promise<R>,
+  ): Promise<R> {
+    const scope = outer.nested(context)
+    const undo = changes.savepoint()
+    const savepoint = handle.events.savepoint()
+    try {
+      if (message !== undefined) scope.hold(message)
+      const opened: Opened = { handle, changes, scope }
+      const inside = context.with(this.#key, opened).with(transactionScopeKey, scope)
+      const result = await enter(inside, () => work(opened, inside))
+      if (scope.rollbackOnly !== undefined) throw scope.rollbackOnly.error
+      await scope.end('committed')
+      return result
+    } catch (error) {
+      undo()
+      handle.events.rollbackTo(savepoint)
+      await scope.end('rolledBack')
+      throw error
+    }
+  }
+}
+
+/** Keys and values. Values are kept as they are: they are best not changed afterwards. */
+export interface MemoryTable {
+  get(key: string): unknown
+  set(key: string, value: unknown): void
+  delete(key: string): void
+  /** Sorted by key. */
+  entries(): readonly (readonly [string, unknown])[]
+}
+
+interface Entry {
+  readonly value: unknown
+}
+
+/** What is committed. */
+class MemoryRecords implements MemoryTable {
+  readonly inbox: Set<string> = new Set()
+  readonly #values = new Map<string, unknown>()
+  readonly #versions = new Map<string, number>()
+
+  get(key: string): unknown {
+    return this.#values.get(key)
+  }
+
+  set(key: string, value: unknown): void {
+    this.#values.set(key, value)
+    this.#versions.set(key, this.versionOf(key) + 1)
+  }
+
+  delete(key: string): void {
+    this.#values.delete(key)
+    this.#versions.set(key, this.versionOf(key) + 1)
+  }
+
+  entries(): readonly (readonly [string, unknown])[] {
+    return sorted(this.#values)
+  }
+
+  /** How often a key was changed. */
+  versionOf(key: string): number {
+    return this.#versions.get(key) ?? 0
+  }
+}
+
+/** What one transaction has changed, and what it has read. */
+class MemoryChanges {
+  readonly table: MemoryTable
+  readonly #records: MemoryRecords
+  readonly #versions = new Map<string, number>()
+  #entries = new Map<string, Entry | undefined>()
+  #inbox = new Set<string>()
+  #ended = false
+
+  constructor(records: MemoryRecords) {
+    this.#records = records
+    this.table = {
+      get: (key) => this.#get(key),
+      set: (key, value) => this.#change(key, { value }),
+      delete: (key) => this.#change(key, undefined),
+      entries: () => this.#all(),
+    }
+  }
+
+  /** Whether the message is new. */
+  recordOnce(key: string): boolean {
+    this.#checkOpen()
+    if (this.#records.inbox.has(key) || this.#inbox.has(key)) return false
+    this.#inbox.add(key)
+    return true
+  }
+
+  /** Gives what undoes everything that comes after it. */
+  savepoint(): () => void {
+    const [entries, inbox] = [new Map(this.#entries), new Set(this.#inbox)]
+    return () => {
+      this.#entries = entries
+      this.#inbox = inbox
+    }
+  }
+
+  commit(): void {
+    this.#checkOpen()
+    const stale = [...this.#versions].find(([key, version]) => this.#records.versionOf(key) !== version)
+    const repeated = [...this.#inbox].some((key) => this.#records.inbox.has(key))
+    if (stale !== undefined || repeated) {
+      throw new AckordError('ACKORD_TRANSACTION_CONFLICT', 'Another transaction has changed what this one had read. Run it again.')
+    }
+    this.end()
+    for (const key of this.#inbox) this.#records.inbox.add(key)
+    for (const [key, entry] of this.#entries) {
+      if (entry === undefined) this.#records.delete(key)
+      else this.#records.set(key, entry.value)
+    }
+  }
+
+  /** From now on it refuses everything. */
+  end(): void {
+    this.#ended = true
+  }
+
+  #get(key: string): unknown {
+    this.#checkOpen()
+    if (this.#entries.has(key)) return this.#entries.get(key)?.value
+    this.#note(key)
+    return this.#records.get(key)
+  }
+
+  #change(key: string, entry: Entry | undefined): void {
+    this.#checkOpen()
+    this.#note(key)
+    this.#entries.set(key, entry)
+  }
+
+  #all(): readonly (readonly [string, unknown])[] {
+    this.#checkOpen()
+    const all = new Map(this.#records.entries())
+    for (const key of all.keys()) this.#note(key)
+    for (const [key, entry] of this.#entries) {
+      if (entry === undefined) all.delete(key)
+      else all.set(key, entry.value)
+    }
+    return sorted(all)
+  }
+
+  #note(key: string): void {
+    if (!this.#versions.has(key)) this.#versions.set(key, this.#records.versionOf(key))
+  }
+
+  #checkOpen(): void {
+    if (this.#ended) throw new AckordError('ACKORD_SCOPE_ENDED', 'The transaction has ended.')
+  }
+}
+
+function sorted(values: ReadonlyMap<string, unknown>): readonly (readonly [string, unknown])[] {
+  return [...values].sort(([one], [other]) => (one < other ? -1 : 1))
+}

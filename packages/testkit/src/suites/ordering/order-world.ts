@@ -1,0 +1,145 @@
+import assert from 'node:assert/strict'
+import type { PublishResult } from '@ackord/core'
+import type { ClaimedRecord, NewOutboxRecord, OutboxStore } from '@ackord/outbox'
+import { commit, type RecordOptions, record } from '../outbox/outbox-world.ts'
+import {
+  type OnPoint,
+  type PublishCall,
+  type RelayPorts,
+  type RelayProcess,
+  type RelaySetup,
+  RelayWorld,
+  relayLease,
+} from '../relay/relay-world.ts'
+
+/** Shorter than the lease, as relays want it. */
+const setup: Partial<RelaySetup> = { publishTimeout: 20_000, maxAttempts: 100 }
+
+/** Relays on an ordered store, and what is known of each record, so that it can be said whether what arrived is right. */
+export class OrderWorld implements AsyncDisposable {
+  readonly relays: RelayWorld
+  /** The highest attempt under which each message was claimed. */
+  readonly #attempts: Map<string, number>
+  readonly #failures = new Map<string, number>()
+
+  private constructor(relays: RelayWorld, attempts: Map<string, number>) {
+    this.relays = relays
+    this.#attempts = attempts
+  }
+
+  static async open({ openStore, createRelay }: RelayPorts): Promise<OrderWorld> {
+    const attempts = new Map<string, number>()
+    const watched: RelayPorts = { openStore, createRelay: (store, options) => createRelay(watch(store, attempts), options) }
+    return new OrderWorld(await RelayWorld.open(watched), attempts)
+  }
+
+  async add(...records: readonly NewOutboxRecord[]): Promise<void> {
+    await commit(this.relays.outbox, ...records)
+  }
+
+  start(changes: Partial<RelaySetup> = {}, onPoint: OnPoint = () => {}): Promise<RelayProcess> {
+    return this.relays.start(onPoint, { ...setup, ...changes })
+  }
+
+  /** The broker's answers: each message by itself. `undefined` is for one that it takes. */
+  refuse(judge: (id: string, call: PublishCall) => Omit<Extract<PublishResult, { ok: false }>, 'ok'> | undefined): void {
+    this.relays.answer = async (call) =>
+      call.messages.map(({ id = '' }) => {
+        const failure = judge(id, call)
+        if (failure === undefined) return { ok: true }
+        this.#failures.set(id, (this.#failures.get(id) ?? 0) + 1)
+        return { ok: false, ...failure }
+      })
+  }
+
+  /** Fails after `limit` milliseconds if something is left. */
+  async drained(limit?: number): Promise<void> {
+    await this.relays.until(() => this.relays.isEmpty(), 'all is published', limit)
+  }
+
+  /** What arrived of a key, each once, in the order in which it first did. */
+  firstOf(key: string): string[] {
+    return [...new Set(this.relays.arrived)].filter((id) => id.startsWith(`${key}/`))
+  }
+
+  get duplicates(): number {
+    return this.relays.arrived.length - new Set(this.relays.arrived).size
+  }
+
+  /**
+   * A record may arrive twice only if it was taken over from an owner that had it in hand: then it has an attempt more than the broker has refused it.
+   * A publish that was given up goes back and counts as no attempt, for nobody knows whose fault it is; if it has arrived all the same, that is one arrival more.
+   */
+  checkDuplicates(): void {
+    const arrivals = countsOf(this.relays.arrived)
+    const givenUp = countsOf(this.relays.givenUp)
+    for (const [id, count] of arrivals) {
+      const takenOver = (this.#attempts.get(id) ?? 0) - 1 > (this.#failures.get(id) ?? 0)
+      assert.ok(takenOver || count - (givenUp.get(id) ?? 0) <= 1, `${id} arrived twice, and was never taken over`)
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.relays[Symbol.asyncDispose]()
+  }
+}
+
+function countsOf(ids: readonly string[]): ReadonlyMap<string, number> {
+  const counts = new Map<string, number>()
+  for (const id of ids) counts.set(id, (counts.get(id) ?? 0) + 1)
+  return counts
+}
+
+/** Longer than any membership lasts. */
+export const pastLease: number = relayLease + 10_000
+
+function watch(store: OutboxStore, attempts: Map<string, number>): OutboxStore {
+  return {
+    ...store,
+    async claim(options) {
+      const claimed = await store.claim(options)
+      for (const { message, attempts: count } of claimed)
+        attempts.set(message.id ?? '', Math.max(count, attempts.get(message.id ?? '') ?? 0))
+      return claimed
+    },
+  }
+}
+
+/** A record with an ordering key. Its id is the key and the number, so that what arrives can be read. */
+export function keyed(key: string, number: number, options: RecordOptions = {}): NewOutboxRecord {
+  return record(keyedId(key, number), { ...options, attributes: { partitionkey: key, ...options.attributes } })
+}
+
+/** Numbers `from` to `from + count - 1` of one key. */
+export function keyedRun(
+  key: string,
+  count: number,
+  options: RecordOptions & { readonly from?: number | undefined } = {},
+): NewOutboxRecord[] {
+  const { from = 1, ...rest } = options
+  return Array.from({ length: count }, (_, index) => keyed(key, from + index, rest))
+}
+
+export function keyedIds(key: string, ...numbers: readonly number[]): string[] {
+  return numbers.map((number) => keyedId(key, number))
+}
+
+export function upTo(count: number): number[] {
+  return Array.from({ length: count }, (_, index) => index + 1)
+}
+
+export function keyNames(count: number, prefix = 'k'): string[] {
+  return upTo(count).map((number) => `${prefix}${number}`)
+}
+
+export function keyOf({ message }: ClaimedRecord): string {
+  return String(message.attributes['partitionkey'] ?? '')
+}
+
+export function ofKey(claimed: readonly ClaimedRecord[], key: string): ClaimedRecord[] {
+  return claimed.filter((one) => keyOf(one) === key)
+}
+
+function keyedId(key: string, number: number): string {
+  return `${key}/${String(number).padStart(4, '0')}`
+}

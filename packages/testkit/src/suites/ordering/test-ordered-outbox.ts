@@ -1,0 +1,36 @@
+import { Relay } from '@ackord/outbox'
+import type { ResultTable } from '../../run/result-table.ts'
+import { registerSuite, type SuiteDepth, type TestRunner } from '../../run/scenario.ts'
+import type { OpenOutboxWorld } from '../outbox/outbox-world.ts'
+import type { CreateRelay, RelayScenario } from '../relay/relay-world.ts'
+import { commitScenarios } from './commit-scenarios.ts'
+import { memberScenarios } from './member-scenarios.ts'
+import { parkedScenarios } from './parked-scenarios.ts'
+import { relayOrderScenarios } from './relay-order-scenarios.ts'
+import { runScenarios } from './run-scenarios.ts'
+
+export interface OrderedOutboxSubject {
+  /** Names the store in titles and in the table. */
+  readonly name: string
+  /** Opens worlds whose store says `order: 'perKey'`. */
+  readonly open: OpenOutboxWorld
+  /** Makes a relay that is not started. Default: this library's. */
+  readonly createRelay?: CreateRelay | undefined
+  /** Default: `whole`. */
+  readonly depth?: SuiteDepth | undefined
+  readonly results?: ResultTable | undefined
+}
+
+export const orderScenarios: readonly RelayScenario[] = [
+  ...runScenarios,
+  ...memberScenarios,
+  ...commitScenarios,
+  ...parkedScenarios,
+  ...relayOrderScenarios,
+]
+
+/** Registers a test per scenario: what a store with order per key promises, alone and under relays that come and go. */
+export function testOrderedOutbox(runner: TestRunner, subject: OrderedOutboxSubject): void {
+  const { name, open, createRelay = (store, setup) => new Relay(store, setup), depth, results } = subject
+  registerSuite(runner, { suite: 'order per key', name, scenarios: orderScenarios, open: { openStore: open, createRelay }, depth, results })
+}

@@ -1,0 +1,163 @@
+import assert from 'node:assert/strict'
+import { isAckordError } from '@ackord/core'
+import type { OutboxFilter } from '@ackord/outbox'
+import {
+  claim,
+  claimOne,
+  commit,
+  commitParked,
+  failed,
+  hour,
+  idsOf,
+  lease,
+  type OutboxScenario,
+  type OutboxWorld,
+  published,
+  record,
+  records,
+} from './outbox-world.ts'
+
+/** One record in each state that a store always has; ids are the states. */
+async function commitStates(world: OutboxWorld, destination: string): Promise<void> {
+  const inIt = (id: string) => record(id, { destination, type: `type.${id}` })
+  await commitParked(world, inIt('parked'))
+  await commit(world, inIt('waiting'), inIt('leased'))
+  const claimed = await claim(world.store, { destinations: [destination] })
+  for (const one of claimed) if (one.message.id === 'waiting') await world.store.settle([failed(one, hour)])
+  await commit(world, inIt('ready'))
+}
+
+export const listingScenarios: readonly OutboxScenario[] = [
+  {
+    name: 'list gives all records, oldest first, a page at a time',
+    basic: true,
+    async run(open) {
+      await using world = await open({ retain: false })
+      const all = records(25).map((one, index) => ({ ...one, destination: `d${index % 3}` }))
+      for (let start = 0; start < 25; start += 5) await commit(world, ...all.slice(start, start + 5))
+      const seen: (string | undefined)[] = []
+      const sizes: number[] = []
+      let after: string | undefined
+      do {
+        const page = await world.store.list({}, { limit: 10, after })
+        seen.push(...idsOf(page.records))
+        sizes.push(page.records.length)
+        after = page.next
+      } while (after !== undefined && sizes.length < 10)
+      assert.deepEqual(seen, idsOf(all))
+      assert.deepEqual(sizes, [10, 10, 5])
+      assert.equal((await world.store.list({}, { limit: 25 })).next, undefined)
+    },
+  },
+  {
+    name: 'a page goes on where the one before it ended, also when records went meanwhile',
+    async run(open) {
+      await using world = await open({ retain: false })
+      await commit(world, ...records(6))
+      const first = await world.store.list({}, { limit: 3 })
+      await world.store.settle((await claim(world.store, { limit: 3 })).map(published))
+      const second = await world.store.list({}, { limit: 3, after: first.next })
+      assert.deepEqual(idsOf(second.records), ['e4', 'e5', 'e6'])
+    },
+  },
+  {
+    name: 'a cursor that is none is refused, and not taken for the start or the end',
+    async run(open) {
+      await using world = await open({ retain: false })
+      await commit(world, ...records(3))
+      const { next } = await world.store.list({}, { limit: 2 })
+      for (const after of ['', 'bogus', 'null', '[]', '{}', '-1', `${next}x`]) {
+        await assert.rejects(
+          world.store.list({}, { limit: 2, after }),
+          (error) =>
+            isAckordError(error, 'ACKORD_INVALID_OPTION') && error.message.startsWith('after must be the cursor of an earlier page'),
+          `'${after}' must be refused`,
+        )
+      }
+      assert.deepEqual(idsOf((await world.store.list({}, { limit: 2, after: next })).records), ['e3'])
+    },
+  },
+  {
+    name: 'list filters by state, destination and type',
+    async run(open) {
+      await using world = await open({ retain: false })
+      await commitStates(world, 'a')
+      await commit(world, record('other', { destination: 'b' }))
+      const found = async (filter: OutboxFilter) => idsOf((await world.store.list(filter, { limit: 10 })).records)
+      for (const state of ['parked', 'waiting', 'leased'] as const) {
+        assert.deepEqual(await found({ state }), [state])
+        assert.deepEqual(await found({ state, destination: 'b' }), [])
+      }
+      assert.deepEqual(await found({ state: 'ready' }), ['ready', 'other'])
+      assert.deepEqual(await found({ destination: 'a' }), ['parked', 'waiting', 'leased', 'ready'])
+      assert.deepEqual(await found({ type: 'type.leased' }), ['leased'])
+      assert.deepEqual(await found({ destination: 'a', type: 'order.placed' }), [])
+      assert.deepEqual(await found({ state: 'ready', destination: 'b', type: 'order.placed' }), ['other'])
+    },
+  },
+  {
+    name: 'operators see a record as it is, with its message',
+    basic: true,
+    async run(open) {
+      await using world = await open({ retain: false })
+      const attributes = { tenant: 't-1', priority: 3 }
+      await commit(world, record('e1', { destination: 'invoices', data: Uint8Array.of(0, 255), attributes }))
+      const claimed = await claimOne(world.store)
+      const listed = (await world.store.list({}, { limit: 1 })).records[0]
+      const got = await world.store.get(claimed.id)
+      for (const found of [listed, got]) {
+        assert.ok(found)
+        assert.deepEqual([found.id, found.state, found.destination, found.attempts], [claimed.id, 'leased', 'invoices', 1])
+        assert.deepEqual({ ...found.message.attributes }, { ...claimed.message.attributes })
+        assert.deepEqual([...found.message.data], [0, 255])
+        assert.equal(await found.message.ack(), false, 'it must not be possible to settle it')
+        assert.equal(found.createdAt, claimed.createdAt)
+        assert.ok((found.leasedUntil ?? 0) >= found.createdAt + lease - 1000)
+        assert.deepEqual([found.lastError, found.publishedAt, found.parkedAt], [undefined, undefined, undefined])
+      }
+    },
+  },
+  {
+    name: 'get of a record that is gone resolves to undefined',
+    basic: true,
+    async run(open) {
+      await using world = await open({ retain: false })
+      const [id = ''] = await commitParked(world, record('e1'))
+      await world.store.discard([id], 'gone')
+      assert.equal(await world.store.get(id), undefined)
+    },
+  },
+  {
+    name: 'stats count each state of each destination',
+    basic: true,
+    async run(open) {
+      await using world = await open({ retain: false })
+      assert.deepEqual(await world.store.stats(), { destinations: [], oldestAge: undefined })
+      await commitStates(world, 'a')
+      await commit(world, ...records(3, 'b', { destination: 'b' }))
+      const { destinations } = await world.store.stats()
+      const counts = new Map(destinations.map((one) => [one.destination, one]))
+      assert.deepEqual(counts.get('a'), { destination: 'a', ready: 1, waiting: 1, leased: 1, parked: 1, published: 0 })
+      assert.deepEqual(counts.get('b'), { destination: 'b', ready: 3, waiting: 0, leased: 0, parked: 0, published: 0 })
+      assert.equal(destinations.length, 2)
+    },
+  },
+  {
+    name: 'the oldest age is that of the oldest record that is neither published nor parked',
+    async run(open) {
+      await using world = await open({ retain: false })
+      await commitParked(world, record('parked'))
+      await world.advance(hour)
+      assert.equal((await world.store.stats()).oldestAge, undefined)
+      await commit(world, record('e1'))
+      await claimOne(world.store)
+      await world.advance(hour)
+      await commit(world, record('e2'))
+      const aged = (await world.store.stats()).oldestAge ?? 0
+      assert.ok(aged >= hour && aged < hour + 60_000, `the age is ${aged}`)
+      await world.store.settle((await claim(world.store, { limit: 1 })).map(published))
+      const young = (await world.store.stats()).oldestAge ?? Infinity
+      assert.ok(young < 60_000, `the age is ${young}`)
+    },
+  },
+]

@@ -1,0 +1,341 @@
+import type { Backoff, DeadLetter, Logger, Publisher, PublishResult, RawMessage, Runtime } from '@ackord/core'
+import type { Claim, NewOutboxRecord, OutboxRecord, OutboxStore, PublisherMap, RelayOptions } from '@ackord/outbox'
+import { type RecordingLogger, recordingLogger } from '../../helpers/tracked-message.ts'
+import { eventLoopTurn, VirtualRuntime } from '../../helpers/virtual-runtime.ts'
+import type { Scenario } from '../../run/scenario.ts'
+import { claimAll, commit, idsOf, type OpenOutboxWorld, type OutboxWorld, record } from '../outbox/outbox-world.ts'
+
+/** What scenarios ask of a relay; the names are those of `RelayOptions`. */
+export interface RelaySetup {
+  readonly publisher: Publisher | PublisherMap
+  readonly runtime: Runtime
+  readonly logger: Logger
+  readonly batchSize: number
+  readonly lease: number
+  readonly maxAttempts: number
+  readonly publishTimeout: number
+  readonly pollInterval: number
+  readonly backoff: Backoff
+  readonly shutdownTimeout: number
+  /** Default: none. */
+  readonly deadLetter?: DeadLetter | undefined
+  /** Default: 1. */
+  readonly concurrency?: number | undefined
+  /** Only where the store has order per key. */
+  readonly onExhausted?: RelayOptions['onExhausted']
+}
+
+export interface RelayUnderTest {
+  start(): unknown
+  stop(): Promise<void>
+}
+
+export type CreateRelay = (store: OutboxStore, setup: RelaySetup) => RelayUnderTest
+
+/** What a relay scenario is given. */
+export interface RelayPorts {
+  readonly openStore: OpenOutboxWorld
+  readonly createRelay: CreateRelay
+}
+
+export type RelayScenario = Scenario<RelayPorts>
+
+export interface PublishCall {
+  /** Which of the brokers was asked. */
+  readonly broker: string
+  readonly destination: string
+  readonly messages: readonly RawMessage[]
+  readonly signal: AbortSignal
+  /** By the relays' clock. */
+  readonly at: number
+}
+
+export type Answer = (call: PublishCall) => Promise<readonly PublishResult[]>
+type ProcessPoint = 'claim' | 'renew' | 'release' | 'settle' | 'settled' | 'publish' | 'published' | 'deadLetter' | 'leave'
+export type OnPoint = (point: ProcessPoint, process: RelayProcess) => void | Promise<void>
+
+/** What a relay differs in from the others; a function if it needs publishers that end with its process, one for each broker. */
+export type SetupChanges = Partial<RelaySetup> | ((publisherOf: (broker: string) => Publisher) => Partial<RelaySetup>)
+
+/** A relay in a process of its own, which can be killed: from then on nothing it does reaches anybody. */
+export interface RelayProcess {
+  readonly relay: RelayUnderTest
+  kill(): void
+}
+
+export const relayLease = 30_000
+/** Shorter than the lease, as relays want it. */
+export const relayPublishTimeout = 20_000
+export const relayShutdownTimeout = 10_000
+
+const mainBroker = 'main'
+/** What it takes are dead letters, and have not arrived. */
+export const deadBroker = 'dead'
+
+/** An outbox, a broker and relays, on clocks that go together. */
+export class RelayWorld {
+  readonly runtime: VirtualRuntime = new VirtualRuntime()
+  readonly logger: RecordingLogger = recordingLogger()
+  readonly calls: PublishCall[] = []
+  /** The message ids that the broker took, in their order, duplicates included. */
+  readonly arrived: string[] = []
+  /** Those of them whose answer did not reach the relay before it gave the publish up. */
+  readonly givenUp: string[] = []
+  /** What the dead letter took, in its order. */
+  readonly letters: RawMessage[] = []
+  /** How many claimed records had been claimed before: without failures, each stands for a lease that was lost. */
+  takenOver = 0
+  /** What the broker says. Takes all, at first. */
+  answer: Answer = takeAll
+  readonly outbox: OutboxWorld
+  readonly #createRelay: CreateRelay
+  readonly #running = new Set<RelayUnderTest>()
+  readonly #calling = new Set<Promise<unknown>>()
+  /** Milliseconds that the clock of the store is behind that of the relays. */
+  #behind = 0
+  #advanced: Promise<void> = Promise.resolve()
+  /** Names of what was claimed and neither settled nor released. */
+  readonly #hands = new Set<string>()
+
+  constructor(outbox: OutboxWorld, createRelay: CreateRelay) {
+    this.outbox = outbox
+    this.#createRelay = createRelay
+  }
+
+  static async open({ openStore, createRelay }: RelayPorts): Promise<RelayWorld> {
+    return new RelayWorld(await openStore({ retain: false }), createRelay)
+  }
+
+  /** Commits events with these ids. */
+  async add(destination: string, ...ids: readonly string[]): Promise<void> {
+    await this.addRecords(...ids.map((id) => record(id, { destination })))
+  }
+
+  async addRecords(...records: readonly NewOutboxRecord[]): Promise<void> {
+    await commit(this.outbox, ...records)
+  }
+
+  /** `onPoint` is told where the process is; it may kill it there, or hold it up. */
+  async start(onPoint: OnPoint = () => {}, changes: SetupChanges = {}): Promise<RelayProcess> {
+    const process = await this.create(onPoint, changes)
+    process.relay.start()
+    return process
+  }
+
+  async create(onPoint: OnPoint = () => {}, changes: SetupChanges = {}): Promise<RelayProcess> {
+    const store = await this.outbox.another()
+    let dead = false
+    const reach = async (point: ProcessPoint) => {
+      await onPoint(point, process)
+      if (dead) await new Promise(() => {})
+    }
+    const call = async <T>(point: ProcessPoint, work: () => Promise<T>): Promise<T> => {
+      await reach(point)
+      await this.#catchUp()
+      return await this.#working(work())
+    }
+    const mortal: OutboxStore = {
+      capabilities: store.capabilities,
+      claim: async (options) => {
+        const claimed = await call('claim', () => store.claim(options))
+        this.takenOver += claimed.filter(({ attempts }) => attempts > 1).length
+        for (const claim of claimed) this.#hands.add(nameOf(claim))
+        return claimed
+      },
+      renew: (claims, lease) => call('renew', () => store.renew(claims, lease)),
+      release: async (claims) => {
+        await call('release', () => store.release(claims))
+        for (const claim of claims) this.#hands.delete(nameOf(claim))
+      },
+      settle: async (outcomes) => {
+        const answers = await call('settle', () => store.settle(outcomes))
+        for (const outcome of outcomes) this.#hands.delete(nameOf(outcome))
+        await reach('settled')
+        return answers
+      },
+      leave: () => call('leave', async () => store.leave?.()),
+    }
+    const publisherOf = (broker: string): Publisher => ({
+      publish: async (destination, messages, { signal }) => {
+        await reach(broker === deadBroker ? 'deadLetter' : 'publish')
+        const results = await this.#publish({ broker, destination, messages, signal, at: this.runtime.now() })
+        if (broker === deadBroker) return results
+        const taken = messages.filter((_, index) => results[index]?.ok === true).map(({ id = '' }) => id)
+        const giveUp = () => {
+          // A dead relay gives nothing back, so that whoever takes over counts an attempt.
+          if (!dead) this.givenUp.push(...taken)
+        }
+        // The relay may give up while the process stands still here, and the process may never go on.
+        if (signal.aborted) giveUp()
+        else signal.addEventListener('abort', giveUp, { once: true })
+        await reach('published')
+        signal.removeEventListener('abort', giveUp)
+        return results
+      },
+    })
+    const relay = this.#createRelay(mortal, {
+      publisher: publisherOf(mainBroker),
+      runtime: this.runtime,
+      logger: this.logger,
+      batchSize: 20,
+      lease: relayLease,
+      maxAttempts: 3,
+      publishTimeout: relayPublishTimeout,
+      pollInterval: 500,
+      backoff: () => 5000,
+      shutdownTimeout: relayShutdownTimeout,
+      ...(typeof changes === 'function' ? changes(publisherOf) : changes),
+    })
+    const process: RelayProcess = {
+      relay,
+      kill: () => {
+        dead = true
+        this.#running.delete(relay)
+      },
+    }
+    this.#running.add(relay)
+    return process
+  }
+
+  /** Lets time pass, for relays and store alike, in steps that are short beside a lease. */
+  async elapse(duration: number): Promise<void> {
+    const step = 500
+    for (let passed = 0; passed < duration; passed += step) {
+      const part = Math.min(step, duration - passed)
+      await this.runtime.advance(part)
+      this.#behind += part
+      await eventLoopTurn()
+      // A database takes its time, and must not seem to hang because the clock runs ahead of it.
+      await Promise.allSettled(this.#calling)
+    }
+    await this.#catchUp()
+  }
+
+  /** Lets time pass until it is so; fails after `limit` milliseconds of the relays' time. */
+  async until(condition: () => boolean | Promise<boolean>, what: string, limit = 600_000): Promise<void> {
+    const end = this.runtime.now() + limit
+    while (!(await condition())) {
+      if (this.runtime.now() > end) throw new Error(`in ${limit} ms it did not come to this: ${what}`)
+      await this.elapse(500)
+    }
+  }
+
+  /** Waits for the promise while time passes. */
+  async passing<T>(work: Promise<T>, what: string, limit?: number): Promise<T> {
+    let done = false
+    const watched = work.finally(() => {
+      done = true
+    })
+    watched.catch(() => {})
+    await this.until(() => done, what, limit)
+    return await watched
+  }
+
+  /** `limit` milliseconds of the relays' time. */
+  async stop(process: RelayProcess, limit?: number): Promise<void> {
+    this.#running.delete(process.relay)
+    await this.passing(process.relay.stop(), 'the relay has stopped', limit)
+  }
+
+  /** How many records are in each state, over all destinations. */
+  async counts(): Promise<Record<'ready' | 'waiting' | 'leased' | 'parked', number>> {
+    const sums = { ready: 0, waiting: 0, leased: 0, parked: 0 }
+    for (const one of (await this.outbox.store.stats()).destinations) {
+      for (const state of ['ready', 'waiting', 'leased', 'parked'] as const) sums[state] += one[state]
+    }
+    return sums
+  }
+
+  /** The only record that is parked. */
+  async parked(): Promise<OutboxRecord> {
+    const { records } = await this.outbox.store.list({ state: 'parked' }, { limit: 10 })
+    const [only] = records
+    if (only === undefined || records.length > 1) throw new Error(`one record should be parked; ${records.length} are`)
+    return only
+  }
+
+  /** How many records relays have: by the store's word, or, where it knows no leases of records, by what was claimed and is neither settled nor released. */
+  async inHand(): Promise<number> {
+    return this.outbox.store.capabilities.order === 'none' ? (await this.counts()).leased : this.#hands.size
+  }
+
+  async isEmpty(): Promise<boolean> {
+    return Object.values(await this.counts()).every((count) => count === 0)
+  }
+
+  /** The ids of what can be claimed now; it stays claimed. */
+  async claimable(): Promise<(string | undefined)[]> {
+    return idsOf(await claimAll(this.outbox.store))
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const relay of this.#running) await this.passing(relay.stop(), 'the relay has stopped')
+    await this.outbox[Symbol.asyncDispose]()
+  }
+
+  /** Sets the clock of the store. A database does that in a statement, so it waits until somebody asks the store. */
+  #catchUp(): Promise<void> {
+    const part = this.#behind
+    this.#behind = 0
+    if (part > 0) this.#advanced = this.#working(this.#advanced.then(() => this.outbox.advance(part)))
+    return this.#advanced
+  }
+
+  async #working<T>(call: Promise<T>): Promise<T> {
+    this.#calling.add(call)
+    try {
+      return await call
+    } finally {
+      this.#calling.delete(call)
+    }
+  }
+
+  async #publish(call: PublishCall): Promise<readonly PublishResult[]> {
+    this.calls.push(call)
+    const results = await this.answer(call)
+    const taken = call.messages.filter((_, index) => results[index]?.ok === true)
+    if (call.broker === deadBroker) this.letters.push(...taken)
+    else this.arrived.push(...taken.map(({ id = '' }) => id))
+    return results
+  }
+}
+
+export async function takeAll({ messages }: { readonly messages: readonly RawMessage[] }): Promise<readonly PublishResult[]> {
+  return messages.map(() => ({ ok: true }))
+}
+
+/** Each id once. */
+export function distinct(ids: readonly string[]): string[] {
+  return [...new Set(ids)].sort()
+}
+
+export function numbered(count: number, prefix = 'e'): string[] {
+  return Array.from({ length: count }, (_, index) => `${prefix}${String(index + 1).padStart(3, '0')}`)
+}
+
+/** All records of a claim may have the same token. */
+function nameOf({ id, token }: Claim): string {
+  return `${id} ${token}`
+}
+
+/** The work's own end, or a rejection, with its signal aborted, once the limit has passed or the signal is aborted. */
+export async function limited<T>(
+  runtime: Runtime,
+  limit: number | undefined,
+  signal: AbortSignal | undefined,
+  work: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const ending = new AbortController()
+  const over = new Promise<never>((_, reject) => {
+    ending.signal.addEventListener('abort', () => reject(ending.signal.reason), { once: true })
+  })
+  const onAbort = () => ending.abort(new Error('it was given up'))
+  signal?.addEventListener('abort', onAbort, { once: true })
+  const timer = limit === undefined ? undefined : runtime.setTimeout(() => ending.abort(new Error('it took too long')), limit)
+  try {
+    return await Promise.race([work(ending.signal), over])
+  } finally {
+    timer?.cancel()
+    signal?.removeEventListener('abort', onAbort)
+  }
+}

@@ -1,0 +1,36 @@
+import type { ResultTable } from '../../run/result-table.ts'
+import { registerSuite, type SuiteDepth, type TestRunner } from '../../run/scenario.ts'
+import type { OpenOutboxWorld } from '../outbox/outbox-world.ts'
+import { deadLetterScenarios } from './dead-letter-scenarios.ts'
+import { deliveryScenarios } from './delivery-scenarios.ts'
+import { failureScenarios } from './failure-scenarios.ts'
+import type { CreateRelay, RelayScenario } from './relay-world.ts'
+import { selectionScenarios } from './selection-scenarios.ts'
+import { shutdownScenarios } from './shutdown-scenarios.ts'
+import { stallScenarios } from './stall-scenarios.ts'
+
+export interface RelaySubject {
+  /** Names the relay and its store in titles and in the table. */
+  readonly name: string
+  readonly openStore: OpenOutboxWorld
+  /** Makes a relay that is not started: `(store, setup) => new Relay(store, setup)`. */
+  readonly createRelay: CreateRelay
+  /** Default: `whole`. */
+  readonly depth?: SuiteDepth | undefined
+  readonly results?: ResultTable | undefined
+}
+
+export const relayScenarios: readonly RelayScenario[] = [
+  ...deliveryScenarios,
+  ...stallScenarios,
+  ...shutdownScenarios,
+  ...failureScenarios,
+  ...deadLetterScenarios,
+  ...selectionScenarios,
+]
+
+/** Registers a test per scenario: what a relay on this store promises to whoever committed an event. */
+export function testRelay(runner: TestRunner, subject: RelaySubject): void {
+  const { name, openStore, createRelay, depth, results } = subject
+  registerSuite(runner, { suite: 'relay', name, scenarios: relayScenarios, open: { openStore, createRelay }, depth, results })
+}

@@ -1,0 +1,46 @@
+import type { ResultTable } from '../../run/result-table.ts'
+import { registerSuite, type TestRunner } from '../../run/scenario.ts'
+import { callbackScenarios, savepointScenarios } from './callback-scenarios.ts'
+import { commitScenarios, failCommitScenarios } from './commit-scenarios.ts'
+import { type Duplicates, inboxScenariosFor } from './inbox-scenarios.ts'
+import { commitByHandScenarios, rollbackScenarios } from './rollback-scenarios.ts'
+import { fixtureScenario, type OpenTransactionWorld, type TransactionFeatures, type TransactionScenario } from './transaction-world.ts'
+
+export interface TransactionSubject {
+  /** Names the implementation in titles and in the table. */
+  readonly name: string
+  /** Called once for each scenario. */
+  readonly open: OpenTransactionWorld
+  readonly features: TransactionFeatures
+  readonly results?: ResultTable | undefined
+}
+
+export interface InboxSubject extends Omit<TransactionSubject, 'features'> {
+  /** `handled`: a duplicate that comes while the first is being handled is handled too, and one of them takes effect. Default: `wait`. */
+  readonly duplicates?: Duplicates | undefined
+}
+
+/** All scenarios for transactions with these features: the base, and what each claim adds. */
+export function transactionScenarios(features: TransactionFeatures): readonly TransactionScenario[] {
+  return [
+    fixtureScenario(features),
+    ...commitScenarios,
+    ...(features.failCommit ? failCommitScenarios : []),
+    ...rollbackScenarios,
+    ...(features.commitByHand === true ? commitByHandScenarios : []),
+    ...callbackScenarios,
+    ...(features.savepoints ? savepointScenarios : []),
+  ]
+}
+
+/** Registers a test per scenario: what every transaction middleware promises to handlers. */
+export function testTransaction(runner: TestRunner, subject: TransactionSubject): void {
+  const { name, open, features, results } = subject
+  registerSuite(runner, { suite: 'transaction', name, scenarios: transactionScenarios(features), open, results })
+}
+
+/** Registers a test per scenario: what every inbox, with the transaction and outbox it belongs to, promises. */
+export function testInbox(runner: TestRunner, subject: InboxSubject): void {
+  const { name, open, duplicates = 'wait', results } = subject
+  registerSuite(runner, { suite: 'inbox', name, scenarios: inboxScenariosFor(duplicates), open, results })
+}

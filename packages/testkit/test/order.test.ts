@@ -1,5 +1,0 @@
-import { describe, it } from 'vitest'
-import { testOrderedOutbox } from '../src/order/test-ordered-outbox.ts'
-import { openOrderedMemoryOutboxWorld } from '../src/outbox/memory-outbox-world.ts'
-
-testOrderedOutbox({ describe, it }, { name: 'MemoryOutboxStore', open: openOrderedMemoryOutboxWorld })

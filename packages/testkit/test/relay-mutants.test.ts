@@ -1,7 +1,0 @@
-import { describe, expect, it } from 'vitest'
-import { relayMutants, ruledRelayPorts } from '../src/relay/relay-mutants.ts'
-import { relayScenarios, testRelay } from '../src/relay/test-relay.ts'
-import { checkMutants } from './support/check-mutants.ts'
-
-testRelay({ describe, it }, { name: 'RuledRelay', ...ruledRelayPorts() })
-checkMutants(relayScenarios, relayMutants, ruledRelayPorts(), { describe, expect, it })

@@ -1,9 +1,0 @@
-import { Relay } from '@ackord/outbox'
-import { describe, it } from 'vitest'
-import { openMemoryOutboxWorld } from '../src/outbox/memory-outbox-world.ts'
-import { testRelay } from '../src/relay/test-relay.ts'
-
-testRelay(
-  { describe, it },
-  { name: 'Relay on MemoryOutboxStore', openStore: openMemoryOutboxWorld, createRelay: (store, setup) => new Relay(store, setup) },
-)

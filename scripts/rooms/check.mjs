@@ -1,0 +1,26 @@
+// @ts-check
+// Refuses imports that point the wrong way between the rooms of a package, or between packages. `rules.mjs` has the rules.
+import { fileURLToPath } from 'node:url'
+import { cruisePackages } from './cruise.mjs'
+import { rules } from './rules.mjs'
+
+/**
+ * Lists the imports below `folder`, which holds `packages/`, that break a rule, each as one line.
+ *
+ * @param {string} folder
+ * @returns {Promise<string[]>}
+ */
+export async function wrongImports(folder) {
+  const forbidden = rules()
+  const { summary } = await cruisePackages(folder, { ruleSet: { forbidden }, validate: true })
+  return summary.violations.map(({ from, to, rule }) => {
+    const { comment = '' } = forbidden.find(({ name }) => name === rule.name) ?? {}
+    return `${from} imports ${to}, which the rule '${rule.name}' does not allow. ${comment}`.trim()
+  })
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const wrong = await wrongImports(fileURLToPath(new URL('../..', import.meta.url)))
+  for (const line of wrong) console.error(line)
+  process.exit(wrong.length === 0 ? 0 : 1)
+}

@@ -1,0 +1,138 @@
+// @ts-check
+// The folders ("rooms") of each package, and which of them may import which. `make vet` checks it.
+
+/**
+ * Per package, from the foundation upwards. A room may import the rooms of earlier lines, and no room of its own line or a later one.
+ * A name with an extension is a file in `src`. `index.ts` and other files that are not listed may import everything.
+ *
+ * @type {Readonly<Record<string, readonly (readonly string[])[]>>}
+ */
+const layers = {
+  core: [
+    ['escape-text.ts'],
+    ['errors.ts'],
+    ['options.ts'],
+    ['ports'],
+    ['async'],
+    ['message'],
+    ['broker', 'handler'],
+    ['middleware'],
+    ['router'],
+  ],
+  outbox: [['store'], ['options', 'memory'], ['delivery'], ['relay'], ['source']],
+  sql: [
+    ['errors.ts'],
+    ['records'],
+    ['contract'],
+    ['transaction', 'ordering', 'orm'],
+    ['inbox', 'outbox'],
+    ['group-commit', 'schema'],
+    ['postgres', 'mysql', 'sqlite'],
+  ],
+  redis: [['client'], ['errors.ts'], ['transaction'], ['inbox', 'outbox', 'streams']],
+  rabbitmq: [['client.ts', 'server-version.ts'], ['connection-watch.ts'], ['topology', 'publisher'], ['source']],
+  nats: [['client.ts', 'headers.ts'], ['connection-watch.ts'], ['jetstream-api.ts'], ['topology.ts'], ['source', 'publisher']],
+  kafka: [['port.ts'], ['source', 'publisher']],
+  http: [['cloudevents'], ['source', 'publisher'], ['frameworks']],
+  testkit: [['run', 'helpers'], ['suites', 'crash', 'simulation'], ['mutants']],
+  cli: [['output'], ['settings'], ['lifecycle.ts', 'session.ts'], ['stores'], ['brokers'], ['demo', 'doctor', 'relay'], ['commands']],
+}
+
+/**
+ * Rooms that may import less than the earlier lines: a dialect knows the contract that it implements, not the inbox or the outbox that uses it.
+ *
+ * @type {Readonly<Record<string, readonly string[]>>}
+ */
+const narrower = {
+  'sql/postgres': ['errors.ts', 'records', 'contract', 'transaction', 'ordering', 'orm'],
+  'sql/mysql': ['errors.ts', 'records', 'contract', 'transaction', 'ordering', 'orm'],
+  'sql/sqlite': ['errors.ts', 'records', 'contract', 'transaction', 'ordering', 'orm'],
+}
+
+/**
+ * Rooms inside rooms that must not know each other.
+ *
+ * @type {readonly (readonly [string, string])[]}
+ */
+const strangers = [
+  ['redis/src/outbox/stream', 'redis/src/outbox/lua'],
+  ['redis/src/outbox/lua', 'redis/src/outbox/stream'],
+]
+
+/**
+ * Imports that point the wrong way and are still to be turned round: the commit script contains what the outboxes do in a transaction.
+ *
+ * @type {readonly { readonly from: string, readonly to: string }[]}
+ */
+const tolerated = [{ from: 'redis/src/transaction/commit-script.ts', to: 'redis/src/outbox' }]
+
+/**
+ * Which packages a package may import. Core knows no store, no store knows a broker, no broker knows a store.
+ *
+ * @type {Readonly<Record<string, readonly string[]>>}
+ */
+const packages = {
+  core: [],
+  outbox: ['core'],
+  sql: ['core', 'outbox'],
+  redis: ['core', 'outbox'],
+  rabbitmq: ['core'],
+  nats: ['core'],
+  kafka: ['core'],
+  http: ['core'],
+  testkit: ['core', 'outbox'],
+}
+
+/** @param {string} name */
+const escaped = (name) => name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
+
+/** @param {string} folder @param {string} name */
+const pathOf = (folder, name) => `^${escaped(`packages/${folder}/src/${name}`)}${name.endsWith('.ts') ? '$' : '/'}`
+
+/** @param {string} file */
+const fileOf = (file) => `^${escaped(`packages/${file}`)}$`
+
+/** The rules for dependency-cruiser. */
+export function rules() {
+  /** @type {import('dependency-cruiser').IForbiddenRuleType[]} */
+  const forbidden = []
+  for (const [name, lines] of Object.entries(layers)) {
+    const known = lines.flat()
+    lines.forEach((line, index) => {
+      for (const room of line) {
+        const allowed = narrower[`${name}/${room}`] ?? lines.slice(0, index).flat()
+        const others = known.filter((other) => other !== room && !allowed.includes(other))
+        const rule = {
+          name: `${name}/${room}`,
+          comment: `packages/${name}/src/${room} may import ${allowed.length === 0 ? 'no other room' : allowed.join(', ')} (scripts/rooms/rules.mjs).`,
+          severity: /** @type {const} */ ('error'),
+          from: { path: pathOf(name, room), pathNot: tolerated.map(({ from }) => fileOf(from)) },
+          to: { path: [...others.map((other) => pathOf(name, other)), `^packages/${name}/src/index\\.ts$`] },
+        }
+        const exceptions = tolerated.filter(({ from }) => new RegExp(pathOf(name, room)).test(`packages/${from}`))
+        forbidden.push(rule)
+        for (const { from, to } of exceptions)
+          forbidden.push({ ...rule, from: { path: fileOf(from) }, to: { ...rule.to, pathNot: `^packages/${to}/` } })
+      }
+    })
+  }
+  for (const [from, to] of strangers) {
+    forbidden.push({
+      name: `${from} knows ${to}`,
+      severity: 'error',
+      from: { path: `^packages/${from}/` },
+      to: { path: `^packages/${to}/` },
+    })
+  }
+  for (const [name, allowed] of Object.entries(packages)) {
+    const others = Object.keys({ ...packages, cli: [] }).filter((other) => other !== name && !allowed.includes(other))
+    forbidden.push({
+      name: `package ${name}`,
+      comment: `packages/${name} may import ${allowed.length === 0 ? 'no other package' : allowed.join(', ')} (scripts/rooms/rules.mjs).`,
+      severity: 'error',
+      from: { path: `^packages/${name}/src/` },
+      to: { path: `^packages/(${others.join('|')})/` },
+    })
+  }
+  return forbidden
+}

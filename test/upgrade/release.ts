@@ -1,0 +1,32 @@
+import { eventHandler, MemoryBroker, Message, Router, silentLogger } from '@ackord/core'
+import { Relay } from '@ackord/outbox'
+import { fromIoredis, luaOutbox, transactional as redisTransactional, streamOutbox } from '@ackord/redis'
+import { createSchema, sqlOutbox, transactional } from '@ackord/sql'
+import { fromMysql2 } from '@ackord/sql/mysql'
+import { fromPg } from '@ackord/sql/postgres'
+import { fromSqlite } from '@ackord/sql/sqlite'
+
+/**
+ * What a service and its relay use of a release. `previous-release.mjs` is this file as it was in the release before, bundled by
+ * `scripts/bundle-release.mjs`, so that both run on the same tables and keys, as they do during a rolling deployment.
+ */
+export const release = {
+  Router,
+  Relay,
+  Message,
+  MemoryBroker,
+  eventHandler,
+  silentLogger,
+  createSchema,
+  sqlOutbox,
+  transactional,
+  fromPg,
+  fromMysql2,
+  fromSqlite,
+  fromIoredis,
+  streamOutbox,
+  luaOutbox,
+  redisTransactional,
+}
+
+export type Release = typeof release

@@ -1,0 +1,102 @@
+import type { RawMessage, Source } from '@ackord/core'
+import { describe, expect, it } from 'vitest'
+import { until } from '../pipeline/until.ts'
+import { release as current, type Release } from './release.ts'
+import { type SharedStore, storeKinds } from './stores.ts'
+
+const { release: previous } = (await import(new URL('previous-release.mjs', import.meta.url).href)) as { readonly release: Release }
+
+const orderCount = 200
+const keyCount = 10
+const releases = { previous, current }
+
+interface Published {
+  readonly id: string
+  readonly key: string
+}
+
+/** What all relays publish, in the order in which they do. */
+class Topic {
+  readonly published: Published[] = []
+
+  readonly publish = async (_destination: string, messages: readonly RawMessage[]) => {
+    for (const { attributes } of messages) this.published.push({ id: String(attributes.id), key: String(attributes.partitionkey) })
+    return messages.map(() => ({ ok: true }) as const)
+  }
+}
+
+/** A service of one release on the shared store, and a relay that publishes to the topic; without a topic there is none. */
+async function startService(release: Release, shared: SharedStore, topic: Topic | undefined) {
+  const { Router, Relay, MemoryBroker, Message, eventHandler, silentLogger } = release
+  const store = await shared.connect(release)
+  const broker = new MemoryBroker({ logger: silentLogger })
+  const router = new Router({ concurrency: 4, logger: silentLogger })
+  router.use(store.middleware)
+  router.handle(
+    eventHandler<{ readonly id: string; readonly key: string }>({ type: 'order.placed', source: '/orders' }, async ({ id, key }) => {
+      await store.apply(id)
+      return [new Message({ id }, { type: 'order.accepted', source: '/orders', id: `accepted-${id}`, partitionkey: key })]
+    }),
+  )
+  const relay = topic && new Relay(store.outbox, { publisher: topic, pollInterval: 20, batchSize: 20, logger: silentLogger }).start()
+  const source: Source = broker.source('orders')
+  const running = router.run(source)
+  return {
+    async place(index: number) {
+      const order = { id: `o-${index}`, key: `k-${index % keyCount}` }
+      const attributes = { id: order.id, type: 'order.placed', source: '/shop', specversion: '1.0', datacontenttype: 'application/json' }
+      await broker.publish('orders', [new Message(new TextEncoder().encode(JSON.stringify(order)), attributes)])
+    },
+    async [Symbol.asyncDispose]() {
+      await router.stop()
+      await running
+      await relay?.stop()
+      await store[Symbol.asyncDispose]()
+    },
+  }
+}
+
+describe.each(storeKinds)('during a rolling deployment on $name', (kind) => {
+  it.each([
+    ['the tables of the new release', 'current'],
+    ['the tables of the release before', 'previous'],
+  ] as const)(
+    'services and relays of both releases work on %s, each order is applied once, and its event published',
+    async (_, creator) => {
+      await using shared = await kind.open()
+      await shared.migrate(releases[creator])
+      const topic = new Topic()
+      {
+        await using old = await startService(previous, shared, topic)
+        await using renewed = await startService(current, shared, topic)
+        for (let index = 0; index < orderCount; index += 1) {
+          // Each is delivered to both, as after a redelivery.
+          await Promise.all([old.place(index), renewed.place(index)])
+        }
+        await until(async () => new Set(topic.published.map(({ id }) => id)).size === orderCount, 'every event is published')
+      }
+      const applied = await shared.applied()
+      expect(applied.size).toBe(orderCount)
+      expect([...applied].filter(([, count]) => count !== 1)).toEqual([])
+      expect(topic.published.length).toBe(orderCount)
+      expect(topic.published.every(({ id }) => id.startsWith('accepted-o-'))).toBe(true)
+    },
+    120_000,
+  )
+
+  it('the new release takes over what the one before has stored and not published', async () => {
+    await using shared = await kind.open()
+    await shared.migrate(previous)
+    const topic = new Topic()
+    {
+      await using old = await startService(previous, shared, undefined)
+      for (let index = 0; index < 20; index += 1) await old.place(index)
+      await until(async () => (await shared.applied()).size === 20, 'every order is applied')
+    }
+    await shared.migrate(current)
+    await using renewed = await startService(current, shared, topic)
+    for (let index = 0; index < 40; index += 1) await renewed.place(index)
+    await until(async () => new Set(topic.published.map(({ id }) => id)).size === 40, 'the events of both are published')
+    expect([...(await shared.applied())].filter(([, count]) => count !== 1)).toEqual([])
+  }, 120_000)
+})
