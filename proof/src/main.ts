@@ -3,10 +3,17 @@ import { Bounds } from './bounds.ts'
 import { claims } from './claims.ts'
 import { load } from './load.ts'
 import { memory } from './memory.ts'
+import { sharedRowsInGroups } from './shared-rows.ts'
 import { simulation } from './simulation.ts'
 
 /** What takes too long for `make test`. Each gives its figures and tells the bounds that are broken. */
-const proofs: Readonly<Record<string, (bounds: Bounds) => Promise<Record<string, unknown>>>> = { claims, load, memory, simulation }
+const proofs: Readonly<Record<string, (bounds: Bounds) => Promise<Record<string, unknown>>>> = {
+  claims,
+  load,
+  memory,
+  groups: sharedRowsInGroups,
+  simulation,
+}
 
 const { positionals } = parseArgs({ allowPositionals: true })
 const bounds = new Bounds()

@@ -55,8 +55,7 @@ export async function sql(): Promise<Record<string, unknown>> {
       rounds,
     )
     const overhead = await appendOverhead(pool, { ...rounds, connections })
-    // For a minute: groups try again from time to time, and each try costs something.
-    const shared = await sharedRows(pool, { concurrency: group.size * group.groups, groupCommit: group, alone: 15_000, grouped: 60_000 })
+    const shared = await sharedRows(url)
     return {
       hand_written_per_s: Math.round(rates.hand),
       ackord_per_s: Math.round(rates.ackord),
