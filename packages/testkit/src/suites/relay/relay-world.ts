@@ -81,6 +81,8 @@ export class RelayWorld {
   readonly arrived: string[] = []
   /** Those of them whose answer did not reach the relay before it gave the publish up. */
   readonly givenUp: string[] = []
+  /** The message ids that the broker refused, for each refusal that reached the relay. A refusal that comes after the relay gave the publish up is not counted: no attempt is recorded for it. */
+  readonly refused: string[] = []
   /** What the dead letter took, in its order. */
   readonly letters: RawMessage[] = []
   /** How many claimed records had been claimed before: without failures, each stands for a lease that was lost. */
@@ -170,6 +172,7 @@ export class RelayWorld {
         else signal.addEventListener('abort', giveUp, { once: true })
         await reach('published')
         signal.removeEventListener('abort', giveUp)
+        if (!signal.aborted) this.refused.push(...messages.filter((_, index) => results[index]?.ok === false).map(({ id = '' }) => id))
         return results
       },
     })
