@@ -60,13 +60,6 @@ const strangers = [
 ]
 
 /**
- * Imports that point the wrong way and are still to be turned round: the commit script contains what the outboxes do in a transaction.
- *
- * @type {readonly { readonly from: string, readonly to: string }[]}
- */
-const tolerated = [{ from: 'redis/src/transaction/commit-script.ts', to: 'redis/src/outbox' }]
-
-/**
  * Which packages a package may import. Core knows no store, no store knows a broker, no broker knows a store.
  *
  * @type {Readonly<Record<string, readonly string[]>>}
@@ -89,9 +82,6 @@ const escaped = (name) => name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
 /** @param {string} folder @param {string} name */
 const pathOf = (folder, name) => `^${escaped(`packages/${folder}/src/${name}`)}${name.endsWith('.ts') ? '$' : '/'}`
 
-/** @param {string} file */
-const fileOf = (file) => `^${escaped(`packages/${file}`)}$`
-
 /** The rules for dependency-cruiser. */
 export function rules() {
   /** @type {import('dependency-cruiser').IForbiddenRuleType[]} */
@@ -106,13 +96,10 @@ export function rules() {
           name: `${name}/${room}`,
           comment: `packages/${name}/src/${room} may import ${allowed.length === 0 ? 'no other room' : allowed.join(', ')} (scripts/rooms/rules.mjs).`,
           severity: /** @type {const} */ ('error'),
-          from: { path: pathOf(name, room), pathNot: tolerated.map(({ from }) => fileOf(from)) },
+          from: { path: pathOf(name, room) },
           to: { path: [...others.map((other) => pathOf(name, other)), `^packages/${name}/src/index\\.ts$`] },
         }
-        const exceptions = tolerated.filter(({ from }) => new RegExp(pathOf(name, room)).test(`packages/${from}`))
         forbidden.push(rule)
-        for (const { from, to } of exceptions)
-          forbidden.push({ ...rule, from: { path: fileOf(from) }, to: { ...rule.to, pathNot: `^packages/${to}/` } })
       }
     })
   }

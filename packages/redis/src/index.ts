@@ -3,7 +3,7 @@ export { checkDurability } from './check-durability.ts'
 export type { RedisKey, RedisValue } from './client/argument.ts'
 export type { IoredisClient } from './client/ioredis.ts'
 export type { NodeRedisClient, NodeRedisCluster } from './client/node-redis.ts'
-export type { KeyKind, QueuedCommand } from './client/queued-command.ts'
+export type { CommitFragment, KeyKind, QueuedCommand } from './client/queued-command.ts'
 export {
   CommandTooLongError,
   CommitUnknownError,

@@ -4,6 +4,7 @@ import { fromIoredis, luaOutbox, streamOutbox, transactional } from '@ackord/red
 import { startFaultProxy } from '@ackord/testkit'
 import { Redis } from 'ioredis'
 import { beginScript } from '../../../packages/redis/src/inbox/inbox-leases.ts'
+import { outboxFragment } from '../../../packages/redis/src/outbox/lua/scripts/commit-fragment.ts'
 import { settleScript } from '../../../packages/redis/src/outbox/lua/scripts/settle.ts'
 import { settleHeld } from '../../../packages/redis/src/outbox/stream/scripts/settle-scripts.ts'
 import { commitScriptFor } from '../../../packages/redis/src/transaction/commit-script.ts'
@@ -19,7 +20,7 @@ interface RedisVariant {
 /** The scripts that carry a moment. They are known to the server by their digest. */
 const scripts: Readonly<Record<Moment, readonly string[]>> = {
   begin: [beginScript.sha],
-  commit: [true, false].map((outbox) => commitScriptFor({ undo: false, outbox, cancels: false }).sha),
+  commit: [commitScriptFor(false, []).sha, commitScriptFor(false, [outboxFragment]).sha],
   settle: [settleHeld.sha, settleScript.sha],
 }
 

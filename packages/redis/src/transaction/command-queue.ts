@@ -3,7 +3,7 @@ import { type RedisKey, type RedisValue, toArgument, toKey } from '../client/arg
 import type { KeySpace } from '../client/keys.ts'
 import type { KnownCommands, RawCommand } from '../client/known-commands.ts'
 import type { RedisArgument } from '../client/port.ts'
-import type { QueuedCommand } from '../client/queued-command.ts'
+import type { CommitFragment, QueuedCommand } from '../client/queued-command.ts'
 import { CommandTooLongError, CrossSlotError } from '../errors.ts'
 import { RedisWriter, type WriteTarget } from './redis-writer.ts'
 import { splitCommand } from './split-command.ts'
@@ -38,6 +38,7 @@ export class CommandQueue implements RedisTransaction, WriteTarget {
   // Made when they are needed: a queue is made per message.
   #events: QueuedCommand[] | undefined
   #guards: Guard[] | undefined
+  #fragments: CommitFragment[] | undefined
   #checks: Promise<void>[] | undefined
   #writer: RedisWriter | undefined
   #anchor: RedisArgument | undefined
@@ -72,25 +73,22 @@ export class CommandQueue implements RedisTransaction, WriteTarget {
     return this.#commands.length === 0 && this.#events === undefined && this.#guards === undefined
   }
 
-  /** Whether there are events for a Lua outbox, which takes a larger script. */
-  get hasOutboxEvents(): boolean {
-    return this.events.some(({ kind }) => kind === 'outbox')
+  /** The Lua that its commands bring to the commit script. */
+  get fragments(): readonly CommitFragment[] {
+    return this.#fragments ?? none
   }
 
-  /** Whether it cancels records of a stream outbox, which takes a larger script. */
-  get hasCancellations(): boolean {
-    return this.events.some(({ kind }) => kind === 'delayed')
-  }
-
-  /** What the commit answered to the events for a Lua outbox, in their order, with blanks between them. */
+  /** Passes on what the commit answered to the commands of fragments, in their order, with blanks between the answers. */
   stored(answers: string): void {
     const parts = answers.split(' ')
     let next = 0
-    for (const { kind, onStored } of this.events) {
-      if (kind !== 'outbox') continue
-      const answer = parts[next]
-      next += 1
-      if (answer !== undefined && answer !== '') onStored?.(answer)
+    for (const list of [this.#commands, this.events]) {
+      for (const { kind, onStored } of list) {
+        if (typeof kind === 'string') continue
+        const answer = parts[next]
+        next += 1
+        if (answer !== undefined && answer !== '') onStored?.(answer)
+      }
     }
   }
 
@@ -209,6 +207,8 @@ export class CommandQueue implements RedisTransaction, WriteTarget {
       this.#waitFor(failed)
       throw error
     }
+    const { kind } = command
+    if (typeof kind !== 'string' && this.#fragments?.includes(kind) !== true) this.#fragments = [...this.fragments, kind]
     if (parts === undefined) list.push(command)
     else for (const part of parts) list.push(part)
   }

@@ -17,9 +17,6 @@ const letters: Readonly<Record<KeyKind, string>> = {
   members: 'u',
   sets: 't',
   strings: 'b',
-  outbox: 'q',
-  delayed: 'd',
-  mark: 'y',
   any: 'a',
 }
 
@@ -52,14 +49,14 @@ function addGuard(keys: RedisArgument[], args: RedisArgument[], { key, field, va
 
 function addCommand(keys: RedisArgument[], args: RedisArgument[], command: QueuedCommand): string {
   const { name, args: words, keys: places, kind, mustExist } = command
-  const letter = mustExist === true ? letters[kind].toUpperCase() : letters[kind]
   args.push(name)
   const count = places.length
-  if (kind === 'outbox' || kind === 'delayed') {
+  if (typeof kind !== 'string') {
     for (let index = 0; index < count; index += 1) keys.push(words[index] as RedisArgument)
     for (let index = count; index < words.length; index += 1) args.push(words[index] as RedisArgument)
-    return `${letter}${count}:${words.length - count}`
+    return `${kind.letter}${count}:${words.length - count}`
   }
+  const letter = mustExist === true ? letters[kind].toUpperCase() : letters[kind]
   if (count === 1 && places[0] === 0) {
     keys.push(words[0] as RedisArgument)
     for (let index = 1; index < words.length; index += 1) args.push(words[index] as RedisArgument)

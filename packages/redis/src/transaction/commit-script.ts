@@ -1,8 +1,5 @@
 import { type Script, script } from '../client/port.ts'
-import { cancelLua } from '../outbox/lua/scripts/cancel-fragment.ts'
-import { enqueueLua } from '../outbox/lua/scripts/enqueue-fragment.ts'
-import { ackordLua } from '../outbox/lua/scripts/prelude.ts'
-import { cancelEntriesLua } from '../outbox/stream/scripts/cancel-fragment.ts'
+import type { CommitFragment } from '../client/queued-command.ts'
 
 /**
  * Commits the transactions of several messages, one after the other; what becomes of one says nothing about the next. Nothing of this is ever
@@ -30,14 +27,15 @@ import { cancelEntriesLua } from '../outbox/stream/scripts/cancel-fragment.ts'
  * The marker is written before the commands, because a server that takes no writes refuses the first one only. So commands run inside of Lua's
  * own `pcall`, and whatever fails there, an error of Lua included, makes the marker `partial:` before anything else is done.
  */
-function commitLua({ undo, outbox, cancels }: CommitScriptOptions): string {
-  return `${outbox ? `${ackordLua}\n${enqueueLua}\n${cancelLua}` : ''}
-${cancels ? cancelEntriesLua : ''}
-local rule, retention = ARGV[1], ARGV[2]
-local wanted = { s = 'string', i = 'string', f = 'string', p = 'string', h = 'hash', c = 'hash', r = 'hash', l = 'list', e = 'set', z = 'zset', x = 'stream', L = 'list', y = 'zset' }
+function commitLua(undo: boolean, fragments: readonly CommitFragment[]): string {
+  return `local rule, retention = ARGV[1], ARGV[2]
+local wanted = { s = 'string', i = 'string', f = 'string', p = 'string', h = 'hash', c = 'hash', r = 'hash', l = 'list', e = 'set', z = 'zset', x = 'stream', L = 'list' }
 local guards = { g = true, n = true, k = true, m = true, w = true }
 -- Of commands that write to their first key whatever it holds: what the others may hold.
 local sources = { u = { zset = true, set = true }, t = { set = true }, b = { string = true } }
+-- By their letters: commands that Redis does not have.
+local fragments = {}
+${fragments.map(fragmentLua).join('\n')}
 local shape = '(%a)(%d+)([:@])(%d+)'
 local guarded = pcall
 local gmatch, sub, find, call, pcall = string.gmatch, string.sub, string.find, redis.call, redis.pcall
@@ -57,17 +55,6 @@ local function spread(a, k, keys, argc)
     else words[position + 1] = ARGV[from] from = from + 1 end
   end
   return words
-end
-
--- Of an expiry that is recorded behind a mark: one that has ended goes, and a live one ends no earlier than this.
-local function extend(key, ends, subject)
-  local held = pcall('ZSCORE', key, subject)
-  if type(held) == 'table' then return held end
-  local before = tonumber(held or '')
-  if not before then return end
-  local time = redis.call('TIME')
-  if before <= time[1] * 1000 + math.floor(time[2] / 1000) then return pcall('ZREM', key, subject) end
-  if before < tonumber(ends) then return pcall('ZADD', key, ends, subject) end
 end
 
 -- A whole number of up to 64 bits, which a Lua number cannot hold: as thousands of millions and the rest. nil if Redis would not take it for one.
@@ -206,13 +193,21 @@ local function apply(marker, token, n, from, fromKey, saved, stored)
     local kind, keys, place, argc = kinds[m], counts[m], places[m], argcs[m]
     if not guards[kind] then
       local reply
-      ${outbox ? outboxRunLua : ''}${cancels ? cancelRunLua : ''}if kind == 'y' then reply = extend(KEYS[fromKey], ARGV[from + 1], ARGV[from + 2])
+      local own = fragments[kind]
+      if own and own.type then reply = own.run(ARGV[from], fromKey, from + 1, tonumber(argc))
+      elseif own then
+        local done, result = guarded(own.run, ARGV[from], fromKey, from + 1, tonumber(argc))
+        if saved and own.hasWritten() then saved[0] = { touched = true, large = true } end
+        if done then reply = result else reply = { err = type(result) == 'table' and result.err or tostring(result) } end
       elseif place == '@' then reply = pcall(unpack(spread(from, fromKey, keys, argc)))
       elseif keys == '1' then reply = pcall(ARGV[from], KEYS[fromKey], unpack(ARGV, from + 1, from + argc))
       else reply = pcall(ARGV[from], KEYS[fromKey], KEYS[fromKey + 1], unpack(ARGV, from + 1, from + argc)) end
       if type(reply) == 'table' and reply.err then return reply.err end
-      ${outbox ? "if kind == 'q' then stored[#stored + 1] = reply else" : ''}if keys == '1' then known[KEYS[fromKey]] = wanted[kind] else known = {} end
-      ${undo ? "if kind ~= 'q' and kind ~= 'd' then note(saved, ARGV[from], keys, fromKey, reply, ARGV[from + 1]) end" : ''}
+      if own then stored[#stored + 1] = type(reply) == 'string' and reply or '' end
+      if not own or own.type then
+        if keys == '1' then known[KEYS[fromKey]] = wanted[kind] else known = {} end
+        ${undo ? 'note(saved, ARGV[from], keys, fromKey, reply, ARGV[from + 1])' : ''}
+      end
     end
     from, fromKey = from + argc + 1, fromKey + keys
   end
@@ -230,13 +225,22 @@ while a < last do
   end
 
   -- Before the first write: what would fail is found while nothing has been written.
-  local from, fromKey, n, seen, changed = a + 2, k + 1, 0, {}, {}${outbox ? '\n  ackord.planned = {}' : ''}
+  local from, fromKey, n, seen, changed = a + 2, k + 1, 0, {}, {}
+  for _, own in pairs(fragments) do
+    if own.begin then own.begin() end
+  end
   a, k = from, fromKey
   for kind, keys, place, argc in gmatch(plan, shape) do
     n = n + 1
     kinds[n], counts[n], places[n], argcs[n] = kind, keys, place, argc
-    ${outbox ? outboxCheckLua : ''}${cancels ? cancelCheckLua : ''}for j = 0, keys - 1 do
-      if answer${outbox ? " or kind == 'q'" : ''}${cancels ? " or kind == 'd'" : ''} then break end
+    local own = fragments[kind]
+    local isOwn = own and not own.type
+    if isOwn and not answer then
+      local problem = own.check(ARGV[a], k, a + 1, tonumber(argc))
+      if problem then answer = 'EVENT ' .. n .. ' ' .. problem end
+    end
+    for j = 0, keys - 1 do
+      if answer or isOwn then break end
       -- The key that a union is written to comes last: it may be a source too.
       local at = sources[kind] and keys - 1 - j or j
       answer = check(kind, n, KEYS[k + at], a, at == 0, seen, changed)
@@ -270,7 +274,7 @@ local sizes = { hash = 'HLEN', list = 'LLEN', set = 'SCARD', zset = 'ZCARD' }
 -- Keeps what each key holds. A stream of more than one entry is not copied: what is added to it can be taken out again.
 local function save(plan, a, k, saved)
   for kind, keys, place, argc in gmatch(plan, shape) do
-    if not guards[kind] and kind ~= 'q' and kind ~= 'd' then
+    if not guards[kind] and (not fragments[kind] or fragments[kind].type) then
       for j = 0, keys - 1 do
         local key = KEYS[k + j]
         if not saved[key] then
@@ -331,59 +335,31 @@ const undoneLua = `if whole then
         if tried and restored then answer = 'UNDONE ' .. text pcall('DEL', marker) end
       end`
 
-/** Its types are the outbox's own to check, and what it holds under the id. */
-const outboxCheckLua = `if kind == 'q' and not answer then
-      local problem = (ARGV[a] == 'cancel()' and ackord.checkCancel or ackord.check)(k, a + 1)
-      if problem then answer = 'EVENT ' .. n .. ' ' .. problem end
-    end
-    `
-
-/** What it wrote cannot be undone: it is a part of large keys. It comes last, and all that it could fail with was looked at. */
-const outboxRunLua = `if kind == 'q' then
-        ackord.began = false
-        local done, text = guarded(ARGV[from] == 'cancel()' and ackord.cancel or ackord.enqueue, fromKey, from + 1)
-        if saved and ackord.began then saved[0] = { touched = true, large = true } end
-        reply = done and text or { err = type(text) == 'table' and text.err or tostring(text) }
-      else`
-
-const cancelCheckLua = `if kind == 'd' and not answer then
-      local problem = checkCancel(k)
-      if problem then answer = 'EVENT ' .. n .. ' ' .. problem end
-    end
-    `
-
-/** What it removed cannot be put back: a stream takes no entry under an id that it has passed. */
-const cancelRunLua = `if kind == 'd' then
-        hasCancelled = false
-        local done, text = guarded(cancelEntries, fromKey, from + 1, tonumber(argc))
-        if saved and hasCancelled then saved[0] = { touched = true, large = true } end
-        if done then reply = text else reply = { err = type(text) == 'table' and text.err or tostring(text) } end
-      else`
-
-export interface CommitScriptOptions {
-  /** Whether a transaction is undone when a command fails. */
-  readonly undo: boolean
-  /** Whether there are events for a Lua outbox. */
-  readonly outbox: boolean
-  /** Whether it cancels records of a stream outbox. */
-  readonly cancels: boolean
+function fragmentLua({ letter, lua }: CommitFragment): string {
+  return `do
+local fragment = {}
+${lua}
+fragments.${letter}, wanted.${letter} = fragment, fragment.type
+end`
 }
 
-/** The one that most use. */
-export const commitScript: Script = script(commitLua({ undo: false, outbox: false, cancels: false }))
+/** The one that most transactions use. */
+export const commitScript: Script = script(commitLua(false, []))
 
-const scripts: ReadonlyMap<string, Script> = new Map(
-  [true, false].flatMap((undo) =>
-    [true, false].flatMap((outbox) =>
-      [true, false].map((cancels) => [nameOf({ undo, outbox, cancels }), script(commitLua({ undo, outbox, cancels }))] as const),
-    ),
-  ),
-)
+/** By whether they undo, and their fragments. There are few: what a service queues does not change from message to message. */
+const scripts = new Map<string, Script>([['false', commitScript]])
 
-export function commitScriptFor(options: CommitScriptOptions): Script {
-  return scripts.get(nameOf(options)) as Script
-}
-
-function nameOf({ undo, outbox, cancels }: CommitScriptOptions): string {
-  return `${undo} ${outbox} ${cancels}`
+/** The script for transactions with commands of these fragments. `undo`: whether a transaction is undone when a command fails. */
+export function commitScriptFor(undo: boolean, fragments: readonly CommitFragment[]): Script {
+  if (fragments.length === 0 && !undo) return commitScript
+  const ordered = fragments.toSorted((one, other) => (one.letter < other.letter ? -1 : 1))
+  const name = [undo, ...ordered.map(({ sha }) => sha)].join(' ')
+  let found = scripts.get(name)
+  if (found === undefined) {
+    const twice = ordered.find(({ letter }, index) => ordered[index + 1]?.letter === letter)
+    if (twice !== undefined) throw new Error(`Two fragments have the letter '${twice.letter}'.`)
+    found = script(commitLua(undo, ordered))
+    scripts.set(name, found)
+  }
+  return found
 }

@@ -3,6 +3,7 @@ import { callFailureOf } from '../client/call-failure.ts'
 import { Coalescer } from '../client/coalescer.ts'
 import type { KeySpace } from '../client/keys.ts'
 import type { RedisArgument, RedisPort } from '../client/port.ts'
+import type { CommitFragment } from '../client/queued-command.ts'
 import type { CommandQueue } from './command-queue.ts'
 import { addTransaction } from './commit-plan.ts'
 import { commitScriptFor } from './commit-script.ts'
@@ -105,11 +106,7 @@ export class Committer {
     const keys: RedisArgument[] = []
     const args: RedisArgument[] = [rule.marker === 'lease' ? 'lease' : 'once', String(rule.retention)]
     for (const { marker, token, queue } of items) addTransaction(keys, args, marker, token, queue)
-    const commit = commitScriptFor({
-      undo: rule.undo,
-      outbox: items.some(({ queue }) => queue.hasOutboxEvents),
-      cancels: items.some(({ queue }) => queue.hasCancellations),
-    })
+    const commit = commitScriptFor(rule.undo, fragmentsOf(items))
     return this.#port.evaluate(commit, keys, args).then(
       (reply) => {
         const answers = reply as readonly unknown[]
@@ -140,6 +137,16 @@ export class Committer {
 }
 
 const nothing: Promise<void> = Promise.resolve()
+
+function fragmentsOf(items: readonly Waiting[]): readonly CommitFragment[] {
+  const [{ queue: first }] = items as readonly [Waiting]
+  let all = first.fragments
+  for (const { queue } of items) {
+    // Most transactions have none, or the same as the one before.
+    if (queue.fragments.length > 0 && queue.fragments.some((one) => !all.includes(one))) all = [...new Set([...all, ...queue.fragments])]
+  }
+  return all
+}
 
 function readAnswer(reply: unknown): CommitAnswer {
   const text = String(reply)

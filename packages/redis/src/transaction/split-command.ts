@@ -42,8 +42,8 @@ const divisions: ReadonlyMap<string, Division> = new Map([
 /** The command, or several that do the same one after the other. Throws if it has more words than a script can pass on and cannot be split. */
 export function splitCommand(command: QueuedCommand): readonly QueuedCommand[] {
   const { args } = command
-  // What an outbox gives is read word by word, and never passed on as a whole.
-  if (args.length <= maxWords || command.kind === 'outbox' || command.kind === 'delayed') return [command]
+  // A fragment reads its arguments one by one, and never passes them on as a whole.
+  if (args.length <= maxWords || typeof command.kind !== 'string') return [command]
   const division = divisionOf(command)
   if (division === undefined) throw new CommandTooLongError(command.name, args.length, maxWords)
   const { leading, group } = division

@@ -6,6 +6,7 @@ import { type LuaHome, runOn } from './context.ts'
 import { keyCount, type LuaShard } from './layout.ts'
 import { laneOf, recordId } from './record-body.ts'
 import { cancelScript } from './scripts/cancel.ts'
+import { outboxFragment } from './scripts/commit-fragment.ts'
 import { getScript } from './scripts/read.ts'
 
 const keyPlaces: readonly number[] = Array.from({ length: keyCount }, (_, index) => index)
@@ -31,7 +32,7 @@ export async function cancelInTransaction(
       name: 'cancel()',
       args: [...shard.keys, ...cancelArguments(references)],
       keys: keyPlaces,
-      kind: 'outbox',
+      kind: outboxFragment,
       onStored: (signs) => countCancelled(home, signs.split('-').length - 1),
     })
   }

@@ -35,6 +35,7 @@ import { LuaShards } from './lua-shards.ts'
 import { luaWakeUps } from './lua-wake-ups.ts'
 import { HandOver } from './pre-lease.ts'
 import { type StoredRecord, storedRecord } from './record-body.ts'
+import { outboxFragment } from './scripts/commit-fragment.ts'
 import { enqueueScript } from './scripts/enqueue.ts'
 import { verifyScript } from './scripts/verify.ts'
 
@@ -208,7 +209,7 @@ export function luaOutbox(redis: Redis, options: LuaOutboxOptions = {}): LuaOutb
           name: 'append()',
           args: [...shard.keys, ...enqueueArguments(own, { strict, ordered, lease })],
           keys: keyPlaces,
-          kind: 'outbox',
+          kind: outboxFragment,
           onStored(answer) {
             lease?.handOver(shard, answer)
             countEnqueued(home, answer)

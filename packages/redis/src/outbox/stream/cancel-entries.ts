@@ -5,6 +5,7 @@ import { asList } from '../../client/reply.ts'
 import { readFields } from '../record-fields.ts'
 import type { OutboxHome } from './context.ts'
 import type { Lane } from './destination-stream.ts'
+import { cancelFragment } from './scripts/cancel-fragment.ts'
 
 /** How many entries one read brings. */
 const pageSize = 100
@@ -37,7 +38,7 @@ export async function cancelCommand(
     name: 'cancel()',
     args: [...lane.allKeys, home.group, ...entries],
     keys: keyPlaces,
-    kind: 'delayed',
+    kind: cancelFragment,
     cancels(event) {
       const own = delayed.get(event)
       return own !== undefined && own.stream === stream && isNamed(own.attributes)

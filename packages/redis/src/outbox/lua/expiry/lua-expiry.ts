@@ -11,6 +11,7 @@ import {
 } from '@ackord/core/internal'
 import type { NewOutboxRecord } from '@ackord/outbox'
 import type { RedisArgument, Reply } from '../../../client/port.ts'
+import type { QueuedCommand } from '../../../client/queued-command.ts'
 import { asList } from '../../../client/reply.ts'
 import type { RedisTransaction } from '../../../transaction/transaction.ts'
 import { toBuffer } from '../../record-fields.ts'
@@ -23,7 +24,7 @@ import type { OutboxScript } from '../scripts/prelude.ts'
 import { byAge, checkTime, type DueExpiries, type DueExpiry, isTime, toExpiries } from './due-expiry.ts'
 import { type ExpiryKeyName, expiryId, expiryKey, keysWithExpiry, namespaceBytes } from './expiry-keys.ts'
 import { type ParkedExpiries, parkedExpiries } from './parked-expiries.ts'
-import { decideScript, dueScript, recordScript, revokeScript } from './scripts.ts'
+import { decideScript, dueScript, extendFragment, recordScript, revokeScript } from './scripts.ts'
 
 export interface LuaExpiryOptions {
   /** What its keys are called, behind the outbox's. Two on one outbox need two names, and two namespaces. Default: `expiry`. */
@@ -167,13 +168,13 @@ export function luaExpiry(outbox: LuaOutbox, namespace: string, options: LuaExpi
       checkTime('dueAt', dueAt)
       const value = toBuffer(checkContext(context, maxSize))
       const shard = shardOf(subject)
-      const queue = (command: string, kind: 'zset' | 'hash' | 'mark', key: ExpiryKeyName, ...args: RedisArgument[]) =>
+      const queue = (command: string, kind: QueuedCommand['kind'], key: ExpiryKeyName, ...args: RedisArgument[]) =>
         transaction.queue({ name: command, args: [expiryKey(shard, name, key), ...args], keys: [0], kind })
       queue('HSET', 'hash', 'contexts', subject, value)
       queue('ZADD', 'zset', 'due', String(dueAt), subject)
       // A mark that is there must outlive this due time too.
       if (reissue) queue('ZREM', 'zset', 'revoked', subject)
-      else queue('EXTEND', 'mark', 'revoked', String(dueAt + Math.ceil(grace)), subject)
+      else queue('extend()', extendFragment, 'revoked', String(dueAt + Math.ceil(grace)), subject)
       queue('ZREM', 'zset', 'decided', `s${subject}`)
       queue('HDEL', 'hash', 'parked', subject)
     },

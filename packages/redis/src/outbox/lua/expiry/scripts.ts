@@ -1,3 +1,5 @@
+import { script } from '../../../client/port.ts'
+import type { CommitFragment } from '../../../client/queued-command.ts'
 import { keyCount } from '../layout.ts'
 import { type OutboxScript, outboxLua, outboxScript } from '../scripts/prelude.ts'
 import { expiryKeyTypes } from './expiry-keys.ts'
@@ -234,3 +236,24 @@ for i = 2, #ARGV do
 end
 return count`,
 )
+
+/**
+ * `extend()` in the commit of a transaction: the mark of a revoked subject is removed if it has ended, and otherwise ends no earlier than this.
+ *
+ *     keys: the marks
+ *     arguments: the end, in milliseconds; the subject
+ */
+export const extendFragment: CommitFragment = {
+  letter: 'y',
+  ...script(`fragment.type = 'zset'
+function fragment.run(name, k, a)
+  local key, ends, subject = KEYS[k], ARGV[a], ARGV[a + 1]
+  local held = redis.pcall('ZSCORE', key, subject)
+  if type(held) == 'table' then return held end
+  local before = tonumber(held or '')
+  if not before then return end
+  local time = redis.call('TIME')
+  if before <= time[1] * 1000 + math.floor(time[2] / 1000) then return redis.pcall('ZREM', key, subject) end
+  if before < tonumber(ends) then return redis.pcall('ZADD', key, ends, subject) end
+end`),
+}

@@ -1,19 +1,24 @@
+import { script } from '../../../client/port.ts'
+import type { CommitFragment } from '../../../client/queued-command.ts'
 import { members, parkedConsumer, waitingConsumer } from './prelude.ts'
 
 /**
- * Removes delayed entries, in the commit of a transaction. `cancelEntries(k, a, argc)`:
+ * `cancel()` in the commit of a transaction: removes delayed entries.
  *
- *     KEYS from k on: the lane's six
- *     ARGV from a on, argc words: group, then of each entry its id and when its delay ends, in milliseconds
+ *     keys: the lane's six
+ *     arguments: group, then of each entry its id and when its delay ends, in milliseconds
  *     gives: the reply of a command that failed, or nil
  *
  * An entry that the group has read is due when `ready` or `retry` say so. An unread entry is due when its delay ends. So is an entry that a claim has read before its time
  * and has not put aside yet; it has no field in `uncounted`, unlike an entry that an operator made ready before its delay ended.
- * `checkCancel(k)` gives the text of what is wrong with the keys, or nil. `hasCancelled` tells whether anything was written.
+ *
+ * What it removed cannot be rolled back: a stream takes no entry under an id that it has passed.
  */
-export const cancelEntriesLua: string = `${members}
+export const cancelFragment: CommitFragment = {
+  letter: 'd',
+  ...script(`${members}
 local hasCancelled = false
-local function checkCancel(k)
+function fragment.check(name, k)
   for i, wanted in ipairs({ 'stream', 'zset', 'zset', 'zset', 'hash', 'hash' }) do
     local found = redis.call('TYPE', KEYS[k + i - 1]).ok
     if found ~= 'none' and found ~= wanted then
@@ -21,7 +26,9 @@ local function checkCancel(k)
     end
   end
 end
-local function cancelEntries(k, a, argc)
+function fragment.hasWritten() return hasCancelled end
+function fragment.run(name, k, a, argc)
+  hasCancelled = false
   local stream, group = KEYS[k], ARGV[a]
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -45,4 +52,5 @@ local function cancelEntries(k, a, argc)
       redis.call('HDEL', KEYS[k + 5], id)
     end
   end
-end`
+end`),
+}
