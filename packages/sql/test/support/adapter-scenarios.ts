@@ -21,7 +21,13 @@ export interface AdapterWorld<Handle> extends ConformanceWorld<Handle> {
   begin(work: (transaction: Handle) => Promise<void>): Promise<void>
 }
 
-export type OpenAdapterWorld<Handle> = (options?: { readonly max?: number }) => Promise<AdapterWorld<Handle>>
+interface OpenAdapterOptions {
+  readonly max?: number
+  /** Whether a privilege will be taken away. Default: false. */
+  readonly restricted?: boolean
+}
+
+export type OpenAdapterWorld<Handle> = (options?: OpenAdapterOptions) => Promise<AdapterWorld<Handle>>
 
 const failure = new Error('failed')
 const settings = { logger: silentLogger }
@@ -38,6 +44,8 @@ export interface AdapterDialect {
   readonly createLose: string
   /** Makes what the inbox received 8 days older, except for the message 1. */
   readonly ageInbox: string
+  /** From now on the only connection of a world that was opened as `restricted` may not insert into the outbox. */
+  refuseAppends<Handle>(world: AdapterWorld<Handle>): Promise<unknown>
 }
 
 /** What every adapter promises beyond the conformance suites, on a real server. */
@@ -45,11 +53,12 @@ export function testAdapterScenarios<Handle>(name: string, open: OpenAdapterWorl
   const openWorld = (options?: { readonly max?: number }) => openAdapterWorld(open, dialect, options)
 
   testCleanConnections<Handle>(name, async () => {
-    const world = await open({ max: 1 })
+    const world = await open({ max: 1, restricted: true })
     return {
       database: world.database,
       insert: (handle, id) => world.run(handle, dialect.insert, [id]),
       insertOutside: (id) => world.run(world.root, dialect.insert, [id]),
+      refuseAppends: () => dialect.refuseAppends(world),
       query: (sql) => world.query(sql),
       ids: async () => (await world.query('SELECT id FROM orders ORDER BY id')).map(({ id }) => id),
       [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),

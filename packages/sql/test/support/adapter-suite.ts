@@ -3,6 +3,7 @@ import { deferred } from '@ackord/testkit'
 import { describe, expect, it } from 'vitest'
 import { CommitUnknownError, sqlOutbox, TransactionAbortedError, transactional, transactionMiddleware } from '../../src/index.ts'
 import { type AdapterDialect, type OpenAdapterWorld, openAdapterWorld, testAdapterScenarios } from './adapter-scenarios.ts'
+import { refuseAppends } from './own-schema.ts'
 import { command, event, failureOf, handle } from './world.ts'
 
 const settings = { logger: silentLogger }
@@ -16,6 +17,7 @@ const dialect: AdapterDialect = {
   },
   createLose: `CREATE FUNCTION lose() RETURNS void LANGUAGE plpgsql AS $$ BEGIN RAISE 'lost' USING ERRCODE = '40001'; END $$`,
   ageInbox: "UPDATE ackord_inbox SET received_at = received_at - interval '8 days' WHERE id <> '1'",
+  refuseAppends: (world) => refuseAppends(world, (statement) => world.run(world.root, statement, [])),
 }
 
 /** What every adapter for PostgreSQL promises beyond the conformance suites, on a real server. */

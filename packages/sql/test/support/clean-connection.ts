@@ -9,6 +9,8 @@ export interface OneConnectionWorld<Handle> extends AsyncDisposable {
   insert(handle: Handle, id: string): Promise<unknown>
   /** On the pool itself, in no transaction. */
   insertOutside(id: string): Promise<unknown>
+  /** From now on the connection's user may not insert into the outbox. Not there where users have no privileges. */
+  refuseAppends?(): Promise<unknown>
   /** Through another connection. */
   query(sql: string): unknown
   /** The ids of all committed orders in alphabetical order, read through another connection. */
@@ -68,59 +70,9 @@ const failures: Readonly<Record<string, Fail>> = {
       throw failure
     }, settings),
 
-  'an append is the only statement, and fails': async (world) => {
-    await world.query('DROP TABLE ackord_outbox')
-    await world.database.write((transaction) => append(world, transaction), settings)
-  },
-
-  'an append with transaction settings is the only statement, and fails': async (world) => {
-    await world.query('DROP TABLE ackord_outbox')
-    await world.database.write((transaction) => append(world, transaction), { ...settings, lockTimeout: 5000, isolation: 'serializable' })
-  },
-
-  'an append that is not awaited is the only statement, and fails': async (world) => {
-    await world.query('DROP TABLE ackord_outbox')
-    await world.database.write(async (transaction) => void append(world, transaction), settings)
-  },
-
-  'an append fails after a statement': async (world) => {
-    await world.query('DROP TABLE ackord_outbox')
-    await world.database.write(async (transaction) => {
-      await world.insert(transaction, '1')
-      await append(world, transaction)
-    }, settings)
-  },
-
-  'an append in a nested transaction is the only statement, and fails': async (world) => {
-    const { database } = world
-    await world.query('DROP TABLE ackord_outbox')
-    await database.write((_, context) => database.write((inner) => append(world, inner), { context }), settings)
-  },
-
   'the inbox table is missing': async (world) => {
     await world.query('DROP TABLE ackord_inbox')
     await deliver(world, async () => {})
-  },
-
-  'the outbox table is missing': async (world) => {
-    await world.query('DROP TABLE ackord_outbox')
-    await deliver(world, (transaction) => world.insert(transaction, '1'))
-  },
-
-  'messages of a group cannot be stored': async (world) => {
-    await world.query('DROP TABLE ackord_outbox')
-    const process = transactional(world.database, {
-      inbox: { consumer: 'orders' },
-      outbox: { destination: 'events' },
-      transaction: settings,
-      groupCommit: { size: 8, groups: 1 },
-    })(async () => [event('e-1')])
-    const processing = ['1', '2', '3'].map((id) => {
-      const { message } = command(id)
-      return process(message, message.context(rootContext()))
-    })
-    await Promise.allSettled(processing)
-    await Promise.all(processing)
   },
 
   'the signal is aborted': async (world) => {
@@ -137,18 +89,117 @@ const failures: Readonly<Record<string, Fail>> = {
   },
 }
 
+/** What makes the server refuse to store an event, and how it says so. */
+const refusals = {
+  'the outbox table is missing': {
+    prepare: (world) => world.query('DROP TABLE ackord_outbox'),
+    error: /ACKORD_SCHEMA/,
+  },
+
+  'the privilege to insert into the outbox is missing': {
+    prepare: (world) => world.refuseAppends?.(),
+    error: /\b(42501|1142)\b/,
+  },
+
+  'the event violates a CHECK constraint': {
+    // SQLite cannot add one to a table, only to a new column.
+    prepare: (world) => world.query("ALTER TABLE ackord_outbox ADD COLUMN checked INTEGER CHECK (id <> 'e-1')"),
+    error: /\b(23514|4025|3819|SQLITE_CONSTRAINT_CHECK|CHECK constraint failed)\b/,
+  },
+} satisfies Record<string, Refusal>
+
+interface Refusal {
+  prepare<Handle>(world: OneConnectionWorld<Handle>): unknown
+  /** What code and message of the error or of one of its causes match. */
+  readonly error: RegExp
+}
+
+const appends: Readonly<Record<string, Fail>> = {
+  'an append is the only statement': (world) => world.database.write((transaction) => append(world, transaction), settings),
+
+  'an append with transaction settings is the only statement': (world) =>
+    world.database.write((transaction) => append(world, transaction), { ...settings, lockTimeout: 5000, isolation: 'serializable' }),
+
+  'an append that is not awaited is the only statement': (world) =>
+    world.database.write(async (transaction) => void append(world, transaction), settings),
+
+  'an append comes after a statement': (world) =>
+    world.database.write(async (transaction) => {
+      await world.insert(transaction, '1')
+      await append(world, transaction)
+    }, settings),
+
+  'an append in a nested transaction is the only statement': (world) => {
+    const { database } = world
+    return database.write((_, context) => database.write((inner) => append(world, inner), { context }), settings)
+  },
+
+  'a handler returns an event': (world) => deliver(world, (transaction) => world.insert(transaction, '1')),
+
+  'handlers of a group return events': async (world) => {
+    const process = transactional(world.database, {
+      inbox: { consumer: 'orders' },
+      outbox: { destination: 'events' },
+      transaction: settings,
+      groupCommit: { size: 8, groups: 1 },
+    })(async () => [event('e-1')])
+    const processing = ['1', '2', '3'].map((id) => {
+      const { message } = command(id)
+      return process(message, message.context(rootContext()))
+    })
+    await Promise.allSettled(processing)
+    await Promise.all(processing)
+  },
+}
+
+interface CleanConnectionOptions {
+  /** Whether users of the database have privileges. Default: true. */
+  readonly privileges?: boolean
+}
+
 /** Whatever a transaction fails with, the next user of its connection finds no open transaction on it, and none of its writes. */
-export function testCleanConnections<Handle>(name: string, open: () => Promise<OneConnectionWorld<Handle>>): void {
+export function testCleanConnections<Handle>(
+  name: string,
+  open: () => Promise<OneConnectionWorld<Handle>>,
+  { privileges = true }: CleanConnectionOptions = {},
+): void {
+  const { 'the privilege to insert into the outbox is missing': missingPrivilege, ...others } = refusals
+
   describe(`the next user of a connection of ${name} finds no transaction open on it`, () => {
     it.each(Object.entries(failures))('when %s', async (_, fail) => {
       await using world = await open()
-      const [failed] = await Promise.allSettled([fail(world)])
-      expect(failed.status).toBe('rejected')
-      // The first user after the failure is one who uses the pool without a transaction.
-      await world.insertOutside('outside')
-      expect(await world.ids()).toEqual(['outside'])
-      await world.database.write((transaction) => world.insert(transaction, 'inside'), settings)
-      expect(await world.ids()).toEqual(['inside', 'outside'])
+      await expectFailure(fail(world))
+      await expectCleanConnection(world)
+    })
+
+    describe.each(Object.entries(privileges ? refusals : others))('when %s', (_, { prepare, error }: Refusal) => {
+      it.each(Object.entries(appends))('and %s', async (_, fail) => {
+        await using world = await open()
+        await prepare(world)
+        expect(describeCauses(await expectFailure(fail(world)))).toMatch(error)
+        await expectCleanConnection(world)
+      })
     })
   })
+}
+
+async function expectFailure(failing: Promise<unknown>): Promise<unknown> {
+  const [failed] = await Promise.allSettled([failing])
+  if (failed.status === 'fulfilled') throw new Error('It did not fail.')
+  return failed.reason
+}
+
+async function expectCleanConnection<Handle>(world: OneConnectionWorld<Handle>): Promise<void> {
+  // The first user after the failure is one who uses the pool without a transaction.
+  await world.insertOutside('outside')
+  expect(await world.ids()).toEqual(['outside'])
+  await world.database.write((transaction) => world.insert(transaction, 'inside'), settings)
+  expect(await world.ids()).toEqual(['inside', 'outside'])
+}
+
+/** Codes and messages of an error and its causes. Prisma's are in `meta`, Sequelize's in `original`. */
+function describeCauses(error: unknown): string {
+  if (!(error instanceof Error)) return ''
+  const { code, errno, meta, message, original } = error as Error & Record<'code' | 'errno' | 'meta' | 'original', unknown>
+  return `${code} ${errno} ${JSON.stringify(meta)} ${message}\n${describeCauses(original ?? error.cause)}`
 }

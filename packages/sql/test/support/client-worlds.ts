@@ -1,6 +1,7 @@
 import type { Database } from '../../src/index.ts'
 import { type MysqlHandle, mysqlKinds } from '../mysql/support/mysql-world.ts'
 import { sqliteKinds } from '../sqlite/support/sqlite-world.ts'
+import { refuseAppends } from './own-schema.ts'
 import { openPg, type TestHandle } from './world.ts'
 
 /** A database on a plain client of its own kind, for what is the same on all of them. */
@@ -24,94 +25,119 @@ export interface ClientWorld<Handle> extends AsyncDisposable {
   orders(): Promise<number>
   /** Of orders, of the inbox and of the outbox. */
   counts(): Promise<readonly number[]>
+  /** From now on the pool's user may not insert into the outbox. Needs one connection, and `restricted`. Not there where users have no privileges. */
+  refuseAppends?(): Promise<unknown>
 }
 
-/** `max`: how many connections the pool has. Default: enough. */
-export type OpenClientWorld<Handle> = (options?: { readonly max?: number }) => Promise<ClientWorld<Handle>>
+interface ClientWorldOptions {
+  /** How many connections the pool has. Default: enough. */
+  readonly max?: number
+  /** Whether `refuseAppends()` will be called. Default: false. */
+  readonly restricted?: boolean
+}
+
+export type OpenClientWorld<Handle> = (options?: ClientWorldOptions) => Promise<ClientWorld<Handle>>
 
 const insertOrder = 'INSERT INTO orders (id) VALUES'
 const selectIds = 'SELECT id FROM orders ORDER BY id'
 
 /** Calls `test` for each kind of client. */
-export function onEachClient(test: <Handle>(name: string, open: OpenClientWorld<Handle>) => void): void {
-  test<TestHandle>('pg', async (options) => {
-    const world = await openPg(options)
-    return {
-      database: world.database,
-      insert: (transaction, id) => transaction.query(`${insertOrder} ($1)`, [id]),
-      insertOutside: (id) => world.pool.query(`${insertOrder} ($1)`, [id]),
-      ids: async () => (await world.query(selectIds)).map(({ id }) => id),
-      async begin(work) {
-        const client = await world.client()
-        await client.query('BEGIN')
-        await work(client as never)
-        await client.query('COMMIT')
-        client.release()
-      },
-      run: (transaction, sql) => transaction.query(sql),
-      async connect() {
-        const client = await world.client()
-        return Object.assign(client, { [Symbol.asyncDispose]: async () => client.release() }) as never
-      },
-      query: (sql) => world.query(sql),
-      column: async (sql) => (await world.query(sql)).map((row) => Object.values(row)[0]),
-      orders: () => world.orders(),
-      counts: () => Promise.all([world.orders(), world.inbox(), world.outbox()]),
-      [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
-    }
-  })
-
-  for (const kind of mysqlKinds) {
-    test<MysqlHandle>(kind.name, async (options) => {
-      const world = await kind.open(options)
+export function onEachClient(
+  test: <Handle>(name: string, open: OpenClientWorld<Handle>, features: { readonly privileges: boolean }) => void,
+): void {
+  const privileges = true
+  test<TestHandle>(
+    'pg',
+    async (options) => {
+      const world = await openPg(options)
       return {
         database: world.database,
-        insert: (transaction, id) => transaction.query(`${insertOrder} (?)`, [id]),
-        insertOutside: (id) => world.run(`${insertOrder} (?)`, [id]),
+        insert: (transaction, id) => transaction.query(`${insertOrder} ($1)`, [id]),
+        insertOutside: (id) => world.pool.query(`${insertOrder} ($1)`, [id]),
         ids: async () => (await world.query(selectIds)).map(({ id }) => id),
         async begin(work) {
-          const client = await world.connect()
-          await client.query('START TRANSACTION')
-          await work(client)
+          const client = await world.client()
+          await client.query('BEGIN')
+          await work(client as never)
           await client.query('COMMIT')
-          await client.release()
+          client.release()
         },
         run: (transaction, sql) => transaction.query(sql),
         async connect() {
-          const client = await world.connect()
-          return Object.assign(client, { [Symbol.asyncDispose]: async () => void (await client.release()) }) as never
+          const client = await world.client()
+          return Object.assign(client, { [Symbol.asyncDispose]: async () => client.release() }) as never
         },
         query: (sql) => world.query(sql),
         column: async (sql) => (await world.query(sql)).map((row) => Object.values(row)[0]),
         orders: () => world.orders(),
         counts: () => Promise.all([world.orders(), world.inbox(), world.outbox()]),
+        refuseAppends: () => refuseAppends(world, (statement) => world.pool.query(statement)),
         [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
       }
-    })
+    },
+    { privileges },
+  )
+
+  for (const kind of mysqlKinds) {
+    test<MysqlHandle>(
+      kind.name,
+      async (options) => {
+        const world = await kind.open(options)
+        return {
+          database: world.database,
+          insert: (transaction, id) => transaction.query(`${insertOrder} (?)`, [id]),
+          insertOutside: (id) => world.run(`${insertOrder} (?)`, [id]),
+          ids: async () => (await world.query(selectIds)).map(({ id }) => id),
+          async begin(work) {
+            const client = await world.connect()
+            await client.query('START TRANSACTION')
+            await work(client)
+            await client.query('COMMIT')
+            await client.release()
+          },
+          run: (transaction, sql) => transaction.query(sql),
+          async connect() {
+            const client = await world.connect()
+            return Object.assign(client, { [Symbol.asyncDispose]: async () => void (await client.release()) }) as never
+          },
+          query: (sql) => world.query(sql),
+          column: async (sql) => (await world.query(sql)).map((row) => Object.values(row)[0]),
+          orders: () => world.orders(),
+          counts: () => Promise.all([world.orders(), world.inbox(), world.outbox()]),
+          refuseAppends: () => world.refuseAppends(),
+          [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
+        }
+      },
+      { privileges },
+    )
   }
 
   for (const kind of sqliteKinds) {
-    test(kind.name, async () => {
-      const world = await kind.open()
-      return {
-        database: world.database,
-        insert: async (transaction, id) => transaction.prepare(`${insertOrder} (?)`).run(id),
-        insertOutside: async (id) => world.client.prepare(`${insertOrder} (?)`).run(id),
-        ids: async () => world.query(selectIds).map(({ id }) => id),
-        async begin(work) {
-          const client = world.connect()
-          client.exec('BEGIN IMMEDIATE')
-          await work(client)
-          client.exec('COMMIT')
-        },
-        run: async (transaction, sql) => transaction.exec(sql),
-        connect: async () => Object.assign(world.connect(), { [Symbol.asyncDispose]: async () => {} }) as never,
-        query: (sql) => world.client.exec(sql),
-        column: async (sql) => world.query(sql).map((row) => Object.values(row)[0]),
-        orders: async () => world.count('orders'),
-        counts: async () => ['orders', 'ackord_inbox', 'ackord_outbox'].map((table) => world.count(table)),
-        [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
-      }
-    })
+    test(
+      kind.name,
+      async () => {
+        const world = await kind.open()
+        return {
+          database: world.database,
+          insert: async (transaction, id) => transaction.prepare(`${insertOrder} (?)`).run(id),
+          insertOutside: async (id) => world.client.prepare(`${insertOrder} (?)`).run(id),
+          ids: async () => world.query(selectIds).map(({ id }) => id),
+          async begin(work) {
+            const client = world.connect()
+            client.exec('BEGIN IMMEDIATE')
+            await work(client)
+            client.exec('COMMIT')
+          },
+          run: async (transaction, sql) => transaction.exec(sql),
+          connect: async () => Object.assign(world.connect(), { [Symbol.asyncDispose]: async () => {} }) as never,
+          query: (sql) => world.client.exec(sql),
+          column: async (sql) => world.query(sql).map((row) => Object.values(row)[0]),
+          orders: async () => world.count('orders'),
+          counts: async () => ['orders', 'ackord_inbox', 'ackord_outbox'].map((table) => world.count(table)),
+          [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
+        }
+      },
+      { privileges: false },
+    )
   }
 }

@@ -34,6 +34,7 @@ export async function openSchema(): Promise<OwnSchema> {
     ...viewOf(schema, query),
     async [Symbol.asyncDispose]() {
       await query(`DROP SCHEMA ${schema} CASCADE`)
+      await query(`DROP ROLE IF EXISTS ${schema}`)
       await door.end()
     },
   }
@@ -48,6 +49,18 @@ export function viewOf(schema: string, query: View['query']): View {
     inbox: () => count('ackord_inbox'),
     outbox: () => count('ackord_outbox'),
   }
+}
+
+/**
+ * From now on a connection may not insert into the outbox: error 42501. It gets a role with the name of the schema, which may use all of
+ * its tables but this one. `send` sends a statement on that connection.
+ */
+export async function refuseAppends({ schema, query }: View, send: (statement: string) => Promise<unknown>): Promise<void> {
+  await query(`CREATE ROLE ${schema}`)
+  await query(`GRANT USAGE ON SCHEMA ${schema} TO ${schema}`)
+  await query(`GRANT ALL ON ALL TABLES IN SCHEMA ${schema} TO ${schema}`)
+  await query(`REVOKE INSERT ON ${schema}.ackord_outbox FROM ${schema}`)
+  await send(`SET ROLE ${schema}`)
 }
 
 export function schemaName(): string {

@@ -61,7 +61,7 @@ export async function openPglite(options: { readonly empty?: boolean } = {}): Pr
     ...viewOf(schema, query),
     database: database as unknown as Database<TestHandle>,
     async [Symbol.asyncDispose]() {
-      await client.exec(`DROP SCHEMA ${schema} CASCADE`)
+      await client.exec(`RESET ROLE; DROP SCHEMA ${schema} CASCADE; DROP ROLE IF EXISTS ${schema}`)
     },
   }
 }

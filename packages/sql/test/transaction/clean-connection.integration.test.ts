@@ -1,8 +1,9 @@
 import { testCleanConnections } from '../support/clean-connection.ts'
 import { onEachClient } from '../support/client-worlds.ts'
+import { refuseAppends } from '../support/own-schema.ts'
 import { openPglite } from '../support/world.ts'
 
-onEachClient((name, open) => testCleanConnections(name, () => open({ max: 1 })))
+onEachClient((name, open, features) => testCleanConnections(name, () => open({ max: 1, restricted: true }), features))
 
 testCleanConnections('PGlite', async () => {
   const world = await openPglite()
@@ -11,6 +12,7 @@ testCleanConnections('PGlite', async () => {
     ...world,
     insert: (handle, id) => insert(handle as typeof world.pglite, id),
     insertOutside: (id) => insert(world.pglite, id),
+    refuseAppends: () => refuseAppends(world, (statement) => world.pglite.exec(statement)),
     ids: async () => (await world.query('SELECT id FROM orders ORDER BY id')).map(({ id }) => id),
     [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
   }

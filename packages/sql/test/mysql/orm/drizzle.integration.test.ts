@@ -15,9 +15,9 @@ import { openDoor, poolOptions } from '../support/mysql-world.ts'
 const orders = mysqlTable('orders', { id: varchar({ length: 200 }).primaryKey(), note: varchar({ length: 200 }) })
 const settings = { logger: silentLogger }
 
-async function openDrizzle({ max = 10, port }: OpenOptions = {}) {
-  const door = await openDoor()
-  const pool = createPool({ ...poolOptions(door.schema, max), ...(port !== undefined && { port }) })
+async function openDrizzle({ max = 10, port, restricted = false }: OpenOptions = {}) {
+  const door = await openDoor({ restricted })
+  const pool = createPool({ ...poolOptions(door.schema, max, door.server), ...(port !== undefined && { port }) })
   const db = drizzle({ client: pool, schema: { orders }, mode: 'default' })
   const database = fromDrizzle(db, { schema: door.schema })
   type Handle = ReturnType<typeof database.executor>

@@ -10,9 +10,9 @@ import { openDoor, poolOptions } from '../support/mysql-world.ts'
 
 const settings = { logger: silentLogger }
 
-async function openKnex({ max = 10, port, config = {} }: OpenOptions & { readonly config?: Knex.Config } = {}) {
-  const door = await openDoor()
-  const { host = '', user = '', password = '', port: usual = 0 } = poolOptions(door.schema, max)
+async function openKnex({ max = 10, port, restricted = false, config = {} }: OpenOptions & { readonly config?: Knex.Config } = {}) {
+  const door = await openDoor({ restricted })
+  const { host = '', user = '', password = '', port: usual = 0 } = poolOptions(door.schema, max, door.server)
   const connection = { host, user, password, port: port ?? usual, database: door.schema }
   const knex = createKnex({ client: 'mysql2', connection, pool: { min: 0, max }, log: { warn() {} }, ...config })
   const database = fromKnex(knex, { schema: door.schema })

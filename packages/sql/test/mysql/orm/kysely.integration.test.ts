@@ -15,9 +15,9 @@ interface Tables {
 
 const settings = { logger: silentLogger }
 
-async function openKysely({ max = 10, port, plugins = [] }: OpenOptions & { readonly plugins?: KyselyPlugin[] } = {}) {
-  const door = await openDoor()
-  const pool = createPool({ ...poolOptions(door.schema, max), ...(port !== undefined && { port }) })
+async function openKysely({ max = 10, port, restricted = false, plugins = [] }: OpenOptions & { readonly plugins?: KyselyPlugin[] } = {}) {
+  const door = await openDoor({ restricted })
+  const pool = createPool({ ...poolOptions(door.schema, max, door.server), ...(port !== undefined && { port }) })
   const db = new Kysely<Tables>({ dialect: new MysqlDialect({ pool }), plugins })
   const database = fromKysely(db, { schema: door.schema })
   await createSchema(database)

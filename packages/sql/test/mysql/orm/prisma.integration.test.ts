@@ -12,9 +12,14 @@ import { Prisma, PrismaClient } from './prisma/generated/client.ts'
 
 const settings = { logger: silentLogger }
 
-async function openPrisma({ max = 10, port, useTextProtocol = false }: OpenOptions & { readonly useTextProtocol?: boolean } = {}) {
-  const door = await openDoor()
-  const { host = '', user = '', password = '', port: usual = 0 } = poolOptions(door.schema, max)
+async function openPrisma({
+  max = 10,
+  port,
+  restricted = false,
+  useTextProtocol = false,
+}: OpenOptions & { readonly useTextProtocol?: boolean } = {}) {
+  const door = await openDoor({ restricted })
+  const { host = '', user = '', password = '', port: usual = 0 } = poolOptions(door.schema, max, door.server)
   const pool = {
     host,
     user,

@@ -20,9 +20,9 @@ const orders = new EntitySchema<Order>({
 })
 const settings = { logger: silentLogger }
 
-async function openTypeorm({ max = 10, port }: OpenOptions = {}) {
-  const door = await openDoor()
-  const { host = '', user = '', password = '', port: usual = 0 } = poolOptions(door.schema, max)
+async function openTypeorm({ max = 10, port, restricted = false }: OpenOptions = {}) {
+  const door = await openDoor({ restricted })
+  const { host = '', user = '', password = '', port: usual = 0 } = poolOptions(door.schema, max, door.server)
   const dataSource = new DataSource({
     type: 'mariadb',
     host,

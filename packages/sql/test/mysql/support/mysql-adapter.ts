@@ -11,6 +11,8 @@ export interface OpenOptions {
   readonly max?: number
   /** Of what stands before the server. Default: none does. */
   readonly port?: number
+  /** See `openDoor()`. */
+  readonly restricted?: boolean
 }
 
 const settings = { logger: silentLogger }
@@ -26,6 +28,8 @@ const dialect: AdapterDialect = {
   },
   createLose: `CREATE FUNCTION lose() RETURNS INT DETERMINISTIC BEGIN SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213; RETURN 1; END`,
   ageInbox: "UPDATE ackord_inbox SET received_at = received_at - INTERVAL 8 DAY WHERE id <> '1'",
+  // The user of a restricted world has the name of its database.
+  refuseAppends: ({ query, schema }) => query(`REVOKE INSERT ON ${schema}.ackord_outbox FROM ${schema}`),
 }
 
 /** Statements that end a transaction, and hide it. */

@@ -27,6 +27,8 @@ export interface MysqlWorld extends AsyncDisposable {
   connect(): Promise<MysqlClient>
   /** How many connections the pool has, and how many of them are free. */
   connections(): { readonly all: number; readonly free: number }
+  /** From now on the pool's user may not insert into the outbox: error 1142. Needs `restricted`. */
+  refuseAppends(): Promise<unknown>
 }
 
 interface MysqlClient extends MysqlHandle {
@@ -41,6 +43,8 @@ export interface OpenOptions {
   readonly pool?: object
   /** The URL of another server. Default: the one that all tests share, whose settings are not to be touched. */
   readonly server?: string | undefined
+  /** Whether the pool's user has no more privileges than a service needs, table by table, so that `refuseAppends()` can take one back. */
+  readonly restricted?: boolean
 }
 
 export interface MysqlKind {
@@ -64,8 +68,8 @@ export function poolOptions(schema: string, max: number, server = mariadbUrl): P
 
 export async function openMysql2(options: OpenOptions = {}): Promise<MysqlWorld & { readonly pool: Pool }> {
   const { max = 10, empty = false } = options
-  const door = await openDoor(options.server)
-  const pool = createPool({ ...poolOptions(door.schema, max, options.server), ...options.pool })
+  const door = await openDoor(options)
+  const pool = createPool({ ...poolOptions(door.schema, max, door.server), ...options.pool })
   const database = fromMysql2(pool, { schema: door.schema }) as unknown as Database<MysqlHandle>
   if (!empty) await createSchema(database)
   // mysql2 does not tell otherwise.
@@ -86,8 +90,8 @@ export async function openMysql2(options: OpenOptions = {}): Promise<MysqlWorld 
 
 async function openMariadb(options: OpenOptions = {}): Promise<MysqlWorld & { readonly pool: MariadbPool }> {
   const { max = 10, empty = false } = options
-  const door = await openDoor(options.server)
-  const { host, port, user, password, database: schema, connectionLimit } = poolOptions(door.schema, max, options.server)
+  const door = await openDoor(options)
+  const { host, port, user, password, database: schema, connectionLimit } = poolOptions(door.schema, max, door.server)
   // As many as are wanted, and on a loaded machine as late as it takes.
   const pool = createMariadbPool({
     host,
@@ -121,10 +125,20 @@ export const mysqlKinds: readonly MysqlKind[] = [
   { name: 'mariadb', open: openMariadb },
 ]
 
+type Door = Pick<MysqlWorld, 'schema' | 'query' | 'orders' | 'inbox' | 'outbox' | 'refuseAppends'> & {
+  /** The URL of the server, with the user that the pool is to have. */
+  readonly server: string
+  close(): Promise<void>
+}
+
+const insertedInto = ['orders', 'ackord_meta', 'ackord_inbox', 'ackord_outbox', 'ackord_partitions', 'ackord_outbox_locks']
+
+function asUser(server: string, user: string): string {
+  return Object.assign(new URL(server), { username: user, password: 'x' }).href
+}
+
 /** A new database with the table of orders, and a way to look into it while a pool of one connection is busy. */
-export async function openDoor(
-  server?: string,
-): Promise<Pick<MysqlWorld, 'schema' | 'query' | 'orders' | 'inbox' | 'outbox'> & { close(): Promise<void> }> {
+export async function openDoor({ server = mariadbUrl, restricted = false }: OpenOptions = {}): Promise<Door> {
   const schema = `ackord_${randomBytes(6).toString('hex')}`
   const { database: _, ...options } = poolOptions(schema, 2, server)
   const first = createPool(options)
@@ -134,14 +148,24 @@ export async function openDoor(
   const query = async (sql: string, values: unknown[] = []) => rowsOf((await pool.query(sql, values))[0])
   await query('CREATE TABLE orders (id VARCHAR(200) PRIMARY KEY, note VARCHAR(200)) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin')
   const count = async (table: string) => Number((await query(`SELECT COUNT(*) AS n FROM ${table}`))[0]?.['n'])
+  // The user has the name of the database.
+  if (restricted) {
+    await query(`CREATE USER ${schema} IDENTIFIED BY 'x'`)
+    // A privilege of the database or of the server stays with an open connection; that of a table ends with the next statement.
+    await query(`GRANT SELECT, UPDATE, DELETE, CREATE, ALTER, DROP, INDEX, REFERENCES ON ${schema}.* TO ${schema}`)
+    for (const table of insertedInto) await query(`GRANT INSERT, CREATE ON ${schema}.${table} TO ${schema}`)
+  }
   return {
     schema,
+    server: restricted ? asUser(server, schema) : server,
+    refuseAppends: () => query(`REVOKE INSERT ON ${schema}.ackord_outbox FROM ${schema}`),
     query,
     orders: () => count('orders'),
     inbox: () => count('ackord_inbox'),
     outbox: () => count('ackord_outbox'),
     async close() {
       await query(`DROP DATABASE ${schema}`)
+      if (restricted) await query(`DROP USER ${schema}`)
       await pool.end()
     },
   }
