@@ -1,4 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
+// biome-ignore lint/style/noRestrictedImports: the order of Node's queues is meant, not time.
+import { setImmediate } from 'node:timers/promises'
 import { rootContext } from '@ackord/core'
 import type { Isolation } from '../contract/dialect.ts'
 import {
@@ -156,7 +158,7 @@ function sessionOn<Handle>({ client, dialect, run, transaction, running, guard }
           ),
         )
         if (dialect.undoesAlone) query.catch((error: unknown) => neglectIfLate(tracker, error))
-        return lingering(query)
+        return withConsequences(query)
       })
       return query ?? followed
     }
@@ -183,12 +185,17 @@ function neglectIfLate(tracker: QueryTracker, error: unknown): void {
   if (tracker.draining) void tracker.watch(() => Promise.reject(error))
 }
 
-/** An ORM hands a result on through promises of its own: who waits for it, and sends the next statement, comes some turns later. */
-async function lingering<T>(query: Promise<T>): Promise<T> {
+/**
+ * Settles once everything that the answer sets off has run. An ORM passes an answer on through promises of its own, so the next statement of
+ * an operation is sent some turns later. Node runs an immediate only when the queues of promises and of `process.nextTick` are empty: a
+ * statement that has not been sent by then waits for something else than this answer. The caller of the ORM does not wait for it; only the end
+ * of the transaction does.
+ */
+async function withConsequences<T>(query: Promise<T>): Promise<T> {
   try {
     return await query
   } finally {
-    for (let turn = 0; turn < 50; turn += 1) await undefined
+    await setImmediate()
   }
 }
 
