@@ -74,7 +74,7 @@ describe.each([
     await world.fill('orders', 1)
     for (const after of ['bogus', '', '0', '[[0,1]]']) {
       const { code, stdout, stderr } = await ackord(['list', `--after=${after}`, ...world.args])
-      expect(stderr).toContain('after must be the cursor of an earlier page')
+      expect(stderr).toContain('after is an invalid cursor')
       expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
     }
   })

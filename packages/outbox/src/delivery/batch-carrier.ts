@@ -25,13 +25,13 @@ export interface BatchCarrierOptions {
   readonly settler: Settler
   readonly deadLetters: DeadLetters | undefined
   readonly observer: RelayObserver
-  /** Told what is in memory no more. */
+  /** Freed when records leave memory. */
   readonly budget: ByteBudget
-  /** Called when a slow destination has answered, and what it had is settled. */
+  /** Called when a slow destination has answered and its records are settled. */
   readonly onFreed: () => void
-  /** Aborted when the relay stops: what is not on its way yet goes back. */
+  /** Aborted when the relay stops: records that are not being published yet are released. */
   readonly stopping: AbortSignal
-  /** Aborted when that took too long: what is on its way is given up. */
+  /** Aborted when the stop took too long: publishes in flight are abandoned. */
   readonly forced: AbortSignal
 }
 
@@ -40,9 +40,9 @@ interface Part {
   readonly destination: string
   readonly records: readonly ClaimedRecord[]
   readonly published: Promise<readonly Verdict[]>
-  /** When they are published. */
+  /** Set once the records are published. */
   verdicts: readonly Verdict[] | undefined
-  /** Whether its batch did not wait for it. */
+  /** Whether the batch no longer waits for this part. */
   slow: boolean
 }
 
@@ -54,29 +54,29 @@ interface Batch {
 
 export interface CarryOptions {
   readonly slot?: BatchSlot | undefined
-  /** Whether it resolves when all is settled, however long a destination takes. Default: false. */
+  /** Whether `carry()` resolves only when all records are settled, however slow a destination is. Default: false. */
   readonly whole?: boolean | undefined
 }
 
-/** A destination that takes longer than this, in milliseconds, is waited for apart from its batch. */
+/** Milliseconds after which a batch stops waiting for a destination that has not answered. */
 const slowAfter = 100
 
 /**
- * Takes claimed records, wherever they came from, to their destinations and tells the store what became of them. A batch's way:
+ * Publishes claimed records, whether claimed or received on the hot path, and settles them in the store. The steps of a batch:
  *
- *     claimed ─▶ one publish() per destination, all at once, or in key order wave by wave; the lease is renewed meanwhile
- *             ─▶ one settle() for all that have an outcome, one release() for those that have none
- *             ─▶ what is to be parked: a copy to the dead letter, if there is one, and then a settle() of its own; of the batch nothing waits for that but itself
+ *     claimed ─▶ one publish() per destination, concurrently, or with order per key wave by wave; the lease is renewed meanwhile
+ *             ─▶ one settle() for all records with an outcome, one release() for those without
+ *             ─▶ records to be parked: a copy to the dead letter, if there is one, and then a settle() of their own, which the rest of the batch does not wait for
  *
- * A destination that has not answered after a tenth of a second holds up neither the others of its batch nor the next one: these are settled without it, and it
- * is settled by itself when it answers.
+ * A destination that has not answered after a tenth of a second delays neither the other destinations of its batch nor the next batch: they are
+ * settled without it, and its records are settled separately when it answers.
  *
- * A crash anywhere before the settle leaves the records leased; whoever claims them after that publishes them again.
+ * A crash anywhere before the settle leaves the records leased; the relay that claims them after the lease expires publishes them again.
  */
 export class BatchCarrier {
   readonly #options: BatchCarrierOptions
   readonly #keeper: LeaseKeeper<ClaimedRecord>
-  /** How many publishes are under way to each destination. A slow one counts until it is settled: it has no slot that the next batch would wait for. */
+  /** The number of publishes in flight per destination. A slow one counts until it is settled: it holds no slot that the next batch would wait for. */
   readonly #sending = new Map<string, number>()
   readonly #slow = new Set<Promise<void>>()
   #inFlight = 0
@@ -93,7 +93,7 @@ export class BatchCarrier {
     return this.#inFlight
   }
 
-  /** Destinations that have as many publishes under way as they may have. */
+  /** Destinations that have reached their limit of publishes in flight. */
   get busyDestinations(): readonly string[] {
     const { concurrency } = this.#options.settings
     const busy: string[] = []
@@ -101,14 +101,14 @@ export class BatchCarrier {
     return busy
   }
 
-  /** Resolves when nothing is under way any more that its batch did not wait for. */
+  /** Resolves when all parts are settled that their batches did not wait for. */
   async drained(): Promise<void> {
     while (this.#slow.size > 0) await Promise.all(this.#slow)
   }
 
   /**
-   * `until` is when the lease ends if nobody renews it. Waits for its turn if it has a slot, and ends that. Resolves when everything is settled, given back
-   * or lost, except for what slow destinations have. Never rejects.
+   * `until` is when the lease ends unless it is renewed. If the batch has a slot, waits for its turn, and ends the slot. Resolves when all records
+   * are settled, released or lost, except those of slow destinations. Never rejects.
    */
   async carry(records: readonly ClaimedRecord[], until: number, options: CarryOptions = {}): Promise<void> {
     const { observer, stopping, forced } = this.#options
@@ -116,10 +116,10 @@ export class BatchCarrier {
     observer.claimed(records)
     this.#inFlight += records.length
     const lease = this.#keeper.hold(records, until)
-    // Not the signal of the whole run itself: what listens to it must not outlive the batch.
+    // Not the signal of the whole run: listeners must not outlive the batch.
     const forcing = linkedController(forced)
     const giveUp = AbortSignal.any([forcing.signal, lease.signal])
-    // Every destination of the batch listens to it, and Node takes more than ten for a leak.
+    // Every destination of the batch listens to it. Avoids Node's MaxListenersExceededWarning.
     setMaxListeners(0, giveUp)
     const batch = { lease, giveUp, slot }
     let slow: readonly Part[] = []
@@ -143,7 +143,7 @@ export class BatchCarrier {
     }
   }
 
-  /** Waits for the parts, but not for slow ones, which it gives. */
+  /** Waits for all parts except slow ones, which it returns. */
   async #gather(parts: readonly Part[], whole: boolean): Promise<readonly Part[]> {
     const { runtime } = this.#options.settings
     const all = Promise.all(parts.map(({ published }) => published))
@@ -162,7 +162,7 @@ export class BatchCarrier {
     return slow
   }
 
-  /** Settles each of them when its destination has answered. */
+  /** Settles each slow part when its destination has answered. */
   #follow(parts: readonly Part[], batch: Batch, end: () => void): void {
     const follow = async (part: Part) => {
       try {
@@ -188,14 +188,15 @@ export class BatchCarrier {
     }
   }
 
-  /** Gives whether the records may still be sent: after a stall somebody else may have them, and sending them now would be a duplicate for certain. */
+  /** Whether the records may still be sent: after a stall another relay may have claimed them, and sending them now would certainly be a duplicate. */
   async #turn(lease: Lease<ClaimedRecord>, slot: BatchSlot | undefined): Promise<boolean> {
     const { stopping, settings } = this.#options
     const { runtime, lease: duration } = settings
     const claimedAt = runtime.monotonic()
     await slot?.begin(stopping)
     if (lease.expired) return false
-    // What has waited for long was renewed meanwhile. If it was not, the store is away, and would not take outcomes in the little time that is left.
+    // Records that waited for long should have been renewed meanwhile. If they were not, the store is unreachable, and would not accept outcomes in
+    // the little time left.
     const enough = duration * leaseMargin
     return runtime.monotonic() - claimedAt < enough || lease.until - runtime.monotonic() >= enough
   }
@@ -246,7 +247,7 @@ export class BatchCarrier {
   async #settle(records: readonly ClaimedRecord[], verdicts: readonly Verdict[], batch: Batch): Promise<void> {
     const { settler, deadLetters } = this.#options
     const { lease } = batch
-    // From here on nobody renews them: an answer about a record that was just settled would look like a loss.
+    // From here on they are not renewed: an answer about a record that was just settled would look like a lost lease.
     const parking = deadLetters === undefined ? [] : verdicts.filter((verdict) => isParking(verdict) && lease.holds(verdict.record))
     const settling = verdicts.filter((verdict) => (deadLetters === undefined || !isParking(verdict)) && lease.drop(verdict.record))
     const held = records.filter((record) => lease.holds(record))
@@ -255,7 +256,7 @@ export class BatchCarrier {
     await Promise.all([settler.settle(settling, lease.until), settler.giveBack(undecided, lease.until), this.#park(parking, batch)])
   }
 
-  /** The copy first: once the record is parked, nobody would make one. With it the last of the batch is sent. */
+  /** Sends the copies first: once a record is parked, no relay would send one. The dead letters are the last messages that the batch publishes. */
   async #park(parking: readonly Verdict[], { lease, giveUp, slot }: Batch): Promise<void> {
     const { settler, deadLetters } = this.#options
     if (deadLetters === undefined || parking.length === 0) {
@@ -264,13 +265,13 @@ export class BatchCarrier {
     }
     let copied: readonly Verdict[] | undefined
     try {
-      // After a stall they may be somebody else's, who sends copies too.
+      // After a stall another relay may own the records, and sends the copies.
       if (!lease.expired) {
         const missing = await deadLetters.send(parking, giveUp)
         copied = parking.map((verdict, index) => withoutCopy(verdict, missing[index]))
       }
     } catch {
-      // Given up: they are not parked either, so that whoever comes next sends the copy.
+      // The stop was forced: the records are not parked either, so that the next relay sends the copies.
     }
     slot?.sent()
     const held = (copied ?? parking).filter(({ record }) => lease.holds(record))
@@ -295,7 +296,7 @@ function without(records: readonly ClaimedRecord[], verdicts: readonly Verdict[]
   return [...left]
 }
 
-/** So that an operator can tell which parked records the dead letter does not have. */
+/** Lets an operator see which parked records have no copy in the dead letter. */
 function withoutCopy(verdict: Verdict, failure: Error | undefined): Verdict {
   const { record, outcome } = verdict
   if (failure === undefined || outcome.result !== 'parked') return verdict

@@ -1,10 +1,11 @@
 import { abortable } from '@ackord/core/internal'
 
 /**
- * How many batches may be on their way at once, whoever has them: first come, first served, so that nobody is kept out for ever. The next batch is claimed
- * while one is settled, and sent when that is done: the store works on both at once, and a crash repeats no more than if one had followed the other.
+ * Limits the number of batches in flight; slots are granted in order of request, so no caller starves. The next batch is claimed while one is
+ * settled, and sent when that is done: the store works on both concurrently, and a crash repeats no more than if the batches had run one after the
+ * other.
  *
- *     acquire() ─ claim ─▶ begin() ─ send ─▶ sent(): another one may be claimed ─ settle ─▶ end(): and sent
+ *     acquire() ─ claim ─▶ begin() ─ send ─▶ sent(): the next batch may be claimed ─ settle ─▶ end(): the next batch may be sent
  */
 export class BatchSlots {
   readonly #claiming: Semaphore
@@ -53,7 +54,7 @@ export class BatchSlot {
     if (this.#ended) return
     this.#ended = true
     this.sent()
-    // If nobody waited for it any more it goes on to the next.
+    // If no caller waits for it any more, the slot goes to the next one.
     void this.#begun?.then(() => this.#sending.release())
   }
 }

@@ -3,15 +3,15 @@ import type { ClaimedRecord } from '../store/outbox-store.ts'
 
 interface Limits {
   readonly bytes: number
-  /** However small they are: each that is on its way takes memory, and maybe a connection. */
+  /** A limit even for small records: each record in flight uses memory, and possibly a connection. */
   readonly records: number
-  /** The most bytes that one claim takes. */
+  /** The maximum number of bytes per claim. */
   readonly claim: number
 }
 
 /**
- * How many records a relay has in memory, and of how many bytes, all batches together. A claim waits until there is room for one; what is claimed counts until it is
- * settled.
+ * Counts the records a relay has in memory, and their bytes, over all batches. A claim waits until there is room for it; claimed records count until
+ * they are settled.
  */
 export class ByteBudget {
   readonly #limits: Limits
@@ -23,13 +23,16 @@ export class ByteBudget {
     this.#limits = limits
   }
 
-  /** Whether nothing more should be taken in. */
+  /** Whether no more records should be accepted. */
   get isFull(): boolean {
     const { bytes, records } = this.#limits
     return this.#used >= bytes || this.#records >= records
   }
 
-  /** Resolves when a claim fits beside what is there, or nothing is there. Counts it as a full one, until `claimed` or `free`. Rejects when the signal is aborted. */
+  /**
+   * Resolves when there is room for a full claim, or nothing is in memory. Reserves the size of a full claim until `claimed` or `free`. Rejects when
+   * the signal is aborted.
+   */
   async reserve(signal: AbortSignal): Promise<void> {
     const { bytes, records, claim } = this.#limits
     while ((this.#used > 0 && this.#used + claim > bytes) || this.#records >= records) {
@@ -38,7 +41,7 @@ export class ByteBudget {
     this.#used += claim
   }
 
-  /** The reserved claim came to this. */
+  /** Replaces the reservation with the size of the claimed records. */
   claimed(records: readonly ClaimedRecord[]): void {
     this.add(records)
     this.#free(this.#limits.claim)
@@ -49,7 +52,7 @@ export class ByteBudget {
     this.#records += records.length
   }
 
-  /** They are settled, given back or lost. */
+  /** The records are settled, released or lost. */
   free(records: readonly ClaimedRecord[]): void {
     this.#records -= records.length
     this.#free(bytesOf(records))
@@ -63,7 +66,7 @@ export class ByteBudget {
   }
 }
 
-/** About as many as the store counts for `maxBytes`. */
+/** About the number of bytes that the store counts for `maxBytes`. */
 export function bytesOf(records: readonly ClaimedRecord[]): number {
   let bytes = 0
   for (const { message } of records) {

@@ -15,9 +15,9 @@ import type { RelayObserver } from './relay-observer.ts'
 
 export interface DeadLettersOptions {
   readonly deadLetter: DeadLetter
-  /** Milliseconds for which one call may take. */
+  /** The time limit of one call, in milliseconds. */
   readonly timeout: number
-  /** How long a dead letter is left alone after it hung, by how often in a row. */
+  /** How long a dead letter is paused after a time-out, by the number of consecutive time-outs. */
   readonly backoff: Backoff
   readonly runtime: Runtime
   readonly logger: Logger
@@ -25,9 +25,9 @@ export interface DeadLettersOptions {
 }
 
 /**
- * Sends copies of records that are about to be parked: with their own ids, in one call, once. What the dead letter does not take is parked
- * all the same, because the row is what counts; its error then says that there is no copy. A dead letter that does not answer in time is not asked
- * again for a while, or every batch with a bad record in it would take that long.
+ * Sends copies of records that are about to be parked: with their own ids, in one call, once. A record whose copy the dead letter does not accept is
+ * parked nevertheless, because the stored record is authoritative; its error then says that there is no copy. A dead letter that timed out is paused
+ * for a while; otherwise every batch with a bad record would take that long.
  */
 export class DeadLetters {
   readonly #options: DeadLettersOptions
@@ -39,7 +39,7 @@ export class DeadLetters {
     this.#options = options
   }
 
-  /** Why there is no copy of a record, in their order; `undefined` if there is one. Rejects only if the signal is aborted. */
+  /** For each record, in order, why there is no copy of it; `undefined` if there is one. Rejects only if the signal is aborted. */
   async send(parking: readonly Verdict[], giveUp: AbortSignal): Promise<readonly (Error | undefined)[]> {
     const results = await this.#publish(parking, giveUp)
     const failures = results.map((result) => (result.ok ? undefined : toError(result.error)))
@@ -76,7 +76,7 @@ export class DeadLetters {
     }
   }
 
-  /** What the dead letter refuses for good is sent again in a smaller form, all of it in one call per form. */
+  /** Copies that the dead letter rejects permanently are sent again in a smaller form, with one call per form. */
   async #publishForms(parking: readonly Verdict[], signal: AbortSignal, giveUp: AbortSignal): Promise<readonly PublishResult[]> {
     const { deadLetter, runtime } = this.#options
     const { publisher, destination } = deadLetter
@@ -97,7 +97,7 @@ export class DeadLetters {
       copies = letters.filter(({ index }, at) => {
         const answer = answers[at]
         if (answer === undefined) return false
-        // The refusal of the first form says the most.
+        // The error of the first form is the most informative.
         if (answer.ok || results[index] === undefined) results[index] = answer
         return !answer.ok && answer.permanent === true && answer.scope !== 'destination'
       })
@@ -110,20 +110,23 @@ export class DeadLetters {
     this.#notBefore = runtime.monotonic() + backoffDelay(backoff, this.#hung, runtime)
   }
 
-  /** A line for each end of an outage. */
+  /** Logs one line at the start and one at the end of an outage. */
   #report(error: Error | undefined): void {
     const { deadLetter, logger } = this.#options
     const { destination } = deadLetter
     const failing = error !== undefined
     if (failing === this.#failing) return
     this.#failing = failing
-    const text = 'The dead letter did not take copies of parked records. They are parked all the same, and their errors say so.'
+    const text = 'The dead letter did not accept copies of parked records. They are parked nevertheless, and their errors say so.'
     if (failing) logger.warn({ destination, err: error }, text)
-    else logger.info({ destination }, 'The dead letter takes copies of parked records again.')
+    else logger.info({ destination }, 'The dead letter accepts copies of parked records again.')
   }
 }
 
-/** A record that has used up its attempts may have been claimed without its data, which is in the store. A reader of the copy must not take that for an empty event. */
+/**
+ * A record that has used up its attempts may have been claimed without its data, which is still in the store. A reader of the copy must not mistake
+ * it for an empty event.
+ */
 function marksOf({ record, reason }: Verdict): Attributes {
   const hasNoData = reason === 'unsettled' && record.message.data.byteLength === 0
   return { deadletterdestination: redactDestination(record.destination), ...(hasNoData ? { deadletterform: 'nodata' } : {}) }
@@ -139,6 +142,6 @@ function tooLong(destination: string, timeout: number): AckordError {
 function hanging(destination: string): AckordError {
   return new AckordError(
     'ACKORD_PUBLISH_FAILED',
-    `The dead letter '${redactDestination(destination)}' did not answer a moment ago and was not asked again yet.`,
+    `The dead letter '${redactDestination(destination)}' timed out recently and was not tried again yet.`,
   )
 }

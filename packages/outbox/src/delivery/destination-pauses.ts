@@ -3,16 +3,16 @@ import { backoffDelay, delayOf } from './outcomes.ts'
 
 interface Down {
   readonly since: number
-  /** In a row; 0 once a trial went well. */
+  /** Consecutive failures; 0 after a successful trial. */
   failures: number
-  /** No trial before this. */
+  /** The earliest time of the next trial. */
   until: number
-  /** How many records the next trial takes. */
+  /** The number of records in the next trial. */
   limit: number
   trying: boolean
-  /** Trials in a row that found nothing to send. */
+  /** Consecutive trials that found nothing to send. */
   empty: number
-  /** Whether the log has a line about it. */
+  /** Whether the outage has been logged. */
   told: boolean
 }
 
@@ -27,37 +27,40 @@ export interface DestinationPausesOptions {
 
 const emptyTrials = 10
 
-/** Milliseconds. A destination that goes down again earlier than this after it was up, as one that limits requests per second does, is not told of again unless it stays down for as long. */
+/**
+ * Milliseconds. A destination that goes down again earlier than this after it was up, such as one with a rate limit per second, is not logged again
+ * unless it stays down for as long.
+ */
 const calm = 60_000
 
-/** What a trial takes: so many records are claimed, and so many of them sent, besides those that are suspected. */
+/** The size of a trial: `claim` records are claimed, and `limit` of them sent, not counting suspects. */
 export interface Trial {
   readonly limit: number
   readonly claim: number
 }
 
-/** How many records a trial with one record chooses from, at most, and how many suspects are claimed beside. */
+/** The maximum number of records that a trial with one record chooses from, and of suspects that are claimed with it. */
 const widestChoice = 100
 
 /**
- * Which destinations are left alone, and when they are tried again. It lives in memory: each relay finds out for itself.
+ * Tracks which destinations are paused, and when they are tried again. The state is in memory: each relay finds out for itself.
  *
  *     up   ─ a destination failure ─▶ down: not claimed with the others
  *     down ─ the pause is over ─────▶ a trial with half as many records as failed last
  *              ─ fails ─────────────▶ a longer pause, half as many
- *              ─ goes well ─────────▶ the next trial at once, with twice as many, until it is a full batch or nothing is left: up
- *              ─ finds nothing ─────▶ the same pause again; after ten of them nobody needs the destination: up
+ *              ─ succeeds ──────────▶ the next trial immediately, with twice as many, until it is a full batch or no record is left: up
+ *              ─ finds nothing ─────▶ the same pause again; after ten of them the destination is not needed: up
  *
- * Growing like this keeps a broker that takes 100 records but not 500 in time from seeing the same 500 for ever.
+ * Without the growing trials, a broker that accepts 100 records in time but not 500 would see the same 500 for ever.
  *
- * It may be a record that is at fault. So a trial with one record takes any of many, not always the oldest. A record that failed while others of its call passed, or
- * in a small trial right after one that went well, is suspected: it is sent alone from then on. If it fails while others pass it has failed for itself, and the
- * destination is up.
+ * The fault may lie in a record. So a trial with one record picks any of many, not always the oldest. A record that failed while others of its call
+ * succeeded, or in a small trial right after a successful one, becomes a suspect: it is sent alone from then on. If it fails while others succeed,
+ * the failure is its own, and the destination is up.
  */
 export class DestinationPauses {
   readonly #options: DestinationPausesOptions
   readonly #down = new Map<string, Down>()
-  /** When destinations were up again that had been down a moment ago, the latest at the end. */
+  /** Recoveries of destinations that had been down recently, the latest at the end. */
   readonly #upAt = new Map<string, number>()
   /** The ids of suspected records, by destination. */
   readonly #suspects = new Map<string, Set<string>>()
@@ -66,7 +69,7 @@ export class DestinationPauses {
     this.#options = options
   }
 
-  /** Those that are down. */
+  /** The destinations that are down. */
   get destinations(): readonly string[] {
     return [...this.#down.keys()]
   }
@@ -79,7 +82,7 @@ export class DestinationPauses {
     return Math.max(0, next)
   }
 
-  /** Those whose pause is over. Each is the caller's to try, until `endTrial()`. */
+  /** The destinations whose pause is over. The caller must try each of them and call `endTrial()`. */
   takeDue(): readonly string[] {
     const due: string[] = []
     for (const [destination, down] of this.#down) {
@@ -90,7 +93,7 @@ export class DestinationPauses {
     return due
   }
 
-  /** What a trial may take now; `undefined` if it must wait, or need not be. */
+  /** The size of a trial now; `undefined` if it must wait, or is not needed. */
   trial(destination: string): Trial | undefined {
     const down = this.#down.get(destination)
     if (down === undefined || !this.#isOver(down)) return undefined
@@ -100,7 +103,7 @@ export class DestinationPauses {
     return { limit, claim: Math.min(choice + suspected, this.#options.batchSize) }
   }
 
-  /** Whether the last trial of a destination went well, and it is not up yet. */
+  /** Whether the last trial of a destination succeeded, and it is not up yet. */
   isRecovering(destination: string): boolean {
     return this.#down.get(destination)?.failures === 0
   }
@@ -116,14 +119,14 @@ export class DestinationPauses {
       this.#suspects.set(destination, suspects)
     }
     for (const id of ids) suspects.add(id)
-    // The oldest are forgotten: if they fail again they are suspected again.
+    // The oldest suspects are forgotten: if they fail again they become suspects again.
     for (const id of suspects) {
       if (suspects.size <= this.#options.batchSize) break
       suspects.delete(id)
     }
   }
 
-  /** These are suspected no more; without ids, none of the destination is. */
+  /** Clears the suspicion of these records; without ids, of all records of the destination. */
   clear(destination: string, ids?: readonly string[]): void {
     const suspects = this.#suspects.get(destination)
     if (suspects === undefined) return
@@ -136,12 +139,12 @@ export class DestinationPauses {
     if (down !== undefined) down.trying = false
   }
 
-  /** The destination took `sent` records, or said of each what is wrong with it. 0 if a trial found nothing to send. */
+  /** The destination accepted `sent` records, or reported what is wrong with each. `sent` is 0 if a trial found nothing to send. */
   worked(destination: string, sent: number): void {
     const down = this.#down.get(destination)
     if (down === undefined || !this.#isOver(down)) return
     if (sent === 0 && down.failures > 0 && down.empty < emptyTrials) {
-      // Somebody else may have what waits for it: that says nothing of the destination.
+      // Another relay may have claimed the waiting records: an empty trial says nothing about the destination.
       down.empty += 1
       this.#pause(down, 0)
       return
@@ -162,7 +165,7 @@ export class DestinationPauses {
     if (down.told) logger.info({ destination, downFor }, 'A destination is up again.')
   }
 
-  /** `passed`: whether it took some of what was sent. Then it is tried again soon. */
+  /** `passed`: whether the destination accepted some of the records. Then it is tried again soon. */
   failed(
     destination: string,
     sent: number,
@@ -176,14 +179,14 @@ export class DestinationPauses {
       this.#down.set(destination, down)
       onDown?.(destination, failure.error)
     } else if (!this.#isOver(down)) {
-      // An answer to something sent before the pause began.
+      // The answer to a publish that was sent before the pause began.
       return
     }
     if (!down.told && (now - down.since >= calm || !this.#wasUp(destination, now))) {
       down.told = true
       logger.warn(
         { destination, err: failure.error },
-        'A destination is down. Its records wait, without losing attempts, until it works again.',
+        'A destination is down. Its records wait, without losing attempts, until it is up again.',
       )
     }
     down.failures = failure.passed === true ? 1 : down.failures + 1
@@ -197,7 +200,7 @@ export class DestinationPauses {
     down.until = runtime.monotonic() + Math.max(backoffDelay(backoff, down.failures, runtime), delayOf(atLeast ?? 0))
   }
 
-  /** Whether it was up again a moment before it went down. */
+  /** Whether it recovered shortly before it went down. */
   #wasUp(destination: string, now: number): boolean {
     for (const [each, at] of this.#upAt) {
       if (now - at < calm) break

@@ -3,15 +3,15 @@ import { renewalInterval } from '../options/key-order.ts'
 import type { Claim, OutboxStore } from '../store/outbox-store.ts'
 import type { StoreCalls } from './store-calls.ts'
 
-/** Of its lease, what must be left when a record is sent that has waited in memory. */
+/** The share of its lease that must be left when a record is sent that has waited in memory. */
 export const leaseMargin: number = 1 / 3
 
-/** Some claims that were made together and are renewed until they are dropped, or lost. */
+/** Claims that were made together and are renewed until they are dropped or lost. */
 export class Lease<C extends Claim = Claim> {
   readonly #runtime: Runtime
   readonly #held: Set<C>
   readonly #lost = new AbortController()
-  /** By the runtime's clock, and counted from before the store was asked: never later than the store has it. */
+  /** By the runtime's clock, counted from before the call to the store: never later than in the store. */
   until: number
 
   constructor(runtime: Runtime, claims: readonly C[], until: number) {
@@ -20,7 +20,7 @@ export class Lease<C extends Claim = Claim> {
     this.until = until
   }
 
-  /** What is neither dropped nor lost. */
+  /** The claims that are neither dropped nor lost. */
   get claims(): readonly C[] {
     return [...this.#held]
   }
@@ -42,7 +42,7 @@ export class Lease<C extends Claim = Claim> {
     return this.#held.has(claim)
   }
 
-  /** For a claim that is being settled: nobody renews it any more. Gives whether it was held. */
+  /** For a claim that is being settled: it is no longer renewed. Returns whether it was held. */
   drop(claim: C): boolean {
     return this.#held.delete(claim)
   }
@@ -50,7 +50,7 @@ export class Lease<C extends Claim = Claim> {
   lose(claims: readonly C[]): C[] {
     const lost = claims.filter((claim) => this.#held.delete(claim))
     if (lost.length > 0 && this.#held.size === 0) {
-      this.#lost.abort(new AckordError('ACKORD_LEASE_LOST', 'The lease on these records was lost; somebody else may have them.'))
+      this.#lost.abort(new AckordError('ACKORD_LEASE_LOST', 'The lease on these records was lost; another relay may have claimed them.'))
     }
     return lost
   }
@@ -61,11 +61,14 @@ export interface LeaseKeeperOptions<C extends Claim> {
   readonly calls: StoreCalls
   readonly lease: number
   readonly runtime: Runtime
-  /** Told what the store gave to somebody else, or may have. */
+  /** Called with the claims that another relay has, or may have. */
   readonly onLost: (claims: readonly C[]) => void
 }
 
-/** Renews all leases of a reader in one call, at a third of their time, or a tenth in key order. One timer, and none while nothing is held. */
+/**
+ * Renews all leases of a reader in one call, after a third of their duration, or a tenth with order per key. Uses one timer, and none while no claim
+ * is held.
+ */
 export class LeaseKeeper<C extends Claim> {
   readonly #options: LeaseKeeperOptions<C>
   readonly #leases = new Set<Lease<C>>()
@@ -88,7 +91,7 @@ export class LeaseKeeper<C extends Claim> {
     return lease
   }
 
-  /** Stops renewing. What the lease still holds is the caller's to settle or release. */
+  /** Stops renewing. The caller must settle or release the claims that the lease still holds. */
   end(lease: Lease<C>): void {
     this.#leases.delete(lease)
     if (this.#leases.size > 0) return
@@ -99,7 +102,7 @@ export class LeaseKeeper<C extends Claim> {
   #schedule(): void {
     const { runtime, store, lease } = this.#options
     if (this.#timer !== undefined || this.#renewing || this.#leases.size === 0) return
-    // What is being published keeps the process alive; its lease alone should not.
+    // A publish in flight keeps the process alive; its lease alone should not.
     this.#timer = runtime.setTimeout(() => void this.#tick(), renewalInterval(store, lease), { keepAlive: false })
   }
 
@@ -109,7 +112,7 @@ export class LeaseKeeper<C extends Claim> {
     try {
       await this.#renew()
     } catch {
-      // Out of time. The calls have told what failed.
+      // Out of time. The failed calls have been reported already.
     } finally {
       this.#renewing = false
       for (const lease of this.#leases) if (lease.expired) this.#lose(lease, lease.claims)
@@ -144,7 +147,7 @@ export class LeaseKeeper<C extends Claim> {
   }
 
   #lose(lease: Lease<C>, claims: readonly C[]): void {
-    // One that ended while the store was asked has been settled, and so is not held: that is no loss.
+    // A claim that was settled during the call is no longer held: it is not lost.
     if (!this.#leases.has(lease)) return
     const lost = lease.lose(claims)
     if (lease.size === 0) this.end(lease)

@@ -13,11 +13,11 @@ export interface PublishGroupOptions {
   readonly settings: RelaySettings
   readonly pauses: DestinationPauses
   readonly meter: OutboxMeter
-  /** Aborted when the records are ours no more, or when nobody waits any longer. */
+  /** Aborted when the relay no longer owns the records, or no longer waits for them. */
   readonly giveUp: AbortSignal
 }
 
-/** What became of a record that was sent. `fault`: its destination failed. */
+/** The result of a record that was sent. `fault`: its destination failed. */
 interface Sent {
   readonly sending: Sending
   readonly verdict: Verdict | undefined
@@ -26,15 +26,16 @@ interface Sent {
 
 type Fault = Omit<PublishFailure, 'ok'>
 
-/** So many suspects are sent after a batch, each by itself; fewer where nothing else shows whether the destination is up. */
+/** The maximum number of suspects that are sent after a batch, each alone; fewer where nothing else shows whether the destination is up. */
 const mostAlone = 8
 const fewestAlone = 2
 
 /**
- * Publishes records of one destination, in one call per name at the broker, and says what became of each. Those that are not among the
- * verdicts go back as if they had not been claimed, because the destination is at fault or nothing is known. Never rejects.
+ * Publishes records of one destination, with one call per name at the broker, and returns a verdict for each. Records without a verdict are released
+ * as if they had not been claimed, because the destination failed or the result is unknown. Never rejects.
  *
- * Suspects come after the others, if any of those passed, and each in a call of its own: one that fails then has failed for itself, and loses an attempt.
+ * Suspects are sent after the others, if any of those succeeded, and each in a call of its own: a suspect that fails then has failed for itself, and
+ * loses an attempt.
  */
 export async function publishGroup(
   destination: string,
@@ -51,7 +52,7 @@ export async function publishGroup(
   const tried = suspects.slice(0, others.length === 0 ? fewestAlone : mostAlone)
   const alone = trusted ? await publishAlone(destination, tried, together, options) : []
   const sent = [...together, ...alone]
-  // If we gave up, or were suspended, it is our own time that ran out, which is no news of the destination.
+  // If the relay gave up, or was suspended, its own time ran out, which says nothing about the destination.
   if (!giveUp.aborted && settings.runtime.suspensions === suspensions) judge(destination, { together, alone }, pauses)
   else return sent.flatMap(({ verdict }) => verdict ?? [])
   const passed = sent.some(hasPassed)
@@ -61,7 +62,7 @@ export async function publishGroup(
   })
 }
 
-/** Tells the pauses what the destination has shown. */
+/** Reports to the pauses what the publish has shown about the destination. */
 function judge(
   destination: string,
   { together, alone }: { readonly together: readonly Sent[]; readonly alone: readonly Sent[] },
@@ -73,7 +74,7 @@ function judge(
   if (alone.length > 0 && alone.every(hasPassed)) pauses.clear(destination)
   else if (passed.length > 0) pauses.clear(destination, passed.map(idOf))
   const [first] = failed
-  // Suspects that fail while others pass say nothing of their destination.
+  // Suspects that fail while others succeed say nothing about their destination.
   if (first?.fault === undefined || (together.length === 0 && passed.length > 0)) {
     pauses.worked(destination, sent.length)
     return
@@ -91,8 +92,8 @@ function idOf({ sending }: Sent): string {
 }
 
 /**
- * One after another, because a destination that answers few requests at once would refuse some of them for no fault of theirs. Ends with the first that fails after
- * another one has passed: the next batch goes on with the others.
+ * One after another, because a destination that answers few requests concurrently would reject some of them for no fault of their own. Ends with the
+ * first that fails after another one has succeeded: the next batch continues with the others.
  */
 async function publishAlone(
   destination: string,
@@ -120,7 +121,7 @@ async function publishTogether(destination: string, sendings: readonly Sending[]
       return part.map((sending, index) => {
         const result = results[index]
         const fault = result !== undefined && isDestinationFailure(result) ? result : undefined
-        // It goes back, and comes without the one that it was held back for: that one waits.
+        // It is released, and claimed again without the suspect that it was held back for: that one backs off.
         if (result !== undefined && anyTried && isUntried(result)) return { sending, verdict: undefined, fault }
         return { sending, verdict: verdictOf(sending.record, result, options.settings), fault }
       })
@@ -159,7 +160,7 @@ async function publish(
   return timedOut?.aborted === true ? results.map((result) => afterTimeOut(result, timedOut?.reason)) : results
 }
 
-/** What was confirmed, or refused for good, before the time was over stays so. What failed may have failed because of the abort. */
+/** Records that were confirmed, or rejected permanently, before the time limit keep that result. Failed records may have failed because of the abort. */
 function afterTimeOut(result: PublishResult, error: unknown): PublishResult {
   return result.ok || result.permanent === true ? result : { ok: false, error, scope: 'destination' }
 }
@@ -170,7 +171,7 @@ function verdictOf(record: ClaimedRecord, result: PublishResult | undefined, set
   return result.scope === 'destination' ? undefined : failure(record, result, settings)
 }
 
-/** The record itself has failed. */
+/** The verdict on a record that has failed itself. */
 function failure(record: ClaimedRecord, fault: Fault, settings: RelaySettings): Verdict {
   const outcome = failed(record, fault, settings)
   const reason = outcome.result !== 'parked' ? undefined : fault.permanent === true ? 'permanent' : 'attempts'
@@ -189,7 +190,7 @@ function noPublisher(destination: string, known: readonly string[]): AckordError
   const names = known.map((name) => `'${redactDestination(name)}'`).join(', ')
   return new AckordError(
     'ACKORD_PUBLISH_FAILED',
-    `This relay has no publisher for '${redactDestination(destination)}'; it has some for ${names}. Add one to the map, or '*' for the rest.`,
+    `This relay has no publisher for '${redactDestination(destination)}'; it has publishers for ${names}. Add one to the map, or '*' for the rest.`,
   )
 }
 
@@ -199,17 +200,17 @@ export interface ScreenOptions {
   readonly runtime: Runtime
 }
 
-/** A record on its way: what is published of it, and under which name. */
+/** A record to be sent: the message to publish, and the destination's name at the broker. */
 export interface Sending {
   readonly record: ClaimedRecord
   readonly name: string
   readonly message: RawMessage
 }
 
-/** What is to be published of a record, or why it is not. */
+/** The message to publish for a record, or the verdict why it is not published. */
 export function screenRecord(record: ClaimedRecord, options: ScreenOptions): Sending | Verdict {
   const { maxAttempts, map, runtime } = options
-  // Before anybody looks into it: it may be what ends its relays.
+  // Before anything reads the record: it may be what crashes its relays.
   const unsettled = neverSettled(record, maxAttempts)
   if (unsettled !== undefined) return refused(record, 'unsettled', unsettled)
   const { expiryTime } = record.message
@@ -228,26 +229,27 @@ function refused(record: ClaimedRecord, reason: ParkReason, error: AckordError):
 }
 
 function mapped(record: ClaimedRecord, result: MappedRecord | undefined): Sending {
-  // A promise would be taken for a result that changes nothing.
+  // A promise would look like a result that changes nothing.
   if (result !== undefined && (typeof result !== 'object' || result === null || 'then' in result)) {
     throw new TypeError(`it must return { destination, message } or undefined, and returned ${describeValue(result)}`)
   }
   const { destination: name = record.destination, message = record.message } = result ?? {}
-  if (typeof name !== 'string' || name === '') throw new TypeError(`the destination must be a name, and is ${describeValue(name)}`)
-  if (!(message?.data instanceof Uint8Array)) throw new TypeError('the message must be one with bytes as its data')
+  if (typeof name !== 'string' || name === '')
+    throw new TypeError(`the destination must be a non-empty string, and is ${describeValue(name)}`)
+  if (!(message?.data instanceof Uint8Array)) throw new TypeError('the message must have bytes as its data')
   // Consumers recognise a duplicate by its id.
   if (message.id !== record.message.id) throw new TypeError('the message must keep its id')
   return { record, name, message }
 }
 
 function expired(at: Date): AckordError {
-  const text = `It was not published: it has expired, its expirytime of ${at.toISOString()} has passed by the relay's clock.`
+  const text = `The record was not published: it has expired. Its expirytime of ${at.toISOString()} has passed by the relay's clock.`
   return new AckordError('ACKORD_MESSAGE_EXPIRED', text, { retryable: false })
 }
 
 function notMapped(thrown: unknown): AckordError {
   const cause = toError(thrown)
-  return new AckordError('ACKORD_PUBLISH_FAILED', `It was not published: map() failed for it: ${messageOf(cause)}`, {
+  return new AckordError('ACKORD_PUBLISH_FAILED', `The record was not published: map() failed for it: ${messageOf(cause)}`, {
     cause,
     retryable: false,
   })

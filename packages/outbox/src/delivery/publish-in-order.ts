@@ -10,7 +10,7 @@ export interface PublishInOrderOptions {
   readonly runtime: Runtime
   readonly lease: Lease<ClaimedRecord>
   readonly stopping: AbortSignal
-  /** Sends records that may be on their way at the same time. Those that are not among the verdicts have none. */
+  /** Sends records that may be in flight concurrently. Records that are not among the verdicts have no result. */
   readonly publish: (records: readonly ClaimedRecord[]) => Promise<readonly Verdict[]>
 }
 
@@ -18,12 +18,12 @@ export interface PublishInOrderOptions {
 const longestTurn = 1000
 
 /**
- * Publishes claimed runs wave by wave: the first of every run together with all that have no key, then the second, and so on. One that is
- * confirmed is followed by the next at once, settled or not: if the settle never comes, both come again, in their order. All else ends its
- * run; those behind it have no verdict and go back.
+ * Publishes claimed runs wave by wave: the first record of every run together with all records without a key, then the second, and so on. A confirmed
+ * record is followed by the next immediately, settled or not: if the settle never happens, both are published again, in their order. Any other result
+ * ends the run; the records behind it have no verdict and are released.
  *
- * The batch is settled as a whole, so it must not last: after a second no new wave begins and the rest goes back, too. A long run on a slow broker
- * would otherwise keep the other keys waiting, and duplicate all of itself if the process dies.
+ * The batch is settled as a whole, so it must be short: after a second no new wave begins and the rest is released, too. A long run on a slow broker
+ * would otherwise delay the other keys, and be duplicated completely if the process dies.
  */
 export async function publishInOrder(records: readonly ClaimedRecord[], options: PublishInOrderOptions): Promise<readonly Verdict[]> {
   const { onExhausted, runtime, lease, stopping, publish } = options
@@ -36,7 +36,7 @@ export async function publishInOrder(records: readonly ClaimedRecord[], options:
     else if (record.message.attributes.partitionkey !== undefined) keyed.push(record)
     else if (lease.holds(record)) plain.push(record)
   }
-  // What is lost ends its run, here as below.
+  // A lost claim ends its run, here as below.
   let runs = runsOf(keyed).filter(([first]) => lease.holds(first))
   let wave = [...firstOf(runs), ...plain]
   while (wave.length > 0) {
@@ -45,7 +45,7 @@ export async function publishInOrder(records: readonly ClaimedRecord[], options:
     if (runs.length === 0) break
     const verdictOf = new Map(published.map((verdict) => [verdict.record, verdict]))
     if (onExhausted === 'parkKey') verdicts.push(...runs.flatMap(([first, ...rest]) => parkedBehind(verdictOf.get(first), rest)))
-    // Whoever may have lost its partitions sends nothing more: the new owner does.
+    // A relay that may have lost its partitions sends nothing more: the new owner does.
     if (stopping.aborted || lease.expired || runtime.monotonic() >= end) break
     runs = runs
       .filter(([first]) => verdictOf.get(first)?.outcome.result === 'published')
@@ -66,7 +66,7 @@ function parkedBehind(verdict: Verdict | undefined, behind: readonly ClaimedReco
 }
 
 function waitsBehind(record: ClaimedRecord, id: string): Verdict {
-  const text = `It was not published: record ${id}, which comes before it in its key, is parked. Re-arm that one and those behind it.`
+  const text = `The record was not published: record ${id}, which comes before it in its key, is parked. Re-arm that record and those behind it.`
   const error = new AckordError('ACKORD_PUBLISH_FAILED', text, { retryable: false })
   return { record, outcome: parked(record, error), error, reason: 'behind' }
 }
@@ -74,7 +74,7 @@ function waitsBehind(record: ClaimedRecord, id: string): Verdict {
 /** Records of one destination and ordering key, in their order. */
 export type ClaimedRun = [first: ClaimedRecord, ...rest: ClaimedRecord[]]
 
-/** Without a key a record is a run of its own. */
+/** A record without a key is a run of its own. */
 export function runsOf(records: readonly ClaimedRecord[]): ClaimedRun[] {
   return groupBy(records, placeOf).map(([, run]) => run as ClaimedRun) // a group has at least one
 }

@@ -12,7 +12,7 @@ export interface RelayObserverOptions {
   readonly emit: (event: RelayEvent) => void
 }
 
-/** Tells the metrics, the listener and the log what happens to records and to those the relay depends on. */
+/** Reports what happens to records, destinations, the store and the dead letter: to the metrics, the listener and the log. */
 export class RelayObserver {
   readonly meter: OutboxMeter
   readonly #logger: Logger
@@ -41,7 +41,7 @@ export class RelayObserver {
     this.#emit({ type: 'lost', records })
   }
 
-  /** What the store has applied. */
+  /** The outcomes that the store has applied. */
   settled(verdicts: readonly Verdict[]): void {
     const published: ClaimedRecord[] = []
     const parked: Verdict[] = []
@@ -88,7 +88,7 @@ export class RelayObserver {
     this.#emit({ type: 'storeUp', downFor })
   }
 
-  /** What was down is not known any more. */
+  /** The relay has ended: the state of destinations is no longer known. */
   ended(downDestinations: readonly string[]): void {
     for (const destination of downDestinations) this.meter.destinationDown(destination, false)
     this.meter.storeDown(false)
@@ -103,7 +103,7 @@ export class RelayObserver {
     if (first?.outcome.result !== 'parked') return
     const { destination, id, attempts } = first.record
     const fields = { parked: verdicts.length, destination, id, attempts, reason: first.reason, error: first.outcome.error }
-    // One line for the batch: who parks one record often parks many.
+    // One line for the batch: a fault that parks one record often parks many.
     this.#logger.warn(fields, 'Records were parked; they wait to be re-armed or discarded. The first of them is shown.')
   }
 }
@@ -113,9 +113,9 @@ export interface OutboxTotals {
   readonly failed: number
   readonly parked: number
   readonly released: number
-  /** Records that were settled too late, or not at all: somebody else may have published them too. */
+  /** Records that were settled too late, or not at all: another relay may have published them too. */
   readonly leasesLost: number
-  /** Copies that the dead letter took, and those that it did not. */
+  /** Copies that the dead letter accepted, and those that it did not. */
   readonly deadLetters: number
   readonly deadLettersFailed: number
 }
@@ -132,14 +132,14 @@ const metricNames = {
 
 const states: readonly OutboxState[] = ['ready', 'waiting', 'leased', 'parked', 'published']
 
-/** Counts records by what became of them. The port is guarded: one that throws loses a number, never a record. */
+/** Counts records by their outcome. The metrics port is guarded: if it throws, a number is lost, never a record. */
 export class OutboxMeter {
   readonly #metrics: Metrics | undefined
   readonly #totals = { published: 0, failed: 0, parked: 0, released: 0, leasesLost: 0, deadLetters: 0, deadLettersFailed: 0 }
-  /** Whose records were shown last: one that has none any more is shown as 0, not as it was. */
+  /** The destinations of the last statistics: one that has no records any more is reported as 0, not with its last number. */
   #shown: ReadonlySet<string> = new Set()
 
-  /** The destinations of each label that are down. */
+  /** The destinations that are down, by label. */
   readonly #down = new Map<string, Set<string>>()
   readonly #labelOf: (destination: string) => string
 
@@ -153,13 +153,13 @@ export class OutboxMeter {
     return { ...this.#totals }
   }
 
-  /** `labels` beside the destination. */
+  /** `labels` are added to the destination's. */
   count(what: keyof OutboxTotals, records: readonly ClaimedRecord[], labels: MetricLabels = {}): void {
     this.#totals[what] += records.length
     this.#countByDestination(metricNames[what], records, labels)
   }
 
-  /** Records that are handed to the publisher now. */
+  /** Records that are being passed to the publisher. */
   attempts(destination: string, count: number): void {
     this.#metrics?.count('ackord.outbox.attempts', count, { destination })
   }
@@ -191,11 +191,11 @@ export class OutboxMeter {
     this.#metrics?.gauge('ackord.outbox.store_down', Number(down), {})
   }
 
-  /** What the store counts. The lag is by its clock alone: a difference to ours would be no duration. */
+  /** The statistics of the store. The lag is measured by the store's clock alone: a difference to the process's clock would be no duration. */
   backlog(stats: OutboxStats): void {
     if (this.#metrics === undefined) return
     this.#metrics.gauge('ackord.outbox.lag', stats.oldestAge ?? 0, {})
-    // Added up by label: several destinations may share one.
+    // Summed by label: several destinations may share one.
     const sums = new Map<string, Record<OutboxState, number>>()
     for (const { destination, ...counts } of stats.destinations) {
       const label = this.#labelOf(destination)

@@ -14,7 +14,7 @@ export interface SettlerOptions {
   readonly logger: Logger
 }
 
-/** Tells the store what became of claimed records. It does not ask where they came from. Both calls last until `until` at most, and never reject. */
+/** Settles and releases claimed records in the store, whether claimed or received on the hot path. Both calls try until `until` at most, and never reject. */
 export class Settler {
   readonly #options: SettlerOptions
 
@@ -22,7 +22,7 @@ export class Settler {
     this.#options = options
   }
 
-  /** One settle for all. */
+  /** One settle() for all. */
   async settle(verdicts: readonly Verdict[], until: number): Promise<void> {
     const { store, calls, observer, runtime, logger } = this.#options
     if (verdicts.length === 0) return
@@ -39,16 +39,17 @@ export class Settler {
       observer.lost(recordsOf(verdicts.filter((_, index) => answers[index] !== 'applied')))
     } catch (error) {
       observer.lost(recordsOf(verdicts))
-      const text = 'The store did not take outcomes before the lease was over, or the stop; the records will be published again.'
+      const text = 'The store did not accept outcomes before the lease expired or the stop ended; the records will be published again.'
       logger.error({ err: error, records: verdicts.length }, text)
     }
   }
 
-  /** Unclaims records, if the store can be reached while they are ours; otherwise they wait for the end of the lease. */
+  /** Releases records if the store can be reached while they are leased; otherwise they wait for the lease to expire. */
   async giveBack(records: readonly ClaimedRecord[], until: number): Promise<void> {
     const { store, calls, observer, runtime, lease } = this.#options
     if (records.length === 0) return
-    // `release` does not say which it took; after the end of the lease, as we have it, it may be none. So the store is asked first what is ours still.
+    // `release` does not report which claims it accepted; after the end of the lease, by our clock, it may be none. So the store is asked first which
+    // claims are still valid.
     const late = until <= runtime.monotonic()
     try {
       const held = late ? await calls.run(() => store.renew(records, lease), { until }).catch(() => []) : undefined

@@ -5,31 +5,31 @@ import { withTimeLimit } from '../options/time-limit.ts'
 import type { WatchedRuntime } from '../options/watched-runtime.ts'
 
 export interface StoreCallOptions<T> {
-  /** When, by the runtime's clock, an answer is of no use any more. Default: never. */
+  /** When, by the runtime's clock, an answer becomes useless. Default: never. */
   readonly until?: number | undefined
-  /** Ends the waiting between two tries, not a call that is under way. */
+  /** Ends the wait between two tries, not a call that is in flight. */
   readonly signal?: AbortSignal | undefined
-  /** Takes the answer of a call that was given up. */
+  /** Receives the answer of a call that was abandoned. */
   readonly onLate?: ((answer: T) => void) | undefined
 }
 
 export interface StoreCallsOptions {
   readonly runtime: WatchedRuntime
   readonly logger: Logger
-  /** Also the longest that a single call may take. */
+  /** Also the time limit of a single call. */
   readonly lease: number
-  /** Told when the store fails that worked until now. */
+  /** Called when the store begins to fail. */
   readonly onDown?: ((error: unknown) => void) | undefined
-  /** Told when it works again. */
+  /** Called when the store works again. */
   readonly onUp?: ((downFor: number) => void) | undefined
 }
 
-// Without jitter of its own: the pause is a random part of it, so that many relays do not come back at one moment.
+// No jitter of its own: the pause is a random part of it, so that many relays do not retry at the same moment.
 const outageBackoff = exponentialBackoff({ initial: 200, max: 10_000, jitter: 0 })
 
 /**
- * Calls a store that may be away. After a failure all calls wait for one and the same pause, which grows until something works again;
- * the log has a line for each end of an outage and none in between.
+ * Calls a store that may be unavailable. After a failure all calls wait for one shared pause, which grows until a call succeeds; the log has one line
+ * at the start and one at the end of an outage, and none in between.
  */
 export class StoreCalls {
   readonly #runtime: WatchedRuntime
@@ -51,7 +51,7 @@ export class StoreCalls {
     this.#callLimit = options.lease
     this.#onDown = options.onDown
     this.#onUp = options.onUp
-    // Every call listens to it, and Node takes more than ten for a leak.
+    // Every call listens to it. Avoids Node's MaxListenersExceededWarning.
     setMaxListeners(0, this.#givenUp.signal)
   }
 
@@ -64,8 +64,8 @@ export class StoreCalls {
   }
 
   /**
-   * Tries until it works, and once even if `until` has passed: the store may see it differently, and its word counts.
-   * Rejects when there is no time for another try, with the last failure, and with the signal's reason.
+   * Tries until a call succeeds, and once even if `until` has passed: the store's clock may differ, and the store decides. Rejects when there is no
+   * time for another try, with the last failure, or with the signal's reason.
    */
   async run<T>(call: () => Promise<T>, options: StoreCallOptions<T> = {}): Promise<T> {
     const { until = Infinity, signal, onLate } = options
@@ -82,7 +82,7 @@ export class StoreCalls {
         return answer
       } catch (error) {
         failure = { error }
-        // A connection that broke while this process was suspended is no news of the store. It is tried again at once.
+        // A connection that broke while this process was suspended says nothing about the store. The call is repeated immediately.
         if (this.#runtime.suspensions === suspensions) this.#failed(error)
         if (this.#closing.signal.aborted) throw error
       }
@@ -90,14 +90,14 @@ export class StoreCalls {
   }
 
   /**
-   * From now on nothing is tried twice, and no timer is left. Calls that wait for their next try make it at once; one that goes on is given up. With
-   * `within`, it is given up after so many milliseconds; until then there is a timer, which the last `close()` ends.
+   * From now on nothing is tried twice, and no timer is left. Calls that wait for their next try make it immediately; a call in flight is abandoned.
+   * With `within`, it is abandoned after that many milliseconds; until then there is a timer, which the last `close()` cancels.
    */
   close(options: { readonly within?: number | undefined } = {}): void {
     const { within } = options
     this.#closing.abort()
     this.#lastCall?.cancel()
-    // A renewal that hangs is of no use to anybody, and its time limit would keep the process alive.
+    // A renewal that hangs is useless now, and its time limit would keep the process alive.
     if (within === undefined) this.#givenUp.abort(stopped())
     else this.#lastCall = this.#runtime.setTimeout(() => this.#givenUp.abort(stopped()), within)
   }
@@ -111,7 +111,7 @@ export class StoreCalls {
       (signal) => {
         const answer = call()
         if (onLate !== undefined) {
-          // The failure of a call that was given up concerns nobody.
+          // The failure of an abandoned call is ignored.
           answer.then(
             (value) => (signal.aborted || givenUp.aborted ? onLate(value) : undefined),
             () => {},
@@ -136,7 +136,7 @@ export class StoreCalls {
     if (this.#downSince === undefined) {
       this.#downSince = this.#runtime.monotonic()
       this.#onDown?.(error)
-      this.#logger.error({ err: error }, 'The outbox store failed. It is tried again, less and less often, until it works.')
+      this.#logger.error({ err: error }, 'The outbox store failed. Calls are retried with growing pauses until it works.')
     }
     if (this.#pause !== undefined || this.#closing.signal.aborted) return
     this.#failures += 1
@@ -150,10 +150,10 @@ export class StoreCalls {
 function tooLate(limit: number): AckordError {
   return new AckordError(
     'ACKORD_LEASE_LOST',
-    `The outbox store did not answer within ${Math.round(limit)} ms, which is what was left of the lease.`,
+    `The outbox store did not answer within ${Math.round(limit)} ms, which was the rest of the lease.`,
   )
 }
 
 function stopped(): AckordError {
-  return new AckordError('ACKORD_SHUTDOWN', 'The outbox store did not answer before the stop was over.')
+  return new AckordError('ACKORD_SHUTDOWN', 'The outbox store did not answer before the stop timed out.')
 }

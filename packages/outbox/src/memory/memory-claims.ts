@@ -2,22 +2,22 @@ import type { Runtime } from '@ackord/core'
 import type { Claim, ClaimedRecord, ClaimOptions, Outcome } from '../store/outbox-store.ts'
 import { claimedRecord, isPending, type MemoryRow, type MemoryRows, wants, withinBytes } from './memory-rows.ts'
 
-/** Who has which rows of a memory store: the part that differs between the two orders. One per store object. */
+/** Tracks which claim holds which rows of a memory store: the part that differs between the two orders. One per store object. */
 export interface MemoryClaims {
   claim(options: ClaimOptions): readonly ClaimedRecord[]
   renew(claims: readonly Claim[], lease: number): readonly boolean[]
-  /** The row, if the claim still holds. */
+  /** The row, if the claim is still valid. */
   held(claim: Claim): MemoryRow | undefined
-  /** Whether some claim has the row, of this store object or another. */
+  /** Whether any claim holds the row, of this store object or another. */
   isHeld(row: MemoryRow): boolean
-  /** The row is as it was before the claim. */
+  /** Restores the row to its state before the claim. */
   undo(row: MemoryRow): void
-  /** What an outcome does to the attempts. */
+  /** Counts the attempt according to the outcome. */
   count(row: MemoryRow, outcome: Outcome): void
   leave(): void
 }
 
-/** In no order: every row has a lease of its own, and its attempt counts when it is claimed. */
+/** Without order: every row has a lease of its own, and the attempt counts when the row is claimed. */
 export class MemoryRowLeases implements MemoryClaims {
   readonly #rows: MemoryRows
   readonly #runtime: Runtime
@@ -53,7 +53,7 @@ export class MemoryRowLeases implements MemoryClaims {
     })
   }
 
-  /** An expired lease that nobody took over is lost too, because somebody may at any moment. */
+  /** A row with an expired lease counts as lost even if no other relay has claimed it, because one may at any moment. */
   held({ id, token }: Claim): MemoryRow | undefined {
     const row = this.#rows.get(id)
     return row?.token === token && row.leasedUntil > this.#runtime.now() ? row : undefined

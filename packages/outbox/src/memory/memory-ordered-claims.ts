@@ -3,28 +3,28 @@ import type { Claim, ClaimedRecord, ClaimOptions, Outcome } from '../store/outbo
 import type { MemoryClaims } from './memory-claims.ts'
 import { claimedRecord, isPending, type MemoryRow, type MemoryRows, orderingKeyOf, wants, withinBytes } from './memory-rows.ts'
 
-/** A row that may be claimed, and the parked one before it, if that matters. */
+/** A row that may be claimed, and the parked row before it, if that matters. */
 interface Candidate {
   readonly row: MemoryRow
   readonly behind: string | undefined
 }
 
-/** What there is to claim for one destination: runs by key, and what has no key. */
+/** The claimable rows of one destination: runs by key, and rows without a key. */
 interface DestinationQueues {
   readonly runs: Map<string, Candidate[]>
   readonly keyless: Candidate[]
 }
 
 /**
- * With order per key: rows belong to whoever owns their partition, and a key whose run is in somebody's hands gives no more.
- * Where other stores fence by an epoch, a takeover here takes the tokens off the rows: a claim that was made before it finds none.
+ * With order per key: rows belong to the owner of their partition, and while a run of a key is in flight no more rows of that key are claimed. Where
+ * other stores fence by an epoch, a takeover here removes the tokens from the rows: claims made before it are no longer valid.
  */
 export class MemoryOrderedClaims implements MemoryClaims {
   readonly #rows: MemoryRows
   readonly #partitions: MemoryPartitions
   readonly #runtime: Runtime
   readonly #member: string
-  /** What was served last: the next claim begins after it, so that everyone has a turn when the limit is short. */
+  /** The destination and keys served last: the next claim begins after them, so that all get a turn when the limit is small. */
   #lastDestination: string | undefined
   readonly #lastKeys = new Map<string, string>()
 
@@ -47,7 +47,7 @@ export class MemoryOrderedClaims implements MemoryClaims {
 
   renew(claims: readonly Claim[], lease: number): readonly boolean[] {
     const now = this.#runtime.now()
-    // One whose time is over has nothing that could be kept; it begins anew with its next claim.
+    // A member whose time is over has no claims to renew; it starts anew with its next claim.
     if (!this.#partitions.isLive(this.#member, now)) return claims.map(() => false)
     this.#partitions.attend(this.#member, now + lease, now)
     this.#keep()
@@ -76,7 +76,7 @@ export class MemoryOrderedClaims implements MemoryClaims {
     this.#rows.wake()
   }
 
-  /** What the lost owner had in its hands may be what ended it, so that counts as an attempt. */
+  /** Counts an attempt for rows that were in flight at the lost owner: one of them may be what crashed it. */
   #takeOver(taken: readonly number[]): void {
     if (taken.length === 0) return
     for (const row of this.#rows.all()) {
@@ -86,7 +86,7 @@ export class MemoryOrderedClaims implements MemoryClaims {
     }
   }
 
-  /** Hands over what is above our share, as far as that is possible now. Gives what may be claimed from. */
+  /** Hands over the partitions above our share, as far as possible now. Returns the partitions to claim from. */
   #keep(): ReadonlySet<number> {
     const inHand = new Set<number>()
     for (const row of this.#rows.all()) if (row.token !== undefined && this.#owns(row)) inHand.add(partitionOf(row))
@@ -118,7 +118,7 @@ export class MemoryOrderedClaims implements MemoryClaims {
     return queues
   }
 
-  /** Evenly over the destinations; of each, half and half from the keys and from what has no key; evenly over the keys. */
+  /** Evenly over the destinations; within each, half from the keys and half from the rows without a key; evenly over the keys. */
   #choose(queues: ReadonlyMap<string, DestinationQueues>, limit: number): Candidate[] {
     const destinations = [...queues].map(([destination, { runs, keyless }]) => {
       const keyed = [...runs.values()].reduce((sum, run) => sum + run.length, 0)
@@ -153,7 +153,7 @@ export class MemoryOrderedClaims implements MemoryClaims {
     })
   }
 
-  /** The bytes ended the claim early: what was chosen and not taken comes first the next time. */
+  /** The byte limit ended the claim early: rows that were chosen and not claimed come first the next time. */
   #endTurn(taken: readonly Candidate[]): void {
     for (const { row } of taken) {
       const key = orderingKeyOf(row)
@@ -177,7 +177,7 @@ function partitionOf(row: MemoryRow): number {
   return memoryPartitionOf(orderingKeyOf(row) ?? row.id)
 }
 
-/** Names the destination and the key together. */
+/** Identifies the destination and the key together. */
 function placeOf(row: MemoryRow): string {
   return JSON.stringify([row.destination, orderingKeyOf(row)])
 }
@@ -191,14 +191,17 @@ function getOrAdd<K, V>(map: Map<K, V>, key: K, create: () => V): V {
   return value
 }
 
-/** By name, from the one after `last` on. By name, not by age: the age of what waits changes with every claim, and a turn needs an order that stays. */
+/**
+ * The items sorted by name, starting after `last`. By name, not by age: the age of the waiting rows changes with every claim, and taking turns needs
+ * a stable order.
+ */
 function startAfter<T extends { readonly name: string }>(last: string | undefined, items: readonly T[]): T[] {
   const sorted = items.toSorted((a, b) => (a.name < b.name ? -1 : 1))
   const start = last === undefined ? 0 : sorted.findIndex(({ name }) => name > last)
   return start <= 0 ? sorted : [...sorted.slice(start), ...sorted.slice(0, start)]
 }
 
-/** One of each run, then a second of each, so that a limit in bytes cuts runs at their ends and serves all alike. */
+/** One row of each run, then a second of each, so that a limit in bytes cuts runs at their ends and treats all alike. */
 function inTurns(chosen: readonly Candidate[]): readonly Candidate[] {
   const lengths = new Map<string, number>()
   return chosen
@@ -216,13 +219,14 @@ function inTurns(chosen: readonly Candidate[]): readonly Candidate[] {
 const partitionCount = 256
 
 /**
- * Which store object owns which partition. A member lives while it comes again before its time is over; the living share the partitions evenly.
+ * Tracks which store object owns which partition. A member is live while it claims or renews before its time is over; the live members share the
+ * partitions evenly.
  *
- *     free  ─ a member below its share comes ─▶ owned ─ the owner leaves, or its time is over ─▶ free
- *     owned ─ the owner is above its share ───▶ draining: it gives nothing more of it ─ nothing is in hand ─▶ free
+ *     free  ─ a member below its share claims ─▶ owned ─ the owner leaves, or its time is over ─▶ free
+ *     owned ─ the owner is above its share ────▶ draining: no more claims from it ─ nothing is in flight ─▶ free
  */
 export class MemoryPartitions {
-  /** Until when each member lives. */
+  /** Until when each member is live. */
   readonly #members = new Map<string, number>()
   readonly #owners: (string | undefined)[] = Array.from({ length: partitionCount })
 
@@ -234,7 +238,7 @@ export class MemoryPartitions {
     return this.#owners[partition] === member && this.isLive(member, now)
   }
 
-  /** A member says that it lives. It begins anew if it comes too late. */
+  /** Extends a member's time. A member that is too late starts anew. */
   attend(member: string, until: number, now: number): void {
     for (const one of [...this.#members.keys()]) if (!this.isLive(one, now)) this.leave(one)
     this.#members.set(member, until)
@@ -245,17 +249,17 @@ export class MemoryPartitions {
     for (const partition of this.#of(member)) this.#owners[partition] = undefined
   }
 
-  /** What a member below its share gets: what nobody owns. */
+  /** Assigns free partitions to a member that is below its share. */
   take(member: string): readonly number[] {
     const taken = this.#of(undefined).slice(0, Math.max(0, this.#share - this.#of(member).length))
     for (const partition of taken) this.#owners[partition] = member
     return taken
   }
 
-  /** Frees what a member has above its share and nothing of in hand. Gives what it keeps and may claim from, and how many it has freed. */
+  /** Frees partitions above a member's share that have nothing in flight. Returns those that it keeps and may claim from, and the number that it freed. */
   yieldSurplus(member: string, inHand: ReadonlySet<number>): { readonly kept: ReadonlySet<number>; readonly freed: number } {
     const kept = new Set(this.#of(member))
-    // The highest first, so that the next call picks the same ones again: otherwise nothing would ever be drained.
+    // The highest numbers first, so that the next call picks the same ones again: otherwise none would ever be drained.
     const candidates = [...kept].reverse()
     const surplus = [...candidates.filter((one) => !inHand.has(one)), ...candidates.filter((one) => inHand.has(one))].slice(
       0,
@@ -280,14 +284,14 @@ export class MemoryPartitions {
   }
 }
 
-/** Any hash does: unlike a database's it is never stored. */
+/** Any hash works: unlike in a database, it is never stored. */
 function memoryPartitionOf(key: string): number {
   let hash = 0
   for (let index = 0; index < key.length; index += 1) hash = Math.imul(hash ^ key.charCodeAt(index), 0x01000193)
   return ((hash >>> 16) ^ hash) & (partitionCount - 1)
 }
 
-/** Shares out `limit` over queues of these sizes: as much for each as for any other, as far as it has so much. What cannot be divided goes to the first ones. */
+/** Divides `limit` evenly over queues of these sizes, up to the size of each. An indivisible remainder goes to the first queues. */
 export function fillEvenly(limit: number, sizes: readonly number[]): readonly number[] {
   const amounts = sizes.map(() => 0)
   let left = limit

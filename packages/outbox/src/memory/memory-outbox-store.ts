@@ -40,23 +40,26 @@ import {
 import { MemoryTransaction } from './memory-transaction.ts'
 
 export interface MemoryOutboxStoreOptions {
-  /** Whether published records are kept until `deletePublished()`. Default: false, they are gone. */
+  /** Whether published records are kept until `deletePublished()`. Default: false, they are deleted. */
   readonly retain?: boolean | undefined
-  /** `perKey`: records of one destination and ordering key are given in the order of their commits. Default: `none`. */
+  /** `perKey`: records of one destination and ordering key are claimed in the order of their commits. Default: `none`. */
   readonly order?: 'none' | 'perKey' | undefined
-  /** The most bytes of a record: of its data, its attributes as JSON and its destination. A larger one is refused, before anything is written. Default: 5 MB. */
+  /**
+   * The maximum size of a record in bytes: its data, its attributes as JSON and its destination. A larger record is rejected before anything is
+   * written. Default: 5 MB.
+   */
   readonly maxSize?: number | undefined
   readonly runtime?: Runtime | undefined
 }
 
-/** What all store objects on the same records share. */
+/** The data that all store objects on the same records share. */
 interface SharedData {
   readonly rows: MemoryRows
   readonly partitions: MemoryPartitions
   readonly transactions: WeakSet<MemoryTransaction>
 }
 
-/** An outbox in memory, for tests and demos; what the contracts mean, written down as code. It ends with the process. */
+/** An outbox in memory, for tests and demos, and the reference implementation of the contracts. Its records are lost when the process ends. */
 export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter<MemoryTransaction>, OutboxReader<MemoryTransaction> {
   readonly capabilities: OutboxCapabilities
   readonly #options: MemoryOutboxStoreOptions
@@ -77,7 +80,7 @@ export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter
     this.#claims = this.#createClaims()
   }
 
-  /** Another store object on the same records, as another process has it. With order `perKey` the two share the partitions. */
+  /** Another store object on the same records, as another process would have. With order `perKey` the two share the partitions. */
   another(): MemoryOutboxStore {
     const other = new MemoryOutboxStore(this.#options)
     other.#data = this.#data
@@ -149,7 +152,7 @@ export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter
     })
   }
 
-  /** What this object owns is anybody's at once. Without order there is nothing that it could own. */
+  /** Frees the partitions of this object immediately. Without order it owns none. */
   async leave(): Promise<void> {
     this.#claims.leave()
   }
@@ -200,7 +203,7 @@ export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter
   async discard(ids: readonly string[], _reason: string): Promise<number> {
     const rows = this.#parked(ids)
     for (const row of rows) this.#data.rows.delete(row)
-    // With order per key somebody may have waited behind them.
+    // With order per key, other records may have waited behind them.
     if (rows.length > 0) this.#data.rows.wake()
     return rows.length
   }
@@ -233,7 +236,7 @@ export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter
 
   #checkTransaction(caller: string, transaction: MemoryTransaction): void {
     if (this.#data.transactions.has(transaction)) return
-    throw new AckordError('ACKORD_TRANSACTION_REQUIRED', `${caller} takes a transaction made by this store's begin().`)
+    throw new AckordError('ACKORD_TRANSACTION_REQUIRED', `${caller} requires a transaction created by this store's begin().`)
   }
 
   #parked(ids: readonly string[]): MemoryRow[] {

@@ -12,18 +12,18 @@ export interface MemoryRow {
   attempts: number
   readonly createdAt: number
   availableAt: number
-  /** Of the claim that has it. */
+  /** The token of the claim that holds the row. */
   token: string | undefined
-  /** With order per key there are no leases of rows, and it stays 0. */
+  /** With order per key rows have no leases, and it stays 0. */
   leasedUntil: number
   lastError: string | undefined
   publishedAt: number | undefined
   parkedAt: number | undefined
-  /** A running transaction has cancelled it; no claim may take it meanwhile. */
+  /** A running transaction has cancelled the row; it must not be claimed meanwhile. */
   locked: boolean
 }
 
-/** The records of a memory store, in the order of their commits, and who wants to know of news. All its store objects share them. */
+/** The records of a memory store, in the order of their commits, and the listeners for new ones. Shared by all its store objects. */
 export class MemoryRows {
   readonly #rows = new Map<string, MemoryRow>()
   readonly #listeners = new Set<() => void>()
@@ -79,7 +79,7 @@ export class MemoryRows {
   }
 }
 
-/** Whether a claim may take it, as far as its state and a transaction that cancels it are concerned. */
+/** Whether the row may be claimed, according to its state and to transactions that cancel it. */
 export function isPending({ state, locked }: MemoryRow): boolean {
   return !locked && (state === 'ready' || state === 'waiting')
 }
@@ -111,7 +111,7 @@ export function wants(
   return options.destinations?.includes(row.destination) !== false && options.except?.includes(row.destination) !== true
 }
 
-/** The first rows that `maxBytes` allows, and the first one in any case. */
+/** As many rows from the start as `maxBytes` allows, and at least one. */
 export function withinBytes<T>(found: readonly T[], maxBytes: number | undefined, rowOf: (one: T) => MemoryRow): readonly T[] {
   if (maxBytes === undefined) return found
   let bytes = 0
@@ -139,7 +139,7 @@ export function applyOutcome(row: MemoryRow, outcome: Outcome, now: number): voi
   }
 }
 
-/** Whether it waits for its time, so that it can still be cancelled. */
+/** Whether the row waits for its time, so that it can still be cancelled. */
 export function isCancellable(row: MemoryRow, now: number): boolean {
   return !row.locked && stateOf(row, now) === 'waiting'
 }

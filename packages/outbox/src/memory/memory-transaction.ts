@@ -2,7 +2,7 @@ import { AckordError } from '@ackord/core'
 import type { NewOutboxRecord } from '../store/outbox-store.ts'
 import type { MemoryRow } from './memory-rows.ts'
 
-/** What a transaction does to the rows when it ends. */
+/** The changes that a transaction makes to the rows when it ends. */
 export interface MemoryTransactionEffects {
   insert(records: readonly NewOutboxRecord[]): void
   delete(row: MemoryRow): void
@@ -43,7 +43,7 @@ export class MemoryTransaction {
     return rows.length + dropped
   }
 
-  /** What was added so far and not rolled back. */
+  /** The records added so far and not rolled back. */
   get records(): readonly NewOutboxRecord[] {
     this.#checkOpen()
     return [...this.#records]
@@ -54,7 +54,7 @@ export class MemoryTransaction {
     return { records: [...this.#records], cancelled: this.#cancelled.length }
   }
 
-  /** Forgets what came after the savepoint. */
+  /** Discards everything after the savepoint. */
   rollbackTo({ records, cancelled }: MemorySavepoint): void {
     this.#checkOpen()
     this.#records = [...records]

@@ -25,32 +25,39 @@ import { checkOnExhausted, type OnExhausted } from './key-order.ts'
 import type { MapRecord, RelayEvent } from './relay-events.ts'
 import { type WatchedRuntime, watchSuspensions } from './watched-runtime.ts'
 
-/** How the store is read; the same for `Relay` and `outboxSource`. */
+/** How the store is read; shared by `Relay` and `outboxSource`. */
 export interface ClaimingOptions {
   /** Milliseconds between polls while there is little to do. Default: 500. */
   readonly pollInterval?: number | undefined
   /**
-   * What the interval doubles up to while there is nothing to do, and how late a delayed record may be. Default: 5,000, or 12,000 where the store tells
-   * of every commit (`notifies`), or `pollInterval` if that is longer.
+   * The upper limit of the poll interval, which doubles while there is nothing to do; also the longest delay with which a delayed record is found.
+   * Default: 5,000, or 12,000 where the store reports every commit (`notifies`), or `pollInterval` if that is longer.
    */
   readonly maxPollInterval?: number | undefined
-  /** How many records one claim takes. Default: 500. */
+  /** The maximum number of records per claim. Default: 500. */
   readonly batchSize?: number | undefined
   /**
-   * The most bytes that one claim takes: data and attributes of its records together. A single record that is larger is claimed alone. A relay holds at most
-   * twice as much for each of its `concurrency` batches: while one is settled the next is claimed. Default: 16 MB (16,777,216).
+   * The maximum size of one claim in bytes: data and attributes of its records together. A single record that is larger is claimed alone. A relay
+   * keeps at most twice as much in memory for each of its `concurrency` batches, because it claims the next batch while it settles one. Default: 16
+   * MB (16,777,216).
    */
   readonly maxBatchBytes?: number | undefined
   /**
-   * Milliseconds for which a claimed record is nobody else's; renewed at a third of it. When a process dies, what it held waits this long.
-   * Default: 30,000.
+   * Milliseconds for which a claimed record belongs to this relay alone; renewed after a third of it. When a process dies, other relays claim its
+   * records after this time. Default: 30,000.
    */
   readonly lease?: number | undefined
-  /** A record that fails at this attempt is parked. So is one that was claimed this often and never settled, because it may be what kills its relays. Default: 10. */
+  /**
+   * A record that fails at this attempt is parked. So is a record that was claimed this often and never settled, because it may be what crashes its
+   * relays. Default: 10.
+   */
   readonly maxAttempts?: number | undefined
-  /** Milliseconds before a failed record is tried again, by its attempts. Default: exponential from 1 s to 1 min, ± 20 %. */
+  /** Milliseconds before a failed record is tried again, by its number of attempts. Default: exponential from 1 s to 1 min, ± 20 %. */
   readonly backoff?: Backoff | undefined
-  /** Only records for these. With order `perKey` all that read the store must have the same: they share the keys, not the destinations. Default: all. */
+  /**
+   * Only records for these destinations. With order `perKey` all readers of the store must have the same list: they share the keys, not the
+   * destinations. Default: all.
+   */
   readonly destinations?: readonly string[] | undefined
   readonly runtime?: Runtime | undefined
   /** Default: the console, from `info` up. */
@@ -60,54 +67,54 @@ export interface ClaimingOptions {
 
 export interface RelayOptions extends ClaimingOptions {
   /**
-   * Where the records go: one publisher for all, or a map by destination, with `'*'` for those that are not named. With a map without `'*'` the
-   * relay claims only what is named, and leaves the rest to other relays. The relay does not close publishers.
+   * Where records are published: one publisher for all, or a map by destination, with `'*'` for destinations that are not named. With a map without
+   * `'*'` the relay only claims the named destinations, and leaves the rest to other relays. The relay does not close publishers.
    */
   readonly publisher: Publisher | PublisherMap
   /**
-   * Changes what is published, or under which name, right before it is. The store's destination still decides which publisher gets it and what
-   * is left alone after a failure. `undefined` changes nothing. A record for which it throws is parked at once. Default: nothing is changed.
+   * Changes the message or its destination name right before it is published. The store's destination still decides which publisher is used and which
+   * destination is paused after a failure. `undefined` changes nothing. A record for which it throws is parked immediately. Default: nothing is
+   * changed.
    */
   readonly map?: MapRecord | undefined
   /**
-   * Gets a confirmed copy of a record before it is parked: its own bytes, id and attributes, and `deadletterreason`, `deadlettercode`,
-   * `deadlettertime` and `deadletterdestination`. It is asked once, for at most `publishTimeout`; if it does not take the copy, the record is parked all the same,
-   * and its error says so. Default: none.
+   * Receives a confirmed copy of a record before it is parked: its own bytes, id and attributes, and `deadletterreason`, `deadlettercode`,
+   * `deadlettertime` and `deadletterdestination`. It is tried once, for at most `publishTimeout`; if it does not confirm the copy, the record is
+   * parked nevertheless, and its error says so. Default: none.
    */
   readonly deadLetter?: DeadLetter | undefined
   /**
-   * What becomes of those behind a record that is parked, on a store with order `perKey`. `park`: they go on without it. `block`: they wait until it is
-   * re-armed or discarded. `parkKey`: they are parked too, also those that are committed later, until all are re-armed. Default: `park`.
+   * What happens to the records behind a parked record, on a store with order `perKey`. `park`: they are published without it. `block`: they wait
+   * until it is re-armed or discarded. `parkKey`: they are parked too, including those that are committed later, until all are re-armed. Default:
+   * `park`.
    */
   readonly onExhausted?: OnExhausted | undefined
   /**
-   * Milliseconds that one `publish()` may take. Its signal is aborted then, and the relay goes on without it. It must be shorter than the lease,
-   * so that a publish ends while the record is ours even if no renewal gets through. Default: 10,000.
+   * The time limit of one `publish()` in milliseconds. After it the signal is aborted, and the relay continues without an answer. It must be shorter
+   * than the lease, so that a publish ends while the relay still owns the record even if no renewal succeeds. Default: 10,000.
    */
   readonly publishTimeout?: number | undefined
-  /**
-   * Milliseconds for which a destination is left alone after it failed, by its failures in a row. Default: exponential from 1 s to 1 min, ± 20 %.
-   */
+  /** Milliseconds for which a destination is paused after a failure, by its number of consecutive failures. Default: exponential from 1 s to 1 min, ± 20 %. */
   readonly destinationBackoff?: Backoff | undefined
   /**
-   * How many batches may be sent and settled at once, be they claimed or handed over by the hot path; while one is settled the next is claimed. It is also how
-   * many publishes of one destination may be under way: those that take longer than a tenth of a second wait beside the batches, and hold up no other destination.
-   * More helps against a slow broker; the order of two batches is then undefined. Default: 1.
+   * How many batches may be published and settled concurrently, whether claimed or received on the hot path; while one is settled the next is
+   * claimed. It also limits the concurrent publishes per destination: a publish that takes longer than a tenth of a second leaves its batch and does
+   * not delay other destinations. A higher number helps against a slow broker; the order of two batches is then undefined. Default: 1.
    */
   readonly concurrency?: number | undefined
   /**
-   * Milliseconds that a stop leaves to what is on its way. After that publishes are aborted, the store gets two more seconds to take outcomes
-   * and what is given back, and the stop is over. 0 aborts at once, `Infinity` never. Default: 25,000.
+   * Milliseconds that a stop waits for records in flight. After that publishes are aborted, the store gets two more seconds for outcomes and
+   * releases, and the stop ends. 0 aborts immediately, `Infinity` never. Default: 25,000.
    */
   readonly shutdownTimeout?: number | undefined
-  /** Deletes published records that are old, where the store keeps them; `true` is all defaults. The store must be an `OutboxAdmin`. Default: nothing is deleted. */
+  /** Deletes old published records, where the store keeps them; `true` uses all defaults. The store must be an `OutboxAdmin`. Default: nothing is deleted. */
   readonly cleanup?: RelayCleanupOptions | true | undefined
   /**
-   * Milliseconds between two looks at the store's numbers, for `health()` and the metrics, if it is an `OutboxAdmin`; more where counting takes
-   * long, so that it never takes more than a twentieth of the time. `false`: never. Default: 60,000.
+   * Milliseconds between two queries of the store's statistics, for `health()` and the metrics, if the store is an `OutboxAdmin`; longer where
+   * counting is slow, so that it never takes more than a twentieth of the time. `false`: never. Default: 60,000.
    */
   readonly statsInterval?: number | false | undefined
-  /** Told what happens, as it happens. It must not wait; what it throws is logged once and changes nothing. Default: nobody is told. */
+  /** Called with each event. It must not block; an error that it throws is logged once and changes nothing. Optional. */
   readonly onEvent?: ((event: RelayEvent) => void) | undefined
 }
 
@@ -140,14 +147,14 @@ export interface RelaySettings extends ClaimingSettings {
 }
 
 const suspended =
-  'This process was suspended, or its event loop blocked, or its clock set forward. Leases may have run out: what was claimed before is checked with the store, and the relay goes on.'
+  'This process was suspended, or its event loop blocked, or its clock set forward. Leases may have expired: the relay checks its claims with the store and continues.'
 
 export interface RelayCleanupOptions {
   /** Milliseconds for which published records are kept, by the store's clock. Default: 24 hours. */
   readonly keepPublished?: number | undefined
-  /** Milliseconds between two rounds, ± 10 %. Default: 1 minute. */
+  /** Milliseconds between two cleanup rounds, ± 10 %. Default: 1 minute. */
   readonly interval?: number | undefined
-  /** How many are deleted at a time; a round takes up to 100 such batches. Default: 1,000. */
+  /** How many records are deleted per statement; a round runs up to 100 of them. Default: 1,000. */
   readonly batchSize?: number | undefined
 }
 
@@ -157,7 +164,7 @@ export interface CleanupSettings {
   readonly batchSize: number
 }
 
-/** Fills in the defaults and refuses what cannot work. */
+/** Applies the defaults and rejects invalid options. */
 export function claimingSettings(options: ClaimingOptions, store: OutboxStore): ClaimingSettings {
   const longest = store.capabilities?.notifies === true ? relayDefaults.notifiedPollInterval : relayDefaults.maxPollInterval
   const {
@@ -240,11 +247,11 @@ export function relaySettings(options: RelayOptions, store: OutboxStore): RelayS
   }
 }
 
-/** A relay claims nothing that it has no publisher for. */
+/** The destinations to claim: a relay claims nothing that it has no publisher for. */
 function servedDestinations(asked: readonly string[] | undefined, routes: PublisherRoutes): readonly string[] | undefined {
   const unserved = asked?.filter((destination) => routes.publisherOf(destination) === undefined) ?? []
   if (unserved.length > 0) {
-    const text = `names '${unserved.join("', '")}', for which the publisher map has nothing. Add it, or '*' for the rest.`
+    const text = `names '${unserved.join("', '")}', for which the publisher map has no entry. Add it, or '*' for the rest.`
     throw new InvalidOptionError('destinations', text)
   }
   return asked ?? routes.destinations
@@ -259,17 +266,17 @@ function checkDeadLetter(deadLetter: DeadLetter): void {
 
 function checkDestinations(destinations: readonly string[]): void {
   if (!Array.isArray(destinations) || destinations.length === 0) {
-    throw new InvalidOptionError('destinations', 'must be a list of names, at least one; leave it out for all of them.')
+    throw new InvalidOptionError('destinations', 'must be a non-empty list of names; omit it for all destinations.')
   }
   for (const [index, name] of destinations.entries()) checkName(`destinations[${index}]`, name)
 }
 
 /** The relay's defaults, in one place. Durations are milliseconds. */
 export const relayDefaults = {
-  /** Between polls that find nothing: it doubles from the first to the second. */
+  /** Between polls that find nothing: it doubles from `pollInterval` to `maxPollInterval`. */
   pollInterval: 500,
   maxPollInterval: 5000,
-  /** The second, where the store tells of every commit. */
+  /** The `maxPollInterval` where the store reports every commit. */
   notifiedPollInterval: 12_000,
   batchSize: 500,
   maxBatchBytes: 16_777_216,
@@ -277,13 +284,13 @@ export const relayDefaults = {
   maxAttempts: 10,
   backoff: { initial: 1000, factor: 2, max: 60_000, jitter: 0.2 },
   publishTimeout: 10_000,
-  /** As the router's: shorter than the half minute that orchestrators wait before they kill. */
+  /** The router's default too: shorter than the 30 seconds that orchestrators wait before they kill. */
   shutdownTimeout: 25_000,
   statsInterval: 60_000,
   cleanup: { keepPublished: 86_400_000, interval: 60_000, batchSize: 1000 },
 } as const
 
-/** A publisher for each destination, by its name in the store. `'*'` is for all that are not named. */
+/** A publisher for each destination, by its name in the store. `'*'` serves all that are not named. */
 export type PublisherMap = Readonly<Record<string, Publisher>>
 
 const anyOther = '*'
@@ -300,7 +307,7 @@ class PublisherRoutes {
     }
     const entries = typeof publisher === 'object' && publisher !== null ? Object.entries(publisher) : []
     if (entries.length === 0) {
-      const expected = 'must have the method publish, or be a map of destinations to publishers, with at least one'
+      const expected = 'must have a publish method, or be a map from destinations to publishers, with at least one entry'
       throw new InvalidOptionError('publisher', `${expected}; it is ${describeValue(publisher)}.`)
     }
     for (const [destination, one] of entries) {
@@ -311,7 +318,7 @@ class PublisherRoutes {
     }
   }
 
-  /** All that can be served; `undefined` if it is any. */
+  /** All destinations that can be served; `undefined` means any. */
   get destinations(): readonly string[] | undefined {
     return this.#rest === undefined ? [...this.#named.keys()] : undefined
   }

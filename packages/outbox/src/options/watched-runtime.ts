@@ -1,20 +1,20 @@
 import type { Runtime } from '@ackord/core'
 
-/** A runtime that notices when its process did not run for a while. */
+/** A runtime that detects when its process did not run for a while. */
 export interface WatchedRuntime extends Runtime {
-  /** How often that has happened. What failed while it rose says nothing about those who were asked. */
+  /** The number of suspensions so far. A call that failed while it increased says nothing about the called service. */
   readonly suspensions: number
 }
 
-/** Milliseconds by which a timer must be late, or the wall clock ahead, to count. A busy event loop is late too, but not by this much. */
+/** Milliseconds by which a timer must be late, or the wall clock ahead, to count as a suspension. A busy event loop is late too, but not by this much. */
 const noticeable = 1000
 
 /**
- * Watches for suspensions: SIGSTOP, a closed lid, a VM that is migrated, an event loop that was blocked. `onSuspended` is called once for each, with its length in
- * milliseconds, before any timer that came due meanwhile.
+ * Watches for suspensions: SIGSTOP, a closed lid, a VM that is migrated, a blocked event loop. `onSuspended` is called once for each, with its length
+ * in milliseconds, before any timer that became due meanwhile.
  *
- * Its `monotonic()` counts the time of a suspension also where the system's clock stood still, so that a lease never seems to be longer than the store has
- * it. For that it takes the wall clock's word when that jumps ahead; a wall clock that is set back changes nothing.
+ * Its `monotonic()` counts the time of a suspension even where the system's monotonic clock stood still, so that a lease never seems longer than it
+ * is in the store. For that it trusts the wall clock when that jumps ahead; a wall clock that is set back changes nothing.
  */
 export function watchSuspensions(runtime: Runtime, onSuspended: (duration: number) => void): WatchedRuntime {
   let suspensions = 0
@@ -33,7 +33,7 @@ export function watchSuspensions(runtime: Runtime, onSuspended: (duration: numbe
     const elapsed = runtime.monotonic()
     // biome-ignore lint/plugin: the two clocks are compared, to notice when one jumps.
     const ahead = runtime.now() - elapsed - offset
-    // Small differences are the clocks' own.
+    // Small differences come from the clocks themselves.
     offset += ahead
     if (ahead >= noticeable) {
       skipped += ahead
@@ -56,7 +56,7 @@ export function watchSuspensions(runtime: Runtime, onSuspended: (duration: numbe
       return runtime.setTimeout(
         () => {
           const late = monotonic() - due
-          // What was due before the last one was noticed is late because of that one.
+          // A timer that was due before the last suspension was noticed is late because of that suspension.
           if (late >= noticeable && due > noticedAt) notice(late)
           callback()
         },

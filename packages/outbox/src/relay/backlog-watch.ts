@@ -3,15 +3,15 @@ import { abortable } from '@ackord/core/internal'
 import type { OutboxMeter } from '../delivery/relay-observer.ts'
 import type { OutboxAdmin, OutboxStats } from '../store/outbox-admin.ts'
 
-/** What a store said of its records, all destinations together. */
+/** The last statistics of the store, summed over all destinations. */
 export interface RelayBacklog {
   readonly ready: number
   readonly waiting: number
   readonly leased: number
   readonly parked: number
-  /** Milliseconds for which the oldest record that is neither published nor parked has been stored, by the store's clock: the lag. `undefined` if there is none. */
+  /** Age in milliseconds of the oldest record that is neither published nor parked, by the store's clock: the lag. `undefined` if there is none. */
   readonly oldestAge: number | undefined
-  /** When the store said so, by the runtime's clock. */
+  /** When the store was queried, by the runtime's clock. */
   readonly at: number
 }
 
@@ -21,11 +21,11 @@ export interface BacklogWatchOptions {
   readonly meter: OutboxMeter
 }
 
-/** Counting reads the whole table on most stores: it is given at most this part of the time. */
+/** Counting reads the whole table on most stores: it may use at most this share of the time. */
 const share = 1 / 20
 const background = { keepAlive: false }
 
-/** Asks the store for its numbers, now and then, and keeps the last ones. */
+/** Queries the store's statistics at intervals, and keeps the latest. */
 export class BacklogWatch {
   readonly #options: BacklogWatchOptions
   #latest: RelayBacklog | undefined
@@ -46,17 +46,17 @@ export class BacklogWatch {
     return stats
   }
 
-  /** Until the signal is aborted. Never rejects: whether the store works is found out by those who need it. */
+  /** Runs until the signal is aborted. Never rejects: other calls report whether the store works. */
   async run(interval: number, signal: AbortSignal): Promise<void> {
     const { runtime } = this.#options
-    // Relays that start together do not come together.
+    // Spreads the queries of relays that start together.
     let wait = interval * runtime.random()
     while (await idle(runtime, wait, signal, background)) {
       const startedAt = runtime.monotonic()
       try {
         await abortable(this.ask(), signal)
       } catch {
-        // The last numbers stay, with their time.
+        // The latest statistics stay, with their time.
       }
       wait = Math.max(interval, (runtime.monotonic() - startedAt) / share) * (0.9 + 0.2 * runtime.random())
     }

@@ -8,11 +8,11 @@ export interface HotPathOptions {
   readonly batchSize: number
   readonly slots: BatchSlots
   readonly runtime: Runtime
-  /** Whether records for this destination are taken now: it is one of the relay's, it is up, and it has no more under way than it may have. */
+  /** Whether records for this destination are accepted now: it is served by the relay, it is up, and it has not reached its limit of publishes in flight. */
   readonly serves: (destination: string) => boolean
-  /** Publishes and settles, and ends the slot. Never rejects. */
+  /** Publishes and settles the records, and ends the slot. Never rejects. */
   readonly carry: (records: readonly ClaimedRecord[], until: number, slot: BatchSlot) => Promise<void>
-  /** For whoever claims next. Never rejects. */
+  /** Releases the records, so that they can be claimed. Never rejects. */
   readonly giveBack: (records: readonly ClaimedRecord[], until: number) => Promise<void>
 }
 
@@ -22,8 +22,8 @@ interface Waiting {
 }
 
 /**
- * Takes what this process has just committed to the broker, from memory, without asking the store for it. Nothing waits for a batch to
- * fill: while batches are on their way the next one gathers. When more comes than the broker takes, records are left for claims.
+ * Publishes records that this process has just committed, from memory, without claiming them. It does not wait for a batch to fill: while batches are
+ * in flight the next one accumulates. When more records are committed than the broker accepts, the rest is left for claims.
  */
 export class HotPath implements RecordTaker {
   readonly #options: HotPathOptions
@@ -46,18 +46,18 @@ export class HotPath implements RecordTaker {
     const { runtime, lease } = this.#options
     const until = runtime.monotonic() - age + lease
     for (const record of records) this.#waiting.push({ record, until })
-    // Not in the context of the message that happened to be first.
+    // Runs outside the async context of the message that happened to be first.
     outside(() => (this.#closed ? this.#giveUp() : this.#pump()))
   }
 
-  /** Takes no more, and gives back what is not on its way. Resolves when nothing is in hand. */
+  /** Accepts no more records, and releases those that are not being published. Resolves when none is left. */
   async close(): Promise<void> {
     this.#closed = true
     this.#giveUp()
     while (this.#running.size > 0) await Promise.all(this.#running)
   }
 
-  /** Waiting for a slot lets what is committed in the same turn go together. */
+  /** Waits for a slot, so that records committed in the same tick are sent together. */
   async #pump(): Promise<void> {
     if (this.#pumping) return
     this.#pumping = true
@@ -70,10 +70,11 @@ export class HotPath implements RecordTaker {
     this.#pumping = false
   }
 
-  /** What is all but somebody else's, and what its destination does not take now, is left for claims. */
+  /** Releases records whose lease is about to expire, or whose destination accepts none now: they are left for claims. */
   async #send(batch: readonly Waiting[], slot: BatchSlot): Promise<void> {
     const { lease, runtime, serves, carry, giveBack } = this.#options
-    // A commit can take long, and meanwhile a destination may have turned out to be slow: the slot of its batch is free then, and its records are still under way.
+    // A commit can take long, and meanwhile a destination may have become slow: the slot of its batch is free then, while its records are still in
+    // flight.
     const latest = runtime.monotonic() + lease * leaseMargin
     const served = new Set([...new Set(batch.map(({ record }) => record.destination))].filter(serves))
     const goes = ({ record, until }: Waiting) => until >= latest && served.has(record.destination)

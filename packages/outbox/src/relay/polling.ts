@@ -4,7 +4,7 @@ import type { OutboxStore } from '../store/outbox-store.ts'
 
 const jitter = 0.2
 
-/** The time between two polls. It doubles while they find nothing. A wake-up ends it; one that comes while nobody waits ends the next. */
+/** The pause between two polls. It doubles while polls find nothing. A wake-up ends it; a wake-up outside of a pause skips the next one. */
 export class PollPause {
   readonly #runtime: Runtime
   readonly #shortest: number
@@ -25,17 +25,17 @@ export class PollPause {
     this.#end?.()
   }
 
-  /** Called right before a poll, which finds whatever was announced until now. */
+  /** Called right before a poll, which finds everything that was announced so far. */
   polling(): void {
     this.#woken = false
   }
 
-  /** `atMost` milliseconds, where something else is due earlier. */
+  /** Waits at most `atMost` milliseconds, where something else is due earlier. */
   async wait(options: { readonly found: boolean; readonly atMost?: number }): Promise<void> {
     const { found, atMost = Infinity } = options
     if (found) this.#interval = this.#shortest
     if (!this.#woken) {
-      // Only ever shorter, so that the longest interval is one.
+      // Jitter only shortens the pause, so that the longest interval is a true upper limit.
       const delay = this.#interval * (1 - jitter * this.#runtime.random())
       await this.#pause(Math.min(delay, atMost))
     }
@@ -57,7 +57,10 @@ export class PollPause {
 
 const retryAfter = 10_000
 
-/** Calls `wake` for each of the store's hints until the signal is aborted. Never rejects. When the hints fail, polling does alone until they are back. */
+/**
+ * Calls `wake` for each of the store's notifications until the signal is aborted. Never rejects. When the notifications fail, the relay depends on
+ * polling until they work again.
+ */
 export async function followWakeUps(
   store: OutboxStore,
   wake: () => void,
@@ -85,7 +88,7 @@ async function follow(wakeUps: AsyncIterable<void>, signal: AbortSignal, wake: (
   const iterator = wakeUps[Symbol.asyncIterator]()
   try {
     for (;;) {
-      // Not `for await`: a store that overlooks the signal must not keep a stop waiting.
+      // Not `for await`: a store that ignores the signal must not delay a stop.
       const { done } = await abortable(iterator.next(), signal)
       if (done === true) return
       wake()
@@ -99,6 +102,6 @@ async function leave(iterator: AsyncIterator<void>): Promise<void> {
   try {
     await iterator.return?.()
   } catch {
-    // Nobody follows it any more.
+    // The iterator is abandoned: its errors are ignored.
   }
 }

@@ -10,7 +10,7 @@ export interface PublishedCleanupOptions extends CleanupSettings {
 }
 
 const batchesPerRound = 100
-/** Between two batches others get at the table. */
+/** Pause between two batches, so that other statements get access to the table. */
 const breath = 20
 const background = { keepAlive: false }
 
@@ -18,15 +18,15 @@ const background = { keepAlive: false }
 export async function cleanPublished(options: PublishedCleanupOptions, signal: AbortSignal): Promise<void> {
   const { interval, runtime, logger } = options
   let failing = false
-  // Relays that start together do not come together.
+  // Spreads the cleanups of relays that start together.
   for (let wait = interval * runtime.random(); await idle(runtime, wait, signal, background); ) {
     try {
       await round(options, signal)
-      if (failing) logger.info({}, 'Published records are deleted again.')
+      if (failing) logger.info({}, 'Deleting published records works again.')
       failing = false
     } catch (error) {
       if (signal.aborted) return
-      if (!failing) logger.warn({ err: error }, 'Deleting published records failed; it is tried again.')
+      if (!failing) logger.warn({ err: error }, 'Deleting published records failed; it will be retried.')
       failing = true
     }
     wait = interval * (0.9 + 0.2 * runtime.random())
@@ -35,7 +35,7 @@ export async function cleanPublished(options: PublishedCleanupOptions, signal: A
 
 async function round({ admin, keepPublished, batchSize, runtime }: PublishedCleanupOptions, signal: AbortSignal): Promise<void> {
   for (let batch = 0; batch < batchesPerRound; batch += 1) {
-    // A stop does not wait for a delete that hangs; it deletes what it may.
+    // A stop does not wait for a delete that hangs; the delete may still complete.
     const deleted = await abortable(admin.deletePublished({ olderThan: keepPublished, limit: batchSize }), signal)
     if (deleted < batchSize) return
     if (!(await idle(runtime, breath, signal, background))) return

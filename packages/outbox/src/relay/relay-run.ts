@@ -17,7 +17,7 @@ import { Shutdown } from './shutdown.ts'
 
 interface ClaimedBatch {
   readonly records: readonly ClaimedRecord[]
-  /** When the lease ends if nobody renews it. */
+  /** When the lease ends unless it is renewed. */
   readonly until: number
 }
 
@@ -25,14 +25,14 @@ export interface RelayRunOptions {
   readonly store: OutboxStore
   readonly settings: RelaySettings
   readonly observer: RelayObserver
-  /** Runs beside, until the signal is aborted. Must not reject. */
+  /** Background work that runs until the signal is aborted. Must not reject. */
   readonly beside: readonly ((signal: AbortSignal) => Promise<void>)[]
 }
 
-/** What the store gets, in milliseconds, after a stop was forced: to take outcomes and what is given back. */
+/** Milliseconds that the store gets for outcomes and releases after a stop was forced. */
 const lastCalls = 2000
 
-/** So many full batches may be in hand for each slot, most of them at slow destinations: as many of these hold up no other. */
+/** The number of full batches that may be in memory per slot, most of them at slow destinations: up to this many slow destinations do not delay others. */
 const mostBatches = 16
 
 /** One run of a relay, from its start to the end of its stop. */
@@ -52,13 +52,13 @@ export class RelayRun {
   readonly #budget: ByteBudget
   readonly #batches = new Set<Promise<void>>()
   readonly #trials = new Set<Promise<void>>()
-  /** Whether the next batch is for records that have never failed. */
+  /** Whether the next batch only claims records that have never failed. */
   #freshOnly = false
-  /** How many claims more may have been ended by their bytes, and so are followed by another one at once. */
+  /** The number of further claims that may have been ended by the byte limit, and so are followed by another claim immediately. */
   #mayBeCut = 0
-  /** In key order: whether there are so few keys that a claim beside a batch finds little, because they all wait for that. */
+  /** With order per key: whether there are so few keys that a claim during a batch finds little, because all of them wait for that batch. */
   #oneByOne = false
-  /** How many records had been lost when nothing of them could be left behind. */
+  /** The number of lost records at the last moment when none of them could still be in flight. */
   #lostBefore: number
 
   constructor({ store, settings, observer, beside }: RelayRunOptions) {
@@ -68,7 +68,7 @@ export class RelayRun {
     this.#observer = observer
     this.#lostBefore = observer.meter.totals.leasesLost
     this.#slots = new BatchSlots(concurrency)
-    // One batch is sent or settled while the next is claimed, in each slot.
+    // In each slot, one batch is sent or settled while the next is claimed.
     const records = mostBatches * concurrency * batchSize
     this.#budget = new ByteBudget({ bytes: 2 * concurrency * maxBatchBytes, records, claim: maxBatchBytes })
     this.#shutdown = new Shutdown(runtime, shutdownTimeout)
@@ -160,8 +160,8 @@ export class RelayRun {
       try {
         await this.#round()
       } catch (error) {
-        // Only a port that breaks its contract gets here. The relay goes on, or nothing would be published any more.
-        logger.error({ err: error }, 'A round of the relay failed in a way that it should not; it goes on.')
+        // Only a port that violates its contract gets here. The relay continues; otherwise nothing would be published any more.
+        logger.error({ err: error }, 'A round of the relay failed unexpectedly; the relay continues.')
         await idle(runtime, pollInterval, signal)
       }
     }
@@ -184,7 +184,7 @@ export class RelayRun {
     const records = await this.#next(retried)
     this.#countDown(records, maxBatchBytes)
     const full = records.length >= batchSize || this.#mayBeCut > 0
-    // What is left out here was not looked for: only a claim for all finds that there is nothing more.
+    // Excluded destinations were not searched: only a claim for all destinations shows that there is nothing more.
     if (!full && retried === undefined) {
       await this.#room()
       await this.#poll.wait({ found: records.length > 0, atMost: this.#longestPause })
@@ -193,8 +193,8 @@ export class RelayRun {
   }
 
   /**
-   * The store does not say whether its bytes ended a claim; if they may have, the next one finds out. Where there was a large record the next one may be near, and
-   * end a claim that has hardly any bytes.
+   * The store does not report whether the byte limit ended a claim; if it may have, the next claim finds out. After a large record another one may
+   * follow soon, and end a claim that has hardly any bytes.
    */
   #countDown(records: readonly ClaimedRecord[], maxBatchBytes: number): void {
     if (bytesOf(records) >= maxBatchBytes / 2) this.#mayBeCut = claimsAfterLarge
@@ -209,13 +209,16 @@ export class RelayRun {
     return this.#batches.size >= this.#settings.concurrency
   }
 
-  /** Claims a batch when there is a slot for it, and lets it go its way. Not while others are sent: what is claimed waits for nobody but the store. */
+  /**
+   * Claims a batch when there is a slot for it, and carries it in the background. Does not claim while others are being sent: a claimed batch then
+   * waits for the store only.
+   */
   async #next(retried: ClaimOptions['retried']): Promise<readonly ClaimedRecord[]> {
     const { batchSize, destinations } = this.#settings
     const slot = await this.#slots.acquire()
     let carrying: Promise<void> | undefined
     try {
-      // The wake-up of a stop that came meanwhile would be taken for one that this poll answers. Whoever has lost something leaves first.
+      // The wake-up of a concurrent stop would be mistaken for one that this poll answers. A relay that has lost records leaves first.
       if (this.stopping || this.#hasLost) return []
       this.#poll.polling()
       const avoided = this.#avoided
@@ -231,7 +234,7 @@ export class RelayRun {
     }
   }
 
-  /** Destinations that are down, and those that are as busy as they may be. */
+  /** Destinations that are down, and those that have reached their limit of publishes in flight. */
   get #avoided(): readonly string[] {
     const { busyDestinations } = this.#carrier
     const { destinations } = this.pauses
@@ -243,8 +246,8 @@ export class RelayRun {
   }
 
   /**
-   * In key order, what we could not settle or give back is still in our hands as the store sees it, for as long as we claim: its keys would be
-   * stuck. By leaving while nothing else is in hand we begin anew, and it is taken over as from one that died.
+   * With order per key, records that the relay could neither settle nor release remain in flight in the store for as long as the relay claims: their
+   * keys would be stuck. By leaving while nothing else is in flight the relay starts anew, and the records are taken over as from a crashed relay.
    */
   async #leaveIfLost(): Promise<void> {
     if (!this.#hasLost) return
@@ -255,7 +258,7 @@ export class RelayRun {
     try {
       await this.calls.run(async () => await this.#store.leave?.(), { until: runtime.monotonic() + lease, signal: this.#shutdown.stopping })
     } catch {
-      // We stop, or have claimed nothing for a lease: that comes to the same.
+      // The relay is stopping, or has claimed nothing for the duration of a lease, which has the same effect.
     }
   }
 
@@ -263,18 +266,21 @@ export class RelayRun {
     return Math.min(this.pauses.nextTrial, longestPause(this.#store, this.#settings.lease))
   }
 
-  /** In key order it is followed by another look at once: what was held up behind this batch can be claimed now, and nobody announces that. */
+  /**
+   * With order per key it is followed by another poll immediately: records that waited behind this batch can be claimed now, and no notification
+   * announces that.
+   */
   async #carry({ records, until }: ClaimedBatch, options: CarryOptions): Promise<void> {
     await this.#carrier.carry(records, until, options)
     if (isOrdered(this.#store)) this.#poll.wake()
   }
 
-  /** After a full batch of them the next is for fresh ones, whatever the store's own idea of fairness is. In key order there is no choice. */
+  /** After a full batch of retries the next batch is for fresh records, whatever fairness the store has itself. With order per key there is no choice. */
   #isWaveOfRetries(records: readonly ClaimedRecord[]): boolean {
     return this.#store.capabilities.order === 'none' && records.every(({ attempts }) => attempts > 1)
   }
 
-  /** Beside the batches: a destination that hangs must not hold them up. */
+  /** Trials run beside the batches: a destination that hangs must not delay them. */
   async #try(destination: string): Promise<void> {
     try {
       while (!this.stopping && !this.#hasLost) {
@@ -292,12 +298,15 @@ export class RelayRun {
       }
     } finally {
       this.pauses.endTrial(destination)
-      // The next trial is planned, or the destination belongs to the others again.
+      // The next trial is scheduled, or the destination is up and claimed with the others again.
       this.#poll.wake()
     }
   }
 
-  /** One that is not suspected, any one: the oldest may be what fails. With it the suspects, for which it shows whether the destination is up. */
+  /**
+   * Chooses one record at random that is no suspect: the oldest may be what fails. Suspects are added, because the chosen record shows whether the
+   * destination is up.
+   */
   #choose(destination: string, records: readonly ClaimedRecord[]): readonly ClaimedRecord[] {
     const first = runsOf(records).map(([one]) => one)
     const suspects = first.filter(({ id }) => this.pauses.isSuspect(destination, id))
@@ -306,7 +315,7 @@ export class RelayRun {
     return one === undefined ? suspects : records.filter((record) => record === one || suspects.includes(record))
   }
 
-  /** What comes when it is too late to use it goes back. Empty after a stop. */
+  /** Records that arrive too late to be used are released. Empty after a stop. */
   async #claim(options: Omit<ClaimOptions, 'lease'>): Promise<ClaimedBatch> {
     const { lease, maxBatchBytes: maxBytes, maxAttempts, runtime, onExhausted } = this.#settings
     let askedAt = 0
@@ -328,17 +337,17 @@ export class RelayRun {
     } catch (error) {
       if (!this.stopping) throw error
     } finally {
-      // A store that breaks its contract must not take the room of others.
+      // A store that violates its contract must not use the budget of others.
       this.#budget.claimed(records ?? [])
     }
     return { records, until: askedAt + lease }
   }
 }
 
-/** After one of many bytes, how many claims that find something are followed by another one at once. */
+/** The number of non-empty claims after a large record that are followed by another claim immediately. */
 const claimsAfterLarge = 20
 
-/** Work that is not awaited where it starts. What it throws must not end the process. */
+/** Tracks work that is not awaited where it starts. A rejection must not end the process. */
 function track(all: Set<Promise<void>>, work: Promise<void>): void {
   const tracked: Promise<void> = work.catch(() => {}).finally(() => all.delete(tracked))
   all.add(tracked)

@@ -14,22 +14,22 @@ export interface RelayHealth extends OutboxTotals {
   readonly state: 'idle' | 'running' | 'stopping'
   /** Whether the store answers. */
   readonly store: 'up' | 'down'
-  /** Destinations that are left alone for now, because they failed. */
+  /** Destinations that are paused because they failed. */
   readonly downDestinations: readonly string[]
-  /** Records that are being published or settled. The totals count since the relay was made. */
+  /** Records that are being published or settled. The totals count since the relay was created. */
   readonly inFlight: number
-  /** What the store failed with last, in this run. */
+  /** The last error of the store in this run. */
   readonly lastStoreError: Error | undefined
-  /** What the store said last, if it is an `OutboxAdmin` and was asked: by `statsInterval`, or by `stats()`. */
+  /** The last statistics of the store, if it is an `OutboxAdmin` and was queried: by `statsInterval`, or by `stats()`. */
   readonly backlog: RelayBacklog | undefined
 }
 
 /**
- * Carries committed records from an outbox to the broker: claims them under a lease, publishes them in batches, settles what was confirmed.
- * At least once: a crash between the publish and the settle makes a duplicate, always with the same message id. Nothing is lost.
- * Any number of relays may work on one store.
+ * Publishes committed records from an outbox to the broker: claims them under a lease, publishes them in batches, settles those that were confirmed.
+ * Delivery is at least once: a crash between the publish and the settle makes a duplicate, always with the same message id. Nothing is lost. Any
+ * number of relays may work on one store.
  *
- *     idle ─ start() ─▶ running ─ stop() ─▶ stopping ─ what is in flight is settled, or shutdownTimeout has passed ─▶ idle
+ *     idle ─ start() ─▶ running ─ stop() ─▶ stopping ─ everything in flight is settled, or shutdownTimeout has passed ─▶ idle
  */
 export class Relay {
   readonly #store: OutboxStore
@@ -55,13 +55,13 @@ export class Relay {
     }
     if (cleanup !== undefined) {
       if (!can(store, 'deletePublished')) {
-        throw new InvalidOptionError('cleanup', 'needs a store that is an OutboxAdmin too; this one has no deletePublished().')
+        throw new InvalidOptionError('cleanup', 'requires a store that is an OutboxAdmin too; this store has no deletePublished().')
       }
       this.#beside.push((signal) => cleanPublished({ ...cleanup, admin: store, runtime, logger }, signal))
     }
   }
 
-  /** Polls at once, and goes on until `stop()`. A relay that runs goes on as it does. */
+  /** Polls immediately, and runs until `stop()`. Has no effect on a running relay. */
   start(): this {
     if (this.#run?.stopping === true) {
       throw new AckordError('ACKORD_ALREADY_STARTED', 'The relay is stopping. Await stop() before you start it again.')
@@ -72,14 +72,15 @@ export class Relay {
     return this
   }
 
-  /** Polls at once, because something was committed. A hint: it may come too often, too early, or never. */
+  /** Polls immediately, because something was committed. Only a hint: it may be called too often, too early, or never. */
   wake(): void {
     this.#run?.wake()
   }
 
   /**
-   * Claims no more, waits for what is being published (each call has its `publishTimeout`), settles it and gives the rest back. What takes longer
-   * than `shutdownTimeout` is aborted and given back, if the store takes it within two seconds. Idempotent in every state. Resolves when nothing is in flight.
+   * Stops claiming, waits for publishes in flight (each has its `publishTimeout`), settles them and releases the rest. Publishes that take longer
+   * than `shutdownTimeout` are aborted and released, if the store accepts that within two seconds. Idempotent in every state. Resolves when nothing
+   * is in flight.
    */
   async stop(): Promise<void> {
     const run = this.#run
@@ -92,10 +93,14 @@ export class Relay {
     await this.stop()
   }
 
-  /** Asks the store for its numbers: records by destination and state, and the age of the oldest, by its clock. All destinations, not only those of this relay. */
+  /**
+   * Queries the store's statistics: records by destination and state, and the age of the oldest, by its clock. Covers all destinations, not only
+   * those of this relay.
+   */
   async stats(): Promise<OutboxStats> {
     const watch = this.#watch
-    if (watch === undefined) throw new InvalidOptionError('store', 'has no stats(): it is no OutboxAdmin, so it cannot count its records.')
+    if (watch === undefined)
+      throw new InvalidOptionError('store', 'has no stats(): it is not an OutboxAdmin, so it cannot count its records.')
     return await outside(() => watch.ask())
   }
 

@@ -2,9 +2,9 @@ import { setMaxListeners } from 'node:events'
 import { AckordError, type Runtime, type Timer } from '@ackord/core'
 
 /**
- * How a run ends.
+ * The phases of a stop.
  *
- *     running ─ begin() ─▶ stopping: nothing new is begun ─ the time is over ─▶ forced: what goes on is given up
+ *     running ─ begin() ─▶ stopping: no new work starts ─ the time is over ─▶ forced: work in flight is abandoned
  */
 export class Shutdown {
   readonly #runtime: Runtime
@@ -13,11 +13,11 @@ export class Shutdown {
   readonly #forced = new AbortController()
   #timer: Timer | undefined
 
-  /** `timeout` milliseconds; 0 forces at once, `Infinity` never. */
+  /** `timeout` milliseconds; 0 forces the stop immediately, `Infinity` never. */
   constructor(runtime: Runtime, timeout: number) {
     this.#runtime = runtime
     this.#timeout = timeout
-    // Every batch listens to them, and Node takes more than ten for a leak.
+    // Every batch listens to them. Avoids Node's MaxListenersExceededWarning.
     setMaxListeners(0, this.stopping, this.forced)
   }
 
@@ -36,7 +36,7 @@ export class Shutdown {
     else if (this.#timeout !== Infinity) this.#timer = this.#runtime.setTimeout(() => this.#force(), this.#timeout)
   }
 
-  /** Everything has ended. */
+  /** All work has ended. */
   end(): void {
     this.#timer?.cancel()
   }

@@ -13,7 +13,7 @@ import type { ClaimedRecord, OutboxStore, Outcome } from '../store/outbox-store.
 import { leaseLost, SettleQueue } from './settle-queue.ts'
 
 export interface OutboxSourceOptions extends ClaimingOptions {
-  /** Ends the iteration, without an error. Default: it goes on until the reader leaves. */
+  /** Ends the iteration, without an error. Default: it runs until the reader leaves the loop. */
   readonly signal?: AbortSignal | undefined
 }
 
@@ -21,21 +21,21 @@ export interface OutboxDelivery {
   readonly destination: string
   /**
    * `ack()`: published. `nack()`: failed, to be tried again after its `retryAfter` or the back-off; parked at the last attempt. `reject()`: parked.
-   * All reject with `ACKORD_LEASE_LOST` if the record may be somebody else's by now. `deliveryCount` is the number of attempts.
+   * All reject with `ACKORD_LEASE_LOST` if another reader may own the record by now. `deliveryCount` is the number of attempts.
    */
   readonly message: RawMessage
 }
 
 export interface OutboxSource extends AsyncIterable<OutboxDelivery>, AsyncDisposable {
-  /** Ends the iteration and gives back what was yielded and is not settled. Idempotent. */
+  /** Ends the iteration and releases records that were yielded and not settled. Idempotent. */
   [Symbol.asyncDispose](): Promise<void>
 }
 
 /**
- * The records of an outbox one by one, for those who publish them in their own way; a `Relay` does it in batches.
- * Single use. Leaving the loop gives back what was claimed and not yielded. What was yielded stays leased to its holder, renewed, until it
- * is settled or the source is disposed. A store that is away is waited for. With order `perKey` it yields the first of each key and the next
- * when that one is acked, whoever acks it and when; a `Relay` is faster.
+ * Yields the records of an outbox one by one, for applications that publish them in their own way; a `Relay` publishes in batches. Single use.
+ * Leaving the loop releases records that were claimed and not yielded. A yielded record stays leased and is renewed until it is settled or the source
+ * is disposed. While the store is unavailable the source waits. With order `perKey` it yields the first record of each key and the next when that one
+ * is acked; a `Relay` is faster.
  */
 export function outboxSource(store: OutboxStore, options: OutboxSourceOptions = {}): OutboxSource {
   checkFunction('store.claim', store?.claim)
@@ -88,7 +88,7 @@ class StoreReader implements OutboxSource {
     const onAbort = () => this.#end()
     if (this.#signal?.aborted === true) onAbort()
     this.#signal?.addEventListener('abort', onAbort, { once: true })
-    // Whoever pulls does so in a context of its own, which must not stay behind in what goes on between two pulls.
+    // The pulling code has an async context of its own, which must not leak into the work between two pulls.
     const following = outside(() => followWakeUps(this.#store, () => this.#poll.wake(), { signal, runtime, logger }))
     try {
       while (!signal.aborted) {
@@ -141,7 +141,7 @@ class StoreReader implements OutboxSource {
     let next = 0
     try {
       for (const record of records) {
-        // After a stall the rest may be somebody else's.
+        // After a stall another reader may own the rest.
         if (this.#ending.signal.aborted || lease.expired) return
         next += 1
         if (!lease.holds(record)) continue
@@ -174,7 +174,7 @@ class StoreReader implements OutboxSource {
     try {
       await this.#queue.add(outcome, lease.until)
       this.#meter.count(outcome.result, [record])
-      // The next of its key can be claimed now, and nobody announces that.
+      // The next record of its key can be claimed now, and no notification announces that.
       if (isOrdered(this.#store)) this.#poll.wake()
     } catch (error) {
       this.#meter.count('leasesLost', [record])
@@ -195,7 +195,7 @@ class StoreReader implements OutboxSource {
       await outside(() => this.#calls.run(() => this.#store.release(records), { until }))
       this.#meter.count(late ? 'leasesLost' : 'released', records)
     } catch {
-      // They wait for the end of the lease.
+      // The records wait for the lease to expire.
       this.#meter.count('leasesLost', records)
     }
   }

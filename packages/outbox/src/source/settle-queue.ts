@@ -9,7 +9,7 @@ interface Waiting {
   readonly reject: (error: Error) => void
 }
 
-/** Tells the store outcomes that come one by one: those of one tick in one call, and those that come during a call in the next. */
+/** Settles outcomes that arrive one by one: those of one tick in one call, and those that arrive during a call in the next. */
 export class SettleQueue {
   readonly #store: OutboxStore
   readonly #calls: StoreCalls
@@ -21,22 +21,25 @@ export class SettleQueue {
     this.#calls = calls
   }
 
-  /** Resolves when the store has applied it. Rejects with `ACKORD_LEASE_LOST` if it did not, or could not be reached until the end of the lease. */
+  /**
+   * Resolves when the store has applied the outcome. Rejects with `ACKORD_LEASE_LOST` if the store did not apply it, or could not be reached before
+   * the end of the lease.
+   */
   add(outcome: Outcome, until: number): Promise<void> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ outcome, until, resolve, reject })
-      // Not in the context of the message that happens to be settled first.
+      // Runs outside the async context of the message that happens to be settled first.
       this.#running ??= outside(() => this.#run())
     })
   }
 
-  /** Resolves when everything that was added has its answer. */
+  /** Resolves when every added outcome has its answer. */
   async drained(): Promise<void> {
     await this.#running
   }
 
   async #run(): Promise<void> {
-    await undefined // the rest of the tick
+    await undefined // collects the rest of the tick
     while (this.#waiting.length > 0) {
       const batch = this.#waiting
       this.#waiting = []

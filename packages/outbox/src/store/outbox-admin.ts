@@ -1,6 +1,6 @@
 import type { Attributes, RawMessage } from '@ackord/core'
 
-/** `waiting` for its time: delayed, or backing off after a failure. `leased`: some relay has it. */
+/** `waiting`: delayed, or backing off after a failure. `leased`: claimed by a relay. */
 export type OutboxState = 'ready' | 'waiting' | 'leased' | 'parked' | 'published'
 
 /** A record as operators see it. Instants are milliseconds since the epoch, by the store's clock. */
@@ -8,11 +8,11 @@ export interface OutboxRecord {
   readonly id: string
   readonly state: OutboxState
   readonly destination: string
-  /** It cannot be settled. */
+  /** The id of a stored record does not fence: it cannot be used to settle the record. */
   readonly message: RawMessage
   readonly attempts: number
   readonly createdAt: number
-  /** When it may be claimed. */
+  /** When the record may be claimed. */
   readonly availableAt: number
   readonly lastError: string | undefined
   readonly leasedUntil: number | undefined
@@ -30,13 +30,13 @@ export interface OutboxFilter {
 
 export interface OutboxPage {
   readonly records: readonly OutboxRecord[]
-  /** Give it to `list` for the page after this one; `undefined` at the end. */
+  /** The cursor of the next page, to be passed to `list`; `undefined` on the last page. */
   readonly next: string | undefined
 }
 
 export interface OutboxEdit {
   readonly destination?: string | undefined
-  /** Added to the record's own, or in their place. */
+  /** Merged over the record's own attributes. */
   readonly attributes?: Attributes | undefined
   readonly data?: Uint8Array | undefined
 }
@@ -44,9 +44,9 @@ export interface OutboxEdit {
 export interface RearmOptions {
   /** Which records to publish again: those that are parked, or those that were published and kept by `retain`. Default: `parked`. */
   readonly state?: 'parked' | 'published' | undefined
-  /** Milliseconds before they may be published, by the store's clock. Requires a store that keeps `delay`. Default: none. */
+  /** Milliseconds before the records may be published, by the store's clock. Requires a store that supports `delay`. Default: none. */
   readonly delay?: number | undefined
-  /** Whether attempts made so far still count towards the relay's `maxAttempts`. Default: false, they are set to 0. */
+  /** Whether earlier attempts still count towards the relay's `maxAttempts`. Default: false, attempts are reset to 0. */
   readonly keepAttempts?: boolean | undefined
 }
 
@@ -61,19 +61,19 @@ export interface DestinationStats {
 
 export interface OutboxStats {
   readonly destinations: readonly DestinationStats[]
-  /** Milliseconds since the oldest record was stored that is neither published nor parked. */
+  /** Age in milliseconds of the oldest record that is neither published nor parked. */
   readonly oldestAge: number | undefined
 }
 
-/** The operators' side; the same on every store. */
+/** The interface for operators; the same on every store. */
 export interface OutboxAdmin {
-  /** Oldest first. `after` is the `next` of an earlier page; anything else is refused. */
+  /** Oldest first. `after` is the `next` cursor of an earlier page; any other value is rejected. */
   list(filter: OutboxFilter, page: { readonly limit: number; readonly after?: string | undefined }): Promise<OutboxPage>
   get(id: string): Promise<OutboxRecord | undefined>
   /**
-   * Makes parked records ready to be published again, with their attempts set to 0, and edited if `edit` is given. `options.state` selects published
-   * records instead: they are published a second time, with the same message id. Records in any other state are left alone, so that calling it twice
-   * is safe. Resolves to the number of records.
+   * Makes parked records ready to be published again, with their attempts reset to 0, and edited if `edit` is given. `options.state` selects
+   * published records instead: they are published a second time, with the same message id. Records in any other state are not changed, so calling it
+   * twice is safe. Resolves to the number of records.
    */
   rearm(
     which: { readonly ids: readonly string[] } | { readonly filter: OutboxFilter },
@@ -82,13 +82,13 @@ export interface OutboxAdmin {
   ): Promise<number>
   /**
    * Parks records that are ready or waiting, so that no relay publishes them until they are re-armed. The reason becomes their `lastError`. Leased,
-   * parked and published records are left alone. With order `perKey` a store may not know that a relay has a record in memory; such a record can
+   * parked and published records are not changed. With order `perKey` a store may not know that a relay has a record in memory; such a record can
    * still be published after it was parked. Resolves to the number of records.
    */
   park(ids: readonly string[], reason: string): Promise<number>
-  /** Removes parked records for good. The reason is for the store's audit. Resolves to how many it was. */
+  /** Deletes parked records permanently. The reason is for the store's audit. Resolves to the number of deleted records. */
   discard(ids: readonly string[], reason: string): Promise<number>
   stats(): Promise<OutboxStats>
-  /** Removes at most `limit` published records that are older than `olderThan` milliseconds, and no others. Resolves to how many it was. */
+  /** Deletes at most `limit` published records that are older than `olderThan` milliseconds, and no others. Resolves to the number of deleted records. */
   deletePublished(options: { readonly olderThan: number; readonly limit: number }): Promise<number>
 }

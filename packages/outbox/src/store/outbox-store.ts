@@ -2,15 +2,15 @@ import type { RawMessage } from '@ackord/core'
 
 /** An event to be stored. Its id, type, ordering key (`partitionkey`) and content type are the message's own attributes. */
 export interface NewOutboxRecord {
-  /** Where the relay publishes it. */
+  /** The destination that the relay publishes the record to. */
   readonly destination: string
-  /** Complete: with id, type and source. Bytes, never JSON columns: what was marshalled is what is published. */
+  /** Complete: with id, type and source. The data is stored as bytes, never in JSON columns, so that exactly the marshalled bytes are published. */
   readonly message: RawMessage
-  /** Milliseconds before it may be published, by the store's clock. Default: none. */
+  /** Milliseconds before the record may be published, by the store's clock. Default: none. */
   readonly delay?: number | undefined
 }
 
-/** Names a stored record by what its writer knows of it. */
+/** Identifies a stored record by values that its writer knows. */
 export interface OutboxReference {
   readonly destination: string
   /** The `source` of its message. */
@@ -19,34 +19,35 @@ export interface OutboxReference {
   readonly id: string
 }
 
-/** The writing side: puts events into the transaction of the business writes. */
+/** The writing side: stores events in the transaction of the business writes. */
 export interface OutboxWriter<Transaction> {
   /**
-   * Stores the records so that they exist if and only if the transaction commits, in this order. One statement for all of them.
-   * Nothing is stored if one of them cannot be. Never commits, and refuses anything that is not a running transaction.
+   * Stores the records, in this order, so that they exist if and only if the transaction commits. Uses one statement for all records. If one record
+   * cannot be stored, none is. Never commits, and throws if `transaction` is not a running transaction.
    */
   append(transaction: Transaction, records: readonly NewOutboxRecord[]): Promise<void>
 
   /**
-   * Removes those of these records that wait for their time: delayed, or backing off after a failure. It takes effect if and only if the
-   * transaction commits; until then no relay can claim them, except with order `perKey`, where claims lock nothing: there, a record whose time comes while
-   * the transaction is open may be published all the same. It sees what the same transaction has appended before. A record that is due, leased,
-   * parked or published is left alone: it is too late. Resolves to the number of removed records, or to `undefined` where the store finds out only
-   * when it commits. Refuses anything that is not a running transaction. Present on every store whose `capabilities.delay` is true.
+   * Removes those of these records that wait for their time: delayed, or backing off after a failure. The removal takes effect if and only if the
+   * transaction commits; until then no relay can claim the records, except with order `perKey`, where claims take no locks: there, a record that
+   * becomes due while the transaction is open may still be published. Records appended earlier in the same transaction are visible to it. A record
+   * that is due, leased, parked or published is not changed: it is too late. Resolves to the number of removed records, or to `undefined` where the
+   * store only finds out when it commits. Throws if `transaction` is not a running transaction. Present on every store whose `capabilities.delay` is
+   * true.
    */
   cancel?(transaction: Transaction, references: readonly OutboxReference[]): Promise<number | undefined>
 }
 
-/** For tests: looks into the outbox from inside of a transaction, before it commits. */
+/** For tests: reads the outbox inside a transaction, before it commits. */
 export interface OutboxReader<Transaction> {
   /**
-   * What the transaction would leave for the relay if it committed now, oldest first: what was stored in it, and what else it sees. Changes
-   * nothing. Refuses anything that is not a running transaction.
+   * The records that the relay would see if the transaction committed now, oldest first: those stored in it, and all others that it can read. Changes
+   * nothing. Throws if `transaction` is not a running transaction.
    */
   readAppended(transaction: Transaction): Promise<readonly NewOutboxRecord[]>
 }
 
-/** Names one claim of one record. Both parts are the store's own; the token fences every later call. */
+/** Identifies one claim of one record. Both parts are opaque and belong to the store; the token fences every later call. */
 export interface Claim {
   readonly id: string
   readonly token: string
@@ -55,11 +56,14 @@ export interface Claim {
 export interface ClaimedRecord extends Claim {
   readonly destination: string
   readonly message: RawMessage
-  /** This one included. */
+  /** Including this attempt. */
   readonly attempts: number
   /** Milliseconds since the epoch, by the store's clock. */
   readonly createdAt: number
-  /** The parked record that it must not overtake, if it was asked for with `behindParked: 'marked'`. It is to be parked too, not published. */
+  /**
+   * The id of the parked record that this record must not overtake, if it was claimed with `behindParked: 'marked'`. The record must be parked too,
+   * not published.
+   */
   readonly behind?: string | undefined
 }
 
@@ -68,116 +72,122 @@ export interface ClaimOptions {
   /**
    * The largest total size of the claimed records, in bytes: the data and the attributes of each, as the store keeps them. The store stops before the
    * record that would exceed it, inside the statement or script itself, so that a claim never reads more than this into memory. The first record is
-   * always claimed, however large it is, or it would block those behind it. Default: no limit.
+   * always claimed, however large it is; otherwise it would block the records behind it. Default: no limit.
    */
   readonly maxBytes?: number | undefined
   /**
-   * A record that is larger than `maxBytes` and has been claimed more often than this may come with empty data: reading it may be what ended those who claimed it
-   * before, and the relay parks it unsent. Default: data is always read.
+   * A record that is larger than `maxBytes` and has been claimed more often than this may be returned with empty data: reading it may have crashed
+   * the relays that claimed it before, and the relay parks it without publishing it. Default: data is always read.
    */
   readonly maxAttempts?: number | undefined
-  /** Milliseconds for which nobody else gets what is claimed. */
+  /** Milliseconds for which no other relay can claim the records. */
   readonly lease: number
   /** Only these destinations. Default: all. */
   readonly destinations?: readonly string[] | undefined
-  /** Not these destinations, such as those whose broker is down. Default: none. */
+  /** Excludes these destinations, such as those whose broker is down. Default: none. */
   readonly except?: readonly string[] | undefined
-  /** Only records that have failed before, or only those that have not. Default: both. With order `perKey` it is both always. */
+  /** Only records that have failed before, or only those that have not. Default: both. With order `perKey` the option is ignored and claims return both. */
   readonly retried?: 'only' | 'never' | undefined
   /**
-   * With order `perKey`: what becomes of records whose key has a parked one before them. `given` like all others, `kept` until that one is
-   * re-armed or discarded, or given and `marked` with it. Default: `given`.
+   * With order `perKey`: how to treat records that follow a parked record of their key. `given`: claimed like all others. `kept`: not claimed until
+   * the parked record is re-armed or discarded. `marked`: claimed, with the id of the parked record in `behind`. Default: `given`.
    */
   readonly behindParked?: 'given' | 'kept' | 'marked' | undefined
 }
 
-/** What became of a claimed record. */
+/** The outcome of a claimed record. */
 export type Outcome = Claim &
   (
     | { readonly result: 'published' }
-    /** It may be claimed again after `retryAfter` milliseconds, by the store's clock. */
+    /** The record may be claimed again after `retryAfter` milliseconds, by the store's clock. */
     | { readonly result: 'failed'; readonly error: string; readonly retryAfter: number }
-    /** It stays until an operator re-arms or discards it; no timer ever touches it. */
+    /** The record stays until an operator re-arms or discards it; no timer ever changes it. */
     | { readonly result: 'parked'; readonly error: string }
   )
 
 export interface OutboxCapabilities {
   /**
-   * `perKey`: records of one destination and ordering key are given in the order of their commits. A claim gives a run of them from the
-   * first on, and no more of that key to anybody until the whole run is settled or released; one that failed holds up those behind it. It is for
-   * the reader to publish a run one after the other. Records without a key are in no order.
+   * `perKey`: records of one destination and ordering key are claimed in the order of their commits. A claim returns a run of them, starting with the
+   * first, and no relay gets more records of that key until the whole run is settled or released; a failed record blocks the records behind it. The
+   * reader is responsible for publishing a run one record after the other. Records without a key have no order.
    *
-   * Every record is in one of many partitions, by its key, and a partition belongs to one store object at a time, for as long as that one
-   * claims or renews; the objects that do share them fairly, and hand them over when nothing of them is in hand. So a claim finds what is in its own
-   * partitions. An attempt counts when it is settled as failed or parked, or when its owner is gone without a word: what was in its hands then may be
-   * what ended it. Where the answer to a claim can be lost, what it gave must not stay in hand for as long as its owner goes on claiming: nobody has it.
+   * Every record belongs to one of many partitions, by its key. A partition is owned by one store object at a time, for as long as that object claims
+   * or renews; the active objects share the partitions fairly, and hand one over only when none of its records is in flight. A claim therefore only
+   * reads its own partitions. An attempt counts when it is settled as failed or parked, or when its owner disappears: a record that was in flight
+   * then may be what crashed it. Where the answer to a claim can be lost, the records of that claim must not stay in flight while their owner
+   * continues to claim: no reader has received them.
    */
   readonly order: 'none' | 'perKey'
-  /** Whether `delay` is kept. */
+  /** Whether the store supports `delay`. */
   readonly delay: boolean
-  /** Whether records can be stored already leased to a relay: `attach` is there. */
+  /** Whether records can be stored already leased to a relay, that is, whether `attach` exists. */
   readonly preLease: boolean
-  /** Whether `wakeUps` tells of every commit, also of other processes, so that polling is only what makes up for a hint that was lost. Default: false. */
+  /** Whether `wakeUps` reports every commit, including those of other processes, so that polling only makes up for lost notifications. Default: false. */
   readonly notifies?: boolean | undefined
 }
 
-/** What a store hands records to that were committed a moment ago. */
+/** Receives records right after their commit, so that they need not be claimed. */
 export interface RecordTaker {
   /**
-   * Asked before records for these destinations are stored: for how many milliseconds they are to be leased to the taker. `undefined`: it
-   * does not take them, and they are stored for whoever claims them.
+   * Called before records for these destinations are stored. Returns for how many milliseconds they are to be leased to the taker, or `undefined` if
+   * the taker does not want them: then they are stored for any relay to claim.
    */
   lease(destinations: readonly string[]): number | undefined
   /**
-   * Called after the commit. The records are leased as by a claim, and the first attempt is counted. `age` is the number of milliseconds since `lease` was
-   * called: the lease does not end before the rest of its duration. Must not throw.
+   * Called after the commit. The records are leased as by a claim, and the first attempt is counted. `age` is the number of milliseconds since
+   * `lease` was called: the lease lasts at least the rest of its duration. Must not throw.
    */
   take(records: readonly ClaimedRecord[], age: number): void
 }
 
 /**
- * The relay's side. A record's way:
+ * The relay's side. The states of a record:
  *
  *     ready ─ claim ─▶ leased ─ settle published ─▶ gone (or kept as published)
- *       ▲                │    ─ settle failed ────▶ waiting ─ its time comes ─▶ claimable
+ *       ▲                │    ─ settle failed ────▶ waiting ─ the delay is over ─▶ claimable
  *       │                │    ─ settle parked ────▶ parked ─ rearm ─▶ ready
- *       │                │    ─ release ──────────▶ as it was before the claim
- *       └────────────────┴─ the lease runs out ───▶ claimable, with the attempt counted
+ *       │                │    ─ release ──────────▶ the state before the claim
+ *       └────────────────┴─ the lease expires ────▶ claimable, with the attempt counted
  *
- * Any number of relays may call a store at once. All instants are by the store's clock; callers pass durations.
+ * Any number of relays may call a store concurrently. All instants are by the store's clock; callers pass durations.
  */
 export interface OutboxStore {
   readonly capabilities: OutboxCapabilities
 
   /**
-   * Takes up to `limit` claimable records, oldest first within a destination, and leases them to the caller alone. What is leased to
-   * somebody else is skipped, not waited for; what is leased to nobody any more is taken over. An attempt counts here, so that a record
-   * that kills its relay runs out of attempts too. Records of one destination never keep those of another from being found.
+   * Leases up to `limit` claimable records to the caller, oldest first within a destination. Records that another relay has leased are skipped, not
+   * waited for; records with an expired lease are claimed again. The attempt is counted here, so that a record that crashes its relay runs out of
+   * attempts too. Records of one destination never prevent those of another from being found.
    */
   claim(options: ClaimOptions): Promise<readonly ClaimedRecord[]>
 
-  /** Extends leases to `lease` milliseconds from now. One answer per claim, in their order: `false` means that it was lost, and stays so. */
+  /** Extends leases to `lease` milliseconds from now. Returns one answer per claim, in their order: `false` means that the claim was lost, which is final. */
   renew(claims: readonly Claim[], lease: number): Promise<readonly boolean[]>
 
-  /** Gives records back as they were before the claim: claimable at once, the attempt not counted. Claims that were lost are left alone. */
+  /** Returns records to their state before the claim: claimable immediately, the attempt not counted. Lost claims are ignored. */
   release(claims: readonly Claim[]): Promise<void>
 
-  /** One round trip for all. Applies each outcome if its claim still holds, and answers for each, in their order. A stale token changes nothing,
-   * and so does one whose lease has run out, also while nobody has taken the record over: somebody may at any moment. */
+  /**
+   * One round trip for all. Applies each outcome if its claim is still valid, and returns one answer per outcome, in their order. A stale token
+   * changes nothing. Neither does the token of an expired lease, even if no other relay has claimed the record yet, because one may at any moment.
+   */
   settle(outcomes: readonly Outcome[]): Promise<readonly ('applied' | 'lost')[]>
 
   /**
-   * With `preLease`: from now on, until the function that it gives is called, what is stored by this process is handed to the taker right after its
-   * commit, as far as the taker wants it. One taker at a time; the latest counts. If the process ends in between, the lease runs out.
+   * With `preLease`: until the returned function is called, records stored by this process are passed to the taker right after their commit, as far
+   * as the taker wants them. There is one taker at a time; the latest wins. If the process ends in between, the lease expires.
    */
   attach?(taker: RecordTaker): () => void
 
   /**
-   * With order `perKey`: nobody claims through this object any more, so what it owns is anybody's at once, not when its time runs out. To be called when nothing is
-   * in hand; a later claim begins anew. Without it, or if it fails, the others wait.
+   * With order `perKey`: gives up ownership, so that other store objects can own its partitions immediately instead of after a time-out. Call it when
+   * no record is in flight; a later claim starts anew. Without it, or if it fails, the others wait for the time-out.
    */
   leave?(): Promise<void>
 
-  /** Yields when there may be something to claim. A hint, never the truth: the relay polls all the same. Ends when the signal is aborted. */
+  /**
+   * Yields when there may be records to claim. It is only a hint: notifications may be lost or needless, so the relay polls as well. Ends when the
+   * signal is aborted.
+   */
   wakeUps?(options: { readonly signal: AbortSignal }): AsyncIterable<void>
 }

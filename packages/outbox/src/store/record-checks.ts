@@ -6,20 +6,20 @@ import type { NewOutboxRecord, OutboxReference } from './outbox-store.ts'
 /** The default of every store's `maxSize`, in bytes. */
 export const defaultMaxSize = 5_242_880
 
-/** As CloudEvents has them in JSON: instants as RFC 3339, bytes as base64. */
+/** Attributes in the JSON form of CloudEvents: instants as RFC 3339, bytes as base64. */
 export function attributesToJson(attributes: Attributes): string {
-  // A replacer would be asked for every one, and hardly any are bytes.
+  // No JSON replacer: it would be called for every attribute, and hardly any are bytes.
   for (const name in attributes) if (attributes[name] instanceof Uint8Array) return JSON.stringify(withTexts(attributes))
   return JSON.stringify(attributes)
 }
 
 /**
- * For stores, before anything is written: throws at a record whose data, attributes and destination have more bytes than that. The broker would
- * refuse it for good, long after its transaction has ended. `attributes`: those of the message, by `attributesToJson()`.
+ * For stores, before anything is written: throws if data, attributes and destination of a record exceed `maxSize` bytes. The broker would reject such
+ * a record permanently, long after its transaction has ended. `attributes`: those of the message, by `attributesToJson()`.
  */
 export function checkRecordSize({ destination, message }: NewOutboxRecord, attributes: string, maxSize: number): void {
   const { byteLength } = message.data
-  // A unit of a text has three bytes at most: hardly any need be counted.
+  // A UTF-16 code unit has at most three bytes in UTF-8: most texts need not be measured.
   if (byteLength + 3 * (attributes.length + destination.length) <= maxSize) return
   const size = byteLength + Buffer.byteLength(attributes) + Buffer.byteLength(destination)
   if (size > maxSize) throw tooLarge(message, size, maxSize)
@@ -32,16 +32,19 @@ function withTexts(attributes: Attributes): Record<string, unknown> {
 }
 
 function tooLarge(message: RawMessage, size: number, maxSize: number): AckordError {
-  const text = `Cannot store ${nameOf(message)} in the outbox: it takes ${size} bytes, and maxSize is ${maxSize}. Store what is large elsewhere, and send where it is.`
+  const text = `Cannot store ${nameOf(message)} in the outbox: its size is ${size} bytes, and maxSize is ${maxSize}. Store large data elsewhere, and send a reference to it.`
   return new AckordError('ACKORD_INVALID_OUTPUT', text, { retryable: false })
 }
 
-/** For stores: what `list()` throws at an `after` that is not the `next` of an earlier page. */
+/** For stores: the error that `list()` throws if `after` is not the `next` cursor of an earlier page. */
 export function invalidCursor(after: string): InvalidOptionError {
-  return new InvalidOptionError('after', `must be the cursor of an earlier page, or left out; it is ${JSON.stringify(after)}.`)
+  return new InvalidOptionError(
+    'after',
+    `is an invalid cursor: it must be the \`next\` of an earlier page, or omitted; it is ${JSON.stringify(after)}.`,
+  )
 }
 
-/** Refuses options that no store could follow. Returns them. */
+/** Throws if the options are invalid. Returns them. */
 export function checkRearm(options: RearmOptions): RearmOptions {
   const { state = 'parked', delay = 0, keepAttempts = false } = options
   if (state !== 'parked' && state !== 'published') {
@@ -53,7 +56,7 @@ export function checkRearm(options: RearmOptions): RearmOptions {
   return options
 }
 
-/** Refuses references that could not name a record: a typo would otherwise look like a record that is gone. */
+/** Throws if a reference is incomplete: a typo would otherwise look like a record that no longer exists. */
 export function checkReferences(references: readonly OutboxReference[]): void {
   if (!Array.isArray(references)) throw new InvalidOptionError('references', 'must be an array of { destination, source, id }.')
   for (const reference of references as readonly Partial<Record<string, unknown>>[]) {

@@ -70,7 +70,7 @@ export const listingScenarios: readonly OutboxScenario[] = [
         await assert.rejects(
           world.store.list({}, { limit: 2, after }),
           (error) =>
-            isAckordError(error, 'ACKORD_INVALID_OPTION') && error.message.startsWith('after must be the cursor of an earlier page'),
+            isAckordError(error, 'ACKORD_INVALID_OPTION') && error.message.startsWith('after is an invalid cursor'),
           `'${after}' must be refused`,
         )
       }
