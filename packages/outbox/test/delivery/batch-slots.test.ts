@@ -2,14 +2,14 @@ import { describe, expect, it } from 'vitest'
 import { settlePromises } from '../../../core/test/support/virtual-runtime.ts'
 import { type BatchSlot, BatchSlots } from '../../src/delivery/batch-slots.ts'
 
-/** What has come so far of a promise. */
+/** The values a promise has resolved to so far. */
 function watch<T>(promise: Promise<T>): { value: T | undefined; done: boolean } {
   const seen: { value: T | undefined; done: boolean } = { value: undefined, done: false }
   void promise.then((value) => Object.assign(seen, { value, done: true }))
   return seen
 }
 
-/** One that is being settled. */
+/** A batch that is being settled. */
 async function settling(slots: BatchSlots): Promise<BatchSlot> {
   const slot = await slots.acquire()
   await slot.begin()
@@ -17,8 +17,8 @@ async function settling(slots: BatchSlots): Promise<BatchSlot> {
   return slot
 }
 
-describe('the slots of batches', () => {
-  it('let one be claimed while one is settled, and sent when that has ended', async () => {
+describe('batch slots', () => {
+  it('let the next batch be claimed while one is settled, and sent when that has ended', async () => {
     const slots = new BatchSlots(1)
     const first = await settling(slots)
     const second = await slots.acquire()
@@ -33,7 +33,7 @@ describe('the slots of batches', () => {
     expect(third.done).toBe(true)
   })
 
-  it('are given once, however often they are given back', async () => {
+  it('are granted once, however often they are released', async () => {
     const slots = new BatchSlots(1)
     const first = await settling(slots)
     for (const _ of [1, 2, 3]) {
@@ -47,7 +47,7 @@ describe('the slots of batches', () => {
     expect([sending.done, fourth.done]).toEqual([false, false])
   })
 
-  it('of one that found nothing, or was stopped while it waited, go on to the next', async () => {
+  it('of a claim that found nothing, or was stopped while it waited, go to the next caller', async () => {
     const slots = new BatchSlots(1)
     const first = await settling(slots)
     const empty = await slots.acquire()
@@ -67,7 +67,7 @@ describe('the slots of batches', () => {
     expect(sending.done).toBe(true)
   })
 
-  it('go to those who ask by turns, so that nobody is kept out by one who asks all the time', async () => {
+  it('are granted in turn, so that a caller that asks all the time starves no other', async () => {
     const slots = new BatchSlots(2)
     const turns: string[] = []
     const ask = async (name: string) => {
@@ -75,7 +75,7 @@ describe('the slots of batches', () => {
         const slot = await slots.acquire()
         await slot.begin()
         turns.push(name)
-        // On its way beside the next, as a batch is.
+        // Runs concurrently with the next, as a batch does.
         void settlePromises()
           .then(() => slot.sent())
           .then(() => settlePromises())

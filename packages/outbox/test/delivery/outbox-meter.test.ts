@@ -14,7 +14,7 @@ function recording() {
 const counts = { ready: 0, waiting: 0, leased: 0, parked: 0, published: 0 }
 const urls = ['https://a:secret1@host/x?token=1', 'https://b:secret2@host/x?token=2']
 
-it('adds up the records of destinations that share a label', () => {
+it('sums the records of destinations that share a label', () => {
   const { meter, gauges } = recording()
   const destinations = urls.map((destination, index) => ({ destination, ...counts, ready: index + 1 }))
   meter.backlog({ destinations, oldestAge: 5 })
@@ -24,7 +24,7 @@ it('adds up the records of destinations that share a label', () => {
   expect(gauges.get('ackord.outbox.records https://host/x?… ready')).toBe(0)
 })
 
-it('shows a label as down while one of its destinations is', () => {
+it('reports a label as down while one of its destinations is', () => {
   const { meter, gauges } = recording()
   const [first = '', second = ''] = urls
   const shown = () => gauges.get('ackord.outbox.destination_down https://host/x?…')

@@ -7,7 +7,7 @@ import { publishInOrder } from '../../src/delivery/publish-in-order.ts'
 import type { OnExhausted } from '../../src/options/key-order.ts'
 import type { ClaimedRecord } from '../../src/store/outbox-store.ts'
 
-/** Named by its key and number, such as `a1`; without a key if it begins with a dash. */
+/** A record named by its key and number, such as `a1`; without a key if the name begins with a dash. */
 function claimed(id: string, changes: Partial<ClaimedRecord> = {}): ClaimedRecord {
   const attributes = { id, type: 'order.placed', source: '/orders', ...(id.startsWith('-') ? {} : { partitionkey: id[0] }) }
   return {
@@ -27,7 +27,7 @@ function open(ids: readonly (string | ClaimedRecord)[], onExhausted: OnExhausted
   const lease = new Lease(runtime, records, runtime.now() + 30_000)
   const stop = new AbortController()
   const waves: string[][] = []
-  /** What becomes of a record that is sent, by its id. Default: published. */
+  /** The result of a record that is sent, by its id. Default: published. */
   const fates = new Map<string, (record: ClaimedRecord) => Verdict | undefined>()
   const world = {
     runtime,
@@ -61,7 +61,7 @@ const fails = (record: ClaimedRecord): Verdict => ({
 const isParked = (record: ClaimedRecord): Verdict => ({ record, outcome: parked(record, error), error, reason: 'permanent' })
 
 describe('publishing in order', () => {
-  it('sends the first of every run with all that have no key, then the second, and so on', async () => {
+  it('sends the first record of every run with all that have no key, then the second, and so on', async () => {
     const world = open(['a1', 'b1', '-1', 'a2', '-2', 'a3', 'b2'])
     expect(await world.run()).toEqual({
       a1: 'published',
@@ -75,13 +75,13 @@ describe('publishing in order', () => {
     expect(world.waves).toEqual([['a1', 'b1', '-1', '-2'], ['a2', 'b2'], ['a3']])
   })
 
-  it('takes one key for two destinations as two', async () => {
+  it('treats one key of two destinations as two keys', async () => {
     const world = open(['a1', claimed('a2', { destination: 'stock' }), 'a3'])
     await world.run()
     expect(world.waves).toEqual([['a1', 'a2'], ['a3']])
   })
 
-  it('ends a run with a record that failed, or of which nothing is known, and leaves those behind it without a verdict', async () => {
+  it('ends a run with a record that failed, or has no result, and leaves those behind it without a verdict', async () => {
     const world = open(['a1', 'b1', 'c1', 'a2', 'b2', 'c2', 'a3'])
     world.fates.set('a2', fails)
     world.fates.set('b1', () => undefined)
@@ -92,13 +92,13 @@ describe('publishing in order', () => {
     ])
   })
 
-  it.each(['park', 'block'] as const)('ends a run with a record that is parked, until that is stored (%s)', async (onExhausted) => {
+  it.each(['park', 'block'] as const)('ends a run with a parked record, until that is stored (%s)', async (onExhausted) => {
     const world = open(['a1', 'a2', 'a3'], onExhausted)
     world.fates.set('a1', isParked)
     expect(await world.run()).toEqual({ a1: 'parked' })
   })
 
-  it("parks those behind a parked record with 'parkKey', and says behind which", async () => {
+  it("parks the records behind a parked one with 'parkKey', and names it", async () => {
     const world = open(['a1', 'b1', 'a2', 'b2', 'a3'], 'parkKey')
     world.fates.set('a2', isParked)
     const { records, runtime, lease, stop } = world
@@ -114,13 +114,13 @@ describe('publishing in order', () => {
     expect(behind).toMatchObject({ reason: 'behind', outcome: { error: expect.stringContaining('record a1,') } })
   })
 
-  it('parks what is marked and sends what is not', async () => {
+  it('parks marked records and sends the others', async () => {
     const world = open(['a1', claimed('a3', { behind: 'a2' }), claimed('b2', { behind: 'b1' })], 'parkKey')
     expect(await world.run()).toEqual({ a1: 'published', a3: 'parked', b2: 'parked' })
     expect(world.waves).toEqual([['a1']])
   })
 
-  it('begins no wave when the lease is over, and none when the relay stops', async () => {
+  it('starts no wave when the lease has expired, and none when the relay stops', async () => {
     const late = open(['a1', 'a2'])
     late.onWave = () => {
       late.lease.until = late.runtime.monotonic()
@@ -131,20 +131,20 @@ describe('publishing in order', () => {
     expect(await stopped.run()).toEqual({ a1: 'published' })
   })
 
-  it('sends no more of what was lost, and goes on with the rest', async () => {
+  it('sends no more records of a lost claim, and continues with the rest', async () => {
     const world = open(['a1', 'b1', 'a2', 'b2'])
     world.onWave = () => void world.lease.lose(world.records.filter(({ id }) => id === 'a2'))
     expect(await world.run()).toEqual({ a1: 'published', b1: 'published', b2: 'published' })
   })
 
-  it('sends nothing of what was lost before the first wave, nor what comes behind it in its key', async () => {
+  it('sends neither records lost before the first wave nor those behind them in their key', async () => {
     const world = open(['a1', 'b1', '-1', 'a2', '-2', 'b2'])
     world.lease.lose(world.records.filter(({ id }) => id === 'a1' || id === '-1'))
     await world.run()
     expect(world.waves).toEqual([['b1', '-2'], ['b2']])
   })
 
-  it('begins no wave after a second, so that nobody waits long behind a long run', async () => {
+  it('starts no wave after a second, so that no key waits long behind a long run', async () => {
     const world = open(Array.from({ length: 50 }, (_, index) => `a${index + 1}`))
     const { runtime, lease, stop, records } = world
     const verdicts = await publishInOrder(records, {

@@ -9,6 +9,6 @@ it.each([
   { limit: 100, sizes: [3, 5], amounts: [3, 5] },
   { limit: 0, sizes: [3], amounts: [0] },
   { limit: 5, sizes: [], amounts: [] },
-])('shares out $limit over $sizes as $amounts', ({ limit, sizes, amounts }) => {
+])('divides $limit over $sizes as $amounts', ({ limit, sizes, amounts }) => {
   expect(fillEvenly(limit, sizes)).toEqual(amounts)
 })

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { VirtualRuntime } from '../../../core/test/support/virtual-runtime.ts'
 import { MemoryOutboxStore } from '../../src/memory/memory-outbox-store.ts'
 
-// What order per key means is in the testkit's suite; here is what only this store has.
+// The testkit's suite covers order per key; these tests cover behaviour of this store only.
 
 async function add(store: MemoryOutboxStore, ...ids: readonly string[]): Promise<void> {
   const transaction = store.begin()
@@ -18,14 +18,14 @@ async function add(store: MemoryOutboxStore, ...ids: readonly string[]): Promise
 const claiming = { limit: 100, lease: 1000 }
 
 describe('MemoryOutboxStore', () => {
-  it('has no order unless it is asked for one, and refuses one that it does not know', () => {
+  it('has no order by default, and rejects an unknown order', () => {
     expect(new MemoryOutboxStore().capabilities.order).toBe('none')
     expect(new MemoryOutboxStore({ order: 'perKey' }).capabilities.order).toBe('perKey')
-    // What a JavaScript caller may pass.
+    // A JavaScript caller may pass anything.
     expect(() => new MemoryOutboxStore({ order: 'global' as 'none' })).toThrow("order must be 'none' or 'perKey'")
   })
 
-  it.each(['none', 'perKey'] as const)('has other objects on the same records (%s)', async (order) => {
+  it.each(['none', 'perKey'] as const)('supports several objects on the same records (%s)', async (order) => {
     const store = new MemoryOutboxStore({ order, runtime: new VirtualRuntime() })
     const other = store.another()
     await add(other, 'a1', 'b1')

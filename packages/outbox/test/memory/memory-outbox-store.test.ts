@@ -37,7 +37,7 @@ async function parked(world: ReturnType<typeof open>, ...added: readonly string[
 }
 
 describe('appending', () => {
-  it('shows records when the transaction commits, in their order, and not before', async () => {
+  it('makes records visible when the transaction commits, in their order, and not before', async () => {
     const { store, claim } = open()
     const transaction = store.begin()
     await store.append(transaction, [{ destination: 'orders', message: event('e1') }])
@@ -58,7 +58,7 @@ describe('appending', () => {
     expect(await store.stats()).toEqual({ destinations: [], oldestAge: undefined })
   })
 
-  it('leaves what a savepoint did not take back', async () => {
+  it('keeps the records that a savepoint did not roll back', async () => {
     const { store, claim } = open()
     const transaction = store.begin()
     await store.append(transaction, [{ destination: 'orders', message: event('e1') }])
@@ -70,7 +70,7 @@ describe('appending', () => {
     expect(idsOf(await claim())).toEqual(['e1', 'e3'])
   })
 
-  it('refuses a transaction that has ended', async () => {
+  it('rejects a transaction that has ended', async () => {
     const { store } = open()
     const transaction = store.begin()
     transaction.commit()
@@ -78,11 +78,11 @@ describe('appending', () => {
     await failureOf(() => transaction.rollback(), 'ACKORD_SCOPE_ENDED')
   })
 
-  it.each([{}, undefined, open().store, open().store.begin()])('refuses what is not a transaction of its own', async (other) => {
+  it.each([{}, undefined, open().store, open().store.begin()])('rejects a transaction of another store', async (other) => {
     await failureOf(open().store.append(other as never, [{ destination: 'orders', message: event('e1') }]), 'ACKORD_TRANSACTION_REQUIRED')
   })
 
-  it('takes 200,000 records in one call', async () => {
+  it('accepts 200,000 records in one call', async () => {
     const { add, store } = open()
     await add('orders', ...ids(200_000).map(String).slice(0, 100_000))
     const transaction = store.begin()
@@ -94,7 +94,7 @@ describe('appending', () => {
     expect((await store.stats()).destinations).toMatchObject([{ ready: 300_000 }])
   })
 
-  it('keeps a delay', async () => {
+  it('supports a delay', async () => {
     const { store, claim, runtime } = open()
     const transaction = store.begin()
     await store.append(transaction, [{ destination: 'orders', message: event('e1'), delay: 5000 }])
@@ -106,7 +106,7 @@ describe('appending', () => {
     expect(idsOf(await claim())).toEqual(['e1'])
   })
 
-  it.each([new Uint8Array(), new Uint8Array([0, 255, 0]), new Uint8Array(1_000_000)])('gives back the same bytes', async (data) => {
+  it.each([new Uint8Array(), new Uint8Array([0, 255, 0]), new Uint8Array(1_000_000)])('preserves the bytes', async (data) => {
     const { store, claim } = open()
     const transaction = store.begin()
     await store.append(transaction, [{ destination: 'orders', message: event('e1').copy(data) }])
@@ -116,14 +116,14 @@ describe('appending', () => {
 })
 
 describe('claiming', () => {
-  it('gives each record to one claimer', async () => {
+  it('gives each record to one relay only', async () => {
     const { add, claim } = open()
     await add('orders', ...ids(10))
     const [first, second, third] = await Promise.all([claim({ limit: 4 }), claim({ limit: 4 }), claim({ limit: 4 })])
     expect([...idsOf(first), ...idsOf(second), ...idsOf(third)]).toEqual(ids(10))
   })
 
-  it('takes over what is leased to nobody any more, with the attempt counted and another token', async () => {
+  it('claims records with an expired lease again, with the attempt counted and another token', async () => {
     const { add, claim, runtime } = open()
     await add('orders', 'e1')
     const [first] = await claim()
@@ -135,7 +135,7 @@ describe('claiming', () => {
     expect(second?.token).not.toBe(first?.token)
   })
 
-  it('looks at destinations, exceptions and what was tried before', async () => {
+  it('filters by destinations, exceptions and earlier attempts', async () => {
     const { add, claim, store } = open()
     await add('a', 'a1', 'a2')
     await add('b', 'b1')
@@ -157,7 +157,7 @@ describe('claiming', () => {
 })
 
 describe('a claim', () => {
-  it('is extended by renewing, one answer for each', async () => {
+  it('is extended by renewing, with one answer each', async () => {
     const { add, claim, store, runtime } = open()
     await add('orders', 'e1', 'e2')
     const [first, second] = await claim()
@@ -197,7 +197,7 @@ describe('a claim', () => {
     expect(holder === undefined ? [] : await store.settle([outcome(holder)])).toEqual(['applied'])
   })
 
-  it('is settled once; the others of the call are settled all the same', async () => {
+  it('is settled once; the others of the call are settled nevertheless', async () => {
     const { add, claim, store } = open()
     await add('orders', 'e1', 'e2')
     const records = await claim()
@@ -207,7 +207,7 @@ describe('a claim', () => {
     expect(await store.settle([{ id: 'nobody', token: 'x', result: 'published' }])).toEqual(['lost'])
   })
 
-  it('settled as failed waits for its time, with the error', async () => {
+  it('settled as failed waits for its delay, with the error', async () => {
     const { add, claim, store, runtime } = open()
     await add('orders', 'e1')
     await store.settle((await claim()).map((record) => outcome(record, 'failed', 5000)))
@@ -220,7 +220,7 @@ describe('a claim', () => {
 })
 
 describe('parked records', () => {
-  it('stay until somebody decides', async () => {
+  it('stay until an operator decides', async () => {
     const world = open()
     await parked(world, 'e1')
     await world.runtime.advance(10 ** 12)
@@ -229,7 +229,7 @@ describe('parked records', () => {
     expect(await world.store.get('1')).toMatchObject({ state: 'parked', lastError: 'never' })
   })
 
-  it('are re-armed once, with no attempts counted', async () => {
+  it('are re-armed once, with attempts reset', async () => {
     const world = open()
     await parked(world, 'e1', 'e2')
     expect(await world.store.rearm({ ids: ['1', 'nobody'] })).toBe(1)
@@ -262,8 +262,8 @@ describe('parked records', () => {
   })
 })
 
-describe('what operators see', () => {
-  it('is counted by destination and state, with the age of the oldest that waits', async () => {
+describe('operator queries', () => {
+  it('count records by destination and state, with the age of the oldest pending one', async () => {
     const world = open({ retain: true })
     await parked(world, 'e1')
     await world.runtime.advance(1000)
@@ -282,7 +282,7 @@ describe('what operators see', () => {
     })
   })
 
-  it('is listed page by page, oldest first', async () => {
+  it('list records page by page, oldest first', async () => {
     const world = open()
     await world.add('orders', ...ids(5))
     const first = await world.store.list({}, { limit: 2 })
@@ -297,7 +297,7 @@ describe('what operators see', () => {
     expect((await world.store.list({ state: 'parked' }, { limit: 2 })).records).toEqual([])
   })
 
-  it('shrinks by deletePublished, which never touches what is not published', async () => {
+  it('delete published records with deletePublished, and never others', async () => {
     const world = open({ retain: true })
     await world.add('orders', ...ids(6))
     const records = await world.claim({ limit: 4 })
@@ -311,7 +311,7 @@ describe('what operators see', () => {
 })
 
 describe('wake-ups', () => {
-  it('come for commits, releases and re-arms, also for those between two pulls, and end with the signal', async () => {
+  it('are sent for commits, releases and re-arms, also between two pulls, and end with the signal', async () => {
     const world = open()
     const controller = new AbortController()
     const wakeUps = world.store.wakeUps({ signal: controller.signal })

@@ -7,8 +7,8 @@ import { outboxSource } from '../../src/source/outbox-source.ts'
 const store = new MemoryOutboxStore()
 const publisher = new MemoryBroker()
 
-it('refuses options that it does not know, and ports that lack methods', () => {
-  // What a JavaScript caller may pass.
+it('rejects unknown options, and ports that lack methods', () => {
+  // A JavaScript caller may pass anything.
   expect(() => new Relay(store, { publisher, batchsize: 5 } as { publisher: MemoryBroker })).toThrow("has no option 'batchsize'")
   expect(() => outboxSource(store, { publisher } as object)).toThrow("has no option 'publisher'")
   expect(() => new Relay(store, { publisher, logger: {} as Logger })).toThrow('logger must have the methods')

@@ -39,7 +39,7 @@ function openPath({ batchSize = 3, concurrency = 1, down = [] as string[] } = {}
 }
 
 describe('the hot path', () => {
-  it('sends what is committed in one turn together, and gathers the rest while that is on its way', async () => {
+  it('sends records committed in one tick together, and accumulates the rest meanwhile', async () => {
     const { runtime, sent, path } = openPath()
     path.take(records(1, 1), 0)
     path.take(records(2, 2), 100)
@@ -61,7 +61,7 @@ describe('the hot path', () => {
     ])
   })
 
-  it('takes no more than the broker does, and nothing for a destination that is down', async () => {
+  it('accepts no more than the broker does, and nothing for a destination that is down', async () => {
     const { sent, path } = openPath({ concurrency: 2, down: ['b'] })
     expect(path.lease(['a'])).toBe(lease)
     expect(path.lease(['a', 'b'])).toBeUndefined()
@@ -77,7 +77,7 @@ describe('the hot path', () => {
     expect(path.lease(['a'])).toBe(lease)
   })
 
-  it('gives back what waited for a slot when its destination is busy or down by then', async () => {
+  it('releases records that waited for a slot if their destination is busy or down by then', async () => {
     const down: string[] = []
     const { sent, returned, path } = openPath({ down })
     path.take(records(1, 1), 0)
@@ -90,7 +90,7 @@ describe('the hot path', () => {
     expect(returned).toEqual(['2', '4'])
   })
 
-  it('gives back what comes when its lease is all but over', async () => {
+  it('releases records whose lease is about to expire', async () => {
     const { sent, returned, path } = openPath()
     path.take(records(1, 1), (lease * 2) / 3 + 1)
     path.take(records(2, 2), 0)
@@ -98,7 +98,7 @@ describe('the hot path', () => {
     expect([returned, sent.map(({ ids }) => ids)]).toEqual([['1'], [['2']]])
   })
 
-  it('waits at its close for what is on its way, and gives the rest back', async () => {
+  it('waits for publishes in flight when it closes, and releases the rest', async () => {
     const { sent, returned, path } = openPath()
     path.take(records(1, 5), 0)
     await settlePromises()

@@ -4,15 +4,15 @@ import type { RelayOptions } from '../../src/options/relay-options.ts'
 import { Relay } from '../../src/relay/relay.ts'
 import { ids, openWorld } from '../support/relay-world.ts'
 
-/** A relay on the store itself, which is an administrator's too. */
+/** A relay on the store itself, which is also an OutboxAdmin. */
 function open(options: Partial<RelayOptions> = {}) {
   const world = openWorld()
   const { memory, publisher, runtime, logger, metrics } = world
   return { ...world, admin: new Relay(memory, { publisher, runtime, logger, metrics, destinations: ['orders'], ...options }) }
 }
 
-describe('the numbers of a relay', () => {
-  it("are the store's, by its clock, when they are asked for", async () => {
+describe('the statistics of a relay', () => {
+  it('come from the store, by its clock, when they are requested', async () => {
     const { admin, add, runtime, metrics } = open()
     await add('stock', ...ids(3))
     await runtime.advance(5000)
@@ -25,7 +25,7 @@ describe('the numbers of a relay', () => {
     expect(metrics.level('ackord.outbox.records', { destination: 'stock', state: 'ready' })).toBe(3)
   })
 
-  it('are looked at now and then while it runs, and fall to 0 when nothing is left', async () => {
+  it('are refreshed at intervals while it runs, and fall to 0 when nothing is left', async () => {
     const { admin, memory, add, runtime, metrics } = open({ statsInterval: 1000 })
     await add('stock', ...ids(3))
     admin.start()
@@ -42,7 +42,7 @@ describe('the numbers of a relay', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('take at most a twentieth of the time where counting is slow, and none with false', async () => {
+  it('use at most a twentieth of the time where counting is slow, and none with false', async () => {
     let asked = 0
     const slow = open({ statsInterval: 1000 })
     slow.memory.stats = async () => {
@@ -68,7 +68,7 @@ describe('the numbers of a relay', () => {
     await off.admin.stop()
   })
 
-  it('stay as they were, without a line, when the store does not give them', async () => {
+  it('keep their last value, without a log line, when the store fails to provide them', async () => {
     const { admin, memory, runtime, logger } = open({ statsInterval: 1000 })
     await admin.stats()
     memory.stats = () => Promise.reject(new Error('away'))
@@ -80,7 +80,7 @@ describe('the numbers of a relay', () => {
     await admin.stop()
   })
 
-  it('cannot be had of a store that does not count', async () => {
+  it('are not available from a store that does not count', async () => {
     const { relay } = openWorld()
     await expect(relay.stats()).rejects.toSatisfy((error) => isAckordError(error, 'ACKORD_INVALID_OPTION'))
     expect(relay.health().backlog).toBeUndefined()
@@ -116,7 +116,7 @@ describe('the cleanup of a relay', () => {
     expect(runtime.timers).toBe(0)
   }, 60_000)
 
-  it('takes bounded batches, one at a time, until nothing is left', async () => {
+  it('deletes limited batches, one at a time, until nothing is left', async () => {
     const { admin, add, states, runtime, deletes, memory } = openCleaning({ keepPublished: 0, interval: 1000, batchSize: 10 })
     await add('orders', ...ids(95))
     let running = 0
@@ -136,7 +136,7 @@ describe('the cleanup of a relay', () => {
     await admin.stop()
   })
 
-  it('that fails does not stop the publishing, and makes a line when it begins and one when it ends', async () => {
+  it('that fails does not stop the publishing, and logs one line at the start and one at the end', async () => {
     const { admin, add, sent, runtime, logger, memory } = openCleaning({ interval: 1000 })
     const { deletePublished } = memory
     memory.deletePublished = () => Promise.reject(new Error('lock timeout'))
@@ -151,7 +151,7 @@ describe('the cleanup of a relay', () => {
     await admin.stop()
   })
 
-  it('does not hold up a stop, in the middle of a delete', async () => {
+  it('does not delay a stop, in the middle of a delete', async () => {
     const { admin, memory, runtime } = openCleaning({ interval: 1000 })
     memory.deletePublished = () => new Promise(() => {})
     admin.start()
@@ -166,11 +166,11 @@ describe('the cleanup of a relay', () => {
     [{ interval: 0 }, 'cleanup.interval'],
     [{ batchSize: 0 }, 'cleanup.batchSize'],
     [{ batch: 5 }, "has no option 'batch'"],
-  ])('refuses %o', (cleanup, text) => {
+  ])('rejects %o', (cleanup, text) => {
     expect(() => openCleaning(cleanup as never)).toThrow(text)
   })
 
-  it('needs a store that can delete', () => {
-    expect(() => openWorld({ cleanup: true })).toThrow('cleanup needs a store that is an OutboxAdmin too')
+  it('requires a store that can delete', () => {
+    expect(() => openWorld({ cleanup: true })).toThrow('cleanup requires a store that is an OutboxAdmin too')
   })
 })

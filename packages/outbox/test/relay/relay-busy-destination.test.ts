@@ -2,9 +2,9 @@ import type { PublishResult } from '@ackord/core'
 import { describe, expect, it } from 'vitest'
 import { ids, openWorld, records } from '../support/relay-world.ts'
 
-describe('a destination that answers a limited number of requests at once, and refuses the others', () => {
+describe('a destination that answers a limited number of concurrent requests, and rejects the others', () => {
   it.each([1, 3])(
-    'gets all records, none of which loses an attempt: %d at once',
+    'receives all records, none of which loses an attempt: %d concurrently',
     async (limit) => {
       let busy = 0
       const send = async (): Promise<PublishResult> => {

@@ -47,8 +47,8 @@ async function openSlow(options: Partial<RelayOptions> = {}) {
   return { runtime, relay, asked, bytes }
 }
 
-describe('the bytes of a relay', () => {
-  it('are 16 MB for a claim by default', async () => {
+describe('the memory of a relay', () => {
+  it('is limited to 16 MB per claim by default', async () => {
     const { relay, runtime, asked } = await openSlow()
     relay.start()
     await runtime.advance(0)
@@ -58,19 +58,16 @@ describe('the bytes of a relay', () => {
     await stopping
   })
 
-  it.each([1, 3])(
-    'in hand are no more than 2 × concurrency × maxBatchBytes while destinations are slow, concurrency %i',
-    async (concurrency) => {
-      const maxBatchBytes = 50 * kilobyte
-      const { relay, runtime, asked, bytes } = await openSlow({ concurrency, maxBatchBytes })
-      relay.start()
-      await runtime.advance(4900)
-      expect(bytes.most).toBeGreaterThan(maxBatchBytes / 2)
-      await runtime.advance(600_000)
-      expect(bytes.published).toBe(100)
-      expect(bytes.most).toBeLessThanOrEqual(2 * concurrency * maxBatchBytes)
-      expect(asked.every(({ maxBytes = Infinity }) => maxBytes <= maxBatchBytes)).toBe(true)
-      await relay.stop()
-    },
-  )
+  it.each([1, 3])('does not exceed 2 × concurrency × maxBatchBytes while destinations are slow, concurrency %i', async (concurrency) => {
+    const maxBatchBytes = 50 * kilobyte
+    const { relay, runtime, asked, bytes } = await openSlow({ concurrency, maxBatchBytes })
+    relay.start()
+    await runtime.advance(4900)
+    expect(bytes.most).toBeGreaterThan(maxBatchBytes / 2)
+    await runtime.advance(600_000)
+    expect(bytes.published).toBe(100)
+    expect(bytes.most).toBeLessThanOrEqual(2 * concurrency * maxBatchBytes)
+    expect(asked.every(({ maxBytes = Infinity }) => maxBytes <= maxBatchBytes)).toBe(true)
+    await relay.stop()
+  })
 })

@@ -25,14 +25,14 @@ describe('a relay whose clock is set back', () => {
     world.runtime.shiftClock(-10 * minute)
     down = false
     await world.runtime.advance(5000)
-    // Appended before the clock was set back, they are due by the store's clock only later; what counts is that the destination is tried.
+    // They were appended before the clock was set back, so they are due later by the store's clock; the test only needs the destination to be tried.
     await world.add('orders', 'new')
     await world.runtime.advance(5000)
     expect(world.sent()).toContain('new')
     await world.relay.stop()
   })
 
-  it('takes an hour that the clock was set forward for a suspension, and loses nothing', async () => {
+  it('treats a clock set forward by an hour as a suspension, and loses nothing', async () => {
     const world = openWorld()
     world.relay.start()
     await world.runtime.advance(100)
@@ -47,7 +47,7 @@ describe('a relay whose clock is set back', () => {
 
 describe('a relay that was suspended', () => {
   it.each(['publish', 'claim', 'settle'])(
-    'in the middle of a %s says so once, and takes neither store nor destination for broken',
+    'in the middle of a %s logs it once, and reports neither the store nor the destination as down',
     async (where) => {
       const answers = deferred()
       const world = openWorld({
@@ -64,7 +64,7 @@ describe('a relay that was suspended', () => {
       runtime.suspend()
       await world.runtime.advance(10 * minute)
       runtime.resume()
-      // The answer has been there all along; timers come before it.
+      // The answer has arrived already; timers fire before it.
       await world.runtime.advance(1)
       answers.resolve()
       await world.runtime.advance(5 * minute)
@@ -75,7 +75,7 @@ describe('a relay that was suspended', () => {
     },
   )
 
-  it('counts the time of a suspension for which the monotonic clock stood still', () => {
+  it('counts a suspension during which the monotonic clock stood still', () => {
     const clock = new VirtualRuntime()
     const suspensions: number[] = []
     const watched = watchSuspensions(clock, (duration) => void suspensions.push(duration))
@@ -89,7 +89,7 @@ describe('a relay that was suspended', () => {
     expect(suspensions).toEqual([45_000])
   })
 
-  it('by SIGSTOP says so once', async () => {
+  it('by SIGSTOP logs it once', async () => {
     const program = fileURLToPath(new URL('../support/suspended-relay.ts', import.meta.url))
     const file = fileURLToPath(new URL(`../../../../.cache/outbox/${process.pid}.mjs`, import.meta.url))
     await bundle(program, file)

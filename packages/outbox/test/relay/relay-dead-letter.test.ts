@@ -20,7 +20,7 @@ function open(dead: DeadLetter, options: Parameters<typeof openWorld>[0] = {}) {
 }
 
 describe('a dead letter', () => {
-  it('gets a copy of a record that is parked, with its id, its bytes and the reason', async () => {
+  it('receives a copy of a parked record, with its id, its bytes and the reason', async () => {
     const dead = deadLetter()
     const world = open(dead)
     await world.add('orders', 'e1', 'bad', 'e2')
@@ -38,7 +38,7 @@ describe('a dead letter', () => {
       deadletterdestination: 'orders',
     })
     expect(await records(world)).toMatchObject([{ state: 'parked', lastError: 'too large' }])
-    // The copy is marked, the record is not.
+    // The copy has the marks, the record does not.
     expect((await records(world))[0]?.message.attributes).not.toHaveProperty('deadletterreason')
     expect(world.relay.health()).toMatchObject({ parked: 1, published: 2, deadLetters: 1, deadLettersFailed: 0 })
     expect(world.metrics.sum('ackord.outbox.dead_letters')).toBe(1)
@@ -46,7 +46,7 @@ describe('a dead letter', () => {
     expect(world.runtime.timers).toBe(0)
   })
 
-  it('is told that a copy has no data, where the record was too large to be read', async () => {
+  it('receives a mark that a copy has no data, where the record was too large to be read', async () => {
     const dead = deadLetter()
     const world = open(dead)
     const { claim } = world.store
@@ -65,7 +65,7 @@ describe('a dead letter', () => {
     await world.relay.stop()
   })
 
-  it('gets a smaller copy of a record that it refuses as it is, and only of that one', async () => {
+  it('receives a smaller copy of a record that it rejects, and only of that one', async () => {
     const refusal = { ok: false, error: new Error('no room'), permanent: true } as const
     const dead = deadLetter(async ({ messages }) =>
       messages.map(({ id, attributes }) => (id === 'bad2' && attributes['deadletterform'] === undefined ? refusal : ok)),
@@ -85,7 +85,7 @@ describe('a dead letter', () => {
     await world.relay.stop()
   })
 
-  it('gets the copy of a record that has used up its attempts, and of one that was never settled', async () => {
+  it('receives the copy of a record that has used up its attempts, and of one that was never settled', async () => {
     const dead = deadLetter()
     const world = open(dead, { answer: answering({ e1: { error: new Error('refused') } }), maxAttempts: 2 })
     await world.add('orders', 'e1', 'e2')
@@ -110,7 +110,7 @@ describe('a dead letter', () => {
     await other.relay.stop()
   })
 
-  it('gets many copies in one call', async () => {
+  it('receives many copies in one call', async () => {
     const dead = deadLetter()
     const world = open(dead, {
       answer: async ({ messages }) => messages.map(() => ({ ok: false, error: 'no such field', permanent: true })),
@@ -124,7 +124,7 @@ describe('a dead letter', () => {
     await world.relay.stop()
   })
 
-  it('has confirmed the copy before the record is parked, and nothing else waits for it', async () => {
+  it('confirms the copy before the record is parked, and nothing else waits for it', async () => {
     const gate = deferred()
     const dead = deadLetter(async ({ messages }) => {
       await gate.promise
@@ -142,7 +142,7 @@ describe('a dead letter', () => {
     await world.relay.stop()
   })
 
-  it('keeps the lease of what it is asked to take', async () => {
+  it('does not lose the lease of a record while its copy is sent', async () => {
     const dead = deadLetter(async ({ messages }) => {
       await new Promise<void>((resolve) => void world.runtime.setTimeout(resolve, 2500))
       return messages.map(() => ok)
@@ -179,7 +179,7 @@ describe('a dead letter', () => {
     ['never answers', () => new Promise(() => {})],
   ]
 
-  it.each(refusals)('that %s leaves the record parked, without a copy, and is asked once', async (_, answer) => {
+  it.each(refusals)('that %s leaves the record parked, without a copy, and is tried once', async (_, answer) => {
     const dead = deadLetter(answer)
     const events: string[] = []
     const world = open(dead, { onEvent: ({ type }) => events.push(type) })
@@ -194,12 +194,12 @@ describe('a dead letter', () => {
     expect(events).toContain('deadLetterFailed')
     await world.runtime.advance(600_000)
     expect(dead.publisher.calls).toHaveLength(1)
-    expect(world.logger.at('warn').filter(({ text }) => text.includes('dead letter did not take'))).toHaveLength(1)
+    expect(world.logger.at('warn').filter(({ text }) => text.includes('dead letter did not accept'))).toHaveLength(1)
     await world.relay.stop()
     expect(world.runtime.timers).toBe(0)
   })
 
-  it('that takes some of the copies has the others marked', async () => {
+  it('that accepts some of the copies has the others marked', async () => {
     const dead = deadLetter(answering({ e2: { error: new Error('too large here too') } }))
     const world = open(dead, { answer: async ({ messages }) => messages.map(() => ({ ok: false, error: 'x', permanent: true })) })
     await world.add('orders', ...ids(3))
@@ -210,7 +210,7 @@ describe('a dead letter', () => {
     await world.relay.stop()
   })
 
-  it('that fails makes a line when it begins and one when it ends', async () => {
+  it('that fails logs one line at the start and one at the end', async () => {
     let full = true
     const dead = deadLetter(async ({ messages }) => messages.map(() => (full ? { ok: false, error: 'full' } : ok)))
     const world = open(dead)
@@ -226,7 +226,7 @@ describe('a dead letter', () => {
     await world.relay.stop()
   })
 
-  it('that hangs is left alone for a while, so that bad records do not slow the others down', async () => {
+  it('that hangs is paused for a while, so that bad records do not slow the others down', async () => {
     const dead = deadLetter(() => new Promise(() => {}))
     const world = open(dead, { batchSize: 2, publishTimeout: 1000, destinationBackoff: () => 60_000 })
     for (let batch = 1; batch <= 20; batch += 1) await world.add('orders', `e${batch}`, 'bad')
@@ -244,7 +244,7 @@ describe('a dead letter', () => {
     await stopped
   })
 
-  it('that has not answered when a stop is forced has its records given back, so that the next relay sends the copy', async () => {
+  it('that has not answered when a stop is forced has its records released, so that the next relay sends the copy', async () => {
     const dead = deadLetter(() => new Promise(() => {}))
     const world = open(dead, { shutdownTimeout: 3000 })
     await world.add('orders', 'e1', 'bad')
@@ -257,7 +257,7 @@ describe('a dead letter', () => {
     expect(world.runtime.timers).toBe(0)
   })
 
-  it('is refused at construction if it lacks a part', () => {
+  it('is rejected at construction if it lacks a method', () => {
     const world = openWorld()
     for (const broken of [{}, { publisher: world.publisher }, { publisher: {}, destination: 'x' }, { ...deadLetter(), letters: 1 }]) {
       try {

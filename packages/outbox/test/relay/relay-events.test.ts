@@ -5,7 +5,7 @@ import { answering, ids, openWorld } from '../support/relay-world.ts'
 
 const ok: PublishResult = { ok: true }
 
-/** What happened, with the ids of the messages that it happened to. */
+/** The events, with the ids of their messages. */
 function summary(event: RelayEvent): unknown[] {
   if ('records' in event) return [event.type, ...event.records.map(({ message }) => message.id)]
   if ('record' in event) return [event.type, event.record.message.id]
@@ -13,7 +13,7 @@ function summary(event: RelayEvent): unknown[] {
 }
 
 describe('onEvent', () => {
-  it('is told what becomes of records', async () => {
+  it('reports what happens to records', async () => {
     const events: RelayEvent[] = []
     const world = openWorld({
       answer: answering({
@@ -40,7 +40,7 @@ describe('onEvent', () => {
     await world.relay.stop()
   })
 
-  it('is told of a destination and of the store once when they go and once when they are back', async () => {
+  it('reports a destination and the store once when they go down and once when they are up', async () => {
     const events: RelayEvent[] = []
     let [brokerDown, storeDown] = [true, false]
     const world = openWorld({
@@ -71,7 +71,7 @@ describe('onEvent', () => {
     await world.relay.stop()
   })
 
-  it('is told which leases were lost', async () => {
+  it('reports lost leases', async () => {
     const events: RelayEvent[] = []
     const world = openWorld({ lease: 3000, onEvent: (event) => events.push(event) })
     await world.add('orders', 'e1')
@@ -110,7 +110,7 @@ describe('onEvent', () => {
 })
 
 describe('the metrics of a relay', () => {
-  it('have attempts, durations and the reason of parking, with labels of few values', async () => {
+  it('include attempts, durations and the reason for parking, with labels of low cardinality', async () => {
     const world = openWorld({
       answer: async ({ messages }) => {
         await new Promise<void>((resolve) => void world.runtime.setTimeout(resolve, 70))

@@ -6,7 +6,7 @@ import { type Answer, answering, ids, openWorld, records as stored } from '../su
 const ok: PublishResult = { ok: true }
 
 describe('a record that fails', () => {
-  it('is tried again after the back-off, and costs an attempt', async () => {
+  it('is tried again after the back-off, and uses an attempt', async () => {
     const world = openWorld({ answer: answering({ e1: { error: new Error('refused') } }), backoff: () => 3000 })
     await world.add('orders', 'e1')
     world.relay.start()
@@ -30,7 +30,7 @@ describe('a record that fails', () => {
     await world.relay.stop()
   })
 
-  it('is parked with its error when its attempts are used up, while the others flow', async () => {
+  it('is parked with its error when its attempts are used up, while others are published', async () => {
     const world = openWorld({ answer: answering({ poison: { error: new Error('no such field') } }), maxAttempts: 3 })
     await world.add('orders', 'poison', ...ids(5))
     world.relay.start()
@@ -45,7 +45,7 @@ describe('a record that fails', () => {
     await world.relay.stop()
   })
 
-  it('is parked at once if it is a permanent failure', async () => {
+  it('is parked immediately after a permanent failure', async () => {
     const world = openWorld({ answer: answering({ e1: { error: new Error('too large'), permanent: true } }) })
     await world.add('orders', 'e1', 'e2')
     world.relay.start()
@@ -72,9 +72,9 @@ describe('a record that fails', () => {
     await world.relay.stop()
   })
 
-  it('costs no attempt of those that the publisher did not try because of it, and they go without it', async () => {
+  it('uses no attempt of the records that the publisher did not try because of it, and they are sent without it', async () => {
     const world = openWorld({
-      // As over HTTP, where those of one key are sent one after the other.
+      // As over HTTP, where the messages of one key are sent one after the other.
       answer: async ({ messages }) => {
         const at = messages.findIndex(({ id }) => id === 'poison')
         return messages.map((_, index) => {
@@ -95,7 +95,7 @@ describe('a record that fails', () => {
     await world.relay.stop()
   })
 
-  it('costs an attempt if the publisher says of no message that it was tried: it would be sent for ever', async () => {
+  it('uses an attempt if the publisher reports no message as tried: otherwise it would be sent for ever', async () => {
     const world = openWorld({ answer: answering({ e1: { error: 'never', tried: false } }), maxAttempts: 2, backoff: () => 1000 })
     await world.add('orders', 'e1')
     world.relay.start()
@@ -104,7 +104,7 @@ describe('a record that fails', () => {
     await world.relay.stop()
   })
 
-  it('does not touch its neighbours: exactly the confirmed ones are settled as published', async () => {
+  it('does not affect its neighbours: exactly the confirmed ones are settled as published', async () => {
     const world = openWorld({
       answer: answering({
         e2: { error: 'later' },
@@ -128,7 +128,7 @@ describe('a record that fails', () => {
     await world.relay.stop()
   })
 
-  it.each([Number.NaN, -1, Infinity, 1e300])('gets a delay that a store can take when the back-off says %d', async (delay) => {
+  it.each([Number.NaN, -1, Infinity, 1e300])('gets a delay that a store accepts when the back-off returns %d', async (delay) => {
     const world = openWorld({ answer: answering({ e1: { error: 'x', retryAfter: delay } }), backoff: () => delay })
     await world.add('orders', 'e1')
     world.relay.start()
@@ -197,7 +197,7 @@ describe('a destination that fails', () => {
     expect(world.runtime.timers).toBe(0)
   })
 
-  it('that takes the records and then fails costs duplicates with the same ids, and no attempt', async () => {
+  it('that accepts the records and then fails causes duplicates with the same ids, and uses no attempt', async () => {
     const taken: string[] = []
     let failing = true
     const world = openWorld({
@@ -219,7 +219,7 @@ describe('a destination that fails', () => {
     await world.relay.stop()
   })
 
-  it('that answers after it was given up changes nothing', async () => {
+  it('that answers too late changes nothing', async () => {
     const late = deferred()
     const world = openWorld({
       answer: async ({ messages }) => {
@@ -253,8 +253,8 @@ describe('a destination that fails', () => {
     await world.relay.stop()
   })
 
-  it('keeps what it had confirmed when the time was over: only the rest is sent again, without losing an attempt', async () => {
-    // Two seconds for each, one after the other; an abort ends the call with what is known by then.
+  it('keeps what it confirmed before the time-out: only the rest is sent again, without losing an attempt', async () => {
+    // Two seconds for each, one after the other; an abort ends the call with the results known by then.
     const slow: Answer = async ({ messages, signal }) => {
       const results: PublishResult[] = []
       for (const _ of messages) {
@@ -278,7 +278,7 @@ describe('a destination that fails', () => {
     await world.relay.stop()
   })
 
-  it('is left alone for at least its retryAfter', async () => {
+  it('is paused for at least its retryAfter', async () => {
     const world = openWorld({
       answer: async ({ messages }) => messages.map(() => ({ ok: false, error: 'busy', scope: 'destination', retryAfter: 30_000 })),
     })
@@ -291,12 +291,12 @@ describe('a destination that fails', () => {
     await world.relay.stop()
   })
 
-  it('makes two lines while it goes up and down every few seconds, and another one once it stays down', async () => {
+  it('logs two lines while it goes up and down every few seconds, and another one once it stays down', async () => {
     let down = false
     let tokens = 10
     let refilledAt = 0
     const world = openWorld({
-      // It takes ten records a second.
+      // It accepts ten records a second.
       answer: async ({ messages }) => {
         const now = world.runtime.monotonic()
         tokens = Math.min(10, tokens + (now - refilledAt) / 100)
@@ -323,7 +323,7 @@ describe('a destination that fails', () => {
     await world.relay.stop()
   })
 
-  it('parks nothing in a day, is hardly called, makes one line, and drains when it is back', async () => {
+  it('parks nothing in a day, is hardly called, logs one line, and drains when it is up again', async () => {
     let down = true
     const world = openWorld({
       answer: async ({ messages }) => messages.map(() => (down ? { ok: false, error: new Error('down'), scope: 'destination' } : ok)),
@@ -345,7 +345,7 @@ describe('a destination that fails', () => {
     await world.relay.stop()
   }, 60_000)
 
-  it('does not stop another one, with 10,000 records at the head', async () => {
+  it('does not block another one, with 10,000 records at the head', async () => {
     const world = openWorld({
       answer: async ({ destination, messages }) =>
         messages.map(() => (destination === 'dead' ? { ok: false, error: 'down', scope: 'destination' } : ok)),
@@ -363,7 +363,7 @@ describe('a destination that fails', () => {
     expect(await world.states()).toEqual({ ready: 10_000 })
   })
 
-  it('does not hold up another one while a trial hangs', async () => {
+  it('does not delay another one while a trial hangs', async () => {
     const world = openWorld({
       answer: async ({ destination, messages }) => {
         if (destination === 'dead') await new Promise(() => {})
@@ -390,7 +390,7 @@ describe('a destination that fails', () => {
     expect(await world.states()).toEqual({ ready: 10 })
   })
 
-  it('that takes 100 records in time but not 500 gets all of them, in smaller calls', async () => {
+  it('that accepts 100 records in time but not 500 receives all of them, in smaller calls', async () => {
     const world = openWorld({
       answer: async ({ messages }) => {
         if (messages.length > 100) await new Promise(() => {})
@@ -405,7 +405,7 @@ describe('a destination that fails', () => {
     await world.relay.stop()
   })
 
-  it('is up again for whoever has nothing to try, after a while', async () => {
+  it('is up again after a while for a relay that has nothing to send', async () => {
     let down = true
     const world = openWorld({
       answer: async ({ messages }) => messages.map(() => (down ? { ok: false, error: 'down', scope: 'destination' } : ok)),
@@ -415,7 +415,7 @@ describe('a destination that fails', () => {
     world.relay.start()
     await world.runtime.advance(0)
     down = false
-    // Another relay takes the record.
+    // Another relay claims the record.
     const [record] = await world.memory.claim({ limit: 1, lease: 1000 })
     if (record !== undefined) await world.memory.settle([{ id: record.id, token: record.token, result: 'published' }])
     await world.runtime.advance(5000)

@@ -12,7 +12,7 @@ const ok: PublishResult = { ok: true }
 let removeProbe = () => {}
 afterEach(() => removeProbe())
 
-/** Whoever comes first to this point stays there for ever. */
+/** The first caller that reaches this point waits there for ever. */
 function killAt(point: string, kill: () => void): void {
   let killed = false
   removeProbe = installProbe((reached) => {
@@ -24,7 +24,7 @@ function killAt(point: string, kill: () => void): void {
 }
 
 describe('the lease of a batch', () => {
-  it('is renewed while a slow publish goes on, by one timer, so that no other relay takes the records', async () => {
+  it('is renewed during a slow publish, by one timer, so that no other relay claims the records', async () => {
     const gate = deferred()
     const world = openWorld({
       lease: 30_000,
@@ -39,7 +39,7 @@ describe('the lease of a batch', () => {
     world.relay.start()
     const other = world.another().start()
     await world.runtime.advance(28_000)
-    // The store takes its time too: together they are longer than the lease.
+    // The store is slow too: together they take longer than the lease.
     world.store.before = (call) =>
       call === 'settle' ? new Promise((resolve) => void world.runtime.setTimeout(resolve, 15_000)) : undefined
     gate.resolve()
@@ -54,10 +54,10 @@ describe('the lease of a batch', () => {
     expect(world.runtime.timers).toBe(0)
   })
 
-  it('ends the publish when it is lost, and settles nothing that it lost', async () => {
+  it('ends the publish when it is lost, and settles none of the lost records', async () => {
     const world = openWorld({ lease: 3000, publishTimeout: 2900, answer: () => new Promise(() => {}) })
     await world.add('orders', 'e1', 'e2')
-    // The claim took most of the lease, and nobody can renew it.
+    // The claim took most of the lease, and it cannot be renewed.
     world.store.after = (call) => (call === 'claim' ? new Promise((resolve) => void world.runtime.setTimeout(resolve, 2000)) : undefined)
     world.store.before = (call) => {
       if (call === 'renew') throw new Error('the store is away')
@@ -71,14 +71,14 @@ describe('the lease of a batch', () => {
     expect(isAckordError(call?.signal.reason, 'ACKORD_LEASE_LOST')).toBe(true)
     expect(world.metrics.sum('ackord.outbox.lease_lost')).toBeGreaterThanOrEqual(2)
     expect(world.store.count('settle')).toBe(0)
-    // Our own lease is no news of the destination.
+    // A lost lease says nothing about the destination.
     expect(world.logger.lines.filter(({ text }) => text.includes('destination'))).toEqual([])
     const stopped = world.relay.stop()
     await world.runtime.advance(60_000)
     await stopped
   })
 
-  it('is not claimed for a record that somebody else took: that record is not settled, the others are', async () => {
+  it('is lost for a record that another relay claimed: that record is not settled, the others are', async () => {
     const gate = deferred()
     const world = openWorld({
       lease: 3000,
@@ -100,7 +100,7 @@ describe('the lease of a batch', () => {
     await world.relay.stop()
   })
 
-  it('is not counted as lost when a late answer to a renewal comes after the records were given back', async () => {
+  it('is not counted as lost when a late answer to a renewal arrives after the records were released', async () => {
     const [publishing, renewing] = [deferred(), deferred()]
     const world = openWorld({
       lease: 3000,
@@ -121,7 +121,7 @@ describe('the lease of a batch', () => {
     await world.relay.stop()
   })
 
-  it('that ran out in a stall before the publish keeps the records from being sent', async () => {
+  it('that expired in a stall before the publish prevents the records from being sent', async () => {
     const world = openWorld({ lease: 3000 })
     await world.add('orders', 'e1')
     const stall = deferred()
@@ -160,7 +160,7 @@ describe('a relay that is killed', () => {
     },
   )
 
-  it('before the publish delays the records by a lease, and costs each an attempt', async () => {
+  it('before the publish delays the records by a lease, and uses an attempt of each', async () => {
     const world = openWorld({ lease: 3000, retain: true })
     await world.add('orders', ...ids(3))
     const mortal = new MortalRuntime(world.runtime)
@@ -189,7 +189,7 @@ describe('a relay that is killed', () => {
     await world.relay.stop()
   })
 
-  it('again and again by one record has that record parked in the end', async () => {
+  it('again and again by one record parks that record in the end', async () => {
     const world = openWorld({ lease: 1000, maxAttempts: 3, batchSize: 1 })
     await world.add('orders', 'killer', 'e1')
     for (let life = 1; life <= 4; life += 1) {
@@ -228,7 +228,7 @@ describe('several relays with random stalls past the lease', () => {
           }
           const publisher = recordingPublisher(async ({ messages, signal }) => {
             await stall()
-            // What timed out and is sent all the same is a duplicate of another kind.
+            // A record that timed out and was sent nevertheless is another kind of duplicate.
             signal.throwIfAborted()
             return messages.map(({ id = '' }) => {
               const dice = runtime.random()
@@ -266,7 +266,7 @@ describe('several relays with random stalls past the lease', () => {
         }),
         { seed: 20_260_101, numRuns: 12 },
       )
-      // The stalls were long enough to mean something.
+      // The stalls were long enough to matter.
       expect(duplicated).toBeGreaterThan(10)
     },
     60_000,

@@ -18,7 +18,7 @@ function open(options: Partial<RelayOptions> & { readonly answer?: Answer } = {}
   const claims: { readonly at: number; readonly options: ClaimOptions }[] = []
   let leave: () => Promise<void> = () => memory.leave()
   let end = () => {}
-  // Without wake-ups: what is found is found by polling.
+  // Without wake-ups: records are found by polling.
   const store: OutboxStore = {
     capabilities: memory.capabilities,
     claim(asked) {
@@ -73,7 +73,7 @@ describe('a relay on a store with order per key', () => {
     expect((await world.memory.stats()).destinations).toEqual([])
   })
 
-  it('looks again right after a batch, so that what waited behind it does not wait for the next poll', async () => {
+  it('polls again right after a batch, so that records behind it do not wait for the next poll', async () => {
     const world = open({ answer: answering({ a1: { error: new Error('too large'), permanent: true } }) })
     await world.add('a1', 'a2')
     world.relay.start()
@@ -94,7 +94,7 @@ describe('a relay on a store with order per key', () => {
     ['park', 'given'],
     ['block', 'kept'],
     ['parkKey', 'marked'],
-  ] as const)('with onExhausted %s asks for what is behind a parked record to be %s', async (onExhausted, behindParked) => {
+  ] as const)('with onExhausted %s claims records behind a parked one as %s', async (onExhausted, behindParked) => {
     const world = open({ onExhausted })
     world.relay.start()
     await world.runtime.advance(0)
@@ -113,7 +113,7 @@ describe('a relay on a store with order per key', () => {
     expect(left).toEqual([[]])
   })
 
-  it('stops although leaving fails, or takes for ever', async () => {
+  it('stops although leaving fails, or hangs', async () => {
     const failing = open()
     failing.onLeave(() => Promise.reject(new Error('the connection is gone')))
     failing.relay.start()
@@ -134,20 +134,20 @@ describe('a relay on a store with order per key', () => {
 describe('onExhausted', () => {
   const publisher = recordingPublisher()
 
-  it.each(['block', 'parkKey'] as const)('%s is refused on a store that keeps no order', (onExhausted) => {
-    expect(() => new Relay(new MemoryOutboxStore(), { publisher, onExhausted })).toThrow("needs a store with order 'perKey'")
+  it.each(['block', 'parkKey'] as const)('%s is rejected on a store that keeps no order', (onExhausted) => {
+    expect(() => new Relay(new MemoryOutboxStore(), { publisher, onExhausted })).toThrow("requires a store with order 'perKey'")
     expect(new Relay(new MemoryOutboxStore({ order: 'perKey' }), { publisher, onExhausted }).health().state).toBe('idle')
   })
 
-  it('is refused if it is no choice', () => {
-    // What a JavaScript caller may pass.
+  it('is rejected if it is not a valid choice', () => {
+    // A JavaScript caller may pass anything.
     expect(() => new Relay(new MemoryOutboxStore(), { publisher, onExhausted: 'drop' as 'park' })).toThrow(
       "must be 'park', 'block' or 'parkKey'",
     )
   })
 })
 
-describe('records that could be neither settled nor given back', () => {
+describe('records that could be neither settled nor released', () => {
   async function lose(world: ReturnType<typeof open>) {
     const works = world.runtime.now() + 40_000
     world.onEnd(() => {
@@ -160,7 +160,7 @@ describe('records that could be neither settled nor given back', () => {
     await world.relay.stop()
   }
 
-  it('come again, in order, although the relay has claimed all the time', async () => {
+  it('are published again, in order, although the relay kept claiming', async () => {
     const world = open({ concurrency: 2 })
     let left = 0
     world.onLeave(() => {
@@ -172,7 +172,7 @@ describe('records that could be neither settled nor given back', () => {
     expect(world.sent().flat()).toEqual(['a1', 'a2', 'a1', 'a2'])
   })
 
-  it('come again also if the store cannot be left: then nothing is claimed for a lease', async () => {
+  it('are published again also if leave() fails: then nothing is claimed for a lease', async () => {
     const world = open({ concurrency: 2 })
     world.onLeave(() => Promise.reject(new Error('not implemented')))
     await lose(world)

@@ -21,7 +21,7 @@ async function openWaiting(options: Parameters<typeof openWorld>[0] = {}) {
   return { world, settling }
 }
 
-/** Somebody else has these, as the store sees it. */
+/** In the store, another relay holds these records. */
 function losing({ memory, store }: World, lost: readonly string[]): void {
   store.renew = async (claims, lease) => {
     const kept = await memory.renew(claims, lease)
@@ -30,7 +30,7 @@ function losing({ memory, store }: World, lost: readonly string[]): void {
 }
 
 describe('a batch that waits until another one is settled', () => {
-  it('has its lease renewed, and is sent although the wait was longer than that', async () => {
+  it('has its lease renewed, and is sent although the wait was longer than the lease', async () => {
     const world = openWorld({ batchSize: 2, lease: 3000, concurrency: 2 })
     const settling = deferred()
     world.store.before = (call) => (call === 'settle' ? settling.promise : undefined)
@@ -40,7 +40,7 @@ describe('a batch that waits until another one is settled', () => {
     expect(world.relay.health().inFlight).toBe(8)
     expect(world.store.count('renew')).toBe(2)
     await world.runtime.advance(3000)
-    // Those that were sent could not be settled in time; those that waited are still ours, and were sent once.
+    // The sent records could not be settled in time; the waiting ones are still owned, and were sent once.
     expect(world.relay.health()).toMatchObject({ leasesLost: 4 })
     expect(world.sent().slice(0, 8)).toEqual(ids(8))
     settling.resolve()
@@ -50,7 +50,7 @@ describe('a batch that waits until another one is settled', () => {
     expect(world.runtime.timers).toBe(0)
   })
 
-  it('does not send what it lost meanwhile', async () => {
+  it('does not send records that it lost meanwhile', async () => {
     const { world, settling } = await openWaiting()
     losing(world, ['3'])
     await world.runtime.advance(1500)
@@ -73,7 +73,7 @@ describe('a batch that waits until another one is settled', () => {
     await world.relay.stop()
   })
 
-  it('is not sent with the last of its lease while the store is away', async () => {
+  it('is not sent at the end of its lease while the store is unavailable', async () => {
     const world = openWorld({
       batchSize: 2,
       lease: 3000,
@@ -90,7 +90,7 @@ describe('a batch that waits until another one is settled', () => {
       if (!before && world.runtime.now() < back) throw new Error('the store is away')
     }
     await world.runtime.advance(5000)
-    // It would have 100 ms to be sent and settled, in an outage: whoever can reach the store gets it in a moment.
+    // It would have 100 ms to be sent and settled, in an outage: a relay that can reach the store claims it soon.
     expect(world.sent()).toEqual(['e1', 'e2'])
     await world.runtime.advance(60_000)
     expect(await world.states()).toEqual({})
@@ -98,7 +98,7 @@ describe('a batch that waits until another one is settled', () => {
     expect(world.runtime.timers).toBe(0)
   })
 
-  it('is not claimed while the dead letter is asked: another relay may have it meanwhile', async () => {
+  it('is not claimed while the dead letter is being sent: another relay may claim it meanwhile', async () => {
     const dead = recordingPublisher(() => new Promise(() => {}))
     const world = openWorld({
       batchSize: 2,
@@ -120,7 +120,7 @@ describe('a batch that waits until another one is settled', () => {
   it.each([
     ['in time', 25_000],
     ['at once', 0],
-  ])('goes back when the relay is stopped, %s, although the settle hangs', async (_, shutdownTimeout) => {
+  ])('is released when the relay is stopped, %s, although the settle hangs', async (_, shutdownTimeout) => {
     const { world } = await openWaiting({ shutdownTimeout, lease: 30_000 })
     const stopped = world.relay.stop()
     await world.runtime.advance(0)
@@ -132,7 +132,7 @@ describe('a batch that waits until another one is settled', () => {
     expect(world.runtime.timers).toBe(0)
   })
 
-  it('is one of two for each that may be on its way, however many records there are', async () => {
+  it('is one of at most two per slot, however many records there are', async () => {
     const world = openWorld({ batchSize: 2, concurrency: 3, lease: 60_000 })
     world.store.before = (call) => (call === 'settle' ? new Promise(() => {}) : undefined)
     await world.add('orders', ...ids(40))
@@ -148,7 +148,7 @@ describe('a batch that waits until another one is settled', () => {
 })
 
 describe('a relay with many slow destinations', () => {
-  it('has a bounded number of records in hand, and publishes all in the end', async () => {
+  it('has a limited number of records in flight, and publishes all in the end', async () => {
     let sending = 0
     let most = 0
     const world = openWorld({
@@ -172,7 +172,7 @@ describe('a relay with many slow destinations', () => {
   })
 })
 
-describe('a relay with many batches on their way', () => {
+describe('a relay with many batches in flight', () => {
   const warnings: string[] = []
   const warned = (warning: Error) => void warnings.push(warning.message)
   afterEach(() => void process.off('warning', warned))
@@ -180,7 +180,7 @@ describe('a relay with many batches on their way', () => {
   it.each([
     ['batches', 40, 1],
     ['destinations', 1, 40],
-  ])('has no warning of too many listeners for its %s', async (_, concurrency, destinations) => {
+  ])('causes no MaxListenersExceededWarning for its %s', async (_, concurrency, destinations) => {
     process.on('warning', warned)
     const sending = deferred()
     const world = openWorld({
@@ -202,13 +202,13 @@ describe('a relay with many batches on their way', () => {
     await world.runtime.advance(0)
     await world.relay.stop()
     expect(await world.states()).toEqual({})
-    // It is told in a later turn.
+    // The warning is emitted in a later tick.
     await new Promise((resolve) => setImmediate(resolve))
     expect(warnings).toEqual([])
   })
 })
 
-describe('in key order, a batch that is claimed while another one is settled', () => {
+describe('with order per key, a batch that is claimed while another one is settled', () => {
   function open(options: Partial<RelayOptions> & { readonly answer?: Parameters<typeof recordingPublisher>[0] } = {}) {
     const { answer, ...given } = options
     const runtime = new VirtualRuntime()
@@ -237,7 +237,7 @@ describe('in key order, a batch that is claimed while another one is settled', (
   }
 
   it.each(['park', 'block', 'parkKey'] as const)(
-    'has nothing of a key that the other one may have to try again: %s',
+    'contains no record of a key that the other one may have to try again: %s',
     async (onExhausted) => {
       let failures = 3
       const world = open({
@@ -265,7 +265,7 @@ describe('in key order, a batch that is claimed while another one is settled', (
     },
   )
 
-  it('is not claimed again and again while there are so few keys that it finds nothing', async () => {
+  it('is not claimed repeatedly while there are so few keys that it finds nothing', async () => {
     const world = open({ batchSize: 5 })
     world.store.before = (call) => (call === 'settle' ? new Promise((resolve) => void world.runtime.setTimeout(resolve, 10)) : undefined)
     await world.add(...ids(100).map((id, index) => `${'abc'[index % 3]}${id}`))

@@ -12,7 +12,7 @@ describe('a wave of retries', () => {
       backoff: () => 1000,
       maxAttempts: 1000,
       answer: async ({ messages }) => {
-        // A broker that takes a while: what is committed meanwhile waits behind the wave, or does not.
+        // A slow broker: records committed meanwhile wait behind the wave, or do not.
         await new Promise<void>((resolve) => void world.runtime.setTimeout(resolve, 10))
         return messages.map(({ id }) => (failing && id?.startsWith('r') ? { ok: false, error: 'not yet' } : ok))
       },
@@ -26,7 +26,7 @@ describe('a wave of retries', () => {
     return { world, heal }
   }
 
-  it('does not hold up fresh records for more than a batch', async () => {
+  it('does not delay fresh records by more than a batch', async () => {
     const { world, heal } = await openWithRetries(1000)
     const before = world.publisher.calls.length
     await world.add('orders', ...ids(30))
@@ -42,11 +42,11 @@ describe('a wave of retries', () => {
     await stopped
   })
 
-  it('is not held up by fresh records either', async () => {
+  it('is not delayed by fresh records either', async () => {
     const { world, heal } = await openWithRetries(100)
     heal()
     let next = 0
-    // More fresh records than the relay can take, all the time.
+    // Always more fresh records than the relay can publish.
     for (let turn = 0; turn < 300; turn += 1) {
       next += 10
       await world.add('orders', ...ids(10, `e${next}-`))
@@ -59,7 +59,7 @@ describe('a wave of retries', () => {
     await stopped
   })
 
-  it('costs one claim more per batch at most, and ends with a pause', async () => {
+  it('costs at most one more claim per batch, and ends with a pause', async () => {
     const { world, heal } = await openWithRetries(100)
     heal()
     const before = { claims: world.store.count('claim'), calls: world.publisher.calls.length }

@@ -8,7 +8,7 @@ const idsOf = (publisher: { readonly calls: readonly { readonly messages: readon
   publisher.calls.flatMap(({ messages }) => messages.map(({ id }) => id))
 
 describe('publishers by destination', () => {
-  it('get the records of theirs, and what is not named is left for other relays', async () => {
+  it('receive the records of their destinations, and other destinations are left for other relays', async () => {
     const [orders, audit] = [recordingPublisher(), recordingPublisher()]
     const world = openWorld({ publisher: { orders, audit } })
     await world.add('orders', ...ids(2))
@@ -29,7 +29,7 @@ describe('publishers by destination', () => {
     await other.stop()
   })
 
-  it('may be narrowed by destinations', async () => {
+  it('may be restricted by destinations', async () => {
     const [orders, rest] = [recordingPublisher(), recordingPublisher()]
     const world = openWorld({ publisher: { orders, '*': rest }, destinations: ['orders', 'stock'] })
     for (const destination of ['orders', 'stock', 'audit']) await world.add(destination, destination)
@@ -53,26 +53,26 @@ describe('publishers by destination', () => {
   })
 
   it.each([
-    [{}, 'publisher must have the method publish, or be a map'],
-    [new Map(), 'publisher must have the method publish, or be a map'],
-    ['amqp://', 'publisher must have the method publish, or be a map'],
-    [null, 'publisher must have the method publish, or be a map'],
+    [{}, 'publisher must have a publish method, or be a map'],
+    [new Map(), 'publisher must have a publish method, or be a map'],
+    ['amqp://', 'publisher must have a publish method, or be a map'],
+    [null, 'publisher must have a publish method, or be a map'],
     [{ orders: {} }, "publisher['orders'].publish must be a function"],
     [{ orders: undefined }, "publisher['orders'].publish must be a function"],
     [{ '': recordingPublisher() }, 'publisher, the name of a destination,'],
-  ])('are refused at construction when they cannot work: %o', (publisher, text) => {
+  ])('are rejected at construction when they are invalid: %o', (publisher, text) => {
     expect(() => openWorld({ publisher: publisher as never })).toThrow(text)
   })
 
-  it('must be there for all destinations that the relay is told to serve', () => {
-    const text = "destinations names 'stock', for which the publisher map has nothing"
+  it('must exist for all destinations that the relay is configured to serve', () => {
+    const text = "destinations names 'stock', for which the publisher map has no entry"
     expect(() => openWorld({ publisher: { orders: recordingPublisher() }, destinations: ['orders', 'stock'] })).toThrow(text)
   })
 
-  it('that lack one for a record in hand keep it, with no attempt counted, and one line names those that are there', async () => {
+  it('that lack one for a claimed record leave it pending, with no attempt counted, and one log line lists the existing ones', async () => {
     const orders = recordingPublisher()
     const world = openWorld({ publisher: { orders } })
-    // A store that does not look at the destinations that it is asked for.
+    // A store that ignores the requested destinations.
     world.store.claim = ({ destinations: _, ...options }) => world.memory.claim(options)
     await world.add('stock', 's1')
     await world.add('orders', 'e1')
@@ -82,13 +82,15 @@ describe('publishers by destination', () => {
     expect(await records(world)).toMatchObject([{ state: 'ready', attempts: 0 }])
     const [line, ...more] = world.logger.at('warn')
     expect(more).toEqual([])
-    expect(line?.fields).toMatchObject({ err: { message: expect.stringContaining("no publisher for 'stock'; it has some for 'orders'") } })
+    expect(line?.fields).toMatchObject({
+      err: { message: expect.stringContaining("no publisher for 'stock'; it has publishers for 'orders'") },
+    })
     await world.relay.stop()
   })
 })
 
 describe('map', () => {
-  it('changes what is published and under which name, and nothing in the store', async () => {
+  it('changes the message and its destination name, and nothing in the store', async () => {
     const seen: unknown[] = []
     const map: MapRecord = ({ destination, message, attempts, createdAt }) => {
       seen.push([destination, attempts, createdAt])
@@ -151,12 +153,12 @@ describe('map', () => {
     ],
     ['returns a promise', (async () => ({})) as never, 'returned an instance of Promise'],
     ['returns null', () => null as never, 'returned null'],
-    ['gives no name', () => ({ destination: '' }), 'the destination must be a name'],
+    ['gives no name', () => ({ destination: '' }), 'the destination must be a non-empty string'],
     ['gives no bytes', () => ({ message: new Message({ a: 1 }, event('bad').attributes) as never }), 'bytes as its data'],
     ['changes the id', ({ message }) => ({ message: message.withAttributes({ id: 'another' }) }), 'must keep its id'],
   ]
 
-  it.each(broken)('that %s for a record has that record parked at once, and the others flow', async (_, map, text) => {
+  it.each(broken)('that %s for a record parks that record immediately, and the others are published', async (_, map, text) => {
     const dead = recordingPublisher()
     const world = openWorld({
       map: (record) => (record.message.id === 'bad' ? map(record) : undefined),
@@ -174,7 +176,7 @@ describe('map', () => {
     await world.relay.stop()
   })
 
-  it('is not called for a record that may be what ends its relays', async () => {
+  it('is not called for a record that may crash its relays', async () => {
     const world = openWorld({
       maxAttempts: 1,
       map: () => {
@@ -199,7 +201,7 @@ describe('a record with an expirytime', () => {
     return { world, add, at }
   }
 
-  it('that has passed is parked and not published, says so, and has a copy in the dead letter', async () => {
+  it('that has passed is parked and not published, with an error and a copy in the dead letter', async () => {
     const dead = recordingPublisher()
     const { world, add, at } = await open({ deadLetter: { publisher: dead, destination: 'dead' } })
     await add('late', at(0))
@@ -215,7 +217,7 @@ describe('a record with an expirytime', () => {
     await world.relay.stop()
   })
 
-  it('that passes while its destination is down is parked when its turn comes; the others wait', async () => {
+  it('that passes while its destination is down is parked at its next attempt; the others wait', async () => {
     let down = true
     const { world, add, at } = await open({
       answer: async ({ messages }) => messages.map(() => (down ? { ok: false, error: 'down', scope: 'destination' } : { ok: true })),
@@ -233,10 +235,10 @@ describe('a record with an expirytime', () => {
     await world.relay.stop()
   })
 
-  it('that cannot be read is published', async () => {
+  it('that is invalid is published', async () => {
     const { world } = await open()
     await world.add('orders', 'e1')
-    // As somebody may have written it into the table.
+    // As if it had been written into the table by other code.
     world.store.claim = async (options) =>
       (await world.memory.claim(options)).map((record) => ({
         ...record,

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { ids, openWorld, records } from '../support/relay-world.ts'
 
 describe('a destination that takes longer than a tenth of a second', () => {
-  it('gets the next batch when the one before is settled, so that a crash after a settle repeats nothing', async () => {
+  it('receives the next batch when the one before is settled, so that a crash after a settle repeats nothing', async () => {
     const world = openWorld({
       batchSize: 10,
       async answer({ messages }) {

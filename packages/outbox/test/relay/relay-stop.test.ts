@@ -28,7 +28,7 @@ describe('stopping a relay', () => {
     await expectNothingLeft(world)
   })
 
-  it('while it idles ends it at once', async () => {
+  it('while it is idle ends it immediately', async () => {
     const world = openWorld()
     world.relay.start()
     await world.runtime.advance(10_000)
@@ -39,7 +39,7 @@ describe('stopping a relay', () => {
     expect(world.store.count('claim')).toBe(claims)
   })
 
-  it('in the moment of its start leaves nothing', async () => {
+  it('right after its start leaves nothing', async () => {
     const world = openWorld()
     await world.add('orders', 'e1')
     await world.relay.start().stop()
@@ -68,7 +68,7 @@ describe('stopping a relay', () => {
     await expectNothingLeft(world)
   })
 
-  it('during a claim gives back what comes of it', async () => {
+  it('during a claim releases the records it returns', async () => {
     const world = openWorld()
     const gate = deferred()
     await world.add('orders', ...ids(3))
@@ -83,7 +83,7 @@ describe('stopping a relay', () => {
     await expectNothingLeft(world)
   })
 
-  it('between claim and publish gives everything back, with no attempt counted', async () => {
+  it('between claim and publish releases everything, with no attempt counted', async () => {
     const world = openWorld()
     const gate = deferred()
     removeProbe = installProbe((point) => (point === 'relay.claimed' ? gate.promise : undefined))
@@ -98,7 +98,7 @@ describe('stopping a relay', () => {
     await expectNothingLeft(world)
   })
 
-  it('while a batch waits for another to be settled gives it back at once', async () => {
+  it('while a batch waits for another to be settled releases it immediately', async () => {
     const world = openWorld({ batchSize: 2 })
     const settling = deferred()
     world.store.before = (call) => (call === 'settle' ? settling.promise : undefined)
@@ -138,7 +138,7 @@ describe('stopping a relay', () => {
     await expectNothingLeft(world)
   })
 
-  it('during a publish that hangs aborts it after publishTimeout, and gives the records back', async () => {
+  it('during a publish that hangs aborts it after publishTimeout, and releases the records', async () => {
     const world = openWorld({ answer: () => new Promise(() => {}), publishTimeout: 5000 })
     await world.add('orders', ...ids(3))
     world.relay.start()
@@ -153,7 +153,7 @@ describe('stopping a relay', () => {
     await expectNothingLeft(world)
   })
 
-  it('while the store is away ends at once if nothing is in flight', async () => {
+  it('while the store is unavailable ends immediately if nothing is in flight', async () => {
     const world = openWorld()
     world.store.before = () => {
       throw new Error('away')
@@ -178,7 +178,7 @@ describe('stopping a relay', () => {
     await expectNothingLeft(world)
   })
 
-  it('twice, also at the same time, is the same as once', async () => {
+  it('twice, also concurrently, is the same as once', async () => {
     const world = openWorld()
     await world.add('orders', 'e1')
     world.relay.start()
@@ -219,7 +219,7 @@ describe('stopping a relay', () => {
     expect(getEventListeners(signal as AbortSignal, 'abort')).toEqual([])
   })
 
-  it('is not kept waiting by wake-ups that overlook the signal', async () => {
+  it('is not delayed by wake-ups that ignore the signal', async () => {
     const world = openWorld()
     world.store.wakeUps = () => ({ [Symbol.asyncIterator]: () => ({ next: () => new Promise(() => {}) }) })
     world.relay.start()
@@ -242,7 +242,7 @@ describe('a stop that takes longer than shutdownTimeout', () => {
     return ended
   }
 
-  it('aborts the publishes and gives their records back, also if the publisher overlooks its signal', async () => {
+  it('aborts the publishes and releases their records, even if the publisher ignores its signal', async () => {
     const world = openWorld({ answer: () => new Promise(() => {}), shutdownTimeout: 3000 })
     await world.add('orders', ...ids(3))
     await world.add('stock', ...ids(3, 's'))
@@ -253,13 +253,13 @@ describe('a stop that takes longer than shutdownTimeout', () => {
     expect(isAckordError(call?.signal.reason, 'ACKORD_SHUTDOWN')).toBe(true)
     expect(await world.states()).toEqual({ ready: 6 })
     expect((await world.memory.get('1'))?.attempts).toBe(0)
-    // It is no news of a destination.
+    // This says nothing about a destination.
     expect(world.logger.lines).toEqual([])
     expect(world.relay.health()).toMatchObject({ released: 6, leasesLost: 0 })
     await expectNothingLeft(world)
   })
 
-  it('settles what was confirmed in time and gives only the rest back', async () => {
+  it('settles what was confirmed in time and releases only the rest', async () => {
     const world = openWorld({
       answer: ({ destination, messages }) => (destination === 'stock' ? new Promise(() => {}) : Promise.resolve(messages.map(() => ok))),
       shutdownTimeout: 3000,
@@ -274,7 +274,7 @@ describe('a stop that takes longer than shutdownTimeout', () => {
     await expectNothingLeft(world)
   })
 
-  it('at once, with 0', async () => {
+  it('aborts immediately, with 0', async () => {
     const world = openWorld({ answer: () => new Promise(() => {}), shutdownTimeout: 0 })
     await world.add('orders', 'e1')
     world.relay.start()
@@ -284,7 +284,7 @@ describe('a stop that takes longer than shutdownTimeout', () => {
     await expectNothingLeft(world)
   })
 
-  it('never, with Infinity', async () => {
+  it('never aborts, with Infinity', async () => {
     const world = openWorld({ answer: () => new Promise(() => {}), shutdownTimeout: Infinity, lease: 200_000, publishTimeout: 100_000 })
     await world.add('orders', 'e1')
     world.relay.start()
@@ -305,11 +305,11 @@ describe('a stop that takes longer than shutdownTimeout', () => {
     expect(await stopIn(world, 3000)).toBe(true)
     expect(world.store.count('release')).toBe(1)
     expect(world.runtime.timers).toBe(0)
-    // It waits for the end of the lease.
+    // The record waits for the lease to expire.
     expect(await world.states()).toEqual({ leased: 1 })
   })
 
-  it('ends while outcomes are told again and again', async () => {
+  it('ends while outcomes are being retried', async () => {
     const world = openWorld({ shutdownTimeout: 3000 })
     await world.add('orders', 'e1')
     world.store.before = (call) => {
@@ -341,7 +341,7 @@ describe('a stop that takes longer than shutdownTimeout', () => {
     expect(world.relay.health()).toMatchObject({ state: 'idle', inFlight: 0 })
   })
 
-  it('gives back what a claim finds that answers when it is over', async () => {
+  it('releases the records of a claim that answers after the end', async () => {
     const gate = deferred()
     const world = openWorld({ shutdownTimeout: 3000 })
     await world.add('orders', 'e1')
@@ -357,7 +357,7 @@ describe('a stop that takes longer than shutdownTimeout', () => {
     expect(world.runtime.timers).toBe(0)
   })
 
-  it('ends although everything hangs: the publisher, the store, its wake-ups and its numbers', async () => {
+  it('ends although everything hangs: the publisher, the store, its wake-ups and its statistics', async () => {
     const never = () => new Promise<never>(() => {})
     const world = openWorld({ answer: never })
     await world.add('orders', 'e1')
@@ -410,7 +410,7 @@ describe('starting a relay', () => {
     await world.relay.stop()
   })
 
-  it('again after a stop goes on', async () => {
+  it('again after a stop continues', async () => {
     const world = openWorld()
     world.relay.start()
     await world.relay.stop()
@@ -421,7 +421,7 @@ describe('starting a relay', () => {
     await world.relay.stop()
   })
 
-  it('during a stop is refused', async () => {
+  it('during a stop is rejected', async () => {
     const world = openWorld()
     world.relay.start()
     const stopped = world.relay.stop()

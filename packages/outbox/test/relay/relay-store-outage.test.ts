@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { ids, openWorld, type StoreCall } from '../support/relay-world.ts'
 
 describe('a store that fails', () => {
-  it('for a day is asked less and less often, logged once, and served when it is back', async () => {
+  it('for a day is called less and less often, logged once, and used again when it is back', async () => {
     const world = openWorld()
     await world.add('orders', ...ids(3))
     let down = true
@@ -24,7 +24,7 @@ describe('a store that fails', () => {
     await world.relay.stop()
   }, 60_000)
 
-  it('is asked by one loop, however many batches, trials and renewals wait for it', async () => {
+  it('is called by one loop, however many batches, trials and renewals wait for it', async () => {
     const world = openWorld({
       concurrency: 8,
       batchSize: 1,
@@ -45,7 +45,7 @@ describe('a store that fails', () => {
       throw new Error('connection refused')
     }
     await world.runtime.advance(3_600_000)
-    // All wait for the same pause, of up to ten seconds: the poll and the trials of two destinations, and at first those who had a batch in hand.
+    // All wait for the same pause, of up to ten seconds: the poll and the trials of two destinations, and at first those with a batch in flight.
     const rounds = new Set(at).size
     expect(rounds).toBeLessThan(1500)
     expect(at.length).toBeLessThan(rounds * 3 + 100)
@@ -55,7 +55,7 @@ describe('a store that fails', () => {
     expect(world.runtime.timers).toBe(0)
   })
 
-  it('is not stormed by wake-ups', async () => {
+  it('is not flooded because of wake-ups', async () => {
     const world = openWorld()
     world.store.before = () => {
       throw new Error('connection refused')
@@ -70,7 +70,7 @@ describe('a store that fails', () => {
     expect(world.runtime.timers).toBe(0)
   })
 
-  it('at the settle is told again, so that nothing is published twice', async () => {
+  it('at the settle is retried, so that nothing is published twice', async () => {
     const world = openWorld()
     await world.add('orders', ...ids(3))
     world.store.before = (call) => {
@@ -84,7 +84,7 @@ describe('a store that fails', () => {
     await world.relay.stop()
   })
 
-  it('at the settle until the lease is over costs duplicates, never a loss', async () => {
+  it('at the settle until the lease expires causes duplicates, never a loss', async () => {
     const world = openWorld({ lease: 3000 })
     await world.add('orders', ...ids(3))
     let down = true
@@ -102,7 +102,7 @@ describe('a store that fails', () => {
     await world.relay.stop()
   })
 
-  it('whose answer to a settle was lost makes no duplicate', async () => {
+  it('whose answer to a settle was lost causes no duplicate', async () => {
     const world = openWorld()
     await world.add('orders', ...ids(3))
     world.store.after = (call) => {
@@ -115,7 +115,7 @@ describe('a store that fails', () => {
     await world.relay.stop()
   })
 
-  it.each<StoreCall>(['claim', 'settle'])('to answer a %s is given up after a lease', async (hanging) => {
+  it.each<StoreCall>(['claim', 'settle'])('to answer a %s times out after a lease', async (hanging) => {
     const world = openWorld({ lease: 3000 })
     await world.add('orders', ...ids(3))
     world.store.before = (call) => (call === hanging && world.store.count(hanging) === 1 ? new Promise(() => {}) : undefined)
@@ -127,7 +127,7 @@ describe('a store that fails', () => {
     expect(world.runtime.timers).toBe(0)
   })
 
-  it('that answers a claim after it was given up gets the records back', async () => {
+  it('that answers a claim after its time-out gets the records back', async () => {
     const world = openWorld({ lease: 3000 })
     await world.add('orders', 'e1')
     world.store.before = (call) =>
@@ -135,14 +135,14 @@ describe('a store that fails', () => {
     world.relay.start()
     await world.runtime.advance(3099)
     expect(world.sent()).toEqual([])
-    // Leased again at 3,100 by an answer that nobody waits for, it would be free at 6,100.
+    // Leased again at 3,100 by an answer that came too late, it would be free at 6,100.
     await world.runtime.advance(2000)
     expect(world.store.count('release')).toBe(1)
     expect(world.sent()).toEqual(['e1'])
     await world.relay.stop()
   })
 
-  it('that answers with nonsense does not end the relay', async () => {
+  it('that returns invalid answers does not end the relay', async () => {
     const world = openWorld()
     const { claim } = world.store
     world.store.claim = () => Promise.resolve(undefined as never)

@@ -29,14 +29,14 @@ describe('a relay whose process was suspended past its lease', () => {
     expect(world.sent()).toEqual([])
     expect((await records(world)).map(({ state, attempts }) => [state, attempts])).toEqual(Array(3).fill(['leased', 2]))
     expect(sleeper.health()).toMatchObject({ published: 0, leasesLost: 3 })
-    // It goes on with what it claims from then on.
+    // It continues with the records it claims from then on.
     await world.add('orders', 'new')
     await world.runtime.advance(5000)
     expect(world.sent()).toEqual(['new'])
     await sleeper.stop()
   })
 
-  it('in the middle of a publish that was confirmed has made a duplicate, and takes nothing from who has the record now', async () => {
+  it('in the middle of a publish that was confirmed has made a duplicate, and does not affect the relay that owns the record now', async () => {
     const confirmed = deferred()
     const world = openWorld({
       retain: true,
@@ -55,7 +55,7 @@ describe('a relay whose process was suspended past its lease', () => {
     runtime.resume()
     confirmed.resolve()
     await world.runtime.advance(0)
-    // Neither the one that somebody else has, nor those that anybody may take: it has to claim and send these anew.
+    // Neither the record that another relay has, nor those that any relay may claim: it has to claim and send these anew.
     expect(sleeper.health()).toMatchObject({ leasesLost: 3 })
     await world.runtime.advance(60_000)
     const [first] = await records(world)
@@ -64,7 +64,7 @@ describe('a relay whose process was suspended past its lease', () => {
     await sleeper.stop()
   })
 
-  it('sends no dead letter for what is not its own any more', async () => {
+  it('sends no dead letter for records that it no longer owns', async () => {
     const asked = deferred()
     const world = openWorld({
       answer: async ({ messages }) => {
@@ -86,7 +86,7 @@ describe('a relay whose process was suspended past its lease', () => {
     runtime.suspend()
     await world.runtime.advance(lease + 1)
     await world.memory.claim({ limit: 1, lease: 600_000 })
-    // The answer is there before any timer notices how late it is.
+    // The answer arrives before any timer notices how late it is.
     asked.resolve()
     await world.runtime.advance(0)
     runtime.resume()

@@ -5,7 +5,7 @@ import { Relay } from '../../src/relay/relay.ts'
 import { event, ids, openWorld } from '../support/relay-world.ts'
 
 describe('a relay', () => {
-  it('publishes what was committed, once, in order, and leaves nothing in the store', async () => {
+  it('publishes committed records once, in order, and leaves nothing in the store', async () => {
     const world = openWorld()
     await world.add('orders', 'e1', 'e2', 'e3')
     world.relay.start()
@@ -17,7 +17,7 @@ describe('a relay', () => {
     await world.relay.stop()
   })
 
-  it('hands over the bytes and attributes as they were stored', async () => {
+  it('publishes the bytes and attributes as they were stored', async () => {
     const world = openWorld()
     await world.add('orders', 'e1')
     world.relay.start()
@@ -51,7 +51,7 @@ describe('a relay', () => {
     await world.relay.stop()
   })
 
-  it('publishes to different destinations at the same time', async () => {
+  it('publishes to different destinations concurrently', async () => {
     const gate = deferred()
     const world = openWorld({
       answer: async ({ messages }) => {
@@ -69,7 +69,7 @@ describe('a relay', () => {
     expect(await world.states()).toEqual({})
   })
 
-  it('polls again at once after a full batch', async () => {
+  it('polls again immediately after a full batch', async () => {
     const world = openWorld({ batchSize: 10 })
     await world.add('orders', ...ids(25))
     world.relay.start()
@@ -79,7 +79,7 @@ describe('a relay', () => {
     await world.relay.stop()
   })
 
-  it('works on as many batches at once as it was told', async () => {
+  it('works on as many batches concurrently as configured', async () => {
     const gate = deferred()
     const world = openWorld({
       batchSize: 2,
@@ -107,7 +107,7 @@ describe('a relay', () => {
     await world.add('orders', ...ids(6))
     world.relay.start()
     await world.runtime.advance(0)
-    // The third is not even claimed: two batches in hand are enough to keep the store busy.
+    // The third is not even claimed: two batches are enough to keep the store busy.
     expect(world.store.calls).toEqual(['claim', 'settle', 'claim'])
     expect(world.sent()).toEqual(['e1', 'e2'])
 
@@ -119,7 +119,7 @@ describe('a relay', () => {
     expect(await world.states()).toEqual({})
   })
 
-  it('claims nothing more for a destination while it sends to it: another relay may have it meanwhile', async () => {
+  it('claims nothing more for a destination while it sends to it: another relay may claim it meanwhile', async () => {
     const sending = deferred()
     const world = openWorld({
       batchSize: 2,
@@ -157,7 +157,7 @@ describe('a relay', () => {
     await world.relay.stop()
   })
 
-  it('polls at once on wake() where the store gives no hints', async () => {
+  it('polls immediately on wake() where the store sends no notifications', async () => {
     const world = openWorld()
     Object.assign(world.store, { wakeUps: undefined })
     world.relay.start()
@@ -171,7 +171,7 @@ describe('a relay', () => {
     await world.relay.stop()
   })
 
-  it('finds without any hint what is committed during a publish, and with one at once', async () => {
+  it('finds records committed during a publish without a notification, and immediately with one', async () => {
     const gate = deferred()
     const world = openWorld({
       answer: async ({ messages }) => {
@@ -203,7 +203,7 @@ describe('a relay', () => {
     await world.relay.stop()
   })
 
-  it('spreads its polls by chance', async () => {
+  it('adds jitter to its polls', async () => {
     const at = async (seed: number) => {
       const world = openWorld()
       for (let i = 0; i < seed; i += 1) world.runtime.random()
@@ -216,7 +216,7 @@ describe('a relay', () => {
     expect(await at(1)).not.toBe(await at(2))
   })
 
-  it('survives wake-ups that fail, and says so once', async () => {
+  it('survives wake-ups that fail, and logs it once', async () => {
     const world = openWorld()
     world.store.wakeUps = () => {
       throw new Error('no LISTEN here')
@@ -231,7 +231,7 @@ describe('a relay', () => {
     expect(world.runtime.timers).toBe(0)
   })
 
-  it('claims only the destinations that it is for', async () => {
+  it('claims only its configured destinations', async () => {
     const world = openWorld({ destinations: ['orders'] })
     await world.add('stock', 's1')
     await world.add('orders', 'e1')
@@ -242,7 +242,7 @@ describe('a relay', () => {
     await world.relay.stop()
   })
 
-  it('runs outside of the context that it was started in', async () => {
+  it('runs outside of the async context that it was started in', async () => {
     const seen: unknown[] = []
     const world = openWorld({
       answer: async ({ messages }) => {
@@ -259,7 +259,7 @@ describe('a relay', () => {
     await world.relay.stop()
   })
 
-  it('counts what it did, in the metrics and in its health', async () => {
+  it('counts its work, in the metrics and in its health', async () => {
     const world = openWorld()
     await world.add('orders', ...ids(3))
     expect(world.relay.health()).toMatchObject({ state: 'idle', published: 0 })
@@ -327,7 +327,7 @@ describe('the options of a relay', () => {
     { backoff: 5 as never },
     { destinationBackoff: 5 as never },
     { publisher: {} as never },
-  ])('are refused at construction, by name: %o', (options) => {
+  ])('are rejected at construction, by name: %o', (options) => {
     const [name = ''] = Object.keys(options)
     try {
       new Relay(world.store, { publisher, ...options })

@@ -29,7 +29,7 @@ async function open(...ids: readonly string[]) {
 }
 
 describe('a source of a store with order per key', () => {
-  it('yields the next of a key when the one before it is acked', async () => {
+  it('yields the next record of a key when the one before it is acked', async () => {
     const { next, source } = await open('a1', 'a2', 'b1', 'b2')
     const seen: (string | undefined)[] = []
     for (let count = 0; count < 4; count += 1) {
@@ -41,7 +41,7 @@ describe('a source of a store with order per key', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('yields nothing of a key while the one before it is in hand, and goes on at once when it is acked', async () => {
+  it('yields nothing of a key while the record before it is not settled, and continues immediately when it is acked', async () => {
     const { next, source } = await open('a1', 'a2')
     const first = await next()
     let second: string | undefined
@@ -56,7 +56,7 @@ describe('a source of a store with order per key', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('yields the same one again after a nack, before those behind it', async () => {
+  it('yields the same record again after a nack, before those behind it', async () => {
     const { next, source, runtime } = await open('a1', 'a2')
     await (await next()).nack(new Error('not now'))
     const again = next()
@@ -65,7 +65,7 @@ describe('a source of a store with order per key', () => {
     await source[Symbol.asyncDispose]()
   })
 
-  it('leaves when it is disposed, so that others go on at once', async () => {
+  it('leaves when it is disposed, so that others continue immediately', async () => {
     const { next, source, store } = await open('a1', 'a2')
     await next()
     await source[Symbol.asyncDispose]()

@@ -78,7 +78,7 @@ describe('an outbox source', () => {
     await reading.source[Symbol.asyncDispose]()
   })
 
-  it('parks what is rejected, and what is nacked at its last attempt', async () => {
+  it('parks rejected records, and records nacked at their last attempt', async () => {
     const world = openWorld()
     await world.add('orders', 'e1', 'e2')
     const reading = read(world, { maxAttempts: 1 })
@@ -91,7 +91,7 @@ describe('an outbox source', () => {
     await reading.source[Symbol.asyncDispose]()
   })
 
-  it('parks what was claimed too often and never settled, without yielding it', async () => {
+  it('parks records that were claimed too often and never settled, without yielding them', async () => {
     const world = openWorld()
     await world.add('orders', 'e1', 'e2')
     await world.memory.claim({ limit: 1, lease: 10 })
@@ -103,7 +103,7 @@ describe('an outbox source', () => {
     await reading.source[Symbol.asyncDispose]()
   })
 
-  it('tells the store the acks of one tick in one call, and those that come meanwhile in the next', async () => {
+  it('settles the acks of one tick in one call, and those that arrive meanwhile in the next', async () => {
     const world = openWorld()
     await world.add('orders', ...ids(10))
     const reading = read(world)
@@ -119,7 +119,7 @@ describe('an outbox source', () => {
     await reading.source[Symbol.asyncDispose]()
   })
 
-  it('renews the leases of what it yielded until they are settled, also after the loop was left', async () => {
+  it('renews the leases of yielded records until they are settled, also after the loop was left', async () => {
     const world = openWorld()
     await world.add('orders', 'e1')
     const reading = read(world, { lease: 3000 })
@@ -138,7 +138,7 @@ describe('an outbox source', () => {
     const reading = read(world, { lease: 3000 })
     const [first, second] = await reading.take(2)
     if (first === undefined || second === undefined) return expect.unreachable()
-    // The process stands still past its lease, and another one takes over.
+    // The process is suspended past its lease, and another one claims the records.
     world.store.before = (call) => {
       if (call === 'renew') throw new Error('stalled')
     }
@@ -155,7 +155,7 @@ describe('an outbox source', () => {
     await reading.source[Symbol.asyncDispose]()
   })
 
-  it('gives back what it claimed and did not yield when the loop is left', async () => {
+  it('releases records that it claimed and did not yield when the loop is left', async () => {
     const world = openWorld()
     await world.add('orders', ...ids(5))
     for await (const { message } of read(world).source) {
@@ -167,7 +167,7 @@ describe('an outbox source', () => {
     expect(world.runtime.timers).toBe(0)
   })
 
-  it('gives back the rest when the loop throws', async () => {
+  it('releases the rest when the loop throws', async () => {
     const world = openWorld()
     await world.add('orders', ...ids(3))
     const loop = async () => {
@@ -203,7 +203,7 @@ describe('an outbox source', () => {
     expect(world.runtime.timers).toBe(0)
   })
 
-  it('gives back what was yielded and not settled when it is disposed, and what comes later is refused', async () => {
+  it('releases records that were yielded and not settled when it is disposed, and rejects later settlements', async () => {
     const world = openWorld()
     await world.add('orders', ...ids(3))
     const reading = read(world)
@@ -218,7 +218,7 @@ describe('an outbox source', () => {
     expect(world.runtime.timers).toBe(0)
   })
 
-  it('waits for a store that is away, with one line for each end of the outage', async () => {
+  it('waits for a store that is unavailable, with one log line at the start and one at the end of the outage', async () => {
     const world = openWorld()
     await world.add('orders', 'e1')
     let down = true
@@ -241,7 +241,7 @@ describe('an outbox source', () => {
     await reading.source[Symbol.asyncDispose]()
   })
 
-  it('does not take the context of whoever settles first to the store', async () => {
+  it("does not run the store's calls in the async context of the message that is settled first", async () => {
     const world = openWorld()
     await world.add('orders', 'e1')
     const reading = read(world)
@@ -255,7 +255,7 @@ describe('an outbox source', () => {
     await reading.source[Symbol.asyncDispose]()
   })
 
-  it('does nothing until it is iterated, and refuses bad options by name', () => {
+  it('does nothing until it is iterated, and rejects invalid options by name', () => {
     const world = openWorld()
     const { signal } = new AbortController()
     read(world, { signal })

@@ -23,12 +23,12 @@ describe('the size of a record', () => {
     ['attributes that take several bytes a letter', recordOf(0, { note: '訂🚚é' }), attributes + 10 + 9 + 6],
     ['attributes that are bytes, as base64', recordOf(0, { hash: new Uint8Array(30) }), attributes + 10 + 40 + 6],
     ['the destination', recordOf(0, {}, 'größe'), attributes + 7],
-  ])('is that of %s too: at the limit it passes, one byte over it does not', (_, record, size) => {
+  ])('includes %s: at the limit it is accepted, one byte over it is not', (_, record, size) => {
     expect(() => check(record, size)).not.toThrow()
-    expect(() => check(record, size - 1)).toThrow(`it takes ${size} bytes, and maxSize is ${size - 1}`)
+    expect(() => check(record, size - 1)).toThrow(`its size is ${size} bytes, and maxSize is ${size - 1}`)
   })
 
-  it('is told with the type and id of the event, not with its content, and as an error that trying again does not help', async () => {
+  it('is reported with the type and id of the event, without its content, and as a permanent error', async () => {
     const record = recordOf(0, { note: 'secret'.repeat(100) })
     const error = await failureOf(() => check(record, 100), 'ACKORD_INVALID_OUTPUT')
     expect(error.retryable).toBe(false)
@@ -38,7 +38,7 @@ describe('the size of a record', () => {
 })
 
 describe('maxSize of the store in memory', () => {
-  it('refuses what is larger, and takes nothing of that call', async () => {
+  it('rejects a larger record, and stores nothing of that call', async () => {
     const maxSize = 6 + Buffer.byteLength(JSON.stringify(complete)) + 100
     const store = new MemoryOutboxStore({ maxSize })
     const transaction = store.begin()
@@ -50,7 +50,7 @@ describe('maxSize of the store in memory', () => {
     expect(claimed.map(({ message }) => message.data.byteLength)).toEqual([100])
   })
 
-  it('is 5 MB if nothing else is said, also for another object on the same records', async () => {
+  it('is 5 MB by default, also for another object on the same records', async () => {
     const store = new MemoryOutboxStore().another()
     const error = await failureOf(store.append(store.begin(), [recordOf(5_242_880)]), 'ACKORD_INVALID_OUTPUT')
     expect(error.message).toContain('maxSize is 5242880')

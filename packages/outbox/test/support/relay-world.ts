@@ -19,12 +19,12 @@ import type { OutboxStore } from '../../src/store/outbox-store.ts'
 
 export type StoreCall = 'claim' | 'renew' | 'release' | 'settle'
 
-/** A store whose calls are counted, and that fails or waits when the test says so. */
+/** A store whose calls are counted, and that fails or waits as the test configures. */
 export class WatchedStore implements OutboxStore {
   readonly #store: OutboxStore
   readonly capabilities: OutboxStore['capabilities']
   readonly calls: StoreCall[] = []
-  /** Runs before a call; what it throws is the call's failure. */
+  /** Runs before a call; the call fails with the error it throws. */
   before: (call: StoreCall) => void | Promise<void> = () => {}
   after: (call: StoreCall) => void | Promise<void> = () => {}
 
@@ -85,7 +85,7 @@ export class MortalRuntime implements Runtime {
   }
 }
 
-/** The clock of a process that can be suspended: its time goes on, its timers do not, and all that are due fire when it goes on. */
+/** The clock of a process that can be suspended: its time passes, its timers do not fire, and all that are due fire when it resumes. */
 export class SuspendableRuntime implements Runtime {
   readonly #runtime: Runtime
   #due: (() => void)[] | undefined
@@ -127,9 +127,9 @@ export class SuspendableRuntime implements Runtime {
 }
 
 export interface RecordingMetrics extends Metrics {
-  /** What was counted, over all labels. */
+  /** The counts, over all labels. */
   sum(name: string): number
-  /** The labels that it was counted with, in their order. */
+  /** The labels of the counts, in their order. */
   labels(name: string): MetricLabels[]
   readonly observed: Map<string, number[]>
   /** The last level of each name and labels. */
@@ -172,7 +172,7 @@ export interface World {
   /** Commits events with these ids. */
   add(destination: string, ...ids: readonly string[]): Promise<void>
   addMessages(destination: string, messages: readonly RawMessage[]): Promise<void>
-  /** How many records are in each state, those that are none left out. */
+  /** The number of records in each state; states without records are omitted. */
   states(): Promise<Partial<Record<OutboxState, number>>>
   /** The ids that reached the publisher, in their order. */
   sent(destination?: string): string[]
@@ -182,7 +182,7 @@ export interface World {
 
 export type Answer = NonNullable<Parameters<typeof recordingPublisher>[0]>
 
-/** Answers for each message by its id; what is not named is confirmed. */
+/** Returns the answer for each message by its id; messages that are not named are confirmed. */
 export function answering(failures: Record<string, Omit<Exclude<PublishResult, { ok: true }>, 'ok'>>): Answer {
   return async ({ messages }) =>
     messages.map((message) => {
@@ -191,15 +191,15 @@ export function answering(failures: Record<string, Omit<Exclude<PublishResult, {
     })
 }
 
-/** All that are in the store. */
+/** All records in the store. */
 export async function records({ memory }: World): Promise<readonly OutboxRecord[]> {
   return (await memory.list({}, { limit: 1000 })).records
 }
 
-/** A relay on a memory store, on one clock that the test moves. */
+/** A relay on a memory store, with one clock that the test advances. */
 export function openWorld(options: Partial<RelayOptions> & { readonly answer?: Answer; readonly retain?: boolean } = {}): World {
   const { answer, retain, ...given } = options
-  // A short lease takes a publish that is shorter still.
+  // A short lease requires an even shorter publish time-out.
   const relayOptions = given.lease === undefined ? given : { publishTimeout: Math.min(10_000, given.lease * 0.9), ...given }
   const runtime = new VirtualRuntime()
   const logger = recordingLogger()
@@ -233,7 +233,7 @@ export function openWorld(options: Partial<RelayOptions> & { readonly answer?: A
       const sums: Partial<Record<OutboxState, number>> = {}
       for (const { destination: _, ...counts } of destinations) {
         for (const [state, count] of Object.entries(counts)) {
-          // `Object.entries` forgets the names.
+          // `Object.entries` loses the key types.
           if (count > 0) sums[state as OutboxState] = (sums[state as OutboxState] ?? 0) + count
         }
       }

@@ -1,7 +1,7 @@
 import { Message } from '@ackord/core'
 import { MemoryOutboxStore, Relay } from '@ackord/outbox'
 
-/** A relay with short times that the test suspends. Prints what it logs, and `drained` when all is published after a suspension. */
+/** A relay with short times that the test suspends. Prints its log, and `drained` when everything is published after a suspension. */
 const store = new MemoryOutboxStore()
 const print = (level: string) => (_: unknown, message: string) => void process.stdout.write(`${level} ${message}\n`)
 const logger = { trace() {}, debug() {}, info: print('info'), warn: print('warn'), error: print('error') }
