@@ -59,8 +59,8 @@ export class InboxLeases {
     return new Promise((resolve, reject) => this.#beginnings.add({ marker, token, resolve, reject }))
   }
 
-  /** Renews a lease until the function that it gives is called. */
-  keep({ marker, token }: Lease): () => void {
+  /** Renews a lease until the function that it returns is called. */
+  renew({ marker, token }: Lease): () => void {
     const held: Held = { marker, token, turns: 0 }
     this.#held.add(held)
     this.#timer ??= this.#nextTurn()

@@ -15,7 +15,6 @@ import {
   type Process,
   probe,
   silentLogger,
-  TransactionScope,
 } from '@ackord/core'
 import {
   checkChoice,
@@ -31,10 +30,9 @@ import {
 } from '@ackord/core/internal'
 import { defaultTag, redisKey } from '../client/keys.ts'
 import { InboxBusyError, outputsWithoutOutbox, PartialCommitError, TransactionAbortedError } from '../errors.ts'
-import { CommandQueue } from '../transaction/command-queue.ts'
-import type { InboxClaim } from '../transaction/inbox-claim.ts'
+import { OvertakenError } from '../transaction/commit-errors.ts'
 import { internalsOf, type Redis } from '../transaction/redis.ts'
-import { errorOf, OvertakenError } from '../transaction/run-transaction.ts'
+import { type InboxClaim, UnitOfWork } from '../transaction/unit-of-work.ts'
 import { type Begun, InboxLeases, type Lease } from './inbox-leases.ts'
 
 export interface InboxOptions {
@@ -90,7 +88,7 @@ export function inboxMiddleware(redis: Redis, options: InboxOptions): Middleware
   const metrics = givenMetrics === undefined ? undefined : guardMetrics(givenMetrics)
 
   const internals = internalsOf(redis)
-  const { port, runtime, coalesce, home, tokens, committer } = internals
+  const { port, runtime, coalesce, home, tokens } = internals
   const markerOf = markerMaker(consumer)
   const held = { exclusive: lease, optimistic: 0, 'mark-first': retention }[mode]
   const leases = new InboxLeases({ port, space: home.space, runtime, logger: internals.logger, lease: Math.ceil(held), size: coalesce })
@@ -112,58 +110,42 @@ export function inboxMiddleware(redis: Redis, options: InboxOptions): Middleware
     return Promise.reject(new InboxBusyError(nameOf(message), remaining))
   }
 
-  function claimOf({ marker, token }: Lease, { source, id }: InboxKey): InboxClaim {
-    const stopKeeping = mode === 'exclusive' ? leases.keep({ marker, token }) : undefined
+  function claimOf(lease: Lease, { source, id }: InboxKey): InboxClaim {
+    const { marker, token } = lease
     return {
       marker,
       token,
       rule: mode === 'exclusive' ? 'lease' : 'once',
       retention: Math.ceil(retention),
-      state: 'open',
-      taken: false,
       outputIds: () => deterministicIds(consumer, source, id),
-      stopKeeping,
-      release(this: InboxClaim) {
-        if (this.state !== 'open') return nothing
-        this.state = 'released'
-        this.stopKeeping?.()
-        return mode === 'optimistic' ? nothing : leases.release({ marker, token })
-      },
+      stopRenewal: mode === 'exclusive' ? leases.renew(lease) : doNothing,
+      release: () => (mode === 'exclusive' ? leases.release(lease) : nothing),
     }
   }
 
-  /** For what passed without a transaction: a middleware inside of the inbox had reason not to call the handler. */
-  async function record(claim: InboxClaim, message: Message, context: Context): Promise<void> {
-    if (isSettled(message) && message.state !== 'acked') return await claim.release()
-    const { marker, token, rule, retention: stays } = claim
-    const queue = new CommandQueue(home, new TransactionScope(context, { logger: internals.logger }), () => nameOf(message), marker)
-    const answer = await committer.commit({ rule: { marker: rule, retention: stays, undo: false }, marker, token, queue })
-    if (answer.verdict !== 'OK' && answer.verdict !== 'DONE') throw errorOf(answer, queue, nameOf(message), claim)
-    claim.state = 'committed'
-  }
-
   return middleware({ role: 'leasedInbox', resource: redis }, (next) => {
-    /** Chained by hand, as all of this: it runs once per message. */
+    // No async/await on the hot path: saves promises.
     function handle(message: Message, context: Context, lease: Lease, key: InboxKey): Promise<readonly Message[]> {
       const claim = claimOf(lease, key)
+      const unit = new UnitOfWork(internals, claim)
 
       function handled(outputs: readonly Message[]): readonly Message[] | Promise<readonly Message[]> {
-        claim.stopKeeping?.()
+        claim.stopRenewal()
         if (outputs.length > 0) return failed(outputsWithoutOutbox(message, outputs.length))
-        if (claim.state !== 'open') return outputs
-        // Its commit would find the marker done, and take that for its own.
-        if (claim.taken) return failed(new TransactionAbortedError(nameOf(message), unawaited, { retryable: false }))
-        return record(claim, message, context).then(() => outputs, failed)
+        // If the marker were committed now, the commit of this transaction would mistake it for its own.
+        if (unit.state === 'running') return failed(new TransactionAbortedError(nameOf(message), unawaited, { retryable: false }))
+        // Without a transaction: a middleware inside of the inbox did not call the handler.
+        return unit.state === 'open' ? unit.commitMarker(message, context).then(() => outputs, failed) : outputs
       }
 
       async function failed(error: unknown): Promise<readonly Message[]> {
-        claim.stopKeeping?.()
-        await claim.release()
+        claim.stopRenewal()
+        await unit.release()
         if (error instanceof OvertakenError) return await skip(message)
         throw error
       }
 
-      const inside = internals.enterClaim(context, claim)
+      const inside = internals.enterUnit(context, unit)
       try {
         return enter(inside, () => next(message, inside)).then(handled, failed)
       } catch (error) {
@@ -201,7 +183,8 @@ export function inboxMiddleware(redis: Redis, options: InboxOptions): Middleware
   })
 }
 
-const unawaited = 'what began it did not wait for it. Await redis.write() and next().'
+const unawaited = 'it was not awaited. Await redis.write() and next().'
+const doNothing = () => {}
 const none: readonly Message[] = []
 const nothing: Promise<void> = Promise.resolve()
 

@@ -5,7 +5,8 @@ import type { KnownCommands, RawCommand } from '../client/known-commands.ts'
 import type { RedisArgument } from '../client/port.ts'
 import type { CommitFragment, QueuedCommand } from '../client/queued-command.ts'
 import { CommandTooLongError, CrossSlotError } from '../errors.ts'
-import { RedisWriter, type WriteTarget } from './redis-writer.ts'
+import { createWriter, type WriteTarget } from './redis-writer.ts'
+import type { RedisWrites } from './redis-writes.ts'
 import { splitCommand } from './split-command.ts'
 import type { RedisTransaction } from './transaction.ts'
 
@@ -40,7 +41,7 @@ export class CommandQueue implements RedisTransaction, WriteTarget {
   #guards: Guard[] | undefined
   #fragments: CommitFragment[] | undefined
   #checks: Promise<void>[] | undefined
-  #writer: RedisWriter | undefined
+  #writer: RedisWrites | undefined
   #anchor: RedisArgument | undefined
   #ended = false
   #arguments = 0
@@ -100,9 +101,8 @@ export class CommandQueue implements RedisTransaction, WriteTarget {
     return weight
   }
 
-  /** The typed way to it. */
-  get writer(): RedisWriter {
-    this.#writer ??= new RedisWriter(this)
+  get writer(): RedisWrites {
+    this.#writer ??= createWriter(this)
     return this.#writer
   }
 

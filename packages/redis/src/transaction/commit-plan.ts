@@ -75,8 +75,8 @@ function addCommand(keys: RedisArgument[], args: RedisArgument[], command: Queue
   return `${letter}${count}@${words.length - count + 1}`
 }
 
-/** The key that the n-th guard or command of a transaction is about, from 1, and its command. */
-export function placeOf(queue: CommandQueue, n: number): { readonly name: string; readonly key: RedisArgument | undefined } {
+/** The name and the first key of the n-th guard or command of a transaction, from 1. */
+export function commandAt(queue: CommandQueue, n: number): { readonly name: string; readonly key: RedisArgument | undefined } {
   const { guards, commands, events } = queue
   const guard = guards[n - 1]
   if (guard !== undefined) return { name: 'the guard', key: guard.key }

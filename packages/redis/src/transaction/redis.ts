@@ -18,11 +18,11 @@ import { KnownCommands } from '../client/known-commands.ts'
 import type { RedisPort } from '../client/port.ts'
 import { CommandQueue, type QueueHome } from './command-queue.ts'
 import { Committer } from './committer.ts'
-import type { InboxClaim } from './inbox-claim.ts'
-import { RedisWriter } from './redis-writer.ts'
+import { createWriter } from './redis-writer.ts'
 import type { RedisWrites } from './redis-writes.ts'
 import { type RunTransaction, type TransactionOptions, transactionRunner } from './run-transaction.ts'
 import type { RedisTransaction } from './transaction.ts'
+import type { UnitOfWork } from './unit-of-work.ts'
 
 export interface RedisOptions {
   /** Milliseconds after which a command counts as unanswered: the promises of a client may never settle. Default: 5 seconds. */
@@ -57,9 +57,9 @@ export interface RedisInternals {
   readonly tokens: () => string
   find(context: Context): CommandQueue | undefined
   enter(context: Context, transaction: CommandQueue): Context
-  /** What the inbox around this context waits for. */
-  findClaim(context: Context): InboxClaim | undefined
-  enterClaim(context: Context, claim: InboxClaim): Context
+  /** The unit of work that the inbox around this context has begun. */
+  findUnit(context: Context): UnitOfWork | undefined
+  enterUnit(context: Context, unit: UnitOfWork): Context
 }
 
 export interface CommandsOptions {
@@ -69,7 +69,7 @@ export interface CommandsOptions {
 
 interface ClientKeys {
   readonly transaction: ContextKey<CommandQueue>
-  readonly claim: ContextKey<InboxClaim>
+  readonly unit: ContextKey<UnitOfWork>
 }
 
 /** For siblings. */
@@ -81,7 +81,7 @@ const keys = new WeakMap<object, ClientKeys>()
 /** A client of Redis and the transactions on it. Made by `fromIoredis()` and `fromNodeRedis()`. */
 export class Redis {
   readonly #internals: RedisInternals
-  readonly #direct: RedisWriter
+  readonly #direct: RedisWrites
   #byDefault: RunTransaction | undefined
 
   static {
@@ -109,8 +109,8 @@ export class Redis {
       tokens: tokenMaker(runtime),
       find: (context) => context.get(key.transaction),
       enter: (context, transaction) => context.with(key.transaction, transaction),
-      findClaim: (context) => context.get(key.claim),
-      enterClaim: (context, claim) => context.with(key.claim, claim),
+      findUnit: (context) => context.get(key.unit),
+      enterUnit: (context, unit) => context.with(key.unit, unit),
     }
     this.#direct = directWriter(limited, known)
   }
@@ -171,8 +171,8 @@ export class Redis {
   }
 }
 
-function directWriter(port: RedisPort, known: KnownCommands): RedisWriter {
-  return new RedisWriter({
+function directWriter(port: RedisPort, known: KnownCommands): RedisWrites {
+  return createWriter({
     run: async (command) => {
       await port.send(command)
     },
@@ -188,7 +188,7 @@ function keysOf(client: object): ClientKeys {
   if (key === undefined) {
     key = {
       transaction: contextKey('ackord.redis.transaction', { callScoped: true }),
-      claim: contextKey('ackord.redis.inboxClaim', { callScoped: true }),
+      unit: contextKey('ackord.redis.unitOfWork', { callScoped: true }),
     }
     keys.set(client, key)
   }
