@@ -202,7 +202,7 @@ function oneKey<Arguments extends readonly unknown[]>(
 ): Command<[key: RedisKey, ...Arguments]> {
   return (target, key, ...values) => {
     const args = [toKey(name, key)]
-    readers.forEach((read, index) => args.push(read(name, values[index])))
+    for (let index = 0; index < readers.length; index += 1) args.push((readers[index] as Reader<unknown>)(name, values[index]))
     return target.run({ name, args, keys: first, kind })
   }
 }

@@ -1,71 +1,74 @@
 import type { Claim } from '@ackord/outbox'
-import { type Lane, type Lanes, readToken } from './destination-stream.ts'
+import { type DestinationStream, type DestinationStreams, readToken } from './destination-stream.ts'
 
-/** A claim, and where its record is. */
-export interface HeldClaim<C extends Claim> {
+/** A claim, and the entry of its record. */
+export interface StreamClaim<C extends Claim> {
   readonly claim: C
   /** The id of its entry in the stream. */
   readonly entry: string
-  /** How often that had been delivered. */
+  /** The delivery count of the entry at the time of the claim. */
   readonly delivery: number
 }
 
-/** What one relay claimed in one lane, in the order of the stream. */
-export interface Hand<C extends Claim> {
-  readonly lane: Lane
+/** The claims of one relay on one stream, in the order of the stream. */
+export interface StreamClaimGroup<C extends Claim> {
+  readonly stream: DestinationStream
   readonly consumer: string
-  readonly held: HeldClaim<C>[]
+  readonly claims: StreamClaim<C>[]
 }
 
-/** Sorts claims by where they are. `lost`: those that cannot be of this outbox. */
-export function sortIntoHands<C extends Claim>(
-  lanes: Lanes,
+/** Groups claims by their stream and their relay. `lost`: those that this outbox cannot have made. */
+export function claimsByStream<C extends Claim>(
+  streams: DestinationStreams,
   claims: readonly C[],
-): { readonly hands: readonly Hand<C>[]; readonly lost: Set<C> } {
-  const hands = new Map<string, Hand<C>>()
+): { readonly groups: readonly StreamClaimGroup<C>[]; readonly lost: Set<C> } {
+  const groups = new Map<string, StreamClaimGroup<C>>()
   const lost = new Set<C>()
-  // Most are like the one before them.
-  let hand: Hand<C> | undefined
+  // Most claims are in the group of the one before.
+  let group: StreamClaimGroup<C> | undefined
   let token: string | undefined
   let delivery = 0
   for (const claim of claims) {
     const { id } = claim
-    if (hand === undefined || claim.token !== token || !id.endsWith(hand.lane.suffix)) {
+    if (group === undefined || claim.token !== token || !id.endsWith(group.stream.suffix)) {
       const read = readToken(claim.token)
-      const place = lanes.find(id)
-      if (read === undefined || place === undefined) {
+      const found = streams.find(id)
+      if (read === undefined || found === undefined) {
         lost.add(claim)
         continue
       }
-      const name = `${read.consumer}${place.lane.suffix}`
-      hand = hands.get(name) ?? { lane: place.lane, consumer: read.consumer, held: [] }
-      hands.set(name, hand)
+      const name = `${read.consumer}${found.stream.suffix}`
+      group = groups.get(name) ?? { stream: found.stream, consumer: read.consumer, claims: [] }
+      groups.set(name, group)
       token = claim.token
       delivery = read.delivery
     }
-    hand.held.push({ claim, entry: id.slice(0, -hand.lane.suffix.length), delivery })
+    group.claims.push({ claim, entry: id.slice(0, -group.stream.suffix.length), delivery })
   }
-  for (const { held } of hands.values()) if (!isInOrder(held)) held.sort((one, other) => compareEntries(one.entry, other.entry))
-  return { hands: [...hands.values()], lost }
+  for (const { claims: own } of groups.values()) if (!isInOrder(own)) own.sort((one, other) => compareEntries(one.entry, other.entry))
+  return { groups: [...groups.values()], lost }
 }
 
-/** A script is for one slot. */
-export function groupByTag<C extends Claim>(hands: readonly Hand<C>[]): ReadonlyMap<string, readonly Hand<C>[]> {
-  const byTag = new Map<string, Hand<C>[]>()
-  for (const hand of hands) {
-    const { tag } = hand.lane
-    byTag.set(tag, [...(byTag.get(tag) ?? []), hand])
+/** By the tag of the stream: a script runs on one slot. */
+export function groupByTag<C extends Claim>(groups: readonly StreamClaimGroup<C>[]): ReadonlyMap<string, readonly StreamClaimGroup<C>[]> {
+  const byTag = new Map<string, StreamClaimGroup<C>[]>()
+  for (const group of groups) {
+    const { tag } = group.stream
+    byTag.set(tag, [...(byTag.get(tag) ?? []), group])
   }
   return byTag
 }
 
-/** As the scripts want them: the name, the ids, a word for each or one for all, and what the words need. */
-export function argumentsOf<C extends Claim>({ consumer, held }: Hand<C>, wordsOf: (claim: C) => readonly string[]): readonly string[] {
+/** The arguments of the scripts: the consumer, the ids, a word for each or one for all, and the arguments of the words. */
+export function argumentsOf<C extends Claim>(
+  { consumer, claims }: StreamClaimGroup<C>,
+  wordsOf: (claim: C) => readonly string[],
+): readonly string[] {
   const words: string[] = []
   const more: string[] = []
   let ids = ''
   let same = true
-  for (const { claim, entry, delivery } of held) {
+  for (const { claim, entry, delivery } of claims) {
     const [letter, ...others] = wordsOf(claim)
     const word = `${delivery}${letter}`
     same &&= words.length === 0 || word === words[0]
@@ -76,16 +79,16 @@ export function argumentsOf<C extends Claim>({ consumer, held }: Hand<C>, wordsO
   return [consumer, ids, same ? (words[0] ?? '') : words.join(' '), ...more]
 }
 
-function isInOrder<C extends Claim>(held: readonly HeldClaim<C>[]): boolean {
-  for (let index = 1; index < held.length; index += 1) {
-    if (compareEntries((held[index - 1] as HeldClaim<C>).entry, (held[index] as HeldClaim<C>).entry) > 0) return false
+function isInOrder<C extends Claim>(claims: readonly StreamClaim<C>[]): boolean {
+  for (let index = 1; index < claims.length; index += 1) {
+    if (compareEntries((claims[index - 1] as StreamClaim<C>).entry, (claims[index] as StreamClaim<C>).entry) > 0) return false
   }
   return true
 }
 
-/** In the order of the stream: two numbers each, without zeros before them. */
+/** Compares ids in the order of the stream: two numbers each, without leading zeros. */
 function compareEntries(one: string, other: string): number {
-  // A dash comes before all digits, so that texts of one length compare as their numbers do.
+  // A dash sorts before all digits, so that strings of the same length compare as their numbers do.
   if (one.length === other.length) return one < other ? -1 : one > other ? 1 : 0
   const [ms = '', seq = ''] = one.split('-')
   const [otherMs = '', otherSeq = ''] = other.split('-')

@@ -1,14 +1,14 @@
 import type { Logger, Metrics, Runtime } from '@ackord/core'
 import type { RedisPort } from '../../client/port.ts'
 import type { StreamCodec } from '../record-fields.ts'
-import type { Lanes } from './destination-stream.ts'
+import type { DestinationStreams } from './destination-stream.ts'
 
-/** What the parts of a stream outbox share. */
-export interface OutboxHome {
+/** Shared by the parts of a stream outbox. */
+export interface StreamOutboxContext {
   readonly port: RedisPort
-  readonly lanes: Lanes
+  readonly streams: DestinationStreams
   readonly group: string
-  /** If it is not the default. */
+  /** `undefined`: the default. */
   readonly codec: StreamCodec | undefined
   readonly runtime: Runtime
   readonly logger: Logger

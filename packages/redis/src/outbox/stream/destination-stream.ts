@@ -1,17 +1,17 @@
 import { redisKey } from '../../client/keys.ts'
 
 /**
- * What is kept of the records of one destination under one tag. All bodies stay in the stream from the commit until they are published or discarded.
+ * The keys of one destination under one tag. Records stay in the stream from the commit until they are published or discarded.
  *
- * - `stream`: the entries. What a relay has is pending in the group for a consumer `<name>/<lease>`, so that its lease can be seen by all;
- *   its delivery count only ever grows, and fences.
- * - `ready`, `retry`: what was read and is nobody's, by when it may be claimed: never failed, and failed before. Pending for the consumer `waiting`.
- * - `parked`: by when that was. Pending for the consumer `parked`.
- * - `errors`: the last one of a record that failed.
- * - `uncounted`: how many of its deliveries were no attempts: those that were given back, and those before it was re-armed.
+ * - `entries`: the stream. An entry that a relay has claimed is pending in the group for a consumer `<name>/<lease>`, so that every relay sees the lease;
+ *   its delivery count only ever grows, and is the fencing token.
+ * - `ready`, `retry`: entries that were read and are not claimed, by when they may be claimed: never failed, and failed before. Pending for the consumer `waiting`.
+ * - `parked`: parked entries, by when they were parked. Pending for the consumer `parked`.
+ * - `errors`: the last error of each entry that failed.
+ * - `uncounted`: how many deliveries of an entry were no attempts: those that were released, and those before it was re-armed.
  */
-export interface LaneKeys {
-  readonly stream: string
+export interface DestinationKeys {
+  readonly entries: string
   readonly ready: string
   readonly retry: string
   readonly parked: string
@@ -20,21 +20,21 @@ export interface LaneKeys {
 }
 
 /** The records of one destination under one tag. */
-export class Lane {
+export class DestinationStream {
   readonly tag: string
   readonly destination: string
-  readonly keys: LaneKeys
-  /** What every id of its records ends in. */
+  readonly keys: DestinationKeys
+  /** The end of the ids of all its records. */
   readonly suffix: string
-  /** Whether its last read failed: it is logged once. */
+  /** Whether its last read failed, which is logged once. */
   failing = false
   /** Since when every claim found it empty, by the monotonic clock. */
   emptySince: number | undefined
-  /** When its pending list was looked through, by the monotonic clock, and where a look ended that was not through: consumer and entry. */
+  /** When its pending entries were last searched, by the monotonic clock, and where an unfinished search ended: consumer and entry. */
   lookedAt: number = -Infinity
   cursor: readonly [string, string] | undefined
 
-  constructor(tag: string, destination: string, keys: LaneKeys) {
+  constructor(tag: string, destination: string, keys: DestinationKeys) {
     this.tag = tag
     this.destination = destination
     this.keys = keys
@@ -42,21 +42,21 @@ export class Lane {
   }
 
   get allKeys(): readonly string[] {
-    const { stream, ready, retry, parked, errors, uncounted } = this.keys
-    return [stream, ready, retry, parked, errors, uncounted]
+    const { entries, ready, retry, parked, errors, uncounted } = this.keys
+    return [entries, ready, retry, parked, errors, uncounted]
   }
 
-  /** The record's id, by which it is found again whatever became of it. */
+  /** The id of the record with this entry. It holds all that is needed to find the record again. */
   idOf(entry: string): string {
     return entry + this.suffix
   }
 }
 
-/** All lanes of an outbox: those that there are, and those that somebody names. */
-export class Lanes {
+/** The streams of an outbox: those of known destinations, and any other by its name. */
+export class DestinationStreams {
   readonly tags: readonly string[]
   readonly #name: string
-  readonly #known = new Map<string, Map<string, Lane>>()
+  readonly #known = new Map<string, Map<string, DestinationStream>>()
 
   constructor(tags: readonly string[], name: string) {
     this.tags = tags
@@ -69,46 +69,47 @@ export class Lanes {
     return redisKey(tag, this.#name, 'destinations')
   }
 
-  /** Those that have no record, by when they left the set of destinations. Their keys are deleted later. */
+  /** The sorted set of destinations without records, by when they left the set of destinations. Their keys are deleted later. */
   emptyKey(tag: string): string {
     return redisKey(tag, this.#name, 'empty')
   }
 
-  /** A stream of one entry. A new one is a hint that something was stored. */
+  /** A stream of one entry. A new entry is a hint that a record was stored. */
   wakeKey(tag: string): string {
     return redisKey(tag, this.#name, 'wake')
   }
 
-  of(tag: string): readonly Lane[] {
+  /** Those of the known destinations of a tag. */
+  of(tag: string): readonly DestinationStream[] {
     return [...(this.#known.get(tag)?.values() ?? [])]
   }
 
-  get(tag: string, destination: string): Lane {
+  get(tag: string, destination: string): DestinationStream {
     return this.#known.get(tag)?.get(destination) ?? this.#create(tag, destination)
   }
 
-  /** These are the destinations of a tag now. Gives the lanes that are new. */
-  learn(tag: string, destinations: readonly string[]): readonly Lane[] {
+  /** Replaces the known destinations of a tag. Returns the streams of new ones. */
+  learn(tag: string, destinations: readonly string[]): readonly DestinationStream[] {
     const before = this.#known.get(tag)
     const now = new Map(destinations.map((destination) => [destination, this.get(tag, destination)]))
     this.#known.set(tag, now)
     return [...now.values()].filter(({ destination }) => before?.has(destination) !== true)
   }
 
-  /** `undefined` for what was never an id of this outbox. */
-  find(id: string): Place | undefined {
+  /** The entry of a record's id; `undefined` for an id that this outbox never made. */
+  find(id: string): StreamEntry | undefined {
     const first = id.indexOf('/')
     const entry = id.slice(0, first)
     if (first === -1 || !/^\d+-\d+$/.test(entry)) return undefined
     const second = id.indexOf('/', first + 1)
     const tag = this.tags.find((one) => encodeURIComponent(one) === id.slice(first + 1, second))
-    return second === -1 || tag === undefined ? undefined : { entry, lane: this.get(tag, id.slice(second + 1)) }
+    return second === -1 || tag === undefined ? undefined : { entry, stream: this.get(tag, id.slice(second + 1)) }
   }
 
-  #create(tag: string, destination: string): Lane {
+  #create(tag: string, destination: string): DestinationStream {
     const key = (kind: string) => redisKey(tag, this.#name, kind, destination)
-    return new Lane(tag, destination, {
-      stream: key('to'),
+    return new DestinationStream(tag, destination, {
+      entries: key('to'),
       ready: key('ready'),
       retry: key('retry'),
       parked: key('parked'),
@@ -118,8 +119,8 @@ export class Lanes {
   }
 }
 
-export interface Place {
-  readonly lane: Lane
+export interface StreamEntry {
+  readonly stream: DestinationStream
   /** The id of its entry in the stream. */
   readonly entry: string
 }
@@ -128,7 +129,7 @@ export function tokenOf(consumer: string, delivery: number): string {
   return `${delivery} ${consumer}`
 }
 
-/** Who claimed, and how often the entry had been delivered then. `undefined` for what was never a token of an outbox. */
+/** The consumer of a claim, and the delivery count of its entry at that time. `undefined` for a token that no stream outbox made. */
 export function readToken(token: string): { readonly consumer: string; readonly delivery: number } | undefined {
   const space = token.indexOf(' ')
   const delivery = Number(token.slice(0, space))

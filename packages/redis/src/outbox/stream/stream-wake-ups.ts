@@ -1,7 +1,9 @@
 import { followWakeStream, type WakeUpsOptions, wakeUps } from '../wake-ups.ts'
-import type { OutboxHome } from './context.ts'
+import type { StreamOutboxContext } from './context.ts'
 
-/** Yields when something was stored. It follows tag by tag: those of a cluster are on several nodes. */
-export function streamWakeUps(home: OutboxHome, options: WakeUpsOptions): AsyncGenerator<void, void, void> {
-  return wakeUps(home, home.lanes.tags, options, (tag, follower) => followWakeStream(home.lanes.wakeKey(tag), options.block, follower))
+/** Yields when a record was stored. Each tag is followed by itself: on a cluster they are on several nodes. */
+export function streamWakeUps(context: StreamOutboxContext, options: WakeUpsOptions): AsyncGenerator<void, void, void> {
+  return wakeUps(context, context.streams.tags, options, (tag, follower) =>
+    followWakeStream(context.streams.wakeKey(tag), options.block, follower),
+  )
 }

@@ -1,7 +1,7 @@
 import { AckordError } from '@ackord/core'
 import { type RedisArgument, type RedisPort, script } from '../../../src/client/port.ts'
 import type { QueuedCommand } from '../../../src/client/queued-command.ts'
-import { cancelEntriesLua } from '../../../src/outbox/stream/scripts/cancel-fragment.ts'
+import { cancelFragment } from '../../../src/outbox/stream/scripts/cancel-fragment.ts'
 import type { RedisTransaction } from '../../../src/transaction/transaction.ts'
 
 // ARGV: per command how many words it has, then the words.
@@ -12,8 +12,9 @@ while at <= #ARGV do
   at = at + 1 + count
 end`)
 
-const cancelAll = script(`${cancelEntriesLua}
-return cancelEntries(1, 1, #ARGV)`)
+const cancelAll = script(`local fragment = {}
+${cancelFragment.lua}
+return fragment.run('cancel()', 1, 1, #ARGV)`)
 
 /** The events of a transaction, without a middleware around it: they are written when it commits. */
 export class TestTransaction implements RedisTransaction {
@@ -51,7 +52,7 @@ export class TestTransaction implements RedisTransaction {
   async commit(port: RedisPort): Promise<void> {
     this.end()
     // A script has only so many words, and a test may have many records.
-    const events = this.#events.filter(({ kind }) => kind !== 'delayed')
+    const events = this.#events.filter(({ kind }) => kind !== cancelFragment)
     for (let start = 0; start < events.length; start += 500) {
       const some = events.slice(start, start + 500)
       const keys = [...new Set(some.map(({ args }) => args[0] as RedisArgument))]
@@ -62,7 +63,7 @@ export class TestTransaction implements RedisTransaction {
       )
     }
     for (const { kind, args } of this.#events) {
-      if (kind === 'delayed') await port.evaluate(cancelAll, args.slice(0, 6) as string[], args.slice(6))
+      if (kind === cancelFragment) await port.evaluate(cancelAll, args.slice(0, 6) as string[], args.slice(6))
     }
   }
 }

@@ -2,14 +2,14 @@ import { type Script, script } from '../../../client/port.ts'
 import { clock, groupInfo, members, parkedConsumer, types, waitingConsumer } from './prelude.ts'
 
 /**
- * KEYS: the lane's six. ARGV: group, first id, last id, how many at most, and the consumer whose entries are meant, or ''.
+ * KEYS: the six of a destination. ARGV: group, first id, last id, how many at most, and the consumer whose entries are meant, or ''.
  * Gives the time, and of each entry, in order: id, fields, state, deliveries that count, when it can be claimed, until when it is leased, when it was parked, last error.
  * 'unread' is one that nobody has read yet.
  */
 export const listEntries: Script = script(`${clock}
 ${members}
 ${types}
-local problem = checkLane(1)
+local problem = checkKeys(1)
 if problem then return problem end
 local stream, group = KEYS[1], ARGV[1]
 local entries = {}
@@ -50,13 +50,13 @@ end
 return reply`)
 
 /**
- * Makes parked entries ready again. KEYS: the lane's six. ARGV: group, milliseconds until they may be claimed, '1' if their attempts still count, then ids.
+ * Makes parked entries ready again. KEYS: the six of a destination. ARGV: group, milliseconds until they may be claimed, '1' if their attempts still count, then ids.
  * Gives the number of entries.
  */
 export const rearmParked: Script = script(`${clock}
 ${members}
 ${types}
-local problem = checkLane(1)
+local problem = checkKeys(1)
 if problem then return problem end
 local delay, keep, count = tonumber(ARGV[2]), ARGV[3] == '1', 0
 for i = 4, #ARGV do
@@ -75,7 +75,7 @@ end
 return count`)
 
 /**
- * Parks entries that no claim holds. KEYS: the lane's six. ARGV: group, the reason, then ids. Gives the ids of those that it parked.
+ * Parks entries that no claim holds. KEYS: the six of a destination. ARGV: group, the reason, then ids. Gives the ids of those that it parked.
  *
  * An entry that the group has not read yet becomes pending for the consumer `parked` without being read: the group's last id stays where it is, so that the entries
  * before it are still read in their turn. Such an entry always has a field in `uncounted`; by that `takeFresh` knows it, and passes it by.
@@ -86,7 +86,7 @@ export const parkEntries: Script = script(`${clock}
 ${members}
 ${types}
 ${groupInfo}
-local problem = checkLane(1)
+local problem = checkKeys(1)
 if problem then return problem end
 local stream, group, parked = KEYS[1], ARGV[1], {}
 local found, hasStream = groupOf(1)
@@ -118,13 +118,13 @@ end
 return parked`)
 
 /**
- * Puts another entry in the place of one that is parked. KEYS: the lane's six, the stream that the new one goes to, the set of destinations, the stream for wake-ups,
- * and `uncounted` of the new one's lane. ARGV: group, id, the destination, '1' if the attempts still count, then the new one's fields. Gives its id, or '' if the
+ * Puts another entry in the place of one that is parked. KEYS: the six of a destination, the stream that the new one goes to, the set of destinations, the stream for wake-ups,
+ * and `uncounted` of the new one's destination. ARGV: group, id, the destination, '1' if the attempts still count, then the new one's fields. Gives its id, or '' if the
  * other one was not parked.
  */
 export const replaceParked: Script = script(`${members}
 ${types}
-local problem = checkLane(1) or check(7, 'stream', 'set', 'stream', 'hash')
+local problem = checkKeys(1) or check(7, 'stream', 'set', 'stream', 'hash')
 if problem then return problem end
 local id = ARGV[2]
 local answer = redis.pcall('XPENDING', KEYS[1], ARGV[1], id, id, 1)
@@ -146,10 +146,10 @@ redis.call('HDEL', KEYS[5], id)
 redis.call('HDEL', KEYS[6], id)
 return added`)
 
-/** KEYS: the lane's six. ARGV: group, then ids. Removes those that are parked. Gives their ids. */
+/** KEYS: the six of a destination. ARGV: group, then ids. Removes those that are parked. Gives their ids. */
 export const discardParked: Script = script(`${members}
 ${types}
-local problem = checkLane(1)
+local problem = checkKeys(1)
 if problem then return problem end
 local discarded = {}
 for i = 2, #ARGV do
@@ -168,12 +168,12 @@ end
 return discarded`)
 
 /**
- * KEYS: the lane's six. ARGV: group. Gives how many are ready, waiting, leased and parked, and how old in milliseconds the oldest is that is not parked, or -1.
+ * KEYS: the six of a destination. ARGV: group. Gives how many are ready, waiting, leased and parked, and how old in milliseconds the oldest is that is not parked, or -1.
  * Delayed ones that nobody has read yet count as ready.
  */
 export const countEntries: Script = script(`${clock}
 ${types}
-local problem = checkLane(1)
+local problem = checkKeys(1)
 if problem then return problem end
 local stream, group = KEYS[1], ARGV[1]
 local ready, waiting, leased, parked = 0, 0, 0, 0

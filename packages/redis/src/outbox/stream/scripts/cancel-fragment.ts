@@ -5,14 +5,14 @@ import { members, parkedConsumer, waitingConsumer } from './prelude.ts'
 /**
  * `cancel()` in the commit of a transaction: removes delayed entries.
  *
- *     keys: the lane's six
+ *     keys: the six of a destination
  *     arguments: group, then of each entry its id and when its delay ends, in milliseconds
  *     gives: the reply of a command that failed, or nil
  *
  * An entry that the group has read is due when `ready` or `retry` say so. An unread entry is due when its delay ends. So is an entry that a claim has read before its time
- * and has not put aside yet; it has no field in `uncounted`, unlike an entry that an operator made ready before its delay ended.
+ * and has not put aside yet: such an entry has no field in `uncounted`, unlike an entry that an operator made ready before its delay ended.
  *
- * What it removed cannot be rolled back: a stream takes no entry under an id that it has passed.
+ * What it removed cannot be rolled back: a stream accepts no entry with an id smaller than its last one.
  */
 export const cancelFragment: CommitFragment = {
   letter: 'd',

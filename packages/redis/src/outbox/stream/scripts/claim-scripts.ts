@@ -9,9 +9,9 @@ const maxPassed = 1000
 
 /**
  * Takes what may be claimed and was read before.
- * KEYS: the set of destinations; per lane its six keys. ARGV: group, consumer, limit, the most bytes, whether the first entry is taken even if it is larger,
+ * KEYS: the set of destinations; per destination its six keys. ARGV: group, consumer, limit, the most bytes, whether the first entry is taken even if it is larger,
  * whether to take from `ready` (1 or 0), and from `retry`, and whether to tell the destinations.
- * Gives these, the bytes, '1' if it stopped before an entry that did not fit, and per lane a list of { id, fields, delivery, uncounted } and one of ids whose entry is gone,
+ * Gives these, the bytes, '1' if it stopped before an entry that did not fit, and per destination a list of { id, fields, delivery, uncounted } and one of ids whose entry is gone,
  * or what is wrong with its keys.
  */
 export const takeDue: Script = script(`${clock}
@@ -19,12 +19,12 @@ ${members}
 ${types}
 ${byteRoom(4)}
 local group, consumer, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local lanes = (#KEYS - 1) / 6
+local destinations = (#KEYS - 1) / 6
 local problem = check(1, 'set')
 if problem then return problem end
 local reply = { ARGV[8] == '1' and redis.call('SMEMBERS', KEYS[1]) or {}, 0, '0' }
-local function take(lane, key, most)
-  local first = 6 * lane - 4
+local function take(destination, key, most)
+  local first = 6 * destination - 4
   local stream, uncounted = KEYS[first], KEYS[first + 5]
   local due = redis.call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, most)
   for _, member in ipairs(due) do
@@ -39,12 +39,12 @@ local function take(lane, key, most)
         if not fits(found[2]) then return false end
         local delivery = pending and pending[4] + 1 or 1
         redis.call('XCLAIM', stream, group, consumer, 0, id, 'FORCE', 'RETRYCOUNT', delivery, 'JUSTID')
-        table.insert(reply[lane + 3][1], { id, found[2], delivery, tonumber(redis.call('HGET', uncounted, id)) or 0 })
+        table.insert(reply[destination + 3][1], { id, found[2], delivery, tonumber(redis.call('HGET', uncounted, id)) or 0 })
       else
         redis.call('XACK', stream, group, id)
         redis.call('HDEL', uncounted, id)
         redis.call('HDEL', KEYS[first + 4], id)
-        table.insert(reply[lane + 3][2], id)
+        table.insert(reply[destination + 3][2], id)
       end
     end
     redis.call('ZREM', key, member)
@@ -52,21 +52,21 @@ local function take(lane, key, most)
   return #due == most
 end
 local more = {}
-for lane = 1, lanes do
-  local wrong = checkLane(6 * lane - 4)
-  reply[lane + 3] = wrong and wrong.err or { {}, {} }
-  more[lane] = { not wrong and ARGV[6] == '1', not wrong and ARGV[7] == '1' }
+for destination = 1, destinations do
+  local wrong = checkKeys(6 * destination - 4)
+  reply[destination + 3] = wrong and wrong.err or { {}, {} }
+  more[destination] = { not wrong and ARGV[6] == '1', not wrong and ARGV[7] == '1' }
 end
 -- In shares, so that none of many waits for the others; what some leave over is for whoever has more.
-local share = math.max(1, math.floor(limit / math.max(1, 2 * lanes)))
+local share = math.max(1, math.floor(limit / math.max(1, 2 * destinations)))
 local found = true
 while found and taken < limit and not full do
   found = false
-  for lane = 1, lanes do
+  for destination = 1, destinations do
     for kind = 1, 2 do
-      if more[lane][kind] and taken < limit and not full then
-        more[lane][kind] = take(lane, KEYS[6 * lane - 4 + kind], math.min(share, limit - taken))
-        found = found or more[lane][kind]
+      if more[destination][kind] and taken < limit and not full then
+        more[destination][kind] = take(destination, KEYS[6 * destination - 4 + kind], math.min(share, limit - taken))
+        found = found or more[destination][kind]
       end
     end
   end
@@ -77,9 +77,9 @@ return reply`)
 /**
  * Takes what nobody has read yet: what XREADGROUP does, which takes no limit in bytes and may not be in a script before Redis 7. Creates groups that are missing.
  * If a group was there before and is lost, nobody knows any more what was read: all that is in the stream comes anew, also what was parked, and what is noted about it goes.
- * KEYS: per lane its six. ARGV: group, consumer, limit, the most bytes, whether the first entry is taken even if it is larger.
- * Gives the bytes, '1' if it stopped before an entry that did not fit, and per lane a list of { id, fields, uncounted }, how many were parked in a group that was lost,
- * and '1' if the lane is empty; or what is wrong with its keys.
+ * KEYS: per destination its six. ARGV: group, consumer, limit, the most bytes, whether the first entry is taken even if it is larger.
+ * Gives the bytes, '1' if it stopped before an entry that did not fit, and per destination a list of { id, fields, uncounted }, how many were parked in a group that was lost,
+ * and '1' if the destination is empty; or what is wrong with its keys.
  *
  * An entry behind the group's last id may be pending already, if an operator parked it before it was read, whatever became of it since: it is passed by. Such entries have a
  * field in `uncounted`. So does an entry that an operator stored with its earlier attempts: it is taken as its second delivery, so that the field is removed in the end.
@@ -88,29 +88,29 @@ export const takeFresh: Script = script(`${types}
 ${byteRoom(4)}
 ${groupInfo}
 local group, consumer, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local lanes, reply, last, hasNotes, passed = #KEYS / 6, { 0, '0' }, {}, {}, 0
+local destinations, reply, last, hasNotes, passed = #KEYS / 6, { 0, '0' }, {}, {}, 0
 -- All groups first: if one is refused, nothing is taken yet.
-for lane = 1, lanes do
-  local first = 6 * lane - 5
-  local wrong = checkLane(first)
+for destination = 1, destinations do
+  local first = 6 * destination - 5
+  local wrong = checkKeys(first)
   if wrong then
-    reply[lane + 2] = wrong.err
+    reply[destination + 2] = wrong.err
   else
     local found, hasStream = groupOf(first)
     local parked, isEmpty = 0, not found and not hasStream
     if found then
-      last[lane] = found.last
+      last[destination] = found.last
       isEmpty = found.pending == 0 and redis.call('XLEN', KEYS[first]) == 0
-      hasNotes[lane] = redis.call('HLEN', KEYS[first + 5]) > 0
+      hasNotes[destination] = redis.call('HLEN', KEYS[first + 5]) > 0
     elseif hasStream then
       parked = redis.call('ZCARD', KEYS[first + 3])
       -- A server whose memory is full takes DEL, and then what comes after it in the same script. Without the group nothing could be published to make room.
       for i = 1, 5 do redis.call('DEL', KEYS[first + i]) end
       redis.call('XGROUP', 'CREATE', KEYS[first], group, '0')
-      last[lane] = '0-0'
+      last[destination] = '0-0'
     end
-    reply[lane + 2] = { {}, parked, isEmpty and '1' or '0' }
-    if isEmpty then last[lane] = nil end
+    reply[destination + 2] = { {}, parked, isEmpty and '1' or '0' }
+    if isEmpty then last[destination] = nil end
   end
 end
 -- A range without its start is not for all servers.
@@ -130,18 +130,18 @@ local function claim(stream, ids, delivery, lastId)
   redis.call(unpack(command))
 end
 -- What 'uncounted' has of these entries.
-local function notesOf(lane, entries)
-  if not hasNotes[lane] or #entries == 0 then return {} end
+local function notesOf(destination, entries)
+  if not hasNotes[destination] or #entries == 0 then return {} end
   local ids = {}
   for i, found in ipairs(entries) do ids[i] = found[1] end
-  return redis.call('HMGET', KEYS[6 * lane], unpack(ids))
+  return redis.call('HMGET', KEYS[6 * destination], unpack(ids))
 end
-local function take(lane, most)
-  local stream, given, before = KEYS[6 * lane - 5], reply[lane + 2][1], taken
+local function take(destination, most)
+  local stream, given, before = KEYS[6 * destination - 5], reply[destination + 2][1], taken
   while taken - before < most do
     local count = math.min(page, most - (taken - before))
-    local entries, ids, again, seen = redis.call('XRANGE', stream, after(last[lane]), '+', 'COUNT', count), {}, {}, nil
-    local notes = notesOf(lane, entries)
+    local entries, ids, again, seen = redis.call('XRANGE', stream, after(last[destination]), '+', 'COUNT', count), {}, {}, nil
+    local notes = notesOf(destination, entries)
     for i, found in ipairs(entries) do
       local id, note = found[1], notes[i]
       if note and redis.call('XPENDING', stream, group, id, id, 1)[1] then
@@ -159,7 +159,7 @@ local function take(lane, most)
       seen = id
     end
     if seen then
-      last[lane] = seen
+      last[destination] = seen
       claim(stream, ids, 1, seen)
       claim(stream, again, 2, seen)
       -- Without the permission for it the next claim passes them by again.
@@ -171,13 +171,13 @@ local function take(lane, most)
   end
   return true
 end
-local share = math.max(1, math.floor(limit / math.max(1, lanes)))
+local share = math.max(1, math.floor(limit / math.max(1, destinations)))
 local serving = {}
-for lane = 1, lanes do if last[lane] then serving[#serving + 1] = lane end end
+for destination = 1, destinations do if last[destination] then serving[#serving + 1] = destination end end
 while #serving > 0 and taken < limit and not full do
   local left = {}
-  for _, lane in ipairs(serving) do
-    if taken < limit and not full and take(lane, math.min(share, limit - taken)) then left[#left + 1] = lane end
+  for _, destination in ipairs(serving) do
+    if taken < limit and not full and take(destination, math.min(share, limit - taken)) then left[#left + 1] = destination end
   end
   serving = left
 end
@@ -186,7 +186,7 @@ return reply`)
 
 /**
  * Takes over what is pending for consumers whose lease has run out, and removes those that hold nothing and have not been seen for long.
- * KEYS: the lane's six. ARGV: group, consumer, limit, the most bytes, whether the first entry is taken even if it is larger, milliseconds that count as the lease of a consumer
+ * KEYS: the six of a destination. ARGV: group, consumer, limit, the most bytes, whether the first entry is taken even if it is larger, milliseconds that count as the lease of a consumer
  * whose name tells none, and after which one that holds nothing is removed; how many to look at, and where the last look ended: consumer and id.
  * Gives a list of { id, fields, delivery, uncounted }, one of ids whose entry is gone, where this look ended ('' if it saw all), the bytes, and '1' if it stopped before an
  * entry that did not fit.
@@ -196,7 +196,7 @@ ${byteRoom(4)}
 local group, consumer, limit, idle, budget = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local fromName, fromId = ARGV[8], ARGV[9]
 local stream = KEYS[1]
-local problem = checkLane(1)
+local problem = checkKeys(1)
 if problem then return problem end
 local reply = { {}, {}, '', '', 0, '0' }
 local function take(id, delivery)
@@ -252,14 +252,14 @@ reply[5], reply[6] = bytes, full and '1' or '0'
 return reply`)
 
 /**
- * Puts aside what was read before its time. KEYS: the lane's six. ARGV: group, the consumer that read them, then id and delay of each.
+ * Puts aside what was read before its time. KEYS: the six of a destination. ARGV: group, the consumer that read them, then id and delay of each.
  * Gives the ids of those whose time has not come, and of those that the consumer no longer holds: they were cancelled or taken over meanwhile. A delivery that only
  * found out about the delay is no attempt.
  */
 export const putAside: Script = script(`${clock}
 ${members}
 ${types}
-local problem = checkLane(1)
+local problem = checkKeys(1)
 if problem then return problem end
 local early = {}
 for i = 3, #ARGV, 2 do
@@ -280,17 +280,17 @@ return early`)
 /**
  * Drops destinations that have no record: they leave the set of destinations, so that no claim asks for them, and what is kept of them is deleted once they have
  * been empty for long enough. A commit adds its destinations to the set together with its records, hence before or after this, never in between.
- * KEYS: the set of destinations, the sorted set of empty ones by when they were dropped, per lane its six. ARGV: group, milliseconds after which keys are deleted, then the
- * destination of each lane.
+ * KEYS: the set of destinations, the sorted set of empty ones by when they were dropped, per destination its six. ARGV: group, milliseconds after which keys are deleted, then the
+ * destination of each destination.
  */
 export const dropEmpty: Script = script(`${clock}
 ${types}
 ${groupInfo}
 local problem = check(1, 'set', 'zset')
 if problem then return problem end
-for lane = 1, #ARGV - 2 do
-  local first, name = 6 * lane - 3, ARGV[lane + 2]
-  local isBroken = checkLane(first)
+for destination = 1, #ARGV - 2 do
+  local first, name = 6 * destination - 3, ARGV[destination + 2]
+  local isBroken = checkKeys(first)
   local group = not isBroken and groupOf(first)
   if isBroken then
     redis.call('ZREM', KEYS[2], name)

@@ -2,7 +2,7 @@ import { splitLua } from '../../../client/split-lua.ts'
 
 // Parts that the scripts share.
 
-/** Who has what no relay has. Names of relays end in their lease, so they are never these. */
+/** The consumers of entries that no relay has claimed. Names of relays end in their lease, so no relay has these names. */
 export const waitingConsumer = 'waiting'
 export const parkedConsumer = 'parked'
 
@@ -10,7 +10,7 @@ export const parkedConsumer = 'parked'
 export const clock = `local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)`
 
-/** Ids as members of a sorted set, in which equal scores are in the order of their bytes: padded, so that it is the order of the ids. */
+/** Ids as members of a sorted set, where members with the same score sort by their bytes: padded, so that they sort as ids. */
 export const members = `local function member(id)
   local ms, seq = string.match(id, '^(%d+)-(%d+)$')
   return string.rep('0', 20 - #ms) .. ms .. '-' .. string.rep('0', 20 - #seq) .. seq
@@ -20,7 +20,7 @@ local function entry(member)
   return ms .. '-' .. seq
 end`
 
-/** Refuses before anything is written: a script that fails halfway leaves what it has done. */
+/** Checks types before anything is written: a script that fails halfway is not rolled back. */
 export const types = `local function check(first, ...)
   for i, wanted in ipairs({ ... }) do
     local found = redis.call('TYPE', KEYS[first + i - 1]).ok
@@ -29,11 +29,11 @@ export const types = `local function check(first, ...)
     end
   end
 end
-local function checkLane(first) return check(first, 'stream', 'zset', 'zset', 'zset', 'hash', 'hash') end`
+local function checkKeys(first) return check(first, 'stream', 'zset', 'zset', 'zset', 'hash', 'hash') end`
 
 /**
- * Which of these entries a relay still holds: pending for it under whatever lease it renewed them to, not run out, and of the same delivery.
- * In one command where they lie close together, as they do after a read; mostly nothing else is pending between them. It is the hot path.
+ * Which of these entries a relay still holds: pending for it with any lease, not expired, and of the same delivery.
+ * The hot path: one command suffices where the entries are close together, as after a read; mostly no other entry is pending between them.
  */
 export const holding: string = `${splitLua}
 local function pendingOf(stream, group, ids, wanted)
@@ -57,7 +57,7 @@ local function pendingOf(stream, group, ids, wanted)
   for i = 1, #page do byId[page[i][1]] = page[i] end
   for i = 1, wanted do
     local id = ids[i]
-    -- The first of two outcomes for one claim decides.
+    -- Of two outcomes for one claim, the first counts.
     if id ~= ids[i - 1] then found[i] = byId[id] or #page == count and redis.call('XPENDING', stream, group, id, id, 1)[1] end
   end
   return found
@@ -68,8 +68,8 @@ local function leaseOf(owner, name)
 end`
 
 /**
- * Counts the bytes of what a script takes: `fits(fields)` tells whether an entry may be taken too, and counts it if so. A script reads an entry before it claims it, so that
- * what does not fit stays as it is. ARGV of the scripts: the most bytes, and '1' if the first entry is taken even if it is larger.
+ * Counts the bytes that a script takes: `fits(fields)` returns whether an entry may be taken too, and counts it if so. A script reads an entry before it claims it, so that
+ * an entry that does not fit stays as it is. ARGV of the scripts: the most bytes, and '1' if the first entry is taken even if it is larger.
  */
 export const byteRoom = (
   maxBytes: number,
@@ -88,14 +88,14 @@ local function fits(fields)
 end`
 
 /**
- * The group of the stream at KEYS[first]: `group.pending` and `group.last`, the last id that it was given. `nil` without a group; in that case the second value tells
- * whether there is a stream.
+ * The group of the stream at KEYS[first]: `group.pending` and `group.last`, its last delivered id. `nil` without a group; in that case the second value says
+ * whether the stream exists.
  */
 export const groupInfo = `local function groupOf(first)
   local groups = redis.pcall('XINFO', 'GROUPS', KEYS[first])
   if groups.err then
     if string.find(groups.err, 'no such key', 1, true) then return nil, false end
-    -- A stream that cannot be looked at is not an empty one. The same call again raises the error.
+    -- A stream that cannot be read is not an empty one. The same call again raises the error.
     redis.call('XINFO', 'GROUPS', KEYS[first])
   end
   for _, one in ipairs(groups) do

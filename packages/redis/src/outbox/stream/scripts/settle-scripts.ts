@@ -1,7 +1,7 @@
 import { type Script, script } from '../../../client/port.ts'
 import { clock, holding, members, parkedConsumer, types, waitingConsumer } from './prelude.ts'
 
-// What they share. KEYS: six of a lane, for each relay that claimed something there. ARGV: group, then for each of these: the relay's name; the
+// What they share. KEYS: six of a destination, for each relay that claimed something there. ARGV: group, then for each of these: the relay's name; the
 // ids in their order; of each its delivery with a letter behind it, or one for all, both with blanks between them, because many arguments are slow;
 // then what each letter needs. Gives the places of those that were lost.
 
@@ -10,7 +10,7 @@ ${holding}
 local group, at, place = ARGV[1], 2, 0
 local lost = {}
 for first = 1, #KEYS - 5, 6 do
-  local problem = checkLane(first)
+  local problem = checkKeys(first)
   if problem then return problem end
 end
 for first = 1, #KEYS - 5, 6 do
