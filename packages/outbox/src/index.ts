@@ -11,6 +11,7 @@ export type { RelayHealth } from './relay/relay.ts'
 export { Relay } from './relay/relay.ts'
 export type { OutboxDelivery, OutboxSource, OutboxSourceOptions } from './source/outbox-source.ts'
 export { outboxSource } from './source/outbox-source.ts'
+export { editMessage, isEmptyEdit, matchesFilter, OperatorLog, StatsSum } from './store/administration.ts'
 export type {
   DestinationStats,
   OutboxAdmin,

@@ -1,18 +1,21 @@
 import { checkCount, checkDuration } from '@ackord/core/internal'
 import {
   checkRearm,
-  type DestinationStats,
+  editMessage,
   invalidCursor,
+  isEmptyEdit,
+  matchesFilter,
+  OperatorLog,
   type OutboxAdmin,
   type OutboxEdit,
   type OutboxFilter,
   type OutboxRecord,
   type OutboxState,
   type RearmOptions,
+  StatsSum,
 } from '@ackord/outbox'
 import type { Reply } from '../../client/port.ts'
 import { asList } from '../../client/reply.ts'
-import { addStats, edited, isEmpty, matches } from '../administration.ts'
 import { mergeByAge } from '../merge-by-age.ts'
 import { type LuaHome, runOn } from './context.ts'
 import type { LuaShard } from './layout.ts'
@@ -46,6 +49,7 @@ const letters: Readonly<Record<OutboxState, string>> = { ready: 'o', waiting: 'o
 /** The operators' side of the store. */
 export function luaAdministration(home: LuaHome): OutboxAdmin {
   const { shards, ordered, logger, metrics } = home
+  const log = new OperatorLog(logger)
 
   /** From a place on, in the order in which they were stored. */
   async function* recordsOf(shard: LuaShard, letter: string, after: string): AsyncGenerator<Listed, void, void> {
@@ -73,7 +77,10 @@ export function luaAdministration(home: LuaHome): OutboxAdmin {
       return bySeq.length === 1 && bySeq[0] !== undefined ? bySeq[0] : mergeByAge(bySeq, ({ seq }) => Number(seq), inOrder)
     })
     const merged = mergeByAge(sources, ({ record }) => record.createdAt, inOrder)
-    for await (const one of merged) if (matches(one.record, filter)) yield one
+    for await (const one of merged) {
+      const { state: shown, destination, message } = one.record
+      if (matchesFilter({ state: shown, destination, attributes: message.attributes }, filter)) yield one
+    }
   }
 
   async function read({ shard, entry }: Place): Promise<Listed | undefined> {
@@ -101,7 +108,7 @@ export function luaAdministration(home: LuaHome): OutboxAdmin {
     if (found?.record.state !== state) return 0
     const { record, shard } = found
     const destination = edit.destination ?? record.destination
-    const message = edited(record.message, edit)
+    const message = editMessage(record.message, edit)
     if (ordered) shards.checkKey(message, shard)
     const body = bodyOf(destination, message)
     const args = [place.entry, found.state, body, laneOf(destination), destination, delay, keepAttempts, keyDigest(message)]
@@ -109,7 +116,7 @@ export function luaAdministration(home: LuaHome): OutboxAdmin {
   }
 
   async function rearmPlaces(places: readonly Place[], edit: OutboxEdit, rearming: Rearming): Promise<number> {
-    if (isEmpty(edit)) {
+    if (isEmptyEdit(edit)) {
       const { state, delay, keepAttempts } = rearming
       const args = [letters[state].toUpperCase(), delay, keepAttempts]
       const counts = await byShard(places, async (shard, entries) => Number(await runOn(home, shard, rearmScript, [...args, ...entries])))
@@ -152,9 +159,8 @@ export function luaAdministration(home: LuaHome): OutboxAdmin {
       const { state } = rearming
       const places = 'ids' in which ? placesOf(which.ids) : await matchingPlaces(which.filter, state)
       const count = await rearmPlaces(places, edit, rearming)
-      if (count === 0) return 0
-      logger.info({ count, state, ...which, edited: Object.keys(edit) }, 'Outbox records were made ready again.')
-      metrics?.count('ackord.outbox.rearmed', count, {})
+      log.rearmed(count, state, which, edit)
+      if (count > 0) metrics?.count('ackord.outbox.rearmed', count, {})
       return count
     },
 
@@ -165,7 +171,7 @@ export function luaAdministration(home: LuaHome): OutboxAdmin {
         return own.map((entry) => shard.idOf(String(entry)))
       })
       const all = parked.flat()
-      if (all.length > 0) logger.info({ reason, parked: all }, 'An operator parked outbox records.')
+      log.parked(all, reason)
       return all.length
     },
 
@@ -175,25 +181,23 @@ export function luaAdministration(home: LuaHome): OutboxAdmin {
         return gone.map((entry) => shard.idOf(String(entry)))
       })
       const all = discarded.flat()
-      if (all.length === 0) return 0
-      logger.info({ reason, discarded: all }, 'Parked outbox records were discarded.')
-      metrics?.count('ackord.outbox.discarded', all.length, {})
+      log.discarded(all, reason)
+      if (all.length > 0) metrics?.count('ackord.outbox.discarded', all.length, {})
       return all.length
     },
 
     async stats() {
-      const sums = new Map<string, DestinationStats>()
-      let oldestAge: number | undefined
+      const sum = new StatsSum()
       for (const reply of await Promise.all(shards.all.map((shard) => runOn(home, shard, statsScript, [])))) {
         const [age, ...rows] = asList(reply)
-        if (Number(age) >= 0) oldestAge = Math.max(oldestAge ?? 0, Number(age))
+        if (Number(age) >= 0) sum.addAge(Number(age))
         for (const row of rows) {
           const [name, ...numbers] = asList(row)
           const [ready = 0, waiting = 0, leased = 0, parked = 0, published = 0] = numbers.map(Number)
-          addStats(sums, { destination: String(name), ready, waiting, leased, parked, published })
+          sum.add(String(name), { ready, waiting, leased, parked, published })
         }
       }
-      return { destinations: [...sums.values()], oldestAge }
+      return sum.stats
     },
 
     async deletePublished({ olderThan, limit }) {

@@ -1,32 +1,35 @@
 import { checkCount, checkDuration } from '@ackord/core/internal'
 import {
   checkRearm,
-  type DestinationStats,
+  editMessage,
   invalidCursor,
+  isEmptyEdit,
+  matchesFilter,
+  OperatorLog,
   type OutboxAdmin,
   type OutboxEdit,
   type OutboxFilter,
   type OutboxRecord,
   type OutboxState,
+  StatsSum,
 } from '@ackord/outbox'
 import type { Reply } from '../../client/port.ts'
 import { asList } from '../../client/reply.ts'
-import { addStats, edited, isEmpty, matches } from '../administration.ts'
 import { mergeByAge } from '../merge-by-age.ts'
 import { fieldsOf, readFields } from '../record-fields.ts'
-import type { OutboxHome } from './context.ts'
-import type { Lane, Place } from './destination-stream.ts'
+import type { StreamOutboxContext } from './context.ts'
+import type { DestinationStream, StreamEntry } from './destination-stream.ts'
 import { countEntries, discardParked, listEntries, parkEntries, rearmParked, replaceParked } from './scripts/admin-scripts.ts'
 import { parkedConsumer } from './scripts/prelude.ts'
 
-/** A record, and in which order its process stored it. */
+/** A record, and its position among the records of its process. */
 interface Listed {
   readonly record: OutboxRecord
   readonly entry: string
   readonly order: string
 }
 
-/** How many entries one script reads: others wait meanwhile. */
+/** How many entries one script reads: other clients wait meanwhile. */
 const pageSize = 100
 const maxErrorLength = 10_000
 
@@ -36,17 +39,18 @@ interface Rearming {
   readonly keepAttempts: boolean
 }
 
-/** The operators' side of the store. */
-export function streamAdministration(home: OutboxHome, nextOrder: () => string): OutboxAdmin {
-  const { port, lanes, group, codec, logger } = home
+/** The store for operators. */
+export function streamAdministration(context: StreamOutboxContext, nextOrder: () => string): OutboxAdmin {
+  const { port, streams, group, codec, logger } = context
+  const log = new OperatorLog(logger, { group })
 
-  async function allLanes({ destination }: OutboxFilter = {}): Promise<readonly Lane[]> {
-    const learning = lanes.tags.map(async (tag) => {
-      const names = await port.send({ name: 'SMEMBERS', args: [lanes.destinationsKey(tag)], keys: [0] }, { binary: true })
-      lanes.learn(tag, asList(names).map(String))
-      return lanes.of(tag)
+  async function allStreams({ destination }: OutboxFilter = {}): Promise<readonly DestinationStream[]> {
+    const learning = streams.tags.map(async (tag) => {
+      const names = await port.send({ name: 'SMEMBERS', args: [streams.destinationsKey(tag)], keys: [0] }, { binary: true })
+      streams.learn(tag, asList(names).map(String))
+      return streams.of(tag)
     })
-    return (await Promise.all(learning)).flat().filter((lane) => destination === undefined || lane.destination === destination)
+    return (await Promise.all(learning)).flat().filter((stream) => destination === undefined || stream.destination === destination)
   }
 
   interface Range {
@@ -56,40 +60,44 @@ export function streamAdministration(home: OutboxHome, nextOrder: () => string):
     readonly consumer: string
   }
 
-  async function readPage(lane: Lane, { from, to, count, consumer }: Range): Promise<readonly (Listed | { readonly entry: string })[]> {
-    const reply = await port.evaluate(listEntries, lane.allKeys, [group, from, to, String(count), consumer], { binary: true })
+  async function readPage(
+    stream: DestinationStream,
+    { from, to, count, consumer }: Range,
+  ): Promise<readonly (Listed | { readonly entry: string })[]> {
+    const reply = await port.evaluate(listEntries, stream.allKeys, [group, from, to, String(count), consumer], { binary: true })
     const [now, ...entries] = asList(reply)
-    return entries.map((entry) => listed(lane, asList(entry), Number(String(now))))
+    return entries.map((entry) => listed(stream, asList(entry), Number(String(now))))
   }
 
-  /** From a moment on, in the order of the stream. */
-  async function* entriesOf(lane: Lane, from: string, state: OutboxState | undefined): AsyncGenerator<Listed, void, void> {
+  /** The entries of a stream from an id on. */
+  async function* entriesOf(stream: DestinationStream, from: string, state: OutboxState | undefined): AsyncGenerator<Listed, void, void> {
     const consumer = state === 'parked' ? parkedConsumer : ''
     let last: string | undefined
     for (;;) {
-      const page = await readPage(lane, { from: last ?? from, to: '+', count: pageSize, consumer })
-      // A range without its start is not for all servers, so the first is the last of the page before.
+      const page = await readPage(stream, { from: last ?? from, to: '+', count: pageSize, consumer })
+      // The first entry of a page is the last of the page before: older servers have no exclusive ranges.
       for (const one of page) if (one.entry !== last && 'record' in one) yield one
       if (page.length < pageSize) return
       last = page.at(-1)?.entry
     }
   }
 
-  /** Oldest first, those behind the cursor. */
+  /** The records behind the cursor, oldest first. */
   async function* matching(filter: OutboxFilter, cursor: AgeKey | undefined): AsyncGenerator<Listed, void, void> {
     const { state } = filter
-    const sources = (await allLanes(filter)).map((lane) => entriesOf(lane, cursor === undefined ? '-' : `${cursor.ms}-0`, state))
+    const sources = (await allStreams(filter)).map((stream) => entriesOf(stream, cursor === undefined ? '-' : `${cursor.ms}-0`, state))
     for await (const one of mergeByAge(
       sources,
       (one) => keyOf(one).ms,
       (one, other) => compare(keyOf(one), keyOf(other)),
     )) {
       if (cursor !== undefined && compare(keyOf(one), cursor) <= 0) continue
-      if (matches(one.record, filter)) yield one
+      const { state, destination, message } = one.record
+      if (matchesFilter({ state, destination, attributes: message.attributes }, filter)) yield one
     }
   }
 
-  function listed(lane: Lane, reply: readonly Reply[], now: number): Listed | { readonly entry: string } {
+  function listed(stream: DestinationStream, reply: readonly Reply[], now: number): Listed | { readonly entry: string } {
     const [id, fields, state, attempts, available, leased, parked, error] = reply
     const entry = String(id)
     if (!Array.isArray(fields)) return { entry }
@@ -100,9 +108,9 @@ export function streamAdministration(home: OutboxHome, nextOrder: () => string):
       entry,
       order,
       record: {
-        id: lane.idOf(entry),
+        id: stream.idOf(entry),
         state: String(state) === 'unread' ? (availableAt > now ? 'waiting' : 'ready') : (String(state) as OutboxState),
-        destination: lane.destination,
+        destination: stream.destination,
         message,
         attempts: Number(attempts),
         createdAt,
@@ -115,60 +123,64 @@ export function streamAdministration(home: OutboxHome, nextOrder: () => string):
     }
   }
 
-  /** Runs for the places of a lane together; gives what each call gave. */
-  async function byLane<T>(places: readonly Place[], work: (lane: Lane, entries: readonly string[]) => Promise<T>): Promise<T[]> {
-    const bySuffix = new Map<string, { readonly lane: Lane; readonly entries: string[] }>()
-    for (const { lane, entry } of places) {
-      const own = bySuffix.get(lane.suffix) ?? { lane, entries: [] }
-      bySuffix.set(lane.suffix, own)
+  /** Calls `work` with entries of one stream at a time. Resolves to the results. */
+  async function byStream<T>(
+    found: readonly StreamEntry[],
+    work: (stream: DestinationStream, entries: readonly string[]) => Promise<T>,
+  ): Promise<T[]> {
+    const bySuffix = new Map<string, { readonly stream: DestinationStream; readonly entries: string[] }>()
+    for (const { stream, entry } of found) {
+      const own = bySuffix.get(stream.suffix) ?? { stream, entries: [] }
+      bySuffix.set(stream.suffix, own)
       own.entries.push(entry)
     }
     const results: T[] = []
-    for (const { lane, entries } of bySuffix.values()) {
-      for (let start = 0; start < entries.length; start += pageSize) results.push(await work(lane, entries.slice(start, start + pageSize)))
+    for (const { stream, entries } of bySuffix.values()) {
+      for (let start = 0; start < entries.length; start += pageSize)
+        results.push(await work(stream, entries.slice(start, start + pageSize)))
     }
     return results
   }
 
-  function placesOf(ids: readonly string[]): readonly Place[] {
-    return [...new Set(ids)].flatMap((id) => lanes.find(id) ?? [])
+  function entriesWith(ids: readonly string[]): readonly StreamEntry[] {
+    return [...new Set(ids)].flatMap((id) => streams.find(id) ?? [])
   }
 
-  async function getAt({ lane, entry }: Place): Promise<OutboxRecord | undefined> {
-    const [found] = await readPage(lane, { from: entry, to: entry, count: 1, consumer: '' })
+  async function getAt({ stream, entry }: StreamEntry): Promise<OutboxRecord | undefined> {
+    const [found] = await readPage(stream, { from: entry, to: entry, count: 1, consumer: '' })
     return found !== undefined && 'record' in found ? found.record : undefined
   }
 
-  async function replace(place: Place, edit: OutboxEdit, { delay, keepAttempts }: Rearming): Promise<number> {
-    const record = await getAt(place)
+  async function replace(found: StreamEntry, edit: OutboxEdit, { delay, keepAttempts }: Rearming): Promise<number> {
+    const record = await getAt(found)
     if (record?.state !== 'parked') return 0
-    const { lane, entry } = place
+    const { stream, entry } = found
     const destination = edit.destination ?? record.destination
-    const fields = fieldsOf({ destination, message: edited(record.message, edit), delay }, codec, nextOrder())
-    const to = lanes.get(lane.tag, destination).keys
-    const keys = [...lane.allKeys, to.stream, lanes.destinationsKey(lane.tag), lanes.wakeKey(lane.tag), to.uncounted]
+    const fields = fieldsOf({ destination, message: editMessage(record.message, edit), delay }, codec, nextOrder())
+    const to = streams.get(stream.tag, destination).keys
+    const keys = [...stream.allKeys, to.entries, streams.destinationsKey(stream.tag), streams.wakeKey(stream.tag), to.uncounted]
     const added = await port.evaluate(replaceParked, keys, [group, entry, destination, keepAttempts ? '1' : '0', ...fields])
     return String(added) === '' ? 0 : 1
   }
 
-  async function rearmPlaces(places: readonly Place[], edit: OutboxEdit, rearming: Rearming): Promise<number> {
-    if (isEmpty(edit)) {
+  async function rearmEntries(found: readonly StreamEntry[], edit: OutboxEdit, rearming: Rearming): Promise<number> {
+    if (isEmptyEdit(edit)) {
       const args = [group, String(rearming.delay), rearming.keepAttempts ? '1' : '0']
-      const counts = await byLane(places, async (lane, entries) =>
-        Number(await port.evaluate(rearmParked, lane.allKeys, [...args, ...entries])),
+      const counts = await byStream(found, async (stream, entries) =>
+        Number(await port.evaluate(rearmParked, stream.allKeys, [...args, ...entries])),
       )
       return counts.reduce((sum, count) => sum + count, 0)
     }
     let count = 0
-    for (const place of places) count += await replace(place, edit, rearming)
+    for (const one of found) count += await replace(one, edit, rearming)
     return count
   }
 
-  async function parkedPlaces(filter: OutboxFilter): Promise<readonly Place[]> {
+  async function parkedEntries(filter: OutboxFilter): Promise<readonly StreamEntry[]> {
     if (filter.state !== undefined && filter.state !== 'parked') return []
     const ids: string[] = []
     for await (const { record } of matching({ ...filter, state: 'parked' }, undefined)) ids.push(record.id)
-    return placesOf(ids)
+    return entriesWith(ids)
   }
 
   return {
@@ -186,55 +198,55 @@ export function streamAdministration(home: OutboxHome, nextOrder: () => string):
     },
 
     async get(id) {
-      const place = lanes.find(id)
-      return place === undefined ? undefined : await getAt(place)
+      const found = streams.find(id)
+      return found === undefined ? undefined : await getAt(found)
     },
 
     async rearm(which, edit = {}, options = {}) {
       const { state = 'parked', delay = 0, keepAttempts = false } = checkRearm(options)
       // A published record is deleted from its stream.
       if (state === 'published') return 0
-      const places = 'ids' in which ? placesOf(which.ids) : await parkedPlaces(which.filter)
-      const count = await rearmPlaces(places, edit, { delay: Math.ceil(delay), keepAttempts })
-      if (count > 0) logger.info({ group, count, state, ...which, edited: Object.keys(edit) }, 'Outbox records were made ready again.')
+      const found = 'ids' in which ? entriesWith(which.ids) : await parkedEntries(which.filter)
+      const count = await rearmEntries(found, edit, { delay: Math.ceil(delay), keepAttempts })
+      log.rearmed(count, state, which, edit)
       return count
     },
 
     async park(ids, reason) {
       const text = reason.slice(0, maxErrorLength)
-      const parked = await byLane(placesOf(ids), async (lane, entries) => {
-        const own = asList(await port.evaluate(parkEntries, lane.allKeys, [group, text, ...entries]))
-        return own.map((entry) => lane.idOf(String(entry)))
+      const parked = await byStream(entriesWith(ids), async (stream, entries) => {
+        const own = asList(await port.evaluate(parkEntries, stream.allKeys, [group, text, ...entries]))
+        return own.map((entry) => stream.idOf(String(entry)))
       })
       const all = parked.flat()
-      if (all.length > 0) logger.info({ group, reason, parked: all }, 'An operator parked outbox records.')
+      log.parked(all, reason)
       return all.length
     },
 
     async discard(ids, reason) {
-      const discarded = await byLane(placesOf(ids), async (lane, entries) => {
-        const gone = asList(await port.evaluate(discardParked, lane.allKeys, [group, ...entries]))
-        return gone.map((entry) => lane.idOf(String(entry)))
+      const discarded = await byStream(entriesWith(ids), async (stream, entries) => {
+        const own = asList(await port.evaluate(discardParked, stream.allKeys, [group, ...entries]))
+        return own.map((entry) => stream.idOf(String(entry)))
       })
-      if (discarded.flat().length > 0) logger.info({ group, reason, discarded: discarded.flat() }, 'Parked outbox records were discarded.')
-      return discarded.flat().length
+      const all = discarded.flat()
+      log.discarded(all, reason)
+      return all.length
     },
 
     async stats() {
-      const sums = new Map<string, DestinationStats>()
-      let oldestAge: number | undefined
-      const counting = (await allLanes()).map(async (lane) => {
-        const reply = asList(await port.evaluate(countEntries, lane.allKeys, [group]))
+      const sum = new StatsSum()
+      const counting = (await allStreams()).map(async (stream) => {
+        const reply = asList(await port.evaluate(countEntries, stream.allKeys, [group]))
         const [ready = 0, waiting = 0, leased = 0, parked = 0, age = -1] = reply.map(Number)
         if (ready + waiting + leased + parked === 0) return
-        addStats(sums, { destination: lane.destination, ready, waiting, leased, parked, published: 0 })
-        if (age >= 0) oldestAge = Math.max(oldestAge ?? 0, age)
+        sum.add(stream.destination, { ready, waiting, leased, parked })
+        if (age >= 0) sum.addAge(age)
       })
       await Promise.all(counting)
-      return { destinations: [...sums.values()], oldestAge }
+      return sum.stats
     },
 
-    /** What is published is gone at once. */
+    /** Published records are deleted when they are settled. */
     async deletePublished({ olderThan, limit }) {
       checkDuration('olderThan', olderThan)
       checkCount('limit', limit)
@@ -243,7 +255,7 @@ export function streamAdministration(home: OutboxHome, nextOrder: () => string):
   }
 }
 
-/** By when it was stored, to the millisecond, then by the order in its process. */
+/** Sorts by the millisecond in which a record was stored, then by the order in its process. */
 interface AgeKey {
   readonly ms: number
   readonly order: string
@@ -274,7 +286,7 @@ function cursorOf(after: string): AgeKey {
       return { ms: ms as number, order, id }
     }
   } catch {
-    // It is no JSON, or no list.
+    // Not JSON, or not a list.
   }
   throw invalidCursor(after)
 }

@@ -1,0 +1,79 @@
+import { type Attributes, checkAttributes, type Logger, type RawMessage } from '@ackord/core'
+import { nameOf } from '@ackord/core/internal'
+import type { DestinationStats, OutboxAdmin, OutboxEdit, OutboxFilter, OutboxState, OutboxStats } from './outbox-admin.ts'
+
+// The parts of `OutboxAdmin` that all stores share.
+
+/** Whether a record matches all criteria of the filter. For stores that filter records themselves. */
+export function matchesFilter(
+  record: { readonly state: OutboxState; readonly destination: string; readonly attributes: Attributes },
+  { state, destination, type, orderingKey }: OutboxFilter,
+): boolean {
+  const { partitionkey } = record.attributes
+  return (
+    (state === undefined || state === record.state) &&
+    (destination === undefined || destination === record.destination) &&
+    (type === undefined || type === record.attributes.type) &&
+    (orderingKey === undefined || (partitionkey !== undefined && orderingKey === String(partitionkey)))
+  )
+}
+
+/** Whether `rearm()` leaves the content of the records as it is. */
+export function isEmptyEdit({ destination, attributes, data }: OutboxEdit): boolean {
+  return destination === undefined && attributes === undefined && data === undefined
+}
+
+/** The message with the changes of an edit. Throws if the result could not be read back: it would be parked again, for another reason. */
+export function editMessage(message: RawMessage, { attributes, data }: OutboxEdit): RawMessage {
+  const edited = message.copy(data ?? message.data).withAttributes(attributes ?? {})
+  checkAttributes(edited.attributes, () => nameOf(edited))
+  return edited
+}
+
+/** Adds up the numbers of `stats()`. A destination may be added several times, from several places. */
+export class StatsSum {
+  readonly #destinations = new Map<string, { -readonly [Name in keyof DestinationStats]: DestinationStats[Name] }>()
+  #oldestAge: number | undefined
+
+  add(destination: string, counts: { readonly [State in OutboxState]?: number | undefined }): void {
+    const sum = this.#destinations.get(destination) ?? { destination, ready: 0, waiting: 0, leased: 0, parked: 0, published: 0 }
+    this.#destinations.set(destination, sum)
+    for (const state of states) sum[state] += counts[state] ?? 0
+  }
+
+  /** `age`: milliseconds since a record that is neither parked nor published was stored. */
+  addAge(age: number): void {
+    this.#oldestAge = Math.max(this.#oldestAge ?? 0, age)
+  }
+
+  get stats(): OutboxStats {
+    return { destinations: [...this.#destinations.values()], oldestAge: this.#oldestAge }
+  }
+}
+
+const states: readonly OutboxState[] = ['ready', 'waiting', 'leased', 'parked', 'published']
+
+/** Logs the actions of operators. Actions without an effect are not logged. `fields`: which outbox it is. */
+export class OperatorLog {
+  readonly #logger: Logger
+  readonly #fields: Readonly<Record<string, unknown>>
+
+  constructor(logger: Logger, fields: Readonly<Record<string, unknown>> = {}) {
+    this.#logger = logger
+    this.#fields = fields
+  }
+
+  rearmed(count: number, state: OutboxState, which: Parameters<OutboxAdmin['rearm']>[0], edit: OutboxEdit): void {
+    if (count === 0) return
+    const fields = { ...this.#fields, count, state, ...which, edited: Object.keys(edit) }
+    this.#logger.info(fields, 'Outbox records were made ready again.')
+  }
+
+  parked(parked: readonly string[], reason: string): void {
+    if (parked.length > 0) this.#logger.info({ ...this.#fields, reason, parked }, 'An operator parked outbox records.')
+  }
+
+  discarded(discarded: readonly string[], reason: string): void {
+    if (discarded.length > 0) this.#logger.info({ ...this.#fields, reason, discarded }, 'Parked outbox records were discarded.')
+  }
+}
