@@ -1,14 +1,17 @@
-import { checkAttributes, type Logger } from '@ackord/core'
-import { checkCount, checkDuration, nameOf } from '@ackord/core/internal'
+import type { Logger } from '@ackord/core'
+import { checkCount, checkDuration } from '@ackord/core/internal'
 import {
   checkRearm,
-  type DestinationStats,
+  editMessage,
   invalidCursor,
+  isEmptyEdit,
   type NewOutboxRecord,
+  OperatorLog,
   type OutboxAdmin,
   type OutboxEdit,
   type OutboxRecord,
   type OutboxState,
+  StatsSum,
 } from '@ackord/outbox'
 import type { AdminStatements, StorePort } from '../contract/store-dialect.ts'
 import { isSeq } from '../records/claim-token.ts'
@@ -21,6 +24,8 @@ export function outboxAdministration(
   statements: AdminStatements,
   { table, logger }: { readonly table: string; readonly logger: Logger },
 ): OutboxAdmin {
+  const log = new OperatorLog(logger, { table })
+
   return {
     async list(filter, { limit, after }) {
       checkCount('limit', limit)
@@ -40,35 +45,30 @@ export function outboxAdministration(
       const { state = 'parked', delay = 0, keepAttempts = false } = checkRearm(options)
       const known = 'ids' in which ? { ids: which.ids.filter(isSeq) } : which
       const count = await statements.rearm(known, editing(edit), { state, delay, keepAttempts })
-      if (count > 0) logger.info({ table, count, state, ...which, edited: Object.keys(edit) }, 'Outbox records were made ready again.')
+      log.rearmed(count, state, which, edit)
       return count
     },
 
     async park(ids, reason) {
       const parked = await statements.park(ids.filter(isSeq), storable(reason))
-      if (parked.length > 0) logger.info({ table, reason, parked }, 'An operator parked outbox records.')
+      log.parked(parked, reason)
       return parked.length
     },
 
     async discard(ids, reason) {
       const discarded = await statements.discard(ids.filter(isSeq))
-      if (discarded.length > 0) logger.info({ table, reason, discarded }, 'Parked outbox records were discarded.')
+      log.discarded(discarded, reason)
       return discarded.length
     },
 
     async stats() {
-      const rows = await statements.stats()
-      const destinations = new Map<string, { -readonly [K in keyof DestinationStats]: DestinationStats[K] }>()
-      let oldestAge: number | undefined
-      for (const row of rows) {
-        const destination = String(row['destination'])
-        const counts = destinations.get(destination) ?? { destination, ready: 0, waiting: 0, leased: 0, parked: 0, published: 0 }
-        destinations.set(destination, counts)
+      const sum = new StatsSum()
+      for (const row of await statements.stats()) {
         const state = shownState(row)
-        counts[state] = Number(row['count'])
-        if (state !== 'parked' && state !== 'published') oldestAge = Math.max(oldestAge ?? 0, Number(row['age']))
+        sum.add(String(row['destination']), { [state]: Number(row['count']) })
+        if (state !== 'parked' && state !== 'published') sum.addAge(Number(row['age']))
       }
-      return { destinations: [...destinations.values()], oldestAge }
+      return sum.stats
     },
 
     async deletePublished({ olderThan, limit }) {
@@ -80,14 +80,11 @@ export function outboxAdministration(
 }
 
 /** Attributes are merged here and not in the database, whose JSON functions would round numbers and sort names. */
-function editing({ destination, attributes, data }: OutboxEdit): ((row: Row) => OutboxRow) | undefined {
-  if (destination === undefined && attributes === undefined && data === undefined) return undefined
-  return function edit(row) {
-    const { message } = readMessage(row)
-    const edited = message.copy(data ?? message.data).withAttributes(attributes ?? {})
-    // What could not be read back would be parked again, for another reason.
-    checkAttributes(edited.attributes, () => nameOf(edited))
-    return outboxRowOf({ destination: destination ?? String(row['destination']), message: edited })
+function editing(edit: OutboxEdit): ((row: Row) => OutboxRow) | undefined {
+  if (isEmptyEdit(edit)) return undefined
+  return (row) => {
+    const message = editMessage(readMessage(row).message, edit)
+    return outboxRowOf({ destination: edit.destination ?? String(row['destination']), message })
   }
 }
 
