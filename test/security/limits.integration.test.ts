@@ -1,6 +1,7 @@
 import { isAckordError, Message, rootContext, silentLogger } from '@ackord/core'
 import { MemoryOutboxStore, type OutboxAdmin, type OutboxStore } from '@ackord/outbox'
-import { fromIoredis, luaOutbox, type Redis, streamOutbox } from '@ackord/redis'
+import { fromIoredis, type Redis, streamOutbox } from '@ackord/redis'
+import { luaOutbox } from '@ackord/redis/lua-outbox'
 import { inboxMiddleware, sqlOutbox } from '@ackord/sql'
 import { Redis as Ioredis } from 'ioredis'
 import { describe, expect, it } from 'vitest'

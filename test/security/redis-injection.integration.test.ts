@@ -1,14 +1,7 @@
 import { compose, silentLogger } from '@ackord/core'
 import type { NewOutboxRecord } from '@ackord/outbox'
-import {
-  fromIoredis,
-  inboxMiddleware,
-  luaOutbox,
-  type Redis,
-  type RedisTransaction,
-  streamOutbox,
-  transactionMiddleware,
-} from '@ackord/redis'
+import { fromIoredis, inboxMiddleware, type Redis, type RedisTransaction, streamOutbox, transactionMiddleware } from '@ackord/redis'
+import { luaOutbox } from '@ackord/redis/lua-outbox'
 import { Redis as Ioredis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { keySlot } from '../../packages/redis/src/client/keys.ts'

@@ -1,6 +1,7 @@
 import { Message, rootContext, silentLogger } from '@ackord/core'
 import type { NewOutboxRecord } from '@ackord/outbox'
-import { fromIoredis, inboxMiddleware, luaOutbox, type Redis, type RedisTransaction, streamOutbox } from '@ackord/redis'
+import { fromIoredis, inboxMiddleware, type Redis, type RedisTransaction, streamOutbox } from '@ackord/redis'
+import { luaOutbox } from '@ackord/redis/lua-outbox'
 import { streamPublisher, streamSource } from '@ackord/redis/streams'
 import { Redis as Ioredis } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'

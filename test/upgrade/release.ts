@@ -1,6 +1,7 @@
 import { eventHandler, MemoryBroker, Message, Router, silentLogger } from '@ackord/core'
 import { Relay } from '@ackord/outbox'
-import { fromIoredis, luaOutbox, transactional as redisTransactional, streamOutbox } from '@ackord/redis'
+import { fromIoredis, transactional as redisTransactional, streamOutbox } from '@ackord/redis'
+import { luaOutbox } from '@ackord/redis/lua-outbox'
 import { createSchema, sqlOutbox, transactional } from '@ackord/sql'
 import { fromMysql2 } from '@ackord/sql/mysql'
 import { fromPg } from '@ackord/sql/postgres'

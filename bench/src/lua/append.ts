@@ -1,4 +1,4 @@
-import type { LuaOutbox } from '@ackord/redis'
+import type { LuaOutbox } from '@ackord/redis/lua-outbox'
 import type { Redis } from 'ioredis'
 import { rateOf, runRounds } from '../rounds.ts'
 import { newRecord } from './records.ts'

@@ -1,4 +1,4 @@
-import type { LuaOutbox } from '@ackord/redis'
+import type { LuaOutbox } from '@ackord/redis/lua-outbox'
 import { newRecords } from './records.ts'
 
 const few = 1000

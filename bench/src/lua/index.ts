@@ -1,5 +1,6 @@
 import { silentLogger } from '@ackord/core'
-import { fromIoredis, type LuaOutbox, luaOutbox } from '@ackord/redis'
+import { fromIoredis } from '@ackord/redis'
+import { type LuaOutbox, luaOutbox } from '@ackord/redis/lua-outbox'
 import { Redis } from 'ioredis'
 import { appendFigures } from './append.ts'
 import { claimGrowth } from './claim-growth.ts'

@@ -1,6 +1,6 @@
 import { silentLogger } from '@ackord/core'
 import { Relay } from '@ackord/outbox'
-import type { LuaOutbox } from '@ackord/redis'
+import type { LuaOutbox } from '@ackord/redis/lua-outbox'
 import { instantPublisher } from '../instant-publisher.ts'
 import { rateOf, runRounds } from '../rounds.ts'
 import { newRecords } from './records.ts'

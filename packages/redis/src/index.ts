@@ -18,44 +18,6 @@ export { fromIoredis } from './from-ioredis.ts'
 export { fromNodeRedis } from './from-node-redis.ts'
 export type { InboxOptions } from './inbox/inbox-middleware.ts'
 export { inboxMiddleware } from './inbox/inbox-middleware.ts'
-export type { EnqueueResult } from './outbox/lua/enqueue.ts'
-export type { DueExpiries, DueExpiry } from './outbox/lua/expiry/due-expiry.ts'
-export type { ExpiryWorker, ExpiryWorkerHealth, ExpiryWorkerOptions } from './outbox/lua/expiry/expiry-worker.ts'
-export { expiryWorker } from './outbox/lua/expiry/expiry-worker.ts'
-export type {
-  CutoffOptions,
-  Expiry,
-  ExpiryDecision,
-  ExpiryEvent,
-  ExpiryRecording,
-  LuaExpiry,
-  LuaExpiryOptions,
-  RecordExpiryOptions,
-  Revocation,
-  RevokeOptions,
-} from './outbox/lua/expiry/lua-expiry.ts'
-export { luaExpiry } from './outbox/lua/expiry/lua-expiry.ts'
-export type { ParkedExpiries, ParkedExpiry } from './outbox/lua/expiry/parked-expiries.ts'
-export { expiryLua } from './outbox/lua/expiry/scripts.ts'
-export type { LuaBackoff, LuaOutcome } from './outbox/lua/lua-claims.ts'
-export type {
-  LuaDurability,
-  LuaDurabilityCheck,
-  LuaDurabilityHealth,
-  LuaDurabilityOptions,
-  LuaDurabilityReport,
-  WaitForReplicasOptions,
-} from './outbox/lua/lua-durability.ts'
-export { luaDurability, waitForReplicas } from './outbox/lua/lua-durability.ts'
-export type { LuaOutbox, LuaOutboxOptions, PreparedRecords } from './outbox/lua/lua-outbox.ts'
-export { luaOutbox } from './outbox/lua/lua-outbox.ts'
-export type { RepairOptions, RepairReport } from './outbox/lua/repair/repair.ts'
-export { repairLuaOutbox } from './outbox/lua/repair/repair.ts'
-export type { RepairWorker, RepairWorkerHealth, RepairWorkerOptions } from './outbox/lua/repair/repair-worker.ts'
-export { repairWorker } from './outbox/lua/repair/repair-worker.ts'
-export type { RepairClass } from './outbox/lua/repair/scripts.ts'
-export type { RunnerHealth } from './outbox/lua/round-runner.ts'
-export { outboxLua } from './outbox/lua/scripts/prelude.ts'
 export type { OutboxOptions } from './outbox/outbox-middleware.ts'
 export { outboxMiddleware } from './outbox/outbox-middleware.ts'
 export type { StreamOutbox, StreamOutboxOptions } from './outbox/stream/stream-outbox.ts'

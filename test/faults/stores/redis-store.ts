@@ -1,6 +1,7 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { silentLogger } from '@ackord/core'
-import { fromIoredis, luaOutbox, streamOutbox, transactional } from '@ackord/redis'
+import { fromIoredis, streamOutbox, transactional } from '@ackord/redis'
+import { luaOutbox } from '@ackord/redis/lua-outbox'
 import { startFaultProxy } from '@ackord/testkit'
 import { Redis } from 'ioredis'
 import { beginScript } from '../../../packages/redis/src/inbox/inbox-leases.ts'

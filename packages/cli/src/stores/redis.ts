@@ -1,6 +1,7 @@
 import { isAckordError, type Logger, silentLogger } from '@ackord/core'
 import type { OutboxAdmin, OutboxStore, OutboxWriter } from '@ackord/outbox'
-import { checkDurability, fromIoredis, luaOutbox, type Redis, type RedisTransaction, streamOutbox, transactional } from '@ackord/redis'
+import { checkDurability, fromIoredis, type Redis, type RedisTransaction, streamOutbox, transactional } from '@ackord/redis'
+import { luaOutbox } from '@ackord/redis/lua-outbox'
 import { CommandError, exitCode, usageError } from '../output/errors.ts'
 import type { ServiceUrl } from '../settings/urls.ts'
 import { connectRedis, removeKeys } from './redis-client.ts'

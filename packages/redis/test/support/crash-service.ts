@@ -4,7 +4,8 @@ import { type RabbitmqConnection, rabbitmqPublisher, rabbitmqSource } from '@ack
 import { runCrashable } from '@ackord/testkit'
 import { connect } from 'amqplib'
 import { Redis as Ioredis } from 'ioredis'
-import { fromIoredis, luaOutbox, streamOutbox, transactional } from '../../src/index.ts'
+import { fromIoredis, streamOutbox, transactional } from '../../src/index.ts'
+import { luaOutbox } from '../../src/outbox/lua/index.ts'
 import { batchSize, consumer, ordersKey } from './crash-rules.ts'
 
 const { CRASH_REDIS = '', CRASH_RABBITMQ = '', CRASH_TAG = '', CRASH_INPUT = '', CRASH_OUTPUT = '', CRASH_MODE, CRASH_STORE } = process.env

@@ -4,15 +4,8 @@ import type { OutboxWriter } from '@ackord/outbox'
 import { trackedMessage } from '@ackord/testkit'
 import { Redis as Ioredis } from 'ioredis'
 import { describe, expect, it } from 'vitest'
-import {
-  inboxMiddleware,
-  luaOutbox,
-  outboxMiddleware,
-  Redis,
-  type RedisTransaction,
-  streamOutbox,
-  transactionMiddleware,
-} from '../../src/index.ts'
+import { inboxMiddleware, outboxMiddleware, Redis, type RedisTransaction, streamOutbox, transactionMiddleware } from '../../src/index.ts'
+import { luaOutbox } from '../../src/outbox/lua/index.ts'
 import { deliver, placed } from '../support/deliver.ts'
 import { redisUrl } from '../support/redis-clients.ts'
 import { stoppableCommits } from '../support/stopped-script.ts'
