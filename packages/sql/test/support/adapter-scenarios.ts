@@ -19,6 +19,14 @@ export interface AdapterWorld<Handle> extends ConformanceWorld<Handle> {
   readonly root: Handle
   /** A transaction of the user's own, by the client's own means. */
   begin(work: (transaction: Handle) => Promise<void>): Promise<void>
+  /** A connection of the user's own, whose transactions begin and end by hand. Not there where the client has only the form with a callback. */
+  openSession?(): Promise<AdapterSession<Handle>>
+}
+
+export interface AdapterSession<Handle> extends AsyncDisposable {
+  /** Gives what stands for the transaction, and stays with the user after its end. */
+  begin(): Promise<Handle>
+  commit(): Promise<unknown>
 }
 
 interface OpenAdapterOptions {
@@ -354,6 +362,42 @@ export function testAdapterScenarios<Handle>(name: string, open: OpenAdapterWorl
       })
       await failureOf(outbox.append(ended as Handle, record()))
       expect(await world.outbox()).toBe(0)
+    })
+
+    it('refuses a handle whose transaction has ended, whatever withTransaction() was given', async () => {
+      await using world = await openWorld()
+      const { database } = world
+      const outbox = sqlOutbox(database, settings)
+      const events = (id: string) => [{ destination: 'events', message: marshal(event(id), jsonMarshaler) }] as const
+      const useEnded = (handle: Handle) => {
+        const reference = { destination: 'events', source: `${event('in a callback').attributes.source}`, id: 'in a callback' }
+        const calls: (() => Promise<unknown>)[] = [
+          () => outbox.append(handle, events('outside')),
+          () => outbox.cancel(handle, [reference]),
+          () => outbox.readAppended(handle),
+        ]
+        return calls.map((call) => failureOf(Promise.resolve().then(call)))
+      }
+      let ended: Handle | undefined
+      await world.begin(async (transaction) => {
+        database.withTransaction(rootContext(), transaction)
+        await outbox.append(transaction, events('in a callback'))
+        ended = transaction
+      })
+      await Promise.all(useEnded(ended as Handle))
+      const expected = ['in a callback']
+      if (world.openSession !== undefined) {
+        await using session = await world.openSession()
+        for (const id of ['by hand', 'by hand again']) {
+          const handle = await session.begin()
+          database.withTransaction(rootContext(), handle)
+          await outbox.append(handle, events(id))
+          await session.commit()
+          for (const error of await Promise.all(useEnded(handle))) expect(error.code).toBe('ACKORD_TRANSACTION_REQUIRED')
+          expected.push(id)
+        }
+      }
+      expect((await world.query('SELECT id FROM ackord_outbox ORDER BY seq')).map(({ id }) => String(id))).toEqual(expected)
     })
 
     it('stores more records than one statement can take', async () => {

@@ -23,6 +23,14 @@ async function openKnex({ max = 10, port, restricted = false, config = {} }: Ope
     database,
     root: knex,
     begin: (work: (transaction: Knex) => Promise<void>) => knex.transaction(work),
+    async openSession() {
+      let transaction: Knex.Transaction | undefined
+      return {
+        begin: async () => (transaction = await knex.transaction()),
+        commit: async () => transaction?.commit(),
+        async [Symbol.asyncDispose]() {},
+      }
+    },
     async run(handle: Knex, text: string, parameters: unknown[]): Promise<Record<string, unknown>[]> {
       return (await handle.raw(text, parameters as string[]))[0]
     },

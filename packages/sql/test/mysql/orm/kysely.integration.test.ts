@@ -1,4 +1,5 @@
 import { jsonMarshaler, marshal, silentLogger } from '@ackord/core'
+import { deferred } from '@ackord/testkit'
 import { CamelCasePlugin, CompiledQuery, Kysely, type KyselyPlugin, MysqlDialect, sql } from 'kysely'
 import { createPool } from 'mysql2'
 import { describe, expect, it } from 'vitest'
@@ -27,6 +28,23 @@ async function openKysely({ max = 10, port, restricted = false, plugins = [] }: 
     database,
     root: db,
     begin: (work: (transaction: Kysely<Tables>) => Promise<void>) => db.transaction().execute(work),
+    async openSession() {
+      const [opened, closed] = [deferred<Kysely<Tables>>(), deferred()]
+      const ended = db.connection().execute(async (connection) => {
+        opened.resolve(connection)
+        await closed.promise
+      })
+      const connection = await opened.promise
+      const send = (text: string) => connection.executeQuery(CompiledQuery.raw(text))
+      return {
+        begin: () => send('BEGIN').then(() => connection),
+        commit: () => send('COMMIT'),
+        async [Symbol.asyncDispose]() {
+          closed.resolve()
+          await ended
+        },
+      }
+    },
     async run(handle: Kysely<Tables>, text: string, parameters: unknown[]) {
       return (await handle.executeQuery(CompiledQuery.raw(text, parameters))).rows as Record<string, unknown>[]
     },

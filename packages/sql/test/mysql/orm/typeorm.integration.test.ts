@@ -43,6 +43,14 @@ async function openTypeorm({ max = 10, port, restricted = false }: OpenOptions =
     database,
     root: dataSource.manager,
     begin: (work: (transaction: EntityManager) => Promise<void>) => dataSource.transaction(work),
+    async openSession() {
+      const runner = dataSource.createQueryRunner()
+      return {
+        begin: () => runner.startTransaction().then(() => runner.manager),
+        commit: () => runner.commitTransaction(),
+        [Symbol.asyncDispose]: () => runner.release(),
+      }
+    },
     async run(manager: EntityManager, text: string, parameters: unknown[]): Promise<Record<string, unknown>[]> {
       return await manager.query(text, parameters)
     },

@@ -1,4 +1,5 @@
 import { jsonMarshaler, marshal, silentLogger } from '@ackord/core'
+import { deferred } from '@ackord/testkit'
 import { CamelCasePlugin, CompiledQuery, Kysely, type KyselyPlugin, PostgresDialect, sql } from 'kysely'
 // @ts-expect-error It has no types of its own.
 import Cursor from 'pg-cursor'
@@ -31,6 +32,23 @@ async function openKysely(options: { readonly max?: number; readonly plugins?: K
     database,
     root: db,
     begin: (work: (transaction: Kysely<Tables>) => Promise<void>) => db.transaction().execute(work),
+    async openSession() {
+      const [opened, closed] = [deferred<Kysely<Tables>>(), deferred()]
+      const ended = db.connection().execute(async (connection) => {
+        opened.resolve(connection)
+        await closed.promise
+      })
+      const connection = await opened.promise
+      const send = (text: string) => connection.executeQuery(CompiledQuery.raw(text))
+      return {
+        begin: () => send('BEGIN').then(() => connection),
+        commit: () => send('COMMIT'),
+        async [Symbol.asyncDispose]() {
+          closed.resolve()
+          await ended
+        },
+      }
+    },
     async run(handle: Kysely<Tables>, text: string, parameters: unknown[]) {
       return (await handle.executeQuery(CompiledQuery.raw(text, parameters))).rows as Record<string, unknown>[]
     },

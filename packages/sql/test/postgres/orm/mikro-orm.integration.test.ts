@@ -39,6 +39,14 @@ async function openMikroOrm({ max = 10 }: { readonly max?: number } = {}) {
     database,
     root: orm.em,
     begin: (work: (transaction: typeof orm.em) => Promise<void>) => orm.em.transactional(work),
+    async openSession() {
+      const manager = orm.em.fork()
+      return {
+        begin: () => manager.begin().then(() => manager),
+        commit: () => manager.commit(),
+        async [Symbol.asyncDispose]() {},
+      }
+    },
     async run(manager: typeof orm.em, text: string, parameters: unknown[]): Promise<Record<string, unknown>[]> {
       return await manager.execute(text.replaceAll(/\$\d/g, '?'), parameters)
     },

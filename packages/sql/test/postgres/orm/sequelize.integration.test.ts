@@ -40,6 +40,17 @@ async function openSequelize({ max = 10 }: { readonly max?: number } = {}) {
     database,
     root: database.executor(),
     begin: (work: (transaction: Handle) => Promise<void>) => sequelize.transaction((transaction) => work({ transaction })),
+    async openSession() {
+      let transaction: Transaction | undefined
+      return {
+        async begin() {
+          transaction = await sequelize.transaction()
+          return { transaction }
+        },
+        commit: async () => transaction?.commit(),
+        async [Symbol.asyncDispose]() {},
+      }
+    },
     async run(handle: Handle, text: string, bind: unknown[]): Promise<Record<string, unknown>[]> {
       const [rows] = await sequelize.query(text, { bind, ...handle })
       return rows as Record<string, unknown>[]

@@ -38,6 +38,14 @@ export async function openNative({ max = 10 }: { readonly max?: number } = {}): 
         client.release()
       }
     },
+    async openSession() {
+      const client = await pool.connect()
+      return {
+        begin: () => client.query('BEGIN').then(() => client),
+        commit: () => client.query('COMMIT'),
+        [Symbol.asyncDispose]: async () => client.release(),
+      }
+    },
     run: async (handle, text, parameters) => (await handle.query(text, parameters)).rows,
     async [Symbol.asyncDispose]() {
       await pool.end()

@@ -19,6 +19,14 @@ export async function openPostgres(options: postgres.Options<Record<string, neve
     database,
     root: sql,
     begin: (work) => sql.begin(work),
+    async openSession() {
+      const reserved = await sql.reserve()
+      return {
+        begin: () => reserved.unsafe('BEGIN').then(() => reserved),
+        commit: () => reserved.unsafe('COMMIT'),
+        [Symbol.asyncDispose]: async () => reserved.release(),
+      }
+    },
     run: (handle, text, parameters) => handle.unsafe(text, parameters as string[]),
     async [Symbol.asyncDispose]() {
       // Without a limit it waits for ever for a connection that was lost with a query on it.
