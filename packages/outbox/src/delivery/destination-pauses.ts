@@ -47,11 +47,12 @@ const widestChoice = 100
  *
  *     up   ─ a destination failure ─▶ down: not claimed with the others
  *     down ─ the pause is over ─────▶ a trial with half as many records as failed last
- *              ─ fails ─────────────▶ a longer pause, half as many
+ *              ─ fails ─────────────▶ a longer pause, a quarter as many, then an eighth, and so on
  *              ─ succeeds ──────────▶ the next trial immediately, with twice as many, until it is a full batch or no record is left: up
  *              ─ finds nothing ─────▶ the same pause again; after ten of them the destination is not needed: up
  *
- * Without the growing trials, a broker that accepts 100 records in time but not 500 would see the same 500 for ever.
+ * Without the growing trials, a broker that accepts 100 records in time but not 500 would see the same 500 for ever. Pauses double, so halving the
+ * trial each time would delay 500 records for minutes if one of them is at fault. With growing steps, the fourth trial has one record, after 15 seconds.
  *
  * The fault may lie in a record. So a trial with one record picks any of many, not always the oldest. A record that failed while others of its call
  * succeeded, or in a small trial right after a successful one, becomes a suspect: it is sent alone from then on. If it fails while others succeed,
@@ -99,7 +100,7 @@ export class DestinationPauses {
     if (down === undefined || !this.#isOver(down)) return undefined
     const { limit, failures } = down
     const suspected = Math.min(this.#suspects.get(destination)?.size ?? 0, widestChoice)
-    const choice = limit === 1 ? Math.min(2 ** failures, widestChoice) : limit
+    const choice = limit === 1 ? Math.min(4 ** failures, widestChoice) : limit
     return { limit, claim: Math.min(choice + suspected, this.#options.batchSize) }
   }
 
@@ -191,7 +192,7 @@ export class DestinationPauses {
     }
     down.failures = failure.passed === true ? 1 : down.failures + 1
     down.empty = 0
-    down.limit = Math.max(1, Math.floor(sent / 2))
+    down.limit = Math.max(1, Math.floor(sent / 2 ** down.failures))
     this.#pause(down, failure.retryAfter)
   }
 

@@ -197,11 +197,13 @@ export async function records({ memory }: World): Promise<readonly OutboxRecord[
 }
 
 /** A relay on a memory store, with one clock that the test advances. */
-export function openWorld(options: Partial<RelayOptions> & { readonly answer?: Answer; readonly retain?: boolean } = {}): World {
-  const { answer, retain, ...given } = options
+export function openWorld(
+  options: Partial<RelayOptions> & { readonly answer?: Answer; readonly retain?: boolean; readonly seed?: number } = {},
+): World {
+  const { answer, retain, seed, ...given } = options
   // A short lease requires an even shorter publish time-out.
   const relayOptions = given.lease === undefined ? given : { publishTimeout: Math.min(10_000, given.lease * 0.9), ...given }
-  const runtime = new VirtualRuntime()
+  const runtime = new VirtualRuntime({ seed })
   const logger = recordingLogger()
   const metrics = recordingMetrics()
   const memory = new MemoryOutboxStore({ runtime, retain })
