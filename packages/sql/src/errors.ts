@@ -1,6 +1,6 @@
 import { AckordError } from '@ackord/core'
 
-/** COMMIT answered ROLLBACK: a statement had failed before, and somebody caught its error. Nothing was committed. */
+/** COMMIT answered ROLLBACK: a statement had failed, and its error was caught. Nothing was committed. */
 export class TransactionAbortedError extends AckordError {
   static {
     this.prototype.name = 'TransactionAbortedError'
@@ -9,15 +9,16 @@ export class TransactionAbortedError extends AckordError {
   constructor(options: { readonly cause?: unknown } = {}) {
     super(
       'ACKORD_TRANSACTION_ABORTED',
-      'The database rolled the transaction back instead of committing it, because a statement in it had failed. Let the error of a statement pass, or run what may fail in a savepoint.',
+      'The database rolled the transaction back instead of committing it, because a statement in it had failed. Do not catch the error of a statement, or run statements that may fail in a savepoint.',
       options,
     )
   }
 }
 
 /**
- * A statement that cannot be run in a transaction that several messages share: it may end the transaction, such as CALL on MySQL or the file of `sql.file()`, or makes a savepoint when it is too
- * late to store the events of the others first. It was not sent: the group is dissolved, and the message is handled in a transaction of its own.
+ * A statement that cannot run in a transaction shared by several messages: it may end the transaction, such as CALL on MySQL or a file of
+ * `sql.file()`, or it creates a savepoint when it is too late to store the events of the other messages first. It was not sent: the group is
+ * dissolved, and the message is handled in a transaction of its own.
  */
 export class NeedsOwnTransactionError extends AckordError {
   static {
@@ -32,7 +33,7 @@ export class NeedsOwnTransactionError extends AckordError {
   }
 }
 
-/** The transaction was ended by something else than the middleware. What came before that may be committed. */
+/** The transaction was not ended by the middleware. The changes made before that may be committed. */
 export class TransactionEndedError extends AckordError {
   static {
     this.prototype.name = 'TransactionEndedError'
@@ -41,13 +42,13 @@ export class TransactionEndedError extends AckordError {
   constructor(options: { readonly cause?: unknown; readonly detail?: string | undefined } = {}) {
     super(
       'ACKORD_SCOPE_ENDED',
-      `A statement of the handler had ended the transaction before${options.detail ?? ''}: what came before it may be committed. Leave BEGIN, COMMIT and ROLLBACK to the middleware.`,
+      `A statement of the handler ended the transaction${options.detail ?? ''}: changes made before it may be committed. Leave BEGIN, COMMIT and ROLLBACK to the middleware.`,
       'cause' in options ? { cause: options.cause } : {},
     )
   }
 }
 
-/** Whether the transaction was committed cannot be known: the connection was lost while it was. */
+/** The outcome of the transaction is unknown: the connection was lost during COMMIT. */
 export class CommitUnknownError extends AckordError {
   static {
     this.prototype.name = 'CommitUnknownError'
@@ -56,18 +57,18 @@ export class CommitUnknownError extends AckordError {
   constructor(cause: unknown) {
     super(
       'ACKORD_COMMIT_UNKNOWN',
-      'It is not known whether the transaction was committed: the connection was lost during COMMIT. The message will come again, and its inbox decides.',
+      'It is not known whether the transaction was committed: the connection was lost during COMMIT. The message will be redelivered, and the inbox decides.',
       { cause },
     )
   }
 }
 
-/** Whether something of the transaction may be committed, although it failed. */
+/** Whether changes of a failed transaction may be committed. */
 export function isOutcomeUnknown(error: unknown): boolean {
   return error instanceof CommitUnknownError || error instanceof TransactionEndedError
 }
 
-/** The tables are not there, or not those this version works with. */
+/** The tables do not exist, or have a version that this code does not work with. */
 export class SchemaError extends AckordError {
   static {
     this.prototype.name = 'SchemaError'

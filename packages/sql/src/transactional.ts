@@ -15,11 +15,11 @@ export interface TransactionalOptions {
   readonly groupCommit?: GroupCommitOptions | undefined
 }
 
-/** Transaction, inbox and outbox in the one order that works. */
+/** Transaction, inbox and outbox in the only order that works. */
 export function transactional<Handle>(database: Database<Handle>, options: TransactionalOptions): Middleware {
   const { transaction, inbox, outbox, groupCommit: grouped, ...unknown } = options
   checkNoMore('transactional()', unknown)
-  // The outbox leaves no outputs.
+  // The outbox returns no outputs.
   const alone = compose(transactionMiddleware(database, transaction), inboxAround(database, inbox), outboxMiddleware(database, outbox))
   return grouped === undefined ? alone : groupCommit(database, alone, { ...options, groupCommit: grouped })
 }

@@ -1,7 +1,7 @@
 /**
- * Tells when the signals of things that wait are aborted, with one listener per signal: most messages share that of their router. To add and
- * remove one for each of them would cost more than their wait, and Node leaves what it removes linked to what comes after it, so that one dead
- * listener in the old space keeps all later ones, with their messages.
+ * Reports when the signals of waiting work are aborted, with one listener per signal: most messages share the signal of their router. Adding and
+ * removing a listener per message would cost more than the wait itself, and Node leaves a removed listener linked to those added after it, so one
+ * dead listener in the old space keeps all later ones alive, together with their messages.
  */
 export class AbortWatch {
   readonly #onAbort: (signal: AbortSignal) => void
@@ -11,7 +11,7 @@ export class AbortWatch {
     this.#onAbort = onAbort
   }
 
-  /** For one thing more. The signal is not aborted yet. */
+  /** Watches the signal for one more waiter. The signal must not be aborted yet. */
   add(signal: AbortSignal): void {
     const watched = this.#watched.get(signal)
     if (watched !== undefined) {
@@ -26,7 +26,7 @@ export class AbortWatch {
     signal.addEventListener('abort', listener, { once: true })
   }
 
-  /** For one that does not wait any longer. */
+  /** Called when a waiter no longer waits. */
   remove(signal: AbortSignal): void {
     const watched = this.#watched.get(signal)
     if (watched === undefined) return

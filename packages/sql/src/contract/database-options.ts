@@ -3,24 +3,24 @@ import { checkChoice } from '@ackord/core/internal'
 import type { Order } from '../records/row.ts'
 import type { Dialect } from './dialect.ts'
 
-/** What a database is made with once, instead of each of its functions. */
+/** Options that are given once, when the database is created, instead of to each of its functions. */
 export interface FromOptions extends TableOptions, OrderOptions {}
 
 export interface TableNames {
   readonly inbox: string
   readonly outbox: string
   readonly meta: string
-  /** The function by which programs in other languages store events; PostgreSQL only. */
+  /** The function with which programs in other languages store events; PostgreSQL only. */
   readonly append: string
-  /** The function that says which rows the outbox may hold; PostgreSQL only. */
+  /** The function that checks which rows the outbox may contain; PostgreSQL only. */
   readonly valid: string
   /** The relays that share the partitions, with order per key. */
   readonly relays: string
-  /** Who owns which partition. */
+  /** The owner of each partition. */
   readonly partitions: string
-  /** What relays have in hand. */
+  /** The claim journal: the records that relays have in flight. */
   readonly hands: string
-  /** The function by which relays keep and share the partitions; PostgreSQL only. */
+  /** The function with which relays renew and share the partitions; PostgreSQL only. */
   readonly keep: string
 }
 
@@ -31,13 +31,13 @@ export interface TableOptions {
   readonly names?: { readonly [Table in keyof TableNames]?: string | undefined } | undefined
 }
 
-/** Quoted and qualified, to be put into statements. */
+/** Quoted and qualified, for use in statements. */
 export interface Tables extends TableNames {
-  /** As it was given, not quoted. */
+  /** As given, not quoted. */
   readonly schema: string | undefined
 }
 
-/** What was asked for here, else what the database was made with, else the defaults. */
+/** The names given here, else those of the database, else the defaults. */
 export function tablesOf(dialect: Dialect, options: TableOptions, defaults: TableOptions): Tables {
   const schema = options.schema ?? defaults.schema
   const prefix = schema === undefined ? '' : `${dialect.quote('schema', schema)}.`
@@ -61,17 +61,18 @@ export function tablesOf(dialect: Dialect, options: TableOptions, defaults: Tabl
 
 export interface OrderOptions {
   /**
-   * `perKey`: events of one destination and ordering key (`partitionkey`) are published in the order of their commits. Transactions that store
-   * events of the same key wait for each other, and each relay owns a share of the keys. Every writer and relay of a table must have the same. Default: `none`.
+   * `perKey`: events of one destination and ordering key (`partitionkey`) are published in the order of their commits. Transactions that store events
+   * of the same key wait for each other, and each relay owns a share of the keys. Every writer and relay of a table must use the same value. Default:
+   * `none`.
    */
   readonly order?: Order | undefined
 }
 
-/** What was asked for here, else what the database was made with. Throws where the database cannot do it. */
+/** The order given here, else that of the database. Throws if the database does not support it. */
 export function orderOf(dialect: Dialect, asked: Order | undefined, byDefault: Order | undefined): Order {
   const order = checkChoice('order', asked ?? byDefault ?? 'none', ['none', 'perKey'])
   if (order === 'perKey' && dialect.store.ownership === undefined) {
-    throw new InvalidOptionError('order', "'perKey' is not there for this database yet; leave it out, or use another database.")
+    throw new InvalidOptionError('order', "'perKey' is not supported by this database. Omit it, or use another database.")
   }
   return order
 }

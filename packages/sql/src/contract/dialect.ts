@@ -6,69 +6,77 @@ import type { StoreDialect } from './store-dialect.ts'
 export type Isolation = 'read committed' | 'repeatable read' | 'serializable'
 
 export interface TransactionSettings {
-  /** Default: the server's: `read committed` on PostgreSQL and `repeatable read` on MySQL, unless somebody changed it. The stricter ones cost retries. */
+  /**
+   * Default: the server's: `read committed` on PostgreSQL and `repeatable read` on MySQL, unless the server is configured otherwise. Stricter levels
+   * cost retries.
+   */
   readonly isolation?: Isolation | undefined
   /** Milliseconds after which the server cancels a statement. Default: the server's. 0: no limit. */
   readonly statementTimeout?: number | undefined
-  /** Milliseconds to wait for a lock, such as that of a duplicate which is being handled elsewhere. Default: the server's. 0: no limit. */
+  /** Milliseconds to wait for a lock, such as that of a duplicate being handled elsewhere. Default: the server's. 0: no limit. */
   readonly lockTimeout?: number | undefined
-  /** Milliseconds after which the server ends a transaction in which nothing happens, because its handler waits for something else. Default: the server's. 0: no limit. */
+  /**
+   * Milliseconds after which the server ends an idle transaction, because its handler waits for something else. Default: the server's. 0: no limit.
+   */
   readonly idleTimeout?: number | undefined
 }
 
-/** What several messages are recorded in. */
-export type RecordingSession = Pick<Session<unknown>, 'run' | 'change' | 'tellsRows'>
+/** The part of a session that records several messages. */
+export type RecordingSession = Pick<Session<unknown>, 'run' | 'change' | 'reportsRows'>
 
-/** What differs between databases. */
+/** The differences between databases. */
 export interface Dialect {
-  /** What the outbox store, the schema and the cleanup are made of. */
+  /** The statements of the outbox store, the schema and the cleanup. */
   readonly store: StoreDialect
-  /** Quotes a name, or throws at one that cannot be one. */
+  /** Quotes a name. Throws if the name is invalid. */
   quote(option: string, name: string): string
-  /** The statements that go with BEGIN, as the database's drivers expect them; none if nothing was asked for. */
+  /** The statements sent with BEGIN, in the form that the drivers of this database expect; empty if no setting was given. */
   settings(settings: TransactionSettings): readonly string[]
-  /** Whether the transaction lost against another one, and would succeed if it were run again. */
+  /** Whether the transaction lost a conflict with another one, so that running it again may succeed. */
   isConflict(error: unknown): boolean
-  /** Whether a statement waited for a lock for longer than it may. Absent where that does not happen. */
+  /** Whether a statement exceeded its lock timeout. Absent where that cannot happen. */
   isLockTimeout?(error: unknown): boolean
-  /** Whether the database takes no writes at the moment, whatever they are: its disk is full, or it only reads. */
+  /** Whether the database currently refuses all writes: its disk is full, or it is read-only. */
   refusesWrites(error: unknown): boolean
   /**
-   * The statement that asks the database itself, on another connection, for an error that a statement of the handler may cause as well: it gives a row if
-   * writes are refused. `undefined` if the error is enough. Absent where it always is.
+   * The statement that asks the database itself, on another connection, about an error that a statement of the handler may also cause: it returns a
+   * row if writes are refused. `undefined` if the error alone is conclusive. Absent where it always is.
    */
   confirmRefusal?(error: unknown): string | undefined
-  /** Whether a statement of ours failed because the tables are not there. */
+  /** Whether a statement of the library failed because the tables do not exist. */
   isSchemaMissing(error: unknown): boolean
-  /** Whether a table that is there may not be found, because a setting of the session says where to look for it. Absent where none does. */
+  /** Whether an existing table may not be found because a session setting decides where it is looked up. Absent where there is no such setting. */
   mayBeInvisible?(table: string): boolean
   /**
-   * The statement that records a message: it changes one row, or none if the key was there before, which it may say by an error (`none`).
-   * Waits for a transaction that is about to write the same key. Never aborts the transaction for a duplicate.
+   * The statement that records a message: it changes one row, or none if the key already exists, which it may report with an error (`none`). Waits
+   * for a transaction that is about to write the same key. Never aborts the transaction because of a duplicate.
    */
   recorder(table: string): (key: InboxKey) => Statement
   /**
-   * Records several messages by one statement, and gives the keys that were not there before. They come sorted and without repetition, so
-   * that no two callers wait for each other in a circle. Rejects where it cannot tell; the messages are then handled one by one.
+   * Records several messages with one statement and returns the keys that did not exist before. Keys must be sorted and unique, so that no two
+   * callers deadlock. Rejects where the result cannot be determined; the messages are then handled one by one.
    */
   recordAll(session: RecordingSession, table: string, keys: readonly InboxKey[]): Promise<readonly InboxKey[]>
-  /** Forgets messages that were recorded, and gives the keys of those that were. The keys come as for `recordAll`. */
+  /** Deletes recorded messages and returns the keys that existed. Keys as for `recordAll`. */
   forgetAll(session: RecordingSession, table: string, keys: readonly InboxKey[]): Promise<readonly InboxKey[]>
-  /** The statement that inserts records, in their order; more than one if they are too many for it, or cost no more where statements are sent together. */
-  appender(table: string): (rows: readonly OutboxRow[], session: { readonly sendsTogether: boolean }) => readonly Statement[]
-  /** The statement that tells other processes of what is stored in a table, once its transaction commits. Absent where none does. */
+  /**
+   * The statements that insert records in order; more than one if there are too many records, or if further statements are free because they are
+   * pipelined.
+   */
+  appender(table: string): (rows: readonly OutboxRow[], session: { readonly supportsPipelining: boolean }) => readonly Statement[]
+  /** The statement that notifies other processes of rows stored in a table once its transaction commits. Absent where there is none. */
   notifier?(table: string): Statement
-  /** Absent where statements cannot say what they have stored. */
+  /** Absent where statements cannot report the rows they stored. */
   leasedAppender?(table: string): LeasedAppender
 }
 
-/** The statements that insert records, in their order, each leased for `duration` milliseconds by the database's clock, with its first attempt counted. */
+/** The statements that insert records in order, each leased for `duration` milliseconds by the database's clock, with its first attempt counted. */
 export type LeasedAppender = (
   rows: readonly OutboxRow[],
   lease: {
     readonly token: string
     readonly duration: number
-    /** Told what each became, in their order. `createdAt` is in milliseconds. */
+    /** Called with each stored row, in order. `createdAt` is in milliseconds. */
     readonly onStored: (seq: string, createdAt: number) => void
   },
 ) => readonly Statement[]

@@ -4,67 +4,71 @@ import type { QueryTracker } from './query-tracker.ts'
 
 export interface StatementResult {
   readonly rows: readonly Row[]
-  /** How many rows it changed. */
+  /** The number of changed rows. */
   readonly count: number
 }
 
-/** Runs one statement of ours, unnamed: a named one would get a generic plan, which ruins the claim. */
+/** Runs one statement of the library, unnamed: a named statement would get a generic plan, which ruins the claim. */
 export type RunStatement = (sql: string, parameters?: readonly unknown[]) => Promise<StatementResult>
 
-/** A statement whose number of rows is what matters, so that it can be sent together with others. */
+/** A statement of which only the number of rows matters, so that it can be pipelined with others. */
 export interface Statement {
   readonly sql: string
   readonly parameters?: readonly unknown[] | undefined
-  /** Whether it is worth preparing: always the same text, and a plan that does not depend on the parameters. */
+  /** Whether preparing it pays off: its text is always the same, and its plan does not depend on the parameters. */
   readonly prepare?: boolean | undefined
-  /** Told each row that it gives, as the values of its columns. Only in a session that `tellsRows`. Default: nobody is. */
+  /** Called with the column values of each returned row. Only in a session with `reportsRows`. Optional. */
   readonly onRow?: ((values: readonly unknown[]) => void) | undefined
-  /** Whether an error means that it changed no row, and undid nothing else. Default: none does. */
+  /** Whether an error means that the statement changed no row and undid nothing else. Default: no error does. */
   readonly none?: ((error: unknown) => boolean) | undefined
-  /** What must give a row before `none` is believed: the error may be that of a trigger. Default: it is believed. */
+  /** The query that must return a row before `none` is believed: the error may come from a trigger. Default: `none` is believed. */
   readonly confirm?: Confirmation | undefined
 }
 
 interface Confirmation {
   readonly sql: string
   readonly parameters: readonly unknown[]
-  /** Whether an error of it means that we may not ask; there is nothing left then but to believe. */
+  /** Whether an error of the query means that the user lacks the privilege to run it; `none` is then believed. */
   refused(error: unknown): boolean
 }
 
 /** A connection with a transaction open on it. */
 export interface Session<Handle> {
   readonly run: RunStatement
-  /** Runs a statement and gives the number of rows it changed: at once where the database is in this process, and then it throws at once too. */
+  /**
+   * Runs a statement and returns the number of changed rows: synchronously where the database is in this process; it then also throws synchronously.
+   */
   change(statement: Statement): number | Promise<number>
   /**
-   * Carries a statement out before whatever comes next, COMMIT at the latest: in the same round trip where the driver can, which is why
-   * its failure is that one's, or the transaction's. `explain` makes a better error of it. `undefined` where it only waits, or is done.
+   * Runs a statement before the next one, at the latest before COMMIT: in the same round trip where the driver can. Its failure is therefore the
+   * failure of that statement, or of the transaction; `explain` turns it into a better error. Returns `undefined` if the statement is deferred or
+   * done.
    */
-  changeLater(statement: Statement, explain: (error: unknown) => unknown): Promise<void> | undefined
-  /** Whether several statements that wait cost one round trip, so that none need be saved. */
-  readonly sendsTogether: boolean
-  /** Whether `onRow` is told, by the end of the transaction. Default: false. */
-  readonly tellsRows?: boolean | undefined
+  deferStatement(statement: Statement, explain: (error: unknown) => unknown): Promise<void> | undefined
+  /** Whether several deferred statements cost one round trip, so that there is no need to save statements. */
+  readonly supportsPipelining: boolean
+  /** Whether `onRow` is called before the end of the transaction. Default: false. */
+  readonly reportsRows?: boolean | undefined
   /**
-   * An error if the transaction that was begun is known to have ended already, or to be another one now: by what the server has said so far, without asking.
-   * Absent where the client does not show it; the end of the transaction is then the first to find out.
+   * An error if the transaction is known to have ended already, or to be a different one now: from the server's answers so far, without a query.
+   * Absent where the client does not expose this; the end of the transaction is then the first to find out.
    */
   ended?(): TransactionEndedError | undefined
-  /** Several statements without parameters, in one round trip. */
+  /** Runs several statements without parameters, in one round trip. */
   script(sql: string): Promise<void>
-  /** What adapters get: the user's own client type. Every query goes through the tracker, which waits for it and can refuse it. */
+  /**
+   * The handle for the user's adapters, in the type of the user's own client. Every query goes through the tracker, which waits for it and can refuse
+   * it.
+   */
   track(tracker: QueryTracker): Handle
 }
 
-/**
- * What a `from…` adapter makes of a client. Transactions are callbacks, because that is what every ORM can do.
- */
+/** Created by a `from…` adapter from a client. Transactions are callbacks, because every ORM supports those. */
 export interface Driver<Handle> {
-  /** What is used outside of a transaction. */
+  /** The handle used outside of a transaction. */
   readonly pool: Handle
 
-  /** Runs one statement on a handle: the pool, or a transaction of the user's own. `prepare` is as in a `Statement`. */
+  /** Runs one statement on a handle: the pool, or a transaction of the user. `prepare` is as in a `Statement`. */
   run(
     handle: Handle,
     sql: string,
@@ -72,24 +76,23 @@ export interface Driver<Handle> {
     options?: { readonly prepare?: boolean | undefined },
   ): Promise<StatementResult>
 
-  /** Whether a handle of the user's own is in a transaction, where the driver knows; `undefined` where only the server does. */
+  /** Whether a handle of the user is in a transaction, where the driver knows; `undefined` where only the server does. */
   inTransaction(handle: Handle): boolean | undefined
 
   /**
-   * Begins with these settings (the dialect's statements), does the work, then commits; rolls back if the work rejects, and
-   * rejects with its error. Once the work has resolved, a `CommitUnknownError` means that the outcome is not known and every other
-   * rejection that nothing was committed. A connection in an unknown state is never used again. Does not begin on an aborted signal;
-   * may begin as late as with the first statement.
+   * Begins with these settings (the dialect's statements), does the work, then commits; rolls back if the work rejects, and rejects with its error.
+   * Once the work has resolved, a `CommitUnknownError` means that the outcome is unknown; every other rejection means that nothing was committed. A
+   * connection in an unknown state is never used again. Does not begin on an aborted signal; may begin as late as with the first statement.
    */
   transaction<R>(settings: readonly string[], work: (session: Session<Handle>) => Promise<R>, signal: AbortSignal): Promise<R>
 
-  /** Does work on one connection in no transaction, for databases where DDL would end it. Absent where a transaction can hold DDL. */
+  /** Does work on one connection outside of a transaction, for databases where DDL would end it. Absent where a transaction can contain DDL. */
   connection?<R>(work: (session: Pick<Session<Handle>, 'run' | 'script'>) => Promise<R>): Promise<R>
 }
 
-/** `changeLater` where nothing is gained by waiting. */
-export function changeNow(change: Session<unknown>['change']): Session<unknown>['changeLater'] {
-  return function changeLater(statement, explain) {
+/** An implementation of `deferStatement` for drivers that gain nothing from deferring. */
+export function runWithoutDeferring(change: Session<unknown>['change']): Session<unknown>['deferStatement'] {
+  return function deferStatement(statement, explain) {
     const fail = (error: unknown): never => {
       throw explain(error)
     }
@@ -103,7 +106,10 @@ export function changeNow(change: Session<unknown>['change']): Session<unknown>[
   }
 }
 
-/** For a statement that failed: 0 if the error means that it changed no row, otherwise rejects with it. `run` is in the same transaction. */
+/**
+ * For a statement that failed: resolves to 0 if the error means that it changed no row, otherwise rejects with the error. `run` is in the same
+ * transaction.
+ */
 export async function confirmNone({ none, confirm }: Statement, error: unknown, run: RunStatement): Promise<0> {
   if (none?.(error) !== true) throw error
   if (confirm !== undefined && !(await isConfirmed(confirm, run))) throw error
@@ -125,13 +131,13 @@ export interface OpenSession<Handle> {
   commit(): Promise<void>
   /** Never rejects. */
   rollBack(): Promise<void>
-  /** The connection is not to be used again. */
-  breakOff(error: unknown): void
-  /** Why, if it is not. */
+  /** The connection must not be used again. */
+  markBroken(error: unknown): void
+  /** Why the connection must not be used again; `undefined` if it may be. */
   broken(): Error | undefined
 }
 
-/** Does the work, then commits; rolls back if it rejects, and rejects with its error. `end` comes last, however it ended. */
+/** Does the work, then commits; rolls back if the work rejects, and rejects with its error. `end` is called last in every case. */
 export async function workInSession<Handle, R>(
   opened: OpenSession<Handle>,
   work: (session: Session<Handle>) => Promise<R>,
@@ -153,10 +159,10 @@ export async function workInSession<Handle, R>(
   }
 }
 
-/** A pool may have no connection to give for a long time; an abort does not wait for it. One that comes later is given back. */
-export function lend<Connection>(
+/** Waits for a connection of a pool, which may take long, but not beyond an abort. A connection that arrives later is released. */
+export function acquire<Connection>(
   connecting: Promise<Connection>,
-  giveBack: (late: Connection) => unknown,
+  release: (late: Connection) => unknown,
   signal: AbortSignal,
 ): Promise<Connection> {
   return new Promise((resolve, reject) => {
@@ -170,7 +176,7 @@ export function lend<Connection>(
     connecting.then(
       (connection) => {
         signal.removeEventListener('abort', onAbort)
-        if (isLate) giveBack(connection)
+        if (isLate) release(connection)
         else resolve(connection)
       },
       (error: unknown) => {

@@ -6,8 +6,8 @@ export interface FollowOptions {
   readonly logger: Logger
 }
 
-/** Hears of what other processes commit. A hint: what is lost while the connection is away is found by polling. */
+/** Wakes relays when other processes commit. A hint only: commits missed while the connection is down are found by polling. */
 export interface Notifications {
-  /** Calls `wake` for every commit that stored something in this outbox table (quoted), until the signal is aborted. Reconnects. Never rejects. */
+  /** Calls `wake` for every commit that stored rows in this outbox table (quoted), until the signal is aborted. Reconnects. Never rejects. */
   follow(table: string, wake: () => void, options: FollowOptions): Promise<void>
 }

@@ -1,41 +1,50 @@
 import { NeedsOwnTransactionError } from '../errors.ts'
 
-/** What a group of messages that share a transaction has to know of a member's statements. */
+/** How a group of messages that share a transaction reacts to the statements of a member. */
 export interface GroupHooks {
-  /** Sends what must come before a savepoint of the member, in the same turn. Resolves when that is done; `undefined` where it only waits, or is done. */
+  /**
+   * Sends the statements that must precede a savepoint of the member, in the same turn. Resolves when they are done; `undefined` if they are deferred
+   * or done.
+   */
   beforeSavepoint(isSecond: boolean): Promise<unknown> | undefined
 }
 
 /**
- * Follows the queries on a transaction's handle: it knows those that were started and not awaited, and refuses new ones after the end.
+ * Tracks the queries on the handle of a transaction: knows the ones that were started and not awaited, and refuses new ones after the end.
  *
- *     open ─ end(reason) ─▶ ended: every query rejects with what `reason` gives
+ *     open ─ end(reason) ─▶ ended: every query rejects with the error that `reason` returns
  */
 export class QueryTracker {
   readonly #signal: AbortSignal | undefined
   #running = 0
   #onDrained: (() => void) | undefined
   #ended: (() => unknown) | undefined
-  // Made when it is needed: there is a tracker per message.
+  // Created on demand: there is a tracker per message.
   #failures: { readonly error: unknown; readonly watched: { readonly seen: boolean } }[] | undefined
 
-  /** Whether the work has returned, and what it started is only waited for. */
+  /** Whether the work has returned and only its un-awaited queries are still running. */
   draining = false
 
-  /** What the latest failed query failed with: the likely reason when COMMIT turns into ROLLBACK. */
+  /** The error of the latest failed query: the likely reason when COMMIT turns into ROLLBACK. */
   failure: unknown
 
-  /** Whether the work has used a savepoint by hand: what it does may be undone while the transaction goes on. */
+  /** Whether the work has used a savepoint of its own: its changes may be undone while the transaction continues. */
   usesSavepoints = false
   readonly #group: GroupHooks | undefined
 
-  /** Once the signal is aborted every query rejects with its reason: in a transaction that will be rolled back it only keeps the connection from others. */
+  /**
+   * Once the signal is aborted every query rejects with its reason: the transaction will be rolled back, and a query would only occupy the
+   * connection.
+   */
   constructor(signal?: AbortSignal | undefined, group?: GroupHooks | undefined) {
     this.#signal = signal
     this.#group = group
   }
 
-  /** To be called before a statement that makes, releases or rolls back to a savepoint is sent, in the same turn. What it gives is to be awaited where that one does not wait for its turn. */
+  /**
+   * Must be called in the same turn before a statement that creates, releases or rolls back to a savepoint is sent. The result must be awaited if
+   * that statement does not go through the queue.
+   */
   admitSavepoint(): Promise<unknown> | undefined {
     this.checkOpen()
     const steps = this.#group?.beforeSavepoint(this.usesSavepoints)
@@ -43,13 +52,16 @@ export class QueryTracker {
     return steps === undefined ? undefined : this.run(() => steps)
   }
 
-  /** As `admitSavepoint`, where it is that statement's turn already, so that nothing can come before it. */
+  /** Like `admitSavepoint`, for a statement that is already being sent, so that nothing can precede it. */
   admitLateSavepoint(): void {
     this.refuseInGroup()
     this.usesSavepoints = true
   }
 
-  /** To be called before a statement that may end the transaction is sent. Throws if others share the transaction; the work cannot be committed then. */
+  /**
+   * Must be called before a statement that may end the transaction is sent. Throws if other messages share the transaction; the work cannot be
+   * committed then.
+   */
   refuseInGroup(): void {
     if (this.#group === undefined) return
     this.failure = new NeedsOwnTransactionError()
@@ -65,7 +77,7 @@ export class QueryTracker {
       return Promise.reject(error)
     }
     this.#running += 1
-    // It also handles the rejection: one that nobody awaits is reported by the COMMIT, not by the end of the process.
+    // Also handles the rejection: the failure of an un-awaited query is reported by the COMMIT and must not end the process.
     query.then(
       () => this.done(),
       (error: unknown) => this.failed(error),
@@ -73,7 +85,7 @@ export class QueryTracker {
     return query
   }
 
-  /** For a query that says itself how it ended: it saves a promise. Throws if it may not be started. */
+  /** For a query that calls `done` or `failed` itself, which saves a promise. Throws if the query may not be started. */
   begin(): void {
     this.checkOpen()
     this.#running += 1
@@ -89,7 +101,7 @@ export class QueryTracker {
     this.done()
   }
 
-  /** As `run`, for what may be done at once; it then also fails at once. */
+  /** Like `run`, for work that may complete synchronously; it then also fails synchronously. */
   follow<R>(start: () => R): R {
     this.checkOpen()
     let query: R
@@ -103,12 +115,12 @@ export class QueryTracker {
     return query
   }
 
-  /** As `run`, where a failed query does not fail the transaction by itself: one whose failure nobody saw is `neglected`. */
+  /** Like `run`, for queries whose failure does not fail the transaction by itself: a failure that nobody handled is returned by `neglected`. */
   watch<T>(start: () => Promise<T>): Promise<T> {
     return this.#watched(this.run(start))
   }
 
-  /** As `watch`, for something of several steps, whose queries tell themselves that they failed. */
+  /** Like `watch`, for work of several steps whose queries report their own failures. */
   watchSteps<T>(start: () => Promise<T>): Promise<T> {
     this.#running += 1
     const steps = start()
@@ -129,15 +141,15 @@ export class QueryTracker {
     return watched
   }
 
-  /** The first failure of a query that nobody awaited, once the work has returned. */
+  /** The first failure of an un-awaited query, once the work has returned. */
   neglected(): { readonly error: unknown } | undefined {
     return this.#failures?.find(({ watched }) => !watched.seen)
   }
 
-  /** For forms of a query that give no promise back. */
+  /** For forms of a query that return no promise. */
   checkOpen(): void {
     if (this.#ended !== undefined) throw this.#ended()
-    // Asked, not listened to: that would be a listener per message.
+    // Polled, without a listener: there would be one per message.
     if (this.#signal?.aborted === true) throw this.#signal.reason
   }
 
@@ -149,7 +161,7 @@ export class QueryTracker {
     return this.#running === 0
   }
 
-  /** Resolves when nothing runs, also what was started meanwhile. */
+  /** Resolves when no query is running, including those started meanwhile. */
   async drained(): Promise<void> {
     this.draining = true
     while (this.#running > 0) {
@@ -159,13 +171,13 @@ export class QueryTracker {
     }
   }
 
-  /** The first reason stays. It is made when it is needed: an error for every message would be dear. */
+  /** The first reason wins. The error is created on demand: an error per message is expensive. */
   end(reason: () => unknown): void {
     this.#ended ??= reason
   }
 }
 
-/** Knows whether anybody waits for it. */
+/** A promise that knows whether it was awaited. */
 class WatchedPromise<T> extends Promise<T> {
   seen = false
 
@@ -173,7 +185,7 @@ class WatchedPromise<T> extends Promise<T> {
     return Promise
   }
 
-  /** `await` comes here too, as it does for everything that is not a plain promise. */
+  /** `await` calls this too, as for every thenable that is not a plain promise. */
   // biome-ignore lint/suspicious/noThenProperty: it is a promise.
   override then<R1 = T, R2 = never>(
     onResolved?: ((value: T) => R1 | PromiseLike<R1>) | null,
@@ -183,7 +195,7 @@ class WatchedPromise<T> extends Promise<T> {
     return super.then(onResolved, onRejected)
   }
 
-  /** A rejection that nobody handles is not to end the process. */
+  /** Prevents an unhandled rejection, which would end the process. */
   ignore(): void {
     super.then(undefined, () => {})
   }

@@ -1,7 +1,7 @@
 import { SchemaError } from '../errors.ts'
 import type { Dialect } from './dialect.ts'
 
-/** The error, or one that says what to do about tables that are not there. */
+/** Returns the error, or for missing tables one that says how to create them. */
 export function explainMissing(dialect: Dialect, error: unknown, table: string): unknown {
   if (!dialect.isSchemaMissing(error)) return error
   const invisible = dialect.mayBeInvisible?.(table) === true ? invisibleText : ''

@@ -1,30 +1,30 @@
-/** How the texts of a database are read, as far as that decides where a statement begins. */
+/** The lexical rules of a database, as far as they decide where a statement begins. */
 export interface SqlSyntax {
-  /** Whether a block comment may hold another one. */
+  /** Whether block comments nest. */
   readonly nestedComments?: boolean | undefined
-  /** Whether `--` only begins a comment before a blank. */
+  /** Whether `--` only begins a comment if whitespace follows. */
   readonly dashNeedsBlank?: boolean | undefined
   /** Whether `#` begins a comment. */
   readonly hashComments?: boolean | undefined
-  /** What ends a line comment. */
+  /** The end of a line comment. */
   readonly lineEnds: RegExp
-  /** Whether the server runs the text of a comment that begins with `/*!`. */
+  /** Whether the server executes the text of a comment that begins with `/*!`. */
   readonly executableComments?: boolean | undefined
-  /** In which strings a backslash escapes a quote: in all of them, or in `E'…'` only. Default: in none. */
+  /** The strings in which a backslash escapes a quote: all of them, or only `E'…'`. Default: none. */
   readonly backslash?: 'all' | 'E' | undefined
   /** Whether `$tag$ … $tag$` is a string. */
   readonly dollarQuotes?: boolean | undefined
   /** Whether `[…]` is a quoted name. */
   readonly brackets?: boolean | undefined
   /**
-   * Which statements, by their first words, hold other ones that end with `;`: a trigger up to a statement END, or a function from BEGIN ATOMIC
-   * up to the END that belongs to it. Default: none.
+   * The statements, by their first words, that contain statements ending with `;`: a trigger up to a statement END, or a function from BEGIN ATOMIC
+   * up to its END. Default: none.
    */
   readonly body?: { readonly of: (words: readonly string[]) => boolean; readonly until: 'END statement' | 'matching END' } | undefined
 }
 
-/** How many words of a statement are given: as many as tell what it is. */
-const mostWords = 5
+/** The number of words returned per statement: enough to tell what it is. */
+const maxWords = 5
 
 const blank = /\s/
 const wordStart = /[A-Za-z_\u0080-\uffff]/
@@ -33,12 +33,13 @@ const dollarTag = /\$(?:[A-Za-z_\u0080-\uffff][\w\u0080-\uffff]*)?\$/y
 const executable = /\/\*M?!\d*/y
 const variable = /@+[\w$.]*/y
 const atomic = /\s+ATOMIC\b/iy
-/** What joins two parts of one string: blanks with a line end between them. */
+/** The text that joins two parts of one string: whitespace with a line end in it. */
 const continuation = /[ \t\f\v]*[\n\r]\s*'/y
 
 /**
- * The first words of every statement of a text, in upper case: comments, strings and quoted names are skipped, and so are parentheses before the first word. Quoted
- * names count as the word `"`, variables as `@name`, everything else as itself. A single pass without backtracking, since texts may hold megabytes of data.
+ * The first words of every statement of a text, in upper case. Comments, strings and quoted names are skipped, and so are parentheses before the
+ * first word. Quoted names are returned as the word `"`, variables as `@name`, everything else unchanged. A single pass without backtracking, because
+ * texts may contain megabytes of data.
  */
 export function statementsOf(sql: string, syntax: SqlSyntax): readonly (readonly string[])[] {
   const statements: (readonly string[])[] = []
@@ -50,7 +51,7 @@ export function statementsOf(sql: string, syntax: SqlSyntax): readonly (readonly
 
   function add(text: string): void {
     if (words.length === 0 && text === '(') return
-    if (words.length < mostWords) words.push(text)
+    if (words.length < maxWords) words.push(text)
   }
 
   function endStatement(): void {
@@ -63,7 +64,7 @@ export function statementsOf(sql: string, syntax: SqlSyntax): readonly (readonly
     words = []
   }
 
-  /** In a body that lasts up to its END, semicolons separate nothing. */
+  /** In a body that extends up to its END, semicolons separate nothing. */
   function countBlocks(text: string, end: number): void {
     if (syntax.body?.until !== 'matching END') return
     if (depth === 0) {
@@ -116,8 +117,8 @@ export function statementsOf(sql: string, syntax: SqlSyntax): readonly (readonly
         add("'")
         continue
       }
-      // Only what may be a keyword is needed as a text.
-      const text = words.length < mostWords || (end - at <= 5 && syntax.body !== undefined) ? sql.slice(at, end).toUpperCase() : ''
+      // Only a possible keyword is needed as text.
+      const text = words.length < maxWords || (end - at <= 5 && syntax.body !== undefined) ? sql.slice(at, end).toUpperCase() : ''
       countBlocks(text, end)
       add(text)
       at = end
@@ -144,7 +145,7 @@ function lineEnd(sql: string, from: number, ends: RegExp): number {
   return ends.test(sql) ? ends.lastIndex : sql.length
 }
 
-/** A comment that does not end lasts up to the end of the text. */
+/** An unterminated comment extends to the end of the text. */
 function commentEnd(sql: string, from: number, nested: boolean): number {
   if (!nested) return positionAfter(sql, '*/', from)
   let at = from
@@ -177,14 +178,14 @@ function stringEnd(sql: string, start: number, escapes: boolean): number {
   return sql.length
 }
 
-/** Whether an odd number of backslashes is before a place. */
+/** Whether an odd number of backslashes precedes a position. */
 function isEscaped(sql: string, at: number, start: number): boolean {
   let count = 0
   while (at - 1 - count > start && sql[at - 1 - count] === '\\') count += 1
   return count % 2 === 1
 }
 
-/** Of `E'…'`, which may go on in the next line, and after a doubled quote, where a backslash still escapes. */
+/** The end of `E'…'`, which may continue on the next line and after a doubled quote, where a backslash still escapes. */
 function escapeStringEnd(sql: string, start: number): number {
   let at = stringEnd(sql, start, true)
   for (;;) {

@@ -1,11 +1,11 @@
-/** Starts one thing after the other: a connection runs one statement at a time, and not every driver keeps a queue. */
-export class Lane {
+/** Runs one operation after the other: a connection runs one statement at a time, and not every driver has a queue. */
+export class StatementQueue {
   #tail: Promise<unknown> | undefined
 
-  /** What the latest failure was. */
+  /** The latest failure. */
   failure: unknown
 
-  /** Whether something runs or waits. */
+  /** Whether an operation is running or waiting. */
   get busy(): boolean {
     return this.#tail !== undefined
   }
@@ -24,7 +24,7 @@ export class Lane {
     return current
   }
 
-  /** For something that was started while nothing else ran, and that says itself when it has ended: it saves a promise. */
+  /** For an operation that was started while the queue was idle and that calls `leave` itself: this saves a promise. */
   take(current: Promise<unknown>): void {
     this.#tail = current
   }

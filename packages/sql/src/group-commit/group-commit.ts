@@ -10,9 +10,9 @@ import { GroupSize } from './group-size.ts'
 import { groupTransaction } from './group-transaction.ts'
 
 export interface GroupCommitOptions {
-  /** How many messages share a transaction at most. After a deadlock or a lock time-out there are fewer for a while. Default: 50. */
+  /** The maximum number of messages that share a transaction. After a deadlock or a lock timeout groups are smaller for a while. Default: 50. */
   readonly size?: number | undefined
-  /** How many such transactions may run at once; each takes a connection. Default: 4. */
+  /** The maximum number of concurrent group transactions; each uses a connection. Default: 4. */
   readonly groups?: number | undefined
 }
 
@@ -23,14 +23,14 @@ export interface GroupCommitParts {
   readonly groupCommit: GroupCommitOptions
 }
 
-/** How many messages that failed in a group are remembered. */
+/** The number of messages remembered because they failed in a group. */
 const remembered = 10_000
 
 /**
- * Handles messages that wait at the same time one after another in one transaction: one statement for all of the inbox, the handlers, one
- * statement for all of the outbox, one COMMIT. If anything fails the group is rolled back and each of its messages goes `alone`, so that
- * the outcome is that of one by one; what handlers do outside of the database may be done twice. Messages that were delivered before, or that failed here before,
- * go alone from the start, and for a while all do where groups keep meeting each other's locks (`GroupSize`).
+ * Handles messages that wait at the same time one after another in one transaction: one statement for all inbox rows, the handlers, one statement for
+ * all outbox rows, one COMMIT. If anything fails, the group is rolled back and each of its messages is handled `alone`, so that the outcome is the
+ * same as without groups; side effects outside of the database may happen twice. Messages that were delivered before, or that failed in a group
+ * before, are handled alone from the start, and so are all messages for a while if groups keep conflicting with each other's locks (`GroupSize`).
  */
 export function groupCommit<Handle>(database: Database<Handle>, alone: Middleware, options: GroupCommitParts): Middleware {
   const { size = 50, groups = 4, ...unknown } = options.groupCommit
@@ -44,7 +44,7 @@ export function groupCommit<Handle>(database: Database<Handle>, alone: Middlewar
   const rules = transactionRules(port, 'transactional()', options.transaction ?? {})
 
   return middleware({ parts: alone.parts, wantsConcurrency: size * groups }, (next) => {
-    const goAlone = alone(next)
+    const handleAlone = alone(next)
     const failed = new Set<string>()
 
     function onFailure(key: InboxKey): void {
@@ -58,7 +58,7 @@ export function groupCommit<Handle>(database: Database<Handle>, alone: Middlewar
       ...rules,
       inbox,
       process: outbox(next),
-      alone: goAlone,
+      alone: handleAlone,
       onFailure,
       size: adapted,
       runtime,
@@ -73,14 +73,14 @@ export function groupCommit<Handle>(database: Database<Handle>, alone: Middlewar
 
     return function joinGroup(message, context) {
       const key = port.find(context) === undefined ? keyOf(inbox, message) : undefined
-      if (key === undefined || (message.deliveryCount ?? 1) > 1) return goAlone(message, context)
-      if (adapted.limit === 1 || (failed.size > 0 && failed.has(textOf(key)))) return goAlone(message, context)
+      if (key === undefined || (message.deliveryCount ?? 1) > 1) return handleAlone(message, context)
+      if (adapted.limit === 1 || (failed.size > 0 && failed.has(textOf(key)))) return handleAlone(message, context)
       return gatherer.join(message, context, key)
     }
   })
 }
 
-/** `undefined` for a message that the inbox refuses: it goes alone, and gets its error there. */
+/** `undefined` for a message that the inbox rejects: it is handled alone, and gets its error there. */
 function keyOf(inbox: Inbox, message: Message): InboxKey | undefined {
   try {
     return inbox.keyOf(message)

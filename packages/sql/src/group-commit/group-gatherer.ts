@@ -9,9 +9,9 @@ export class GroupMember extends AsyncResource {
   readonly message: Message
   readonly context: Context
   readonly key: InboxKey
-  /** The key as one text. */
+  /** The key as one string. */
   readonly name: string
-  /** They do not count the time that it waits for others. */
+  /** Handler timeouts, which do not include the time spent waiting for other messages. */
   readonly timeouts: RunningTimeouts
   readonly resolve: (outputs: readonly Message[]) => void
   readonly reject: (error: unknown) => void
@@ -36,24 +36,24 @@ export class GroupMember extends AsyncResource {
 
 export interface GroupGathererOptions {
   readonly size: number
-  /** How many share a group at present, at most `size`. Default: as many. */
+  /** The current maximum size of a group, at most `size`. Default: `size`. */
   readonly limit?: (() => number) | undefined
   readonly groups: number
   readonly run: RunGroup
   readonly runtime: Runtime
 }
 
-/** Handles the members and settles each. Never rejects. */
+/** Handles the members and settles each of them. Never rejects. */
 export type RunGroup = (members: readonly GroupMember[]) => Promise<void>
 
 /**
- * Lets messages that wait at the same time be handled together. Nothing waits for a group to fill: while as many groups run as may, the next
- * one gathers, and so groups grow with the load.
+ * Gathers messages that wait at the same time into groups. No group waits to fill up: while the maximum number of groups is running, the next one
+ * gathers, so groups grow with the load.
  */
 export class GroupGatherer {
   readonly #turn: () => Promise<void>
   readonly #limit: () => number
-  /** Whether each waits for nobody at present. */
+  /** Whether messages are currently handled without waiting. */
   readonly #isEachAlone: () => boolean
   readonly #groups: number
   readonly #run: RunGroup
@@ -84,7 +84,10 @@ export class GroupGatherer {
     })
   }
 
-  /** After this turn, so that messages which arrive in it are together: the first of a burst would else have a transaction for itself. */
+  /**
+   * At the end of this turn, so that messages which arrive in the same turn are handled together: otherwise the first of a burst would get a
+   * transaction of its own.
+   */
   #start(): void {
     if (this.#starting || this.#waiting.length === 0 || !this.#mayStart()) return
     this.#starting = true

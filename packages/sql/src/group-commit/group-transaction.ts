@@ -24,34 +24,34 @@ import type { GroupSize } from './group-size.ts'
 
 export interface GroupTransactionOptions extends TransactionRules {
   readonly inbox: Inbox
-  /** What is inside of the inbox. */
+  /** The middleware inside of the inbox. */
   readonly process: Process
-  /** The same message in a transaction of its own. */
+  /** Handles the same message in a transaction of its own. */
   readonly alone: Process
-  /** Told whose handler failed. */
+  /** Called with the key of a message whose handler failed. */
   readonly onFailure: (key: InboxKey) => void
   readonly size: GroupSize
   readonly runtime: Runtime
 }
 
-/** A member with what it has in the transaction. */
+/** A member with its state in the transaction. */
 interface Work {
   readonly member: GroupMember
   readonly scope: TransactionScope
   outputs: readonly Message[]
-  /** Whether its handler has returned, and nothing stands against a commit. */
+  /** Whether its handler has returned, and nothing prevents a commit. */
   isDone: boolean
 }
 
-/** What is known of a group's transaction. */
+/** The state of a group's transaction. */
 interface Group {
   readonly works: readonly Work[]
   /** The keys that were recorded, by name. */
   recorded: ReadonlyMap<string, InboxKey>
-  /** Rows that wait to be stored. */
+  /** Rows that are not stored yet. */
   gathered: { readonly work: Work; readonly table: string; readonly rows: readonly OutboxRow[] }[]
   hasEvents: boolean
-  /** Set if something else than the middleware has ended the transaction. */
+  /** Set if something other than the middleware has ended the transaction. */
   ended: TransactionEndedError | undefined
 }
 
@@ -70,7 +70,7 @@ export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: Gr
     return append
   }
 
-  /** The keys that are new, by name. */
+  /** The new keys, by name. */
   async function record(session: Session<Handle>, works: readonly Work[]): Promise<ReadonlyMap<string, InboxKey>> {
     const keys = new Map(works.map(({ member: { name, key } }) => [name, key]))
     try {
@@ -80,7 +80,7 @@ export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: Gr
     }
   }
 
-  /** Stores rows before whatever comes next: every statement is handed over in this turn. */
+  /** Stores rows before the next statement: every statement is queued in this turn. */
   function store(session: Session<Handle>, gathered: Group['gathered']): Promise<void> | undefined {
     const byTable = new Map<string, OutboxRow[]>()
     for (const { table, rows } of gathered) {
@@ -92,14 +92,14 @@ export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: Gr
     for (const [table, rows] of byTable) {
       const explain = (error: unknown) => explainMissing(dialect, error, table)
       for (const statement of appender(table)(rows, session)) {
-        const changing = session.changeLater(statement, explain)
+        const changing = session.deferStatement(statement, explain)
         if (changing !== undefined) storing.push(changing)
       }
     }
     return storing.length === 0 ? undefined : Promise.all(storing).then(() => {})
   }
 
-  /** One after the other; rejects where the group must be dissolved. Chained by hand, and not by a loop that awaits: it goes once per message. */
+  /** Handles the members one after the other; rejects if the group must be dissolved. No async/await on the hot path: saves promises per message. */
   function handleAll(group: Group, session: Session<Handle>, flush: () => Promise<void> | undefined): Promise<void> {
     const { works } = group
     const fresh = new Set(group.recorded.keys())
@@ -110,10 +110,10 @@ export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: Gr
         const { message, context, key, name, timeouts } = work.member
         const tracker = new QueryTracker(context.signal, { beforeSavepoint })
 
-        /** What was gathered is not to be rolled back with the savepoint, and the savepoint is not to be there for the next member. */
+        /** Gathered rows must not be rolled back with the savepoint, and the savepoint must not exist for the next member. */
         function beforeSavepoint(isSecond: boolean): Promise<unknown> | undefined {
           const storing = flush()
-          const marking = isSecond ? undefined : session.changeLater({ sql: `SAVEPOINT ${around}` }, itself)
+          const marking = isSecond ? undefined : session.deferStatement({ sql: `SAVEPOINT ${memberSavepoint}` }, unchanged)
           return storing === undefined ? marking : Promise.all([storing, marking])
         }
 
@@ -127,17 +127,19 @@ export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: Gr
         function done(outputs: readonly Message[]): readonly Message[] {
           work.outputs = outputs
           work.isDone = true
-          // It waits for the others again.
+          // The message waits for the others again.
           timeouts.suspend()
           then()
           return outputs
         }
 
         function last(outputs: readonly Message[]): readonly Message[] | Promise<readonly Message[]> {
-          // An error that a handler swallowed would come to light at COMMIT, when nobody knows whose it was.
+          // An error that a handler swallowed would surface at COMMIT, when it is no longer known which handler it was.
           if (tracker.failure !== undefined) throw new TransactionAbortedError({ cause: tracker.failure })
-          // First: on SQLite, to ask whether the transaction has ended takes all savepoints along.
-          const releasing = tracker.usesSavepoints ? session.changeLater({ sql: `RELEASE SAVEPOINT ${around}` }, itself) : undefined
+          // Comes first: on SQLite, checking whether the transaction has ended releases all savepoints.
+          const releasing = tracker.usesSavepoints
+            ? session.deferStatement({ sql: `RELEASE SAVEPOINT ${memberSavepoint}` }, unchanged)
+            : undefined
           return releasing === undefined ? doneUnlessEnded(outputs) : releasing.then(() => doneUnlessEnded(outputs)).catch(onFailure)
         }
 
@@ -152,7 +154,7 @@ export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: Gr
           group.gathered.push({ work, table, rows })
         }
 
-        // The first of two with one key has it; the second is a duplicate.
+        // The first of two messages with the same key is handled; the second is a duplicate.
         const run = fresh.delete(name) ? (inside: Context) => inbox.handle(process, message, inside, key) : () => inbox.skip(message)
         const attempt = beginAttempt(context)
         const transaction = { session, gather, flush, isSavepoint: false, savepoints, scope: work.scope }
@@ -202,8 +204,9 @@ export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: Gr
   }
 
   /**
-   * What a handler committed early is there: the inbox rows of all members, and the writes of those that were handled. Takes the inbox rows of the others back and stores the events of
-   * those that were handled, before anything is acked. Resolves to `false` if the transaction was rolled back, and nothing is there.
+   * Repairs the state after a handler committed early: the inbox rows of all members are committed, and the writes of the members handled so far.
+   * Removes the inbox rows of the other members and stores the events of the handled ones, before any message is acked. Resolves to `false` if the
+   * transaction was rolled back, and nothing was committed.
    */
   async function restore({ recorded, works, gathered }: Group, culprit: Work | undefined, signal: AbortSignal): Promise<boolean> {
     const kept = new Set(works.filter((work) => work.isDone || work === culprit).map(({ member }) => member.name))
@@ -225,12 +228,12 @@ export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: Gr
   }
 
   /**
-   * Tries until it is known: as long as it is not, a member that is handled again would be taken for a duplicate. So an abort does not end it at once: messages that
-   * go back to the broker need it as well.
+   * Retries until the outcome is known: until then, a member that is handled again would be mistaken for a duplicate. An abort therefore does not end
+   * this immediately: messages that return to the broker need it as well.
    */
-  async function restoreInTheEnd(group: Group, culprit: Work | undefined, given: AbortSignal): Promise<boolean> {
-    using patience = abortedLater(given, runtime)
-    const { signal } = patience
+  async function restoreWithRetries(group: Group, culprit: Work | undefined, given: AbortSignal): Promise<boolean> {
+    using grace = abortedAfterGrace(given, runtime)
+    const { signal } = grace
     for (let delay = 100; ; delay = Math.min(delay * 2, 5000)) {
       try {
         return await restore(group, culprit, signal)
@@ -250,7 +253,7 @@ export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: Gr
     logger.error(fields, 'A handler ended the transaction that its message shared with others.')
     let isCommitted: boolean
     try {
-      isCommitted = await restoreInTheEnd(group, culprit, signal)
+      isCommitted = await restoreWithRetries(group, culprit, signal)
     } catch (error) {
       for (const { member, scope } of group.works) {
         await scope.end('unknown')
@@ -273,7 +276,7 @@ export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: Gr
 
   async function dissolve(works: readonly Work[]): Promise<void> {
     for (const { scope } of works) await scope.end('rolledBack', { verdicts: 'forget' })
-    for (const work of works) await goAlone(work)
+    for (const work of works) await handleAlone(work)
   }
 
   async function commitAll(works: readonly Work[]): Promise<void> {
@@ -287,7 +290,7 @@ export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: Gr
     await Promise.all(endings)
   }
 
-  async function goAlone({ member }: Pick<Work, 'member'>): Promise<void> {
+  async function handleAlone({ member }: Pick<Work, 'member'>): Promise<void> {
     const { message, context, timeouts } = member
     try {
       const attempt = beginAttempt(context)
@@ -304,20 +307,20 @@ export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: Gr
   return async function runGroup(members) {
     const [first] = members
     if (first !== undefined && members.length === 1) {
-      await goAlone({ member: first })
+      await handleAlone({ member: first })
       return
     }
     const works = members.map(
       (member): Work => ({ member, scope: new TransactionScope(member.context, { logger }), outputs: none, isDone: false }),
     )
     const group: Group = { works, recorded: new Map(), gathered: [], hasEvents: false, ended: undefined }
-    using nobody = nobodyWaits(members)
+    using abandoned = abortedByAll(members)
     try {
-      await runTogether(group, nobody.signal)
+      await runTogether(group, abandoned.signal)
     } catch (error) {
       const ended = group.ended ?? endedBefore(error)
       if (ended !== undefined) {
-        await recover(group, ended, nobody.signal)
+        await recover(group, ended, abandoned.signal)
         return
       }
       if (error instanceof CommitUnknownError) {
@@ -327,10 +330,10 @@ export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: Gr
         }
         return
       }
-      if (isNeedOfOwn(error)) size.dissolve()
+      if (needsOwnTransaction(error)) size.dissolve()
       else if (dialect.isConflict(error) || dialect.isLockTimeout?.(error) === true) size.shrink()
       metrics?.count('ackord.group.dissolved', 1, {})
-      logger.debug({ err: error, messages: members.length }, 'A group of messages was rolled back; each goes alone.')
+      logger.debug({ err: error, messages: members.length }, 'A group of messages was rolled back; each is handled alone.')
       await dissolve(works)
       return
     }
@@ -341,14 +344,14 @@ export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: Gr
 }
 
 /** Milliseconds after an abort in which the inbox rows of a group may still be removed. */
-const patienceAfterAbort = 5000
+const graceAfterAbort = 5000
 
-/** A signal that is aborted some time after the one given. */
-function abortedLater(given: AbortSignal, runtime: Runtime): Disposable & { readonly signal: AbortSignal } {
+/** A signal that is aborted some time after the given one. */
+function abortedAfterGrace(given: AbortSignal, runtime: Runtime): Disposable & { readonly signal: AbortSignal } {
   const controller = new AbortController()
   let timer: Timer | undefined
   const onAbort = () => {
-    timer = runtime.setTimeout(() => controller.abort(given.reason), patienceAfterAbort)
+    timer = runtime.setTimeout(() => controller.abort(given.reason), graceAfterAbort)
   }
   if (given.aborted) onAbort()
   else given.addEventListener('abort', onAbort, { once: true })
@@ -361,26 +364,26 @@ function abortedLater(given: AbortSignal, runtime: Runtime): Disposable & { read
   }
 }
 
-/** Around the savepoints that a member makes by hand, so that they end with it. */
-const around = 'ackord_member'
+/** Encloses the savepoints that a member creates itself, so that they end with the member. */
+const memberSavepoint = 'ackord_member'
 
-const itself = (error: unknown) => error
+const unchanged = (error: unknown) => error
 
 const none: readonly Message[] = []
 
-/** Sorted, or two groups with the same keys would wait for each other. */
+/** Sorted, because two groups with the same keys would deadlock otherwise. */
 function sorted(keys: ReadonlyMap<string, InboxKey>): readonly InboxKey[] {
   return [...keys].sort(([one], [other]) => (one < other ? -1 : 1)).map(([, key]) => key)
 }
 
-/** Why a transaction was not there any more when it was to be committed, if it was not. */
+/** The reason why the transaction no longer existed at COMMIT; `undefined` if it did. */
 function endedBefore(error: unknown): TransactionEndedError | undefined {
   const found = error instanceof CommitUnknownError ? error.cause : error
   return found instanceof TransactionEndedError ? found : undefined
 }
 
-/** Also where an ORM or a handler has wrapped it. */
-function isNeedOfOwn(error: unknown): boolean {
+/** Also finds the error where an ORM or a handler has wrapped it. */
+function needsOwnTransaction(error: unknown): boolean {
   let current = error
   for (let depth = 0; depth < 10 && current instanceof Error; depth += 1) {
     if (current instanceof NeedsOwnTransactionError) return true
@@ -389,11 +392,11 @@ function isNeedOfOwn(error: unknown): boolean {
   return false
 }
 
-/** A signal that is aborted when nobody wants the outcome any more. Disposed, it does not listen any longer: others' signals live long. */
-function nobodyWaits(members: readonly GroupMember[]): Disposable & { readonly signal: AbortSignal } {
+/** A signal that is aborted when the signals of all members are. Disposing it removes its listeners: the signals of members live long. */
+function abortedByAll(members: readonly GroupMember[]): Disposable & { readonly signal: AbortSignal } {
   const signals = new Set(members.map(({ context }) => context.signal))
   const [first] = signals
-  // Most messages share that of their router.
+  // Most messages share the signal of their router.
   if (first !== undefined && signals.size === 1) return { signal: first, [Symbol.dispose]() {} }
   const controller = new AbortController()
   const onAbort = () => {

@@ -4,13 +4,19 @@ import type { Driver } from '../contract/driver.ts'
 import { type Database, portOf } from '../transaction/database.ts'
 
 export interface CleanInboxOptions extends TableOptions {
-  /** Milliseconds for which a message is remembered. It must be longer than the broker may take to deliver it again, replays included. Default: 7 days. */
+  /**
+   * Milliseconds for which a message is remembered. It must be longer than the broker may take to redeliver the message, replays included. Default: 7
+   * days.
+   */
   readonly window?: number | undefined
-  /** How many at most. Default: 1000. */
+  /** The maximum number of rows. Default: 1000. */
   readonly limit?: number | undefined
 }
 
-/** Forgets messages that were received before the window, in one bounded batch. Resolves to how many it were; fewer than the limit means that it is done. */
+/**
+ * Deletes messages that were received before the window, in one bounded batch. Resolves to the number of deleted rows; fewer than the limit means
+ * that none are left.
+ */
 export async function cleanInbox<Handle>(database: Database<Handle>, options: CleanInboxOptions = {}): Promise<number> {
   const { window = 7 * 24 * 60 * 60 * 1000, limit = 1000, schema, names, ...unknown } = options
   checkNoMore('cleanInbox()', unknown)

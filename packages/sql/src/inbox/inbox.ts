@@ -23,28 +23,28 @@ import type { DatabasePort, OpenTransaction } from '../transaction/open-transact
 export interface InboxOptions extends TableOptions {
   /** Names this reader, so that two consumers may each process a message once. It has no default: shared by accident, it loses messages. */
   readonly consumer: string
-  /** What makes a message the same one, in place of its source and id. Default: source and id. */
+  /** Identifies a message, instead of its source and id. Default: source and id. */
   readonly key?: ((message: Message) => string) | undefined
-  /** Told each duplicate, before it is acked. What it throws fails the message. Default: nothing. */
+  /** Called with each duplicate, before it is acked. An error it throws fails the message. Optional. */
   readonly onDuplicate?: ((message: Message) => void | Promise<void>) | undefined
-  /** Gets a debug line per duplicate. Default: none. */
+  /** Receives a debug line per duplicate. Default: none. */
   readonly logger?: Logger | undefined
   /** Counts `ackord.inbox.duplicates`. Default: none. */
   readonly metrics?: Metrics | undefined
 }
 
-/** What becomes of a message once it is known whether it is new. */
+/** The two ways to continue once it is known whether a message is new. */
 export interface Inbox {
   readonly table: string
   keyOf(message: Message): InboxKey
-  /** For one that is new and recorded. */
+  /** For a new message that has been recorded. */
   handle(next: Process, message: Message, context: Context, key: InboxKey): Promise<readonly Message[]>
   /** For a duplicate. */
   skip(message: Message): Promise<readonly Message[]>
 }
 
-/** In bytes; see `longestKeyPart`. */
-const longestConsumer = 255
+/** In bytes; see `maxKeyPartBytes`. */
+const maxConsumerBytes = 255
 
 export function openInbox<Handle>(port: DatabasePort<Handle>, options: InboxOptions): Inbox {
   const { key, onDuplicate, schema, names, ...ports } = options
@@ -70,7 +70,7 @@ export function openInbox<Handle>(port: DatabasePort<Handle>, options: InboxOpti
       metrics?.count('ackord.inbox.duplicates', 1, { consumer })
       logger.debug({ consumer, type: message.type, id: message.id }, 'A duplicate was skipped.')
       await onDuplicate?.(message)
-      await message.ack() // Also under `manual`, where nobody else would; held until the commit.
+      await message.ack() // Also under `manual`, where nothing else acks it; held until the commit.
       return []
     },
   }
@@ -78,12 +78,12 @@ export function openInbox<Handle>(port: DatabasePort<Handle>, options: InboxOpti
 
 function checkConsumer(consumer: string): string {
   checkName('consumer', consumer)
-  const problem = problemOf(consumer, longestConsumer)
+  const problem = problemOf(consumer, maxConsumerBytes)
   if (problem !== undefined) throw new AckordError('ACKORD_INVALID_OPTION', `consumer ${problem}.`)
   return consumer
 }
 
-/** Fails where an output is left: with no outbox inside of the inbox it would be lost in a crash. */
+/** Fails if an output is left: without an outbox inside of the inbox it would be lost in a crash. */
 function withoutOutputs(next: Process): Process {
   return function refuseOutputs(message, context) {
     return next(message, context).then((outputs) => {
@@ -96,19 +96,19 @@ function withoutOutputs(next: Process): Process {
 function outputsWithoutOutbox(message: Message, count: number): AckordError {
   return new AckordError(
     'ACKORD_INVALID_OUTPUT',
-    `Handling ${nameOf(message)} gave ${count} outputs, and there is an inbox around it but no outbox. If the process ended after the commit they would be lost, because the message would come back as a duplicate. Add outboxMiddleware() inside of the inbox.`,
+    `Handling ${nameOf(message)} returned ${count} outputs, and there is an inbox around it but no outbox. If the process crashed after the commit they would be lost, because the redelivered message would be skipped as a duplicate. Add outboxMiddleware() inside of the inbox.`,
   )
 }
 
 /**
- * Handles a message once: it is recorded in the transaction of the business writes, so that both are there or neither.
- * A duplicate is acked and not handled. Outputs need an outbox inside: handed to a broker after the commit, a crash would lose them.
+ * Handles a message once: it is recorded in the transaction of the business writes, so that both are committed or neither. A duplicate is acked and
+ * not handled. Outputs require an outbox inside: if they were published after the commit, a crash would lose them.
  */
 export function inboxMiddleware<Handle>(database: Database<Handle>, options: InboxOptions): Middleware {
   return inboxAround(database, options, withoutOutputs)
 }
 
-/** With what is made of the process inside, where it is known to leave no outputs. */
+/** Like `inboxMiddleware`, around a process that is known to return no outputs. */
 export function inboxAround<Handle>(
   database: Database<Handle>,
   options: InboxOptions,
@@ -134,7 +134,7 @@ export function inboxAround<Handle>(
   return middleware({ role: 'inbox', resource: database }, (next) => {
     const process = inside(next)
 
-    // Chained by hand: it runs once per message, and there need not be anything to wait for.
+    // No async/await on the hot path: saves promises, and there may be nothing to wait for.
     return function handleOnce(message, context) {
       try {
         const transaction = find(context)

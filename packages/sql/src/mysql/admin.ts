@@ -3,7 +3,7 @@ import type { RunStatement } from '../contract/driver.ts'
 import type { AdminStatements, ChosenRows, Rearm, StorePort } from '../contract/store-dialect.ts'
 import { type OutboxRow, writtenSource } from '../records/outbox-row.ts'
 import type { Row } from '../records/row.ts'
-import { findPlaces, type Place, readPlaces } from './destinations.ts'
+import { findDestinations, readEach, type StateAndDestination } from './destinations.ts'
 import { deleteSql } from './settle.ts'
 import { claimedColumns, fromNow, instant, keyOf, keysSql, type RowKey, readRow, type SqlPart } from './sql-text.ts'
 import { storeTransaction } from './store-transaction.ts'
@@ -13,12 +13,15 @@ const allStates = ['parked', 'published', 'ready', 'waiting']
 export function mysqlAdministration({ driver, table }: StorePort): AdminStatements {
   const run: RunStatement = (sql, parameters = []) => driver.run(driver.pool, sql, parameters)
 
-  /** Nothing is ordered by seq and led by a state: each place gives a page of keys, and the first of them all are read. */
+  /**
+   * No index is ordered by seq with the state as prefix: each pair of state and destination yields a page of keys, and the first of all of them are
+   * read.
+   */
   async function keysOfPage(filter: OutboxFilter, after: string, limit: number): Promise<readonly RowKey[]> {
-    const places = await findPlaces(run, table, filter.state === undefined ? allStates : storedStates[filter.state])
-    const wanted = places.filter(({ destination }) => filter.destination === undefined || destination === filter.destination)
-    const page = (place: Place) => pageSql(table, place, filter, after, limit)
-    const keys = (await readPlaces(run, wanted, limit * wanted.length, page)).map(keyOf)
+    const pairs = await findDestinations(run, table, filter.state === undefined ? allStates : storedStates[filter.state])
+    const wanted = pairs.filter(({ destination }) => filter.destination === undefined || destination === filter.destination)
+    const page = (pair: StateAndDestination) => pageSql(table, pair, filter, after, limit)
+    const keys = (await readEach(run, wanted, limit * wanted.length, page)).map(keyOf)
     return keys.sort(bySeq).slice(0, limit)
   }
 
@@ -89,7 +92,7 @@ async function remove(run: RunStatement, table: string, rows: readonly Row[]): P
   await run(sql, parameters)
 }
 
-/** Numbers as text, which may be larger than a JavaScript number can tell apart. */
+/** Compares numbers as strings, because they may exceed the precision of a JavaScript number. */
 function bySeq(one: RowKey, other: RowKey): number {
   return one.seq.length - other.seq.length || (one.seq < other.seq ? -1 : 1)
 }
@@ -98,8 +101,8 @@ const columns = `${claimedColumns}, CAST(o.last_error AS BINARY) AS last_error, 
   ${instant('o.available_at')} AS available_at, ${instant('o.lease_until')} AS lease_until,
   ${instant('o.published_at')} AS published_at, ${instant('o.parked_at')} AS parked_at`
 
-/** The keys of a filter in a place, by seq, those after this one. Locks nothing. */
-function pageSql(table: string, { state, destination }: Place, filter: OutboxFilter, after: string, limit: number): SqlPart {
+/** The keys that match a filter for one state and destination, after this seq, ordered by seq. Takes no locks. */
+function pageSql(table: string, { state, destination }: StateAndDestination, filter: OutboxFilter, after: string, limit: number): SqlPart {
   const { sql, parameters } = filterSql(filter)
   return {
     sql: `SELECT CAST(o.seq AS CHAR) AS seq, o.state, o.destination FROM ${table} AS o FORCE INDEX (PRIMARY)
@@ -108,7 +111,7 @@ WHERE o.state = ? AND o.destination = ? AND o.seq > ${after} AND ${sql} ORDER BY
   }
 }
 
-/** Rows by their keys, by seq. */
+/** Rows by key, ordered by seq. */
 function rowsSql(table: string, keys: readonly RowKey[]): SqlPart {
   const { sql, parameters } = keysSql(keys)
   return { sql: `SELECT ${columns} FROM ${table} AS o FORCE INDEX (PRIMARY) WHERE ${sql} ORDER BY o.seq`, parameters }
@@ -145,8 +148,8 @@ function parkSql(table: string, keys: readonly RowKey[], reason: string): SqlPar
 }
 
 /**
- * Deletes those of these rows that wait for their time. A claim skips them until the transaction ends, also when their time comes meanwhile.
- * The source is read from the attributes of rows whose id fits, and of no others: theirs might be no JSON, or JSON that the server refuses to read.
+ * Deletes the referenced rows that are not due yet. A claim skips them until the transaction ends, even if they become due meanwhile. The source is
+ * read only from the attributes of rows whose id matches: those of other rows might not be JSON, or be JSON that the server refuses to read.
  */
 export function cancelSql(table: string, references: readonly OutboxReference[]): SqlPart {
   const ids = references.map(() => '?').join(', ')
@@ -164,13 +167,13 @@ export function cancelSql(table: string, references: readonly OutboxReference[])
   }
 }
 
-/** Makes parked or published rows ready, as they are. */
+/** Makes parked or published rows ready, unchanged. */
 function rearmSql(table: string, which: ChosenRows, options: Rearm): SqlPart {
   const { sql, parameters } = whichSql(which)
   return { sql: `UPDATE ${table} AS o SET ${ready(options)} WHERE o.state = '${options.state}' AND ${sql}`, parameters }
 }
 
-/** Makes a row ready, with what it is changed to. */
+/** Makes a row ready, with its new content. */
 function rearmAsSql(table: string, key: RowKey, to: OutboxRow, options: Rearm): SqlPart {
   const { sql, parameters } = keysSql([key])
   return {
@@ -180,20 +183,20 @@ function rearmAsSql(table: string, key: RowKey, to: OutboxRow, options: Rearm): 
   }
 }
 
-/** Counts by destination and state, and the age of the oldest that is not done. Reads the whole table. */
+/** Counts by destination and state, and the age of the oldest pending row. Reads the whole table. */
 function statsSql(table: string): string {
   return `SELECT o.destination, ${stateOf('o')} AS shown_state, COUNT(*) AS \`count\`,
   TIMESTAMPDIFF(MICROSECOND, MIN(o.created_at), UTC_TIMESTAMP(6)) / 1000 AS age
 FROM ${table} AS o GROUP BY o.destination, shown_state ORDER BY o.destination, shown_state`
 }
 
-/** The keys of published rows that are older than so many milliseconds. Locks them, skips what another cleanup has locked. */
+/** The keys of published rows older than this many milliseconds. Locks them and skips rows locked by another cleanup. */
 function oldSql(table: string, olderThan: number, limit: number): string {
   return `SELECT CAST(o.seq AS CHAR) AS seq, o.state, o.destination FROM ${table} AS o FORCE INDEX (published)
 WHERE o.published_at <= ${fromNow(-olderThan)} AND o.state = 'published' ORDER BY o.published_at LIMIT ${limit} FOR UPDATE SKIP LOCKED`
 }
 
-/** In which column values the states that operators see are found. */
+/** The column values that correspond to the states shown to operators. */
 const storedStates: Readonly<Record<OutboxState, readonly string[]>> = {
   ready: ['ready', 'waiting'],
   waiting: ['waiting'],
@@ -229,7 +232,7 @@ function ready({ delay, keepAttempts }: Rearm): string {
   o.available_at = ${fromNow(delay)}`
 }
 
-/** A lease and the time that has come are no column values, but operators want to see them. */
+/** Leases and due times are not column values, but operators need to see them. */
 function stateOf(row: string): string {
   return `CASE WHEN ${row}.state IN ('parked', 'published') THEN ${row}.state
     WHEN ${row}.lease_until > UTC_TIMESTAMP(6) THEN 'leased'

@@ -3,16 +3,22 @@ import type { Statement } from '../contract/driver.ts'
 import type { OutboxRow } from '../records/outbox-row.ts'
 import type { InsertStatement } from './inbox.ts'
 
-/** A prepared statement has 65,535 parameters at most; a row has ten. */
+/** A prepared statement has at most 65,535 parameters; a row has ten. */
 const rowsPerStatement = 5000
 
-/** What goes into one statement, unless one row is larger: the server takes `max_allowed_packet`, and bytes may be sent as hexadecimal digits. */
+/**
+ * The maximum size of one statement, unless a single row is larger: the server's limit is `max_allowed_packet`, and bytes may be sent as hexadecimal
+ * digits.
+ */
 const bytesPerStatement = 1024 * 1024
 
-/** A text is made once for each of these numbers of rows, and prepared: a connection should not gather hundreds of them. */
+/** For up to this many rows, the text is built once and prepared: a connection should not accumulate hundreds of prepared statements. */
 const commonRows = 4
 
-/** Inserts all rows, in their order: numbers are given row by row. What is many or large takes more than one statement, and what has an ordered key one before. */
+/**
+ * Inserts all rows in order: the server numbers them row by row. Many or large rows need more than one statement, and rows with an ordered key need
+ * one statement before.
+ */
 export function appender(table: string): (rows: readonly OutboxRow[]) => readonly Statement[] {
   const texts = Array.from({ length: commonRows + 1 }, (_, rows) => appendSql(table, rows))
 
@@ -53,20 +59,21 @@ VALUES ${Array.from({ length: rows }, () => row).join(', ')}`
 }
 
 /** In characters. */
-const longestName = 64
+const maxNameLength = 64
 
-/** The table of locks that belongs to an outbox, which is beside it. Both names are quoted. */
+/** The lock table that belongs to an outbox, in the same schema. Both names are quoted. */
 export function keyLocksOf(outbox: string): string {
   const [, schema = '', name = ''] = /^(`(?:[^`]|``)*`\.)?`((?:[^`]|``)*)`$/s.exec(outbox) ?? []
   const own = `${name}_locks`
-  if (own.replaceAll('``', '`').length <= longestName) return `${schema}\`${own}\``
+  if (own.replaceAll('``', '`').length <= maxNameLength) return `${schema}\`${own}\``
   return `${schema}\`ackord_locks_${createHash('sha256').update(name).digest('hex').slice(0, 32)}\``
 }
 
 /**
- * Makes writers of a key wait for each other until they commit: it comes before the number of a row is taken, so that numbers are in the order of the commits. A
- * row per partition is locked, as there is nothing smaller that is there for every key; in their order, so that no two transactions wait for each other in a
- * circle because of one call. An update that changes nothing: it looks at what is there now, whatever the transaction has seen, and gives no rows.
+ * Makes writers of the same key wait for each other until they commit. The lock is taken before a row gets its number, so that numbers follow the
+ * order of commits. It is a row per partition, because nothing smaller exists for every key, and rows are locked in order, so that one call cannot
+ * cause a deadlock between two transactions. The update changes nothing: it reads the current rows, regardless of the snapshot of the transaction,
+ * and returns none.
  */
 function lockKeys(outbox: string, rows: readonly OutboxRow[]): readonly Statement[] {
   const partitions = new Set(rows.filter(({ ordered }) => ordered).map(({ partition }) => partition))

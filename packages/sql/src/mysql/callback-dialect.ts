@@ -6,7 +6,7 @@ import { checkAutocommit, refuseControl } from './transaction-control.ts'
 import { transactionGuard } from './transaction-guard.ts'
 import { isolationOf } from './transaction-settings.ts'
 
-/** For one adapter, whose name it is given. */
+/** For one adapter, with its name. */
 export function callbackDialect(adapter: string): CallbackDialect {
   let checked = false
   return {
@@ -30,7 +30,7 @@ export function callbackDialect(adapter: string): CallbackDialect {
       return {
         ...guard,
         async begin(settings) {
-          // Once: what makes the connections of a pool makes them all alike.
+          // Once is enough: all connections of a pool are created alike.
           if (!checked) await checkAutocommit(options.send, adapter)
           checked = true
           await guard.begin(settings)

@@ -2,20 +2,20 @@ import type { RunStatement } from '../contract/driver.ts'
 import type { Row } from '../records/row.ts'
 import { joinParts, readRow, type SqlPart } from './sql-text.ts'
 
-/** More than these, and a statement that asks for each is dearer than one for all. */
-const mostKnown = 40
+/** Beyond this number, a statement that queries each destination costs more than one for all. */
+const maxKnown = 40
 
-/** New ones may come one after the other, each by a round trip. */
-const mostRounds = 10
+/** New destinations may be found one after the other, each with a round trip. */
+const maxRounds = 10
 
 const states = ['ready', 'waiting'] as const
 
 /**
- * Finds the places that have something to claim, without a look at the backlog. A destination is behind one that is known, or behind the
- * beginning: so the next one behind each is asked for, in one statement, and those that are new are known and asked in turn. Which are
- * known is a hint only, and is forgotten when they become too many; nothing that is there is ever missed.
+ * Finds the states and destinations that have records to claim, without scanning the backlog. A destination follows a known one, or the beginning: so
+ * the next destination after each known one is queried, in one statement, and new ones are added and queried in turn. The known destinations are only
+ * a hint, and are dropped when there are too many; no existing destination is ever missed.
  */
-export class PlaceFinder {
+export class DestinationFinder {
   readonly #table: string
   #known: ReadonlySet<string> = new Set()
 
@@ -23,17 +23,17 @@ export class PlaceFinder {
     this.#table = table
   }
 
-  async find(run: RunStatement): Promise<readonly Place[]> {
-    if (this.#known.size > mostKnown) return await this.#findAll(run)
+  async find(run: RunStatement): Promise<readonly StateAndDestination[]> {
+    if (this.#known.size > maxKnown) return await this.#findAll(run)
     const known = new Set(this.#known)
-    const found = new Map<string, Place>()
+    const found = new Map<string, StateAndDestination>()
     let asked: readonly string[] = ['', ...known]
     for (let round = 1; asked.length > 0; round += 1) {
-      if (round > mostRounds) return await this.#findAll(run)
+      if (round > maxRounds) return await this.#findAll(run)
       const fresh = new Set<string>()
-      for (const place of await this.#askBehind(run, asked)) {
-        found.set(`${place.state}/${place.destination}`, place)
-        if (!known.has(place.destination)) fresh.add(place.destination)
+      for (const pair of await this.#askBehind(run, asked)) {
+        found.set(`${pair.state}/${pair.destination}`, pair)
+        if (!known.has(pair.destination)) fresh.add(pair.destination)
       }
       for (const destination of fresh) known.add(destination)
       asked = [...fresh]
@@ -42,40 +42,40 @@ export class PlaceFinder {
     return [...found.values()]
   }
 
-  async #askBehind(run: RunStatement, destinations: readonly string[]): Promise<readonly Place[]> {
+  async #askBehind(run: RunStatement, destinations: readonly string[]): Promise<readonly StateAndDestination[]> {
     const behind = states.flatMap((state) => destinations.map((destination) => ({ state, destination })))
-    const { sql, parameters } = unionSql(behind, behind.length, (place) => nextPlaceSql(this.#table, place))
+    const { sql, parameters } = unionSql(behind, behind.length, (pair) => nextDestinationSql(this.#table, pair))
     const { rows } = await run(sql, parameters)
-    return rows.map(placeOf)
+    return rows.map(pairOf)
   }
 
-  async #findAll(run: RunStatement): Promise<readonly Place[]> {
-    const places = await findPlaces(run, this.#table, states)
-    this.#known = new Set(places.map(({ destination }) => destination))
-    return places
+  async #findAll(run: RunStatement): Promise<readonly StateAndDestination[]> {
+    const pairs = await findDestinations(run, this.#table, states)
+    this.#known = new Set(pairs.map(({ destination }) => destination))
+    return pairs
   }
 }
 
-/** Where rows are found in their order: a state of a destination. */
-export interface Place {
+/** Rows are stored in order per state and destination. */
+export interface StateAndDestination {
   readonly state: string
   readonly destination: string
 }
 
-/** How many places one statement looks into. */
-const placesAtOnce = 50
+/** The number of states and destinations that one statement reads. */
+const batchSize = 50
 
 /**
- * The places that have rows in one of these states. Where the server has counted them it jumps from one to the next in the key ("Using index
- * for group-by"); before, it reads the whole of it. Locks nothing.
+ * The states and destinations that have rows in one of these states. Once the server has index statistics it skips from one to the next in the key
+ * ("Using index for group-by"); before, it reads the whole index. Takes no locks.
  */
-export function placesSql(table: string, states: readonly string[]): string {
+export function destinationsSql(table: string, states: readonly string[]): string {
   const listed = states.map((state) => `'${state}'`).join(', ')
   return `SELECT o.state, o.destination FROM ${table} AS o FORCE INDEX (due) WHERE o.state IN (${listed}) GROUP BY o.state, o.destination`
 }
 
-/** The first place of a state behind a destination: one entry is read. */
-function nextPlaceSql(table: string, { state, destination }: Place): SqlPart {
+/** The first destination in a state after this one: reads one index entry. */
+function nextDestinationSql(table: string, { state, destination }: StateAndDestination): SqlPart {
   return {
     sql: `SELECT o.state, o.destination FROM ${table} AS o FORCE INDEX (PRIMARY)
 WHERE o.state = ? AND o.destination > ? ORDER BY o.destination LIMIT 1`,
@@ -83,36 +83,40 @@ WHERE o.state = ? AND o.destination > ? ORDER BY o.destination LIMIT 1`,
   }
 }
 
-export async function findPlaces(run: RunStatement, table: string, states: readonly string[]): Promise<readonly Place[]> {
-  const { rows } = await run(placesSql(table, states))
-  return rows.map(placeOf)
+export async function findDestinations(
+  run: RunStatement,
+  table: string,
+  states: readonly string[],
+): Promise<readonly StateAndDestination[]> {
+  const { rows } = await run(destinationsSql(table, states))
+  return rows.map(pairOf)
 }
 
-/** So many rows at most of these places in turn, by a statement for each portion of them. */
-export async function readPlaces(
+/** Reads up to `limit` rows of these states and destinations, with one statement per batch. */
+export async function readEach(
   run: RunStatement,
-  places: readonly Place[],
+  pairs: readonly StateAndDestination[],
   limit: number,
-  select: (place: Place) => SqlPart,
+  select: (pair: StateAndDestination) => SqlPart,
 ): Promise<readonly Row[]> {
   const found: Row[] = []
-  for (let start = 0; start < places.length && found.length < limit; start += placesAtOnce) {
-    const { sql, parameters } = unionSql(places.slice(start, start + placesAtOnce), limit - found.length, select)
+  for (let start = 0; start < pairs.length && found.length < limit; start += batchSize) {
+    const { sql, parameters } = unionSql(pairs.slice(start, start + batchSize), limit - found.length, select)
     const { rows } = await run(sql, parameters)
     found.push(...rows.map(readRow))
   }
   return found.slice(0, limit)
 }
 
-export function unionSql(places: readonly Place[], limit: number, select: (place: Place) => SqlPart): SqlPart {
-  const [place] = places
-  // Not every server takes a limit behind a single one in parentheses.
-  if (place !== undefined && places.length === 1) return select(place)
-  const { sql, parameters } = joinParts(places.map(select), ')\nUNION ALL\n(')
+export function unionSql(pairs: readonly StateAndDestination[], limit: number, select: (pair: StateAndDestination) => SqlPart): SqlPart {
+  const [pair] = pairs
+  // Not every server accepts a limit after a single SELECT in parentheses.
+  if (pair !== undefined && pairs.length === 1) return select(pair)
+  const { sql, parameters } = joinParts(pairs.map(select), ')\nUNION ALL\n(')
   return { sql: `(${sql})\nLIMIT ${limit}`, parameters }
 }
 
-function placeOf(row: Row): Place {
+function pairOf(row: Row): StateAndDestination {
   const { state, destination } = readRow(row)
   return { state: String(state), destination: String(destination) }
 }

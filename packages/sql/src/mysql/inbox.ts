@@ -6,9 +6,9 @@ import { errorNumberOf } from './errors.ts'
 import type { SqlPart } from './sql-text.ts'
 
 /**
- * Records a message: one row if it is new; if it was there, an error that undoes the statement alone. INSERT IGNORE would hide other
- * errors too, and ON DUPLICATE KEY UPDATE counts differently with each client. A trigger can run into a duplicate elsewhere, and say the
- * same: so the row is looked for. That read locks, as the failed insert did, and sees what was committed since the transaction began.
+ * Records a message: one row if it is new; an error that undoes only the statement if it exists. INSERT IGNORE would hide other errors too, and ON
+ * DUPLICATE KEY UPDATE counts differently with each client. A trigger can cause a duplicate key error in another table, so the row is looked up. That
+ * read takes locks, as the failed insert did, and sees rows committed after the transaction began.
  */
 export function recorder(table: string): (key: InboxKey) => InsertStatement {
   const sql = `INSERT INTO ${table} (consumer, source, id, received_at) VALUES (?, ?, ?, UTC_TIMESTAMP(6))`
@@ -19,7 +19,9 @@ export function recorder(table: string): (key: InboxKey) => InsertStatement {
   }
 }
 
-/** All are new, or the statement fails and is undone: then those that are there are locked and looked at, and the rest is tried once more. */
+/**
+ * Inserts all keys at once; if some exist, the statement fails and is undone: the existing ones are then locked and read, and the rest is inserted.
+ */
 export async function recordAll({ run }: RecordingSession, table: string, keys: readonly InboxKey[]): Promise<readonly InboxKey[]> {
   try {
     return await insertAll(run, table, keys)
@@ -42,7 +44,7 @@ export async function forgetAll({ run }: RecordingSession, table: string, keys: 
   return known
 }
 
-/** Those that are there. */
+/** Returns the keys that exist. */
 async function lockAll(run: RunStatement, table: string, keys: readonly InboxKey[]): Promise<readonly InboxKey[]> {
   const { sql, parameters } = keysSql(keys)
   const { rows } = await run(
@@ -61,24 +63,24 @@ async function insertAll(run: RunStatement, table: string, keys: readonly InboxK
 }
 
 /**
- * A duplicate entry in a primary key, not in an index that somebody added. MariaDB does not tell of which table. The text around the name
- * of the key has a language.
+ * A duplicate entry in a primary key, not in an index added by the user. MariaDB does not report the table, and the text around the key name is
+ * localised.
  */
 function isDuplicate(error: unknown): boolean {
   if (errorNumberOf(error) !== 1062 || !(error instanceof Error)) return false
-  // What the server said, where the driver adds to it.
+  // The server's own text, if the driver has extended it.
   const text = 'sqlMessage' in error ? String(error.sqlMessage) : error.message
   return /'(?:[^']*\.)?PRIMARY'/.test(text)
 }
 
-/** The keys of what was received long ago. Locks them, skips what is locked. */
+/** The keys of messages received before the window. Locks them and skips locked ones. */
 export function oldInboxSql(table: string, { window, limit }: { readonly window: number; readonly limit: number }): string {
   return `SELECT consumer, source, id FROM ${table} FORCE INDEX (received)
 WHERE received_at < UTC_TIMESTAMP(6) - INTERVAL ${Math.round(window * 1000)} MICROSECOND
 ORDER BY received_at LIMIT ${limit} FOR UPDATE SKIP LOCKED`
 }
 
-/** Forgets the messages of these rows. */
+/** Deletes the messages of these rows. */
 export function forgetSql(table: string, rows: readonly (Row | InboxKey)[]): SqlPart {
   const { sql, parameters } = keysSql(rows)
   return { sql: `DELETE i FROM ${table} AS i FORCE INDEX (PRIMARY) WHERE ${sql}`, parameters }
@@ -91,19 +93,19 @@ function keysSql(keys: readonly { readonly [Column in keyof InboxKey]?: unknown 
   }
 }
 
-/** SELECT was not granted, on the table or on a column. */
+/** The user lacks the SELECT privilege on the table or a column. */
 function isDenied(error: unknown): boolean {
   const number = errorNumberOf(error)
   return number === 1142 || number === 1143
 }
 
-/** Inserts rows, all of them or none. */
+/** Inserts rows atomically. */
 export interface InsertStatement extends Statement {
-  /** How many. In a compound statement the server also counts what triggers change and select, so its number says nothing. */
+  /** The number of rows. In a compound statement the server also counts rows that triggers change and select, so its number is useless. */
   readonly rows: number
 }
 
-/** How many rows a statement changes unless it fails; `undefined` where only the server knows. */
+/** The number of rows that a statement changes unless it fails; `undefined` where only the server knows. */
 export function rowsOf(statement: Statement): number | undefined {
   return 'rows' in statement && typeof statement.rows === 'number' ? statement.rows : undefined
 }

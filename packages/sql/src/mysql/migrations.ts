@@ -5,18 +5,19 @@ import { keyLocksOf } from './append.ts'
 const numbers = Array.from({ length: partitionCount }, (_, partition) => `(${partition})`).join(', ')
 
 /**
- * The outbox. States and their exits, kept by the checks:
+ * The outbox. States and transitions, enforced by the checks:
  *
- *     ready     claimable unless leased        ─▶ waiting, parked, published, or gone
+ *     ready     claimable unless leased        ─▶ waiting, parked, published, or deleted
  *     waiting   claimable once available_at    ─▶ the same; delayed, or backing off after a failure
- *     parked    an operator's                  ─▶ ready, or gone
- *     published kept by `retain` only          ─▶ gone
+ *     parked    needs an operator              ─▶ ready, or deleted
+ *     published only with `retain`             ─▶ deleted
  *
- * A lease is no state: its columns are in no index, so that claiming changes a row in its place. The primary key, which is where the rows
- * are, leads with state and destination. AUTO_INCREMENT needs an index of its own, led by seq: whoever claims names the index to use, or a
- * stalled destination would be walked through. VARBINARY compares bytes: with collations, two ids would be taken for one. Instants are UTC.
+ * A lease is not a state: its columns are in no index, so that claiming updates a row in place. The primary key, in which the rows are stored, starts
+ * with state and destination. AUTO_INCREMENT requires an index of its own on seq; claims name the index to use, because the optimizer might scan a
+ * stalled destination otherwise. VARBINARY compares bytes: a collation could treat two ids as equal. Instants are UTC.
  *
- * DDL commits, statement by statement: each one can be run again after a migration that was cut off. An index can only be the last, as making it again fails.
+ * DDL commits statement by statement: each statement can be run again after an interrupted migration. Creating an index must be the last one, because
+ * it fails the second time.
  */
 export const migrations: readonly Migration[] = [
   {
@@ -65,7 +66,7 @@ CREATE TABLE IF NOT EXISTS ${outbox} (
 `,
   },
   {
-    // Order per key. The index has the heads of the keys; as there are no indexes on a part of the rows, all others too.
+    // Order per key. The index is for the heads of the keys; without partial indexes it contains all other rows too.
     version: 2,
     oldestReader: 1,
     sql: ({ outbox, relays, partitions, hands }) => `
@@ -98,7 +99,7 @@ ALTER TABLE ${outbox} ADD INDEX ordered (state, destination, \`partition\`, orde
 `,
   },
   {
-    // Cancelling a delayed record looks it up by the id of its message. As there are no indexes on a part of the rows, all are in it.
+    // Cancelling a delayed record looks it up by the id of its message. Without partial indexes it contains all rows.
     version: 3,
     oldestReader: 1,
     sql: ({ outbox }) => `

@@ -14,8 +14,8 @@ import { isPrismaConflict, serverError } from './errors.ts'
 import { isRead } from './transaction-control.ts'
 
 /**
- * A database on Drizzle over a pool of `mysql2`. In a transaction every query is tracked, those of Drizzle's own nested transactions
- * included, except for iterators, which must be finished before the handler returns.
+ * A database on Drizzle over a pool of `mysql2`. In a transaction every query is tracked, including those of Drizzle's own nested transactions,
+ * except for iterators, which must be finished before the handler returns.
  */
 export function fromDrizzle<Client extends DrizzleClient>(db: Client, options: FromOptions = {}): Database<DrizzleHandle<Client>> {
   const { schema, names, order, ...unknown } = options
@@ -41,8 +41,8 @@ function isPool(client: unknown): boolean {
 }
 
 /**
- * A database on Knex, with its client `mysql2`. Adapters get a `Knex`; in a transaction every query is tracked, except for streams, which
- * must be finished before the handler returns. Hooks such as `postProcessResponse` do not see our own statements.
+ * A database on Knex, with its client `mysql2`. Adapters get a `Knex`; in a transaction every query is tracked, except for streams, which must be
+ * finished before the handler returns. Hooks such as `postProcessResponse` do not see the library's own statements.
  */
 export function fromKnex<Client extends KnexClient>(knex: Client, options: FromOptions = {}): Database<Client> {
   const { schema, names, order, ...unknown } = options
@@ -57,8 +57,8 @@ const wire: KnexWire = {
 }
 
 /**
- * A database on Kysely, with its `MysqlDialect` on a pool of `mysql2`. Adapters get a `Kysely<DB>`; in a transaction every query is tracked.
- * Plugins do not see our own statements.
+ * A database on Kysely, with its `MysqlDialect` on a pool of `mysql2`. Adapters get a `Kysely<DB>`; in a transaction every query is tracked. Plugins
+ * do not see the library's own statements.
  */
 export function fromKysely<Client extends KyselyClient>(db: Client, options: FromOptions = {}): Database<Client> {
   const { schema, names, order, ...unknown } = options
@@ -67,8 +67,8 @@ export function fromKysely<Client extends KyselyClient>(db: Client, options: Fro
 }
 
 /**
- * A database on Prisma 7, with `@prisma/adapter-mariadb`. Adapters get the client that transactions have; in one, every operation is
- * tracked. Prisma's own limits for transactions (2 s to begin, 5 s in all) are lifted: those of the router hold.
+ * A database on Prisma 7, with `@prisma/adapter-mariadb`. Adapters get the transaction client; in a transaction every operation is tracked. Prisma's
+ * own transaction limits (2 s to begin, 5 s in total) are lifted: those of the router apply.
  */
 export function fromPrisma<Client extends PrismaClientLike>(
   prisma: Client,
@@ -80,7 +80,7 @@ export function fromPrisma<Client extends PrismaClientLike>(
   return new Database({ schema, names, order, dialect, driver: prismaDriver(prisma, callbackDialect('fromPrisma()'), rules) })
 }
 
-const rules: PrismaRules = { givesRows: isRead, values: (parameters) => parameters, serverError }
+const rules: PrismaRules = { returnsRows: isRead, values: (parameters) => parameters, serverError }
 
 /**
  * A database on TypeORM, with its drivers `mysql` and `mariadb` on `mysql2`. Adapters get an `EntityManager`; in a transaction every query is

@@ -5,7 +5,7 @@ import { deepErrorNumberOf } from './errors.ts'
 import { migrations } from './migrations.ts'
 import { quoteIdentifier, quoteLiteral } from './sql-text.ts'
 
-/** In seconds: as long as it takes. Whoever holds the lock loses it with the connection. */
+/** In seconds: no practical limit. The lock is released with its connection. */
 const lockWait = 31_536_000
 
 export const mysqlSchema: SchemaStatements = {
@@ -27,10 +27,10 @@ export const mysqlSchema: SchemaStatements = {
     `INSERT INTO ${meta} (name, version, oldest_reader, changed_at) VALUES ('schema', ${version}, ${oldestReader}, UTC_TIMESTAMP(6))
 ON DUPLICATE KEY UPDATE version = ${version}, oldest_reader = ${oldestReader}, changed_at = UTC_TIMESTAMP(6)`,
 
-  // Duplicate name of a key.
-  isThere: (error) => deepErrorNumberOf(error) === 1061,
+  // Duplicate key name.
+  alreadyExists: (error) => deepErrorNumberOf(error) === 1061,
 
-  // Two that find an older version at once would both migrate it.
+  // Two processes that find an older version at the same time would both migrate it.
   lock: (tables) => [`SELECT GET_LOCK(${lockName(tables)}, ${lockWait})`],
   unlock: (tables) => [`SELECT RELEASE_LOCK(${lockName(tables)})`],
 
@@ -44,21 +44,21 @@ ON DUPLICATE KEY UPDATE version = ${version}, oldest_reader = ${oldestReader}, c
 }
 
 /**
- * Locks belong to the server, not to a database. Their names have at most 64 characters, which is the length of this hash; MySQL 9 has no SHA1().
- * The name is the same whether or not the database is named.
+ * Locks belong to the server, not to a database. Their names have at most 64 characters, which is the length of this hash; MySQL 9 has no SHA1(). The
+ * name is the same whether or not the database is named explicitly.
  */
 function lockName({ schema, meta }: Tables): string {
   const prefix = schema === undefined ? "CONCAT('`', REPLACE(DATABASE(), '`', '``'), '`.')" : "''"
   return `SHA2(CONCAT('ackord ', ${prefix}, ${quoteLiteral(meta)}), 256)`
 }
 
-/** The oldest with SKIP LOCKED; on MySQL also with checks that are kept. */
+/** The oldest versions with SKIP LOCKED; on MySQL also with enforced CHECK constraints. */
 const oldest = { MariaDB: [10, 6, 0], MySQL: [8, 0, 16] } as const
 
-/** Throws at a server that the statements would fail on, or that would not keep the checks. `version` is what VERSION() says. */
+/** Throws for a server on which the statements would fail, or that does not enforce CHECK constraints. `version` is the result of VERSION(). */
 export function checkServerVersion(version: string): void {
   const kind = /mariadb/i.test(version) ? 'MariaDB' : 'MySQL'
-  // Some MariaDB servers put `5.5.5-` before their version, for old replicas.
+  // Some MariaDB servers prefix their version with `5.5.5-`, for old replicas.
   const numbers = /(\d+)\.(\d+)\.(\d+)/.exec(version.replace(/^5\.5\.5-/, ''))
   if (numbers === null) return
   const found = numbers.slice(1).map(Number)

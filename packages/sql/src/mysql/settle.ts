@@ -1,11 +1,11 @@
 import type { Outcome } from '@ackord/outbox'
 import type { RunStatement } from '../contract/driver.ts'
-import type { ClaimedPlace } from '../records/claim-token.ts'
+import type { ClaimedRowKey } from '../records/claim-token.ts'
 import { fromNow, groupBy, joinParts, keysSql, type RowKey, type SqlPart } from './sql-text.ts'
 
-/** The rows whose claim holds: by their keys, with the token that fences them and time left. */
-function holdsSql(places: readonly ClaimedPlace[]): SqlPart {
-  const fenced = groupBy(places, ({ token }) => token).map((group) => {
+/** The rows whose claim is valid: by key, with the token that fences them and an unexpired lease. */
+function holdsSql(rows: readonly ClaimedRowKey[]): SqlPart {
+  const fenced = groupBy(rows, ({ token }) => token).map((group) => {
     const { sql, parameters } = keysSql(group)
     return { sql: `(o.lease_token = ? AND ${sql})`, parameters: [group[0].token, ...parameters] }
   })
@@ -13,23 +13,23 @@ function holdsSql(places: readonly ClaimedPlace[]): SqlPart {
   return { sql: `(${sql}) AND o.lease_until > UTC_TIMESTAMP(6)`, parameters }
 }
 
-/** The seqs whose claim holds; locked, in the order of the key, if they are to be changed. */
-export function heldSql(table: string, places: readonly ClaimedPlace[], { lock }: { readonly lock: boolean }): SqlPart {
-  const { sql, parameters } = holdsSql(places)
+/** The seqs whose claim is valid; locked in key order if they are to be changed. */
+export function heldSql(table: string, rows: readonly ClaimedRowKey[], { lock }: { readonly lock: boolean }): SqlPart {
+  const { sql, parameters } = holdsSql(rows)
   return {
     sql: `SELECT CAST(o.seq AS CHAR) AS seq FROM ${table} AS o FORCE INDEX (PRIMARY) WHERE ${sql}${lock ? ' FOR UPDATE' : ''}`,
     parameters,
   }
 }
 
-export function renewSql(table: string, places: readonly ClaimedPlace[], lease: number): SqlPart {
-  const { sql, parameters } = holdsSql(places)
+export function renewSql(table: string, rows: readonly ClaimedRowKey[], lease: number): SqlPart {
+  const { sql, parameters } = holdsSql(rows)
   return { sql: `UPDATE ${table} AS o FORCE INDEX (PRIMARY) SET o.lease_until = ${fromNow(lease)} WHERE ${sql}`, parameters }
 }
 
-/** Gives leases back, with the attempt. */
-export function releaseSql(table: string, places: readonly ClaimedPlace[]): SqlPart {
-  const { sql, parameters } = holdsSql(places)
+/** Releases leases and uncounts the attempt. */
+export function releaseSql(table: string, rows: readonly ClaimedRowKey[]): SqlPart {
+  const { sql, parameters } = holdsSql(rows)
   return {
     sql: `UPDATE ${table} AS o FORCE INDEX (PRIMARY) SET o.lease_token = NULL, o.lease_until = NULL, o.attempts = o.attempts - 1 WHERE ${sql}`,
     parameters,
@@ -46,7 +46,7 @@ function keepSql(table: string, keys: readonly RowKey[]): SqlPart {
   return moveSql(table, keys, { sql: `o.state = 'published', o.published_at = UTC_TIMESTAMP(6)`, parameters: [] })
 }
 
-/** Applies outcomes that all failed, or are all parked. `counts`: with one attempt more. */
+/** Applies outcomes that are all `failed` or all `parked`. `counts`: with one more attempt. */
 function failSql(
   table: string,
   result: 'failed' | 'parked',
@@ -77,10 +77,10 @@ function moveSql(table: string, keys: readonly RowKey[], change: SqlPart): SqlPa
 
 export type KeyedOutcome = RowKey & { readonly outcome: Outcome }
 
-/** Errors are long texts: this many fit into a statement. */
-const failuresAtOnce = 100
+/** Errors are long strings: this many fit into a statement. */
+const failureBatchSize = 100
 
-/** Applies outcomes to rows that are locked. `counts`: those that failed or are parked have one attempt more. */
+/** Applies outcomes to locked rows. `counts`: failed and parked rows get one more attempt. */
 export async function applyOutcomes(
   run: RunStatement,
   table: string,
@@ -95,8 +95,8 @@ export async function applyOutcomes(
   }
   for (const result of ['failed', 'parked'] as const) {
     const failures = resultsIn(result)
-    for (let start = 0; start < failures.length; start += failuresAtOnce) {
-      const { sql, parameters } = failSql(table, result, failures.slice(start, start + failuresAtOnce), { counts })
+    for (let start = 0; start < failures.length; start += failureBatchSize) {
+      const { sql, parameters } = failSql(table, result, failures.slice(start, start + failureBatchSize), { counts })
       await run(sql, parameters)
     }
   }

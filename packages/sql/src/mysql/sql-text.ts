@@ -5,9 +5,12 @@ import { problemOf } from '../records/inbox-key.ts'
 import type { Row } from '../records/row.ts'
 
 /** In characters. */
-const longestName = 64
+const maxNameLength = 64
 
-/** The one place where names get into statements. Every name can be one that is not too long, ends in no blank and stays in the basic plane. */
+/**
+ * The only function that puts names into statements. Every name is valid that is not too long, does not end in whitespace and stays in the Basic
+ * Multilingual Plane.
+ */
 export function quoteIdentifier(option: string, name: string): string {
   checkName(option, name)
   const problem = problemOf(name) ?? problemOfName(name)
@@ -16,17 +19,17 @@ export function quoteIdentifier(option: string, name: string): string {
 }
 
 function problemOfName(name: string): string | undefined {
-  if (name.length > longestName) return `is longer than ${longestName} characters`
-  if (/[ \t\n\v\f\r]$/.test(name)) return 'ends in a blank'
-  return /[\u{10000}-\u{10FFFF}]/u.test(name) ? 'holds a character that MySQL takes in no name' : undefined
+  if (name.length > maxNameLength) return `is longer than ${maxNameLength} characters`
+  if (/[ \t\n\v\f\r]$/.test(name)) return 'ends with whitespace'
+  return /[\u{10000}-\u{10FFFF}]/u.test(name) ? 'contains a character that MySQL does not allow in names' : undefined
 }
 
-/** A text in a statement as its bytes, whatever the connection's character set and its setting for backslashes. */
+/** A string as hexadecimal bytes, independent of the connection's character set and its backslash setting. */
 export function quoteLiteral(text: string): string {
   return `X'${Buffer.from(text).toString('hex')}'`
 }
 
-/** A piece of a statement, with the values for its question marks. */
+/** A part of a statement, with the values for its question marks. */
 export interface SqlPart {
   readonly sql: string
   readonly parameters: readonly unknown[]
@@ -36,7 +39,7 @@ export function joinParts(parts: readonly SqlPart[], separator: string): SqlPart
   return { sql: parts.map(({ sql }) => sql).join(separator), parameters: parts.flatMap(({ parameters }) => parameters) }
 }
 
-/** Groups by a text, in the order of first appearance. */
+/** Groups by a string, in the order of first appearance. */
 export function groupBy<T>(values: readonly T[], keyOf: (value: T) => string): readonly (readonly [T, ...T[]])[] {
   const groups = new Map<string, [T, ...T[]]>()
   for (const value of values) {
@@ -48,17 +51,19 @@ export function groupBy<T>(values: readonly T[], keyOf: (value: T) => string): r
   return [...groups.values()]
 }
 
-/** The statements of a script of ours: clients send one at a time unless they are told otherwise. Quotes and names may hold semicolons. */
+/**
+ * Splits a script of the library into statements: clients send one at a time unless configured otherwise. Quotes and names may contain semicolons.
+ */
 export function splitScript(sql: string): readonly string[] {
   const parts = sql.match(/(?:`(?:[^`]|``)*`|'(?:[^']|'')*'|[^;`'])+/g) ?? []
   return parts.map((part) => part.trim()).filter((part) => part !== '')
 }
 
-/** What a claim reads of a row, named `o`. Bytes, where a character set could change them. Rows go through `readRow`. */
+/** The columns that a claim reads of a row, named `o`. As bytes where a character set could change them. Rows must be passed to `readRow`. */
 export const claimedColumns: string = `CAST(o.seq AS CHAR) AS seq, o.state, o.destination, o.id, o.type, o.data,
   CAST(o.attributes AS BINARY) AS attributes, o.attempts, ${instant('o.created_at')} AS created_at`
 
-/** The same and `bytes`, the size of the contents. Where that is more than `inline`, data and attributes are null. */
+/** The same columns and `bytes`, the size of the contents. Where that exceeds `inline`, data and attributes are null. */
 export function claimedColumnsUpTo(inline: number | undefined): string {
   if (inline === undefined) return claimedColumns
   const bytes = 'OCTET_LENGTH(o.data) + OCTET_LENGTH(o.attributes)'
@@ -72,12 +77,12 @@ export function instant(column: string): string {
   return `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', ${column}) / 1000`
 }
 
-/** An instant so many milliseconds from now, by the database's clock. Without a time zone, whatever the session's is. */
+/** An instant this many milliseconds from now, by the database's clock. Independent of the session's time zone. */
 export function fromNow(milliseconds: number): string {
   return `UTC_TIMESTAMP(6) + INTERVAL ${Math.round(milliseconds * 1000)} MICROSECOND`
 }
 
-/** Texts are stored as bytes. */
+/** Strings are stored as bytes. */
 export function readRow(row: Row): Row {
   const read: Record<string, unknown> = {}
   for (const column in row) {
@@ -89,7 +94,7 @@ export function readRow(row: Row): Row {
 
 export type { RowKey }
 
-/** The rows of these keys. Each is named by its whole key and found there; not by rows of values, which not every optimizer looks up. */
+/** The rows of these keys. Each row is addressed by its whole key; not with row constructors, which not every optimizer resolves with the index. */
 export function keysSql(keys: readonly RowKey[]): SqlPart {
   const groups = groupBy(keys, ({ state, destination }) => `${state}/${destination}`).map((group) => ({
     sql: `(o.state = ? AND o.destination = ? AND o.seq IN (${group.map(({ seq }) => seq).join(', ')}))`,
@@ -99,7 +104,7 @@ export function keysSql(keys: readonly RowKey[]): SqlPart {
   return { sql: `(${sql})`, parameters }
 }
 
-/** The key of a row that `readRow` has read. Its seq is a number of the database's own. */
+/** The key of a row read by `readRow`. Its seq is a number from the database. */
 export function keyOf(row: Row): RowKey {
   return { state: String(row['state']), destination: String(row['destination']), seq: String(row['seq']) }
 }

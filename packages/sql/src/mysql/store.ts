@@ -32,7 +32,7 @@ WHERE name = ? AND changed_at <= UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND`
       await driver.run(driver.pool, taking, [name])
       return true
     } catch (error) {
-      // Somebody has it.
+      // Another process has the turn.
       if (errorNumberOf(error) === 1062) return false
       throw error
     }
@@ -40,7 +40,7 @@ WHERE name = ? AND changed_at <= UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND`
 
   async inTransaction(driver, handle) {
     try {
-      // Outside of a transaction it is gone at once, on every client, whatever it hides.
+      // Outside of a transaction the savepoint is gone immediately, on every client, whatever status it hides.
       await driver.run(handle, 'SAVEPOINT ackord_append', [])
       await driver.run(handle, 'RELEASE SAVEPOINT ackord_append', [])
       return true

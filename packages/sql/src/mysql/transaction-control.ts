@@ -2,13 +2,13 @@ import { InvalidOptionError } from '@ackord/core'
 import type { StatementResult } from '../contract/driver.ts'
 import { type AdmitStatement, admitter, rollsBackTo, traitsReader } from '../contract/statement-traits.ts'
 
-/** DDL and what else commits on the side, by its first word. */
+/** DDL and other statements that commit implicitly, by their first word. */
 const commits = new Set(['COMMIT', 'XA', 'ALTER', 'TRUNCATE', 'RENAME', 'GRANT', 'REVOKE', 'FLUSH'])
 const maintenance = new Set(['ANALYZE', 'OPTIMIZE', 'REPAIR', 'CHECK'])
 const tables = /^TABLES?$/
 const autocommit = /^(?:@@(?:SESSION\.|LOCAL\.)?)?AUTOCOMMIT$/
 
-/** What begins or ends a transaction, by its name or on the side: DDL commits. What is made for the session alone does not. */
+/** Whether a statement begins or ends a transaction, explicitly or implicitly: DDL commits. Statements on temporary objects do not. */
 function isControl([first = '', ...more]: readonly string[]): boolean {
   const [second = '', third = ''] = more
   if (first === 'BEGIN') return !(second === 'NOT' && third === 'ATOMIC')
@@ -28,14 +28,14 @@ function isTemporary([first]: readonly string[]): boolean {
 
 const reads = new Set(['SELECT', 'WITH', 'SHOW', 'EXPLAIN', 'DESCRIBE', 'DESC', 'VALUES', 'TABLE'])
 const changes = new Set(['INSERT', 'REPLACE', 'UPDATE', 'DELETE', 'SAVEPOINT', 'RELEASE', 'DO'])
-/** Those that keep the transaction in some forms, unless they control it: temporary tables, `ROLLBACK TO`. */
+/** Statements that keep the transaction open in some forms: temporary tables, `ROLLBACK TO`. */
 const mayKeep = new Set(['CREATE', 'DROP', 'ROLLBACK'])
 
 const traitsOf = traitsReader({
   syntax: {
     dashNeedsBlank: true,
     hashComments: true,
-    // The server ends a comment at a null character, too.
+    // The server also ends a comment at a NUL character.
     lineEnds: /[\n\0]/g,
     executableComments: true,
     backslash: 'all',
@@ -55,35 +55,35 @@ function readsOnly([first = '']: readonly string[]): boolean {
   return reads.has(first)
 }
 
-/** Throws at a statement that would begin or end the transaction under our hands; savepoints are the handler's own business. */
+/** Throws for a statement that would begin or end the transaction behind our back; handlers may use savepoints. */
 export const refuseControl: AdmitStatement = admitter(
   traitsOf,
   'A statement would begin or end the transaction that the middleware owns, as DDL does on MySQL. Throw to roll it back; use SAVEPOINT for a part of it; run DDL outside.',
 )
 
-/** Whether a text only reads, and so leaves the transaction as it is. */
+/** Whether a text only reads, and so leaves the transaction unchanged. */
 export function isRead(sql: unknown): boolean {
   return typeof sql === 'string' && traitsOf(sql).isRead
 }
 
 /**
- * Whether a text is known to leave the transaction open. Not behind `CALL` and `EXECUTE`; a function or a trigger cannot end it. `undefined` is
- * what an ORM makes of its models.
+ * Whether a text is known to leave the transaction open. Not with `CALL` and `EXECUTE`; a function or a trigger cannot end it. `undefined` stands for
+ * a query that an ORM generates from its models.
  */
 export function keepsTransaction(sql: unknown): boolean {
   return sql === undefined || (typeof sql === 'string' && traitsOf(sql).keepsTransaction)
 }
 
-/** Asks a connection, where its answers do not tell. */
+/** Queries a connection whose answers have no status. */
 export async function checkAutocommit(send: (sql: string) => Promise<StatementResult>, adapter: string): Promise<void> {
   const { rows } = await send('SELECT @@SESSION.autocommit AS autocommit')
   if (Number(rows[0]?.['autocommit']) !== 1) throw withoutAutocommit(adapter)
 }
 
-/** Our statements outside of transactions would stay uncommitted, and keep their locks. */
+/** Our statements outside of transactions would stay uncommitted and keep their locks. */
 export function withoutAutocommit(adapter: string): InvalidOptionError {
   return new InvalidOptionError(
     adapter,
-    'was given a pool whose connections have autocommit off. Leave it on: transactions are begun by name.',
+    'was given a pool whose connections have autocommit off. Leave it on: transactions are begun explicitly.',
   )
 }

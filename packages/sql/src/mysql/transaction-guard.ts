@@ -5,36 +5,36 @@ import { endedByStatement, errorNumberOf, mayRollBack } from './errors.ts'
 import { keepsTransaction } from './transaction-control.ts'
 import { explainSetting, isIsolation, resetsOf } from './transaction-settings.ts'
 
-/** Set first of all. It is gone with the transaction, and does not come back with another one. */
+/** Set at the beginning. It disappears with the transaction, and a new transaction does not have it. */
 const first = 'ackord_first'
 
-/** Set and released at once. One that is released takes those with it that came after, so the first one must stay to the end. */
+/** Set and released immediately. Releasing a savepoint also releases later ones, so the first savepoint must stay to the end. */
 const question = 'ackord_question'
 
 /**
- * A transaction can end before COMMIT: a deadlock rolls it back, DDL commits it, and what comes after is committed statement by statement.
- * An ORM hides the server's own word on it, but outside of a transaction a savepoint is gone as soon as it is set:
+ * A transaction can end before COMMIT: a deadlock rolls it back, DDL commits it, and later statements are committed one by one. An ORM hides the
+ * server's status, but outside of a transaction a savepoint is gone as soon as it is set:
  *
- *     open ─ an error, or a statement that may have ended it ─▶ in doubt ─ asked before the next statement ─▶ open, or dead
- *     open ─ a statement of ours fails ─▶ dead ─ a savepoint from before is rolled back to ─▶ open
- *     dead: nothing more is sent, and COMMIT fails
+ *     open ─ an error, or a statement that may have ended it ─▶ in doubt ─ queried before the next statement ─▶ open, or unusable
+ *     open ─ a statement of the library fails ─▶ unusable ─ rollback to an earlier savepoint ─▶ open
+ *     unusable: nothing more is sent, and COMMIT fails
  */
 export function transactionGuard({ send, serverError }: GuardOptions): TransactionGuard {
   let doubt: { readonly error?: unknown } | undefined
-  let dead: AckordError | undefined
+  let unusable: AckordError | undefined
   let limits: readonly string[] = []
 
-  function bury(): void {
+  function markUnusable(): void {
     const error = doubt?.error
-    dead = mayRollBack(error) ? new TransactionAbortedError({ cause: error }) : endedByStatement(error)
+    unusable = mayRollBack(error) ? new TransactionAbortedError({ cause: error }) : endedByStatement(error)
   }
 
   async function resolveDoubt(): Promise<void> {
-    // Together: were another savepoint set between them, it would be released too.
+    // Sent together: a savepoint set between them would be released too.
     const answers = await Promise.allSettled([send(`SAVEPOINT ${question}`), send(`RELEASE SAVEPOINT ${question}`)])
     const failed = answers.find((answer) => answer.status === 'rejected')
     if (failed !== undefined && !isGone(failed.reason)) throw failed.reason
-    if (failed !== undefined) bury()
+    if (failed !== undefined) markUnusable()
     doubt = undefined
   }
 
@@ -44,7 +44,7 @@ export function transactionGuard({ send, serverError }: GuardOptions): Transacti
     try {
       for (const sql of resets) await send(sql)
     } catch (error) {
-      // Whoever has the connection next did not ask for the limits, and only the server can take it out of an ORM's hands.
+      // The next user of the connection did not ask for these limits, and only the server can take the connection away from an ORM.
       await send('KILL CONNECTION_ID()').catch(() => {})
       throw error
     }
@@ -63,8 +63,8 @@ export function transactionGuard({ send, serverError }: GuardOptions): Transacti
     },
 
     async run(sql, start, harmless = () => false) {
-      if (dead === undefined && doubt !== undefined) await resolveDoubt()
-      if (dead !== undefined) throw dead
+      if (unusable === undefined && doubt !== undefined) await resolveDoubt()
+      if (unusable !== undefined) throw unusable
       let keeps = keepsTransaction(sql)
       try {
         return await start((later) => {
@@ -79,29 +79,29 @@ export function transactionGuard({ send, serverError }: GuardOptions): Transacti
       }
     },
 
-    doom(error) {
-      dead ??= new TransactionAbortedError({ cause: error })
+    failTransaction(error) {
+      unusable ??= new TransactionAbortedError({ cause: error })
     },
 
     restore() {
-      dead = undefined
+      unusable = undefined
       doubt = undefined
     },
 
     async finish() {
-      if (dead === undefined) {
+      if (unusable === undefined) {
         await send(`RELEASE SAVEPOINT ${first}`).catch((error: unknown) => {
           if (!isGone(error)) throw error
-          bury()
+          markUnusable()
         })
       }
-      if (dead instanceof TransactionAbortedError) throw dead
-      if (dead !== undefined) throw new CommitUnknownError(dead)
+      if (unusable instanceof TransactionAbortedError) throw unusable
+      if (unusable !== undefined) throw new CommitUnknownError(unusable)
       await reset()
     },
 
     async leave() {
-      // What the work failed with says more.
+      // The error of the work is more useful.
       await reset().catch(() => {})
     },
   }

@@ -3,13 +3,13 @@ import { checkChoice, checkDuration } from '@ackord/core/internal'
 import type { Isolation, TransactionSettings } from '../contract/dialect.ts'
 import { errorNumberOf } from './errors.ts'
 
-/** In seconds. MariaDB takes it, and all above, for no limit; MySQL for three years. */
+/** In seconds. MariaDB treats this and higher values as no limit; for MySQL it is three years. */
 const noLimit = 100_000_000
 
 interface Limit {
   readonly option: 'statementTimeout' | 'lockTimeout' | 'idleTimeout'
   readonly variable: string
-  /** The server's value for so many milliseconds. */
+  /** The server's value for this many milliseconds. */
   readonly value: (milliseconds: number) => number
 }
 
@@ -22,8 +22,8 @@ const limits: readonly Limit[] = [
 const isolations: readonly Isolation[] = ['read committed', 'repeatable read', 'serializable']
 
 /**
- * The statements that come before START TRANSACTION. Isolation is for the next transaction only; limits belong to the session, so what they
- * were is kept in variables until `resetsOf` the transaction's end.
+ * The statements sent before START TRANSACTION. Isolation applies to the next transaction only; limits belong to the session, so their previous
+ * values are kept in variables until `resetsOf` restores them at the end of the transaction.
  */
 export function transactionSettings(settings: TransactionSettings): readonly string[] {
   const { isolation } = settings
@@ -41,7 +41,7 @@ export function transactionSettings(settings: TransactionSettings): readonly str
   return statements
 }
 
-/** The isolation that one of the settings asks for. */
+/** The isolation level in these settings. */
 export function isolationOf(settings: readonly string[]): Isolation | undefined {
   return isolations.find((isolation) => settings.includes(isolationSql(isolation)))
 }
@@ -50,20 +50,20 @@ export function isIsolation(setting: string): boolean {
   return isolationOf([setting]) !== undefined
 }
 
-/** The statements that give the session its limits back: whoever has the connection next did not ask for them. */
+/** The statements that restore the limits of the session: the next user of the connection did not ask for them. */
 export function resetsOf(settings: readonly string[]): readonly string[] {
   return limits
     .filter(({ variable }) => settings.some((sql) => sql.startsWith(`SET @ackord_${variable} =`)))
     .map(({ variable }) => `SET @@SESSION.${variable} = @ackord_${variable}`)
 }
 
-/** The error of a setting; for one that this server does not have, one that says so. */
+/** Explains the error of a setting that this server does not support. */
 export function explainSetting(error: unknown): unknown {
   // Unknown system variable.
   if (errorNumberOf(error) !== 1193 || !(error instanceof Error)) return error
   const limit = limits.find(({ variable }) => error.message.includes(variable))
   if (limit === undefined) return error
-  return new InvalidOptionError(limit.option, `is not possible on this server: it has no ${limit.variable}, as MariaDB has.`, {
+  return new InvalidOptionError(limit.option, `is not supported by this server: it has no ${limit.variable}, which MariaDB has.`, {
     cause: error,
   })
 }

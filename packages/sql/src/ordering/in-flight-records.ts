@@ -1,100 +1,101 @@
 import type { Claim } from '@ackord/outbox'
-import type { InHand, OwnedClaimOptions } from '../contract/store-dialect.ts'
+import type { InFlightRow, OwnedClaimOptions } from '../contract/store-dialect.ts'
 
-/** A record that was given to the relay and has no outcome yet. */
-export interface Held extends InHand {
+/** A record that was passed to the relay and has no outcome yet. */
+export interface InFlightRecord extends InFlightRow {
   readonly token: string
-  /** By the runtime's clock: when whoever has it has lost it, if nothing is heard of it. */
+  /** By the runtime's clock: when the claim expires unless it is renewed. */
   until: number
 }
 
-type Note = OwnedClaimOptions['note']
+type ClaimJournalEntry = OwnedClaimOptions['entry']
 
 /**
- * What a store object has in hand, and which notes of it are in the database. A claim writes a note of what it gives, and nothing rewrites it: what is settled is
- * found to be settled at a takeover. Only what goes back unsettled must not be counted, so the next claim carries the rest of such a note into its own.
+ * The records that a store object has in flight, and the claim journal entries in the database that list them. A claim writes an entry for the
+ * records it returns, and no later statement rewrites it: a takeover finds out which of them were settled. Only records that were released unsettled
+ * must not be counted, so the next claim carries the rest of such an entry over into its own.
  */
-export class Hand {
-  readonly #held = new Map<string, { readonly held: Held; note: number }>()
-  /** How much of each note is in hand. */
-  readonly #notes = new Map<number, number>()
-  /** Notes of which nothing is in hand, and those of which something went back. */
+export class InFlightRecords {
+  readonly #records = new Map<string, { readonly record: InFlightRecord; entry: number }>()
+  /** The number of records in flight per entry. */
+  readonly #counts = new Map<number, number>()
+  /** Entries without records in flight, and entries of which a record was released. */
   readonly #done = new Set<number>()
   readonly #outdated = new Set<number>()
-  #lastNote = 0
+  #lastEntry = 0
 
-  get all(): readonly Held[] {
-    return [...this.#held.values()].map(({ held }) => held)
+  get all(): readonly InFlightRecord[] {
+    return [...this.#records.values()].map(({ record }) => record)
   }
 
   get partitions(): ReadonlySet<number> {
     return new Set(this.all.map(({ partition }) => partition))
   }
 
-  find({ id, token }: Claim): Held | undefined {
-    const held = this.#held.get(id)?.held
-    return held?.token === token ? held : undefined
+  find({ id, token }: Claim): InFlightRecord | undefined {
+    const record = this.#records.get(id)?.record
+    return record?.token === token ? record : undefined
   }
 
-  /** For a claim that is about to be made. It must come to `written` or `unknown`. */
-  nextNote(): Note {
-    this.#lastNote += 1
-    const carried = [...this.#held.values()].filter(({ note }) => this.#outdated.has(note)).map(({ held }) => held)
-    return { number: this.#lastNote, done: [...this.#done, ...this.#outdated], carried }
+  /** The entry for the next claim. The caller must then call `written` or `unknown`. */
+  nextEntry(): ClaimJournalEntry {
+    this.#lastEntry += 1
+    const carried = [...this.#records.values()].filter(({ entry }) => this.#outdated.has(entry)).map(({ record }) => record)
+    return { number: this.#lastEntry, done: [...this.#done, ...this.#outdated], carried }
   }
 
-  written({ number, done, carried }: Note): void {
-    for (const note of done) {
-      this.#done.delete(note)
-      this.#outdated.delete(note)
-      this.#notes.delete(note)
+  written({ number, done, carried }: ClaimJournalEntry): void {
+    for (const entry of done) {
+      this.#done.delete(entry)
+      this.#outdated.delete(entry)
+      this.#counts.delete(entry)
     }
     for (const { seq } of carried) {
-      const entry = this.#held.get(seq)
-      if (entry === undefined || !done.includes(entry.note)) continue
-      entry.note = number
+      const found = this.#records.get(seq)
+      if (found === undefined || !done.includes(found.entry)) continue
+      found.entry = number
       this.#count(number, 1)
     }
-    if (carried.length > 0 && !this.#notes.has(number)) this.#done.add(number)
+    if (carried.length > 0 && !this.#counts.has(number)) this.#done.add(number)
   }
 
-  /** The claim failed, and its note may be there. */
-  unknown({ number }: Note): void {
+  /** The claim failed, and its entry may have been written. */
+  unknown({ number }: ClaimJournalEntry): void {
     this.#done.add(number)
   }
 
-  take(held: Held, { number }: Note): void {
-    this.#held.set(held.seq, { held, note: number })
+  add(record: InFlightRecord, { number }: ClaimJournalEntry): void {
+    this.#records.set(record.seq, { record, entry: number })
     this.#count(number, 1)
   }
 
-  /** It has an outcome, or is lost. */
-  drop(held: Held): void {
-    const entry = this.#held.get(held.seq)
-    if (entry?.held !== held) return
-    this.#held.delete(held.seq)
-    this.#count(entry.note, -1)
+  /** The record has an outcome, or is lost. */
+  drop(record: InFlightRecord): void {
+    const found = this.#records.get(record.seq)
+    if (found?.record !== record) return
+    this.#records.delete(record.seq)
+    this.#count(found.entry, -1)
   }
 
-  /** It goes back as it was. */
-  giveBack(held: Held): void {
-    const note = this.#held.get(held.seq)?.note
-    this.drop(held)
-    if (note !== undefined && this.#notes.has(note)) this.#outdated.add(note)
+  /** The record is returned unchanged. */
+  release(record: InFlightRecord): void {
+    const entry = this.#records.get(record.seq)?.entry
+    this.drop(record)
+    if (entry !== undefined && this.#counts.has(entry)) this.#outdated.add(entry)
   }
 
   clear(): void {
-    for (const all of [this.#held, this.#notes, this.#done, this.#outdated]) all.clear()
+    for (const all of [this.#records, this.#counts, this.#done, this.#outdated]) all.clear()
   }
 
-  #count(note: number, change: number): void {
-    const count = (this.#notes.get(note) ?? 0) + change
+  #count(entry: number, change: number): void {
+    const count = (this.#counts.get(entry) ?? 0) + change
     if (count > 0) {
-      this.#notes.set(note, count)
+      this.#counts.set(entry, count)
       return
     }
-    this.#notes.delete(note)
-    this.#outdated.delete(note)
-    this.#done.add(note)
+    this.#counts.delete(entry)
+    this.#outdated.delete(entry)
+    this.#done.add(entry)
   }
 }

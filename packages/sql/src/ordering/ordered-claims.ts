@@ -1,13 +1,13 @@
 import type { Logger, Runtime } from '@ackord/core'
 import { checkCount, checkDuration } from '@ackord/core/internal'
 import type { Claim, ClaimedRecord, ClaimOptions, OutboxStore, Outcome } from '@ackord/outbox'
-import { Lane } from '../contract/statement-queue.ts'
+import { StatementQueue } from '../contract/statement-queue.ts'
 import type { OwnedClaimOptions, OwnershipStatements } from '../contract/store-dialect.ts'
 import { bytesOf, withContents } from '../records/claim-bytes.ts'
 import { compareSeq } from '../records/claim-token.ts'
 import { readClaimed, settleOutcomes } from '../records/claimed-record.ts'
 import type { Row } from '../records/row.ts'
-import { Hand, type Held } from './in-flight-records.ts'
+import { type InFlightRecord, InFlightRecords } from './in-flight-records.ts'
 import { PartitionMember } from './partition-membership.ts'
 import { Discovery, lagSeqs, ReadPositions } from './read-positions.ts'
 
@@ -20,52 +20,52 @@ export interface OrderedClaims extends Pick<OutboxStore, 'claim' | 'renew' | 're
   leave(): Promise<void>
 }
 
-/** How many keys of a destination a statement looks at, and how many statements a claim takes, at most. */
-const mostJumps = 2000
-const mostRounds = 6
+/** The maximum number of keys of a destination per statement, and of statements per claim. */
+const maxJumps = 2000
+const maxRounds = 6
 
-/** For how many members at most a statement reads over what belongs to the others, to find enough of its own. */
-const mostOthers = 16
+/** The maximum number of members for which a statement reads past the rows of other members to find enough of its own. */
+const maxOthers = 16
 
-type Note = OwnedClaimOptions['note']
+type ClaimJournalEntry = OwnedClaimOptions['entry']
 
-interface Taking {
+interface ClaimContext {
   readonly token: string
   readonly until: number
-  /** Of the partitions, when the statement was sent. */
+  /** The epochs of the partitions when the statement was sent. */
   readonly epochs: ReadonlyMap<number, string>
-  readonly note: Note
+  readonly entry: ClaimJournalEntry
 }
 
-interface Taken {
+interface TakenRow {
   readonly row: Row
-  readonly held: Held
+  readonly held: InFlightRecord
 }
 
-interface Look {
+interface ReadResult {
   readonly records: readonly ClaimedRecord[]
-  /** Whether the claim has all the bytes that it may have. */
+  /** Whether the claim has reached its byte limit. */
   readonly cut: boolean
-  /** What they take of the claim's bytes. */
+  /** The bytes of these records. */
   readonly bytes: number
   /** Whether another statement may find more. */
   readonly more: boolean
 }
 
 /**
- * The relay's side of a store with order per key. What is in hand and how far was read is kept in memory: a claim changes no row of the outbox.
- * Claims of one store object come one after the other, as each must know what the others gave.
+ * The relay's side of a store with order per key. Records in flight and read positions are kept in memory: a claim changes no row of the outbox.
+ * Claims of one store object run one after the other, because each must know the results of the others.
  */
 export function orderedClaims(statements: OwnershipStatements, { runtime, logger }: OrderedClaimsOptions): OrderedClaims {
   const member = new PartitionMember(statements, runtime)
-  const hand = new Hand()
+  const inFlightRecords = new InFlightRecords()
   const positions = new ReadPositions()
-  const claiming = new Lane()
-  let seenGains = 0
+  const claiming = new StatementQueue()
+  let seenGeneration = 0
   const discovery = new Discovery()
-  /** What could not be settled: if we leave now, before anybody takes over, it was in hand. */
-  let unsettled: readonly Held[] = []
-  /** Whether the last claim found all it was asked for, or nothing. */
+  /** Records that could not be settled: if the member leaves before a takeover, they count as in flight. */
+  let unsettled: readonly InFlightRecord[] = []
+  /** Whether the last claim reached its limit, or found nothing. */
   let busy = false
   let idle = false
 
@@ -80,24 +80,24 @@ export function orderedClaims(statements: OwnershipStatements, { runtime, logger
   async function claimNow(asked: ClaimOptions): Promise<readonly ClaimedRecord[]> {
     const { limit, lease } = asked
     unsettled = []
-    giveBack(hand.all.filter(({ until }) => until <= runtime.monotonic()))
-    if (member.isDue(lease, hand.partitions)) await keepOrJoin(lease)
+    returnUnsettled(inFlightRecords.all.filter(({ until }) => until <= runtime.monotonic()))
+    if (member.isDue(lease, inFlightRecords.partitions)) await keepOrJoin(lease)
     const records: ClaimedRecord[] = []
     const finished = new Set<string>()
     let spent = 0
     let full = false
     try {
-      for (let round = 0; round < mostRounds && records.length < limit; round += 1) {
-        const before = member.gains
-        const looked = await look({ ...asked, limit: limit - records.length }, finished, { busy: busy && round === 0, spent })
-        records.push(...looked.records)
-        spent += looked.bytes
-        full = looked.cut
-        // It was silent for too long; or there is something to be had, or to be handed over.
-        if (member.isDue(lease, hand.partitions)) await keepOrJoin(lease)
+      for (let round = 0; round < maxRounds && records.length < limit; round += 1) {
+        const before = member.generation
+        const result = await readOnce({ ...asked, limit: limit - records.length }, finished, { busy: busy && round === 0, spent })
+        records.push(...result.records)
+        spent += result.bytes
+        full = result.cut
+        // The lease must be renewed, or partitions can be acquired or handed over.
+        if (member.isDue(lease, inFlightRecords.partitions)) await keepOrJoin(lease)
         if (full) break
-        if (member.gains > before) finished.clear()
-        else if (!looked.more) break
+        if (member.generation > before) finished.clear()
+        else if (!result.more) break
       }
     } catch (error) {
       release(records)
@@ -105,20 +105,24 @@ export function orderedClaims(statements: OwnershipStatements, { runtime, logger
     }
     busy = full || records.length === limit
     idle = records.length === 0
-    return records.filter((record) => hand.find(record) !== undefined).sort(bySeq)
+    return records.filter((record) => inFlightRecords.find(record) !== undefined).sort(bySeq)
   }
 
-  /** One statement. `finished` are the destinations of which there is nothing more. */
-  async function look(asked: ClaimOptions, finished: Set<string>, load: { readonly busy: boolean; readonly spent: number }): Promise<Look> {
+  /** Runs one statement. `finished` are the destinations that have no more records. */
+  async function readOnce(
+    asked: ClaimOptions,
+    finished: Set<string>,
+    load: { readonly busy: boolean; readonly spent: number },
+  ): Promise<ReadResult> {
     const { limit, maxBytes, maxAttempts = Infinity, lease, destinations, except = [], behindParked = 'given' } = asked
-    if (member.gains !== seenGains) positions.restart()
-    seenGains = member.gains
+    if (member.generation !== seenGeneration) positions.restart()
+    seenGeneration = member.generation
     const startedAt = runtime.monotonic()
     const from = positions.now(startedAt, { idle })
     const discover = discovery.isDue(startedAt, load)
     const { anyKeys } = discovery
     const { name, epochs } = member
-    const note = hand.nextNote()
+    const entry = inFlightRecords.nextEntry()
     const answer = await statements
       .claim({
         member: name,
@@ -131,28 +135,28 @@ export function orderedClaims(statements: OwnershipStatements, { runtime, logger
         behindParked,
         discover,
         positions: from,
-        window: lagSeqs + limit * Math.min(member.live + 1, mostOthers),
-        jumps: anyKeys ? mostJumps : 0,
-        inHand: hand.all,
-        note,
+        window: lagSeqs + limit * Math.min(member.live + 1, maxOthers),
+        jumps: anyKeys ? maxJumps : 0,
+        inFlight: inFlightRecords.all,
+        entry,
       })
       .catch((error: unknown) => {
-        hand.unknown(note)
+        inFlightRecords.unknown(entry)
         throw error
       })
     const { status, rows, cut, progress } = answer
-    // Meanwhile a renewal may have found out the same.
+    // A concurrent renewal may have found the same.
     if (status === undefined || name !== member.name) {
-      if (name === member.name) lose()
+      if (name === member.name) forfeit()
       return { records: [], cut: false, bytes: 0, more: false }
     }
     const isExhausted = (row: Row) => Number(row['attempts']) >= maxAttempts
     const whole = await withContents(rows, (large) => statements.contents(large), isExhausted).catch((error: unknown) => {
-      hand.unknown(note)
+      inFlightRecords.unknown(entry)
       throw error
     })
-    hand.written(note)
-    member.observe(status, lease, hand.partitions)
+    inFlightRecords.written(entry)
+    member.observe(status, lease, inFlightRecords.partitions)
     const now = runtime.monotonic()
     const took = now - startedAt
     if (answer.anyKeys !== undefined) discovery.done(answer.anyKeys, now)
@@ -161,42 +165,42 @@ export function orderedClaims(statements: OwnershipStatements, { runtime, logger
       const began = from.find((position) => position.destination === destination)
       const given = progress.length === 1 ? rows : rows.filter((row) => row['destination'] === destination)
       positions.advance(one, began, given, { now, took, cut })
-      // Without keys it was not looked for any.
+      // Without keys, the statement did not look for any.
       if (!cut && one.allKeys && !one.more && discovery.anyKeys === anyKeys) finished.add(destination)
     }
-    const records = await read(take(whole, { token: `${name}/${note.number}`, until: startedAt + lease, epochs, note }))
-    // What is not known yet is looked for by the next claim, if this one has something.
+    const records = await read(take(whole, { token: `${name}/${entry.number}`, until: startedAt + lease, epochs, entry }))
+    // New destinations are discovered by the next claim, if this one found records.
     const undiscovered = !discover && records.length === 0
     const bytes = maxBytes === undefined ? 0 : bytesOf(whole)
     return { records, cut, bytes, more: undiscovered || progress.some(({ destination }) => !finished.has(destination)) }
   }
 
-  /** Into the hand, by seq; except for what was handed over meanwhile, or is to be. */
-  function take(rows: readonly Row[], options: Taking): readonly Taken[] {
-    const taken: Taken[] = []
+  /** Registers the rows as in flight, by seq, except for partitions that were handed over meanwhile or are draining. */
+  function take(rows: readonly Row[], options: ClaimContext): readonly TakenRow[] {
+    const taken: TakenRow[] = []
     for (const row of rows) {
-      const held = heldOf(row, options)
-      hand.take(held, options.note)
-      if (member.givesOf(held.partition, held.epoch)) taken.push({ row, held })
-      else giveBack([held])
+      const held = inFlightRecordOf(row, options)
+      inFlightRecords.add(held, options.entry)
+      if (member.mayClaimFrom(held.partition, held.epoch)) taken.push({ row, held })
+      else returnUnsettled([held])
     }
     return taken.sort((one, other) => compareSeq(one.held.seq, other.held.seq))
   }
 
-  /** What cannot be read is parked. What comes after it in its key goes back: the next claim knows whether it may be given. */
-  async function read(taken: readonly Taken[]): Promise<readonly ClaimedRecord[]> {
+  /** Parks unreadable records. Later records of the same key are released: the next claim decides whether they may be claimed. */
+  async function read(taken: readonly TakenRow[]): Promise<readonly ClaimedRecord[]> {
     const records: ClaimedRecord[] = []
     const unreadable: Outcome[] = []
     const ended = new Set<string>()
     for (const { row, held } of taken) {
-      if (ended.size > 0 && ended.has(placeOf(held))) {
-        giveBack([held])
+      if (ended.size > 0 && ended.has(keyNameOf(held))) {
+        returnUnsettled([held])
         continue
       }
       const claimed = readClaimed(row, { id: held.seq, token: held.token }, held.attempts + 1, logger)
       if ('unreadable' in claimed) {
         unreadable.push(claimed.unreadable)
-        ended.add(placeOf(held))
+        ended.add(keyNameOf(held))
       } else {
         const behind = row['behind']
         records.push(behind === null || behind === undefined ? claimed.record : { ...claimed.record, behind: String(behind) })
@@ -206,7 +210,7 @@ export function orderedClaims(statements: OwnershipStatements, { runtime, logger
       try {
         await settle(unreadable)
       } catch (error) {
-        giveBack(taken.map(({ held }) => held))
+        returnUnsettled(taken.map(({ held }) => held))
         throw error
       }
     }
@@ -218,19 +222,19 @@ export function orderedClaims(statements: OwnershipStatements, { runtime, logger
   }
 
   async function keep(lease: number): Promise<boolean> {
-    const kept = await member.keep(lease, () => hand.partitions)
-    if (!kept) hand.clear()
+    const kept = await member.keep(lease, () => inFlightRecords.partitions)
+    if (!kept) inFlightRecords.clear()
     return kept
   }
 
-  function lose(): void {
-    member.lose()
-    hand.clear()
+  function forfeit(): void {
+    member.forfeit()
+    inFlightRecords.clear()
   }
 
-  function giveBack(all: readonly Held[]): void {
+  function returnUnsettled(all: readonly InFlightRecord[]): void {
     for (const held of all) {
-      hand.giveBack(held)
+      inFlightRecords.release(held)
       if (held.key === undefined && held.state === 'ready') positions.goBack(held.destination, held.seq)
     }
   }
@@ -238,31 +242,30 @@ export function orderedClaims(statements: OwnershipStatements, { runtime, logger
   async function renew(claims: readonly Claim[], lease: number): Promise<readonly boolean[]> {
     checkDuration('lease', lease, { min: 1 })
     const until = runtime.monotonic() + lease
-    // One whose time is over has nothing that could be kept. It begins anew with its next claim.
+    // A member whose lease has expired has nothing to renew. It joins again with its next claim.
     if (!member.joined || !(await keep(lease))) return claims.map(() => false)
     return claims.map((one) => {
-      const held = hand.find(one)
+      const held = inFlightRecords.find(one)
       if (held !== undefined) held.until = until
       return held !== undefined
     })
   }
 
   function release(claims: readonly Claim[]): void {
-    giveBack(claims.flatMap((one) => hand.find(one) ?? []))
+    returnUnsettled(claims.flatMap((one) => inFlightRecords.find(one) ?? []))
   }
 
   async function settle(outcomes: readonly Outcome[]): Promise<readonly ('applied' | 'lost')[]> {
     return await settleOutcomes(outcomes, {
-      place: (some) =>
+      locate: (some) =>
         some.map((outcome) => {
-          const held = hand.find(outcome)
-          return held && { held, outcome }
+          const held = inFlightRecords.find(outcome)
+          return held && { row: held, outcome }
         }),
-      async apply(placed) {
-        const applied = await statements.settle(member.name, placed)
-        for (const { held } of placed) hand.drop(held)
-        if (applied.size < placed.length)
-          unsettled = [...unsettled, ...placed.map(({ held }) => held).filter(({ seq }) => !applied.has(seq))]
+      async apply(found) {
+        const applied = await statements.settle(member.name, found)
+        for (const { row } of found) inFlightRecords.drop(row)
+        if (applied.size < found.length) unsettled = [...unsettled, ...found.map(({ row }) => row).filter(({ seq }) => !applied.has(seq))]
         return applied
       },
     })
@@ -273,12 +276,12 @@ export function orderedClaims(statements: OwnershipStatements, { runtime, logger
     renew,
     release: async (claims) => release(claims),
     settle,
-    // What is in hand all the same is counted as if it had been taken from one that died: it may have been published.
+    // Records that are still in flight are counted as if their relay had died: they may have been published.
     async leave() {
-      const inHand = [...hand.all, ...unsettled]
-      hand.clear()
+      const inFlight = [...inFlightRecords.all, ...unsettled]
+      inFlightRecords.clear()
       unsettled = []
-      await member.leave(inHand)
+      await member.leave(inFlight)
     },
   }
 }
@@ -287,14 +290,14 @@ function bySeq(one: Claim, other: Claim): number {
   return compareSeq(one.id, other.id)
 }
 
-function placeOf({ seq, destination, key }: Held): string {
+function keyNameOf({ seq, destination, key }: InFlightRecord): string {
   return key === undefined ? seq : JSON.stringify([destination, key])
 }
 
-function heldOf(row: Row, { token, until, epochs }: Taking): Held {
+function inFlightRecordOf(row: Row, { token, until, epochs }: ClaimContext): InFlightRecord {
   const key = row['ordering_key']
   const partition = Number(row['partition'])
-  const place = row['place']
+  const location = row['location']
   return {
     seq: String(row['seq']),
     state: String(row['state']),
@@ -303,7 +306,7 @@ function heldOf(row: Row, { token, until, epochs }: Taking): Held {
     epoch: epochs.get(partition) ?? '',
     key: key === null || key === undefined ? undefined : String(key),
     attempts: Number(row['attempts']),
-    place: typeof place === 'string' ? place : undefined,
+    location: typeof location === 'string' ? location : undefined,
     token,
     until,
   }

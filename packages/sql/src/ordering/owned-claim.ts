@@ -1,129 +1,130 @@
-import type { InHand, KeyPlace, OwnedClaim, OwnedClaimOptions, ReadPosition, ReadProgress } from '../contract/store-dialect.ts'
+import type { InFlightRow, KeyLocation, OwnedClaim, OwnedClaimOptions, ReadPosition, ReadProgress } from '../contract/store-dialect.ts'
 import { inlineBytes, withinBytes } from '../records/claim-bytes.ts'
 import { compareSeq } from '../records/claim-token.ts'
 import type { Row } from '../records/row.ts'
 
-/** A row that may be given, by where it is. Seqs are numbers as text. */
+/** A row that may be claimed. Seqs are numbers as strings. */
 export interface FoundRow {
   readonly seq: string
   readonly state: string
   readonly attempts: number
 }
 
-/** The first row of a key that has something to give. */
-export interface KeyHead extends KeyPlace, FoundRow {
+/** The first row of a key that has records to claim. */
+export interface KeyHead extends KeyLocation, FoundRow {
   readonly destination: string
-  /** The first parked row of the key, if it matters. */
+  /** The first parked row of the key, if it is relevant. */
   readonly parked: string | undefined
 }
 
-/** How the keys of a destination were looked at, from where the last claim ended, once round at most. */
+/** One walk through the keys of a destination, from where the last claim ended, at most one round. */
 export interface KeyWalk {
-  /** In the order in which they were looked at. */
+  /** In the order of the walk. */
   readonly heads: readonly KeyHead[]
-  /** The last that was looked at. `undefined`: none was, or the reader keeps it for itself. */
-  readonly last: KeyPlace | undefined
-  /** Whether it ended before every key was looked at. */
+  /** The last visited key. `undefined`: none was visited, or the reader keeps the position itself. */
+  readonly last: KeyLocation | undefined
+  /** Whether the walk ended before every key was visited. */
   readonly more: boolean
 }
 
-/** A run is to be followed: what comes after this seq, so many rows at most. */
+/** A request to continue a run: the rows after this seq, up to this many. */
 export interface RunAsk {
   readonly head: KeyHead
   readonly after: string
-  readonly most: number
+  readonly max: number
 }
 
-/** What has no key, of one destination. Each list has as many as were asked for, at most. */
+/** The records without a key of one destination. Each list has at most as many rows as requested. */
 export interface PlainRows {
-  /** After the floor, within the window. By seq. */
+  /** After the floor, within the window, ordered by seq. */
   readonly fresh: readonly FoundRow[]
-  /** What the window held, others' included; `undefined` where `fresh` is full. */
+  /** The size and end of the window, including rows of other members; `undefined` if `fresh` reached its limit. */
   readonly window: { readonly count: number; readonly last: string | undefined } | undefined
-  /** In the part below the floor. By seq. */
+  /** In the range below the floor, ordered by seq. */
   readonly swept: readonly FoundRow[]
-  /** What has waited long enough. */
+  /** Retries that are due. */
   readonly retried: readonly FoundRow[]
 }
 
-/** What a claim reads, by small statements, all of one state of the database. It knows the options of the claim. */
+/** The reads of a claim, as small statements on one state of the database. The implementation knows the options of the claim. */
 export interface OwnedReads {
-  /** Of all that is ready or waiting. */
+  /** The destinations of all rows that are ready or waiting. */
   destinations(): Promise<readonly string[]>
-  /** One for each place. Ends when so many keys of it have something to give. */
-  walk(places: readonly ReadPosition[], most: number): Promise<readonly KeyWalk[]>
-  /** One list for each, up to the first row that may not be given yet. */
+  /** One walk per position. Ends when this many of its keys have records to claim. */
+  walk(positions: readonly ReadPosition[], max: number): Promise<readonly KeyWalk[]>
+  /** One list per request, up to the first row that may not be claimed yet. */
   follow(asks: readonly RunAsk[]): Promise<readonly (readonly FoundRow[])[]>
-  /** One for each place. */
-  plain(places: readonly ReadPosition[], most: number): Promise<readonly PlainRows[]>
+  /** One result per position. */
+  plain(positions: readonly ReadPosition[], max: number): Promise<readonly PlainRows[]>
   /**
-   * The columns of an `OwnedClaim` except for `turn` and `behind`, and `bytes`, the size of data and attributes. In any order. These two are null where they are
-   * larger than `inline`.
+   * The columns of an `OwnedClaim` except for `turn` and `behind`, and `bytes`, the size of data and attributes. In any order. Data and attributes
+   * are null if they are larger than `inline`.
    */
-  contents(rows: readonly PlacedRow[], inline: number | undefined): Promise<readonly Row[]>
+  contents(rows: readonly ChosenRow[], inline: number | undefined): Promise<readonly Row[]>
 }
 
-/** A row that is given. */
-interface PlacedRow extends FoundRow {
+/** A row that was chosen for the claim. */
+interface ChosenRow extends FoundRow {
   readonly destination: string
   readonly turn: number | undefined
   readonly behind: string | undefined
 }
 
-type Given = Pick<OwnedClaim, 'rows' | 'cut' | 'progress'> & { readonly noted: readonly NotedRow[] }
+type Given = Pick<OwnedClaim, 'rows' | 'cut' | 'progress'> & { readonly journal: readonly JournalRow[] }
 
-/** What a note has to say of a row. */
-export type NotedRow = Pick<InHand, 'state' | 'destination' | 'seq' | 'attempts'>
+/** The columns of a row in the claim journal. */
+export type JournalRow = Pick<InFlightRow, 'state' | 'destination' | 'seq' | 'attempts'>
 
-/** The choice of a claim, for databases in which it is made of small statements: which rows, how many of each, and how far was read. */
+/** Chooses the rows of a claim, for databases that use small statements: which rows, how many of each kind, and how far was read. */
 export async function chooseOwned(reads: OwnedReads, options: OwnedClaimOptions): Promise<Given> {
-  const { limit, jumps, window, note, partitions } = options
-  const places = partitions.length === 0 ? [] : await placesOf(reads, options)
-  if (places.length === 0) return { rows: [], cut: false, progress: [], noted: note.carried }
-  const share = Math.ceil(limit / places.length)
-  const keyShare = Math.max(1, Math.floor(limit / places.length))
-  const walks = jumps > 0 ? await reads.walk(places, keyShare) : []
+  const { limit, jumps, window, entry, partitions } = options
+  const targets = partitions.length === 0 ? [] : await positionsOf(reads, options)
+  if (targets.length === 0) return { rows: [], cut: false, progress: [], journal: entry.carried }
+  const share = Math.ceil(limit / targets.length)
+  const keyShare = Math.max(1, Math.floor(limit / targets.length))
+  const walks = jumps > 0 ? await reads.walk(targets, keyShare) : []
   const runs = await runsOf(reads, walks, options)
-  const plain = await reads.plain(places, share)
-  // Every kind of every place is the first in its turn, or a record that is larger than a whole claim would never be taken while others are there.
-  const firstKind = Math.floor(note.number / places.length) % 3
-  const lists = places.map(({ destination }, index): PlaceLists => {
+  const plain = await reads.plain(targets, share)
+  // Every kind of every destination comes first at some time; otherwise a record that is larger than a whole claim would never be claimed while there
+  // are others.
+  const firstKind = Math.floor(entry.number / targets.length) % 3
+  const lists = targets.map(({ destination }, index): CandidateLists => {
     const { fresh = [], swept = [], retried = [] } = plain[index] ?? {}
-    const placed = (row: FoundRow): PlacedRow => ({ ...row, destination, turn: undefined, behind: undefined })
-    const kinds = [runs[index] ?? [], [...swept, ...fresh].map(placed), retried.map(placed)]
+    const chosen = (row: FoundRow): ChosenRow => ({ ...row, destination, turn: undefined, behind: undefined })
+    const kinds = [runs[index] ?? [], [...swept, ...fresh].map(chosen), retried.map(chosen)]
     return [...kinds.slice(firstKind), ...kinds.slice(0, firstKind)]
   })
   const found = inTurn(lists, limit)
-  const progress = places.map(({ destination }, index) => progressOf(destination, walks[index], plain[index], { share, window }))
+  const progress = targets.map(({ destination }, index) => progressOf(destination, walks[index], plain[index], { share, window }))
   const rows = await contentsOf(reads, found, options)
   const given = new Set(rows.map((row) => String(row['seq'])))
-  const noted = found.filter(({ seq }) => given.has(seq))
-  return { rows, cut: rows.length < found.length, progress, noted: [...note.carried, ...noted] }
+  const claimed = found.filter(({ seq }) => given.has(seq))
+  return { rows, cut: rows.length < found.length, progress, journal: [...entry.carried, ...claimed] }
 }
 
-/** The destinations that are read. Each claim begins with another one, or the last of many would starve. */
-async function placesOf(reads: OwnedReads, options: OwnedClaimOptions): Promise<readonly ReadPosition[]> {
-  const { destinations, discover, positions, except, limit, note } = options
+/** The positions that are read. Each claim starts with another destination, because the last of many would starve otherwise. */
+async function positionsOf(reads: OwnedReads, options: OwnedClaimOptions): Promise<readonly ReadPosition[]> {
+  const { destinations, discover, positions, except, limit, entry } = options
   const known = new Map(positions.map((position) => [position.destination, position]))
   const wanted = destinations ?? (discover ? await reads.destinations() : [...known.keys()])
-  const places = [...new Set(wanted)].filter((destination) => !except.includes(destination)).sort()
-  const first = note.number % Math.max(1, places.length)
-  return [...places.slice(first), ...places.slice(0, first)]
+  const chosen = [...new Set(wanted)].filter((destination) => !except.includes(destination)).sort()
+  const first = entry.number % Math.max(1, chosen.length)
+  return [...chosen.slice(first), ...chosen.slice(0, first)]
     .slice(0, limit)
     .map((destination) => known.get(destination) ?? { destination, floor: '0', sweep: ['0', '0'], key: undefined })
 }
 
-/** Runs of the keys of each place: one row of each key first, then the second ones, and so on. What some leave over is for those that have more. */
+/** Runs of the keys of each destination: the first row of each key, then the second ones, and so on. Unused shares go to keys that have more rows. */
 async function runsOf(
   reads: OwnedReads,
   walks: readonly KeyWalk[],
   { limit, behindParked }: OwnedClaimOptions,
-): Promise<readonly (readonly PlacedRow[])[]> {
+): Promise<readonly (readonly ChosenRow[])[]> {
   const heads = walks.flatMap((walk) => walk.heads)
   const rows = new Map<KeyHead, FoundRow[]>(heads.map((head) => [head, [head]]))
-  const follow = async (asked: readonly KeyHead[], most: number) => {
-    if (asked.length === 0 || most < 1) return
-    const asks = asked.map((head) => ({ head, after: rows.get(head)?.at(-1)?.seq ?? head.seq, most }))
+  const follow = async (asked: readonly KeyHead[], max: number) => {
+    if (asked.length === 0 || max < 1) return
+    const asks = asked.map((head) => ({ head, after: rows.get(head)?.at(-1)?.seq ?? head.seq, max }))
     for (const [index, more] of (await reads.follow(asks)).entries()) rows.get(asked[index] as KeyHead)?.push(...more) // one for each
   }
   const length = Math.ceil(limit / Math.max(1, heads.length))
@@ -147,13 +148,13 @@ function behind({ seq }: FoundRow, { parked }: KeyHead): string | undefined {
   return parked !== undefined && compareSeq(seq, parked) > 0 ? parked : undefined
 }
 
-type PlaceLists = readonly (readonly PlacedRow[])[]
+type CandidateLists = readonly (readonly ChosenRow[])[]
 
-/** A row of each kind of each place in turn, so that a run is always cut off at its end. */
-function inTurn(places: readonly PlaceLists[], limit: number): readonly PlacedRow[] {
-  const lists = places.flat()
+/** Takes one row of each kind of each destination in turn, so that a run is always cut off at its end. */
+function inTurn(candidates: readonly CandidateLists[], limit: number): readonly ChosenRow[] {
+  const lists = candidates.flat()
   const longest = Math.max(...lists.map(({ length }) => length))
-  const found: PlacedRow[] = []
+  const found: ChosenRow[] = []
   for (let rank = 0; rank < longest && found.length < limit; rank += 1) {
     for (const list of lists) {
       const row = list[rank]
@@ -163,11 +164,14 @@ function inTurn(places: readonly PlaceLists[], limit: number): readonly PlacedRo
   return found
 }
 
-/** Of the rows that were found, in their order, what the bytes of the claim allow. Small ones are read together with the sizes of all, large ones later. */
-async function contentsOf(reads: OwnedReads, found: readonly PlacedRow[], options: OwnedClaimOptions): Promise<readonly Row[]> {
+/**
+ * The rows found, in order, as far as the byte limit of the claim allows. Small contents are read together with the sizes of all rows, large ones
+ * later.
+ */
+async function contentsOf(reads: OwnedReads, found: readonly ChosenRow[], options: OwnedClaimOptions): Promise<readonly Row[]> {
   if (found.length === 0) return []
   const read = bySeq(await reads.contents(found, inlineBytes(options.maxBytes, options.limit)))
-  // One that is gone meanwhile was discarded by an operator.
+  // A row that no longer exists was discarded by an operator.
   const there = found.filter(({ seq }) => read.has(seq))
   const given = withinBytes(there, options, ({ seq }) => Number(read.get(seq)?.['bytes']))
   return given.map(({ seq, turn, behind: parked }) => ({ ...read.get(seq), turn, behind: parked }))
@@ -195,11 +199,11 @@ function progressOf(
   }
 }
 
-/** As it is stored: by state and destination, which are the same for most. */
-type Noted = readonly (readonly [state: string, destination: string, seqs: readonly string[], attempts: readonly number[]])[]
+/** The stored form: grouped by state and destination, which most rows share. */
+type Journal = readonly (readonly [state: string, destination: string, seqs: readonly string[], attempts: readonly number[]])[]
 
-/** What a relay has in hand, as a text for databases that have no arrays. */
-export function noteText(rows: readonly NotedRow[]): string {
+/** The rows that a relay has in flight, as a string, for databases without arrays. */
+export function journalText(rows: readonly JournalRow[]): string {
   const groups = new Map<string, [string, string, string[], number[]]>()
   for (const { state, destination, seq, attempts } of rows) {
     const name = `${state} ${destination}`
@@ -208,12 +212,12 @@ export function noteText(rows: readonly NotedRow[]): string {
     group[2].push(seq)
     group[3].push(attempts)
   }
-  return JSON.stringify([...groups.values()] satisfies Noted)
+  return JSON.stringify([...groups.values()] satisfies Journal)
 }
 
-export function readNote(text: string): readonly NotedRow[] {
-  // Nobody else writes them.
-  const groups = JSON.parse(text) as Noted
+export function readJournal(text: string): readonly JournalRow[] {
+  // Only this library writes them.
+  const groups = JSON.parse(text) as Journal
   return groups.flatMap(([state, destination, seqs, attempts]) =>
     seqs.map((seq, index) => ({ state, destination, seq, attempts: attempts[index] ?? 0 })),
   )

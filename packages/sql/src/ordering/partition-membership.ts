@@ -1,40 +1,42 @@
 import type { Runtime } from '@ackord/core'
-import { Lane } from '../contract/statement-queue.ts'
-import type { InHand, KeepOptions, MemberStatus, Ownership, OwnershipStatements } from '../contract/store-dialect.ts'
+import { StatementQueue } from '../contract/statement-queue.ts'
+import type { InFlightRow, KeepOptions, MemberStatus, Ownership, OwnershipStatements } from '../contract/store-dialect.ts'
 import { partitionCount } from '../records/partition.ts'
 import type { Row } from '../records/row.ts'
-import type { NotedRow } from './owned-claim.ts'
+import type { JournalRow } from './owned-claim.ts'
 
 /**
- * Of its lease, how long a member need not say again that it lives. While nothing is in hand longer than a third, after which idle relays claim: they say it with
- * every other claim. While something is, short: what is left of the lease is how long the process may stand still without losing it.
+ * The fraction of its lease after which a member renews it. With nothing in flight it is longer than a third, the interval at which idle relays
+ * claim: they renew with every other claim. With records in flight it is short: the rest of the lease is how long the process may stall without
+ * losing them.
  */
 const keptIdle = 0.4
 const keptBusy = 0.1
 
 /**
- * A store object as one of those that share the partitions. Its way:
+ * A store object as one of the members that share the partitions. Its states:
  *
- *     new ─ keep ─▶ joined ─ claims and renewals keep it ─▶ joined
- *                      │  ─ silent past its lease ─────────▶ lost: what it had is anybody's; it begins anew, under another name
+ *     new ─ keep ─▶ joined ─ claims and renewals extend it ─▶ joined
+ *                      │  ─ silent past its lease ─────────▶ lost: its partitions are free; it joins again under a new name
  *                      └─ leave ───────────────────────────▶ new
  *
- * A partition that it owns is given from; or it is one too many, and drains: nothing more is given of it, and when nothing is in hand it is handed over.
+ * A member claims from the partitions it owns. A partition above its share drains: nothing more is claimed from it, and when none of its records are
+ * in flight it is handed over.
  */
 export class PartitionMember {
   readonly #statements: Pick<OwnershipStatements, 'keep' | 'leave'>
   readonly #runtime: Runtime
-  readonly #keeping = new Lane()
+  readonly #keeping = new StatementQueue()
   #name: string
   #joined = false
   #owned = new Map<number, string>()
   #draining: ReadonlySet<number> = new Set()
   #live = 1
-  /** Whether there is something to be had or to be buried. */
+  /** Whether there are partitions to acquire or expired members to remove. */
   #wanted = false
   #keptAt = -Infinity
-  /** Counts how often partitions came to it. */
-  gains = 0
+  /** Incremented whenever the member acquires partitions. */
+  generation = 0
 
   constructor(statements: Pick<OwnershipStatements, 'keep' | 'leave'>, runtime: Runtime) {
     this.#statements = statements
@@ -54,73 +56,73 @@ export class PartitionMember {
     return this.#live
   }
 
-  /** What it may give of. */
+  /** The partitions it may claim from. */
   get partitions(): readonly number[] {
     return [...this.#owned.keys()].filter((partition) => !this.#draining.has(partition))
   }
 
-  /** The epochs of what it may give of, as they are now. */
+  /** The current epochs of the owned partitions. */
   get epochs(): ReadonlyMap<number, string> {
     return this.#owned
   }
 
-  givesOf(partition: number, epoch: string): boolean {
+  mayClaimFrom(partition: number, epoch: string): boolean {
     return this.#owned.get(partition) === epoch && !this.#draining.has(partition)
   }
 
-  /** Whether it is time to say that it lives, or there is another reason to. `inHand` are the partitions of which something is. */
-  isDue(lease: number, inHand: ReadonlySet<number>): boolean {
+  /** Whether the lease must be renewed, or `keep` must be called for another reason. `inFlight` are the partitions with records in flight. */
+  isDue(lease: number, inFlight: ReadonlySet<number>): boolean {
     const elapsed = this.#runtime.monotonic() - this.#keptAt
-    return !this.#joined || this.#wanted || elapsed >= lease * keptFor(inHand) || this.#drained(inHand).length > 0
+    return !this.#joined || this.#wanted || elapsed >= lease * keptFor(inFlight) || this.#drained(inFlight).length > 0
   }
 
-  /** `false`: it was silent past its lease, and has nothing any more. */
-  keep(lease: number, inHand: () => ReadonlySet<number>): Promise<boolean> {
-    return this.#keeping.run(() => this.#keep(lease, inHand))
+  /** `false`: the lease had expired, and the member owns nothing any more. */
+  keep(lease: number, inFlight: () => ReadonlySet<number>): Promise<boolean> {
+    return this.#keeping.run(() => this.#keep(lease, inFlight))
   }
 
-  /** What the database tells with every claim. */
-  observe({ remaining, live, gone, free }: MemberStatus, lease: number, inHand: ReadonlySet<number>): void {
+  /** Takes the status that the database returns with every claim. */
+  observe({ remaining, live, gone, free }: MemberStatus, lease: number, inFlight: ReadonlySet<number>): void {
     this.#live = live
-    this.#drain(inHand)
-    this.#wanted = gone > 0 || (free > 0 && this.#owned.size < this.#share) || remaining <= lease * (1 - keptFor(inHand))
+    this.#drain(inFlight)
+    this.#wanted = gone > 0 || (free > 0 && this.#owned.size < this.#share) || remaining <= lease * (1 - keptFor(inFlight))
   }
 
-  /** What it had belongs to others. */
-  lose(): void {
+  /** Its partitions belong to other members now. */
+  forfeit(): void {
     this.#name = this.#runtime.uuid()
     this.#joined = false
     this.#owned = new Map()
     this.#draining = new Set()
   }
 
-  async leave(inHand: readonly InHand[]): Promise<void> {
+  async leave(inFlight: readonly InFlightRow[]): Promise<void> {
     if (!this.#joined) return
     const name = this.#name
-    this.lose()
-    await this.#statements.leave(name, inHand)
+    this.forfeit()
+    await this.#statements.leave(name, inFlight)
   }
 
-  async #keep(lease: number, inHand: () => ReadonlySet<number>): Promise<boolean> {
+  async #keep(lease: number, inFlight: () => ReadonlySet<number>): Promise<boolean> {
     const member = this.#name
     const startedAt = this.#runtime.monotonic()
-    const handOver = this.#drained(inHand())
-    // From here on: a claim that is on its way must not give of them when it comes back.
+    const handOver = this.#drained(inFlight())
+    // Effective immediately: a claim that is under way must not return records of these partitions.
     for (const partition of handOver) this.#owned.delete(partition)
     const ownership = await this.#statements.keep({ member, lease, joins: !this.#joined, handOver })
     if (member !== this.#name) return false
     if (ownership === undefined) {
-      this.lose()
+      this.forfeit()
       return false
     }
     const { owned, live } = ownership
-    if ([...owned].some(([partition, epoch]) => this.#owned.get(partition) !== epoch)) this.gains += 1
+    if ([...owned].some(([partition, epoch]) => this.#owned.get(partition) !== epoch)) this.generation += 1
     this.#owned = new Map(owned)
     this.#live = live
     this.#joined = true
     this.#wanted = false
     this.#keptAt = startedAt
-    this.#drain(inHand())
+    this.#drain(inFlight())
     return true
   }
 
@@ -128,30 +130,32 @@ export class PartitionMember {
     return Math.ceil(partitionCount / this.#live)
   }
 
-  #drained(inHand: ReadonlySet<number>): readonly number[] {
-    return [...this.#draining].filter((partition) => !inHand.has(partition))
+  #drained(inFlight: ReadonlySet<number>): readonly number[] {
+    return [...this.#draining].filter((partition) => !inFlight.has(partition))
   }
 
-  /** Chooses what is too much: first that of which nothing is in hand. The same ones again, or nothing would ever be drained. */
-  #drain(inHand: ReadonlySet<number>): void {
+  /**
+   * Chooses the partitions above the share: first those without records in flight. Keeps earlier choices, otherwise nothing would ever be drained.
+   */
+  #drain(inFlight: ReadonlySet<number>): void {
     const surplus = Math.max(0, this.#owned.size - this.#share)
     const before = this.#draining
     if (surplus === 0 && before.size === 0) return
     const candidates = [...this.#owned.keys()].sort((one, other) => other - one)
-    const [busy, idle] = [candidates.filter((one) => inHand.has(one)), candidates.filter((one) => !inHand.has(one))]
+    const [busy, idle] = [candidates.filter((one) => inFlight.has(one)), candidates.filter((one) => !inFlight.has(one))]
     this.#draining = new Set([...idle, ...busy].slice(0, surplus))
-    // What was not given of it meanwhile must be found again.
-    if ([...before].some((partition) => this.#owned.has(partition) && !this.#draining.has(partition))) this.gains += 1
+    // Records that were skipped meanwhile must be found again.
+    if ([...before].some((partition) => this.#owned.has(partition) && !this.#draining.has(partition))) this.generation += 1
   }
 }
 
-function keptFor(inHand: ReadonlySet<number>): number {
-  return inHand.size > 0 ? keptBusy : keptIdle
+function keptFor(inFlight: ReadonlySet<number>): number {
+  return inFlight.size > 0 ? keptBusy : keptIdle
 }
 
 interface MemberRow {
   readonly member: string
-  /** Whether it has time left. */
+  /** Whether its lease has not expired. */
   readonly alive: boolean
 }
 
@@ -159,52 +163,52 @@ interface PartitionRow {
   readonly partition: number
   readonly epoch: string
   readonly owner: string | undefined
-  /** Whether nobody owns it, or nobody that is noted. */
+  /** Whether it has no owner, or its owner is not registered. */
   readonly free: boolean
-  /** Whether there are notes of what its owner has in hand. */
-  readonly noted: boolean
+  /** Whether its owner has journal entries. */
+  readonly hasEntries: boolean
 }
 
-/** Of the columns `partition`, `epoch`, `owner`, `free` and `noted`. */
+/** Reads the columns `partition`, `epoch`, `owner`, `free` and `has_entries`. */
 export function readPartition(row: Row): PartitionRow {
   return {
     partition: Number(row['partition']),
     epoch: String(row['epoch']),
     owner: row['owner'] === null ? undefined : String(row['owner']),
     free: Number(row['free']) === 1,
-    noted: Number(row['noted']) === 1,
+    hasEntries: Number(row['has_entries']) === 1,
   }
 }
 
-/** What a member that is gone had in hand. */
-interface LostNote {
+/** A journal entry of a member that is gone. */
+interface LostEntry {
   readonly member: string
-  readonly note: string
-  readonly rows: readonly NotedRow[]
+  readonly entry: string
+  readonly rows: readonly JournalRow[]
 }
 
 /**
- * Of small statements, each safe by itself: whoever stalls between two of them keeps nobody waiting, and whatever another one did meanwhile is left as it is.
- * Every change of owner raises the epoch.
+ * Small statements, each safe by itself: a member that stalls between two of them blocks no other, and changes that others made meanwhile are
+ * respected. Every change of owner increments the epoch.
  */
 export interface KeepStatements {
-  /** Extends the member's time, or notes it if it joins. `false`: its time was over. */
+  /** Extends the member's lease, or registers the member if it joins. `false`: its lease had expired. */
   extend(options: Pick<KeepOptions, 'member' | 'lease' | 'joins'>): Promise<boolean>
   members(): Promise<readonly MemberRow[]>
   partitions(): Promise<readonly PartitionRow[]>
-  /** Forgets those whose time is over. */
-  bury(): Promise<void>
-  /** The notes of members that are not noted themselves. */
-  lostNotes(): Promise<readonly LostNote[]>
-  /** One attempt more for the rows that are as they were noted, then forgets the note. Doing it twice must count once. */
-  countLost(note: LostNote): Promise<void>
-  /** Of these, what the member owns is nobody's. */
-  giveAway(member: string, partitions: readonly number[]): Promise<void>
-  /** Of these, those whose epoch is the same still. */
-  take(member: string, partitions: readonly PartitionRow[]): Promise<void>
+  /** Removes members whose lease has expired. */
+  removeExpired(): Promise<void>
+  /** The journal entries of members that are not registered any more. */
+  lostEntries(): Promise<readonly LostEntry[]>
+  /** Counts one more attempt for the rows that are unchanged since the claim, then deletes the entry. Idempotent. */
+  countLostAttempts(entry: LostEntry): Promise<void>
+  /** Frees those of these partitions that the member owns. */
+  release(member: string, partitions: readonly number[]): Promise<void>
+  /** Acquires those of these partitions whose epoch is unchanged. */
+  acquire(member: string, partitions: readonly PartitionRow[]): Promise<void>
 }
 
-/** `OwnershipStatements.keep()` for databases in which it is made of small statements. */
+/** `OwnershipStatements.keep()` for databases that use small statements. */
 export async function keepPartitions(statements: KeepStatements, options: KeepOptions): Promise<Ownership | undefined> {
   const { member, joins, handOver } = options
   if (!(await statements.extend(options))) return undefined
@@ -218,17 +222,17 @@ export async function keepPartitions(statements: KeepStatements, options: KeepOp
   const gone = members.some(({ alive }) => !alive)
   if (!joins && !gone && handOver.length === 0 && !partitions.some(({ free }) => free)) return ownership(members, partitions)
 
-  if (gone) await statements.bury()
-  for (const note of await statements.lostNotes()) await statements.countLost(note)
-  if (handOver.length > 0) await statements.giveAway(member, handOver)
+  if (gone) await statements.removeExpired()
+  for (const entry of await statements.lostEntries()) await statements.countLostAttempts(entry)
+  if (handOver.length > 0) await statements.release(member, handOver)
   const living = await statements.members()
   const now = await statements.partitions()
   const { owned, live } = ownership(living, now)
   const lacking = Math.ceil(partitionCount / Math.max(1, live)) - owned.size
-  // What a lost owner had in hand is counted before anybody gets it; another one may be at it just now.
-  const takable = now.filter(({ partition, free, noted }) => free && !noted && !handOver.includes(partition))
+  // The records that a lost owner had in flight are counted before another member claims them; a concurrent member may be doing so right now.
+  const takable = now.filter(({ partition, free, hasEntries }) => free && !hasEntries && !handOver.includes(partition))
   const wanted = takable.slice(0, Math.max(0, lacking))
   if (wanted.length === 0) return { owned, live }
-  await statements.take(member, wanted)
+  await statements.acquire(member, wanted)
   return ownership(living, await statements.partitions())
 }

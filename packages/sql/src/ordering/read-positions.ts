@@ -1,32 +1,32 @@
-import type { KeyPlace, ReadPosition, ReadProgress } from '../contract/store-dialect.ts'
+import type { KeyLocation, ReadPosition, ReadProgress } from '../contract/store-dialect.ts'
 import { compareSeq } from '../records/claim-token.ts'
 import type { Row } from '../records/row.ts'
 
-/** How far the reading of what has no key stays behind itself: for so many milliseconds, and so many seqs at most. */
+/** How far the floor lags behind the rows that were read: by this many milliseconds, and at most this many seqs. */
 const lagTime = 1000
 export const lagSeqs = 1000
 
-/** Milliseconds between two sweeps, and after which a part of one was too large, or could be larger. */
+/** Milliseconds between two sweeps, and the durations above and below which the size of a sweep is halved or doubled. */
 const sweepInterval = 3000
 const slowSweep = 50
 const quickSweep = 10
 const smallestSweep = 1000n
 const largestSweep = 2n ** 40n
 
-/** Marks closer than this are as good as one. */
+/** Marks closer together than this are merged. */
 const markInterval = 50
 
 /**
- * Where the reading of a destination goes on. Kept in memory: the database need not look again at what was published long ago, whose rows may be
- * there still while somebody holds an old snapshot.
+ * Where reading of a destination continues. Kept in memory: the database need not scan records that were published long ago, whose rows may still
+ * exist while a transaction holds an old snapshot.
  *
- * Transactions do not commit in the order of their seqs. So the floor lags behind what was read, and one that is late by a few milliseconds is found by the
- * next claim; a sweep looks below the floor, part by part, for those that are later.
+ * Transactions do not commit in the order of their seqs. So the floor lags behind the rows that were read, and a record committed a few milliseconds
+ * late is found by the next claim; a sweep searches below the floor, range by range, for later ones.
  */
 class DestinationPosition {
-  key: KeyPlace | undefined
+  key: KeyLocation | undefined
   #highest = 0n
-  /** What was read long enough ago. */
+  /** The highest seq that was read long enough ago. */
   #settled = 0n
   #marks: { readonly at: number; readonly seq: bigint }[] = []
   #swept = 0n
@@ -37,7 +37,7 @@ class DestinationPosition {
     return highest([this.#highest - BigInt(lagSeqs), this.#settled])
   }
 
-  /** The part below the floor that is to be looked at now. */
+  /** The range below the floor to read now. */
   sweep(now: number, idle: boolean): readonly [bigint, bigint] {
     const { floor } = this
     if (this.#swept >= floor || (now < this.#nextSweep && !idle)) return [0n, 0n]
@@ -52,7 +52,7 @@ class DestinationPosition {
     if (last === undefined || now - last.at >= markInterval) this.#marks.push({ at: now, seq })
   }
 
-  /** Lets time pass. */
+  /** Advances the settled mark to `now`. */
   settle(now: number): void {
     while (this.#marks[0] !== undefined && now - this.#marks[0].at >= lagTime) {
       const { seq } = this.#marks[0]
@@ -61,7 +61,7 @@ class DestinationPosition {
     }
   }
 
-  /** The sweep came to this seq, in so many milliseconds. It has come round at what was the floor when it was asked for. */
+  /** The sweep reached this seq in `took` milliseconds. It is complete when it reaches the floor at the time of the request. */
   sweptTo(seq: bigint, floor: bigint, now: number, took: number): void {
     if (took < quickSweep && this.#sweepSize < largestSweep) this.#sweepSize *= 2n
     if (took > slowSweep && this.#sweepSize > smallestSweep) this.#sweepSize /= 2n
@@ -71,7 +71,7 @@ class DestinationPosition {
     this.#nextSweep = now + sweepInterval
   }
 
-  /** What comes after this seq is to be read again. */
+  /** The rows after this seq must be read again. */
   goBack(to: bigint): void {
     if (this.#highest > to) this.#highest = to
     if (this.#settled > to) this.#settled = to
@@ -82,7 +82,7 @@ class DestinationPosition {
 export class ReadPositions {
   readonly #positions = new Map<string, DestinationPosition>()
 
-  /** `idle`: the last claim found nothing, so that there is time to sweep. */
+  /** `idle`: the last claim found nothing, so there is time to sweep. */
   now(now: number, { idle }: { readonly idle: boolean }): readonly ReadPosition[] {
     return [...this.#positions].map(([destination, position]) => {
       position.settle(now)
@@ -91,7 +91,10 @@ export class ReadPositions {
     })
   }
 
-  /** `asked` is where the reading of this destination began, and `rows` what it gave of it, in `took` milliseconds. `cut`: more was found than its bytes allowed. */
+  /**
+   * `asked` is where reading of this destination started, and `rows` are the rows it returned, in `took` milliseconds. `cut`: more was found than the
+   * byte limit allowed.
+   */
   advance(
     progress: ReadProgress,
     asked: ReadPosition | undefined,
@@ -104,17 +107,17 @@ export class ReadPositions {
     position.read(BigInt(counts.fresh < progress.matches ? fresh : (progress.read ?? 0)), now)
     position.key = lastKey(progress, rows) ?? position.key
     const [after, to] = (asked?.sweep ?? ['0', '0']).map(BigInt)
-    // What it found and was not given is found by the next part.
+    // Rows that were found and not returned are found by the next range.
     if (cut && counts.swept === 0) return
     if (after !== to) position.sweptTo(counts.swept > 0 ? BigInt(swept) : (to ?? 0n), floor, now, took)
   }
 
-  /** A record without a key goes back. */
+  /** A record without a key was released. */
   goBack(destination: string, seq: string): void {
     this.#positions.get(destination)?.goBack(BigInt(seq) - 1n)
   }
 
-  /** There are partitions of which nothing was read. */
+  /** There are new partitions that have not been read. */
   restart(): void {
     for (const position of this.#positions.values()) position.goBack(0n)
   }
@@ -129,8 +132,8 @@ export class ReadPositions {
   }
 }
 
-/** Those of which nothing was given, because the limit was reached, come first the next time. */
-function lastKey({ heads, key }: ReadProgress, rows: readonly Row[]): KeyPlace | undefined {
+/** Keys that were skipped because the limit was reached come first the next time. */
+function lastKey({ heads, key }: ReadProgress, rows: readonly Row[]): KeyLocation | undefined {
   const keyed = rows.filter(hasKey)
   if (new Set(keyed.map((row) => row['turn'])).size >= heads) return key
   const last = keyed.reduce<Row | undefined>((one, row) => (Number(row['turn']) > Number(one?.['turn'] ?? 0) ? row : one), undefined)
@@ -141,7 +144,10 @@ function hasKey(row: Row): boolean {
   return row['turn'] !== null && row['turn'] !== undefined
 }
 
-/** The highest seqs, above the floor and up to it, of rows without a key that have not failed. Compared as texts: there are hundreds of them. */
+/**
+ * The highest seqs, above the floor and up to it, of rows without a key that have not failed. Compared as strings, because there are hundreds of
+ * them.
+ */
 function plainOf(rows: readonly Row[], floor: string): { fresh: string; swept: string; counts: { fresh: number; swept: number } } {
   const highest = { fresh: '0', swept: '0', counts: { fresh: 0, swept: 0 } }
   for (const row of rows) {
@@ -160,10 +166,10 @@ function highest(seqs: readonly bigint[]): bigint {
   return found
 }
 
-/** Milliseconds. While there is enough to do, others are looked for as often as this. */
+/** Milliseconds between two discoveries while there is enough to do. */
 const whileBusy = 500
 
-/** When to look for destinations, keys and partitions that are not known yet. */
+/** Decides when to look for new destinations, keys and partitions. */
 export class Discovery {
   #anyKeys = false
   #at = -Infinity
@@ -174,7 +180,7 @@ export class Discovery {
   }
 
   isDue(now: number, { busy }: { readonly busy: boolean }): boolean {
-    // A clock that was set back says nothing.
+    // Ignores a clock that was set back.
     return !busy || Math.abs(now - this.#at) >= whileBusy
   }
 

@@ -4,52 +4,52 @@ import { setImmediate } from 'node:timers/promises'
 import { rootContext } from '@ackord/core'
 import type { Isolation } from '../contract/dialect.ts'
 import {
-  changeNow,
   confirmNone,
   type Driver,
   type RunStatement,
+  runWithoutDeferring,
   type Session,
   type Statement,
   type StatementResult,
 } from '../contract/driver.ts'
 import { QueryTracker } from '../contract/query-tracker.ts'
-import { Lane } from '../contract/statement-queue.ts'
+import { StatementQueue } from '../contract/statement-queue.ts'
 import type { AdmitStatement } from '../contract/statement-traits.ts'
 import { type BeginTransaction, callbackTransaction } from './callback-transaction.ts'
 
 /**
- * Runs one statement of the user's on a tracked handle, or refuses it. `sql` is what it sends, where that is known; where it is only known
- * later, `admit` is told before it is sent.
+ * Runs one statement of the user on a tracked handle, or refuses it. `sql` is its text, if known; if it is only known later, `admit` must be called
+ * before it is sent.
  */
 export type RunQuery = <T>(sql: unknown, start: (admit: (sql: unknown) => void) => Promise<T>) => Promise<T>
 
 export interface RunTracked extends RunQuery {
-  /** Comes before a savepoint that the ORM makes by itself, and is to be awaited. */
+  /** Must be awaited before a savepoint that the ORM creates itself. */
   readonly admitSavepoint: QueryTracker['admitSavepoint']
 }
 
-/** What an adapter knows of an ORM whose transactions are callbacks. */
+/** The adapter of an ORM whose transactions are callbacks. */
 export interface CallbackClient<Handle> {
   readonly root: Handle
   readonly begin: BeginTransaction<Handle>
-  /** Runs a statement of ours, or several without parameters. Rejects with the error of the server, not with one that the ORM wrapped around it. */
+  /** Runs a statement of the library, or several without parameters. Rejects with the server's error, not with the ORM's wrapper. */
   readonly run: RunOn<Handle>
-  /** The same transaction, with every statement of the user's sent by `run`. */
+  /** The same transaction, with every statement of the user sent through `run`. */
   track(transaction: Handle, run: RunTracked): Handle
-  /** As `Driver` has it, for what is not the root. */
+  /** As in `Driver`, for handles other than the root. */
   inTransaction(handle: Handle): boolean | undefined
   /**
-   * Whether a statement may start another one before it ends, as an extension of Prisma does. That one does not wait for its turn; all
-   * others are sent one after the other. Default: false.
+   * Whether a statement may start another one before it ends, as an extension of Prisma does. The inner statement bypasses the queue; all others are
+   * sent one after the other. Default: false.
    */
   readonly reentrant?: boolean | undefined
-  /** The error of the server behind that of the ORM. Default: it is the same. */
+  /** The server's error behind the ORM's. Default: the same error. */
   readonly serverError?: ((error: unknown) => unknown) | undefined
 }
 
 /**
- * A driver on an ORM. Each statement is a round trip of its own. Most ORMs hide what COMMIT answers, so that the last statement in the
- * transaction finds out whether it can be committed.
+ * A driver on an ORM. Each statement takes its own round trip. Most ORMs hide the answer to COMMIT, so the last statement in the transaction checks
+ * whether it can be committed.
  */
 export function callbackDriver<Handle>(client: CallbackClient<Handle>, dialect: CallbackDialect): Driver<Handle> {
   const { root, begin, serverError = (error) => error } = client
@@ -74,7 +74,7 @@ export function callbackDriver<Handle>(client: CallbackClient<Handle>, dialect: 
             await guard.finish()
             return result
           } catch (error) {
-            // What still waits must not come after the roll-back, when the connection is another's.
+            // Waiting statements must not run after the rollback, when the connection belongs to another transaction.
             await running.drained()
             await guard.leave()
             throw error
@@ -93,7 +93,7 @@ export function callbackDriver<Handle>(client: CallbackClient<Handle>, dialect: 
         begin,
         async function workOn(transaction: Handle) {
           const runOn: RunStatement = (sql, parameters = []) => run(transaction, sql, parameters)
-          // No ORM gives a connection alone. Of its transaction, this leaves the connection.
+          // No ORM provides a plain connection. Ending the ORM's transaction leaves one.
           await runOn('COMMIT')
           return await work({
             run: runOn,
@@ -108,8 +108,8 @@ export function callbackDriver<Handle>(client: CallbackClient<Handle>, dialect: 
   }
 }
 
-/** Whose turn it is, for what a statement starts. */
-const turns = new AsyncLocalStorage<Lane>()
+/** The queue of the running statement, for statements that it starts. */
+const currentQueue = new AsyncLocalStorage<StatementQueue>()
 
 interface OpenSession<Handle> {
   readonly client: CallbackClient<Handle>
@@ -122,11 +122,11 @@ interface OpenSession<Handle> {
 
 function sessionOn<Handle>({ client, dialect, run, transaction, running, guard }: OpenSession<Handle>): Session<Handle> {
   const { refuseControl } = dialect
-  const lane = new Lane()
+  const queue = new StatementQueue()
   const inTurn = <T>(start: () => Promise<T>) =>
     running.run(() => {
-      if (client.reentrant !== true) return lane.run(start)
-      return turns.getStore() === lane ? start() : lane.run(() => turns.run(lane, start))
+      if (client.reentrant !== true) return queue.run(start)
+      return currentQueue.getStore() === queue ? start() : queue.run(() => currentQueue.run(queue, start))
     })
   const send = ({ sql, parameters = [], none }: Statement) => guard.run(sql, () => run(transaction, sql, parameters), none)
 
@@ -135,7 +135,7 @@ function sessionOn<Handle>({ client, dialect, run, transaction, running, guard }
       const failed = (error: unknown) => confirmNone(statement, error, (sql, parameters) => send({ sql, parameters }))
       return await send(statement).then(({ count }) => count, failed)
     } catch (error) {
-      guard.doom(error)
+      guard.failTransaction(error)
       throw error
     }
   }
@@ -157,7 +157,7 @@ function sessionOn<Handle>({ client, dialect, run, transaction, running, guard }
             }),
           ),
         )
-        if (dialect.undoesAlone) query.catch((error: unknown) => neglectIfLate(tracker, error))
+        if (dialect.undoesAlone) query.catch((error: unknown) => reportIfLate(tracker, error))
         return withConsequences(query)
       })
       return query ?? followed
@@ -169,8 +169,8 @@ function sessionOn<Handle>({ client, dialect, run, transaction, running, guard }
   return {
     run: (sql, parameters) => inTurn(() => send({ sql, parameters })),
     change,
-    changeLater: changeNow(change),
-    sendsTogether: false,
+    deferStatement: runWithoutDeferring(change),
+    supportsPipelining: false,
     script: (sql) =>
       inTurn(async () => {
         for (const statement of dialect.split(sql)) await run(transaction, statement, [])
@@ -180,16 +180,15 @@ function sessionOn<Handle>({ client, dialect, run, transaction, running, guard }
   }
 }
 
-/** An ORM awaits every query itself, and does not show whether anybody else does. What fails when the work has returned, nobody awaited. */
-function neglectIfLate(tracker: QueryTracker, error: unknown): void {
+/** An ORM awaits every query itself and does not show whether its caller does. A query that fails after the work has returned was not awaited. */
+function reportIfLate(tracker: QueryTracker, error: unknown): void {
   if (tracker.draining) void tracker.watch(() => Promise.reject(error))
 }
 
 /**
- * Settles once everything that the answer sets off has run. An ORM passes an answer on through promises of its own, so the next statement of
- * an operation is sent some turns later. Node runs an immediate only when the queues of promises and of `process.nextTick` are empty: a
- * statement that has not been sent by then waits for something else than this answer. The caller of the ORM does not wait for it; only the end
- * of the transaction does.
+ * Settles once all consequences of the answer have run. An ORM passes an answer on through promises of its own, so the next statement of an operation
+ * is sent some turns later. Node runs an immediate only when the queues of promises and of `process.nextTick` are empty: a statement that has not
+ * been sent by then waits for something other than this answer. The caller of the ORM does not wait for it; only the end of the transaction does.
  */
 async function withConsequences<T>(query: Promise<T>): Promise<T> {
   try {
@@ -199,21 +198,21 @@ async function withConsequences<T>(query: Promise<T>): Promise<T> {
   }
 }
 
-/** What differs between databases in a transaction that an ORM begins and ends. */
+/** The differences between databases in a transaction that an ORM begins and ends. */
 export interface CallbackDialect {
-  /** Throws at a statement that would begin or end the transaction under our hands. */
+  /** Throws for a statement that would begin or end the transaction behind our back. */
   readonly refuseControl: AdmitStatement
   /** Whether the answer to COMMIT means that nothing was committed. */
   refusedCommit(error: unknown): boolean
-  /** Whether a statement that fails is undone alone, and the transaction goes on. */
+  /** Whether a failed statement is undone alone, and the transaction continues. */
   readonly undoesAlone: boolean
-  /** Whether DDL ends a transaction, so that the schema is made outside of one. */
+  /** Whether DDL ends a transaction, so that the schema is created outside of one. */
   readonly ddlCommits: boolean
-  /** Of the settings, the isolation that must be asked for before BEGIN. */
+  /** The isolation level in the settings that must be requested before BEGIN. */
   isolationOf(settings: readonly string[]): Isolation | undefined
-  /** The statements of a script of ours, as they are sent. */
+  /** The statements of a script, as they are sent. */
   split(script: string): readonly string[]
-  /** The same function for statements of ours, with parameters as the database's client takes them. */
+  /** Wraps `run` to convert parameters to the form that the database's client accepts. */
   adapt<Handle>(run: RunOn<Handle>): RunOn<Handle>
   guard(options: GuardOptions): TransactionGuard
 }
@@ -221,27 +220,27 @@ export interface CallbackDialect {
 type RunOn<Handle> = (handle: Handle, sql: string, parameters: readonly unknown[]) => Promise<StatementResult>
 
 export interface GuardOptions {
-  /** Sends a statement of ours at once. */
+  /** Sends a statement of the library immediately. */
   send(sql: string): Promise<StatementResult>
-  /** The error of the server behind that of the ORM. */
+  /** The server's error behind the ORM's. */
   serverError(error: unknown): unknown
 }
 
-/** Watches over a transaction whose answers an ORM keeps for itself. Nothing else is sent while one of its functions runs. */
+/** Guards a transaction whose answers an ORM hides. No other statement is sent while one of its functions is running. */
 export interface TransactionGuard {
-  /** Comes first. Carries the settings out, except for the isolation. */
+  /** Called first. Applies the settings, except for the isolation level. */
   begin(settings: readonly string[]): Promise<void>
   /**
-   * Runs a statement, or rejects if it would not be in the transaction any more. `sql` and what `sending` is told are `undefined` for what
-   * is known to leave the transaction open. `harmless` errors are known to undo the statement alone.
+   * Runs a statement, or rejects if the transaction is no longer open. `sql` and the argument of `sending` are `undefined` for statements that are
+   * known to leave the transaction open. `harmless` errors are known to undo only the statement.
    */
   run<T>(sql: unknown, start: (sending: (sql: unknown) => void) => Promise<T>, harmless?: (error: unknown) => boolean): Promise<T>
-  /** A statement of ours failed, and others that belong to it may be there already: it is all of them or none. */
-  doom(error: unknown): void
-  /** What failed was undone: a savepoint from before is there again. */
+  /** A statement of the library failed after related ones may have been applied: the transaction must not be committed. */
+  failTransaction(error: unknown): void
+  /** The failed statements were undone by a rollback to an earlier savepoint. */
   restore(): void
-  /** Comes last, before COMMIT. Rejects if that would not commit the whole. */
+  /** Called last, before COMMIT. Rejects if COMMIT would not commit everything. */
   finish(): Promise<void>
-  /** Comes last, before ROLLBACK. Never rejects. */
+  /** Called last, before ROLLBACK. Never rejects. */
   leave(): Promise<void>
 }

@@ -4,18 +4,20 @@ import { CommitUnknownError } from '../errors.ts'
 
 export interface CallbackTransactionOptions {
   readonly signal: AbortSignal
-  /** Whether the answer to COMMIT, an error of the server, means that nothing was committed. */
+  /** Whether the answer to COMMIT, a server error, means that nothing was committed. */
   readonly refusedCommit: (error: unknown) => boolean
-  /** The error of the server behind that of the client. Default: it is the same. */
+  /** The server's error behind the client's. Default: the same error. */
   readonly serverError?: ((error: unknown) => unknown) | undefined
-  /** Told that the client gave up while the work was still going on. It is waited for all the same. */
+  /** Called when the client gives up while the work is still running. The work is awaited nevertheless. */
   readonly onLost?: ((error: unknown) => void) | undefined
 }
 
-/** Begins, calls back, commits if that resolves and rolls back if it rejects: how clients and ORMs do it. `isolation` is asked for before BEGIN. */
+/**
+ * Begins, calls back, commits if the callback resolves and rolls back if it rejects, as clients and ORMs do. `isolation` is requested before BEGIN.
+ */
 export type BeginTransaction<Transaction> = <R>(work: (transaction: Transaction) => Promise<R>, isolation?: Isolation) => Promise<R>
 
-/** Keeps what a `Driver` promises, in a transaction that the client's own function begins and ends. */
+/** Fulfils the contract of `Driver.transaction` in a transaction that the client's own function begins and ends. */
 export async function callbackTransaction<Transaction, R>(
   begin: BeginTransaction<Transaction>,
   work: (transaction: Transaction) => Promise<R>,
@@ -46,7 +48,7 @@ export async function callbackTransaction<Transaction, R>(
   })
 
   try {
-    // A pool may have no connection to give for a long time; an abort does not wait for it.
+    // Waiting for a connection may take long; an abort does not wait for it.
     await abortable(Promise.race([started, ended]), signal)
   } catch (error) {
     if (!given) {
@@ -61,11 +63,11 @@ export async function callbackTransaction<Transaction, R>(
     if (outcome === undefined && working !== undefined) {
       onLost?.(error)
       await working.catch(() => {})
-      // It was set while we waited.
+      // Set while the work was awaited.
       throw (outcome as { readonly error?: unknown } | undefined)?.error ?? error
     }
     if (outcome === undefined) throw error
-    // What the roll-back failed with says less.
+    // The error of the rollback is less useful.
     if ('error' in outcome) throw outcome.error
     if (refusedCommit(serverError(error))) throw error
     throw new CommitUnknownError(error)

@@ -2,17 +2,17 @@ import { checkFunction } from '@ackord/core/internal'
 import type { Driver, StatementResult } from '../contract/driver.ts'
 import { type CallbackDialect, callbackDriver, type RunTracked } from './callback-driver.ts'
 
-/** What is used of a database that `drizzle()` makes. */
+/** The part of a database created by `drizzle()` that is used. */
 export interface DrizzleClient {
   // biome-ignore lint/suspicious/noExplicitAny: the type of its transaction is found by inference.
   transaction(work: (transaction: any) => Promise<any>, config?: { isolationLevel?: any }): Promise<unknown>
   readonly $client: unknown
 }
 
-/** The database itself or a transaction on it: what both have can be used without knowing which one it is. */
+/** The database or a transaction on it: their common methods can be used without knowing which one it is. */
 export type DrizzleHandle<Client extends DrizzleClient> = Client | Parameters<Parameters<Client['transaction']>[0]>[0]
 
-/** A driver on Drizzle. `read` reads what its client answers. */
+/** A driver on Drizzle. `read` reads the answers of its client. */
 export function drizzleDriver<Client extends DrizzleClient>(
   db: Client,
   dialect: CallbackDialect,
@@ -21,7 +21,7 @@ export function drizzleDriver<Client extends DrizzleClient>(
   checkFunction('fromDrizzle(db).transaction', db?.transaction)
   const driver = callbackDriver<DrizzleDatabase>(
     {
-      // What is there at run time, whatever the types say.
+      // The run-time shape, whatever the types say.
       root: db as unknown as DrizzleDatabase,
       begin: (work, isolation) =>
         listening((listen) => {
@@ -30,7 +30,7 @@ export function drizzleDriver<Client extends DrizzleClient>(
         }),
       run: (handle, sql, parameters) => run(handle, sql, parameters, read),
       track,
-      // A transaction that has ended still takes queries, on a connection that may be another's: only the server knows.
+      // A transaction that has ended still accepts queries, on a connection that may belong to another one: only the server knows.
       inTransaction: (handle) => ('rollback' in handle ? undefined : false),
       serverError,
     },
@@ -39,13 +39,13 @@ export function drizzleDriver<Client extends DrizzleClient>(
   return driver as unknown as Driver<DrizzleHandle<Client>>
 }
 
-/** What is used of a database or transaction of Drizzle, beyond what its types show. */
+/** The parts of a Drizzle database or transaction that are used and not in its types. */
 interface DrizzleDatabase {
   readonly dialect: unknown
   readonly session: DrizzleSession
   readonly schema?: unknown
   readonly nestedIndex?: number
-  /** Of MySQL. */
+  /** MySQL only. */
   readonly mode?: unknown
   transaction(work: (transaction: DrizzleDatabase) => Promise<unknown>, config?: unknown): Promise<unknown>
 }
@@ -78,12 +78,12 @@ async function run(
   }
 }
 
-/** Drizzle wraps what a query fails with. */
+/** Drizzle wraps the errors of queries. */
 function serverError(error: unknown): unknown {
   return error instanceof Error && error.cause instanceof Error && 'query' in error ? error.cause : error
 }
 
-/** The same transaction on a session whose queries are tracked: everything that Drizzle sends goes through `prepareQuery`. */
+/** The same transaction on a session with tracked queries: everything that Drizzle sends goes through `prepareQuery`. */
 function track(transaction: DrizzleDatabase, run: RunTracked): DrizzleDatabase {
   const session = new Proxy(transaction.session, {
     get(target, name, receiver) {
@@ -110,7 +110,7 @@ interface Emitter {
   removeListener(event: 'error', listener: () => void): unknown
 }
 
-/** A connection that breaks while nothing is sent on it would end the process. What is sent next fails all the same. */
+/** An idle connection that breaks would end the process with an unhandled error event. The next statement fails in any case. */
 async function listening<R>(begin: (listen: (transaction: DrizzleDatabase) => DrizzleDatabase) => Promise<R>): Promise<R> {
   let client: Emitter | undefined
   const ignore = () => {}

@@ -4,9 +4,9 @@ import type { QueryTracker } from '../contract/query-tracker.ts'
 
 /** Changes that an ORM keeps in memory until they are flushed. */
 export interface UnitOfWork {
-  /** Whether there are any. */
+  /** Whether there are unflushed changes. */
   changed(): boolean
-  /** Sends them, also after the end of the scope that they were made in. */
+  /** Sends the changes, also after the end of the scope in which they were made. */
   flush(): Promise<void>
 }
 
@@ -16,8 +16,8 @@ interface OpenUnit {
 }
 
 /**
- * The same driver for handles with a unit of work. What is left in one when its scope ends (a message, or a savepoint) is flushed before the
- * savepoint is released or the transaction committed; if it is rolled back, that is forgotten.
+ * Wraps a driver for handles with a unit of work. Changes left in a unit when its scope ends (a message, or a savepoint) are flushed before the
+ * savepoint is released or the transaction committed; they are dropped if it is rolled back.
  */
 export function flushingDriver<Handle>(driver: Driver<Handle>, unitOf: (handle: Handle) => UnitOfWork): Driver<Handle> {
   return {
@@ -41,7 +41,7 @@ function flushingSession<Handle>(session: Session<Handle>, units: Units, unitOf:
   return {
     ...session,
     async run(sql, parameters) {
-      // The release of a savepoint comes here.
+      // Includes the release of a savepoint.
       await units.flushEnded()
       return await session.run(sql, parameters)
     },
@@ -58,7 +58,7 @@ function flushingSession<Handle>(session: Session<Handle>, units: Units, unitOf:
   }
 }
 
-/** Those of a transaction whose scopes are open, or have ended and were not flushed. */
+/** The units of a transaction whose scopes are open, or have ended without a flush. */
 class Units {
   #units: OpenUnit[] = []
 
@@ -76,12 +76,15 @@ class Units {
     for (const { unit } of this.takeEnded()) await unit.flush()
   }
 
-  /** In a group the next message would not see what the one before has left, and would overwrite it. Alone, each is flushed. */
+  /**
+   * In a group the next message would not see the unflushed changes of the previous one, and would overwrite them. Handled alone, each message is
+   * flushed.
+   */
   checkFlushed(): void {
     if (!this.#units.some((open) => hasEnded(open) && open.unit.changed())) return
     throw new AckordError(
       'ACKORD_TRANSACTION_ABORTED',
-      'A message of a group has left changes that were not flushed. The group is dissolved; flush in the handler to keep it together.',
+      'A message of a group left unflushed changes. The group is dissolved; flush in the handler to avoid this.',
     )
   }
 }

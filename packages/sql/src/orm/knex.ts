@@ -3,18 +3,18 @@ import { checkFunction } from '@ackord/core/internal'
 import type { Driver, StatementResult } from '../contract/driver.ts'
 import { type CallbackDialect, callbackDriver, type RunTracked } from './callback-driver.ts'
 
-/** What is used of a `Knex`. */
+/** The part of a `Knex` that is used. */
 export interface KnexClient {
   // biome-ignore lint/suspicious/noExplicitAny: the type of its transaction is its own, which can be used as a Knex.
   transaction(work: (transaction: any) => Promise<any>, options?: { isolationLevel?: any }): Promise<unknown>
   readonly client: unknown
 }
 
-/** What differs between the clients of Knex. */
+/** The differences between the clients of Knex. */
 export interface KnexWire {
-  /** A statement of ours as Knex takes it. */
+  /** Converts a statement of the library to the form that Knex accepts. */
   text(sql: string): string
-  /** What the client answers. */
+  /** Reads the client's answer. */
   read(response: unknown): StatementResult
 }
 
@@ -23,7 +23,7 @@ export function knexDriver<Client extends KnexClient>(knex: Client, dialect: Cal
   checkFunction('fromKnex(knex).transaction', knex?.transaction)
   const driver = callbackDriver<KnexHandle>(
     {
-      // What is there at run time, whatever the types say.
+      // The run-time shape, whatever the types say.
       root: knex as unknown as KnexHandle,
       begin: (work, isolation) =>
         knex.transaction(work, isolation === undefined ? undefined : { isolationLevel: isolation }) as ReturnType<typeof work>,
@@ -46,14 +46,14 @@ async function run({ client }: KnexHandle, sql: string, parameters: readonly unk
   }
 }
 
-/** What is used of a `Knex`, be it the root or a transaction. */
+/** The part of a `Knex`, the root or a transaction, that is used. */
 interface KnexHandle {
   readonly client: KnexExecutor
   readonly isTransaction?: boolean | undefined
   isCompleted?(): boolean
 }
 
-/** What sends the queries of a `Knex`. */
+/** Sends the queries of a `Knex`. */
 interface KnexExecutor {
   acquireConnection(): Promise<unknown>
   releaseConnection(connection: unknown): Promise<void>
@@ -68,8 +68,8 @@ interface KnexQuery {
 type Call = (...given: unknown[]) => unknown
 
 /**
- * The same transaction with every query tracked. Whatever a `Knex` makes (queries, raw ones, changes of the schema) has the executor that
- * will send it, and is given another one.
+ * The same transaction with every query tracked. Every object that a `Knex` creates (queries, raw queries, schema changes) refers to the executor
+ * that will send it, which is replaced.
  */
 function trackedHandle(transaction: KnexHandle, run: RunTracked): KnexHandle {
   const { client } = transaction
@@ -88,19 +88,19 @@ function trackedHandle(transaction: KnexHandle, run: RunTracked): KnexHandle {
       if (name === 'commit' || name === 'rollback') return refuse
       const value: unknown = Reflect.get(target, name)
       if (name === 'transaction' || name === 'savepoint') return nested(target, value as Call, run)
-      // `schema` is made when it is asked for.
+      // `schema` is created when it is read.
       if (typeof value !== 'function') return adopt(value)
       return Object.assign((...given: unknown[]) => adopt(value.apply(target, given)), value)
     },
   })
 }
 
-/** A savepoint of Knex, whose queries are tracked. It ends by its callback only. */
+/** A savepoint of Knex with tracked queries. It ends with its callback only. */
 function nested(transaction: KnexHandle, begin: Call, run: RunTracked): Call {
   return (work, ...options) => {
     if (typeof work !== 'function')
-      throw new AckordError('ACKORD_TRANSACTION_REQUIRED', 'In a transaction of ours, transaction() needs a callback.')
-    // Knex sends the savepoint by itself.
+      throw new AckordError('ACKORD_TRANSACTION_REQUIRED', 'Inside of a transaction of the middleware, transaction() requires a callback.')
+    // Knex sends the savepoint itself.
     const before = run.admitSavepoint()
     const start = () => begin.call(transaction, (inner: KnexHandle) => work(trackedHandle(inner, run)), ...options)
     return before === undefined ? start() : before.then(start)

@@ -2,7 +2,7 @@ import { checkFunction } from '@ackord/core/internal'
 import type { Driver, StatementResult } from '../contract/driver.ts'
 import { type CallbackDialect, callbackDriver, type RunTracked } from './callback-driver.ts'
 
-/** What is used of a `Kysely`. */
+/** The part of a `Kysely` that is used. */
 export interface KyselyClient {
   transaction(): KyselyTransactionBuilder
   readonly isTransaction: boolean
@@ -19,7 +19,7 @@ export interface KyselyTransactionBuilder {
 export function kyselyDriver<Client extends KyselyClient>(db: Client, dialect: CallbackDialect): Driver<Client> {
   checkFunction('fromKysely(db).transaction', db?.transaction)
   checkFunction('fromKysely(db).getExecutor', db.getExecutor)
-  // What is there at run time, whatever the types say.
+  // The run-time shape, whatever the types say.
   const root = db as unknown as KyselyHandle
   const driver = callbackDriver<KyselyHandle>(
     {
@@ -30,7 +30,7 @@ export function kyselyDriver<Client extends KyselyClient>(db: Client, dialect: C
       },
       run,
       track: (transaction, run) => tracked(root.getExecutor(), transaction, run),
-      // One that has ended refuses what it is given. Others may be on a connection of which only the server knows.
+      // A transaction that has ended rejects queries. Other handles may be on a connection whose state only the server knows.
       inTransaction: (handle) => handle.isTransaction || undefined,
     },
     dialect,
@@ -38,7 +38,7 @@ export function kyselyDriver<Client extends KyselyClient>(db: Client, dialect: C
   return driver as unknown as Driver<Client>
 }
 
-/** What is used of a `Kysely` or a `Transaction`, beyond the client. */
+/** The parts of a `Kysely` or a `Transaction` that are used beyond the client. */
 interface KyselyHandle {
   readonly isTransaction: boolean
   readonly introspection: unknown
@@ -73,15 +73,15 @@ interface KyselyResult {
 }
 
 async function run(handle: KyselyHandle, sql: string, parameters: readonly unknown[]): Promise<StatementResult> {
-  // What `CompiledQuery.raw()` makes.
+  // The same as `CompiledQuery.raw()` creates.
   const query = { kind: 'RawNode', sqlFragments: [sql], parameters: [] }
   const executor = handle.getExecutor().withoutPlugins()
   const { rows, numAffectedRows } = await executor.executeQuery({ sql, parameters, query, queryId: { queryId: 'ackord' } })
-  // Rows are objects: none of our statements asks for arrays.
+  // Rows are objects: no statement of the library asks for arrays.
   return { rows: rows as StatementResult['rows'], count: Number(numAffectedRows ?? 0) }
 }
 
-/** The same transaction on an executor whose connection is tracked: everything that Kysely sends asks for it first. */
+/** The same transaction on an executor with a tracked connection: Kysely requests the connection before it sends anything. */
 function tracked(executor: KyselyExecutor, transaction: KyselyHandle, run: RunTracked): KyselyHandle {
   const connections = transaction.getExecutor()
   const provider: KyselyConnections = {
@@ -92,7 +92,7 @@ function tracked(executor: KyselyExecutor, transaction: KyselyHandle, run: RunTr
   return new Transaction({
     executor: executor.withConnectionProvider(provider),
     dialect: { createIntrospector: () => transaction.introspection },
-    // Only those who begin a transaction need them.
+    // Only needed to begin a transaction.
     config: {},
     driver: {},
   })

@@ -3,7 +3,7 @@ import type { Isolation } from '../contract/dialect.ts'
 import type { Driver, StatementResult } from '../contract/driver.ts'
 import { type CallbackDialect, callbackDriver, type RunTracked } from './callback-driver.ts'
 
-/** What is used of a `PrismaClient`. */
+/** The part of a `PrismaClient` that is used. */
 export interface PrismaClientLike {
   $transaction(
     // biome-ignore lint/suspicious/noExplicitAny: the type of its transaction is found by inference.
@@ -15,20 +15,20 @@ export interface PrismaClientLike {
   $executeRawUnsafe(sql: string, ...parameters: never[]): unknown
 }
 
-/** The client that `$transaction()` gives to its callback, which a `PrismaClient` can be used as. */
+/** The client that `$transaction()` passes to its callback; a `PrismaClient` can be used as one. */
 export type PrismaTransaction<Client extends PrismaClientLike> = Parameters<Parameters<Client['$transaction']>[0]>[0]
 
-/** What differs between databases under Prisma. */
+/** The differences between databases under Prisma. */
 export interface PrismaRules {
-  /** Prisma tells either the rows or how many were changed. Whether a statement of ours gives rows that it can read. */
-  givesRows(sql: string): boolean
-  /** Parameters of ours as the driver adapter takes them. */
+  /** Prisma returns either the rows or the number of changed rows. Whether a statement of the library returns rows that Prisma can read. */
+  returnsRows(sql: string): boolean
+  /** Converts parameters to the form that the driver adapter accepts. */
   values(parameters: readonly unknown[]): readonly unknown[]
   serverError(error: unknown): unknown
 }
 
-/** The most that a timer can wait. */
-const longest = 2 ** 31 - 1
+/** The maximum delay of a timer. */
+const maxTimeout = 2 ** 31 - 1
 
 const levels: Record<Isolation, string> = {
   'read committed': 'ReadCommitted',
@@ -47,11 +47,11 @@ export function prismaDriver<Client extends PrismaClientLike>(
   const { serverError } = rules
   const driver = callbackDriver<PrismaHandle>(
     {
-      // What is there at run time, whatever the types say.
+      // The run-time shape, whatever the types say.
       root: prisma as unknown as PrismaHandle,
       begin(work, isolation) {
         const level = isolation === undefined ? {} : { isolationLevel: levels[isolation] }
-        return prisma.$transaction(work, { maxWait: longest, timeout: longest, ...level }) as ReturnType<typeof work>
+        return prisma.$transaction(work, { maxWait: maxTimeout, timeout: maxTimeout, ...level }) as ReturnType<typeof work>
       },
       run: (handle, sql, parameters) => run(handle, sql, parameters, rules),
       track: trackedHandle,
@@ -68,7 +68,7 @@ export function prismaDriver<Client extends PrismaClientLike>(
 async function run(handle: PrismaHandle, sql: string, parameters: readonly unknown[], rules: PrismaRules): Promise<StatementResult> {
   const values = rules.values(parameters)
   try {
-    if (!rules.givesRows(sql)) return { rows: [], count: Number(await handle.$executeRawUnsafe(sql, ...values)) }
+    if (!rules.returnsRows(sql)) return { rows: [], count: Number(await handle.$executeRawUnsafe(sql, ...values)) }
     // Rows are objects.
     const rows = (await handle.$queryRawUnsafe(sql, ...values)) as StatementResult['rows']
     return { rows, count: rows.length }
@@ -77,7 +77,7 @@ async function run(handle: PrismaHandle, sql: string, parameters: readonly unkno
   }
 }
 
-/** What is used of a client of Prisma, be it the root or that of a transaction. */
+/** The part of a Prisma client, the root or that of a transaction, that is used. */
 interface PrismaHandle {
   $queryRawUnsafe(sql: string, ...parameters: unknown[]): PromiseLike<unknown>
   $executeRawUnsafe(sql: string, ...parameters: unknown[]): PromiseLike<unknown>
@@ -86,8 +86,8 @@ interface PrismaHandle {
 type Call = (...given: unknown[]) => unknown
 
 /**
- * The same client with every operation tracked: its models, its raw queries, and transactions inside of it. Nothing is sent before somebody
- * waits for an operation, as Prisma has it.
+ * The same client with every operation tracked: its models, its raw queries, and nested transactions. As in Prisma, nothing is sent before an
+ * operation is awaited.
  */
 function trackedHandle(transaction: PrismaHandle, run: RunTracked): PrismaHandle {
   return new Proxy(transaction, {
@@ -102,7 +102,7 @@ function trackedHandle(transaction: PrismaHandle, run: RunTracked): PrismaHandle
   })
 }
 
-/** With a callback, its client is tracked. Operations in an array are those of a tracked client, and Prisma would not know them. */
+/** With a callback, its client is tracked. Operations in an array belong to a tracked client, and Prisma would not recognise them. */
 function nested(client: PrismaHandle, begin: Call, run: RunTracked): Call {
   return async (work, ...options) => {
     await run.admitSavepoint()
@@ -122,7 +122,7 @@ function trackedModel(model: object, run: RunTracked): object {
   })
 }
 
-/** An operation may have methods of its own, for what is related to its result. */
+/** An operation may have methods of its own, for relations of its result. */
 function trackedOperation(operation: unknown, run: RunTracked, sql?: string | undefined): unknown {
   if (typeof operation !== 'object' || operation === null || !('then' in operation)) return operation
   let started: Promise<unknown> | undefined
@@ -133,7 +133,7 @@ function trackedOperation(operation: unknown, run: RunTracked, sql?: string | un
   return new Proxy(operation, {
     get(target, name) {
       if (name === 'then' || name === 'catch' || name === 'finally') {
-        // Each of them is called with what it takes.
+        // Each is called with its own arguments.
         return (...given: unknown[]) => (start() as unknown as Record<typeof name, Call>)[name](...given)
       }
       const value: unknown = Reflect.get(target, name)
@@ -146,20 +146,20 @@ function isModel(name: string | symbol, value: unknown): value is object {
   return typeof name === 'string' && /^[^$_]/.test(name) && typeof value === 'object' && value !== null
 }
 
-/** Of a text, a template, or what `Prisma.sql` makes. */
+/** The text of a string, a template, or the result of `Prisma.sql`. */
 function textOf(statement: unknown): string | undefined {
   if (typeof statement === 'string') return statement
   if (Array.isArray(statement)) return statement[0]
   return (statement as { readonly sql?: string } | undefined)?.sql
 }
 
-/** What a driver adapter tells of an error of the server. */
+/** The server error as reported by a driver adapter. */
 export interface AdapterCause {
   readonly originalCode: string
   readonly originalMessage?: string | undefined
 }
 
-/** Prisma puts it under an error of its own; at COMMIT the adapter's comes alone. */
+/** Prisma wraps it in an error of its own; at COMMIT the adapter's error is not wrapped. */
 export function adapterCause(error: Error): AdapterCause | undefined {
   const meta = 'meta' in error ? (error.meta as { readonly driverAdapterError?: unknown } | undefined) : undefined
   const adapterError = meta?.driverAdapterError ?? (error.name === 'DriverAdapterError' ? error : undefined)
@@ -167,7 +167,7 @@ export function adapterCause(error: Error): AdapterCause | undefined {
   return typeof cause?.originalCode === 'string' ? (cause as AdapterCause) : undefined
 }
 
-/** Of an error that Prisma made. */
+/** The code of an error created by Prisma. */
 export function prismaCode(error: Error): string | undefined {
   return 'code' in error && typeof error.code === 'string' && /^P\d{4}$/.test(error.code) && 'clientVersion' in error
     ? error.code

@@ -2,7 +2,7 @@ import { checkFunction } from '@ackord/core/internal'
 import type { Driver, StatementResult } from '../contract/driver.ts'
 import { type CallbackDialect, callbackDriver, type RunTracked } from './callback-driver.ts'
 
-/** What is used of a `DataSource`. */
+/** The part of a `DataSource` that is used. */
 export interface TypeormDataSource {
   readonly manager: object
   // biome-ignore lint/suspicious/noExplicitAny: the type of its manager is found by inference.
@@ -18,7 +18,7 @@ export function typeormDriver<Source extends TypeormDataSource>(dataSource: Sour
   checkFunction('fromTypeorm(dataSource).createEntityManager', dataSource.createEntityManager)
   const driver = callbackDriver<TypeormManager>(
     {
-      // What is there at run time, whatever the types say.
+      // The run-time shape, whatever the types say.
       root: dataSource.manager as TypeormManager,
       begin(work, isolation) {
         if (isolation === undefined) return dataSource.transaction(work) as ReturnType<typeof work>
@@ -33,12 +33,12 @@ export function typeormDriver<Source extends TypeormDataSource>(dataSource: Sour
   return driver as unknown as Driver<Source['manager']>
 }
 
-/** The other form of `transaction`, which a structural type with both would not match. */
+/** The other overload of `transaction`; a structural type with both would not match. */
 interface IsolatedSource {
   transaction(isolation: string, work: (manager: TypeormManager) => Promise<unknown>): Promise<unknown>
 }
 
-/** What is used of an `EntityManager`: outside of transactions it has no query runner. */
+/** The part of an `EntityManager` that is used: outside of transactions it has no query runner. */
 interface TypeormManager {
   readonly queryRunner?: TypeormRunner | undefined
 }
@@ -61,20 +61,20 @@ async function run(
   try {
     const result = await runner.query(sql, parameters.length === 0 ? undefined : [...parameters], true)
     const { records, affected } = result as { readonly records?: StatementResult['rows']; readonly affected?: number | null }
-    // The native client of pg has NaN for statements that count nothing.
+    // The native client of pg reports NaN for statements that count nothing.
     return { rows: records ?? [], count: affected || 0 }
   } finally {
     if (runner !== queryRunner) await runner.release()
   }
 }
 
-/** The same query runner with every query tracked: everything that TypeORM sends goes through its `query`, savepoints included. */
+/** The same query runner with every query tracked: everything that TypeORM sends goes through its `query`, including savepoints. */
 function trackedRunner({ queryRunner }: TypeormManager, run: RunTracked): TypeormRunner {
-  // A transaction has one.
+  // A transaction always has one.
   const runner = queryRunner as TypeormRunner
   return new Proxy(runner, {
     get(target, name, receiver) {
-      // After the end it is ours to refuse a query, with an error that says why.
+      // After the end the tracker refuses queries, with an error that says why.
       if (name === 'isReleased') return false
       if (name !== 'query') return Reflect.get(target, name, receiver)
       const query: TypeormRunner['query'] = (sql, ...more) => run(sql, () => target.query(sql, ...more))

@@ -7,7 +7,7 @@ import type { Order } from '../records/row.ts'
 import type { DatabasePort, OpenTransaction } from '../transaction/open-transaction.ts'
 import { preLeaser } from './pre-lease.ts'
 
-/** Inserts all records in the transaction, by its end at the latest. Relays of this process are woken after its commit, where we know of that. */
+/** Inserts all records in the transaction, at the latest at its end. Relays of this process are woken after the commit, where the commit is known. */
 export type AppendRecords<Handle> = (transaction: OpenTransaction<Handle>, records: readonly NewOutboxRecord[]) => Promise<void> | undefined
 
 export interface AppenderOptions {
@@ -26,10 +26,10 @@ export function recordAppender<Handle>(port: DatabasePort<Handle>, options: Appe
   const explain = (error: unknown) => explainMissing(dialect, error, table)
   const wake = () => wakeUps.wake()
 
-  /** `undefined` if all of them are done, or only wait. */
+  /** Returns `undefined` if all statements are done or deferred. */
   function send(transaction: OpenTransaction<Handle>, statements: readonly Statement[], from = 0): Promise<void> | undefined {
     for (const [index, statement] of statements.slice(from).entries()) {
-      const sending = transaction.changeLater(statement, explain)
+      const sending = transaction.deferStatement(statement, explain)
       if (sending === undefined) continue
       const next = from + index + 1
       return next === statements.length ? sending : sending.then(() => send(transaction, statements, next))
@@ -51,7 +51,7 @@ export function recordAppender<Handle>(port: DatabasePort<Handle>, options: Appe
     if (records.length === 0) return undefined
     const rows = records.map((record) => outboxRowOf(record, order, maxSize))
     if (!transaction.gathers) return appendNow(transaction, rows)
-    // Whoever gathers stores them, and wakes once for all.
+    // The group stores the gathered rows and wakes the relays once for all.
     transaction.gather(table, rows)
     return probe('outbox.appended') ?? undefined
   }

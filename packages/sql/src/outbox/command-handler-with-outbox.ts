@@ -9,7 +9,7 @@ import {
 } from '@ackord/core'
 import type { Database } from '../transaction/database.ts'
 
-/** As the function of `commandHandler()`, with the transaction of the message. */
+/** The function of `commandHandler()`, with the transaction of the message as a parameter. */
 export type TransactionalFunction<Data, Handle> = (
   data: Data,
   transaction: Handle,
@@ -17,8 +17,8 @@ export type TransactionalFunction<Data, Handle> = (
 ) => HandlerResult | Promise<HandlerResult>
 
 /**
- * A command handler that is given the transaction of its message, for those who would rather have it as an argument than ask for it by
- * `database.executor()`. Its events are the outbox's, as everybody's: it wants `transactional()` around it, and fails the message without.
+ * A command handler that receives the transaction of its message as an argument, instead of calling `database.executor()`. Its events are stored in
+ * the outbox as usual. Requires `transactional()`, and fails the message without it.
  */
 export function commandHandlerWithOutbox<Handle, Data = unknown>(
   database: Database<Handle>,
@@ -36,9 +36,9 @@ export function commandHandlerWithOutbox<Handle>(
   handle: TransactionalFunction<never, Handle>,
 ): Handler {
   const work = (data: unknown, context: Context) => {
-    // The signatures above have compared the type of the function's parameter with the input.
+    // The overloads above have matched the type of the function's parameter with the input.
     return handle(data as never, database.executor(context, { required: true }), context)
   }
-  // Both forms lead to the same function inside.
+  // Both overloads use the same implementation.
   return commandHandler(options as CommandHandlerOptions & TextInput<unknown>, work)
 }

@@ -79,7 +79,7 @@ export function outboxAdministration(
   }
 }
 
-/** Attributes are merged here and not in the database, whose JSON functions would round numbers and sort names. */
+/** Attributes are merged here and not in the database, whose JSON functions round numbers and reorder names. */
 function editing(edit: OutboxEdit): ((row: Row) => OutboxRow) | undefined {
   if (isEmptyEdit(edit)) return undefined
   return (row) => {
@@ -107,7 +107,7 @@ function recordOf(row: Row): OutboxRecord {
 }
 
 function shownState(row: Row): OutboxState {
-  // Computed by our own statement, from these five only.
+  // Computed by the library's own statement, with these five values only.
   return row['shown_state'] as OutboxState
 }
 
@@ -117,7 +117,7 @@ function optional<V>(value: unknown, convert: (value: unknown) => V): V | undefi
 
 const pageSize = 500
 
-/** What is in the outbox and not done, as one transaction sees it: by the operators' own statements, run on its handle. */
+/** The pending records of the outbox as seen by one transaction: the operators' statements, run on its handle. */
 export async function readPending(
   port: StorePort,
   transaction: unknown,

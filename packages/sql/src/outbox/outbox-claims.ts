@@ -3,7 +3,7 @@ import { checkCount, checkDuration } from '@ackord/core/internal'
 import type { Claim, ClaimedRecord, ClaimOptions, OutboxStore, Outcome } from '@ackord/outbox'
 import type { ClaimStatements } from '../contract/store-dialect.ts'
 import { bytesOf, withContents } from '../records/claim-bytes.ts'
-import { type ClaimedPlace, compareSeq, toPlaces, toToken } from '../records/claim-token.ts'
+import { type ClaimedRowKey, compareSeq, toRowKeys, toToken } from '../records/claim-token.ts'
 import { readClaimed, settleOutcomes } from '../records/claimed-record.ts'
 import type { Row } from '../records/row.ts'
 
@@ -25,7 +25,7 @@ export function outboxClaims(
     if (destinations?.length === 0) return []
     const token = runtime.uuid()
     let rows = await statements.claim({ ...asked, token, quota: undefined, spent: 0 })
-    // Shares keep one destination from taking all; what the others leave over is for whoever has more.
+    // Fair shares prevent one destination from taking all; unused shares go to destinations with more records.
     const spent = maxBytes === undefined ? 0 : bytesOf(rows)
     if (rows.length < limit && spent < (maxBytes ?? Infinity) && mayHaveMore(rows, limit)) {
       rows = [...rows, ...(await statements.claim({ ...asked, limit: limit - rows.length, token, quota: limit, spent }))]
@@ -47,28 +47,28 @@ export function outboxClaims(
 
   async function renew(claims: readonly Claim[], lease: number): Promise<readonly boolean[]> {
     checkDuration('lease', lease, { min: 1 })
-    const places = placesOf(claims)
-    if (places.length === 0) return claims.map(() => false)
-    const held = await statements.renew(places, lease)
-    return toPlaces(claims).map((place) => place !== undefined && held.has(place.seq))
+    const rows = rowKeysOf(claims)
+    if (rows.length === 0) return claims.map(() => false)
+    const held = await statements.renew(rows, lease)
+    return toRowKeys(claims).map((row) => row !== undefined && held.has(row.seq))
   }
 
   async function release(claims: readonly Claim[]): Promise<void> {
-    const places = placesOf(claims)
-    if (places.length > 0) await statements.release(places)
+    const rows = rowKeysOf(claims)
+    if (rows.length > 0) await statements.release(rows)
   }
 
   async function settle(outcomes: readonly Outcome[]): Promise<readonly ('applied' | 'lost')[]> {
     return await settleOutcomes(outcomes, {
-      place: (some) => toPlaces(some).map((place, index) => place && { ...place, outcome: some[index] as Outcome }),
-      apply: (placed) => statements.settle(placed),
+      locate: (some) => toRowKeys(some).map((row, index) => row && { ...row, outcome: some[index] as Outcome }),
+      apply: (found) => statements.settle(found),
     })
   }
 
   return { claim, renew, release, settle }
 }
 
-/** Whether some destination, or the retries as a whole, got all they were allowed. */
+/** Whether a destination, or the retries as a whole, reached its share. */
 function mayHaveMore(rows: readonly Row[], limit: number): boolean {
   const counts = new Map<string, number>()
   for (const { state, destination } of rows) {
@@ -81,9 +81,9 @@ function mayHaveMore(rows: readonly Row[], limit: number): boolean {
   return [...counts.values()].some((count) => count >= quota)
 }
 
-function placesOf(claims: readonly Claim[]): readonly ClaimedPlace[] {
-  const places = toPlaces(claims).filter((place) => place !== undefined)
-  return places.sort((one, other) => compareSeq(one.seq, other.seq))
+function rowKeysOf(claims: readonly Claim[]): readonly ClaimedRowKey[] {
+  const rows = toRowKeys(claims).filter((row) => row !== undefined)
+  return rows.sort((one, other) => compareSeq(one.seq, other.seq))
 }
 
 function bySeq(one: Claim, other: Claim): number {

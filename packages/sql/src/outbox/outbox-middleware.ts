@@ -19,19 +19,22 @@ import type { OpenTransaction } from '../transaction/open-transaction.ts'
 import { recordAppender } from './append-records.ts'
 
 export interface OutboxOptions extends TableOptions, OrderOptions {
-  /** Where the relay will publish an output: always to one place, or as the output says. */
+  /** Where the relay publishes an output: a fixed destination, or one chosen per output. */
   readonly destination: Destination
   /** Default: JSON. */
   readonly marshaler?: Marshaler | undefined
-  /** For outputs that middleware added without one. Default: none, and they are refused. */
+  /** The destination of outputs that middleware added without one. Default: none, and they are rejected. */
   readonly source?: string | undefined
-  /** The most bytes of a record: of its data, its attributes as JSON and its destination. A larger one fails its message, before anything of it is stored. Default: 5 MB. */
+  /**
+   * The maximum bytes of a record: its data, its attributes as JSON and its destination. A larger record fails its message before any of its records
+   * is stored. Default: 5 MB.
+   */
   readonly maxSize?: number | undefined
   /** Default: `systemRuntime`. */
   readonly runtime?: Runtime | undefined
 }
 
-/** Stores the outputs in the transaction of the business writes and passes none on; a relay publishes them after the commit. */
+/** Stores the outputs in the transaction of the business writes and returns none; a relay publishes them after the commit. */
 export function outboxMiddleware<Handle>(database: Database<Handle>, options: OutboxOptions): Middleware {
   const {
     destination,
@@ -51,26 +54,26 @@ export function outboxMiddleware<Handle>(database: Database<Handle>, options: Ou
   const append = recordAppender(port, { table: port.tables({ schema, names }).outbox, order: port.order(order), maxSize, runtime })
   const complete = outputCompleter(runtime, source)
 
-  /** Stores what the handling of a message gave; `undefined` where there is nothing to wait for. */
+  /** Stores the outputs of a handled message; `undefined` if there is nothing to wait for. */
   function store(transaction: OpenTransaction<Handle>, outputs: readonly Message[], message: Message): Promise<unknown> | undefined {
     const records = outputs.map((output) => ({ destination: destinationOf(output, destination), message: marshal(output, marshaler) }))
-    // The handler has returned; a nested transaction that it did not wait for may still run, and be rolled back.
+    // The handler has returned; a nested transaction that it did not await may still run, and be rolled back.
     const turns = transaction.own?.turns
     const appending = turns?.busy === true ? turns.run(async () => await append(transaction, records)) : append(transaction, records)
-    // The message itself is the router's to settle.
+    // The router settles the message itself.
     const others = outputs.filter((output) => ackingOf(output) !== undefined && ackingOf(output) !== ackingOf(message))
     return others.length === 0 ? appending : settleWhenStored(transaction, others, appending)
   }
 
   return middleware({ role: 'outbox', resource: database }, (next) => {
-    // Chained by hand: it runs once per message.
+    // No async/await on the hot path: saves promises per message.
     return function outbox(message, context) {
-      // Before the handler runs: its side effects could not be taken back.
+      // Checked before the handler runs: its side effects could not be undone.
       const transaction = port.find(context)
       if (transaction === undefined) return Promise.reject(new TransactionRequiredError('outboxMiddleware()'))
       return next(message, context).then((outputs) => {
         if (outputs.length === 0) return outputs
-        // The router has done so at the handler's return; middleware in between may have added some.
+        // The router has completed the handler's outputs; middleware in between may have added more.
         const storing = store(transaction, complete(outputs, message, context), message)
         return storing === undefined ? none : storing.then(() => none)
       })
@@ -89,7 +92,7 @@ async function settleWhenStored(
   for (const output of outputs) await settleWith(transaction, output)
 }
 
-/** An output with an acking of its own came from somewhere, which waits to hear whether it is stored. */
+/** An output with its own acking came from a source that waits for it to be stored. */
 async function settleWith({ own }: OpenTransaction<unknown>, output: Message): Promise<void> {
   if (own === undefined) {
     await output.ack()

@@ -9,16 +9,16 @@ import type { DatabasePort, OpenTransaction } from '../transaction/open-transact
 /** Rows that are stored already leased to a relay of this process. */
 export interface PreLease {
   readonly statements: readonly Statement[]
-  /** After the commit. */
+  /** Called after the commit. */
   handOver(): void
 }
 
-/** More of them are no single message's, and a claim is as good. */
-const mostRows = 16
+/** More rows than this do not come from a single message, and a claim is just as good. */
+const maxRows = 16
 
 /**
- * Stores rows leased to whoever takes them after the commit, so that no claim can have them meanwhile. `undefined` where that cannot be: in a
- * transaction or savepoint whose end we do not see, for delayed rows, or if nobody takes them.
+ * Stores rows leased to the relay that receives them after the commit, so that no claim can take them meanwhile. `undefined` where that is
+ * impossible: in a transaction or savepoint whose end is not known here, for delayed rows, or without such a relay.
  */
 export function preLeaser<Handle>(
   { dialect, takers }: DatabasePort<Handle>,
@@ -27,10 +27,10 @@ export function preLeaser<Handle>(
 ): (transaction: OpenTransaction<Handle>, rows: readonly OutboxRow[]) => PreLease | undefined {
   const statementsOf = dialect.leasedAppender?.(table)
 
-  return function preLease({ own, tellsRows }, rows) {
+  return function preLease({ own, reportsRows }, rows) {
     const taker = takers.of(table)
-    if (statementsOf === undefined || taker === undefined || !tellsRows || own === undefined || own.isSavepoint) return undefined
-    if (rows.length > mostRows || rows.some(({ delay }) => delay > 0)) return undefined
+    if (statementsOf === undefined || taker === undefined || !reportsRows || own === undefined || own.isSavepoint) return undefined
+    if (rows.length > maxRows || rows.some(({ delay }) => delay > 0)) return undefined
     const age = startStopwatch(runtime)
     const duration = taker.lease([...new Set(rows.map(({ destination }) => destination))])
     if (duration === undefined) return undefined
@@ -54,12 +54,12 @@ function handOver(
   { token, age }: { readonly token: string; readonly age: () => number },
 ): void {
   const records = rows.flatMap((row, index): ClaimedRecord[] => {
-    const place = stored[index]
-    if (place === undefined) return []
+    const found = stored[index]
+    if (found === undefined) return []
     const { destination, id, type, data, attributes } = row
     // Read as a claim would, so that publishers see the same either way.
     const { message } = readMessage({ id, type, data, attributes })
-    return [{ id: place.seq, token: toToken(token, 'ready', destination), destination, message, attempts: 1, createdAt: place.createdAt }]
+    return [{ id: found.seq, token: toToken(token, 'ready', destination), destination, message, attempts: 1, createdAt: found.createdAt }]
   })
   taker.take(records, age())
 }

@@ -31,25 +31,30 @@ import { outboxAdministration, readPending } from './outbox-administration.ts'
 import { outboxClaims } from './outbox-claims.ts'
 
 export interface SqlOutboxOptions extends TableOptions, OrderOptions {
-  /** Whether published records are kept until `deletePublished()`. It costs an update instead of a delete, and the space. Default: false. */
+  /** Whether published records are kept until `deletePublished()`. Costs an update instead of a delete, and the space. Default: false. */
   readonly retain?: boolean | undefined
-  /** The most bytes of a record: of its data, its attributes as JSON and its destination. `append()` refuses a larger one, before anything is written. Default: 5 MB. */
+  /**
+   * The maximum bytes of a record: its data, its attributes as JSON and its destination. `append()` rejects a larger one before anything is written.
+   * Default: 5 MB.
+   */
   readonly maxSize?: number | undefined
-  /** Hears of what other processes commit, so that polling need not be frequent: `pgNotifications()`. Default: only this process wakes its relays. */
+  /**
+   * Wakes relays when other processes commit, so that polling can be infrequent: `pgNotifications()`. Default: only this process wakes its relays.
+   */
   readonly notifications?: Notifications | undefined
-  /** Told of records that cannot be read and of what operators do. Default: `consoleLogger`. */
+  /** Receives unreadable records and operator actions. Default: `consoleLogger`. */
   readonly logger?: Logger | undefined
-  /** Makes the tokens of leases. Leases are by the database's own clock. Default: `systemRuntime`. */
+  /** Creates the tokens of leases. Leases use the database's own clock. Default: `systemRuntime`. */
   readonly runtime?: Runtime | undefined
 }
 
-/** An outbox table: the relay's side, the operators', the writing one, and the one that tests look at. */
+/** An outbox table: the interfaces for the relay, operators, writers and tests. */
 export interface SqlOutbox<Handle> extends OutboxStore, OutboxAdmin, OutboxWriter<Handle>, OutboxReader<Handle> {
-  /** Removes delayed records that are no longer wanted. Resolves to their number. See `OutboxWriter.cancel()`. */
+  /** Deletes delayed records that are no longer wanted. Resolves to the number of deleted records. See `OutboxWriter.cancel()`. */
   cancel(transaction: Handle, references: readonly OutboxReference[]): Promise<number>
 }
 
-/** The outbox of a database. Does no I/O until it is used; the table is `createSchema()`'s. */
+/** The outbox of a database. Does no I/O until it is used; `createSchema()` creates the table. */
 export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutboxOptions = {}): SqlOutbox<Handle> {
   const {
     retain = false,
@@ -71,10 +76,10 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
   const order = port.order(asked)
   const tables = port.tables({ schema, names })
   const table = tables.outbox
-  // The store uses the handle as the driver gives it, whatever its type.
+  // The store uses the handle of the driver, whatever its type.
   const storePort = { driver: port.driver as DatabasePort<unknown>['driver'], table, retain }
   const explain = (error: unknown) => explainMissing(dialect, error, table)
-  // It is there: the order was checked.
+  // Present: the order was checked.
   const ownership = order === 'perKey' ? dialect.store.ownership?.({ ...storePort, tables }) : undefined
   const claims =
     ownership === undefined
@@ -85,7 +90,7 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
   const preLease = order === 'none' && dialect.leasedAppender !== undefined
 
   async function appendTo(opened: OpenTransaction<Handle>, records: readonly NewOutboxRecord[]): Promise<void> {
-    // What could not be read back would be parked long after its transaction has ended.
+    // An unreadable record would be parked long after its transaction has ended.
     for (const { message } of records) checkAttributes(message.attributes, () => nameOf(message))
     await besideSavepoints(port, opened, async () => await appendRecords(opened, records))
   }
@@ -93,7 +98,7 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
   async function cancelIn(opened: OpenTransaction<Handle>, references: readonly OutboxReference[]): Promise<number> {
     if (references.length === 0) return 0
     return await besideSavepoints(port, opened, async () => {
-      // With group commit, what was appended is stored now, so that it can be found.
+      // With group commit, appended records are stored now, so that they can be found.
       await opened.own?.flush?.()
       try {
         return await opened.change(dialect.store.cancel(table, references))
@@ -119,15 +124,15 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
       return count
     },
 
-    /** In a transaction of ours, or one of the caller's own. */
+    /** In a transaction of the library, or one of the caller. */
     append(transaction: Handle, records: readonly NewOutboxRecord[]) {
       const ours = port.behind(transaction)
-      // At once, and watched: a handler that does not await it may return before its first step.
+      // Started immediately, and watched: a handler that does not await it may return before its first step.
       if (ours?.own !== undefined) return ours.watch(() => appendTo(ours, records))
       return openTransactionOf(port, transaction, 'append()').then((opened) => appendTo(opened, records))
     },
 
-    /** In a transaction of ours, or one of the caller's own. */
+    /** In a transaction of the library, or one of the caller. */
     cancel(transaction: Handle, references: readonly OutboxReference[]) {
       checkReferences(references)
       const ours = port.behind(transaction)
@@ -135,7 +140,7 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
       return openTransactionOf(port, transaction, 'cancel()').then((opened) => cancelIn(opened, references))
     },
 
-    /** With group commit the records of a message are stored when its group ends, and so cannot be seen here. */
+    /** With group commit the records of a message are stored when its group ends, so they are not visible here. */
     async readAppended(transaction: Handle) {
       await openTransactionOf(port, transaction, 'readAppended()')
       return await readPending(storePort, transaction, (statements) =>
@@ -168,7 +173,7 @@ function explaining<Statements extends object>(statements: Statements, explain: 
   return Object.fromEntries(wrapped) as Statements
 }
 
-/** Refuses what is not a running transaction: there, the records would be stored whether or not the business writes are. */
+/** Rejects a handle that is not in a transaction: the records would be stored whether or not the business writes are. */
 async function openTransactionOf<Handle>(
   port: DatabasePort<Handle>,
   transaction: Handle,
@@ -176,19 +181,19 @@ async function openTransactionOf<Handle>(
 ): Promise<OpenTransaction<Handle>> {
   const { driver, dialect, behind } = port
   if (transaction === undefined || transaction === null) throw new TransactionRequiredError(caller)
-  if (transaction === driver.pool) throw notInTransaction(caller, 'it was given the pool itself')
+  if (transaction === driver.pool) throw notInTransaction(caller, 'it was called with the pool itself')
   const ours = behind(transaction)
-  // One of the user's own may have ended since withTransaction() was told of it.
+  // A transaction of the user may have ended since withTransaction() was called.
   if (ours?.own !== undefined) return ours
   const known =
     driver.inTransaction(transaction) ?? (await dialect.store.inTransaction(driver as DatabasePort<unknown>['driver'], transaction))
-  if (!known) throw notInTransaction(caller, 'the client that it was given is in none')
+  if (!known) throw notInTransaction(caller, 'its client is not in a transaction')
   return foreignTransaction(driver, transaction)
 }
 
 function notInTransaction(caller: string, problem: string): AckordError {
   return new AckordError(
     'ACKORD_TRANSACTION_REQUIRED',
-    `${caller} needs a running transaction, and ${problem}. Begin one, and give ${caller} the client that did.`,
+    `${caller} needs a running transaction, and ${problem}. Begin one, and pass the client that did to ${caller}.`,
   )
 }

@@ -55,7 +55,7 @@ available_at = clock_timestamp() + interval '${delay} milliseconds'`
     return count
   }
   const { rows } = await run(
-    `SELECT ctid::text AS place, destination, id, type, data, attributes FROM ${table} WHERE ctid = ANY(ARRAY(${sql}))`,
+    `SELECT ctid::text AS location, destination, id, type, data, attributes FROM ${table} WHERE ctid = ANY(ARRAY(${sql}))`,
     parameters,
   )
   for (const row of rows) {
@@ -63,7 +63,7 @@ available_at = clock_timestamp() + interval '${delay} milliseconds'`
     await run(
       `UPDATE ${table} SET ${ready}, destination = $2, data = $3::bytea, id = $4, type = $5, content_type = $6, ordering_key = $7,
 partition = $8::smallint, attributes = $9 WHERE ctid = $1::tid`,
-      [row['place'], to.destination, to.data, to.id, to.type, to.contentType, to.orderingKey, to.partition, to.attributes],
+      [row['location'], to.destination, to.data, to.id, to.type, to.contentType, to.orderingKey, to.partition, to.attributes],
     )
   }
   return rows.length
@@ -75,17 +75,17 @@ const columns = `o.seq::text AS seq, o.state, o.destination, o.id, o.type, o.dat
   ${instant('o.published_at')} AS published_at, ${instant('o.parked_at')} AS parked_at`
 
 /**
- * Rows of a filter, by seq. Parameters: after which seq, how many, then those of the filter. Locks nothing.
- * Goes from one (state, destination) to the next in the key and takes a page of each, as nothing is ordered by seq alone.
+ * Rows that match a filter, ordered by seq. Parameters: after which seq, limit, then those of the filter. Takes no locks. Steps from one (state,
+ * destination) to the next in the key and reads a page of each, because no index is ordered by seq alone.
  */
 function listSql(table: string, filter: OutboxFilter): { readonly sql: string; readonly parameters: readonly unknown[] } {
   const { sql, parameters } = filterSql(filter, 3)
   return {
     parameters,
-    sql: `${placesSql(table)}
-SELECT page.* FROM places CROSS JOIN LATERAL (
+    sql: `${targetsSql(table)}
+SELECT page.* FROM targets CROSS JOIN LATERAL (
   SELECT ${columns} FROM ${table} AS o
-  WHERE o.state = places.state AND o.destination = places.destination AND o.seq > $1::bigint AND ${sql}
+  WHERE o.state = targets.state AND o.destination = targets.destination AND o.seq > $1::bigint AND ${sql}
   ORDER BY o.seq LIMIT $2
 ) AS page ORDER BY page.seq::bigint LIMIT $2`,
   }
@@ -93,8 +93,8 @@ SELECT page.* FROM places CROSS JOIN LATERAL (
 
 /** One row. $1 seq. */
 function getSql(table: string): string {
-  return `${placesSql(table)}
-SELECT ${columns} FROM places JOIN ${table} AS o ON o.state = places.state AND o.destination = places.destination AND o.seq = $1::bigint`
+  return `${targetsSql(table)}
+SELECT ${columns} FROM targets JOIN ${table} AS o ON o.state = targets.state AND o.destination = targets.destination AND o.seq = $1::bigint`
 }
 
 /** The parked or published rows of these seqs, $1, or of a filter: their ctids, locked. */
@@ -107,7 +107,7 @@ function chosenSql(
   return { parameters, sql: `SELECT o.ctid FROM ${table} AS o WHERE o.state = '${state}' AND ${sql} ORDER BY o.seq FOR UPDATE` }
 }
 
-/** Parks rows of these seqs, $1, for the reason $2, unless they are leased. Locks them in the order of seq. */
+/** Parks rows of these seqs, $1, with the reason $2, unless they are leased. Locks them in the order of seq. */
 function parkSql(table: string): string {
   return `UPDATE ${table} AS o SET state = 'parked', parked_at = clock_timestamp(), last_error = $2, lease_token = NULL, lease_until = NULL
 WHERE o.ctid = ANY(ARRAY(SELECT p.ctid FROM ${table} AS p
@@ -117,8 +117,8 @@ RETURNING o.seq::text AS seq, o.id, o.type`
 }
 
 /**
- * Deletes those of these rows that wait for their time. A claim skips them until the transaction ends, also when their time comes meanwhile.
- * The source is read from the attributes of rows that fit otherwise, and of no others: theirs might be no JSON, or JSON that the server refuses to read.
+ * Deletes the referenced rows that are not due yet. A claim skips them until the transaction ends, even if they become due meanwhile. The source is
+ * read only from the attributes of rows that match otherwise: those of other rows might not be JSON, or be JSON that the server refuses to read.
  */
 export function cancelSql(table: string, references: readonly OutboxReference[]): Statement {
   return {
@@ -141,14 +141,14 @@ export function cancelSql(table: string, references: readonly OutboxReference[])
   }
 }
 
-/** Counts by destination and state, and the age of the oldest that is not done. Reads the whole table. */
+/** Counts by destination and state, and the age of the oldest pending row. Reads the whole table. */
 function statsSql(table: string): string {
   return `SELECT o.destination, ${stateOf('o')} AS shown_state, count(*)::float8 AS count,
   (extract(epoch FROM clock_timestamp() - min(o.created_at)) * 1000)::float8 AS age
 FROM ${table} AS o GROUP BY 1, 2 ORDER BY 1, 2`
 }
 
-/** Deletes published rows. $1 milliseconds, $2 limit. Skips what another cleanup has locked. */
+/** Deletes published rows. $1 milliseconds, $2 limit. Skips rows locked by another cleanup. */
 function deletePublishedSql(table: string): string {
   return `DELETE FROM ${table} WHERE ctid = ANY(ARRAY(
   SELECT ctid FROM ${table}
@@ -156,14 +156,14 @@ function deletePublishedSql(table: string): string {
   ORDER BY published_at LIMIT $2 FOR UPDATE SKIP LOCKED))`
 }
 
-function placesSql(table: string): string {
-  return `WITH RECURSIVE places(state, destination) AS (
+function targetsSql(table: string): string {
+  return `WITH RECURSIVE targets(state, destination) AS (
   (SELECT state, destination FROM ${table} ORDER BY state, destination LIMIT 1)
   UNION ALL
-  SELECT place.state, place.destination FROM places AS before CROSS JOIN LATERAL (
+  SELECT target.state, target.destination FROM targets AS before CROSS JOIN LATERAL (
     SELECT o.state, o.destination FROM ${table} AS o
     WHERE (o.state, o.destination) > (before.state, before.destination) ORDER BY o.state, o.destination LIMIT 1
-  ) AS place
+  ) AS target
 )`
 }
 
@@ -178,7 +178,7 @@ function filterSql(filter: OutboxFilter, from: number): { readonly sql: string; 
   return { sql: conditions.join(' AND '), parameters }
 }
 
-/** In which column values the states that operators see are found. */
+/** The column values that correspond to the states shown to operators. */
 const storedStates: Readonly<Record<OutboxState, string>> = {
   ready: "o.state IN ('ready', 'waiting')",
   waiting: "o.state = 'waiting'",
@@ -187,7 +187,7 @@ const storedStates: Readonly<Record<OutboxState, string>> = {
   published: "o.state = 'published'",
 }
 
-/** A lease and the time that has come are no column values, but operators want to see them. */
+/** Leases and due times are not column values, but operators need to see them. */
 function stateOf(row: string): string {
   return `CASE WHEN ${row}.state IN ('parked', 'published') THEN ${row}.state
     WHEN ${row}.lease_until > clock_timestamp() THEN 'leased'

@@ -3,22 +3,22 @@ import type { Statement } from '../contract/driver.ts'
 import type { OutboxRow } from '../records/outbox-row.ts'
 import { instant, quoteLiteral } from './sql-text.ts'
 
-/** The protocol numbers parameters with 16 bits; a row has nine of them at most. */
-const mostRows = 5000
+/** The protocol numbers parameters with 16 bits; a row has at most nine. */
+const maxRows = 5000
 
-/** Numbers of rows whose statement is prepared: few, because each connection keeps a plan for each. */
+/** The numbers of rows whose statement is prepared: few, because each connection keeps a plan for each. */
 const preparedRows = [32, 16, 8, 4, 3, 2, 1] as const
 
 /**
- * Inserts all rows, in their order: the identity is taken row by row. Where statements are sent together it is several that are prepared,
- * because reading a text with hundreds of parameters is what costs the server most; elsewhere one, unless there are more than 5000.
+ * Inserts all rows in order: the identity is assigned row by row. With pipelining it uses several prepared statements, because parsing a text with
+ * hundreds of parameters is what costs the server most; otherwise one, unless there are more than 5000 rows.
  *
- * Where a key is ordered, its writers take turns: the locks of all keys come before the first identity, in the order of their numbers, so that no two
- * transactions wait for each other in a circle because of one call.
+ * Writers of an ordered key take turns: the locks of all keys are taken before the first identity, in the order of their numbers, so that one call
+ * cannot cause a deadlock between two transactions.
  */
 export function appender(
   table: string,
-): (rows: readonly OutboxRow[], session: { readonly sendsTogether: boolean }) => readonly Statement[] {
+): (rows: readonly OutboxRow[], session: { readonly supportsPipelining: boolean }) => readonly Statement[] {
   const texts = new Map<number, string>(preparedRows.map((rows) => [rows, appendSql(table, rows)]))
   const lockingTexts = new Map<number, string>(preparedRows.map((rows) => [rows, lockingAppendSql(table, rows)]))
 
@@ -33,15 +33,15 @@ export function appender(
     return { sql: locks ? lockingAppendSql(table, rows.length) : appendSql(table, rows.length), parameters }
   }
 
-  return function append(rows, { sendsTogether }) {
+  return function append(rows, { supportsPipelining }) {
     const ordered = rows.filter((row) => row.ordered)
     const locks = ordered.length > 0
     if (texts.has(rows.length)) return [statementOf(rows, { locks })]
-    if (locks && !sendsTogether && rows.length <= mostRows) return [statementOf(rows, { locks })]
+    if (locks && !supportsPipelining && rows.length <= maxRows) return [statementOf(rows, { locks })]
     const statements: Statement[] = locks ? [lockStatement(table, ordered)] : []
     for (let start = 0; start < rows.length; ) {
       const left = rows.length - start
-      const count = sendsTogether ? (preparedRows.find((size) => size <= left) ?? left) : Math.min(left, mostRows)
+      const count = supportsPipelining ? (preparedRows.find((size) => size <= left) ?? left) : Math.min(left, maxRows)
       statements.push(statementOf(rows.slice(start, start + count), { locks: false }))
       start += count
     }
@@ -59,7 +59,7 @@ function appendSql(table: string, rows: number): string {
 VALUES ${valuesSql(rows)}`
 }
 
-/** Locks before it takes an identity: that is done row by row, for what comes out of the join, and the join waits for the locks. */
+/** Takes the locks before an identity: identities are assigned row by row to the result of the join, and the join waits for the locks. */
 function lockingAppendSql(table: string, rows: number): string {
   const keys = Array.from({ length: rows }, (_, row) => `($${row * 9 + 1}::text, $${row * 9 + 5}::text)`)
   return `WITH locked AS MATERIALIZED (${locksSql(table, `VALUES ${keys.join(', ')}`)})
@@ -67,7 +67,7 @@ INSERT INTO ${table} (${columns})
 SELECT row.* FROM (VALUES ${valuesSql(rows)}) AS row CROSS JOIN (SELECT count(*) FROM locked) AS locks`
 }
 
-/** Locks the keys of rows that come with several statements. */
+/** Locks the keys of rows that are inserted by several statements. */
 function lockStatement(table: string, rows: readonly OutboxRow[]): Statement {
   const keys = [...new Set(rows.map(({ destination, orderingKey }) => JSON.stringify([destination, orderingKey])))]
   return {
@@ -96,7 +96,7 @@ function valuesSql(rows: number): string {
   return values.join(', ')
 }
 
-/** A statement per row, which is prepared: they are few, and go together with others where that is cheaper. */
+/** One prepared statement per row: there are few, and they are pipelined with others where that is cheaper. */
 export function leasedAppender(table: string): LeasedAppender {
   const sql = `INSERT INTO ${table} (state, destination, id, type, content_type, ordering_key, partition, data, attributes, available_at,
   attempts, lease_token, lease_until)
@@ -113,8 +113,8 @@ RETURNING seq::text AS seq, ${instant('created_at')} AS created_at`
 }
 
 /**
- * The number of the advisory lock that writers of a key hold until they commit. `destination` and `key` are expressions. It is made of a text that
- * nobody else uses and of the table itself, which is the same by whatever name it is found.
+ * The number of the advisory lock that writers of a key hold until they commit. `destination` and `key` are expressions. It is derived from a text
+ * that nothing else uses and from the table's oid, which does not depend on the name by which the table is found.
  */
 export function keyLockSql(table: string, destination: string, key: string): string {
   return `hashtextextended('ackord ' || ${destination} || chr(10) || ${key}, ${quoteLiteral(table)}::regclass::oid::bigint)`

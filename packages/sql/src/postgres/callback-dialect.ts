@@ -3,7 +3,7 @@ import type { CallbackDialect } from '../orm/callback-driver.ts'
 import { refusedCommit, sqlStateOf } from './errors.ts'
 import { refuseControl } from './transaction-control.ts'
 
-/** PostgreSQL itself keeps watch: after an error it refuses everything until the transaction or a savepoint is rolled back. */
+/** PostgreSQL guards the transaction itself: after an error it rejects every statement until the transaction or a savepoint is rolled back. */
 export const callbackDialect: CallbackDialect = {
   refuseControl,
   refusedCommit,
@@ -17,11 +17,11 @@ export const callbackDialect: CallbackDialect = {
       for (const setting of settings) await send(setting)
     },
     run: (_, start) => start(() => {}),
-    doom() {},
+    failTransaction() {},
     restore() {},
     async finish() {
       try {
-        // It fails in a transaction that is aborted, and outside of one.
+        // Fails in an aborted transaction, and outside of one.
         await send('SAVEPOINT ackord_last')
       } catch (error) {
         if (sqlStateOf(error) === '25P02') throw new TransactionAbortedError()

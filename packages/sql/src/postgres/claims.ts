@@ -4,7 +4,7 @@ import type { Row } from '../records/row.ts'
 import { type ClaimStatement, releasing, renewal, settledSeqs, settlement } from './settle.ts'
 import { instant } from './sql-text.ts'
 
-/** One statement each. */
+/** One statement per call. */
 export function postgresClaims({ driver, table, retain }: StorePort): ClaimStatements {
   const run = (sql: string, parameters: readonly unknown[]) => driver.run(driver.pool, sql, parameters)
   const send = ({ sql, parameters }: ClaimStatement) => run(sql, parameters)
@@ -18,13 +18,13 @@ export function postgresClaims({ driver, table, retain }: StorePort): ClaimState
 
     contents: (keys) => readContents(driver, table, keys),
 
-    async renew(places, lease) {
-      const { rows } = await send(renewal(table, places, lease))
+    async renew(claimed, lease) {
+      const { rows } = await send(renewal(table, claimed, lease))
       return new Set(rows.map((row) => String(row['seq'])))
     },
 
-    async release(places) {
-      await send(releasing(table, places))
+    async release(claimed) {
+      await send(releasing(table, claimed))
     },
 
     async settle(outcomes) {
@@ -34,7 +34,7 @@ export function postgresClaims({ driver, table, retain }: StorePort): ClaimState
   }
 }
 
-/** One statement for each: only a row that is larger than a whole claim is read like this. */
+/** One statement per row: only rows larger than a whole claim are read like this. */
 export async function readContents(driver: StorePort['driver'], table: string, keys: readonly RowKey[]): Promise<readonly Row[]> {
   const found: Row[] = []
   for (const { state, destination, seq } of keys) {
@@ -45,40 +45,42 @@ export async function readContents(driver: StorePort['driver'], table: string, k
 
 export interface ClaimVariant {
   readonly retried: 'only' | 'never' | undefined
-  /** Whether destinations are named; otherwise all are found. */
+  /** Whether destinations are given; otherwise all are discovered. */
   readonly named: boolean
 }
 
 /**
- * Leases claimable rows. $1 limit, $2 lease in milliseconds, $3 token, $4 destinations to leave out, $5 how many of each destination
- * (null: a fair share), $6 the most bytes (null: any), $7 those that the claim has taken before, and $8 destinations, where they are named. Gives the rows as they
- * are now, and the quota.
+ * Leases claimable rows. $1 limit, $2 lease in milliseconds, $3 token, $4 destinations to exclude, $5 maximum per destination (null: a fair share),
+ * $6 maximum bytes (null: no limit), $7 bytes that the claim has used so far, and $8 destinations, if they are given. Returns the rows as they are
+ * now, and the quota.
  *
- * Locks what it takes until the statement ends, and skips what is locked. Each part is read lazily, so that no more is locked than taken.
- * Destinations are found by jumping from one to the next in the key. They come in any order, or the last of many would starve. It does not wait until the
- * leases are on disk: if the server loses them, the records are claimed again, and whoever had them settles in vain.
+ * Locks the claimed rows until the statement ends and skips locked ones. Each part is read lazily, so that no more rows are locked than claimed.
+ * Destinations are found by stepping from one to the next in the key, and are used in random order, because the last of many would starve otherwise.
+ * The statement does not wait until the leases are on disk: if the server loses them, the records are claimed again, and the first relay's outcomes
+ * are rejected.
  *
- * The bytes are counted from place to place in turn, so that large records of one destination leave room for the others. Any place may be the first, or a record that
- * is larger than a whole claim would never be taken while retries are due. To know the length of a large value the server reads its header only.
+ * Bytes are counted across the targets (state and destination) in turn, so that large records of one destination leave room for the others. Any
+ * target may come first, otherwise a record larger than a whole claim would never be claimed while retries are due. The server knows the length of a
+ * large value from its header.
  */
 export function claimSql(table: string, { retried, named }: ClaimVariant): string {
   const share = retried === undefined ? 'CASE WHEN $5::integer IS NULL THEN ceil($1 / 2.0)::integer ELSE $1 END' : '$1'
   const parts = [
-    // Retries first, as they are older, but not more than half: a wave of them must not stop what is new.
+    // Retries come first, as they are older, but at most half: a wave of retries must not block new records.
     `(SELECT * FROM (${partSql(table, 'waiting', retried)}) AS waiting LIMIT ${share})`,
-    // A ready row that was leased before has not failed: whoever had it is gone. So `only` has no part here.
+    // A ready row that was leased before has not failed: the relay that leased it is gone. So `only` excludes ready rows.
     ...(retried === 'only' ? [] : [`SELECT * FROM (${partSql(table, 'ready', retried)}) AS ready`]),
   ]
   return `WITH RECURSIVE
 ${named ? namedSql() : `${jumpSql(table, 'ready')},\n${jumpSql(table, 'waiting')}`},
-places(state, destination) AS (
+targets(state, destination) AS (
   SELECT 'ready', destination FROM ready_places WHERE destination <> ALL($4::text[])
   UNION ALL
   SELECT 'waiting', destination FROM waiting_places WHERE destination <> ALL($4::text[])
 ),
 share(quota) AS MATERIALIZED (
   SELECT coalesce($5::integer, ceil($1::float8 / greatest(1, count(DISTINCT destination)))::integer), set_config('synchronous_commit', 'off', true)
-  FROM places
+  FROM targets
 ),
 picked AS MATERIALIZED (
   SELECT parts.*, row_number() OVER () AS n FROM (${parts.join('\n  UNION ALL\n  ')}) AS parts LIMIT $1
@@ -111,16 +113,16 @@ function jumpSql(table: string, state: 'ready' | 'waiting'): string {
 }
 
 function partSql(table: string, state: 'ready' | 'waiting', retried: ClaimVariant['retried']): string {
-  // In a subquery, because a volatile function could not be looked up in the index.
+  // In a subquery, because the index cannot be used with a volatile function.
   const now = '(SELECT clock_timestamp())'
   const due = state === 'waiting' ? `AND o.available_at <= ${now}` : ''
   const failed = state === 'waiting' && retried !== undefined ? `AND o.attempts ${retried === 'only' ? '>' : '='} 0` : ''
   return `
-    SELECT row.ctid, '${state}' AS state, place.destination, row.bytes
-    FROM (SELECT destination FROM places WHERE state = '${state}' ORDER BY random()) AS place
+    SELECT row.ctid, '${state}' AS state, target.destination, row.bytes
+    FROM (SELECT destination FROM targets WHERE state = '${state}' ORDER BY random()) AS target
     CROSS JOIN LATERAL (
       SELECT o.ctid, octet_length(o.data)::float8 + octet_length(o.attributes) AS bytes FROM ${table} AS o
-      WHERE o.state = '${state}' AND o.destination = place.destination ${due} ${failed}
+      WHERE o.state = '${state}' AND o.destination = target.destination ${due} ${failed}
         AND (o.lease_until IS NULL OR o.lease_until <= ${now})
       ORDER BY ${state === 'waiting' ? 'o.available_at, o.seq' : 'o.seq'}
       LIMIT (SELECT quota FROM share)

@@ -25,11 +25,11 @@ export const postgresDialect: Dialect = {
   isLockTimeout: (error) => deepSqlStateOf(error) === '55P03',
   refusesWrites(error) {
     const state = deepSqlStateOf(error)
-    // Not 53200, out of memory: that may be the fault of a single statement.
+    // Not 53200, out of memory: a single statement may cause that.
     return state === '53100' || state === '25006' // disk full, read only
   },
   confirmRefusal(error) {
-    // `SET TRANSACTION READ ONLY` in a handler gives the same error as a server that only reads.
+    // `SET TRANSACTION READ ONLY` in a handler causes the same error as a read-only server.
     return deepSqlStateOf(error) === '25006' ? "SELECT 1 AS refuses WHERE current_setting('transaction_read_only') = 'on'" : undefined
   },
   isSchemaMissing(error) {
@@ -39,7 +39,7 @@ export const postgresDialect: Dialect = {
   mayBeInvisible: (table) => !qualified.test(table),
 }
 
-/** A quoted name with its schema. */
+/** A quoted, schema-qualified name. */
 const qualified = /^"(?:[^"]|"")*"\."/
 
 function settings({ isolation, statementTimeout, lockTimeout, idleTimeout }: TransactionSettings): readonly string[] {
@@ -60,11 +60,11 @@ function settings({ isolation, statementTimeout, lockTimeout, idleTimeout }: Tra
   return statements
 }
 
-/** What a database on PostgreSQL is made with once. */
+/** Options that are given once, when a database on PostgreSQL is created. */
 export interface PostgresOptions extends FromOptions {
   /**
-   * Whether storing events also sends a notification, one for each transaction, so that relays of other processes which listen
-   * (`pgNotifications()`) wake at once. It costs a lock at every such commit, on the whole server. Default: false.
+   * Whether storing events also sends a notification, one per transaction, so that listening relays of other processes (`pgNotifications()`) wake
+   * immediately. Costs a server-wide lock at every such commit. Default: false.
    */
   readonly notify?: boolean | undefined
 }

@@ -1,12 +1,12 @@
 import { adapterCause, prismaCode } from '../orm/prisma.ts'
 
-/** The five characters by which PostgreSQL tells errors apart; `undefined` for errors that did not come from the server. */
+/** The SQLSTATE of a PostgreSQL error; `undefined` for errors that did not come from the server. */
 export function sqlStateOf(error: unknown): string | undefined {
   if (!(error instanceof Error) || !('code' in error)) return undefined
   return typeof error.code === 'string' && /^[0-9A-Z]{5}$/.test(error.code) ? error.code : undefined
 }
 
-/** The state of the error, or of the one that caused it: middleware and handlers wrap what they get. */
+/** The SQLSTATE of the error or of its cause: middleware and handlers wrap errors. */
 export function deepSqlStateOf(error: unknown): string | undefined {
   let current = error
   for (let depth = 0; depth < 10 && current instanceof Error; depth += 1) {
@@ -18,8 +18,8 @@ export function deepSqlStateOf(error: unknown): string | undefined {
 }
 
 /**
- * Whether the answer to COMMIT means that nothing was committed. Not if the connection or the server went down: a backend that is
- * terminated may have committed before it says so (while it waits for a replica).
+ * Whether the answer to COMMIT means that nothing was committed. Not if the connection or the server went down: a terminated backend may have
+ * committed before it reports the error (while it waits for a replica).
  */
 export function refusedCommit(error: unknown): boolean {
   const state = sqlStateOf(error)
@@ -27,21 +27,21 @@ export function refusedCommit(error: unknown): boolean {
 }
 
 /**
- * Whether a connection is of no use any more: the server said that it ends it, or has become one that only reads, as after a failover. What
- * was open on it is rolled back. The next connection finds the server that writes.
+ * Whether a connection can no longer be used: the server is closing it, or has become read-only, as after a failover. The open transaction is rolled
+ * back. A new connection reaches the writable server.
  */
 export function endsConnection(error: unknown): error is Error {
   return /^(08|57P)/.test(sqlStateOf(error) ?? '') || isReadOnly(error)
 }
 
-/** Whether the server only reads. */
+/** Whether the server is read-only. */
 export function isReadOnly(error: unknown): error is Error {
   return sqlStateOf(error) === '25006'
 }
 
 /**
- * The error of the server behind one of Prisma. Prisma's own codes are as long as those of PostgreSQL and would be taken for them, so an
- * error with one is wrapped.
+ * The server error behind a Prisma error. Prisma's own codes are as long as SQLSTATEs and would be mistaken for them, so an error with one is
+ * wrapped.
  */
 export function serverError(error: unknown): unknown {
   if (!(error instanceof Error)) return error
@@ -52,7 +52,7 @@ export function serverError(error: unknown): unknown {
   return prismaCode(error) === undefined ? error : new Error(error.message, { cause: error })
 }
 
-/** As the dialect has it, for errors of Prisma and what handlers wrap around them. */
+/** Like the dialect's, for errors of Prisma and their wrappers. */
 export function isPrismaConflict(error: unknown): boolean {
   let current = error
   for (let depth = 0; depth < 10 && current instanceof Error; depth += 1) {

@@ -2,9 +2,7 @@ import type { RecordingSession } from '../contract/dialect.ts'
 import type { Statement } from '../contract/driver.ts'
 import type { InboxKey } from '../records/inbox-key.ts'
 
-/**
- * Forgets what was received long ago. $1 milliseconds, $2 limit. Locks what it deletes, skips what is locked.
- */
+/** Deletes messages received before the window. $1 milliseconds, $2 limit. Locks the rows it deletes and skips locked ones. */
 export function cleanInboxSql(table: string): string {
   return `DELETE FROM ${table} WHERE ctid = ANY(ARRAY(
   SELECT ctid FROM ${table}
@@ -12,19 +10,19 @@ export function cleanInboxSql(table: string): string {
   ORDER BY received_at LIMIT $2 FOR UPDATE SKIP LOCKED))`
 }
 
-/** Records a message: one row if it is new, none if it was there. A unique violation would abort the transaction instead. */
+/** Records a message: one row if it is new, none if it exists. A unique violation would abort the transaction instead. */
 export function recorder(table: string): (key: InboxKey) => Statement {
   const sql = `INSERT INTO ${table} (consumer, source, id) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`
   return ({ consumer, source, id }) => ({ sql, parameters: [consumer, source, id], prepare: true })
 }
 
-/** With BEGIN in one round trip where rows can be told. */
+/** In one round trip with BEGIN where the session reports rows. */
 export async function recordAll(session: RecordingSession, table: string, keys: readonly InboxKey[]): Promise<readonly InboxKey[]> {
   const sql = `INSERT INTO ${table} (consumer, source, id) SELECT * FROM unnest($1::text[], $2::text[], $3::text[])
 ON CONFLICT DO NOTHING RETURNING consumer, source, id`
   const columns = [keys.map(({ consumer }) => consumer), keys.map(({ source }) => source), keys.map(({ id }) => id)]
-  // Those three columns, all of them text.
-  if (session.tellsRows !== true) return (await session.run(sql, columns)).rows as unknown as readonly InboxKey[]
+  // The three columns are of type text.
+  if (session.reportsRows !== true) return (await session.run(sql, columns)).rows as unknown as readonly InboxKey[]
   const recorded: InboxKey[] = []
   const onRow = (row: readonly unknown[]) => {
     const [consumer, source, id] = row as readonly [string, string, string]
@@ -38,6 +36,6 @@ export async function forgetAll({ run }: RecordingSession, table: string, keys: 
   const sql = `DELETE FROM ${table} WHERE (consumer, source, id) IN (SELECT * FROM unnest($1::text[], $2::text[], $3::text[]))
 RETURNING consumer, source, id`
   const { rows } = await run(sql, [keys.map(({ consumer }) => consumer), keys.map(({ source }) => source), keys.map(({ id }) => id)])
-  // Those three columns, all of them text.
+  // The three columns are of type text.
   return rows as unknown as readonly InboxKey[]
 }

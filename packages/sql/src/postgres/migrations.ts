@@ -3,17 +3,17 @@ import { partitionCount } from '../records/partition.ts'
 import { appendFunctionSql, keepFunctionSql } from './stored-functions.ts'
 
 /**
- * The outbox. States and their exits, kept by the checks:
+ * The outbox. States and transitions, enforced by the checks:
  *
- *     ready     claimable unless leased        ─▶ waiting, parked, published, or gone
+ *     ready     claimable unless leased        ─▶ waiting, parked, published, or deleted
  *     waiting   claimable once available_at    ─▶ the same; delayed, or backing off after a failure
- *     parked    an operator's                  ─▶ ready, or gone
- *     published kept by \`retain\` only          ─▶ gone
+ *     parked    needs an operator              ─▶ ready, or deleted
+ *     published only with `retain`             ─▶ deleted
  *
- * A lease is no state: its columns are in no index, so that claiming is a HOT update, for which the fill factor leaves room. The key leads
- * with state and destination, and nothing indexes seq alone, or the planner would take that and walk through a stalled destination.
- * The check is a function, because the server reads the text of an expression anew for every statement, which was more than half of an insert.
- * COLLATE "C" compares bytes: no two ids are taken for one, and no update of the system's collations breaks an index.
+ * A lease is not a state: its columns are in no index, so that claiming is a HOT update, for which the fill factor leaves room. The key starts with
+ * state and destination, and no index has seq alone, because the planner would use it and scan a stalled destination. The check is a function,
+ * because the server parses the text of a check expression anew for every statement, which was more than half of an insert. COLLATE "C" compares
+ * bytes: no two ids are treated as equal, and no update of the system's collations corrupts an index.
  */
 export const migrations: readonly Migration[] = [
   {
@@ -73,7 +73,7 @@ ${appendFunctionSql(append, outbox, { locks: false })};
 `,
   },
   {
-    // Order per key. The first index has the heads of the keys, and nothing of records without one; the others only what is parked or waits.
+    // Order per key. The first index has the heads of the keys, and no records without a key; the others only parked or waiting rows.
     version: 2,
     oldestReader: 1,
     sql: (tables) => `
@@ -109,7 +109,7 @@ ${keepFunctionSql(tables)};
 `,
   },
   {
-    // Cancelling a delayed record looks it up by the id of its message. Only what waits is in the index.
+    // Cancelling a delayed record looks it up by the id of its message. The index has waiting rows only.
     version: 3,
     oldestReader: 1,
     sql: ({ outbox }) => `

@@ -1,7 +1,7 @@
 import { AckordError, InvalidOptionError } from '@ackord/core'
 import { checkFunction, checkNoMore } from '@ackord/core/internal'
 import type { Driver, StatementResult } from '../contract/driver.ts'
-import { Lane } from '../contract/statement-queue.ts'
+import { StatementQueue } from '../contract/statement-queue.ts'
 import { callbackDriver, type RunQuery, type RunTracked } from '../orm/callback-driver.ts'
 import { flushingDriver, type UnitOfWork } from '../orm/flushing-driver.ts'
 import { type KnexClient, knexDriver } from '../orm/knex.ts'
@@ -10,26 +10,26 @@ import { callbackDialect } from './callback-dialect.ts'
 import { readPgResult } from './client/pg-result.ts'
 import { type PostgresOptions, postgresDialect } from './dialect.ts'
 
-/** What is used of a `MikroORM`. */
+/** The part of a `MikroORM` that is used. */
 export interface MikroOrmClient {
   readonly em: object
 }
 
 /**
- * A database on MikroORM 6, with its driver for PostgreSQL. Adapters get an `EntityManager`: in a transaction a fork with an identity map of
- * its own, whose queries are tracked; elsewhere `orm.em`, which wants a request context or a fork, as always. What a handler has changed and
- * not flushed is flushed before the commit.
+ * A database on MikroORM 6, with its driver for PostgreSQL. Adapters get an `EntityManager`: in a transaction a fork with its own identity map, whose
+ * queries are tracked; elsewhere `orm.em`, which requires a request context or a fork, as always. Changes that a handler has not flushed are flushed
+ * before the commit.
  */
 export function fromMikroOrm<Client extends MikroOrmClient>(orm: Client, options: PostgresOptions = {}): Database<Client['em']> {
   const { schema, names, order, notify, ...unknown } = options
   checkNoMore('fromMikroOrm()', unknown)
-  // What is there at run time, whatever the types say.
+  // The run-time shape, whatever the types say.
   const root = orm?.em as unknown as MikroManager
   checkFunction('fromMikroOrm(orm).em.fork', root?.fork)
   const connection = root.getConnection('write')
   checkFunction('fromMikroOrm(orm).em.getConnection().getKnex', connection.getKnex)
   const send = senderOf(connection)
-  const lanes = new WeakMap<MikroManager, Lane>()
+  const queues = new WeakMap<MikroManager, StatementQueue>()
   const units = new WeakMap<MikroManager, UnitOfWork>()
 
   const driver = callbackDriver<MikroManager>(
@@ -37,32 +37,32 @@ export function fromMikroOrm<Client extends MikroOrmClient>(orm: Client, options
       root,
       begin: (work) =>
         inTransaction(root, (transaction) => {
-          lanes.set(transaction, new Lane())
+          queues.set(transaction, new StatementQueue())
           return work(transaction)
         }),
       run(manager, sql, parameters) {
-        // The root may stand for a manager of the caller's, in a transaction that is none of ours.
+        // The root may stand for a manager of the caller, in a transaction of the user.
         const start = () => send(manager === root ? undefined : manager.getTransactionContext(), sql, parameters)
-        return lanes.get(manager)?.run(start) ?? start()
+        return queues.get(manager)?.run(start) ?? start()
       },
       track(transaction, run) {
-        // Each transaction of ours has one.
-        const tracked = trackedManager(transaction, lanes.get(transaction) as Lane, run)
+        // Each transaction of the library has one.
+        const tracked = trackedManager(transaction, queues.get(transaction) as StatementQueue, run)
         units.set(tracked.manager, tracked)
         return tracked.manager
       },
-      // A nested transaction lasts longer than its statements, which have a lane of their own.
+      // A nested transaction lasts longer than its statements, which have a queue of their own.
       reentrant: true,
       inTransaction: (manager) => manager.isInTransaction(),
     },
     callbackDialect,
   )
-  // Handles are what `track` made.
+  // Handles are created by `track`.
   const flushing = flushingDriver(driver, (manager) => units.get(manager) as UnitOfWork)
   return new Database({ schema, names, order, notify, dialect: postgresDialect, driver: flushing as unknown as Driver<Client['em']> })
 }
 
-/** By hand: MikroORM's own function would flush a manager that nobody uses, and hide the error of COMMIT behind that of the roll-back. */
+/** Implemented here: MikroORM's own function would flush an unused manager, and hide the error of COMMIT behind that of the rollback. */
 async function inTransaction<R>(root: MikroManager, work: (transaction: MikroManager) => Promise<R>): Promise<R> {
   const transaction = root.fork({ disableContextResolution: true })
   await transaction.begin()
@@ -72,23 +72,23 @@ async function inTransaction<R>(root: MikroManager, work: (transaction: MikroMan
     await transaction.commit()
     return result
   } catch (error) {
-    // It fails if the commit has ended the transaction, or the connection is lost.
+    // Fails if the commit has ended the transaction, or the connection is lost.
     await transaction.rollback().catch(() => {})
     throw error
   }
 }
 
-/** Sends a statement of ours on the Knex below, with its parameters: MikroORM would write them into the text. */
+/** Sends a statement of the library on the underlying Knex, with its parameters: MikroORM would write them into the text. */
 type Send = (transaction: object | undefined, sql: string, parameters: readonly unknown[]) => Promise<StatementResult>
 
 function senderOf(connection: MikroConnection): Send {
   const knex = connection.getKnex() as KnexClient
-  // MikroORM has changed its Knex: without parameters it leaves question marks alone. None of our statements with parameters has one.
+  // MikroORM has patched its Knex: without parameters it leaves question marks alone. No statement of the library with parameters contains one.
   const driver: Driver<object> = knexDriver(knex, callbackDialect, { text: (sql) => sql, read: readPgResult })
   return (transaction, sql, parameters) => driver.run(transaction ?? knex, sql, parameters)
 }
 
-/** What is used of an `EntityManager`, beyond what its types show. */
+/** The parts of an `EntityManager` that are used and not in its types. */
 interface MikroManager {
   driver: MikroDriver
   fork(options: { readonly keepTransactionContext?: boolean; readonly disableContextResolution?: boolean }): MikroManager
@@ -110,37 +110,37 @@ interface MikroUnitOfWork {
   getExtraUpdates(): ReadonlySet<unknown>
 }
 
-/** What makes queries for all managers. */
+/** Creates the queries of all managers. */
 interface MikroDriver {
   readonly connection: MikroConnection
   getConnection(type?: string): MikroConnection
 }
 
-/** What sends them: a pool, with the transaction among the arguments. */
+/** Sends the queries: a pool, with the transaction among the arguments. */
 interface MikroConnection {
   execute(query: unknown, parameters?: unknown, method?: string, transaction?: object, ...more: unknown[]): Promise<unknown>
   transactional(work: (transaction: object) => Promise<unknown>, options?: { readonly ctx?: object | undefined }): Promise<unknown>
-  /** What MikroORM 6 is built on. */
+  /** The Knex that MikroORM 6 is built on. */
   getKnex(): object
 }
 
-/** A manager in a transaction of ours, with every query tracked. */
+/** A manager in a transaction of the library, with every query tracked. */
 interface TrackedManager extends UnitOfWork {
   readonly manager: MikroManager
 }
 
-/** A manager of its own in the same transaction, with an identity map of its own. Queries go through the lane one after the other. */
-function trackedManager(transaction: MikroManager, lane: Lane, run: RunTracked): TrackedManager {
+/** A separate manager in the same transaction, with its own identity map. Queries go through the queue one after the other. */
+function trackedManager(transaction: MikroManager, queue: StatementQueue, run: RunTracked): TrackedManager {
   let flushing = false
   const inTurn: RunQuery = (sql, start) => {
-    const send: typeof start = (admit) => lane.run(() => start(admit))
-    // The scope has ended by then, and what is sent is what was left in it.
+    const send: typeof start = (admit) => queue.run(() => start(admit))
+    // The scope has ended by then, and these are the changes left in it.
     return flushing ? send(() => {}) : run(sql, send)
   }
-  // A fork takes the driver over, and hands it on to those that MikroORM makes of it.
-  const lender = transaction.fork({ keepTransactionContext: true })
-  lender.driver = trackedDriver(transaction, run, inTurn)
-  const manager = lender.fork({ keepTransactionContext: true })
+  // A fork inherits the driver and passes it on to its own forks.
+  const parentManager = transaction.fork({ keepTransactionContext: true })
+  parentManager.driver = trackedDriver(transaction, run, inTurn)
+  const manager = parentManager.fork({ keepTransactionContext: true })
   return {
     manager,
     changed() {
@@ -159,10 +159,10 @@ function trackedManager(transaction: MikroManager, lane: Lane, run: RunTracked):
   }
 }
 
-/** The same driver on connections that are tracked, for queries in this transaction and those nested in it. Others are let through. */
+/** The same driver with tracked connections, for queries in this transaction and nested ones. Other queries are let through. */
 function trackedDriver(transaction: MikroManager, run: RunTracked, inTurn: RunQuery): MikroDriver {
   const { driver } = transaction
-  // A transaction has one.
+  // A transaction always has one.
   const inside = new WeakSet([transaction.getTransactionContext() as object])
   const isInside = (context: object | undefined) => context !== undefined && inside.has(context)
 
@@ -177,9 +177,9 @@ function trackedDriver(transaction: MikroManager, run: RunTracked, inTurn: RunQu
         inside.add(nested)
         return work(nested)
       }
-      // It is sent before the savepoint, which waits for its turn.
+      // Sent before the savepoint, which waits in the queue.
       void run.admitSavepoint()
-      // As a whole: what nobody awaited is to be undone before the end, if it must be.
+      // Tracked as a whole: an un-awaited nested transaction must be undone before the end, if it has to be.
       return run(undefined, () => connection.transactional(workNested, options))
     }
     const replaced: Record<string | symbol, unknown> = { execute, transactional, begin: refuse, commit: refuse, rollback: refuse }
@@ -198,7 +198,7 @@ function trackedDriver(transaction: MikroManager, run: RunTracked, inTurn: RunQu
   })
 }
 
-/** MikroORM copies an error into one of its own. What is refused is made the cause, which stays what it is. */
+/** MikroORM copies an error into one of its own. The original error becomes the cause, which stays unchanged. */
 async function sendTracked(query: unknown, send: () => Promise<unknown>, inTurn: RunQuery): Promise<unknown> {
   let sent = false
   try {
@@ -212,7 +212,7 @@ async function sendTracked(query: unknown, send: () => Promise<unknown>, inTurn:
   }
 }
 
-/** Of a text, or of what `raw()` makes. */
+/** The text of a string, or of the result of `raw()`. */
 function textOf(query: unknown): unknown {
   return typeof query === 'object' && query !== null && 'sql' in query ? query.sql : query
 }

@@ -14,8 +14,8 @@ import { isPrismaConflict, serverError } from './errors.ts'
 import { withArrayLiterals } from './sql-text.ts'
 
 /**
- * A database on Drizzle over a `pg.Pool`. In a transaction every query is tracked, those of Drizzle's own nested transactions included.
- * As with every pool of `pg`, whoever makes it listens to its `error` events.
+ * A database on Drizzle over a `pg.Pool`. In a transaction every query is tracked, including those of Drizzle's own nested transactions. As with
+ * every pool of `pg`, the application must handle its `error` events.
  */
 export function fromDrizzle<Client extends DrizzleClient>(db: Client, options: PostgresOptions = {}): Database<DrizzleHandle<Client>> {
   const { schema, names, order, notify, ...unknown } = options
@@ -30,8 +30,8 @@ function isPool(client: unknown): boolean {
 }
 
 /**
- * A database on Knex, with its client `pg`. Adapters get a `Knex`; in a transaction every query is tracked, except for streams, which must
- * be finished before the handler returns. Hooks such as `postProcessResponse` do not see our own statements.
+ * A database on Knex, with its client `pg`. Adapters get a `Knex`; in a transaction every query is tracked, except for streams, which must be
+ * finished before the handler returns. Hooks such as `postProcessResponse` do not see the library's own statements.
  */
 export function fromKnex<Client extends KnexClient>(knex: Client, options: PostgresOptions = {}): Database<Client> {
   const { schema, names, order, notify, ...unknown } = options
@@ -45,14 +45,14 @@ export function fromKnex<Client extends KnexClient>(knex: Client, options: Postg
 }
 
 const wire: KnexWire = {
-  // A question mark would be taken for a parameter.
+  // Knex would read a question mark as a parameter.
   text: (sql) => sql.replaceAll('?', '\\?'),
   read: readPgResult,
 }
 
 /**
- * A database on Kysely, with a dialect for PostgreSQL. Adapters get a `Kysely<DB>`; in a transaction every query is tracked. Plugins do not
- * see our own statements. Whoever makes a `pg.Pool` for Kysely listens to the `error` events of the pool and of its clients.
+ * A database on Kysely, with a dialect for PostgreSQL. Adapters get a `Kysely<DB>`; in a transaction every query is tracked. Plugins do not see the
+ * library's own statements. The application must handle the `error` events of the `pg.Pool` it creates for Kysely, and of its clients.
  */
 export function fromKysely<Client extends KyselyClient>(db: Client, options: PostgresOptions = {}): Database<Client> {
   const { schema, names, order, notify, ...unknown } = options
@@ -61,8 +61,8 @@ export function fromKysely<Client extends KyselyClient>(db: Client, options: Pos
 }
 
 /**
- * A database on Prisma 7, with a driver adapter for PostgreSQL. Adapters get the client that transactions have; in one, every operation is
- * tracked. Prisma's own limits for transactions (2 s to begin, 5 s in all) are lifted: those of the router hold.
+ * A database on Prisma 7, with a driver adapter for PostgreSQL. Adapters get the transaction client; in a transaction every operation is tracked.
+ * Prisma's own transaction limits (2 s to begin, 5 s in total) are lifted: those of the router apply.
  */
 export function fromPrisma<Client extends PrismaClientLike>(
   prisma: Client,
@@ -74,10 +74,10 @@ export function fromPrisma<Client extends PrismaClientLike>(
   return new Database({ schema, names, order, notify, dialect, driver: prismaDriver(prisma, callbackDialect, rules) })
 }
 
-/** The type of what a lock gives is one that Prisma cannot read. A function that is made gives nothing, whatever is in it. */
-const givesRows = /^\s*(?:select\b(?!\s+pg_advisory)|with\b|(?:insert|update|delete)\b.*\breturning\b)/is
+/** Prisma cannot read the result type of a lock function. Creating a function returns nothing, whatever its body contains. */
+const returnsRows = /^\s*(?:select\b(?!\s+pg_advisory)|with\b|(?:insert|update|delete)\b.*\breturning\b)/is
 
-const rules: PrismaRules = { givesRows: (sql) => givesRows.test(sql), values: withArrayLiterals, serverError }
+const rules: PrismaRules = { returnsRows: (sql) => returnsRows.test(sql), values: withArrayLiterals, serverError }
 
 /**
  * A database on TypeORM, with its driver `postgres`. Adapters get an `EntityManager`; in a transaction every query is tracked, except for
@@ -92,13 +92,13 @@ export function fromTypeorm<Source extends TypeormDataSource>(
   return new Database({ schema, names, order, notify, dialect: postgresDialect, driver: typeormDriver(dataSource, dialect) })
 }
 
-/** TypeORM takes the native client of pg by itself where the package pg-native is installed. */
+/** TypeORM uses the native client of pg automatically if the package pg-native is installed. */
 const dialect: CallbackDialect = {
   ...callbackDialect,
   adapt: (run) => (handle, sql, parameters) => run(handle, sql, isNative(connectionOf(handle)) ? nativeParameters(parameters) : parameters),
 }
 
-/** Of an `EntityManager` in a transaction. */
+/** The query runner of an `EntityManager` in a transaction. */
 function connectionOf(manager: unknown): unknown {
   return (manager as { readonly queryRunner?: { readonly databaseConnection?: unknown } }).queryRunner?.databaseConnection
 }

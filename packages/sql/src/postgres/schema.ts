@@ -16,7 +16,7 @@ export const postgresSchema: SchemaStatements = {
     `INSERT INTO ${meta} (name, version, oldest_reader) VALUES ('schema', ${version}, ${oldestReader})
 ON CONFLICT (name) DO UPDATE SET version = excluded.version, oldest_reader = excluded.oldest_reader, changed_at = clock_timestamp()`,
 
-  // CREATE … IF NOT EXISTS is not safe against itself: two at once collide in the catalogue.
+  // CREATE … IF NOT EXISTS is not safe to run concurrently: two of them collide in the catalogue.
   lock: ({ meta }) => [`SELECT pg_advisory_xact_lock(hashtextextended(${quoteLiteral(`ackord ${meta}`)}, 0))`],
   unlock: () => [],
 

@@ -7,7 +7,7 @@ import { callbackDialect } from './callback-dialect.ts'
 import { readPgResult } from './client/pg-result.ts'
 import { type PostgresOptions, postgresDialect } from './dialect.ts'
 
-/** What is used of a `Sequelize`. */
+/** The part of a `Sequelize` that is used. */
 export interface SequelizeClient {
   // biome-ignore lint/suspicious/noExplicitAny: the type of its transaction is found by inference.
   transaction(work: (transaction: any) => Promise<any>): Promise<unknown>
@@ -18,15 +18,15 @@ export interface SequelizeClient {
   }
 }
 
-/** What is spread into the options of a query: `{ ...database.executor(), where }`. Outside of a transaction it says nothing. */
+/** Spread into the options of a query: `{ ...database.executor(), where }`. Outside of a transaction it is empty. */
 export interface SequelizeHandle<Client extends SequelizeClient> {
-  // Of its signatures, inference looks at the last one: without a callback it gives the transaction.
+  // Type inference uses the last overload: without a callback it resolves to the transaction.
   readonly transaction?: Awaited<ReturnType<Client['transaction']>>
 }
 
 /**
- * A database on Sequelize 6, with its dialect `postgres`. Adapters get `{ transaction }` for the options of their queries; in one every
- * query is tracked, also those that find it by `Sequelize.useCLS()`. Hooks and `logging` do not see our own statements.
+ * A database on Sequelize 6, with its dialect `postgres`. Adapters get `{ transaction }` for the options of their queries; in a transaction every
+ * query is tracked, also those that find it through `Sequelize.useCLS()`. Hooks and `logging` do not see the library's own statements.
  */
 export function fromSequelize<Client extends SequelizeClient>(
   sequelize: Client,
@@ -57,12 +57,12 @@ export function fromSequelize<Client extends SequelizeClient>(
   return new Database({ schema, names, order, notify, dialect, driver: driver as unknown as Driver<SequelizeHandle<Client>> })
 }
 
-/** What a handle is at run time, whatever the types say. */
+/** The run-time shape of a handle, whatever the types say. */
 interface RawHandle {
   readonly transaction?: SequelizeTransaction | null | undefined
 }
 
-/** A pool is known by its handle, so that a `Sequelize` has one, however often it is wrapped. */
+/** A pool is identified by its handle, so a `Sequelize` has one handle, however often it is wrapped. */
 const roots = new WeakMap<object, RawHandle>()
 
 function rootOf(sequelize: object): RawHandle {
@@ -74,7 +74,7 @@ function rootOf(sequelize: object): RawHandle {
   return root
 }
 
-/** On the connection itself: Sequelize would read the text for parameters of its own. */
+/** Sent on the connection itself: Sequelize would search the text for its own parameters. */
 async function run(
   { connectionManager }: SequelizeClient,
   { transaction }: RawHandle,
@@ -83,7 +83,7 @@ async function run(
 ): Promise<StatementResult> {
   const connection = (await (transaction?.connection ?? connectionManager.getConnection({ type: 'write' }))) as SequelizeConnection
   try {
-    // Several statements are only taken without parameters.
+    // Several statements are only accepted without parameters.
     return readPgResult(await connection.query(sql, ...(parameters.length === 0 ? [] : [[...parameters]])))
   } finally {
     if (!isObject(transaction)) connectionManager.releaseConnection(connection)
@@ -94,7 +94,7 @@ function isObject<T>(value: T | null | undefined): value is T {
   return value !== null && value !== undefined
 }
 
-/** As the dialect has it, for errors of Sequelize and what handlers wrap around them. */
+/** Like the dialect's, for errors of Sequelize and their wrappers. */
 function isConflict(error: unknown): boolean {
   let current = error
   for (let depth = 0; depth < 10 && current instanceof Error; depth += 1) {
@@ -104,12 +104,12 @@ function isConflict(error: unknown): boolean {
   return false
 }
 
-/** The error of the server behind one of Sequelize. */
+/** The server error behind a Sequelize error. */
 function serverError(error: unknown): unknown {
   return error instanceof Error && 'original' in error ? error.original : error
 }
 
-/** What is used of a `Transaction` of Sequelize, beyond what its types show. */
+/** The parts of a `Transaction` of Sequelize that are used and not in its types. */
 interface SequelizeTransaction {
   /** Sequelize awaits it before each query. */
   readonly connection: SequelizeConnection | Promise<SequelizeConnection>
@@ -118,12 +118,12 @@ interface SequelizeTransaction {
   readonly sequelize: { readonly constructor: { readonly _cls?: Namespace | undefined } }
 }
 
-/** What is used of a client of `pg`. Sequelize gives it a callback. */
+/** The part of a client of `pg` that is used. Sequelize passes it a callback. */
 interface SequelizeConnection {
   query(sql: string, ...given: unknown[]): Promise<unknown>
 }
 
-/** Where models that are given no transaction find one, if the user has set `Sequelize.useCLS()`. */
+/** Where models without an explicit transaction find one, if the user has called `Sequelize.useCLS()`. */
 interface Namespace {
   get(name: 'transaction'): unknown
   set(name: 'transaction', value: unknown): unknown
@@ -131,34 +131,34 @@ interface Namespace {
 
 type Callback = (error: unknown, result?: unknown) => void
 
-/** Told what is about to be sent; throws at what must not be. */
+/** Called with the text before it is sent; throws if it must not be sent. */
 type Admit = (sql: unknown) => void
 
 /**
- * The same transaction with every query tracked: for each that Sequelize sends in it, savepoints included, it asks for the connection. The
- * transaction that is committed keeps its own.
+ * The same transaction with every query tracked: Sequelize reads the connection for each query that it sends, including savepoints. The transaction
+ * that is committed keeps its own connection.
  */
 function trackedTransaction(transaction: SequelizeTransaction, run: RunTracked): SequelizeTransaction {
-  // What we get is one that Sequelize began, with its connection in it.
+  // Sequelize began this transaction, so it has a connection.
   const connection = transaction.connection as SequelizeConnection
   const tracked: SequelizeTransaction = Object.create(transaction, {
-    connection: { get: () => lend(connection, run) },
-    // After the end it is ours to refuse a query, with an error that says why.
+    connection: { get: () => acquire(connection, run) },
+    // After the end the tracker refuses queries, with an error that says why.
     finished: { value: undefined },
     commit: { value: refuse },
     rollback: { value: refuse },
   })
   const namespace = transaction.sequelize.constructor._cls
-  // In a savepoint there is the one from outside, which lives longer.
+  // A savepoint uses the connection of the outer transaction, which lives longer.
   if (namespace?.get('transaction') === transaction) namespace.set('transaction', tracked)
   return tracked
 }
 
 /**
- * Lends the connection for one query. It is tracked from here on: it has been started, although Sequelize takes some turns to send it. What is
- * refused here is refused with its own error, which Sequelize would wrap later.
+ * Provides the connection for one query. The query is tracked from here on: it has been started, although Sequelize takes some turns to send it. A
+ * refusal keeps its own error here, which Sequelize would wrap later.
  */
-function lend(connection: SequelizeConnection, run: RunTracked): Promise<SequelizeConnection> {
+function acquire(connection: SequelizeConnection, run: RunTracked): Promise<SequelizeConnection> {
   return new Promise((resolve, reject) => {
     async function waitForQuery(admit: Admit): Promise<void> {
       let awaited = true
@@ -171,7 +171,7 @@ function lend(connection: SequelizeConnection, run: RunTracked): Promise<Sequeli
         return sent
       }
       resolve(trackedConnection(connection, runLent))
-      // A hook may hold it up, and a savepoint keeps the connection for later: the others do not wait for that.
+      // A hook may delay it, and a savepoint keeps the connection for later: other queries do not wait for that.
       for (let turn = 0; awaited && turn < 50; turn += 1) await undefined
       awaited = false
       await query
@@ -192,7 +192,7 @@ function trackedConnection(connection: SequelizeConnection, run: RunQuery): Sequ
     if (callback === undefined) return await sent
     return sent.then((result) => callback(undefined, result), callback)
   }
-  // Not a copy: Sequelize marks a connection that broke, and its pool looks at the mark.
+  // Not a copy: Sequelize marks a broken connection, and its pool checks the mark.
   return new Proxy(connection, {
     get: (target, name, receiver) => (name === 'query' ? query : Reflect.get(target, name, receiver)),
   })

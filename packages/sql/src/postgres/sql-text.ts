@@ -2,50 +2,52 @@ import { InvalidOptionError } from '@ackord/core'
 import { checkName } from '@ackord/core/internal'
 import { problemOf } from '../records/inbox-key.ts'
 
-/** In bytes. PostgreSQL cuts longer names off without an error, so that two of them may become one. */
-const longestName = 63
+/** In bytes. PostgreSQL truncates longer names without an error, so that two names may become the same. */
+const maxNameLength = 63
 
-/** The one place where names get into statements. Every name can be one that is not empty, not too long and without NUL. */
+/** The only function that puts names into statements. Every name is valid that is not empty, not too long and without NUL. */
 export function quoteIdentifier(option: string, name: string): string {
   checkName(option, name)
-  const problem = problemOf(name, longestName)
+  const problem = problemOf(name, maxNameLength)
   if (problem !== undefined) throw new InvalidOptionError(option, `${problem}.`)
   return `"${name.replaceAll('"', '""')}"`
 }
 
-/** A text in a statement, whatever the server's setting for backslashes. For names that were checked; values of messages are parameters. */
+/** A string literal, independent of the server's backslash setting. For validated names; values of messages are parameters. */
 export function quoteLiteral(text: string): string {
   return `E'${text.replaceAll('\\', '\\\\').replaceAll("'", "''")}'`
 }
 
-/** Parameters of a statement of ours with arrays as texts, for clients that would make something else of them. Each has a cast beside it. */
+/**
+ * Parameters of a statement of the library with arrays as strings, for clients that would convert them differently. Each has a cast in the statement.
+ */
 export function withArrayLiterals(parameters: readonly unknown[]): unknown[] {
   return parameters.map((value) => (Array.isArray(value) ? arrayLiteral(value) : value))
 }
 
-/** An array as PostgreSQL writes it. Elements are texts, numbers or null. */
+/** An array in PostgreSQL's text format. Elements are strings, numbers or null. */
 export function arrayLiteral(values: readonly unknown[]): string {
   return `{${values.map((value) => (value === null ? 'NULL' : `"${String(value).replace(/[\\"]/g, '\\$&')}"`)).join(',')}}`
 }
 
-/** An array of numbers, which may be larger than JavaScript's and so be texts. */
+/** An array of numbers, given as strings where they exceed JavaScript's precision. */
 export function numberArray(numbers: readonly (number | string)[]): string {
   return `{${numbers.join(',')}}`
 }
 
-/** Adds a value to the parameters of a statement, and gives what stands for it. */
-export type Give = (value: unknown, type: string) => string
+/** Adds a value to the parameters of a statement and returns its placeholder. */
+export type BindParameter = (value: unknown, type: string) => string
 
-export function giveTo(parameters: unknown[]): Give {
+export function bindTo(parameters: unknown[]): BindParameter {
   return (value, type) => `$${parameters.push(value)}::${type}`
 }
 
-/** An instant in milliseconds since the epoch. Not by `extract()`, which calculates with decimal numbers and takes as long as reading the row. */
+/** An instant in milliseconds since the epoch. Not with `extract()`, which uses decimal arithmetic and takes as long as reading the row. */
 export function instant(column: string): string {
   return `date_part('epoch', ${column}) * 1000`
 }
 
-/** The body of a function, quoted. Names of tables are part of it and may hold any text, so the tag is one that does not occur in it. */
+/** The body of a function, quoted. Table names are part of it and may contain any text, so the tag is one that does not occur in it. */
 export function dollarQuote(body: string): string {
   let tag = '$ackord$'
   for (let count = 1; body.includes(tag); count += 1) tag = `$ackord${count}$`

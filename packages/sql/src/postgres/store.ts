@@ -27,7 +27,7 @@ WHERE turn.changed_at <= clock_timestamp() - $2::float8 * interval '1 millisecon
 
   async inTransaction(driver, handle) {
     try {
-      // Fails outside of a transaction, on every client, whatever it hides.
+      // Fails outside of a transaction, on every client, whatever status it hides.
       await driver.run(handle, 'SAVEPOINT ackord_append', [])
       await driver.run(handle, 'RELEASE SAVEPOINT ackord_append', [])
       return true

@@ -4,9 +4,9 @@ import { keyLockSql } from './append.ts'
 import { dollarQuote, quoteLiteral } from './sql-text.ts'
 
 /**
- * The write contract for other languages: stores an event in the caller's transaction, as `sqlOutbox().append()` does, and gives its id.
- * It refuses what the relay could not read back. The partition is that of `partitionOf()`: FNV-1a, by which every writer agrees.
- * With `locks`, writers of a key wait for each other, whatever order the relays keep: the function cannot know.
+ * The write contract for other languages: stores an event in the caller's transaction, as `sqlOutbox().append()` does, and returns its id. Rejects
+ * events that the relay could not read back. The partition is that of `partitionOf()`: FNV-1a, on which all writers agree. With `locks`, writers of a
+ * key wait for each other, whatever order the relays use: the function cannot know.
  */
 export function appendFunctionSql(name: string, outbox: string, { locks }: { readonly locks: boolean }): string {
   const lock = `
@@ -65,11 +65,11 @@ END
 }
 
 /**
- * What a relay does to go on owning its partitions: extends its time, buries those whose time is over, gives away, takes what it lacks of its share.
- * Gives what it owns; no row with a partition if that is nothing, and no row at all if its own time was over.
+ * Keeps the partitions of a relay: extends its lease, removes expired members, releases the partitions to hand over, and acquires what is missing of
+ * its share. Returns its partitions; a row without a partition if it has none, and no row at all if its own lease had expired.
  *
- * A function, so that it is one statement: a client that stalls half-way would keep all the others waiting. Who changes owners does so alone, by an advisory
- * lock. Members that are being kept are skipped, never waited for.
+ * A function, so that it is one statement: a client that stalls half-way would block all the others. Changes of owners are serialised by an advisory
+ * lock. Members that are being extended are skipped, never waited for.
  */
 export function keepFunctionSql({ keep, relays, partitions, hands, outbox }: Tables): string {
   return `CREATE FUNCTION ${keep}(given uuid, lease double precision, joins boolean, hand_over smallint[])

@@ -1,6 +1,6 @@
 import { type AdmitStatement, admitter, rollsBackTo, traitsReader } from '../contract/statement-traits.ts'
 
-/** All that can end a transaction block: a procedure or a DO block that tries to is refused by the server. */
+/** All statements that can end a transaction block: the server rejects a procedure or a DO block that tries to. */
 const controls = new Set(['BEGIN', 'START', 'COMMIT', 'END', 'ABORT'])
 
 function isControl([first = '', ...more]: readonly string[]): boolean {
@@ -25,7 +25,7 @@ function isRoutine([first, ...more]: readonly string[]): boolean {
   return first === 'CREATE' && (more.includes('FUNCTION') || more.includes('PROCEDURE'))
 }
 
-/** Throws at a text with a statement that would begin or end the transaction under our hands; savepoints are the handler's own business. */
+/** Throws for a statement that would begin or end the transaction behind our back; handlers may use savepoints. */
 export const refuseControl: AdmitStatement = admitter(
   traitsOf,
   'A statement would begin or end the transaction that the middleware owns. Throw to roll it back; use SAVEPOINT for a part of it.',

@@ -1,6 +1,9 @@
 import type { Row } from './row.ts'
 
-/** The bytes of claimed rows, as `ClaimOptions.maxBytes` counts them: data and attributes. What was not read, because it is too large, is all that a claim may have. */
+/**
+ * The bytes of claimed rows, as `ClaimOptions.maxBytes` counts them: data and attributes. A row that was not read because of its size uses up the
+ * whole claim.
+ */
 export function bytesOf(rows: readonly Row[]): number {
   return rows.reduce((sum, { data, attributes, bytes }) => {
     if (bytes !== undefined) return sum + Number(bytes)
@@ -10,11 +13,11 @@ export function bytesOf(rows: readonly Row[]): number {
 
 export interface ByteLimit {
   readonly maxBytes?: number | undefined
-  /** What was taken before. */
+  /** Bytes used so far. */
   readonly spent: number
 }
 
-/** The first of these that fit, by their sizes in bytes. The very first one fits in any case, unless something was taken before. */
+/** The first values that fit, by their sizes in bytes. The very first one always fits, unless bytes were used before. */
 export function withinBytes<T>(found: readonly T[], { maxBytes, spent }: ByteLimit, sizeOf: (one: T) => number): readonly T[] {
   if (maxBytes === undefined) return found
   let bytes = spent
@@ -27,16 +30,17 @@ export function withinBytes<T>(found: readonly T[], { maxBytes, spent }: ByteLim
 }
 
 /**
- * Which rows are counted first: what waits or what is ready, by the token of the claim, which is random. If it were always the same, a row of the others that is larger
- * than a whole claim would never be taken.
+ * Decides at random, by the token of the claim, whether waiting or ready rows are counted first. With a fixed order, a row of the other kind that is
+ * larger than a whole claim would never be claimed.
  */
 export function inAnyOrder<T>(waiting: readonly T[], ready: readonly T[], token: string): readonly T[] {
   return Number.parseInt(token.slice(-4), 16) % 2 === 0 ? [...waiting, ...ready] : [...ready, ...waiting]
 }
 
 /**
- * Adds the contents of rows that a claim gave without them, because they are large: their data is null. They are read when the claim is committed, so that a
- * record that ends the process which reads it has had its attempt counted. One that has none left comes with empty data. A row that is not there any more is left out.
+ * Adds the contents of rows that a claim returned without them, because they are large: their data is null. They are read after the claim is
+ * committed, so that the attempt is counted even if reading the record crashes the process. A row without remaining attempts gets empty data. A row
+ * that no longer exists is omitted.
  */
 export async function withContents(
   rows: readonly Row[],
@@ -58,21 +62,21 @@ export async function withContents(
   })
 }
 
-/** Where a row is. */
+/** The key of a row. */
 export interface RowKey {
   readonly state: string
   readonly destination: string
   readonly seq: string
 }
 
-/** Rows up to this size are read together with their sizes: all of them together are no more than a claim may have. */
+/** Rows up to this size are read together with their sizes: all of them together do not exceed the limit of a claim. */
 export function inlineBytes(maxBytes: number | undefined, limit: number): number | undefined {
   return maxBytes === undefined ? undefined : Math.floor(maxBytes / limit)
 }
 
 /**
- * How many rows a claim looks at, for databases that have to read a whole value to know its length: after a claim that was cut off by its bytes not many more
- * than it gave, and twice as many after each that was not.
+ * The number of rows that a claim examines, for databases that must read a whole value to know its length: after a claim that reached its byte limit
+ * not many more than it returned, and twice as many after each claim that did not.
  */
 export class ClaimWidth {
   #width = Infinity
@@ -81,8 +85,8 @@ export class ClaimWidth {
     return Math.min(limit, this.#width)
   }
 
-  /** A claim looked at `found` rows, and its bytes allowed `taken` of them. */
-  note(found: number, taken: number): void {
+  /** A claim examined `found` rows, and its byte limit allowed `taken` of them. */
+  record(found: number, taken: number): void {
     if (taken < found) this.#width = Math.max(1, taken) * 4
     else this.#width *= 2
   }

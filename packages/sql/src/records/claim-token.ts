@@ -1,7 +1,7 @@
 import type { Claim } from '@ackord/outbox'
 
-/** Where a claimed row is, and the token that fences it. The row's key is hidden in the token: a row is not found by seq alone. */
-export interface ClaimedPlace {
+/** The key of a claimed row, and the token that fences it. The key is encoded in the token, because a row cannot be found by seq alone. */
+export interface ClaimedRowKey {
   readonly state: string
   readonly destination: string
   readonly seq: string
@@ -12,11 +12,11 @@ export function toToken(lease: string, state: string, destination: string): stri
   return `${lease}/${state}/${destination}`
 }
 
-type Lease = Omit<ClaimedPlace, 'seq'>
+type Lease = Omit<ClaimedRowKey, 'seq'>
 
-/** The places of claims, in their order; `undefined` for what was never a claim of this store. */
-export function toPlaces(claims: readonly Claim[]): (ClaimedPlace | undefined)[] {
-  // What was claimed together has few tokens.
+/** The row keys of claims, in order; `undefined` for tokens that are not from this store. */
+export function toRowKeys(claims: readonly Claim[]): (ClaimedRowKey | undefined)[] {
+  // Records that were claimed together have few tokens.
   const leases = new Map<string, Lease | undefined>()
   let last: string | undefined
   let lease: Lease | undefined
@@ -38,12 +38,12 @@ function leaseOf(token: string): Lease | undefined {
   return { state, destination, token: lease }
 }
 
-/** Whether an id can be one of this store: a positive number that fits into 63 bits. */
+/** Whether an id is valid for this store: a positive number that fits into 63 bits. */
 export function isSeq(id: string): boolean {
   return /^[1-9]\d{0,18}$/.test(id) && (id.length < 19 || BigInt(id) < 2n ** 63n)
 }
 
-/** Compares numbers as text, which may be larger than a JavaScript number can tell apart. */
+/** Compares numbers as strings, because they may exceed the precision of a JavaScript number. */
 export function compareSeq(one: string, other: string): number {
   return one.length - other.length || (one < other ? -1 : one > other ? 1 : 0)
 }

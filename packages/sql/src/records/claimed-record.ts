@@ -5,10 +5,10 @@ import { compareSeq } from './claim-token.ts'
 import { readMessage } from './outbox-row.ts'
 import type { Row } from './row.ts'
 
-/** What a claimed row is to the relay; `unreadable`: nothing, and it is to be parked. */
+/** A claimed row as the relay sees it; `unreadable`: it must be parked. */
 export type Claimed = { readonly record: ClaimedRecord } | { readonly unreadable: Outcome }
 
-/** `attempts` with this one. */
+/** `attempts` includes this one. */
 export function readClaimed(row: Row, claim: Claim, attempts: number, logger: Logger): Claimed {
   const { id, token } = claim
   const { message, problem } = readMessage(row)
@@ -19,22 +19,22 @@ export function readClaimed(row: Row, claim: Claim, attempts: number, logger: Lo
   return { unreadable: { id, token, result: 'parked', error: problem } }
 }
 
-export interface Settling<Placed> {
-  /** Outcomes, each with the place of its row; `undefined` for that of no claim of this store, or of none any more. */
-  readonly place: (outcomes: readonly Outcome[]) => readonly (Placed | undefined)[]
-  /** Gives the ids whose claim held. */
-  readonly apply: (placed: readonly Placed[]) => Promise<ReadonlySet<string>>
+export interface Settling<Found> {
+  /** Outcomes, each with its row; `undefined` for a token that is not from this store, or no longer valid. */
+  readonly locate: (outcomes: readonly Outcome[]) => readonly (Found | undefined)[]
+  /** Resolves to the ids whose claim was valid. */
+  readonly apply: (found: readonly Found[]) => Promise<ReadonlySet<string>>
 }
 
-/** Settles what is claimed, sorted by seq, so that no two callers wait for each other in a circle. Answers for each outcome, in their order. */
-export async function settleOutcomes<Placed>(
+/** Settles claims, sorted by seq, so that no two callers deadlock. Returns a result for each outcome, in order. */
+export async function settleOutcomes<Found>(
   outcomes: readonly Outcome[],
-  { place, apply }: Settling<Placed>,
+  { locate, apply }: Settling<Found>,
 ): Promise<readonly ('applied' | 'lost')[]> {
   const deciding = isAscending(outcomes) ? outcomes : firstOfEach(outcomes)
-  const placed = place(deciding.map(checked)).filter((found) => found !== undefined)
-  if (placed.length === 0) return outcomes.map(() => 'lost')
-  const applied = await apply(placed)
+  const found = locate(deciding.map(checked)).filter((one) => one !== undefined)
+  if (found.length === 0) return outcomes.map(() => 'lost')
+  const applied = await apply(found)
   const counted = deciding === outcomes ? undefined : new Set(deciding)
   return outcomes.map((outcome) => (applied.has(outcome.id) && counted?.has(outcome) !== false ? 'applied' : 'lost'))
 }
@@ -46,7 +46,7 @@ function isAscending(outcomes: readonly Outcome[]): boolean {
   return true
 }
 
-/** The first outcome of a claim decides; a second one comes too late. */
+/** The first outcome of a claim wins; a second one is too late. */
 function firstOfEach(outcomes: readonly Outcome[]): readonly Outcome[] {
   const first = new Map<string, Outcome>()
   for (const outcome of outcomes) if (!first.has(outcome.id)) first.set(outcome.id, outcome)
@@ -59,7 +59,7 @@ function checked(outcome: Outcome): Outcome {
   return { ...outcome, error: storable(outcome.error) }
 }
 
-/** A text column takes no NUL, and nobody reads more than this. */
+/** A text column cannot contain NUL, and longer errors are of no use. */
 export function storable(error: string): string {
   return error.slice(0, 10_000).replaceAll('\0', '\uFFFD')
 }

@@ -1,22 +1,22 @@
 import { AckordError, type Message } from '@ackord/core'
 import { nameOf } from '@ackord/core/internal'
 
-/** What makes a message the same one for a consumer. Compared byte for byte. */
+/** Identifies a message for a consumer. Compared byte for byte. */
 export interface InboxKey {
   readonly consumer: string
   readonly source: string
   readonly id: string
 }
 
-/** A key of one consumer as a text, of which no two are the same. */
+/** A key of one consumer as a unique string. */
 export function textOf({ source, id }: InboxKey): string {
   return `${source.length} ${source}${id}`
 }
 
-/** In bytes. Together with the consumer's name they fit into an index entry of every database. */
-const longestKeyPart = 1024
+/** In bytes. Together with the consumer's name, keys fit into an index entry of every database. */
+const maxKeyPartBytes = 1024
 
-/** The message's source and id, or what `key` gives in their place. Throws, and not to be retried, at what no inbox could tell apart. */
+/** The message's source and id, or the result of `key`. Throws a non-retryable error for a message that no inbox could identify. */
 export function inboxKeyOf(message: Message, consumer: string, key: ((message: Message) => string) | undefined): InboxKey {
   if (key !== undefined) return { consumer, source: '', id: checkPart(message, 'inbox key', key(message)) }
   const { source = '' } = message.attributes
@@ -37,13 +37,13 @@ function checkPart(message: Message, part: string, value: unknown): string {
   })
 }
 
-/** What keeps a value from being stored in a text column as it is; `undefined` if nothing does. */
-export function problemOf(value: unknown, longest: number = longestKeyPart): string | undefined {
-  if (typeof value !== 'string') return 'is not a text'
-  if (value.includes('\0')) return 'holds a NUL character'
-  // Encoded, every lone surrogate becomes the same replacement character, and two different ids one.
+/** The reason why a value cannot be stored in a text column unchanged; `undefined` if it can. */
+export function problemOf(value: unknown, maxBytes: number = maxKeyPartBytes): string | undefined {
+  if (typeof value !== 'string') return 'is not a string'
+  if (value.includes('\0')) return 'contains a NUL character'
+  // Encoding turns every lone surrogate into the same replacement character, so two different ids would become one.
   if (!value.isWellFormed()) return 'is not well-formed Unicode'
-  // A UTF-16 unit takes three bytes at most, so that most need not be measured.
-  const isLong = value.length * 3 > longest && Buffer.byteLength(value) > longest
-  return isLong ? `is longer than ${longest} bytes` : undefined
+  // A UTF-16 unit takes at most three bytes, so most strings need not be measured.
+  const isLong = value.length * 3 > maxBytes && Buffer.byteLength(value) > maxBytes
+  return isLong ? `is longer than ${maxBytes} bytes` : undefined
 }

@@ -5,7 +5,7 @@ import { problemOf } from './inbox-key.ts'
 import { partitionOf } from './partition.ts'
 import type { Order, Row } from './row.ts'
 
-/** What a record is in the table, without what the database adds. */
+/** A record as stored in the table, without the columns that the database adds. */
 export interface OutboxRow {
   readonly destination: string
   readonly id: string
@@ -13,7 +13,7 @@ export interface OutboxRow {
   readonly contentType: string | null
   readonly orderingKey: string | null
   readonly partition: number
-  /** Whether it has a key whose writers wait for each other, so that its rows come in the order of their commits. */
+  /** Whether it has a key whose writers wait for each other, so that its rows are in the order of their commits. */
   readonly ordered: boolean
   readonly data: Uint8Array
   /** JSON. */
@@ -23,8 +23,8 @@ export interface OutboxRow {
 }
 
 /**
- * Throws at what could not be stored, before anything is: a statement that fails would take the business writes with it. `maxSize` is not for
- * what is stored already, which an operator may re-arm.
+ * Throws for a record that could not be stored, before anything is: a failed statement would undo the business writes. `maxSize` does not apply to
+ * stored records, which an operator may re-arm.
  */
 export function outboxRowOf(record: NewOutboxRecord, order: Order = 'none', maxSize: number = Infinity): OutboxRow {
   const { destination, message, delay = 0 } = record
@@ -65,7 +65,7 @@ function checkComplete(attributes: Attributes, owner: RawMessage): void {
   throw new AckordError('ACKORD_MISSING_ATTRIBUTE', `Cannot store ${nameOf(owner)} in the outbox: it has no ${needed.join(', no ')}.`)
 }
 
-/** `undefined` if it is not what `attributesToJson` writes. */
+/** `undefined` if it was not written by `attributesToJson`. */
 function attributesFromJson(json: string): Attributes | undefined {
   let parsed: unknown
   try {
@@ -74,12 +74,12 @@ function attributesFromJson(json: string): Attributes | undefined {
     return undefined
   }
   if (typeof parsed !== 'object' || parsed === null || Array.isArray(parsed)) return undefined
-  // A loop: it runs for every record that is claimed.
+  // A loop, because it runs for every claimed record.
   for (const name in parsed) {
     const kind = typeof (parsed as Record<string, unknown>)[name]
     if (kind !== 'string' && kind !== 'number' && kind !== 'boolean') return undefined
   }
-  // Every value was looked at.
+  // Every value was checked.
   return parsed as Attributes
 }
 
@@ -93,24 +93,25 @@ function invalid(message: RawMessage, problem: string): AckordError {
   return new AckordError('ACKORD_INVALID_ATTRIBUTES', text[0]?.toUpperCase() + text.slice(1))
 }
 
-/** The message of a row. Where its attributes cannot be read, it has those that have a column, and `problem` says so. */
+/** The message of a row. If its attributes cannot be read, it has those with a column of their own, and `problem` says so. */
 export function readMessage(row: Row): { readonly message: RawMessage; readonly problem: string | undefined } {
   const data = bytesOf(row['data'])
   const attributes = attributesFromJson(String(row['attributes']))
   if (attributes !== undefined) return { message: new Message(data, attributes), problem: undefined }
   const message = new Message(data, { id: String(row['id']), type: String(row['type']) })
-  return { message, problem: 'its attributes are not the JSON of an object with texts, numbers and booleans.' }
+  return { message, problem: 'its attributes are not a JSON object of strings, numbers and booleans.' }
 }
 
-/** Not the driver's own kind of bytes, which may be a view of a large shared buffer with methods of its own. */
+/** Not the driver's own type of bytes, which may be a view of a large shared buffer with methods of its own. */
 function bytesOf(value: unknown): Uint8Array {
-  if (!(value instanceof Uint8Array)) throw new TypeError('A driver gave something else than bytes for a column of bytes.')
+  if (!(value instanceof Uint8Array)) throw new TypeError('The driver returned a value other than bytes for a binary column.')
   return value.constructor === Uint8Array ? value : new Uint8Array(value.buffer, value.byteOffset, value.byteLength)
 }
 
 /**
- * How the source of a record is written in its attributes by `append()`. No other part of the JSON can look like that: a quote inside of a text is escaped. Databases
- * find it without reading the JSON, which may hold what they refuse, such as half of a surrogate pair. Other writers may put a blank behind the colon.
+ * How `append()` writes the source of a record into its attributes. No other part of the JSON can look like that: quotes inside of strings are
+ * escaped. Databases find it without parsing the JSON, which may contain values that they refuse, such as half of a surrogate pair. Other writers may
+ * put a space after the colon.
  */
 export function writtenSource({ source }: OutboxReference): string {
   return `"source":${JSON.stringify(source)}`

@@ -1,12 +1,12 @@
-/** How many partitions a key can fall into. It is part of the stored format: changing it needs a migration. */
+/** The number of partitions that keys are hashed to. It is part of the stored format: changing it requires a migration. */
 export const partitionCount = 256
 
-/** The partition of an ordering key, or of an id where there is no key. FNV-1a, so that every database and every version agrees. */
+/** The partition of an ordering key, or of an id if there is no key. FNV-1a, so that every database and every version agrees. */
 export function partitionOf(key: string): number {
   let hash = 0x811c9dc5
   for (let index = 0; index < key.length; index += 1) {
     const unit = key.charCodeAt(index)
-    // Most keys have no others; bytes of their own would cost more than the rest.
+    // Most keys are ASCII; allocating bytes for them would cost more than the hash.
     if (unit > 0x7f) return partitionOfBytes(Buffer.from(key))
     hash = Math.imul(hash ^ unit, 0x01000193)
   }

@@ -7,17 +7,23 @@ import { sqlOutbox } from '../outbox/sql-outbox.ts'
 import { type Database, portOf } from '../transaction/database.ts'
 
 export interface CleanupOptions extends TableOptions {
-  /** Milliseconds for which the inbox remembers a message; `false`: for ever. It must be longer than the broker may take to deliver one again, replays included. Default: 7 days. */
+  /**
+   * Milliseconds for which the inbox remembers a message; `false`: forever. It must be longer than the broker may take to redeliver a message,
+   * replays included. Default: 7 days.
+   */
   readonly inboxWindow?: number | false | undefined
-  /** Milliseconds for which published records are kept, where the outbox retains them; `false`: for ever. Others are never touched. Default: 24 hours. */
+  /**
+   * Milliseconds for which published records are kept, if the outbox retains them; `false`: forever. Other records are never deleted. Default: 24
+   * hours.
+   */
   readonly keepPublished?: number | false | undefined
-  /** Milliseconds after which the broker delivers nothing again, replays of dead letters included. A shorter window is warned about. Default: unknown. */
+  /** Milliseconds after which the broker redelivers nothing, replays of dead letters included. A shorter window logs a warning. Default: unknown. */
   readonly redeliveryHorizon?: number | undefined
   /** Milliseconds between two rounds, over all processes together. Default: 1 minute. */
   readonly interval?: number | undefined
-  /** How many rows are deleted at a time. Default: 1000. */
+  /** The number of rows deleted per batch. Default: 1000. */
   readonly batch?: number | undefined
-  /** How many batches of each table a round may take; the next one goes on. Default: 100. */
+  /** The maximum number of batches per table and round; the next round continues. Default: 100. */
   readonly batches?: number | undefined
   /** Default: `consoleLogger`. */
   readonly logger?: Logger | undefined
@@ -27,20 +33,20 @@ export interface CleanupOptions extends TableOptions {
   readonly runtime?: Runtime | undefined
 }
 
-/** Runs until it is stopped. It does not keep the process alive. */
+/** Runs until it is stopped. Does not keep the process alive. */
 export interface Cleanup extends AsyncDisposable {
-  /** Ends after the batch that is being deleted. Idempotent. */
+  /** Ends after the current batch. Idempotent. */
   stop(): Promise<void>
 }
 
 const day = 24 * 60 * 60 * 1000
-/** Between two batches others get at the tables. */
+/** Lets others use the tables between two batches. */
 const breath = 20
 const background = { keepAlive: false }
 
 /**
- * Deletes, again and again, what the inbox need not remember and what the outbox need not keep: in bounded batches, by the database's clock.
- * Any number of processes may run it; they take turns.
+ * Periodically deletes expired inbox rows and published outbox records: in bounded batches, by the database's clock. Safe to run in any number of
+ * processes; they take turns.
  */
 export function startCleanup<Handle>(database: Database<Handle>, options: CleanupOptions = {}): Cleanup {
   const {
@@ -92,13 +98,13 @@ export function startCleanup<Handle>(database: Database<Handle>, options: Cleanu
       if (failing) logger.info({}, 'The cleanup works again.')
       failing = false
     } catch (error) {
-      if (!failing) logger.warn({ err: error }, 'The cleanup failed, and goes on trying.')
+      if (!failing) logger.warn({ err: error }, 'The cleanup failed, and is retried.')
       failing = true
     }
   }
 
   async function run(): Promise<void> {
-    // Processes that start together do not come together.
+    // Spreads out processes that start at the same time.
     for (let wait = interval * runtime.random(); ; wait = interval * (0.9 + 0.2 * runtime.random())) {
       if (!(await idle(runtime, wait, signal, background))) return
       await round()

@@ -12,7 +12,7 @@ interface Version {
   readonly oldestReader: number
 }
 
-/** Makes the tables, or brings older ones up to date, in one transaction where the database can. Any number of processes may call it at once, and again. */
+/** Creates the tables, or migrates older ones, in one transaction where the database supports it. Idempotent, and safe to run concurrently. */
 export async function createSchema<Handle>(database: Database<Handle>, options: TableOptions = {}): Promise<void> {
   const { driver, dialect, tables: tablesOf } = portOf(database)
   const tables = tablesOf(options)
@@ -20,7 +20,7 @@ export async function createSchema<Handle>(database: Database<Handle>, options: 
   await (driver.connection?.(work) ?? driver.transaction([], work, rootContext().signal))
 }
 
-/** Throws a `SchemaError` unless the tables are there in a version that this code works with. */
+/** Throws a `SchemaError` unless the tables exist in a version that this code works with. */
 export async function validateSchema<Handle>(database: Database<Handle>, options: TableOptions = {}): Promise<void> {
   const { driver, dialect, tables: tablesOf } = portOf(database)
   const tables = tablesOf(options)
@@ -43,7 +43,7 @@ export async function validateSchema<Handle>(database: Database<Handle>, options
   }
 }
 
-/** The statements that createSchema() runs on an empty database, for those who bring their own migrations. */
+/** The statements that createSchema() runs on an empty database, for use with your own migrations. */
 export function printSchema<Handle>(database: Database<Handle>, options: TableOptions = {}): string {
   const { dialect, tables: tablesOf } = portOf(database)
   const { meta, migrations, setVersion } = dialect.store.schema
@@ -66,17 +66,17 @@ async function migrate(session: SchemaSession, statements: SchemaStatements, tab
       try {
         await session.script(sql(tables))
       } catch (error) {
-        if (statements.isThere?.(error) !== true) throw error
+        if (statements.alreadyExists?.(error) !== true) throw error
       }
       await run(statements.setVersion(tables, version, oldestReader))
     }
   } finally {
-    // If this fails, the connection is lost and the lock with it.
+    // If this fails, the connection is lost, and the lock with it.
     for (const sql of statements.unlock(tables)) await run(sql).catch(() => {})
   }
 }
 
-/** Looked for first: making one needs a privilege even where it is there already. */
+/** Checked first: creating a namespace requires a privilege even if it already exists. */
 async function createNamespace(run: RunStatement, statements: SchemaStatements, tables: Tables): Promise<void> {
   const namespace = statements.namespace(tables)
   if (namespace === undefined) return

@@ -66,7 +66,7 @@ partition = ?, attributes = ? WHERE seq = CAST(? AS INTEGER)`,
   return rows.length
 }
 
-/** A lease and the time that has come are no column values, but operators want to see them. */
+/** Leases and due times are not column values, but operators need to see them. */
 const shownState = `CASE WHEN state IN ('parked', 'published') THEN state
   WHEN lease_until > ${now} THEN 'leased'
   WHEN state = 'waiting' AND available_at > ${now} THEN 'waiting' ELSE 'ready' END`
@@ -79,7 +79,7 @@ export interface FilterSql {
   readonly parameters: readonly unknown[]
 }
 
-/** Rows of a filter, by seq. */
+/** Rows that match a filter, ordered by seq. */
 export function listSql(table: string, filter: OutboxFilter, after: string, limit: number): FilterSql {
   const { sql, parameters } = filterSql(filter)
   return {
@@ -93,7 +93,7 @@ function getSql(table: string): string {
   return `SELECT ${columns} FROM ${table} WHERE seq = CAST(? AS INTEGER)`
 }
 
-/** Which rows are parked or published, and of these seqs or of a filter. */
+/** The condition for parked or published rows, of these seqs or of a filter. */
 function chosenRowsSql(chosenState: 'parked' | 'published', which: ChosenRows): FilterSql {
   const { sql, parameters } =
     'ids' in which
@@ -109,7 +109,7 @@ WHERE state IN ('ready', 'waiting') AND ${unleased} AND seq IN (SELECT CAST(valu
 RETURNING CAST(seq AS TEXT) AS seq, id, type`
 }
 
-/** Deletes those of these rows that wait for their time. The source is read from the attributes of rows whose id fits, and of no others. */
+/** Deletes the referenced rows that are not due yet. The source is read only from the attributes of rows whose id matches. */
 export function cancelSql(table: string, references: readonly OutboxReference[]): Statement {
   const names = references.map(({ destination, id, source }) => [destination, id, source])
   return {
@@ -122,7 +122,7 @@ AND CASE WHEN id IN (SELECT value ->> 1 FROM json_each(?1)) THEN (destination, i
 
 const unleased = `(lease_until IS NULL OR lease_until <= ${now})`
 
-/** Counts by destination and state, and the age of the oldest. Reads the whole table. */
+/** Counts by destination and state, and the age of the oldest row. Reads the whole table. */
 function statsSql(table: string): string {
   return `SELECT destination, ${shownState} AS shown_state, count(*) AS count, ${now} - min(created_at) AS age
 FROM ${table} GROUP BY 1, 2 ORDER BY 1, 2`
@@ -148,7 +148,7 @@ function filterSql({ state, destination, type, orderingKey }: OutboxFilter): Fil
   return { sql: conditions.join(' AND '), parameters }
 }
 
-/** In which column values the states that operators see are found. */
+/** The column values that correspond to the states shown to operators. */
 const storedStates: Readonly<Record<OutboxState, string>> = {
   ready: "state IN ('ready', 'waiting')",
   waiting: "state = 'waiting'",

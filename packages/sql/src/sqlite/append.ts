@@ -2,13 +2,13 @@ import type { Statement } from '../contract/driver.ts'
 import type { OutboxRow } from '../records/outbox-row.ts'
 import { now } from './sql-text.ts'
 
-/** A row has ten parameters, and the smallest limit that SQLite is compiled with is 999. */
+/** A row has ten parameters, and the lowest limit that SQLite is compiled with is 999. */
 const rowsPerStatement = 99
 
-/** A text is made once for each of these numbers of rows, and prepared: a connection should not gather dozens of them. */
+/** For up to this many rows, the text is built once and prepared: a connection should not accumulate dozens of prepared statements. */
 const commonRows = 4
 
-/** Inserts all rows, in their order. More than 99 take more than one statement. */
+/** Inserts all rows in order. More than 99 need more than one statement. */
 export function appender(table: string): (rows: readonly OutboxRow[]) => readonly Statement[] {
   const texts = new Map<number, string>()
 
@@ -41,7 +41,7 @@ export function appender(table: string): (rows: readonly OutboxRow[]) => readonl
 }
 
 function appendSql(table: string, rows: number): string {
-  // node:sqlite of Node 22 binds some arrays without bytes as NULL.
+  // node:sqlite of Node 22 binds some empty byte arrays as NULL.
   const values = Array.from({ length: rows }, () => `(?, ?, ?, ?, ?, ?, ?, coalesce(?, zeroblob(0)), ?, ${now} + ?)`)
   return `INSERT INTO ${table} (state, destination, id, type, content_type, ordering_key, partition, data, attributes, available_at)
 VALUES ${values.join(', ')}`

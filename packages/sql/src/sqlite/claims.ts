@@ -3,17 +3,17 @@ import type { ClaimOptions } from '@ackord/outbox'
 import type { Session, Statement } from '../contract/driver.ts'
 import type { ClaimRowsOptions, ClaimStatements, StorePort } from '../contract/store-dialect.ts'
 import { inAnyOrder, type RowKey, withinBytes } from '../records/claim-bytes.ts'
-import type { ClaimedPlace } from '../records/claim-token.ts'
+import type { ClaimedRowKey } from '../records/claim-token.ts'
 import type { Row } from '../records/row.ts'
 import { byLease, releaseSql, renewSql, settlement } from './settle.ts'
 import { now } from './sql-text.ts'
 
-/** One transaction each, of small statements: in process there is no round trip to be saved. */
+/** One transaction per call, of small statements: in process there is no round trip to save. */
 export function sqliteClaims({ driver, table, retain }: StorePort): ClaimStatements {
   const alone = <R>(work: (session: Session<unknown>) => Promise<R>) => driver.transaction([], work, rootContext().signal)
 
-  /** Runs the statement of each place, and gives the seqs of those that changed a row. */
-  function each<Place extends ClaimedPlace>(
+  /** Runs a statement per row, and returns the seqs of those that changed a row. */
+  function each<Place extends ClaimedRowKey>(
     places: readonly Place[],
     statementOf: (place: Place) => Statement,
   ): Promise<ReadonlySet<string>> {
@@ -43,21 +43,21 @@ export function sqliteClaims({ driver, table, retain }: StorePort): ClaimStateme
 interface Picked {
   readonly seq: unknown
   readonly bytes: number
-  /** Its number among those of its place. */
+  /** Its number among the rows of its state and destination. */
   readonly turn: number
 }
 
-/** Retries first, as they are older, but not more than half: a wave of them must not stop what is new. */
+/** Retries come first, as they are older, but at most half: a wave of retries must not block new records. */
 async function claim({ run }: Session<unknown>, table: string, options: ClaimRowsOptions): Promise<readonly Row[]> {
   const { limit, lease, token, retried } = options
-  const places = await placesOf(run, table, options)
+  const places = await destinationsOf(run, table, options)
   const quota = options.quota ?? Math.ceil(limit / Math.max(1, new Set([...places.ready, ...places.waiting]).size))
 
-  async function pick(state: PendingState, most: number): Promise<readonly Picked[]> {
+  async function pick(state: PendingState, max: number): Promise<readonly Picked[]> {
     const sql = pickSql(table, state, retried)
     const picked: Picked[] = []
     for (const destination of places[state]) {
-      const left = Math.min(quota, most - picked.length)
+      const left = Math.min(quota, max - picked.length)
       if (left <= 0) break
       for (const [turn, { seq, bytes }] of (await run(sql, [destination, left])).rows.entries())
         picked.push({ seq, bytes: Number(bytes), turn })
@@ -66,9 +66,9 @@ async function claim({ run }: Session<unknown>, table: string, options: ClaimRow
   }
 
   const waiting = await pick('waiting', options.quota === undefined && retried === undefined ? Math.ceil(limit / 2) : limit)
-  // A ready row that was leased before has not failed: whoever had it is gone.
+  // A ready row that was leased before has not failed: the relay that leased it is gone.
   const ready = retried === 'only' ? [] : await pick('ready', limit - waiting.length)
-  // A row of each place in turn, so that large rows of one leave room for the others.
+  // Takes one row of each state and destination in turn, so that large rows of one leave room for the others.
   const picked = [...inAnyOrder(waiting, ready, token)].sort((one, other) => one.turn - other.turn)
   const taken = withinBytes(picked, options, ({ bytes }) => bytes)
   if (taken.length === 0) return []
@@ -83,11 +83,15 @@ export async function readContents({ run }: Session<unknown>, table: string, key
 
 type Places = Readonly<Record<PendingState, readonly unknown[]>>
 
-/** In any order, or the last of many would starve. */
-async function placesOf(run: Session<unknown>['run'], table: string, { destinations, except = [] }: ClaimRowsOptions): Promise<Places> {
+/** In random order, because the last of many destinations would starve otherwise. */
+async function destinationsOf(
+  run: Session<unknown>['run'],
+  table: string,
+  { destinations, except = [] }: ClaimRowsOptions,
+): Promise<Places> {
   const wanted = `SELECT DISTINCT destination FROM (%) WHERE destination NOT IN (SELECT value FROM json_each(?)) ORDER BY random()`
   const find = async (source: string, parameters: readonly unknown[]) => {
-    // A function: in a text to put in, `$&` and the like have a meaning, and a table may have such a name.
+    // A function: in a replacement string `$&` and similar patterns have a meaning, and a table may have such a name.
     const { rows } = await run(
       wanted.replace('%', () => source),
       [...parameters, JSON.stringify(except)],
@@ -106,7 +110,7 @@ export const bytes = 'length(data) + length(CAST(attributes AS BLOB))'
 
 export type PendingState = 'ready' | 'waiting'
 
-/** The destinations that have rows in a state, found by jumping from one to the next in the index. */
+/** The destinations that have rows in a state, found by stepping from one to the next in the index. */
 export function destinationsSql(table: string, state: PendingState): string {
   return `WITH RECURSIVE places(destination) AS (
   SELECT * FROM (SELECT destination FROM ${table} WHERE state = '${state}' ORDER BY destination LIMIT 1)
@@ -117,7 +121,7 @@ export function destinationsSql(table: string, state: PendingState): string {
 SELECT destination FROM places WHERE destination IS NOT NULL`
 }
 
-/** The seqs and sizes of claimable rows of a destination, oldest first. Destination, limit. SQLite knows the length of bytes without reading them. */
+/** The seqs and sizes of claimable rows of a destination, oldest first. Destination, limit. SQLite knows the length of a blob without reading it. */
 export function pickSql(table: string, state: PendingState, retried: ClaimOptions['retried']): string {
   const due = state === 'waiting' ? `AND available_at <= ${now}` : ''
   const failed = state === 'waiting' && retried !== undefined ? `AND attempts ${retried === 'only' ? '>' : '='} 0` : ''
@@ -126,7 +130,7 @@ WHERE state = '${state}' AND destination = ? ${due} ${failed} AND (lease_until I
 ORDER BY ${state === 'waiting' ? 'available_at, ' : ''}${table}.seq LIMIT ?`
 }
 
-/** Leases rows. Token, milliseconds, seqs as JSON, the largest size of data that is read at once, or null, quota. Gives the rows as they are now. */
+/** Leases rows. Token, milliseconds, seqs as JSON, the maximum size of data to read inline, or null, quota. Returns the rows as they are now. */
 export function leaseSql(table: string): string {
   return `UPDATE ${table} SET attempts = attempts + 1, lease_token = ?, lease_until = ${now} + ?
 WHERE seq IN (SELECT CAST(value AS INTEGER) FROM json_each(?))

@@ -16,7 +16,7 @@ export const sqliteDialect: Dialect = {
   forgetAll,
   appender,
   isConflict(error) {
-    // Middleware and handlers wrap what they get. One that was waited for long enough is not tried again.
+    // Middleware and handlers wrap errors. A lock timeout is not retried.
     let current = error
     for (let depth = 0; depth < 10 && current instanceof Error; depth += 1) {
       if (isAckordError(current, 'ACKORD_DATABASE_BUSY')) return false

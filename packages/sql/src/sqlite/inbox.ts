@@ -3,26 +3,26 @@ import type { Statement } from '../contract/driver.ts'
 import type { InboxKey } from '../records/inbox-key.ts'
 import { now } from './sql-text.ts'
 
-/** Forgets what was received long ago. Milliseconds, limit. */
+/** Deletes messages received before the window. Milliseconds, limit. */
 export function cleanInboxSql(table: string): string {
   return `DELETE FROM ${table} WHERE rowid IN (
   SELECT rowid FROM ${table} WHERE received_at < ${now} - ? ORDER BY received_at LIMIT ?)`
 }
 
-/** Records a message: one row if it is new, none if it was there. */
+/** Records a message: one row if it is new, none if it exists. */
 export function recorder(table: string): (key: InboxKey) => Statement {
   const sql = `INSERT INTO ${table} (consumer, source, id) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`
   return ({ consumer, source, id }) => ({ sql, parameters: [consumer, source, id], prepare: true })
 }
 
 export async function recordAll({ run }: RecordingSession, table: string, keys: readonly InboxKey[]): Promise<readonly InboxKey[]> {
-  // Without a WHERE the parser would take ON for a part of the join.
+  // Without a WHERE the parser would read ON as part of the join.
   const { rows } = await run(
     `INSERT INTO ${table} (consumer, source, id) SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?) WHERE true
 ON CONFLICT DO NOTHING RETURNING consumer, source, id`,
     [jsonOf(keys)],
   )
-  // Those three columns, all of them text.
+  // The three columns are of type text.
   return rows as unknown as readonly InboxKey[]
 }
 

@@ -3,15 +3,15 @@ import { partitionCount } from '../records/partition.ts'
 import { now, quoteIndex } from './sql-text.ts'
 
 /**
- * The outbox. States and their exits, kept by the checks:
+ * The outbox. States and transitions, enforced by the checks:
  *
- *     ready     claimable unless leased        ─▶ waiting, parked, published, or gone
+ *     ready     claimable unless leased        ─▶ waiting, parked, published, or deleted
  *     waiting   claimable once available_at    ─▶ the same; delayed, or backing off after a failure
- *     parked    an operator's                  ─▶ ready, or gone
- *     published kept by \`retain\` only          ─▶ gone
+ *     parked    needs an operator              ─▶ ready, or deleted
+ *     published only with `retain`             ─▶ deleted
  *
- * A lease is no state: its columns are in no index, so that claiming changes none. AUTOINCREMENT, because a plain rowid is given out again when
- * the last row is gone. Instants are milliseconds. Texts are compared byte for byte, as SQLite does unless it is told otherwise.
+ * A lease is not a state: its columns are in no index, so that claiming changes no index. AUTOINCREMENT, because a plain rowid is reused when the
+ * last row is deleted. Instants are milliseconds. Strings are compared byte for byte, which is SQLite's default.
  */
 export const migrations: readonly Migration[] = [
   {
@@ -60,7 +60,7 @@ CREATE INDEX ${quoteIndex(outbox, 'published')} (published_at) WHERE state = 'pu
 `,
   },
   {
-    // Order per key. The first index has the heads of the keys, and nothing of records without one; the others only what is parked or waits.
+    // Order per key. The first index has the heads of the keys, and no records without a key; the others only parked or waiting rows.
     version: 2,
     oldestReader: 1,
     sql: ({ outbox, relays, partitions, hands }) => `
@@ -93,7 +93,7 @@ WHERE ordering_key IS NULL AND state = 'waiting';
 `,
   },
   {
-    // Cancelling a delayed record looks it up by the id of its message. Only what waits is in the index.
+    // Cancelling a delayed record looks it up by the id of its message. The index has waiting rows only.
     version: 3,
     oldestReader: 1,
     sql: ({ outbox }) => `

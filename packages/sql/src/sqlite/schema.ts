@@ -3,7 +3,7 @@ import { SchemaError } from '../errors.ts'
 import { migrations } from './migrations.ts'
 import { now } from './sql-text.ts'
 
-/** Has STRICT, RETURNING, `->>` and milliseconds in unixepoch(). */
+/** Supports STRICT, RETURNING, `->>` and milliseconds in unixepoch(). */
 const oldestMinor = 42
 
 export const sqliteSchema: SchemaStatements = {
@@ -12,7 +12,7 @@ export const sqliteSchema: SchemaStatements = {
     const version = String(rows[0]?.['version'])
     const [major = 0, minor = 0] = version.split('.').map(Number)
     if (major > 3 || minor >= oldestMinor) return
-    throw new SchemaError('older', `The client brings SQLite ${version}, and the tables need 3.${oldestMinor}. Update the client.`)
+    throw new SchemaError('older', `The client bundles SQLite ${version}, but the tables require 3.${oldestMinor}. Update the client.`)
   },
 
   migrations,
@@ -28,7 +28,7 @@ export const sqliteSchema: SchemaStatements = {
     `INSERT INTO ${meta} (name, version, oldest_reader) VALUES ('schema', ${version}, ${oldestReader})
 ON CONFLICT (name) DO UPDATE SET version = excluded.version, oldest_reader = excluded.oldest_reader, changed_at = ${now}`,
 
-  // The transaction is the only writer, from its begin on.
+  // The transaction is the only writer from its beginning.
   lock: () => [],
   unlock: () => [],
   namespace: () => undefined,

@@ -2,7 +2,7 @@ import { InvalidOptionError } from '@ackord/core'
 import { checkDuration } from '@ackord/core/internal'
 import type { TransactionSettings } from '../contract/dialect.ts'
 
-/** Refuses what SQLite does not have. Of the rest there is one, and it has a statement, which the driver reads instead of running it. */
+/** Rejects settings that SQLite does not support. The only remaining one has a statement that the driver reads instead of running it. */
 export function transactionSettings({ isolation, statementTimeout, lockTimeout, idleTimeout }: TransactionSettings): readonly string[] {
   if (isolation !== undefined && isolation !== 'serializable') {
     throw new InvalidOptionError(

@@ -6,11 +6,11 @@ import { type DatabasePort, foreignTransaction, type OpenTransaction, RecordTake
 import { type RunTransaction, type TransactionOptions, transactionRules, transactionRunner } from './run-transaction.ts'
 
 export interface ExecutorOptions {
-  /** Whether a missing transaction is an error instead of a reason to use the pool. Default: false. */
+  /** Whether a missing transaction is an error instead of falling back to the pool. Default: false. */
   readonly required?: boolean | undefined
 }
 
-/** What belongs to a pool, however often it is wrapped: with two keys, a repository would miss the transaction of its own pool. */
+/** The state of a pool, however often it is wrapped: with two keys, a repository would miss the transaction of its own pool. */
 interface PoolState {
   readonly key: ContextKey<OpenTransaction<unknown>>
   readonly wakeUps: WakeUps
@@ -19,19 +19,19 @@ interface PoolState {
 
 const states = new WeakMap<object, PoolState>()
 
-/** For siblings. */
+/** @internal */
 export let portOf: <Handle>(database: Database<Handle>) => DatabasePort<Handle>
 
 export interface DatabaseOptions<Handle> extends FromOptions {
   readonly driver: Driver<Handle>
   readonly dialect: Dialect
-  /** Whether storing events tells other processes. Default: false. */
+  /** Whether storing events notifies other processes. Default: false. */
   readonly notify?: boolean | undefined
 }
 
 /**
- * A pool and the transactions on it. `Handle` is the type that both share; adapters use it without knowing which one they have.
- * Made by `fromPg()` and its siblings.
+ * A pool and the transactions on it. `Handle` is the type that both share; adapters use it without knowing which one they have. Created by `fromPg()`
+ * and the other `from…` functions.
  */
 export class Database<Handle> {
   readonly #port: DatabasePort<Handle>
@@ -45,7 +45,7 @@ export class Database<Handle> {
   constructor(options: DatabaseOptions<Handle>) {
     const { driver, dialect } = options
     orderOf(dialect, undefined, options.order)
-    // A handle is an object: something with a query function.
+    // A handle is an object with a query function.
     const state = stateOf(driver.pool as object)
     const { key, wakeUps, takers } = state
     this.#pool = driver.pool
@@ -57,7 +57,7 @@ export class Database<Handle> {
       tables: (asked) => tablesOf(dialect, asked, options),
       appender: (table) => appenderOf(dialect, table, options.notify ?? false),
       order: (asked) => orderOf(dialect, asked, options.order),
-      // The state belongs to this pool, so that what is in it was put there with this type.
+      // The state belongs to this pool, so its values were stored with this type.
       find: (context) => context.get(key) as OpenTransaction<Handle> | undefined,
       enter(context, opened) {
         setMark(opened.handle as object, state, opened)
@@ -81,8 +81,8 @@ export class Database<Handle> {
   }
 
   /**
-   * Does the work in a transaction, outside of a router: a request, a job. Committed when it resolves, rolled back when it rejects or the
-   * context's signal is aborted. In a transaction of ours it is a savepoint. `context` defaults to the ambient one.
+   * Does the work in a transaction, outside of a router: a request, a job. Commits when it resolves, rolls back when it rejects or the context's
+   * signal is aborted. Inside of a transaction of the library it is a savepoint. `context` defaults to the ambient one.
    *
    *     await database.write(async (transaction) => {
    *       await transaction.query('insert into orders …')
@@ -98,19 +98,19 @@ export class Database<Handle> {
     return await runTransaction(
       {
         message: undefined,
-        // It is there: the runner put it there.
+        // Present: the runner put it there.
         run: (inside) => work(this.transaction(inside) as Handle, inside),
       },
       context,
     )
   }
 
-  /** A context inside of a transaction that the caller began, commits and rolls back. Messages that are acked in it are acked at once. */
+  /** A context inside of a transaction that the caller begins, commits and rolls back. Messages that are acked in it are acked immediately. */
   withTransaction(context: Context, transaction: Handle): Context {
     if (transaction === this.#pool) {
       throw new AckordError(
         'ACKORD_TRANSACTION_REQUIRED',
-        'withTransaction() was given the pool itself. Give it the client that began the transaction.',
+        'withTransaction() was called with the pool itself. Pass the client that began the transaction.',
       )
     }
     const { driver, behind, enter } = this.#port
@@ -140,15 +140,15 @@ function stateOf(pool: object): PoolState {
   return state
 }
 
-/** Whoever listens is told by the last of the statements; the server makes one of several in a transaction. */
+/** The last statement notifies listeners; the server merges the notifications of a transaction. */
 function appenderOf(dialect: Dialect, table: string, notify: boolean): ReturnType<Dialect['appender']> {
   const append = dialect.appender(table)
   const told = notify ? dialect.notifier?.(table) : undefined
   return told === undefined ? append : (rows, session) => [...append(rows, session), told]
 }
 
-/** Gives the object that it is made of, so that a class that extends it adds its private fields to that. */
-class Bearer {
+/** Returns the given object from the constructor, so that a subclass adds its private fields to that object. */
+class SameObject {
   constructor(object: object) {
     // biome-ignore lint/correctness/noConstructorReturn: that is the point.
     return object
@@ -156,10 +156,10 @@ class Bearer {
 }
 
 /**
- * Something that is known of an object, kept in a private field of that object. A WeakMap would do the same; but with an entry per message, and until the next full
- * collection, it costs more than the rest of a transaction's bookkeeping.
+ * A value attached to an object, in a private field of that object. A WeakMap would do the same, but with an entry per message, until the next full
+ * garbage collection, it costs more than the rest of a transaction's bookkeeping.
  */
-class Mark extends Bearer {
+class Mark extends SameObject {
   #owner: object
   #value: unknown
 
@@ -183,12 +183,12 @@ class Mark extends Bearer {
   }
 }
 
-/** The latest mark of an object counts. */
+/** The latest mark of an object wins. */
 function setMark(object: object, owner: object, value: unknown): void {
   Mark.set(object, owner, value)
 }
 
-/** What the owner has marked the object with, unless somebody else has since. */
+/** The value that the owner has attached to the object, unless another owner has replaced it. */
 function markOf(object: unknown, owner: object): unknown {
   const canHaveOne = (typeof object === 'object' && object !== null) || typeof object === 'function'
   return canHaveOne ? Mark.get(object, owner) : undefined

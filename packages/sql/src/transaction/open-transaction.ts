@@ -3,77 +3,77 @@ import { hints } from '@ackord/core/internal'
 import type { RecordTaker } from '@ackord/outbox'
 import type { TableOptions, Tables } from '../contract/database-options.ts'
 import type { Dialect } from '../contract/dialect.ts'
-import { changeNow, confirmNone, type Driver, type RunStatement, type Session, type Statement } from '../contract/driver.ts'
+import { confirmNone, type Driver, type RunStatement, runWithoutDeferring, type Session, type Statement } from '../contract/driver.ts'
 import type { QueryTracker } from '../contract/query-tracker.ts'
-import type { Lane } from '../contract/statement-queue.ts'
+import type { StatementQueue } from '../contract/statement-queue.ts'
 import type { OutboxRow } from '../records/outbox-row.ts'
 import type { Order } from '../records/row.ts'
 
-/** A running transaction as a context has it. */
+/** A running transaction, as stored in a context. */
 export interface OpenTransaction<Handle> {
   readonly handle: Handle
   readonly change: Session<Handle>['change']
-  readonly changeLater: Session<Handle>['changeLater']
-  /** Starts something of several steps. In a transaction of ours it is waited for, and if it fails and nobody awaited it, so does the transaction. */
+  readonly deferStatement: Session<Handle>['deferStatement']
+  /** Starts work of several steps. A transaction of the library waits for it, and fails if the work fails without having been awaited. */
   watch<T>(start: () => Promise<T>): Promise<T>
-  readonly sendsTogether: boolean
-  readonly tellsRows: boolean
-  /** Whether the events of several messages are stored by one statement at the end, and so go to `gather`. */
+  readonly supportsPipelining: boolean
+  readonly reportsRows: boolean
+  /** Whether the events of several messages are stored by one statement at the end, and so are passed to `gather`. */
   readonly gathers: boolean
   readonly gather: GatherRows
-  /** Throws if a transaction of ours has ended. */
+  /** Throws if a transaction of the library has ended. */
   checkOpen(): void
-  /** `undefined` in a transaction of the user's own, whose end nobody tells us. */
+  /** `undefined` in a transaction of the user, whose end is not known here. */
   readonly own: OwnTransaction<Handle> | undefined
 }
 
-/** Takes rows for an outbox table. */
+/** Receives rows for an outbox table. */
 type GatherRows = (table: string, rows: readonly OutboxRow[]) => void
 
 export interface OwnTransaction<Handle> {
   readonly session: Session<Handle>
   readonly gather?: GatherRows | undefined
-  /** Stores what was gathered before whatever comes next. Absent where nothing is gathered. */
+  /** Stores the gathered rows before the next statement. Absent where nothing is gathered. */
   readonly flush?: (() => Promise<void> | undefined) | undefined
   readonly scope: TransactionScope
-  /** Whether it is one, and may be undone while the transaction goes on. */
+  /** Whether it is a savepoint, which may be undone while the transaction continues. */
   readonly isSavepoint: boolean
   readonly savepoints: Savepoints
-  /** What it is a savepoint in. */
+  /** The enclosing transaction or savepoint. */
   readonly outer?: OwnTransaction<Handle> | undefined
-  /** In which its own savepoints take turns. Made when it is needed. */
-  turns?: Lane | undefined
+  /** The queue of its own savepoints. Created on demand. */
+  turns?: StatementQueue | undefined
   /** Whether it was a savepoint that has ended. */
   isOver?: boolean | undefined
 }
 
 /** Shared by all savepoints of a transaction. */
 interface Savepoints {
-  /** How many there were, so that their names differ. */
+  /** The number of savepoints so far, so that their names differ. */
   count: number
-  /** Why one could not be rolled back: what it left behind must not be committed. */
+  /** Why a savepoint could not be rolled back: its changes must not be committed. */
   failure?: { readonly error: unknown } | undefined
 }
 
-/** What the middleware and stores need of a database. */
+/** The interface of a database for middleware and stores. */
 export interface DatabasePort<Handle> {
   readonly dialect: Dialect
   readonly driver: Driver<Handle>
   readonly wakeUps: WakeUps
   readonly takers: RecordTakers
   tables(options: TableOptions): Tables
-  /** As the dialect's, with a word to other processes if the database was made so. */
+  /** The dialect's appender, with a notification of other processes if the database is configured so. */
   appender(table: string): ReturnType<Dialect['appender']>
-  /** What was asked for, else what the database was made with. Throws where it cannot be had. */
+  /** The order given here, else that of the database. Throws if it is not supported. */
   order(asked: Order | undefined): Order
   find(context: Context): OpenTransaction<Handle> | undefined
-  /** Makes a transaction known, by context and by handle. */
+  /** Registers a transaction, by context and by handle. */
   enter(context: Context, opened: OpenTransaction<Handle>): Context
-  /** The transaction behind a handle that we gave out. */
+  /** The transaction behind a handle that the library has created. */
   behind(handle: Handle): OpenTransaction<Handle> | undefined
 }
 
-/** A class, because one is made per message. */
+/** A class, because one is created per message. */
 class OwnOpenTransaction<Handle> implements OpenTransaction<Handle> {
   readonly handle: Handle
   readonly own: OwnTransaction<Handle>
@@ -85,21 +85,21 @@ class OwnOpenTransaction<Handle> implements OpenTransaction<Handle> {
     this.#tracker = tracker
   }
 
-  get sendsTogether(): boolean {
-    return this.own.session.sendsTogether
+  get supportsPipelining(): boolean {
+    return this.own.session.supportsPipelining
   }
 
-  /** In a savepoint, a row that was told may be rolled back later. */
-  get tellsRows(): boolean {
-    return this.own.session.tellsRows === true && !this.#isInSavepoint
+  /** In a savepoint, a reported row may be rolled back later. */
+  get reportsRows(): boolean {
+    return this.own.session.reportsRows === true && !this.#isInSavepoint
   }
 
-  /** In a savepoint, rows are stored where they belong: they may be rolled back with what is around them. */
+  /** In a savepoint, rows are stored immediately: they may be rolled back with it. */
   get gathers(): boolean {
     return this.own.gather !== undefined && !this.#isInSavepoint
   }
 
-  /** Whether one was made by hand, or one of ours is open: this handle may be used inside of it. */
+  /** Whether the user has created a savepoint, or one of the library is open: this handle may be used inside of it. */
   get #isInSavepoint(): boolean {
     return this.#tracker.usesSavepoints || this.own.turns?.busy === true
   }
@@ -108,12 +108,12 @@ class OwnOpenTransaction<Handle> implements OpenTransaction<Handle> {
     return this.#tracker.follow(() => this.own.session.change(statement))
   }
 
-  changeLater(statement: Statement, explain: (error: unknown) => unknown): Promise<void> | undefined {
-    return this.#tracker.follow(() => this.own.session.changeLater(statement, explain))
+  deferStatement(statement: Statement, explain: (error: unknown) => unknown): Promise<void> | undefined {
+    return this.#tracker.follow(() => this.own.session.deferStatement(statement, explain))
   }
 
   watch<T>(start: () => Promise<T>): Promise<T> {
-    // What comes after the end can fail nothing any more, and must not be silent.
+    // After the end there is no transaction to fail, and the error must not be swallowed.
     return this.#tracker.ended ? start() : this.#tracker.watchSteps(start)
   }
 
@@ -127,12 +127,12 @@ class OwnOpenTransaction<Handle> implements OpenTransaction<Handle> {
   }
 }
 
-/** What a transaction or savepoint of ours is in its context. */
+/** A transaction or savepoint of the library, as stored in its context. */
 export function openTransaction<Handle>(own: OwnTransaction<Handle>, tracker: QueryTracker): OpenTransaction<Handle> {
   return new OwnOpenTransaction(own, tracker)
 }
 
-/** A transaction of the user's own. */
+/** A transaction of the user. */
 export function foreignTransaction<Handle>(driver: Driver<Handle>, handle: Handle): OpenTransaction<Handle> {
   const run: RunStatement = (sql, parameters = []) => driver.run(handle, sql, parameters)
 
@@ -147,10 +147,10 @@ export function foreignTransaction<Handle>(driver: Driver<Handle>, handle: Handl
   return {
     handle,
     change,
-    changeLater: changeNow(change),
+    deferStatement: runWithoutDeferring(change),
     watch: (start) => start(),
-    sendsTogether: false,
-    tellsRows: false,
+    supportsPipelining: false,
+    reportsRows: false,
     gathers: false,
     gather() {},
     checkOpen() {},
@@ -158,11 +158,11 @@ export function foreignTransaction<Handle>(driver: Driver<Handle>, handle: Handl
   }
 }
 
-/** Who takes what this process stores in an outbox, right after its commit. By table, because a pool may have several. */
+/** The receivers of records that this process stores in an outbox, right after the commit. By table, because a pool may have several. */
 export class RecordTakers {
   readonly #takers = new Map<string, RecordTaker>()
 
-  /** The latest counts. Gives what detaches it. */
+  /** The latest receiver wins. Returns a function that detaches it. */
   attach(table: string, taker: RecordTaker): () => void {
     this.#takers.set(table, taker)
     return () => {
@@ -175,7 +175,7 @@ export class RecordTakers {
   }
 }
 
-/** Tells whoever waits in this process that there may be something to relay. A hint: nothing is kept for those who do not wait, except one. */
+/** Wakes relays in this process when there may be records to publish. A hint: wake-ups without a listener are merged into one. */
 export class WakeUps {
   readonly #listeners = new Set<() => void>()
 
@@ -183,7 +183,7 @@ export class WakeUps {
     for (const listener of [...this.#listeners]) listener()
   }
 
-  /** Yields once for every number of wake-ups since the last. Ends when the signal is aborted. */
+  /** Yields once for any number of wake-ups since the last. Ends when the signal is aborted. */
   listen(signal: AbortSignal): AsyncGenerator<void, void, void> {
     const follow = (wake: () => void) => {
       this.#listeners.add(wake)

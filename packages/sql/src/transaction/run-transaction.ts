@@ -19,7 +19,7 @@ import { savepoint } from './savepoint.ts'
 import { RollbackOnly, type TransactionWork, workInside } from './transaction-work.ts'
 
 export interface TransactionOptions extends TransactionSettings {
-  /** How often a transaction that lost against another one (serialization failure, deadlock) is run again, work included. Default: 3. */
+  /** The number of retries, work included, of a transaction that lost a conflict (serialization failure, deadlock). Default: 3. */
   readonly retries?: number | undefined
   /** Default: `consoleLogger`. */
   readonly logger?: Logger | undefined
@@ -29,9 +29,9 @@ export interface TransactionOptions extends TransactionSettings {
 
 export type RunTransaction = <R>(work: TransactionWork<R>, context: Context) => Promise<R>
 
-/** The options, checked. */
+/** The validated options. */
 export interface TransactionRules {
-  /** Whose they are, for texts. */
+  /** The function they were passed to, for error texts. */
   readonly caller: string
   readonly retries: number
   readonly settings: readonly string[]
@@ -52,11 +52,14 @@ export function transactionRules<Handle>(port: DatabasePort<Handle>, caller: str
   }
 }
 
-/** Does work in a transaction of its own: a savepoint inside of one of ours on the same database. */
+/** Does work in a transaction of its own: inside of a transaction of the library on the same database, in a savepoint. */
 export function transactionRunner<Handle>(port: DatabasePort<Handle>, rules: TransactionRules): RunTransaction {
   const { caller, retries, logger, metrics } = rules
 
-  /** Asks the database itself where a single transaction or a connection that has outlived a failover may be the reason: messages wait for a database. */
+  /**
+   * Asks the database itself whether it refuses writes, because the reason may be a single transaction or a connection that outlived a failover: only
+   * a database that refuses writes makes messages wait.
+   */
   async function confirmRefusal(error: unknown): Promise<boolean> {
     const { dialect, driver } = port
     const question = dialect.confirmRefusal?.(error)
@@ -80,8 +83,8 @@ export function transactionRunner<Handle>(port: DatabasePort<Handle>, rules: Tra
       logger.debug(
         fields,
         isRefused
-          ? 'The transaction was read-only although the database takes writes, and is run again on another connection.'
-          : 'The transaction lost against another one and is run again.',
+          ? 'The transaction was read-only although the database accepts writes, and is retried on another connection.'
+          : 'The transaction lost a conflict with another one and is retried.',
       )
       return await attempt(work, context, retry + 1)
     }
@@ -98,12 +101,12 @@ export function transactionRunner<Handle>(port: DatabasePort<Handle>, rules: Tra
     } catch (error) {
       return Promise.reject(error)
     }
-    // Watched: the transaction outside does not end before it.
+    // Watched: the outer transaction does not end before it.
     return outer.watch(() => savepoint(port, own, work, context))
   }
 }
 
-/** `onFailure` gets what it failed with, and decides what comes of it. Chained by hand: it runs once per message. */
+/** `onFailure` receives the error, and decides the result. No async/await on the hot path: saves promises per message. */
 function runOnce<Handle, R>(
   port: DatabasePort<Handle>,
   { settings, logger }: TransactionRules,
@@ -131,14 +134,14 @@ function runOnce<Handle, R>(
   }
 
   async function failed(given: unknown): Promise<R> {
-    // Whatever the handler failed with afterwards: what it did before may be committed, its inbox record included.
+    // Whatever error the handler failed with afterwards: its earlier changes may be committed, including its inbox record.
     const ended = isOutcomeUnknown(given) ? undefined : opened?.ended?.()
     if (ended !== undefined) ended.cause ??= given instanceof RollbackOnly ? given.reason : given
     const error = ended ?? given
     if (error instanceof TransactionAbortedError) error.cause ??= tracker.failure
     await scope.end(isOutcomeUnknown(error) ? 'unknown' : 'rolledBack')
     if (!(error instanceof RollbackOnly)) return await onFailure(error)
-    // The handler gave its verdict itself and it was carried out just now: the router sees that, and keeps the outputs back.
+    // The handler has settled the message itself, and its verdict was carried out just now: the router sees that, and discards the outputs.
     if (work.message !== undefined && isSettled(work.message)) return error.result as R
     return await onFailure(error.reason)
   }

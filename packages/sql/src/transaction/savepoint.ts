@@ -1,13 +1,13 @@
 import { type Context, currentContext } from '@ackord/core'
-import { changeNow } from '../contract/driver.ts'
+import { runWithoutDeferring } from '../contract/driver.ts'
 import { QueryTracker } from '../contract/query-tracker.ts'
-import { Lane } from '../contract/statement-queue.ts'
+import { StatementQueue } from '../contract/statement-queue.ts'
 import type { DatabasePort, OpenTransaction, OwnTransaction } from './open-transaction.ts'
 import { RollbackOnly, type TransactionWork, workInside } from './transaction-work.ts'
 
 /**
- * A transaction inside of one on the same database. What fails in it is undone alone, if whoever is outside goes on. Those that are inside of the same
- * transaction take turns: savepoints are a stack, and to roll back or release one takes all with it that were made later.
+ * A transaction inside of another one on the same database. A failure in it is undone alone, if the outer work continues. Savepoints of the same
+ * transaction take turns: they form a stack, and rolling back or releasing one affects all later ones.
  */
 export function savepoint<Handle, R>(
   port: DatabasePort<Handle>,
@@ -16,7 +16,7 @@ export function savepoint<Handle, R>(
   context: Context,
 ): Promise<R> {
   const around = innermost(port, outer)
-  around.turns ??= new Lane()
+  around.turns ??= new StatementQueue()
   return around.turns.run(() => runSavepoint(port, outer, work, context))
 }
 
@@ -36,19 +36,19 @@ async function runSavepoint<Handle, R>(
 
   const scope = outer.scope.nested(context)
   const tracker = new QueryTracker(context.signal)
-  // What waited until after the savepoint was rolled back would not be rolled back with it.
-  const inside = { ...session, changeLater: changeNow(session.change) }
+  // A statement deferred until after the rollback of the savepoint would not be rolled back with it.
+  const inside = { ...session, deferStatement: runWithoutDeferring(session.change) }
   const own: OwnTransaction<Handle> = { session: inside, scope, isSavepoint: true, savepoints, outer }
   let result: R
   try {
     result = await workInside(port, own, tracker, work, context)
-    // In a savepoint where a statement failed and its error was caught, this fails too.
+    // Also fails in a savepoint in which a statement failed and its error was caught.
     await session.run(`RELEASE SAVEPOINT ${name}`)
   } catch (error) {
     try {
       await session.script(`ROLLBACK TO SAVEPOINT ${name}; RELEASE SAVEPOINT ${name}`)
     } catch (failure) {
-      // What was to be undone is still there, unless the whole transaction was rolled back, as by a deadlock.
+      // The changes to be undone still exist, unless the whole transaction was rolled back, as by a deadlock.
       savepoints.failure ??= { error: port.dialect.isConflict(error) ? error : failure }
     }
     await scope.end('rolledBack')
@@ -61,7 +61,7 @@ async function runSavepoint<Handle, R>(
 }
 
 /**
- * Does something in a transaction while none of its savepoints is open, unless the caller is inside of one, or may be: what is done beside a savepoint would be
+ * Does work in a transaction while none of its savepoints is open, unless the caller is inside of one, or may be: work beside a savepoint would be
  * rolled back with it.
  */
 export function besideSavepoints<Handle, R>(
@@ -74,8 +74,8 @@ export function besideSavepoints<Handle, R>(
 }
 
 /**
- * Whose turns a savepoint takes part in. Inside of a savepoint somebody may ask for one in the transaction around it, by that one's context: it would wait for the
- * savepoint that waits for it.
+ * The transaction or savepoint in whose queue a new savepoint waits. Code inside of a savepoint may request another one in the outer transaction,
+ * through the outer context: it would wait for the savepoint that waits for it.
  */
 function innermost<Handle>(port: DatabasePort<Handle>, outer: OwnTransaction<Handle>): OwnTransaction<Handle> {
   const ambient = currentContext()

@@ -4,14 +4,14 @@ import type { QueryTracker } from '../contract/query-tracker.ts'
 import { TransactionAbortedError } from '../errors.ts'
 import { type DatabasePort, type OwnTransaction, openTransaction } from './open-transaction.ts'
 
-/** What is done in one transaction or savepoint. */
+/** The work of one transaction or savepoint. */
 export interface TransactionWork<R> {
-  /** The one that is being handled, whose verdicts wait for the end; `undefined` outside of a router. */
+  /** The message being handled, whose verdicts wait for the end; `undefined` outside of a router. */
   readonly message: Message | undefined
   readonly run: (context: Context) => Promise<R>
 }
 
-/** Rolls a transaction back whose work succeeded: its message was nacked or rejected inside. Never leaves the package. */
+/** Rolls back a transaction whose work succeeded: its message was nacked or rejected inside. Never leaves the package. */
 export class RollbackOnly<R> extends Error {
   readonly reason: unknown
   readonly result: R
@@ -23,16 +23,16 @@ export class RollbackOnly<R> extends Error {
   }
 }
 
-/** What is done at the end of work. */
+/** Callbacks for the end of the work. */
 export interface WorkEndings<R> {
-  /** Comes when nothing stands against a commit. Default: nothing is done. */
+  /** Called when nothing prevents a commit. Optional. */
   readonly last?: ((result: R) => R | Promise<R>) | undefined
-  /** Comes in place of the rejection. */
+  /** Called instead of rejecting. */
   readonly onFailure?: ((error: unknown) => R) | undefined
 }
 
 /**
- * Does the work inside of a transaction or savepoint that is open. Rejects if it must not be committed. Chained by hand: it runs once per
+ * Does the work inside of an open transaction or savepoint. Rejects if it must not be committed. No async/await on the hot path: saves promises per
  * message.
  */
 export function workInside<Handle, R>(
@@ -71,7 +71,7 @@ export function workInside<Handle, R>(
     }
   }
 
-  /** Looks again in the very turn in which it ends: what was started meanwhile would be overtaken by COMMIT. */
+  /** Checks again in the very turn in which it ends: COMMIT would overtake a query that was started meanwhile. */
   function finishWhenIdle(result: R): R | Promise<R> {
     return tracker.idle ? finish(result) : tracker.drained().then(() => finishWhenIdle(result))
   }
@@ -82,7 +82,7 @@ export function workInside<Handle, R>(
     if (work.message !== undefined) scope.hold(work.message)
     const inside = port.enter(context, openTransaction(own, tracker)).with(transactionScopeKey, scope)
     const running: unknown = enter(inside, () => work.run(inside))
-    // What users give may be no promise, or another kind of one.
+    // A user's function may return no promise, or another kind of promise.
     working = running instanceof Promise ? running : Promise.resolve(running as R)
   } catch (error) {
     return Promise.reject(error).catch(fail)

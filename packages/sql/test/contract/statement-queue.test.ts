@@ -1,8 +1,8 @@
 import { expect, it } from 'vitest'
-import { Lane } from '../../src/contract/statement-queue.ts'
+import { StatementQueue } from '../../src/contract/statement-queue.ts'
 
 it('starts one thing after the other, also after a failure', async () => {
-  const lane = new Lane()
+  const queue = new StatementQueue()
   const events: string[] = []
   const step = (name: string) => async () => {
     events.push(`${name} starts`)
@@ -11,9 +11,9 @@ it('starts one thing after the other, also after a failure', async () => {
     if (name === 'b') throw new Error(name)
     return name
   }
-  const results = await Promise.allSettled(['a', 'b', 'c'].map((name) => lane.run(step(name))))
+  const results = await Promise.allSettled(['a', 'b', 'c'].map((name) => queue.run(step(name))))
   expect(results.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'fulfilled'])
   expect(events).toEqual(['a starts', 'a ends', 'b starts', 'b ends', 'c starts', 'c ends'])
-  expect(lane.failure).toMatchObject({ message: 'b' })
-  expect(await lane.run(async () => 'd')).toBe('d')
+  expect(queue.failure).toMatchObject({ message: 'b' })
+  expect(await queue.run(async () => 'd')).toBe('d')
 })

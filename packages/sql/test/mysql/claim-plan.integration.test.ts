@@ -2,7 +2,7 @@ import { silentLogger } from '@ackord/core'
 import { describe, expect, it } from 'vitest'
 import { sqlOutbox } from '../../src/index.ts'
 import { claimableSql, leaseSql } from '../../src/mysql/claims.ts'
-import { PlaceFinder, placesSql, unionSql } from '../../src/mysql/destinations.ts'
+import { DestinationFinder, destinationsSql, unionSql } from '../../src/mysql/destinations.ts'
 import { deleteSql, heldSql } from '../../src/mysql/settle.ts'
 import type { SqlPart } from '../../src/mysql/sql-text.ts'
 import { numbersTo } from './support/flavour.ts'
@@ -64,7 +64,7 @@ describe('the claim on a table of 200,000 records', () => {
       if (analyze) await world.query(`ANALYZE TABLE ${table}`)
       // A26
       if (analyze) {
-        expect(await plansOf(world, { sql: placesSql(table, ['ready', 'waiting']), parameters: [] })).toEqual([
+        expect(await plansOf(world, { sql: destinationsSql(table, ['ready', 'waiting']), parameters: [] })).toEqual([
           { type: 'range', key: 'due', extra: expect.stringContaining('Using index for group-by') },
         ])
       }
@@ -111,7 +111,7 @@ describe('the claim on a table of 200,000 records', () => {
   it('finds destinations by jumping from one to the next, also before the server has counted anything', { timeout: 120_000 }, async () => {
     await using world = await openMysql2({ max: 1 })
     await world.query(`ALTER TABLE ${table} STATS_AUTO_RECALC = 0`)
-    const finder = new PlaceFinder(table)
+    const finder = new DestinationFinder(table)
     const find = async () => {
       const places = await finder.find((sql, parameters = []) => world.run(sql, [...parameters]).then((rows) => ({ rows, count: 0 })))
       return places.map(({ state, destination }) => `${state} ${destination}`).sort()
@@ -135,7 +135,7 @@ describe('the claim on a table of 200,000 records', () => {
     await using world = await openMysql2({ max: 1 })
     await fill(world, { state: 'ready', destination: "CONCAT('d', seq MOD 2000)", count: 200_000 })
     await world.query(`ANALYZE TABLE ${table}`)
-    const reads = await readsOf(world, () => world.run(placesSql(table, ['ready', 'waiting'])))
+    const reads = await readsOf(world, () => world.run(destinationsSql(table, ['ready', 'waiting'])))
     expect(reads).toBeLessThan(10_000)
   })
 })

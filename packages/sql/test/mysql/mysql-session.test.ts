@@ -59,7 +59,7 @@ const explain = () => explained
 /** As a message does. */
 async function process({ session, commit }: ReturnType<typeof openSession>): Promise<void> {
   await session.change(record)
-  await session.changeLater(append, explain)
+  await session.deferStatement(append, explain)
   await commit()
 }
 
@@ -143,11 +143,11 @@ describe('a session', () => {
   it('sends what waits before anything else, in its order', async () => {
     const { sent, session } = setup()
     const opened = session()
-    const { changeLater, run } = opened.session
-    void changeLater({ ...append, sql: 'INSERT 1' }, explain)
-    await changeLater({ ...append, sql: 'INSERT 2' }, explain)
+    const { deferStatement, run } = opened.session
+    void deferStatement({ ...append, sql: 'INSERT 1' }, explain)
+    await deferStatement({ ...append, sql: 'INSERT 2' }, explain)
     await run('SELECT 1')
-    await opened.session.changeLater({ ...append, sql: 'INSERT 3', prepare: false }, explain)
+    await opened.session.deferStatement({ ...append, sql: 'INSERT 3', prepare: false }, explain)
     await opened.commit()
     expect(sent).toEqual(['BEGIN NOT ATOMIC START TRANSACTION; INSERT 1; END', 'INSERT 2', 'SELECT 1', 'INSERT 3', committing])
   })
@@ -155,7 +155,7 @@ describe('a session', () => {
   it('begins with what waits if there is nothing else', async () => {
     const { sent, session } = setup()
     const opened = session()
-    await opened.session.changeLater(append, explain)
+    await opened.session.deferStatement(append, explain)
     await opened.commit()
     expect(sent).toEqual(['BEGIN NOT ATOMIC START TRANSACTION; INSERT INTO outbox; END', committing])
   })
@@ -164,7 +164,7 @@ describe('a session', () => {
     const { sent, session } = setup()
     const opened = session()
     await opened.session.change(record)
-    await opened.session.changeLater(append, explain)
+    await opened.session.deferStatement(append, explain)
     await opened.rollBack()
     expect(sent).toEqual([beginning, rollingBack])
   })

@@ -2,7 +2,7 @@ import { Message, rootContext, silentLogger } from '@ackord/core'
 import type { ClaimedRecord, NewOutboxRecord } from '@ackord/outbox'
 import { describe, expect, it } from 'vitest'
 import { tablesOf } from '../../src/contract/database-options.ts'
-import type { InHand, OwnedClaimOptions, ReadPosition } from '../../src/contract/store-dialect.ts'
+import type { InFlightRow, OwnedClaimOptions, ReadPosition } from '../../src/contract/store-dialect.ts'
 import { createSchema, sqlOutbox, transactionMiddleware, validateSchema } from '../../src/index.ts'
 import { keyLocksOf } from '../../src/mysql/append.ts'
 import { mysqlDialect } from '../../src/mysql/dialect.ts'
@@ -189,10 +189,10 @@ describe('the claim with order per key on 150,000 records', () => {
     positions: [place],
     window: 100,
     jumps: 10,
-    inHand: [],
-    note: { number: 1, done: [], carried: [] },
+    inFlight: [],
+    entry: { number: 1, done: [], carried: [] },
   }
-  const held: InHand = { seq: '1', state: 'ready', destination: 'events', partition: 1, epoch: '1', key: 'hot', attempts: 0 }
+  const held: InFlightRow = { seq: '1', state: 'ready', destination: 'events', partition: 1, epoch: '1', key: 'hot', attempts: 0 }
   const head = { ...held, key: 'hot', parked: undefined }
 
   async function fill(world: MysqlWorld, { key, partition, count }: { key: string; partition: string; count: number }): Promise<void> {
@@ -229,7 +229,7 @@ FROM ${numbersTo(count)}`)
     for (const analyze of [false, true]) {
       if (analyze) await world.query(`ANALYZE TABLE ${table}`)
       const seek = { partition: 1, after: 'hot' }
-      const ask = { head, after: '1', most: 5 }
+      const ask = { head, after: '1', max: 5 }
       const sorted = { extra: expect.not.stringMatching(/filesort|temporary/) }
       for (const part of [
         anyKeySql(table, 'ready', 'events'),

@@ -1,6 +1,6 @@
 import { silentLogger } from '@ackord/core'
 import { describe, expect, it } from 'vitest'
-import type { PlacedOutcome } from '../../src/contract/store-dialect.ts'
+import type { ClaimedOutcome } from '../../src/contract/store-dialect.ts'
 import { sqlOutbox } from '../../src/index.ts'
 import { claimSql } from '../../src/postgres/claims.ts'
 import { fromPg } from '../../src/postgres/index.ts'
@@ -71,10 +71,10 @@ describe('the claim on a table of 100,000 records', () => {
     expect(seen.size).toBe(5000)
 
     const settled = await store.claim({ limit: 500, lease: 60_000, destinations: ['events'], retried: 'never' })
-    const published = settled.map(({ id }): PlacedOutcome => {
+    const published = settled.map(({ id }): ClaimedOutcome => {
       return { state: 'ready', destination: 'events', seq: id, token, outcome: { id, token, result: 'published' } }
     })
-    const parked = published.map((placed): PlacedOutcome => ({ ...placed, outcome: { ...placed.outcome, result: 'parked', error: 'no' } }))
+    const parked = published.map((placed): ClaimedOutcome => ({ ...placed, outcome: { ...placed.outcome, result: 'parked', error: 'no' } }))
     const farApart = published.map((placed, index) => ({ ...placed, seq: String(1 + index * 100) }))
     for (const outcomes of [published, farApart, [...published.slice(1), ...parked.slice(0, 1)], parked]) {
       const { sql, parameters } = settlement(table, false, outcomes)

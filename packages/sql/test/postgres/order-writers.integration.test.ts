@@ -119,14 +119,14 @@ describe('writers of a key', () => {
       Array.from({ length: count }, (_, index) =>
         outboxRowOf(index % 2 === 0 ? keyed(`k${index}`, `e${index}`) : record(`e${index}`), order),
       )
-    const locking = (count: number, order: 'none' | 'perKey', sendsTogether: boolean) =>
-      append(rows(count, order), { sendsTogether }).map(({ sql }) => sql.includes('pg_advisory_xact_lock'))
+    const locking = (count: number, order: 'none' | 'perKey', supportsPipelining: boolean) =>
+      append(rows(count, order), { supportsPipelining }).map(({ sql }) => sql.includes('pg_advisory_xact_lock'))
     expect(locking(3, 'perKey', false)).toEqual([true])
     expect(locking(100, 'perKey', false)).toEqual([true])
     // Several that are sent together: first the locks of them all.
     expect(locking(40, 'perKey', true)).toEqual([true, false, false])
     expect(locking(3, 'none', false)).toEqual([false])
-    const [free] = append([outboxRowOf(record('e'), 'perKey')], { sendsTogether: true })
+    const [free] = append([outboxRowOf(record('e'), 'perKey')], { supportsPipelining: true })
     expect(free?.sql).not.toContain('pg_advisory_xact_lock')
   })
 

@@ -46,7 +46,7 @@ describe.each(sqliteKinds)('fromSqlite() on $name', ({ open, connect }) => {
   it('has no handle outside of a transaction, so that nothing slips into one', async () => {
     await using world = await open()
     const handle = world.database.executor()
-    expect(() => handle.prepare('SELECT 1')).toThrow(/give fromSqlite\(\) a reader/)
+    expect(() => handle.prepare('SELECT 1')).toThrow(/pass fromSqlite\(\) a reader/)
     expect(() => handle.exec('DELETE FROM orders')).toThrow(/database.write\(\)/)
     expect(() => world.database.executor(undefined, { required: true })).toThrow(/transaction/)
   })
@@ -75,7 +75,7 @@ describe.each(sqliteKinds)('fromSqlite() on $name', ({ open, connect }) => {
   it('shares the reader of a file, and refuses a second one', async () => {
     await using world = await open({ withReader: true })
     expect(fromSqlite(world.client, quiet).executor().prepare('SELECT 1 AS n').get()).toMatchObject({ n: 1 })
-    expect(() => fromSqlite(world.client, { reader: world.connect() })).toThrow(/reader must be the one that this file has/)
+    expect(() => fromSqlite(world.client, { reader: world.connect() })).toThrow(/reader must be the reader that this file already has/)
     await using other = await open()
     expect(() => fromSqlite(other.client, { reader: other.client })).toThrow(/reader must be a connection of its own/)
   })

@@ -84,8 +84,8 @@ describe('the claim with order per key', () => {
     positions: [place],
     window: 100,
     jumps: 10,
-    inHand: [],
-    note: { number: 1, done: [], carried: [] },
+    inFlight: [],
+    entry: { number: 1, done: [], carried: [] },
   }
   const head = { destination: 'events', partition: 1, key: 'a', seq: '1', state: 'ready', attempts: 0, parked: undefined }
 
@@ -98,10 +98,10 @@ describe('the claim with order per key', () => {
     const plan = (sql: string) =>
       world.query(`EXPLAIN QUERY PLAN ${sql}`, ...Array.from(sql.matchAll(/\?/g), () => null)).map(({ detail }) => String(detail))
     const jump = 'SEARCH next USING INDEX ackord_outbox_keys'
-    const walk = plan(walkSql(tables, options, { place, after: undefined, upTo: undefined, most: 1, jumps: 1 }).sql)
+    const walk = plan(walkSql(tables, options, { position: place, after: undefined, upTo: undefined, max: 1, jumps: 1 }).sql)
     expect(walk).toContain(`${jump} (destination=? AND (partition,ordering_key)>(?,?))`)
     expect(walk).toContain('SEARCH p USING COVERING INDEX ackord_outbox_parked_keys (destination=? AND partition=? AND ordering_key=?)')
-    const follow = plan(followSql(tables, options, [{ head, after: '1', most: 1 }]).sql)
+    const follow = plan(followSql(tables, options, [{ head, after: '1', max: 1 }]).sql)
     expect(follow).toContain(`${jump} (destination=? AND partition=? AND ordering_key=? AND seq>?)`)
     expect(plan(freshSql(tables, options, place, 1).sql)).toContain('SEARCH o USING INDEX ackord_outbox_ready (destination=? AND seq>?)')
     expect(plan(windowEndSql(tables, options, place).sql)).toContain(
@@ -125,7 +125,7 @@ INSERT INTO ackord_outbox (state, destination, id, type, ordering_key, partition
 SELECT 'ready', 'events', 'hot/' || n, 't', 'hot', 0, x'01', '{"id":"e","type":"t","source":"/s","specversion":"1.0"}', 0 FROM numbers`)
     const others = Array.from({ length: 200 }, (_, index) => `k${index}`)
     await append(world, ...others.slice(0, 10).map((key) => keyed(key, 1)))
-    const part = { place, after: undefined, upTo: undefined, most: 1000, jumps: 1000 }
+    const part = { position: place, after: undefined, upTo: undefined, max: 1000, jumps: 1000 }
     const { sql, parameters } = walkSql(tables, { ...options, partitions: [...Array(256).keys()] }, part)
     expect(world.query(sql, ...parameters)).toHaveLength(11)
     await append(world, ...others.slice(10).map((key) => keyed(key, 1)))

@@ -333,7 +333,7 @@ describe.each(sqliteKinds)('a transaction on $name', ({ open }) => {
     for (const each of [client, own]) {
       expect(await failureOf(outbox.append(each, records('e0')))).toMatchObject({
         code: 'ACKORD_TRANSACTION_REQUIRED',
-        message: expect.stringMatching(/is in none/),
+        message: expect.stringMatching(/is not in a transaction/),
       })
     }
     client.exec('BEGIN')

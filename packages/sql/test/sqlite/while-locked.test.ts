@@ -1,6 +1,6 @@
 import { VirtualRuntime } from '@ackord/testkit'
 import { describe, expect, it } from 'vitest'
-import { BegunByHand, whileLocked } from '../../src/sqlite/client/locks.ts'
+import { BegunManually, whileLocked } from '../../src/sqlite/client/locks.ts'
 import { failureOf } from '../support/world.ts'
 
 const locked = Object.assign(new Error('database is locked'), { errcode: 5 })
@@ -44,7 +44,7 @@ describe('whileLocked()', () => {
 
   it.each([
     { cause: locked, text: /another connection keeps it locked/ },
-    { cause: new BegunByHand('by hand'), text: /begun by hand/ },
+    { cause: new BegunManually('by hand'), text: /begun by hand/ },
   ])('gives up after its time and says why: $text', async ({ cause, text }) => {
     const runtime = new VirtualRuntime()
     const { attempt } = failing(Infinity, cause)

@@ -1,5 +1,5 @@
 import { InvalidOptionError } from '@ackord/core'
-import { type Driver, lend, workInSession } from '../../contract/driver.ts'
+import { acquire, type Driver, workInSession } from '../../contract/driver.ts'
 import { splitScript } from '../sql-text.ts'
 import { CompoundStatements } from './compound-statements.ts'
 import { openSession } from './session.ts'
@@ -27,30 +27,31 @@ export function mysqlDriver(pool: MysqlPool, wire: MysqlWire): Driver<MysqlQuery
         broken = false
         return result
       } finally {
-        await giveBack(connection, broken)
+        await returnToPool(connection, broken)
       }
     },
 
     async transaction(settings, work, signal) {
-      const connection = checked(await lend(pool.getConnection(), (late) => late.release(), signal), wire)
+      const connection = checked(await acquire(pool.getConnection(), (late) => late.release(), signal), wire)
       const opened = openSession(connection, { wire, settings, compounds })
-      connection.on('error', opened.breakOff)
+      connection.on('error', opened.markBroken)
       return await workInSession(opened, work, function end() {
-        connection.removeListener('error', opened.breakOff)
-        return giveBack(connection, opened.broken() !== undefined)
+        connection.removeListener('error', opened.markBroken)
+        return returnToPool(connection, opened.broken() !== undefined)
       })
     },
   }
 }
 
 function checked(connection: MysqlConnection, { name }: MysqlWire): MysqlConnection {
-  if (typeof connection?.release !== 'function') throw new InvalidOptionError(`${name}(pool)`, 'must be a pool whose calls give promises.')
+  if (typeof connection?.release !== 'function')
+    throw new InvalidOptionError(`${name}(pool)`, 'must be a pool whose methods return promises.')
   return connection
 }
 
-/** `undefined` where there is nothing to wait for. */
-function giveBack(connection: MysqlConnection, broken: boolean): Promise<void> | undefined {
-  // It is lost, or is so if it cannot be given back.
+/** Returns `undefined` if there is nothing to wait for. */
+function returnToPool(connection: MysqlConnection, broken: boolean): Promise<void> | undefined {
+  // For a connection that is broken, or that cannot be returned to its pool.
   const drop = () => connection.destroy()
   if (broken) {
     drop()

@@ -8,14 +8,14 @@ import { mysqlDialect } from '../dialect.ts'
 import { mysqlDriver } from './driver.ts'
 import { type MysqlAnswer, type MysqlPool, type MysqlQueryable, type MysqlWire, readStatus } from './wire.ts'
 
-/** What is used of a pool of the `mariadb` connector. */
+/** The part of a pool of the `mariadb` connector that is used. */
 export interface MariadbPool extends MysqlPool {
   batch(sql: never, values: never): Promise<unknown>
 }
 
 /**
- * A database on a pool of the `mariadb` connector. Adapters get `query`, `execute` and `batch`; in a transaction they are tracked. On
- * MariaDB a statement that fails is undone alone: a handler that catches its error goes on, and what it did before is committed.
+ * A database on a pool of the `mariadb` connector. Adapters get `query`, `execute` and `batch`; in a transaction they are tracked. On MariaDB a
+ * failed statement is undone alone: a handler that catches its error continues, and its earlier changes are committed.
  */
 export function fromMariadb<Pool extends MariadbPool>(
   pool: Pool,
@@ -34,10 +34,10 @@ const wire: MysqlWire = {
   name: 'fromMariadb()',
   calls: ['query', 'execute', 'batch'],
   async send(handle, { call, sql, values, explain }) {
-    // Whatever the pool was made with.
+    // Overrides the options of the pool.
     const options = { rowsAsArray: false, nestTables: false, metaAsArray: false, typeCast: undefined, namedPlaceholders: false }
     try {
-      // Its own form of a statement.
+      // The connector's own form of a statement.
       return read(handle, await handle[call]({ sql, values, ...options } as never))
     } catch (error) {
       throw explain(error)
@@ -52,7 +52,7 @@ function read(handle: MysqlQueryable, result: unknown): MysqlAnswer {
   return { rows, count: affectedRows, ...readStatus(statusOf(handle)) }
 }
 
-/** A connection keeps the status that the server sent last; a pool has none. */
+/** A connection keeps the latest status of the server; a pool has none. */
 function statusOf(handle: MysqlQueryable): unknown {
   return 'info' in handle ? (handle.info as { readonly status?: unknown } | null)?.status : undefined
 }

@@ -7,17 +7,17 @@ import { mysqlDialect } from '../dialect.ts'
 import { mysqlDriver } from './driver.ts'
 import { type MysqlAnswer, type MysqlPool, type MysqlQueryable, type MysqlWire, readStatus, type WireStatement } from './wire.ts'
 
-/** What is used of a pool of `mysql2/promise`. */
+/** The part of a pool of `mysql2/promise` that is used. */
 export interface Mysql2Pool extends MysqlPool {}
 
 /**
- * A database on a pool of `mysql2/promise`. Adapters get `query` and `execute`; in a transaction they are tracked. On MySQL a statement
- * that fails is undone alone: a handler that catches its error goes on, and what it did before is committed.
+ * A database on a pool of `mysql2/promise`. Adapters get `query` and `execute`; in a transaction they are tracked. On MySQL a failed statement is
+ * undone alone: a handler that catches its error continues, and its earlier changes are committed.
  */
 export function fromMysql2<Pool extends Mysql2Pool>(pool: Pool, options: FromOptions = {}): Database<Pick<Pool, 'query' | 'execute'>> {
   checkFunction('fromMysql2(pool).getConnection', pool?.getConnection)
-  if ('promise' in pool) throw new InvalidOptionError('fromMysql2(pool)', 'must be a pool of mysql2/promise. Give it pool.promise().')
-  // Inside, only the forms that MysqlQueryable names are used; outside, all of them are passed through.
+  if ('promise' in pool) throw new InvalidOptionError('fromMysql2(pool)', 'must be a pool of mysql2/promise. Pass pool.promise().')
+  // Inside, only the forms in MysqlQueryable are used; outside, all forms are passed through.
   return new Database({
     ...options,
     dialect: mysqlDialect,
@@ -33,15 +33,15 @@ const wire: MysqlWire = {
   name: 'fromMysql2()',
   calls: ['query', 'execute'],
   send(handle, statement) {
-    const { call, sql, values, givesRows, explain } = statement
-    // The promises of mysql2 are a layer that takes a stack trace of every call, which is dear; a pool has no connection below it.
+    const { call, sql, values, returnsRows, explain } = statement
+    // The promise layer of mysql2 captures a stack trace for every call, which is expensive; a pool has no connection below it.
     const { connection } = handle as { readonly connection?: CallbackConnection | undefined }
     if (typeof connection?.[call] !== 'function') return sendOnPool(handle, statement)
     return new Promise((resolve, reject) => {
       const done: Done = (error, answer) =>
         error === null || error === undefined ? resolve(readMysql2Answer(answer)) : reject(explain(error))
-      // mysql2 copies what it is given one by one, which is a good part of what it does for a statement.
-      connection[call](givesRows ? withOptions(sql, values) : { sql, values }, done)
+      // mysql2 copies the options one by one, which is a good part of its work for a statement.
+      connection[call](returnsRows ? withOptions(sql, values) : { sql, values }, done)
     })
   },
   read(_, result) {
@@ -52,7 +52,7 @@ const wire: MysqlWire = {
 
 async function sendOnPool(handle: MysqlQueryable, { call, sql, values, explain }: WireStatement): Promise<MysqlAnswer> {
   try {
-    // Its own form of a statement.
+    // The client's own form of a statement.
     const [answer] = (await handle[call](withOptions(sql, values) as never)) as [unknown]
     return readMysql2Answer(answer)
   } catch (error) {
@@ -60,7 +60,7 @@ async function sendOnPool(handle: MysqlQueryable, { call, sql, values, explain }
   }
 }
 
-/** Whatever the pool was made with; of types, only another function takes the place of the pool's. */
+/** Overrides the options of the pool; the pool's `typeCast` can only be overridden by another function. */
 function withOptions(sql: string, values: readonly unknown[]): object {
   return { sql, values, rowsAsArray: false, nestTables: false, typeCast: castByDefault, namedPlaceholders: false }
 }
@@ -74,7 +74,7 @@ interface Header {
   readonly serverStatus?: number | undefined
 }
 
-/** Reads what `mysql2` answers: a header, rows, or a list of those from a procedure or several statements, of which the last one tells. */
+/** Reads an answer of `mysql2`: a header, rows, or a list of these from a procedure or several statements, of which the last one counts. */
 export function readMysql2Answer(answer: unknown): MysqlAnswer {
   if (!Array.isArray(answer)) {
     const { affectedRows = 0, serverStatus } = (answer ?? {}) as Partial<Header>

@@ -5,7 +5,7 @@ import type { MysqlQueryable } from './wire.ts'
 /** Runs a call in its turn, in the transaction. */
 export type Within = (sql: unknown, start: () => Promise<unknown>) => Promise<unknown>
 
-/** The calls of a connection that send a statement: a text, or an object with `sql`, and values. */
+/** The calls of a connection that send a statement: a string, or an object with `sql`, and values. */
 export function trackedHandle(connection: MysqlQueryable, calls: readonly string[], tracker: QueryTracker, within: Within): MysqlQueryable {
   const handle: Record<string, unknown> = {}
   for (const call of calls) {
@@ -14,11 +14,11 @@ export function trackedHandle(connection: MysqlQueryable, calls: readonly string
       const sql = typeof first === 'object' && first !== null && 'sql' in first ? first.sql : first
       return tracker.watch(() => {
         refuseControl(sql, tracker)
-        // It is there: the driver's pool and connections have the same calls.
+        // The call exists: the driver's pool and connections have the same calls.
         return within(sql, () => Reflect.apply(connection[call as 'query'], connection, given))
       })
     }
   }
-  // Every call of a queryable is among them.
+  // Every call of a queryable is included.
   return handle as unknown as MysqlQueryable
 }

@@ -1,6 +1,6 @@
 import { AckordError } from '@ackord/core'
 import { confirmNone, type OpenSession, type RunStatement, type Session, type Statement } from '../../contract/driver.ts'
-import { Lane } from '../../contract/statement-queue.ts'
+import { StatementQueue } from '../../contract/statement-queue.ts'
 import { CommitUnknownError, TransactionAbortedError, TransactionEndedError } from '../../errors.ts'
 import { endedByStatement, endsConnection, errorNumberOf, mayRollBack, refusedCommit } from '../errors.ts'
 import { rowsOf } from '../inbox.ts'
@@ -23,8 +23,8 @@ interface Waiting {
   readonly explain: (error: unknown) => unknown
 }
 
-/** Bytes. What is larger may be more than the server takes, and that should not look like a COMMIT that failed. */
-const mostWaiting = 64 * 1024
+/** Bytes. A larger statement may exceed the server's limit, and that should not look like a failed COMMIT. */
+const maxWaitingBytes = 64 * 1024
 
 const mark = 'ackord_statement'
 const noSavepoint = 1305
@@ -35,35 +35,35 @@ const itself = (answer: MysqlAnswer) => answer
 /**
  * A transaction on a connection. It begins with the first statement.
  *
- * COMMIT does not say whether there was a transaction. One can end before: a deadlock rolls it back, DDL commits it, and what comes after
- * is committed statement by statement. So every answer is looked at, for the server's own word on whether it is in a transaction:
+ * COMMIT does not report whether there was a transaction. A transaction can end before: a deadlock rolls it back, DDL commits it, and later
+ * statements are committed one by one. So every answer is checked for the server's own status flag:
  *
- *     open ─ an answer says that it is in none ──────────────────────▶ dead: nothing more is sent, COMMIT fails
- *     open ─ an error, or an answer that does not tell ─▶ in doubt ─ asked before the next statement ─▶ open, or dead
- *     open ─ a statement of ours fails ─▶ dead ─ ROLLBACK TO SAVEPOINT ─▶ open
+ *     open ─ an answer says that no transaction is open ─────────────▶ unusable: nothing more is sent, COMMIT fails
+ *     open ─ an error, or an answer without a status ─▶ in doubt ─ queried before the next statement ─▶ open, or unusable
+ *     open ─ a statement of the library fails ─▶ unusable ─ ROLLBACK TO SAVEPOINT ─▶ open
  *
- * Where the server takes compound statements, the first one of ours goes with the beginning and the last one with COMMIT: a message takes
- * three round trips instead of five.
+ * Where the server supports compound statements, the first statement of the library is combined with START TRANSACTION and the last one with COMMIT:
+ * a message takes three round trips instead of five.
  */
 export function openSession(connection: MysqlConnection, options: OpenSessionOptions): OpenSession<MysqlQueryable> {
   const { wire, settings, compounds } = options
-  const lane = new Lane()
+  const queue = new StatementQueue()
   let begun = false
-  /** Goes before whatever comes next. */
+  /** Sent before the next statement. */
   let waiting: Waiting | undefined
   let doubt: { readonly error?: unknown } | undefined
-  let dead: AckordError | undefined
+  let unusable: AckordError | undefined
   let broken: Error | undefined
 
-  function breakOff(error: unknown): void {
+  function markBroken(error: unknown): void {
     broken ??= error instanceof Error ? error : new Error(String(error))
   }
 
-  const send = (sql: string) => sendStatement(wire, connection, { sql, givesRows: false })
+  const send = (sql: string) => sendStatement(wire, connection, { sql, returnsRows: false })
   const sendChange = ({ parameters, prepare }: Statement, sql: string) =>
-    sendStatement(wire, connection, { sql, parameters, prepare, givesRows: false })
+    sendStatement(wire, connection, { sql, parameters, prepare, returnsRows: false })
 
-  // Promises are chained by hand here: this runs several times per message.
+  // No async/await below, on the hot path: saves promises several times per message.
 
   function begin(): Promise<void> {
     begun = true
@@ -76,11 +76,11 @@ export function openSession(connection: MysqlConnection, options: OpenSessionOpt
   }
 
   function checkBegun({ inTransaction, autocommit }: MysqlAnswer): void {
-    if (inTransaction !== true) refuse(untold(wire))
+    if (inTransaction !== true) refuse(statusNotReported(wire))
     if (autocommit === false) refuse(withoutAutocommit(wire.name))
   }
 
-  /** With a statement of ours, in one. */
+  /** Combined with a statement of the library. */
   async function beginWith(statement: Statement, rows: number, harmless: (error: unknown) => boolean): Promise<MysqlAnswer> {
     begun = true
     if (settings.length > 0) await set().catch(refuse)
@@ -88,7 +88,7 @@ export function openSession(connection: MysqlConnection, options: OpenSessionOpt
     try {
       answer = await sendChange(statement, compounds.first(statement.sql))
     } catch (error) {
-      if (isStale(error)) breakOff(error)
+      if (isStale(error)) markBroken(error)
       if (!refusesCompound(error)) fail(error, harmless)
       await send('START TRANSACTION').then(checkBegun, refuse)
       answer = await within(statement.sql, () => sendChange(statement, statement.sql), itself, harmless)
@@ -100,7 +100,7 @@ export function openSession(connection: MysqlConnection, options: OpenSessionOpt
   }
 
   function refuse(error: unknown): never {
-    breakOff(error)
+    markBroken(error)
     throw explainSetting(error)
   }
 
@@ -108,16 +108,17 @@ export function openSession(connection: MysqlConnection, options: OpenSessionOpt
     const { error } = doubt ?? {}
     const answer = await send('DO 0')
     doubt = undefined
-    if (answer.inTransaction !== true) dead = mayRollBack(error) ? new TransactionAbortedError({ cause: error }) : endedByStatement(error)
+    if (answer.inTransaction !== true)
+      unusable = mayRollBack(error) ? new TransactionAbortedError({ cause: error }) : endedByStatement(error)
   }
 
   function fail(error: unknown, harmless: (error: unknown) => boolean): never {
-    if (endsConnection(error)) breakOff(error)
+    if (endsConnection(error)) markBroken(error)
     if (!harmless(error)) doubt = { error }
     throw error
   }
 
-  /** Runs a statement that must be in the transaction, when nothing else runs. `harmless` errors are known to undo the statement alone. */
+  /** Runs a statement that must be in the transaction, while nothing else is running. `harmless` errors are known to undo only the statement. */
   function within<T>(
     sql: unknown,
     start: () => Promise<T>,
@@ -125,12 +126,12 @@ export function openSession(connection: MysqlConnection, options: OpenSessionOpt
     harmless: (error: unknown) => boolean = never,
   ): Promise<T> {
     function run(): Promise<T> {
-      if (dead !== undefined) return Promise.reject(dead)
+      if (unusable !== undefined) return Promise.reject(unusable)
       let running: Promise<T>
       try {
         running = start()
       } catch (error) {
-        // The driver refuses some calls by throwing.
+        // The driver rejects some calls by throwing.
         running = Promise.reject(error)
       }
       return running.then(check, (error: unknown) => fail(error, harmless))
@@ -138,25 +139,25 @@ export function openSession(connection: MysqlConnection, options: OpenSessionOpt
 
     function check(result: T): T {
       const { inTransaction: told, autocommit } = read(result)
-      // It would stay so for whoever is given the connection next.
+      // The next user of the connection would inherit it.
       if (autocommit === false) refuse(withoutAutocommit(wire.name))
       if (told === false) {
-        dead = endedByStatement()
-        throw dead
+        unusable = endedByStatement()
+        throw unusable
       }
       if (told === undefined && !isRead(sql)) doubt = {}
       return result
     }
 
     if (broken !== undefined) return Promise.reject(broken)
-    if (dead !== undefined) return Promise.reject(dead)
+    if (unusable !== undefined) return Promise.reject(unusable)
     if (!begun) return begin().then(run)
     return doubt === undefined ? run() : resolveDoubt().then(run)
   }
 
   /**
-   * Runs a statement that may end the transaction, such as CALL, when nothing else runs. The status does not tell whether it has begun another one since; a
-   * savepoint from before does.
+   * Runs a statement that may end the transaction, such as CALL, while nothing else is running. The status does not tell whether the statement began
+   * another transaction; a savepoint set before does.
    */
   async function withinSame<T>(sql: unknown, start: () => Promise<T>, read: (result: T) => MysqlAnswer): Promise<T> {
     await within(undefined, () => send(`SAVEPOINT ${mark}`), itself)
@@ -168,25 +169,25 @@ export function openSession(connection: MysqlConnection, options: OpenSessionOpt
       throw error
     }
     await checkSame(undefined)
-    if (dead !== undefined) throw dead
+    if (unusable !== undefined) throw unusable
     return result
   }
 
   async function checkSame(failure: unknown): Promise<void> {
-    if (dead !== undefined || broken !== undefined) return
+    if (unusable !== undefined || broken !== undefined) return
     try {
       await send(`RELEASE SAVEPOINT ${mark}`)
     } catch (error) {
-      if (errorNumberOf(error) !== noSavepoint) breakOff(error)
-      else dead = mayRollBack(failure) ? new TransactionAbortedError({ cause: failure }) : endedByStatement(failure)
+      if (errorNumberOf(error) !== noSavepoint) markBroken(error)
+      else unusable = mayRollBack(failure) ? new TransactionAbortedError({ cause: failure }) : endedByStatement(failure)
     }
     doubt = undefined
   }
 
-  /** When nothing else runs. */
+  /** Only while nothing else is running. */
   const runNext: RunStatement = (sql, parameters) => within(sql, () => sendStatement(wire, connection, { sql, parameters }), itself)
 
-  /** When nothing else runs. */
+  /** Only while nothing else is running. */
   function changeNext(statement: Statement): Promise<number> {
     const { sql, prepare, none = never } = statement
     const rows = rowsOf(statement)
@@ -196,14 +197,14 @@ export function openSession(connection: MysqlConnection, options: OpenSessionOpt
       ({ count }) => count,
       (failed: unknown) =>
         confirmNone(statement, failed, runNext).catch((error: unknown) => {
-          // Others of the same append may be there already, and it is all of them or none.
-          dead ??= new TransactionAbortedError({ cause: error })
+          // Other statements of the same append may have been applied, and an append must be atomic.
+          unusable ??= new TransactionAbortedError({ cause: error })
           throw error
         }),
     )
   }
 
-  function changeExplained({ statement, explain }: Waiting): Promise<void> {
+  function runExplained({ statement, explain }: Waiting): Promise<void> {
     return changeNext(statement).then(
       () => {},
       (error: unknown) => {
@@ -219,36 +220,36 @@ export function openSession(connection: MysqlConnection, options: OpenSessionOpt
   }
 
   function mayWait({ sql, parameters = [], prepare }: Statement): boolean {
-    if (broken !== undefined || dead !== undefined || doubt !== undefined) return false
-    return prepare === true && compounds.allowed && sizeOf(sql, parameters) <= mostWaiting
+    if (broken !== undefined || unusable !== undefined || doubt !== undefined) return false
+    return prepare === true && compounds.allowed && sizeOf(sql, parameters) <= maxWaitingBytes
   }
 
-  /** In its turn, after what waits. */
+  /** In its turn, after the deferred statement. */
   function inTurn<T>(start: () => Promise<T>): Promise<T> {
     const before = takeWaiting()
-    return lane.run(() => (before === undefined ? start() : changeExplained(before).then(start)))
+    return queue.run(() => (before === undefined ? start() : runExplained(before).then(start)))
   }
 
   const session: Session<MysqlQueryable> = {
     change: (statement) => inTurn(() => changeNext(statement)),
-    changeLater(statement, explain) {
+    deferStatement(statement, explain) {
       const later = { statement, explain }
-      if (!mayWait(statement)) return inTurn(() => changeExplained(later))
+      if (!mayWait(statement)) return inTurn(() => runExplained(later))
       const before = takeWaiting()
       waiting = later
-      return before && lane.run(() => changeExplained(before))
+      return before && queue.run(() => runExplained(before))
     },
     // The drivers send one statement at a time.
-    sendsTogether: false,
+    supportsPipelining: false,
     run: (sql, parameters) => inTurn(() => runNext(sql, parameters)),
     async script(sql) {
       await inTurn(async () => {
         for (const statement of splitScript(sql)) await send(statement)
-        dead = undefined
+        unusable = undefined
         doubt = undefined
       })
     },
-    ended: () => (dead instanceof TransactionEndedError ? dead : undefined),
+    ended: () => (unusable instanceof TransactionEndedError ? unusable : undefined),
     track: (tracker) =>
       trackedHandle(connection, wire.calls, tracker, (sql, start) =>
         inTurn(() => (keepsTransaction(sql) ? within : withinSame)(sql, start, (result) => wire.read(connection, result))),
@@ -257,18 +258,18 @@ export function openSession(connection: MysqlConnection, options: OpenSessionOpt
 
   async function commit(): Promise<void> {
     const last = takeWaiting()
-    if (broken === undefined && dead === undefined && doubt !== undefined) await lane.run(resolveDoubt).catch(breakOff)
-    if (dead instanceof TransactionAbortedError) {
+    if (broken === undefined && unusable === undefined && doubt !== undefined) await queue.run(resolveDoubt).catch(markBroken)
+    if (unusable instanceof TransactionAbortedError) {
       await rollBack()
-      throw dead
+      throw unusable
     }
-    if (dead !== undefined) {
-      breakOff(dead)
-      throw new CommitUnknownError(dead)
+    if (unusable !== undefined) {
+      markBroken(unusable)
+      throw new CommitUnknownError(unusable)
     }
-    // The server rolls back what is open on a connection that ends, and COMMIT was not sent yet.
+    // COMMIT was not sent yet, and the server rolls back the open transaction of a closed connection.
     if (broken !== undefined) throw broken
-    // Nothing was done in it.
+    // No statement was sent in it.
     if (!begun && last === undefined) return
     await (last === undefined ? end() : begun ? endWith(last) : changeAndEnd(last))
     if (settings.length > 0) await reset()
@@ -276,18 +277,18 @@ export function openSession(connection: MysqlConnection, options: OpenSessionOpt
 
   async function end(): Promise<void> {
     try {
-      await lane.run(() => send(commitSql))
+      await queue.run(() => send(commitSql))
     } catch (error) {
       if (await isUndone(error, { alone: true })) throw error
       throw new CommitUnknownError(error)
     }
   }
 
-  /** With a statement of ours, in one. */
+  /** Combined with a statement of the library. */
   async function endWith(last: Waiting): Promise<void> {
     const { statement, explain } = last
     try {
-      await lane.run(() => sendChange(statement, compounds.last(statement.sql)))
+      await queue.run(() => sendChange(statement, compounds.last(statement.sql)))
     } catch (error) {
       if (refusesCompound(error)) return await changeAndEnd(last, () => compounds.refuse())
       if (await isUndone(error, { alone: false })) throw explain(error)
@@ -297,7 +298,7 @@ export function openSession(connection: MysqlConnection, options: OpenSessionOpt
 
   async function changeAndEnd(last: Waiting, onChanged = () => {}): Promise<void> {
     try {
-      await lane.run(() => changeExplained(last))
+      await queue.run(() => runExplained(last))
       onChanged()
     } catch (error) {
       await rollBack()
@@ -306,19 +307,21 @@ export function openSession(connection: MysqlConnection, options: OpenSessionOpt
     await end()
   }
 
-  /** Whether it is known that nothing was committed; it is rolled back then. `alone`: COMMIT failed, and not what was before it. */
+  /**
+   * Whether it is known that nothing was committed; the transaction is then rolled back. `alone`: COMMIT itself failed, not the statement before it.
+   */
   async function isUndone(error: unknown, { alone }: { readonly alone: boolean }): Promise<boolean> {
     const undone = refusedCommit(error) || (!alone && (mayRollBack(error) || (isAnswer(error) && (await isOpen()))))
-    if (endsConnection(error) || !undone) breakOff(error)
+    if (endsConnection(error) || !undone) markBroken(error)
     if (undone) await rollBack()
-    if (!alone && isStale(error)) breakOff(error)
+    if (!alone && isStale(error)) markBroken(error)
     return undone
   }
 
-  /** One that is still open was not committed. */
+  /** A transaction that is still open was not committed. */
   async function isOpen(): Promise<boolean> {
     try {
-      return (await lane.run(() => send('DO 0'))).inTransaction === true
+      return (await queue.run(() => send('DO 0'))).inTransaction === true
     } catch {
       return false
     }
@@ -327,25 +330,25 @@ export function openSession(connection: MysqlConnection, options: OpenSessionOpt
   async function rollBack(): Promise<void> {
     waiting = undefined
     if (!begun || broken !== undefined) return
-    await lane.run(() => send(rollbackSql)).catch(breakOff)
+    await queue.run(() => send(rollbackSql)).catch(markBroken)
     await reset()
   }
 
   async function reset(): Promise<void> {
-    for (const sql of resetsOf(settings)) if (broken === undefined) await send(sql).catch(breakOff)
+    for (const sql of resetsOf(settings)) if (broken === undefined) await send(sql).catch(markBroken)
   }
 
-  return { session, commit, rollBack, breakOff, broken: () => broken }
+  return { session, commit, rollBack, markBroken, broken: () => broken }
 }
 
-/** Whether the server said so, and goes on. */
+/** Whether the error is an answer of the server, which keeps the connection open. */
 function isAnswer(error: unknown): boolean {
   return errorNumberOf(error) !== undefined && !endsConnection(error)
 }
 
-function untold({ name }: MysqlWire): AckordError {
+function statusNotReported({ name }: MysqlWire): AckordError {
   return new AckordError(
     'ACKORD_TRANSACTION_REQUIRED',
-    `${name} began a transaction, and the connection does not tell that it is in one. What stands between must hand the server's status on.`,
+    `${name} began a transaction, but the connection does not report that it is in one. A proxy in between must pass on the server's status flags.`,
   )
 }

@@ -3,22 +3,22 @@ import type { StatementResult } from '../../contract/driver.ts'
 import { endsConnection, errorNumberOf } from '../errors.ts'
 
 export interface MysqlAnswer extends StatementResult {
-  /** Whether the connection is in a transaction afterwards; `undefined` if the answer does not tell. */
+  /** Whether the connection is in a transaction afterwards; `undefined` if the answer has no status. */
   readonly inTransaction: boolean | undefined
-  /** Whether statements outside of transactions are committed by themselves. */
+  /** Whether statements outside of transactions are committed automatically. */
   readonly autocommit: boolean | undefined
 }
 
-/** What our own statements need of a pool or a connection. `sql` is its own form of a statement with options. */
+/** The methods of a pool or a connection that statements of the library use. `sql` is the client's own form of a statement with options. */
 export interface MysqlQueryable {
   query(sql: never): Promise<unknown>
   execute(sql: never): Promise<unknown>
 }
 
 export interface MysqlConnection extends MysqlQueryable {
-  /** Gives it back to its pool. */
+  /** Returns it to its pool. */
   release(): void | Promise<void>
-  /** Ends it; the pool makes another. */
+  /** Closes it; the pool creates another. */
   destroy(): void
   on(event: 'error', listener: (error: Error) => void): unknown
   removeListener(event: 'error', listener: (error: Error) => void): unknown
@@ -28,26 +28,26 @@ export interface MysqlPool extends MysqlQueryable {
   getConnection(): Promise<MysqlConnection>
 }
 
-/** A statement of ours, ready to be sent. */
+/** A statement of the library, ready to be sent. */
 export interface WireStatement {
   readonly call: 'query' | 'execute'
   readonly sql: string
   readonly values: readonly unknown[]
-  /** Whether it gives rows, so that it needs the options by which we read them, whatever the pool was made with. */
-  readonly givesRows: boolean
-  /** Makes a better error of what it fails with. */
+  /** Whether it returns rows, and so needs the options for reading them that override those of the pool. */
+  readonly returnsRows: boolean
+  /** Turns its error into a better one. */
   readonly explain: (error: unknown) => unknown
 }
 
-/** What differs between drivers. */
+/** The differences between drivers. */
 export interface MysqlWire {
-  /** The adapter, for texts. */
+  /** The name of the adapter, for error texts. */
   readonly name: string
-  /** The calls by which adapters send statements. */
+  /** The calls with which adapters send statements. */
   readonly calls: readonly string[]
-  /** Sends a statement of ours and reads the answer. */
+  /** Sends a statement of the library and reads the answer. */
   send(handle: MysqlQueryable, statement: WireStatement): Promise<MysqlAnswer>
-  /** Reads what a call of an adapter gave back. */
+  /** Reads the result of an adapter's call. */
   read(handle: MysqlQueryable, result: unknown): MysqlAnswer
 }
 
@@ -57,28 +57,28 @@ export function readStatus(status: unknown): Pick<MysqlAnswer, 'inTransaction' |
   return { inTransaction: (status & 1) !== 0, autocommit: (status & 2) !== 0 }
 }
 
-/** From here on, bytes are worth a prepared statement: in a text, a driver may send each as two digits. */
+/** From this size on, bytes are sent with a prepared statement: in a text protocol a driver may send each byte as two digits. */
 const large = 64 * 1024
 
-/** The server has as many prepared statements as it may, of whomever: nothing was done, and a text needs none. */
+/** The server has reached its limit of prepared statements over all clients: nothing was executed, and the text protocol needs none. */
 const noMoreStatements = 1461
 
-/** What is sent of a statement of ours. */
+/** The parts of a statement of the library that are sent. */
 export interface SentStatement {
   readonly sql: string
   readonly parameters?: readonly unknown[] | undefined
   readonly prepare?: boolean | undefined
   /** Default: true. */
-  readonly givesRows?: boolean | undefined
+  readonly returnsRows?: boolean | undefined
 }
 
-/** Sends a statement of ours. Not async: it is called several times per message, and the driver gives the promise. */
+/** Sends a statement of the library. Not async: it is called several times per message, and the driver returns the promise. */
 export function sendStatement(wire: MysqlWire, handle: MysqlQueryable, statement: SentStatement): Promise<MysqlAnswer> {
-  const { sql, parameters = [], prepare = false, givesRows = true } = statement
+  const { sql, parameters = [], prepare = false, returnsRows = true } = statement
   const values = parameters.map(toWire)
   const size = sizeOf(sql, values)
   const send = (call: 'query' | 'execute') =>
-    wire.send(handle, { call, sql, values, givesRows, explain: (error) => explainSize(error, size) })
+    wire.send(handle, { call, sql, values, returnsRows, explain: (error) => explainSize(error, size) })
   if (!prepare && size <= large + sql.length) return send('query')
   return send('execute').catch((error: unknown) => {
     if (errorNumberOf(error) !== noMoreStatements) throw error
@@ -86,13 +86,13 @@ export function sendStatement(wire: MysqlWire, handle: MysqlQueryable, statement
   })
 }
 
-/** A parameter of ours as it is sent. Texts go as bytes, so that no character set of the connection changes them. */
+/** A parameter as it is sent. Strings are sent as bytes, so that the character set of the connection does not change them. */
 export function toWire(value: unknown): unknown {
   if (typeof value === 'string') return Buffer.from(value)
   return value instanceof Uint8Array ? Buffer.from(value.buffer, value.byteOffset, value.byteLength) : value
 }
 
-/** Of a statement, in bytes, as far as it matters: of a text that is not sent yet, its characters. */
+/** The approximate size of a statement in bytes: for a string that is not encoded yet, its characters. */
 export function sizeOf(sql: string, values: readonly unknown[]): number {
   return values.reduce<number>((bytes, value) => bytes + lengthOf(value), sql.length)
 }
@@ -102,10 +102,10 @@ function lengthOf(value: unknown): number {
   return typeof value === 'string' ? value.length : 8
 }
 
-/** A server answers a statement that is too large by closing the connection, and it may be that only the closing is seen. */
+/** A server rejects a statement that is too large by closing the connection, and the client may see only that. */
 export function explainSize(error: unknown, size: number): unknown {
   const tooLarge = errorNumberOf(error) === 1153 || (endsConnection(error) && size > 1024 * 1024)
   if (!tooLarge) return error
-  const text = `The server closed the connection at a statement of ${size} bytes. It takes no more than its max_allowed_packet: raise that, or make the event smaller.`
+  const text = `The server closed the connection because of a statement of ${size} bytes, which exceeds its max_allowed_packet. Raise that setting, or make the event smaller.`
   return Object.assign(new AckordError('ACKORD_INVALID_OUTPUT', text, { cause: error }), { fatal: true })
 }

@@ -1,50 +1,50 @@
 import type { RunStatement } from '../../contract/driver.ts'
-import type { KeyPlace, OwnedClaimOptions, ReadPosition } from '../../contract/store-dialect.ts'
+import type { KeyLocation, OwnedClaimOptions, ReadPosition } from '../../contract/store-dialect.ts'
 import type { FoundRow, KeyHead, KeyWalk, RunAsk } from '../../ordering/owned-claim.ts'
 import { compareSeq } from '../../records/claim-token.ts'
 import type { Row } from '../../records/row.ts'
 import { joinParts, readRow, type SqlPart } from '../sql-text.ts'
 import { firstKeysSql, type KeySeek, nextKeySql, nextRowsSql, type PendingState } from './owned-claim.ts'
 
-/** Where the walk of a destination is. */
+/** The state of the walk through a destination. */
 interface Progress {
-  /** The last key of each partition whose turn is over. */
+  /** The last visited key of each partition. */
   readonly cursors: Map<number, string>
-  /** What the last walk looked at, in its order. How much of that was used is known when the next one begins. */
-  looked: readonly KeyPlace[]
+  /** The keys that the last walk visited, in order. The next walk knows how many of them were used. */
+  looked: readonly KeyLocation[]
 }
 
-/** A partition on the way round. */
+/** A partition during one round. */
 interface Lap {
   readonly partition: number
-  /** Where the way round began, and ends. */
+  /** Where the round began, and ends. */
   readonly start: string | undefined
   after: string | undefined
   wrapped: boolean
 }
 
 /**
- * Walks through the keys of a destination, in many partitions at once: one key of each in turn, because a statement can seek in all of them, but not go from
- * key to key. So there is a cursor for each partition, in memory.
+ * Walks through the keys of a destination in many partitions at once: one key of each in turn, because a statement can seek in all of them but not
+ * step from key to key. So there is a cursor per partition, in memory.
  */
 export class KeyWalker {
   readonly #progress = new Map<string, Progress>()
 
-  async walk(rows: KeyRows, place: ReadPosition, most: number, { partitions, jumps, inHand }: OwnedClaimOptions): Promise<KeyWalk> {
-    const progress = this.#goOn(place)
-    const held = new Set(inHand.filter(({ destination }) => destination === place.destination).map(({ key }) => key))
-    const looked: KeyPlace[] = []
+  async walk(rows: KeyRows, position: ReadPosition, max: number, { partitions, jumps, inFlight }: OwnedClaimOptions): Promise<KeyWalk> {
+    const progress = this.#goOn(position)
+    const heldKeys = new Set(inFlight.filter(({ destination }) => destination === position.destination).map(({ key }) => key))
+    const looked: KeyLocation[] = []
     const heads: KeyHead[] = []
-    let laps: readonly Lap[] = lapsOf(partitions, progress.cursors, place.key?.partition ?? -1)
-    while (laps.length > 0 && heads.length < most && looked.length < jumps) {
-      // No more than can be used: each may have one.
-      const asked = laps.slice(0, Math.min(most - heads.length, jumps - looked.length))
+    let laps: readonly Lap[] = lapsOf(partitions, progress.cursors, position.key?.partition ?? -1)
+    while (laps.length > 0 && heads.length < max && looked.length < jumps) {
+      // No more than can be used: each partition may have a key.
+      const asked = laps.slice(0, Math.min(max - heads.length, jumps - looked.length))
       const found = await rows.next(asked)
       for (const [index, lap] of asked.entries()) {
         const row = found[index]
         if (row === undefined || isRound(lap, row.key)) continue
         looked.push({ partition: row.partition, key: row.key })
-        if (!held.has(row.key) && rows.gives(row)) heads.push(row)
+        if (!heldKeys.has(row.key) && rows.gives(row)) heads.push(row)
       }
       laps = [...laps.slice(asked.length), ...asked.flatMap((lap, index) => nextLap(lap, found[index]?.key))]
     }
@@ -52,7 +52,7 @@ export class KeyWalker {
     return { heads, last: looked.at(-1), more: laps.length > 0 }
   }
 
-  /** The turns of those that the last walk looked at are over, up to where the claim came. */
+  /** Advances the cursors past the keys of the last walk that were used. */
   #goOn({ destination, key }: ReadPosition): Progress {
     const progress = this.#progress.get(destination) ?? { cursors: new Map<number, string>(), looked: [] }
     this.#progress.set(destination, progress)
@@ -63,7 +63,7 @@ export class KeyWalker {
   }
 }
 
-/** Beginning behind this partition. */
+/** Starts after this partition. */
 function lapsOf(partitions: readonly number[], cursors: ReadonlyMap<number, string>, behind: number): readonly Lap[] {
   const sorted = [...partitions].sort((one, other) => one - other)
   const first = sorted.findIndex((partition) => partition > behind)
@@ -78,36 +78,36 @@ function isRound({ start, wrapped }: Lap, key: string): boolean {
   return wrapped && start !== undefined && isBehind(key, start)
 }
 
-/** How it goes on behind the key that was found; none if it is round. */
+/** The continuation after the key that was found; empty if the round is complete. */
 function nextLap(lap: Lap, key: string | undefined): readonly Lap[] {
   if (key === undefined) return lap.wrapped ? [] : [{ ...lap, after: undefined, wrapped: true }]
   return isRound(lap, key) ? [] : [{ ...lap, after: key }]
 }
 
-/** The first row of a key that was found. */
+/** The first row of a key. */
 export interface KeyRow extends KeyHead {
-  /** Whether its time has come. */
+  /** Whether it is due. */
   readonly due: boolean
 }
 
-/** So many rows with a key are read at once, and if that is all there are of a state, nothing more is asked of it. */
-const atOnce = 300
+/** The number of rows with a key read at once; if a state has no more than that, it is not queried again. */
+const batchSize = 300
 
-/** How many seeks one statement makes: each costs as much as a small statement, without its round trip. */
-const seeksAtOnce = 64
+/** The number of seeks per statement: each costs as much as a small statement, without its round trip. */
+const seekBatchSize = 64
 
 const states: readonly PendingState[] = ['ready', 'waiting']
 
 /**
- * The rows with a key of one destination, as a claim reads them. Where there are few, the first statement has them all; elsewhere the next keys of many
- * partitions are sought by one statement, an index entry for each.
+ * The rows with a key of one destination, as a claim reads them. If there are few, the first statement returns all of them; otherwise the next keys
+ * of many partitions are read with one statement, one index entry for each.
  */
 export class KeyRows {
   readonly #run: RunStatement
   readonly #table: string
   readonly #destination: string
   readonly #options: OwnedClaimOptions
-  /** All rows of a state, by key and seq, where they are few. */
+  /** All rows of a state, by key and seq, if there are few. */
   readonly #known = new Map<PendingState, readonly KeyRow[]>()
 
   private constructor(run: RunStatement, table: string, destination: string, options: OwnedClaimOptions) {
@@ -119,16 +119,16 @@ export class KeyRows {
 
   static async open(run: RunStatement, table: string, destination: string, options: OwnedClaimOptions): Promise<KeyRows> {
     const opened = new KeyRows(run, table, destination, options)
-    const selects = states.map((state) => firstKeysSql(table, state, destination, options, atOnce))
+    const selects = states.map((state) => firstKeysSql(table, state, destination, options, batchSize))
     const rows = (await runUnion(run, selects)).map((row) => opened.#keyRowOf(row))
     for (const state of states) {
       const found = rows.filter((row) => row.state === state)
-      if (found.length < atOnce) opened.#known.set(state, found)
+      if (found.length < batchSize) opened.#known.set(state, found)
     }
     return opened
   }
 
-  /** The first row of the next key of each, in their order; `undefined` where there is none. */
+  /** The first row of the next key of each partition, in order; `undefined` where there is none. */
   async next(seeks: readonly KeySeek[]): Promise<readonly (KeyRow | undefined)[]> {
     const sought = await this.#seek(seeks)
     return seeks.map((seek) => {
@@ -141,22 +141,22 @@ export class KeyRows {
     })
   }
 
-  /** What comes after a row of each, up to the first that may not be given yet. */
+  /** The rows after a row of each key, up to the first that may not be claimed yet. */
   async follow(asks: readonly RunAsk[]): Promise<readonly (readonly FoundRow[])[]> {
     const unknown = states.filter((state) => !this.#known.has(state))
     const selects = asks.flatMap((ask, number) => unknown.map((state) => nextRowsSql(this.#table, state, ask, number)))
     const sought = (await runUnion(this.#run, selects)).map((row) => ({ ...foundOf(row), number: Number(row['number']) }))
-    return asks.map(({ head, after, most }, number) => {
+    return asks.map(({ head, after, max }, number) => {
       const known = [...this.#known.values()].flatMap((rows) =>
         rows.filter(({ partition, key, seq }) => partition === head.partition && key === head.key && compareSeq(seq, after) > 0),
       )
-      const rows = [...known, ...sought.filter((row) => row.number === number)].sort(bySeq).slice(0, most)
+      const rows = [...known, ...sought.filter((row) => row.number === number)].sort(bySeq).slice(0, max)
       const end = rows.findIndex(({ due, seq }) => !due || this.#isKept(seq, head.parked))
       return end === -1 ? rows : rows.slice(0, end)
     })
   }
 
-  /** Whether a row has to stay behind a parked one. */
+  /** Whether a row must wait behind a parked one. */
   #isKept(seq: string, parked: string | undefined): boolean {
     return this.#options.behindParked === 'kept' && parked !== undefined && compareSeq(seq, parked) > 0
   }
@@ -187,7 +187,7 @@ function foundOf(row: Row): FoundRow & { readonly due: boolean } {
   return { seq: String(row['seq']), state: String(row['state']), attempts: Number(row['attempts']), due: Number(row['due']) === 1 }
 }
 
-/** As the database compares them. */
+/** Compares like the database. */
 function isBehind(key: string, after: string | undefined): boolean {
   return after === undefined || Buffer.compare(Buffer.from(key), Buffer.from(after)) > 0
 }
@@ -201,11 +201,11 @@ function bySeq(one: FoundRow, other: FoundRow): number {
   return compareSeq(one.seq, other.seq)
 }
 
-/** The rows of all of them, a portion of them by each statement. */
+/** The rows of all SELECTs, one batch per statement. */
 export async function runUnion(run: RunStatement, selects: readonly SqlPart[]): Promise<readonly Row[]> {
   const found: Row[] = []
-  for (let start = 0; start < selects.length; start += seeksAtOnce) {
-    const { sql, parameters } = joinParts(selects.slice(start, start + seeksAtOnce), ')\nUNION ALL\n(')
+  for (let start = 0; start < selects.length; start += seekBatchSize) {
+    const { sql, parameters } = joinParts(selects.slice(start, start + seekBatchSize), ')\nUNION ALL\n(')
     const { rows } = await run(`(${sql})`, parameters)
     found.push(...rows.map(readRow))
   }

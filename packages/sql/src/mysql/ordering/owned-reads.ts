@@ -10,13 +10,13 @@ import { contentsSql, freshSql, retriedSql, sweptSql, windowEndSql } from './own
 export interface OwnedReadsOptions {
   readonly table: string
   readonly walker: KeyWalker
-  /** Those that were found, if they were looked for. */
+  /** The discovered destinations; empty if none were queried. */
   readonly destinations: readonly string[]
 }
 
 /**
- * What a claim with order per key reads. Statement by statement, without a transaction: nobody but the owner changes what is pending in its partitions, and an
- * operator who re-arms something meanwhile is as if he had come later.
+ * The reads of a claim with order per key. Statement by statement, without a transaction: only the owner changes pending rows of its partitions, and
+ * an operator who re-arms a row meanwhile is treated as if that happened later.
  */
 export function mysqlOwnedReads(run: RunStatement, options: OwnedClaimOptions, given: OwnedReadsOptions): OwnedReads {
   const { table, walker, destinations } = given
@@ -24,12 +24,12 @@ export function mysqlOwnedReads(run: RunStatement, options: OwnedClaimOptions, g
   return {
     destinations: async () => destinations,
 
-    async walk(places, most) {
+    async walk(positions, max) {
       const walks: KeyWalk[] = []
-      for (const place of places) {
-        const rows = await KeyRows.open(run, table, place.destination, options)
-        opened.set(place.destination, rows)
-        walks.push(await walker.walk(rows, place, most, options))
+      for (const position of positions) {
+        const rows = await KeyRows.open(run, table, position.destination, options)
+        opened.set(position.destination, rows)
+        walks.push(await walker.walk(rows, position, max, options))
       }
       return walks
     },
@@ -44,23 +44,25 @@ export function mysqlOwnedReads(run: RunStatement, options: OwnedClaimOptions, g
       return runs
     },
 
-    async plain(places, most) {
-      const selects = places.flatMap((place, number) => [
-        freshSql(table, options, place, most, number),
-        retriedSql(table, options, place, most, number),
-        ...(place.sweep[0] === place.sweep[1] ? [] : [sweptSql(table, options, place, most, number)]),
+    async plain(positions, max) {
+      const selects = positions.flatMap((position, number) => [
+        freshSql(table, options, position, max, number),
+        retriedSql(table, options, position, max, number),
+        ...(position.sweep[0] === position.sweep[1] ? [] : [sweptSql(table, options, position, max, number)]),
       ])
       const rows = await runUnion(run, selects)
       const found = (kind: string, number: number) =>
         rows.filter((row) => row['kind'] === kind && Number(row['number']) === number).map(foundOf)
-      const all = places.map((_, number) => ({
+      const all = positions.map((_, number) => ({
         fresh: found('fresh', number).sort(bySeq),
         swept: found('swept', number).sort(bySeq),
         retried: found('retried', number),
       }))
       const ends = await runUnion(
         run,
-        places.flatMap((place, number) => ((all[number]?.fresh.length ?? 0) < most ? [windowEndSql(table, options, place, number)] : [])),
+        positions.flatMap((position, number) =>
+          (all[number]?.fresh.length ?? 0) < max ? [windowEndSql(table, options, position, number)] : [],
+        ),
       )
       return all.map((one, number): PlainRows => ({ ...one, window: windowOf(ends.find((row) => Number(row['number']) === number)) }))
     },

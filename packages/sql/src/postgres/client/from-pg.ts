@@ -1,13 +1,13 @@
 import { consoleLogger, InvalidOptionError, type Logger } from '@ackord/core'
 import { checkFunction, checkNoMore, guardLogger } from '@ackord/core/internal'
-import { type Driver, lend, workInSession } from '../../contract/driver.ts'
+import { acquire, type Driver, workInSession } from '../../contract/driver.ts'
 import { Database } from '../../transaction/database.ts'
 import { type PostgresOptions, postgresDialect } from '../dialect.ts'
 import { isReadOnly } from '../errors.ts'
 import { preparedBy } from './pg-pipeline.ts'
 import { openSession, type PgClient, type PgQueryable, type PgSessionOptions, runOn } from './pg-session.ts'
 
-/** What is used of a `pg.Pool`. */
+/** The part of a `pg.Pool` that is used. */
 export interface PgPool extends PgQueryable {
   connect(): Promise<PgClient>
   on(event: 'error', listener: (error: Error) => void): unknown
@@ -16,17 +16,18 @@ export interface PgPool extends PgQueryable {
 
 export interface FromPgOptions extends PostgresOptions {
   /**
-   * Whether our own statements are prepared on their connection. Behind a pooler that gives out a connection per transaction and does not
-   * follow prepared statements, such as PgBouncer before 1.21, they must not be. Default: true.
+   * Whether the library's own statements are prepared on their connection. They must not be behind a pooler that assigns connections per transaction
+   * and does not track prepared statements, such as PgBouncer before 1.21. Default: true.
    */
   readonly preparedStatements?: boolean | undefined
-  /** Told of idle connections that break. Default: `consoleLogger`. */
+  /** Receives errors of idle connections. Default: `consoleLogger`. */
   readonly logger?: Logger | undefined
 }
 
 /**
- * A database on a `pg.Pool`. Adapters get `query`, in all of its forms; in a transaction it is tracked, except for cursors and streams,
- * which must be closed before the handler returns: if one is left open, the message fails and its connection is closed. An idle connection that breaks is logged, where `pg` would end the process.
+ * A database on a `pg.Pool`. Adapters get `query`, in all of its forms; in a transaction it is tracked, except for cursors and streams, which must be
+ * closed before the handler returns: if one is left open, the message fails and its connection is closed. An idle connection that breaks is logged,
+ * where `pg` would end the process.
  */
 export function fromPg<Pool extends PgPool>(pool: Pool, options: FromPgOptions = {}): Database<Pick<Pool, 'query'>> {
   const { preparedStatements = true, logger: givenLogger = consoleLogger, schema, names, order, notify, ...unknown } = options
@@ -37,11 +38,11 @@ export function fromPg<Pool extends PgPool>(pool: Pool, options: FromPgOptions =
   if (!watched.has(pool)) {
     watched.add(pool)
     pool.on('error', (error) => logger.warn({ err: error }, 'An idle connection to the database broke; the pool replaces it.'))
-    // Not in PgPool, so that whoever wraps a pool need not know of it.
+    // Not in PgPool, so that wrappers of a pool need not implement it.
     const { on } = pool as { on(event: string, listener: (client: object) => void): unknown }
     on.call(pool, 'connect', preparedBy)
   }
-  // Inside, only the form of `query` that PgQueryable names is used; outside, all of them are passed through.
+  // Inside, only the form of `query` in PgQueryable is used; outside, all forms are passed through.
   const driver = pgDriver(pool, { named: preparedStatements }) as unknown as Driver<Pick<Pool, 'query'>>
   return new Database({ schema, names, order, notify, dialect: postgresDialect, driver })
 }
@@ -67,17 +68,17 @@ function pgDriver(pool: PgPool, options: PgSessionOptions): Driver<PgQueryable> 
       const client = await connect(pool, signal)
       if (typeof client?.release !== 'function') throw new InvalidOptionError('fromPg(pool)', 'must be a pg.Pool, not a single client.')
       const opened = openSession(client, settings, options)
-      client.on('error', opened.breakOff)
+      client.on('error', opened.markBroken)
       return await workInSession(opened, work, function end() {
         client.release(opened.broken())
-        client.removeListener('error', opened.breakOff)
+        client.removeListener('error', opened.markBroken)
         return undefined
       })
     },
   }
 }
 
-/** After a failover, connections to the server that only reads would be lent again and again. */
+/** After a failover, the pool would hand out connections to the read-only server again and again. */
 async function replaceIdle(pool: PgPool, reason: Error): Promise<void> {
   for (let count = pool.idleCount ?? 0; count > 0; count -= 1) {
     const client = await pool.connect()
@@ -89,6 +90,6 @@ function connect(pool: PgPool, signal: AbortSignal): Promise<PgClient> {
   if (signal.aborted) return Promise.reject(signal.reason)
   const isIdle = pool.idleCount !== undefined && pool.idleCount > 0
   const connecting = pool.connect()
-  // One that is idle comes at once.
-  return isIdle ? connecting : lend(connecting, (late) => late.release(), signal)
+  // An idle connection is available immediately.
+  return isIdle ? connecting : acquire(connecting, (late) => late.release(), signal)
 }

@@ -1,5 +1,5 @@
 import { checkFunction } from '@ackord/core/internal'
-import { changeNow, type Driver, type Session, type Statement, type StatementResult } from '../../contract/driver.ts'
+import { type Driver, runWithoutDeferring, type Session, type Statement, type StatementResult } from '../../contract/driver.ts'
 import type { QueryTracker } from '../../contract/query-tracker.ts'
 import { CommitUnknownError, TransactionAbortedError, TransactionEndedError } from '../../errors.ts'
 import { Database } from '../../transaction/database.ts'
@@ -18,14 +18,14 @@ interface PgliteQueryable {
   exec(text: string): Promise<unknown>
 }
 
-/** What is used of a `PGlite`. */
+/** The part of a `PGlite` that is used. */
 export interface PgliteClient extends PgliteQueryable {
   transaction<R>(work: (transaction: PgliteQueryable) => Promise<R>): Promise<R>
 }
 
 /**
- * A database on a PGlite. It has one connection: inside of a handler everything goes through `database.executor()`, because the
- * PGlite itself waits until the transaction has ended.
+ * A database on a PGlite. It has one connection: inside of a handler everything must go through `database.executor()`, because the PGlite itself
+ * waits until the transaction has ended.
  */
 export function fromPglite<Client extends PgliteClient>(
   client: Client,
@@ -61,10 +61,10 @@ function pgliteDriver(client: PgliteClient): Driver<PgliteQueryable> {
   }
 }
 
-/** Older versions do not look at what COMMIT answers. */
+/** Older versions ignore the answer to COMMIT. */
 async function checkNotAborted(transaction: PgliteQueryable): Promise<void> {
   try {
-    // It fails in a transaction that is aborted, and outside of one.
+    // Fails in an aborted transaction, and outside of one.
     await transaction.query('SAVEPOINT ackord_last')
   } catch (error) {
     if (sqlStateOf(error) === '25P02') throw new TransactionAbortedError()
@@ -81,10 +81,10 @@ function session(transaction: PgliteQueryable): Session<PgliteQueryable> {
   return {
     run: (sql, parameters = []) => run(transaction, sql, parameters),
     change,
-    // In process there is no round trip to be saved.
-    changeLater: changeNow(change),
-    sendsTogether: false,
-    tellsRows: true,
+    // In process there is no round trip to save.
+    deferStatement: runWithoutDeferring(change),
+    supportsPipelining: false,
+    reportsRows: true,
     async script(sql) {
       await transaction.exec(sql)
     },
@@ -94,7 +94,7 @@ function session(transaction: PgliteQueryable): Session<PgliteQueryable> {
 
 async function run(handle: PgliteQueryable, sql: string, parameters: readonly unknown[]): Promise<StatementResult> {
   const { rows, affectedRows } = await handle.query(sql, [...parameters])
-  // Rows are objects: none of our statements asks for arrays.
+  // Rows are objects: no statement of the library asks for arrays.
   return { rows: rows as StatementResult['rows'], count: affectedRows ?? 0 }
 }
 

@@ -9,24 +9,27 @@ import { endsConnection, refusedCommit, sqlStateOf } from '../errors.ts'
 import { withArrayLiterals } from '../sql-text.ts'
 import { follow, type PostgresQuery, type QueryRules, trackedHandle } from './postgres-js-handle.ts'
 
-/** What is used of the `sql` of postgres.js. */
+/** The part of the `sql` of postgres.js that is used. */
 export interface PostgresClient extends PostgresQueryable {
   // biome-ignore lint/suspicious/noExplicitAny: the type of its transaction is found by inference.
   begin(options: string, work: (transaction: any) => unknown): Promise<unknown>
   readonly options: { readonly prepare?: unknown; readonly transform?: unknown }
 }
 
-/** The `sql` itself or that of a transaction: what both have can be used without knowing which one it is. */
+/** The `sql` itself or that of a transaction: their common methods can be used without knowing which one it is. */
 export type PostgresHandle<Client extends PostgresClient> = Client | Parameters<Parameters<Client['begin']>[1]>[0]
 
 export interface FromPostgresOptions extends PostgresOptions {
-  /** Whether our own statements are prepared on their connection; see `fromPg()`. Default: true, unless the client was made with `prepare: false`. */
+  /**
+   * Whether the library's own statements are prepared on their connection; see `fromPg()`. Default: true, unless the client was created with
+   * `prepare: false`.
+   */
   readonly preparedStatements?: boolean | undefined
 }
 
 /**
- * A database on postgres.js. In a transaction queries are tracked, in all of their forms except cursors and streams, which must be
- * finished before the handler returns. `savepoint` is that of postgres.js; a `notify` is sent outside of the transaction, as it always is.
+ * A database on postgres.js. In a transaction queries are tracked, in all of their forms except cursors and streams, which must be finished before
+ * the handler returns. `savepoint` is that of postgres.js; a `notify` is sent outside of the transaction, as always.
  */
 export function fromPostgres<Client extends PostgresClient>(
   sql: Client,
@@ -46,19 +49,19 @@ function postgresDriver(sql: PostgresClient, rules: PostgresRules): Driver<Postg
   return {
     pool: sql,
     run: (handle, text, parameters, options) => runOn(handle, { sql: text, parameters, prepare: options?.prepare }, rules),
-    // A transaction that has ended still takes queries, on a connection that may be another's: only the server knows.
+    // A transaction that has ended still accepts queries, on a connection that may belong to another one: only the server knows.
     inTransaction: (handle) => ('begin' in handle && !('release' in handle) ? false : undefined),
     async transaction(settings, work, signal) {
       const opened = openPostgresSession(rules)
       const result = await callbackTransaction(
-        // It gives what the work gives.
+        // Resolves to the result of the work.
         (inside) => sql.begin('', (transaction) => opened.unlessLost(inside(transaction))) as ReturnType<typeof inside>,
         (transaction: PostgresTransaction) =>
           opened.work(transaction, async function begun(session) {
             if (settings.length > 0) await session.script(settings.join('; '))
             return await work(session)
           }),
-        { signal, refusedCommit, onLost: opened.breakOff },
+        { signal, refusedCommit, onLost: opened.markBroken },
       )
       await opened.checkCommitted()
       return result
@@ -66,13 +69,13 @@ function postgresDriver(sql: PostgresClient, rules: PostgresRules): Driver<Postg
   }
 }
 
-/** postgres.js may be told to rename columns (`transform: postgres.camel`), ours too. */
+/** postgres.js may be configured to rename columns (`transform: postgres.camel`), including those of the library. */
 function columnNameOf({ options }: PostgresClient): ((name: string) => string) | undefined {
   const transform = options?.transform as { readonly column?: { readonly from?: (name: string) => string } } | undefined
   return transform?.column?.from
 }
 
-/** What is used of the `sql` of postgres.js and of those of its transactions. */
+/** The part of the `sql` of postgres.js, and of its transactions, that is used. */
 export interface PostgresQueryable {
   unsafe(sql: string, parameters?: never[], options?: { prepare?: boolean | undefined }): PromiseLike<unknown>
 }
@@ -84,7 +87,7 @@ export interface PostgresTransaction extends PostgresQueryable {
 interface PostgresRules {
   /** Whether statements may be prepared. */
   readonly prepare: boolean
-  /** What the client makes of the name of a column. */
+  /** How the client renames a column. */
   readonly columnName: ((name: string) => string) | undefined
 }
 
@@ -92,27 +95,27 @@ interface PostgresResult extends ReadonlyArray<Row> {
   readonly count: number | null
 }
 
-/** A statement that nobody has waited for yet. */
+/** A statement that has not been awaited yet. */
 interface Late {
   readonly query: PostgresQuery
   readonly explain: (error: unknown) => unknown
 }
 
-/** A transaction of postgres.js, and what must be known of it from outside. */
+/** A transaction of postgres.js, with the state that the driver needs. */
 interface OpenPostgresSession {
-  /** Does the work, then takes a last look. */
+  /** Does the work, then checks the transaction. */
   work<R>(transaction: PostgresTransaction, work: (session: Session<PostgresQueryable>) => Promise<R>): Promise<R>
-  /** What the callback of `begin` gives: the same promise, which never settles once the connection is lost. */
+  /** The result for the callback of `begin`: the same promise, which never settles once the connection is lost. */
   unlessLost<R>(working: Promise<R>): Promise<R>
-  /** After COMMIT was answered: throws if the answer was ROLLBACK. */
+  /** Called after the answer to COMMIT: throws if the answer was ROLLBACK. */
   checkCommitted(): Promise<void>
   /** The connection is lost. */
-  breakOff(error: unknown): void
+  markBroken(error: unknown): void
 }
 
 /**
- * Statements that need not be waited for are sent at once, so that the outbox, a last look at the transaction and COMMIT take one round trip.
- * Once a connection is lost nothing more is sent, not even the ROLLBACK of postgres.js: it would go to the connection that takes its place.
+ * Statements that need not be awaited are sent immediately, so that the outbox, the final check of the transaction and COMMIT take one round trip.
+ * Once the connection is lost nothing more is sent, not even the ROLLBACK of postgres.js: it would go to the connection that replaces it.
  */
 function openPostgresSession(rules: PostgresRules): OpenPostgresSession {
   const running = new Set<PostgresQuery>()
@@ -133,23 +136,23 @@ function openPostgresSession(rules: PostgresRules): OpenPostgresSession {
     },
     onEnd(query, error, result) {
       running.delete(query)
-      if (isLoss(error)) breakOff(error)
+      if (isLoss(error)) markBroken(error)
       if (endsTransaction(result)) ended ??= new TransactionEndedError()
     },
     scope: (start) => Promise.race([start(unlessLost), loss]),
   }
 
-  function breakOff(error: unknown): void {
+  function markBroken(error: unknown): void {
     if (lost !== undefined) return
     lost = { error }
     onLoss?.(error)
-    // Those that postgres.js has not sent yet would never get an answer.
+    // Queries that postgres.js has not sent yet would never get an answer.
     for (const query of running) query.reject(error)
   }
 
   function send(transaction: PostgresTransaction, statement: Statement): PostgresQuery {
     const query = follow(queryOf(transaction, statement, rules), watch)
-    // Sends it. Who has sent it may never look at it.
+    // Sends the query. It may never be awaited.
     query.catch(() => {})
     return query
   }
@@ -159,10 +162,10 @@ function openPostgresSession(rules: PostgresRules): OpenPostgresSession {
     return {
       run: (sql, parameters = []) => run({ sql, parameters }),
       change: async (statement) => (await run(statement)).count,
-      async changeLater(statement, explain) {
+      async deferStatement(statement, explain) {
         late = [...late, { query: send(transaction, statement), explain }]
       },
-      sendsTogether: rules.prepare,
+      supportsPipelining: rules.prepare,
       ended: () => ended,
       async script(sql) {
         await send(transaction, { sql })
@@ -186,12 +189,12 @@ function openPostgresSession(rules: PostgresRules): OpenPostgresSession {
       try {
         const result = await work(sessionOn(transaction))
         if (ended !== undefined) throw new CommitUnknownError(ended)
-        // It fails in a transaction that is aborted, and outside of one.
+        // Fails in an aborted transaction, and outside of one.
         late = [...late, { query: send(transaction, { sql: 'SAVEPOINT ackord_last' }), explain: (error) => error }]
         if (lost !== undefined) throw lost.error
         return result
       } catch (error) {
-        // A query from a `file()` may not have been sent yet, and must not come after the roll-back.
+        // A query from a `file()` may not have been sent yet, and must not run after the rollback.
         while (running.size > 0) await Promise.allSettled(running)
         throw error
       }
@@ -210,29 +213,29 @@ function openPostgresSession(rules: PostgresRules): OpenPostgresSession {
       }
     },
 
-    breakOff,
+    markBroken,
   }
 }
 
-/** Of several statements without rows postgres.js shows what the server said of the last one, and after a COMMIT that may be a BEGIN. */
+/** For several statements without rows postgres.js reports the command tag of the last one, which may be BEGIN after a COMMIT. */
 const controlCommands: ReadonlySet<unknown> = new Set(['COMMIT', 'BEGIN', 'START TRANSACTION', 'PREPARE TRANSACTION'])
 
-/** Whether the server said of a query, or of one of several, that it ended the transaction or began another one. */
+/** Whether the command tag of a query, or of one of several, says that it ended the transaction or began another one. */
 function endsTransaction(result: unknown): boolean {
   if (typeof result !== 'object' || result === null) return false
   if ('command' in result && controlCommands.has(result.command)) return true
   return Array.isArray(result) && !('command' in result && typeof result.command === 'string') && result.some(endsTransaction)
 }
 
-/** Whether the connection cannot be used any more; postgres.js has codes of its own for it, Node others. */
+/** Whether the connection can no longer be used; postgres.js and Node have different error codes for that. */
 function isLoss(error: unknown): boolean {
   if (endsConnection(error)) return true
   return error instanceof Error && sqlStateOf(error) === undefined && 'code' in error && /^(CONNECT|E[A-Z]+$)/.test(String(error.code))
 }
 
-/** Made, not sent. */
+/** Created, not sent. */
 function queryOf(handle: PostgresQueryable, { sql, parameters = [], prepare = false }: Statement, rules: PostgresRules): PostgresQuery {
-  // What is there at run time, whatever the types say.
+  // The run-time shape, whatever the types say.
   return handle.unsafe(sql, withArrayLiterals(parameters) as never[], { prepare: prepare && rules.prepare }) as unknown as PostgresQuery
 }
 
@@ -245,7 +248,7 @@ function resultOf(result: unknown, { columnName }: PostgresRules): StatementResu
   return { rows: columnName === undefined ? rows : rows.map((row) => renamed(row, columnName)), count: rows.count ?? 0 }
 }
 
-/** The row under the names that the statement has. */
+/** The row under the column names of the statement. */
 function renamed(row: Row, columnName: (name: string) => string): Row {
   return new Proxy(row, { get: (target, name) => target[columnName(String(name))] })
 }

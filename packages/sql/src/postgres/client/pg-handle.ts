@@ -1,29 +1,29 @@
 import type { QueryTracker } from '../../contract/query-tracker.ts'
-import type { Lane } from '../../contract/statement-queue.ts'
+import type { StatementQueue } from '../../contract/statement-queue.ts'
 import { refuseControl } from '../transaction-control.ts'
 import type { PgQueryable, PgResult } from './pg-session.ts'
 
-/** What the handles of a transaction share. */
+/** The state that the handles of a transaction share. */
 export interface TrackedSession {
   readonly client: PgQueryable
-  readonly lane: Lane
-  /** Whether statements of ours wait for the next round trip. */
+  readonly queue: StatementQueue
+  /** Whether statements of the library wait for the next round trip. */
   readonly hasWaiting: () => boolean
-  /** Whether a statement of the user's has ended the transaction. */
+  /** Whether a statement of the user has ended the transaction. */
   readonly hasEnded: () => boolean
-  /** Carries them out, then starts. Rejects if the transaction has ended. */
+  /** Runs the waiting statements, then `start`. Rejects if the transaction has ended. */
   readonly afterWaiting: <T>(start: () => Promise<T>) => Promise<T>
-  /** Whether the client takes a callback in place of giving a promise, as those of pg do. */
+  /** Whether the client accepts a callback instead of returning a promise, as pg does. */
   readonly callsBack: boolean
-  /** Throws if the connection is not to be used any more. */
+  /** Throws if the connection must not be used any more. */
   readonly checkUsable: () => void
-  /** Told of each cursor or stream. */
+  /** Called with each cursor or stream. */
   readonly onSubmit: (given: unknown) => void
 }
 
 type Given = readonly unknown[]
 
-/** `query` in the forms that pg has: text and values, a configuration, with a callback, or something to submit (a cursor, a stream). */
+/** `query` in the forms of pg: text and values, a configuration, with a callback, or an object to submit (a cursor, a stream). */
 class TrackedHandle {
   readonly #session: TrackedSession
   readonly #tracker: QueryTracker
@@ -33,7 +33,7 @@ class TrackedHandle {
     this.#tracker = tracker
   }
 
-  /** Bound, because it may be called on a proxy or by itself. */
+  /** Bound, because it may be called on a proxy or detached. */
   readonly query = (...given: Given): unknown => {
     const first = given[0]
     if (isObject(first) && 'submit' in first) return this.#submit(given)
@@ -51,29 +51,29 @@ class TrackedHandle {
     this.#tracker.checkOpen()
     this.#session.checkUsable()
     this.#session.onSubmit(given[0])
-    // They go to the client's queue in this turn, one after the other. A BEGIN that fails has lost its connection, and the rest with it.
+    // They enter the client's queue in this turn, one after the other. If BEGIN fails, the connection is lost, and the rest with it.
     this.#session.afterWaiting(async () => {}).catch(() => {})
     return send(this.#session, given)
   }
 
   #run(given: Given): Promise<PgResult> {
-    const { lane, hasWaiting, hasEnded, afterWaiting, callsBack } = this.#session
+    const { queue, hasWaiting, hasEnded, afterWaiting, callsBack } = this.#session
     try {
       refuseControl(textOf(given[0]), this.#tracker)
     } catch (error) {
       return Promise.reject(error)
     }
-    if (callsBack && !lane.busy && !hasWaiting() && !hasEnded() && isCopied(given[0])) return this.#runAtOnce(given)
-    return this.#tracker.run(() => lane.run(() => afterWaiting(() => send(this.#session, given) as Promise<PgResult>)))
+    if (callsBack && !queue.busy && !hasWaiting() && !hasEnded() && isCopied(given[0])) return this.#runImmediately(given)
+    return this.#tracker.run(() => queue.run(() => afterWaiting(() => send(this.#session, given) as Promise<PgResult>)))
   }
 
   /**
-   * What most queries come to. Not by the promises of pg: with a context in the ambient storage they drag whole messages into the old space,
-   * where they wait for a full collection.
+   * The path of most queries. It avoids the promises of pg: with a context in the async storage they move whole messages into the old space, where
+   * they wait for a full garbage collection.
    */
-  #runAtOnce(given: Given): Promise<PgResult> {
+  #runImmediately(given: Given): Promise<PgResult> {
     const tracker = this.#tracker
-    const { lane, checkUsable } = this.#session
+    const { queue, checkUsable } = this.#session
     try {
       checkUsable()
       tracker.begin()
@@ -83,38 +83,38 @@ class TrackedHandle {
     const query = new Promise<PgResult>((resolve) => {
       let isAnswered = false
       const answer = (error: unknown, result?: PgResult): void => {
-        // pg calls twice where it could not write a parameter.
+        // pg calls back twice if it cannot serialise a parameter.
         if (isAnswered) return
         isAnswered = true
-        // Whoever waits for it comes first, and may start the next one: only then is it over.
+        // The caller continues first, and may start the next query: only then is this one over.
         if (result !== undefined) {
           resolve(result)
-          lane.leave(query)
+          queue.leave(query)
           tracker.done()
           return
         }
         const failed = () => {
-          lane.failure = error
-          lane.leave(query)
+          queue.failure = error
+          queue.leave(query)
           tracker.failed(error)
         }
-        // Also for one that nobody awaits: that is reported by the COMMIT, not by the end of the process.
+        // Also handles the rejection of an un-awaited query: the COMMIT reports it, and it must not end the process.
         resolve(rejectedLater(error, () => query.catch(failed)))
       }
       try {
-        // The callback has its place, whatever was given for it.
+        // The callback has a fixed position, whatever was passed for it.
         send(this.#session, [copyOf(given[0]), given[1], answer])
       } catch (error) {
         answer(error)
       }
     })
-    lane.take(query)
+    queue.take(query)
     return query
   }
 }
 
 export function trackedHandle(session: TrackedSession, tracker: QueryTracker): PgQueryable {
-  // Callers know by the form they use what it gives back.
+  // Callers know the type of the result from the form they use.
   return new TrackedHandle(session, tracker) as PgQueryable
 }
 
@@ -126,27 +126,27 @@ function isObject(value: unknown): value is object {
   return typeof value === 'object' && value !== null
 }
 
-/** Of a configuration or a cursor; a stream has a cursor. */
+/** The text of a configuration or a cursor; a stream has a cursor. */
 function textOf(first: unknown): unknown {
   if (!isObject(first)) return first
   if ('text' in first) return first.text
   return 'cursor' in first ? textOf(first.cursor) : undefined
 }
 
-/** pg writes a callback into the configuration that it is given: the caller's own must not change. */
+/** pg writes a callback into the configuration it is given: the caller's object must not change. */
 function copyOf(first: unknown): unknown {
   return isObject(first) ? { ...first } : first
 }
 
-/** Whether a text, or a configuration of which a copy is as good. */
+/** Whether the argument is a string, or a configuration that can be copied. */
 function isCopied(first: unknown): boolean {
   if (typeof first === 'string') return true
   return isObject(first) && Object.getPrototypeOf(first) === Object.prototype && !('callback' in first)
 }
 
 /**
- * As pg does it: the stack is to tell who asked, and not that a packet came in. V8 finds that by who waits for the promise in which the stack is
- * taken, if it is one only: so it is done when somebody waits, and before we do.
+ * As in pg: the stack trace should show the caller, not that a packet arrived. V8 finds the caller through the single awaiter of the promise in which
+ * the stack is captured: so it is captured once the caller awaits it, and before this library does.
  */
 async function rejectedLater(error: unknown, before: () => void): Promise<never> {
   await undefined

@@ -3,7 +3,7 @@ import { checkFunction } from '@ackord/core/internal'
 import type { FollowOptions, Notifications } from '../../contract/notifications.ts'
 import { quoteIdentifier } from '../sql-text.ts'
 
-/** What is used of a `pg.Client`. */
+/** The part of a `pg.Client` that is used. */
 export interface PgNotificationClient {
   connect(): Promise<unknown>
   query(sql: string): Promise<unknown>
@@ -13,17 +13,17 @@ export interface PgNotificationClient {
 
 const backoff = exponentialBackoff({ initial: 500, max: 30_000, jitter: 0.5 })
 
-/** A connection that nobody answers any more looks like one on which nothing happens. */
+/** Milliseconds. A connection whose peer is gone looks like an idle one, so it is checked. */
 const checkEvery = 60_000
 const checkTimeout = 10_000
 
 /**
- * Lets a relay hear at once of what other processes commit, over a connection of its own: pools and ORMs have none that could listen, and neither has
- * PgBouncer per transaction, so connect to the server itself.
+ * Wakes a relay immediately when other processes commit, over a connection of its own: pools and ORMs have none that could LISTEN, and neither has
+ * PgBouncer in transaction mode, so connect to the server itself.
  *
  *     const outbox = sqlOutbox(database, { notifications: pgNotifications(() => new pg.Client(url)) })
  *
- * Those who write need `notify: true`. Polling goes on, and makes up for hints that were lost.
+ * Writers need `notify: true`. Polling continues, and finds records whose hints were lost.
  */
 export function pgNotifications(connect: () => PgNotificationClient): Notifications {
   checkFunction('pgNotifications(connect)', connect)
@@ -34,7 +34,7 @@ export function pgNotifications(connect: () => PgNotificationClient): Notificati
       const onListening = () => {
         if (failures > 0) logger.info({}, 'Notifications of the database work again.')
         failures = 0
-        // Whatever was committed before is not told.
+        // There are no notifications for earlier commits.
         wake()
       }
       while (!signal.aborted) {
@@ -49,7 +49,7 @@ export function pgNotifications(connect: () => PgNotificationClient): Notificati
   }
 }
 
-/** Of a quoted table its name alone: those who write may reach it by a search path, and those who listen by its schema. */
+/** The unqualified name of a quoted table: writers may find it through the search path, and listeners through its schema. */
 export function channelOf(table: string): string {
   const [, name = ''] = /"((?:[^"]|"")*)"$/.exec(table) ?? []
   return name.replaceAll('""', '"')
@@ -60,7 +60,7 @@ interface ListenOptions extends FollowOptions {
   readonly onListening: () => void
 }
 
-/** Resolves when it is over, to the reason. */
+/** Resolves to the reason when it ends. */
 async function listen(connect: () => PgNotificationClient, channel: string, options: ListenOptions): Promise<unknown> {
   const { signal, runtime, wake, onListening } = options
   let client: PgNotificationClient | undefined
@@ -73,7 +73,7 @@ async function listen(connect: () => PgNotificationClient, channel: string, opti
   let checks: Disposable | undefined
   try {
     client = connect()
-    // Before anything can happen: an error event that nobody hears ends the process.
+    // Added first: an unhandled error event ends the process.
     client.on('error', (error) => end?.(error))
     client.on('end', () => end?.(new Error('The connection for notifications was closed.')))
     client.on('notification', () => wake())
@@ -90,7 +90,7 @@ async function listen(connect: () => PgNotificationClient, channel: string, opti
   } finally {
     checks?.[Symbol.dispose]()
     signal.removeEventListener('abort', onAbort)
-    // One that is broken may never say that it has ended.
+    // A broken connection may never confirm its end.
     client?.end().catch(() => {})
   }
 }

@@ -2,7 +2,7 @@ import { hash } from 'node:crypto'
 import type { Statement } from '../../contract/driver.ts'
 import { arrayLiteral } from '../sql-text.ts'
 
-/** What is used of a pg connection, in the way its cursors and streams use it. */
+/** The part of a pg connection that is used, in the same way as cursors and streams use it. */
 interface PgConnection {
   readonly stream: { cork?(): void; uncork?(): void }
   parse(message: { readonly text: string; readonly name: string; readonly types: readonly number[] }): void
@@ -17,37 +17,37 @@ interface PgConnection {
   sync(): void
 }
 
-type FlightCallback = (error: unknown) => void
+type PipelineCallback = (error: unknown) => void
 
-export interface PgFlyer {
-  query(flight: PgFlight, callback: FlightCallback): unknown
+export interface PipelineClient {
+  query(pipeline: PgPipeline, callback: PipelineCallback): unknown
   /** Absent on the native client, which has no connection to write to. */
   readonly connection?: object | undefined
-  /** In its pipeline mode pg takes no queries but its own. */
+  /** In its own pipeline mode pg accepts no other submittable queries. */
   readonly pipeline?: boolean | undefined
 }
 
-export interface FlightOutcome {
-  /** The command tags of the statements that were carried out, in turn: `INSERT 0 1`. */
+export interface PipelineOutcome {
+  /** The command tags of the completed statements, in order: `INSERT 0 1`. */
   readonly tags: readonly string[]
-  /** What the one after the last of them failed with; it was not carried out, nor were those behind it, unless the connection was lost. */
+  /** The error of the statement after the last completed one; neither it nor later ones were executed, unless the connection was lost. */
   readonly failure?: { readonly error: unknown } | undefined
 }
 
-/** Which statements a client has prepared. */
+/** The statements that a client has prepared. */
 const prepared = new WeakMap<object, Set<string>>()
 
-/** What is used of a pg connection to notice that its prepared statements were removed. */
+/** The part of a pg connection used to notice that its prepared statements were removed. */
 interface WatchedConnection {
   on?(event: 'commandComplete', listener: (message: { readonly text: string }) => void): unknown
-  /** Those that pg itself has prepared, by their names. */
+  /** The statements that pg itself has prepared, by name. */
   readonly parsedStatements?: Record<string, unknown> | undefined
   readonly submittedNamedStatements?: Record<string, unknown> | undefined
 }
 
 /**
- * Gives what a client has prepared. Whoever gives it back to the pool may run DISCARD ALL, which removes prepared statements without a word to
- * those who made them: by its answer they are known to be gone, and are prepared anew without an error.
+ * Returns the statements that a client has prepared. The application may run DISCARD ALL before it returns a client to the pool, which removes
+ * prepared statements without notice: its command tag shows that they are gone, and they are prepared again without an error.
  */
 export function preparedBy(client: { readonly connection?: object | undefined }): Set<string> {
   let known = prepared.get(client)
@@ -64,7 +64,7 @@ export function preparedBy(client: { readonly connection?: object | undefined })
   return known
 }
 
-/** Other statements are those of the user, whose names pg keeps as it always does. */
+/** Other statements belong to the user, and pg tracks their names as usual. */
 function forgetOwn(names: Record<string, unknown> = {}): void {
   for (const name of Object.keys(names)) if (name.startsWith(ownPrefix)) delete names[name]
 }
@@ -72,15 +72,15 @@ function forgetOwn(names: Record<string, unknown> = {}): void {
 const ownPrefix = 'ackord_'
 
 /**
- * Several statements in one round trip, parameters and all: they are sent together with one Sync at the end, so that the server skips what
- * comes after a failure. Rows are given as texts.
+ * Several statements with parameters in one round trip: they are sent with one Sync at the end, so that the server skips the statements after a
+ * failure. Rows are returned as strings.
  */
-class PgFlight {
+class PgPipeline {
   readonly #statements: readonly Statement[]
   readonly #known: Set<string>
   readonly #named: boolean
   readonly tags: string[] = []
-  callback: FlightCallback | undefined
+  callback: PipelineCallback | undefined
 
   constructor(statements: readonly Statement[], known: Set<string>, named: boolean) {
     this.#statements = statements
@@ -88,10 +88,10 @@ class PgFlight {
     this.#named = named
   }
 
-  // What follows is called by pg.
+  // The following methods are called by pg.
 
   submit(connection: PgConnection): undefined {
-    // Otherwise each part would be a packet of its own.
+    // Otherwise each message would be a packet of its own.
     connection.stream.cork?.()
     try {
       for (const statement of this.#statements) this.#send(connection, statement)
@@ -114,7 +114,7 @@ class PgFlight {
   }
 
   handleError(error: unknown): void {
-    // It is not known which of them the server has prepared. They are closed before they are prepared again.
+    // It is unknown which of them the server has prepared. They are closed before they are prepared again.
     this.#known.clear()
     this.callback?.(error)
   }
@@ -140,22 +140,26 @@ class PgFlight {
   }
 }
 
-export function canFly(client: PgFlyer): boolean {
+export function canPipeline(client: PipelineClient): boolean {
   const { connection } = client
   return client.pipeline !== true && connection !== undefined && 'parse' in connection && 'bind' in connection
 }
 
 /** Never rejects. */
-export function fly(client: PgFlyer, statements: readonly Statement[], options: { readonly named: boolean }): Promise<FlightOutcome> {
-  const flight = new PgFlight(statements, preparedBy(client), options.named)
+export function sendPipelined(
+  client: PipelineClient,
+  statements: readonly Statement[],
+  options: { readonly named: boolean },
+): Promise<PipelineOutcome> {
+  const pipeline = new PgPipeline(statements, preparedBy(client), options.named)
   return new Promise((resolve) => {
-    client.query(flight, (error) => {
-      resolve(error === null ? { tags: flight.tags } : { tags: flight.tags, failure: { error } })
+    client.query(pipeline, (error) => {
+      resolve(error === null ? { tags: pipeline.tags } : { tags: pipeline.tags, failure: { error } })
     })
   })
 }
 
-/** How many rows a statement changed, by its command tag. */
+/** The number of rows that a statement changed, from its command tag. */
 export function rowsInTag(tag = ''): number {
   const count = Number(tag.slice(tag.lastIndexOf(' ') + 1))
   return Number.isNaN(count) ? 0 : count
@@ -163,7 +167,7 @@ export function rowsInTag(tag = ''): number {
 
 const names = new Map<string, string>()
 
-/** Made of the statement itself: behind a pooler another process may have prepared what we find under a name, and it is then the same. */
+/** Derived from the statement itself: behind a pooler another process may have prepared the statement under this name, and it is then the same. */
 export function nameOf(sql: string): string {
   let name = names.get(sql)
   if (name === undefined) {
@@ -173,7 +177,7 @@ export function nameOf(sql: string): string {
   return name
 }
 
-/** Our own parameters are texts, numbers, bytes, null and arrays of texts. */
+/** Parameters of the library are strings, numbers, bytes, null and arrays of strings. */
 function toWire(value: unknown): unknown {
   if (value === null || value === undefined || typeof value === 'string') return value
   if (value instanceof Uint8Array) return Buffer.from(value.buffer, value.byteOffset, value.byteLength)

@@ -1,11 +1,11 @@
 import { AckordError, isAckordError } from '@ackord/core'
 import type { OpenSession, Session, Statement, StatementResult } from '../../contract/driver.ts'
 import type { QueryTracker } from '../../contract/query-tracker.ts'
-import { Lane } from '../../contract/statement-queue.ts'
+import { StatementQueue } from '../../contract/statement-queue.ts'
 import { CommitUnknownError, TransactionAbortedError, TransactionEndedError } from '../../errors.ts'
 import { endsConnection, refusedCommit, sqlStateOf } from '../errors.ts'
 import { trackedHandle } from './pg-handle.ts'
-import { canFly, type FlightOutcome, fly, nameOf, type PgFlyer, rowsInTag } from './pg-pipeline.ts'
+import { canPipeline, nameOf, type PipelineClient, type PipelineOutcome, rowsInTag, sendPipelined } from './pg-pipeline.ts'
 import { countOf, isNative, nativeParameters } from './pg-result.ts'
 import { PgTransactionWatch } from './pg-transaction-watch.ts'
 
@@ -25,7 +25,7 @@ export interface PgClient extends PgQueryable {
   on(event: 'error', listener: (error: Error) => void): unknown
   removeListener(event: 'error', listener: (error: Error) => void): unknown
   getTransactionStatus?(): string | null
-  /** Whether nothing runs on it. Absent on the native client. */
+  /** Whether it is idle. Absent on the native client. */
   readonly readyForQuery?: boolean | undefined
 }
 
@@ -44,12 +44,12 @@ const commitment: Statement = { sql: 'COMMIT', prepare: true }
 
 const nothing: readonly Waiting[] = []
 
-/** A transaction on a client. The first statement takes BEGIN along, COMMIT takes along what may wait for it. */
+/** A transaction on a client. BEGIN is sent together with the first statement, deferred statements together with COMMIT. */
 export function openSession(client: PgClient, settings: readonly string[], options: PgSessionOptions): OpenSession<PgQueryable> {
-  const lane = new Lane()
-  const flies = canFly(client as PgClient & PgFlyer)
-  const opening = openingOf(settings, breakOff)
-  const watch = PgTransactionWatch.of(client as PgClient & PgFlyer)
+  const queue = new StatementQueue()
+  const pipelines = canPipeline(client as PgClient & PipelineClient)
+  const opening = openingOf(settings, markBroken)
+  const watch = PgTransactionWatch.of(client as PgClient & PipelineClient)
   const trackers: QueryTracker[] = []
   let usesSavepoints = false
   let ended: TransactionEndedError | undefined
@@ -65,18 +65,18 @@ export function openSession(client: PgClient, settings: readonly string[], optio
   /** Cursors and streams of the handler. */
   const submitted: unknown[] = []
 
-  function breakOff(error: unknown): void {
+  function markBroken(error: unknown): void {
     broken ??= error instanceof Error ? error : new Error(String(error))
   }
 
-  /** Whether a cursor or stream was left open: whatever is sent now would wait for it for ever. */
+  /** Whether a cursor or stream was left open: any further statement would wait for it forever. */
   function isOccupied(): boolean {
     return client.readyForQuery === false && submitted.some(isOpen)
   }
 
-  /** Why the connection cannot be used any more, if it cannot: a statement might never be answered. */
+  /** The reason why the connection can no longer be used, if any: a statement might never be answered. */
   function refusal(): Error | undefined {
-    if (broken === undefined && isDriverError(lane.failure) && !recovers(client)) breakOff(lane.failure)
+    if (broken === undefined && isDriverError(queue.failure) && !recovers(client)) markBroken(queue.failure)
     return broken
   }
 
@@ -85,16 +85,16 @@ export function openSession(client: PgClient, settings: readonly string[], optio
     if (error !== undefined) throw error
   }
 
-  // Promises are chained by hand here: this runs several times per message.
+  // No async/await below, on the hot path: saves promises several times per message.
 
-  /** Sends what waits, then these. Gives the command tag of the last. */
+  /** Sends the waiting statements, then these. Resolves to the command tag of the last. */
   function send(statements: readonly Statement[]): Promise<string | undefined> {
     if (ended !== undefined) return Promise.reject(ended)
     const before = waiting
     const isFirst = !begun
     waiting = nothing
     begun = true
-    return sendTogether(client, withWaiting(before, statements), options).then(({ tags, failure }) => {
+    return sendInOneRoundTrip(client, withWaiting(before, statements), options).then(({ tags, failure }) => {
       if (isFirst && tags.length > 0) watch?.start(watched)
       if (failure !== undefined) throw before[tags.length]?.explain(failure.error) ?? failure.error
       return tags.at(-1)
@@ -109,32 +109,32 @@ export function openSession(client: PgClient, settings: readonly string[], optio
 
   const tracked = {
     client,
-    lane,
+    queue,
     hasWaiting: () => waiting !== nothing,
     hasEnded: () => ended !== undefined,
     afterWaiting,
-    callsBack: flies,
+    callsBack: pipelines,
     checkUsable,
     onSubmit: (given: unknown) => void submitted.push(given),
   }
 
   const session: Session<PgQueryable> = {
-    run: (sql, parameters = []) => lane.run(() => afterWaiting(() => runOn(client, sql, parameters))),
+    run: (sql, parameters = []) => queue.run(() => afterWaiting(() => runOn(client, sql, parameters))),
     change: (statement) =>
-      lane.run(() => {
+      queue.run(() => {
         const error = refusal()
         return error === undefined ? send([statement]).then(rowsInTag) : Promise.reject(error)
       }),
-    changeLater(statement, explain) {
+    deferStatement(statement, explain) {
       waiting = [...waiting, { statement, explain }]
       return undefined
     },
-    sendsTogether: flies,
-    tellsRows: flies,
+    supportsPipelining: pipelines,
+    reportsRows: pipelines,
     ended: () => ended,
     async script(sql) {
       usesSavepoints = true
-      await lane.run(() => afterWaiting(() => client.query(sql)))
+      await queue.run(() => afterWaiting(() => client.query(sql)))
     },
     track(tracker) {
       trackers.push(tracker)
@@ -143,27 +143,27 @@ export function openSession(client: PgClient, settings: readonly string[], optio
   }
 
   async function commit(): Promise<void> {
-    // The server rolls back what is open on a connection that ends, and COMMIT was not sent yet.
-    if (endsConnection(lane.failure)) breakOff(lane.failure)
+    // COMMIT was not sent yet, and the server rolls back the open transaction of a closed connection.
+    if (endsConnection(queue.failure)) markBroken(queue.failure)
     checkUsable()
     if (isOccupied()) {
       const error = leftOpen()
-      breakOff(error)
+      markBroken(error)
       throw error
     }
-    // Nothing was done in it.
+    // No statement was sent in it.
     if (!begun && waiting === opening) return
     watch?.stop()
     if (begun && client.getTransactionStatus?.() === 'I') watched.onEnded()
     if (ended !== undefined) {
       const error = new CommitUnknownError(ended)
-      breakOff(error)
+      markBroken(error)
       throw error
     }
     const before = waiting
-    // BEGIN may be among them: if a statement after it fails, the transaction is open and aborted, and must be rolled back.
+    // BEGIN may be among them: if a later statement fails, the transaction is open and aborted, and must be rolled back.
     begun = true
-    const { tags, failure } = await sendTogether(client, withWaiting(before, [commitment]), options)
+    const { tags, failure } = await sendInOneRoundTrip(client, withWaiting(before, [commitment]), options)
     if (failure === undefined) {
       if (tags.at(-1) !== 'COMMIT') throw new TransactionAbortedError()
       return
@@ -171,28 +171,28 @@ export function openSession(client: PgClient, settings: readonly string[], optio
     const { error } = failure
     const failed = before[tags.length]
     if (failed !== undefined && sqlStateOf(error) !== undefined) {
-      // The server did not come to COMMIT.
-      if (endsConnection(error)) breakOff(error)
+      // The server did not reach COMMIT.
+      if (endsConnection(error)) markBroken(error)
       else await rollBack()
       throw sqlStateOf(error) === '25P02' ? new TransactionAbortedError() : failed.explain(error)
     }
     if (refusedCommit(error)) throw error
-    breakOff(error)
+    markBroken(error)
     throw new CommitUnknownError(error)
   }
 
   async function rollBack(): Promise<void> {
     watch?.stop()
     waiting = nothing
-    // A driver's own error, such as a time-out, does not say that the statement has ended: ROLLBACK might wait for it for ever.
-    if (endsConnection(lane.failure) || isDriverError(lane.failure)) breakOff(lane.failure)
-    if (isOccupied()) breakOff(leftOpen())
-    // The server rolls back what is open on a connection that ends.
+    // A driver error, such as a timeout, does not mean that the statement has ended: ROLLBACK might wait for it forever.
+    if (endsConnection(queue.failure) || isDriverError(queue.failure)) markBroken(queue.failure)
+    if (isOccupied()) markBroken(leftOpen())
+    // The server rolls back the open transaction of a closed connection.
     if (!begun || broken !== undefined) return
-    await lane.run(() => client.query('ROLLBACK')).catch(breakOff)
+    await queue.run(() => client.query('ROLLBACK')).catch(markBroken)
   }
 
-  return { session, commit, rollBack, breakOff, broken: () => broken }
+  return { session, commit, rollBack, markBroken, broken: () => broken }
 }
 
 /** Whether the driver failed, and not the server: the connection may wait for an answer that never comes. */
@@ -200,13 +200,13 @@ function isDriverError(error: unknown): boolean {
   return error !== undefined && sqlStateOf(error) === undefined && !isAckordError(error)
 }
 
-/** Whether pg goes on after a parameter that it cannot serialise. Before 8.22 it waits for ever for the answer to what it never sent. */
+/** Whether pg continues after a parameter that it cannot serialise. Before 8.22 it waits forever for the answer to a statement it never sent. */
 function recovers(client: PgClient): boolean {
-  const { connection } = client as PgClient & PgFlyer
+  const { connection } = client as PgClient & PipelineClient
   return connection !== undefined && 'submittedNamedStatements' in connection
 }
 
-/** A cursor of pg-cursor, and the one in a stream of pg-query-stream, knows that it is closed before the server has confirmed it. */
+/** A cursor of pg-cursor, also inside of a stream of pg-query-stream, knows that it is closed before the server has confirmed it. */
 function isOpen(submitted: unknown): boolean {
   const { state, cursor } = submitted as { readonly state?: unknown; readonly cursor?: { readonly state?: unknown } }
   return (state ?? cursor?.state) !== 'done'
@@ -219,9 +219,9 @@ function leftOpen(): AckordError {
   )
 }
 
-function openingOf(settings: readonly string[], breakOff: (error: unknown) => void): readonly Waiting[] {
+function openingOf(settings: readonly string[], markBroken: (error: unknown) => void): readonly Waiting[] {
   const explain = (error: unknown) => {
-    breakOff(error)
+    markBroken(error)
     return error
   }
   if (settings.length === 0) return [{ statement: begin, explain }]
@@ -232,15 +232,15 @@ function withWaiting(waiting: readonly Waiting[], statements: readonly Statement
   return waiting === nothing ? statements : [...waiting.map(({ statement }) => statement), ...statements]
 }
 
-/** One round trip where the client can, else one for each. Never rejects. */
-function sendTogether(client: PgClient, statements: readonly Statement[], options: PgSessionOptions): Promise<FlightOutcome> {
-  const flyer = client as PgClient & PgFlyer
-  // A single statement without parameters, BEGIN or COMMIT, is cheaper as a plain one.
-  const gains = statements.length > 1 || statements[0]?.parameters !== undefined
-  return gains && canFly(flyer) ? fly(flyer, statements, options) : sendOneByOne(client, statements)
+/** One round trip if the client supports pipelining, otherwise one per statement. Never rejects. */
+function sendInOneRoundTrip(client: PgClient, statements: readonly Statement[], options: PgSessionOptions): Promise<PipelineOutcome> {
+  const pipelineClient = client as PgClient & PipelineClient
+  // A single statement without parameters, such as BEGIN or COMMIT, is cheaper as a simple query.
+  const isWorthIt = statements.length > 1 || statements[0]?.parameters !== undefined
+  return isWorthIt && canPipeline(pipelineClient) ? sendPipelined(pipelineClient, statements, options) : sendOneByOne(client, statements)
 }
 
-async function sendOneByOne(client: PgClient, statements: readonly Statement[]): Promise<FlightOutcome> {
+async function sendOneByOne(client: PgClient, statements: readonly Statement[]): Promise<PipelineOutcome> {
   const tags: string[] = []
   for (const { sql, parameters = [] } of statements) {
     try {
@@ -260,12 +260,12 @@ export async function runOn(
   parameters: readonly unknown[],
   { prepare }: { readonly prepare: boolean } = { prepare: false },
 ): Promise<StatementResult> {
-  // pg remembers by itself what is prepared; other names than ours, which it does not know of.
+  // pg tracks its own prepared statements, so these names differ from those of the pipeline, which it does not know.
   const asked = prepare
     ? handle.query({ name: `${nameOf(sql)}_pg`, text: sql, values: valuesFor(handle, parameters) })
     : handle.query(sql, valuesFor(handle, parameters))
   const { rows, rowCount } = await asked
-  // Rows are objects: none of our statements asks for arrays.
+  // Rows are objects: no statement of the library asks for arrays.
   return { rows: rows as StatementResult['rows'], count: countOf(rowCount) ?? 0 }
 }
 

@@ -1,4 +1,4 @@
-/** What is used of the connection of a pg client: it emits every message of the server. */
+/** The part of the connection of a pg client that is used: it emits every message of the server. */
 interface MessageEmitter {
   on(event: 'commandComplete', listener: (message: { readonly text: string }) => void): unknown
   on(event: 'readyForQuery', listener: (message: { readonly status?: string | undefined }) => void): unknown
@@ -6,23 +6,23 @@ interface MessageEmitter {
 
 export interface WatchedSession {
   usesSavepoints(): boolean
-  /** Called when something else than the session has begun or ended a transaction. */
+  /** Called when a transaction was begun or ended by something other than the session. */
   onEnded(): void
 }
 
 const watches = new WeakMap<object, PgTransactionWatch>()
 
-/** The server says these of a statement that begins or ends a transaction, whatever its text was. `ROLLBACK` is also said of `ROLLBACK TO`. */
+/** The command tags of statements that begin or end a transaction, whatever their text was. `ROLLBACK` is also the tag of `ROLLBACK TO`. */
 const controlTags = new Set(['BEGIN', 'START TRANSACTION', 'COMMIT', 'PREPARE TRANSACTION'])
 
 /**
- * Hears from the server's own messages whether a transaction that is open on a client has ended, without a round trip: by the transaction status, and by the
- * command tags, because after `COMMIT AND CHAIN` the status is the same and the transaction another one.
+ * Detects from the server's messages, without a round trip, whether the open transaction of a client has ended: from the transaction status, and from
+ * command tags, because `COMMIT AND CHAIN` begins another transaction with the same status.
  */
 export class PgTransactionWatch {
   #session: WatchedSession | undefined
 
-  /** The one of a client; `undefined` for clients that do not show messages, as the native one. */
+  /** The watch of a client; `undefined` for clients that do not expose messages, such as the native one. */
   static of(client: { readonly connection?: unknown }): PgTransactionWatch | undefined {
     const { connection } = client
     if (typeof connection !== 'object' || connection === null || !('on' in connection)) return undefined
@@ -44,7 +44,7 @@ export class PgTransactionWatch {
     })
   }
 
-  /** The session has begun: from here on every BEGIN and COMMIT is somebody else's. */
+  /** The session has begun: from now on every BEGIN and COMMIT comes from elsewhere. */
   start(session: WatchedSession): void {
     this.#session = session
   }

@@ -3,16 +3,16 @@ import { refuseControl } from '../transaction-control.ts'
 import type { PostgresQueryable, PostgresTransaction } from './from-postgres.ts'
 
 /**
- * What is used of a query of postgres.js. It is a promise that starts when somebody waits for it, and may be a fragment of another one,
- * so it cannot be wrapped: postgres.js must find its own object.
+ * The part of a query of postgres.js that is used. It is a promise that starts when it is awaited, and may be a fragment of another query, so it
+ * cannot be wrapped: postgres.js must find its own object.
  */
 export interface PostgresQuery extends Promise<unknown> {
   readonly strings: readonly string[]
   /** The values between the strings. */
   readonly args?: readonly unknown[] | undefined
-  /** Sends it. */
+  /** Sends the query. */
   handler: (query: PostgresQuery) => void
-  /** Starts it, once. */
+  /** Starts the query, once. */
   handle(): unknown
   executed: boolean
   /** Set by `cursor()`. */
@@ -21,28 +21,28 @@ export interface PostgresQuery extends Promise<unknown> {
 }
 
 export interface QueryRules {
-  /** Throws if it may not be sent. */
+  /** Throws if the query may not be sent. */
   onStart(query: PostgresQuery): void
-  /** `result` is what it gave, or one for each of its statements. */
+  /** `result` is its result, or a list with one for each of its statements. */
   onEnd(query: PostgresQuery, error?: unknown, result?: unknown): void
-  /** Runs a savepoint of postgres.js. Its callback gives what `unlessLost` makes of its promise. */
+  /** Runs a savepoint of postgres.js. Its callback returns the promise that `unlessLost` creates. */
   scope<R>(start: (unlessLost: (working: Promise<R>) => Promise<R>) => Promise<R>): Promise<R>
 }
 
 export interface FollowOptions {
-  /** May refuse to start it. Default: does not. */
+  /** May refuse to start the query. Default: starts it. */
   readonly run?: (<T>(start: () => Promise<T>) => Promise<T>) | undefined
-  /** Whether its failure dooms the transaction or savepoint of postgres.js that it is in, even if somebody caught the error. Default: false. */
-  readonly dooms?: boolean | undefined
+  /** Whether its failure fails the enclosing transaction or savepoint of postgres.js, even if the error was caught. Default: false. */
+  readonly failsTransaction?: boolean | undefined
 }
 
-/** Watches over a query from its start to its end. */
+/** Follows a query from its start to its end. */
 export function follow(query: PostgresQuery, rules: QueryRules, options: FollowOptions = {}): PostgresQuery {
-  const { run = (start) => start(), dooms = false } = options
+  const { run = (start) => start(), failsTransaction = false } = options
   const { handler } = query
   query.handler = function send(sent) {
-    // By this call postgres.js learns of the failure. It would not commit then, even where a savepoint of ours has undone it.
-    if (!dooms) sent.catch = () => sent
+    // postgres.js learns of the failure through this call. It would then refuse to commit, even if a savepoint of the library has undone the failure.
+    if (!failsTransaction) sent.catch = () => sent
     handler(sent)
     Reflect.deleteProperty(sent, 'catch')
   }
@@ -53,7 +53,7 @@ export function follow(query: PostgresQuery, rules: QueryRules, options: FollowO
     run(async () => {
       rules.onStart(query)
       Object.getPrototypeOf(query).handle.call(query)
-      // In the form with a cursor the promise may never settle.
+      // With a cursor the promise may never settle.
       if (query.cursorRows === undefined) await end(query, rules)
       else rules.onEnd(query)
     }).catch((error: unknown) => {
@@ -64,7 +64,7 @@ export function follow(query: PostgresQuery, rules: QueryRules, options: FollowO
   return query
 }
 
-/** Looks at the end without starting it, as `then` of postgres.js would. */
+/** Observes the end without starting the query, as `then` of postgres.js would. */
 function end(query: PostgresQuery, rules: QueryRules): Promise<void> {
   return Promise.prototype.then.call(
     query,
@@ -81,17 +81,17 @@ export function trackedHandle(
   transaction: PostgresTransaction,
   tracker: QueryTracker,
   rules: QueryRules,
-  dooms: boolean = false,
+  failsTransaction: boolean = false,
 ): PostgresQueryable {
   function tracked(made: unknown): unknown {
-    // The same function makes names and lists for queries, too.
+    // The same function also creates identifiers and lists for queries.
     if (!isQuery(made)) return made
     return follow(made, rules, {
-      dooms,
+      failsTransaction,
       run: (start) =>
         tracker.run(async () => {
           const text = textOf(made)
-          // That of a file is read when it is sent, and may end the transaction without a word of the server that postgres.js would hand on.
+          // The text of a file is read when it is sent, and may end the transaction without an answer that postgres.js passes on.
           if (text === undefined) tracker.refuseInGroup()
           refuseControl(text, tracker)
           return await start()
@@ -99,7 +99,7 @@ export function trackedHandle(
     })
   }
 
-  /** Inside, the rule of postgres.js holds: a query that failed undoes its savepoint. */
+  /** Inside, the rule of postgres.js applies: a failed query undoes its savepoint. */
   function savepoint(...given: unknown[]): Promise<unknown> {
     const work = given.pop()
     if (typeof work !== 'function') return savepoint((nested: Call) => nested(...given, work))
@@ -125,7 +125,7 @@ export function trackedHandle(
   return handle as unknown as PostgresQueryable
 }
 
-/** As far as it tells which statements there are: names and values are left out, and a query may be made of other ones. */
+/** The text, as far as it shows which statements there are: identifiers and values are omitted, and a query may contain others. */
 function textOf({ strings, args = [] }: PostgresQuery): string | undefined {
   if (strings.length < 2) return strings[0]
   return strings.map((text, index) => `${text} ${isQuery(args[index]) ? textOf(args[index]) : '?'} `).join('')

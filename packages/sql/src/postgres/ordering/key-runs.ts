@@ -1,35 +1,35 @@
 import type { OwnedClaimOptions } from '../../contract/store-dialect.ts'
-import type { Give } from '../sql-text.ts'
+import type { BindParameter } from '../sql-text.ts'
 import { due, keyed } from './owned-rows.ts'
 
-export interface KeyRunsOptions extends Pick<OwnedClaimOptions, 'jumps' | 'inHand' | 'behindParked'> {
+export interface KeyRunsOptions extends Pick<OwnedClaimOptions, 'jumps' | 'inFlight' | 'behindParked'> {
   readonly outbox: string
-  /** The parameter with how many are to be given. */
+  /** The parameter with the limit. */
   readonly limit: string
   /** The parameter with the partitions; `undefined` for all of them. */
   readonly partitions: string | undefined
-  readonly give: Give
+  readonly bind: BindParameter
 }
 
-/** After every seq of a key. */
+/** Greater than every seq of a key. */
 const last = '9223372036854775807'
 
 /**
- * The part of the claim that gives runs of keys: CTEs that end with `runs`. They need `places`, with where each walk starts, and `share`.
+ * The part of the claim that returns runs of keys: CTEs that end with `runs`. They require `targets`, with the start of each walk, and `share`.
  *
- * - walk: from key to key of a destination through the index, round from its start. A jump lands on the head of a key; if that is in a partition of somebody
- *   else's, the next one goes to where ours go on. It ends when enough have something to give.
- * - first_runs: from each head as many as each may have. longer: those that have more, for what the others left over.
+ * - walk: steps from key to key of a destination in the index, one round from its start. A jump reaches the head of a key; if that is in a partition
+ *   of another member, the next jump goes to the next owned partition. The walk ends when enough keys have records to claim.
+ * - first_runs: from each head as many rows as each key may have. longer: keys with more rows, which get the unused shares.
  */
 export function keyRunsSql(options: KeyRunsOptions): string {
-  const { outbox, limit, partitions, behindParked, give } = options
-  const mostJumps = give(options.jumps, 'integer')
+  const { outbox, limit, partitions, behindParked, bind } = options
+  const maxJumps = bind(options.jumps, 'integer')
   const isOwned = partitions === undefined ? 'true' : `o.partition = ANY(${partitions})`
   const nextOwned = partitions === undefined ? '32767' : `(SELECT min(p) FROM unnest(${partitions}) AS p WHERE p > o.partition)`
   const parked = (row: string) => `(SELECT min(p.seq) FROM ${outbox} AS p WHERE p.ordering_key IS NOT NULL AND p.state = 'parked'
       AND p.destination = ${row}.destination AND p.partition = ${row}.partition AND p.ordering_key = ${row}.ordering_key)`
   const gives = [isOwned, due, ...heldCondition(options), ...(behindParked === 'kept' ? [`coalesce(o.seq < ${parked('o')}, true)`] : [])]
-  const place = '(o.partition, o.ordering_key, o.seq)'
+  const keyPosition = '(o.partition, o.ordering_key, o.seq)'
   const start = (from: string) => `(${from}.start_partition, ${from}.start_key, ${last})`
 
   const headSql = (
@@ -38,20 +38,20 @@ export function keyRunsSql(options: KeyRunsOptions): string {
   ) => `SELECT o.ctid, o.destination, o.partition, o.ordering_key, o.seq, o.state, o.attempts, o.available_at, o.lease_until
         FROM ${outbox} AS o WHERE ${keyed} AND o.destination = ${from}.destination AND ${condition}
         ORDER BY o.partition, o.ordering_key, o.seq LIMIT 1`
-  /** The next head, or the first one of all when there is no next: once round. */
+  /** The next head, or the first head of all if there is no next: one round. */
   const jumpSql = (from: string, next: string, wrapped: string) => `SELECT o.*, ${gives.join(' AND ')} AS gives, ${isOwned} AS owned FROM (
       (SELECT o.*, ${wrapped} AS wrapped FROM (${headSql(from, next)}) AS o)
       UNION ALL
-      (SELECT o.*, true FROM (${headSql(from, `NOT ${wrapped} AND ${place} <= ${start(from)}`)}) AS o)
+      (SELECT o.*, true FROM (${headSql(from, `NOT ${wrapped} AND ${keyPosition} <= ${start(from)}`)}) AS o)
       LIMIT 1
-    ) AS o WHERE NOT o.wrapped OR ${place} <= ${start(from)}`
+    ) AS o WHERE NOT o.wrapped OR ${keyPosition} <= ${start(from)}`
   const landed = (from: string) => `o.ctid, o.partition, o.ordering_key, o.seq, o.state, o.attempts, o.wrapped, o.gives,
     CASE WHEN o.owned THEN o.partition ELSE coalesce(${nextOwned}, 32767) END::smallint, CASE WHEN o.owned THEN o.ordering_key ELSE '' END COLLATE "C",
     CASE WHEN o.owned THEN ${last} ELSE 0 END, ${from}.start_partition, ${from}.start_key`
 
   const behind = (row: string, head: string) =>
     behindParked === 'marked' ? `CASE WHEN ${row}.seq > ${head}.parked THEN ${head}.parked END` : 'NULL::bigint'
-  /** What comes after a seq of a key, up to the first that waits. */
+  /** The rows after a seq of a key, up to the first that is not due. */
   const nextSql = (count: string) => `SELECT o.* FROM (
       SELECT o.ctid, o.seq, o.state, o.attempts, row_number() OVER (ORDER BY o.seq) AS n, bool_and(${due}) OVER (ORDER BY o.seq) AS goes,
         ${behind('o', 'head')} AS behind
@@ -64,54 +64,54 @@ export function keyRunsSql(options: KeyRunsOptions): string {
     ) AS o WHERE o.goes`
 
   return `
-walk(place, destination, ctid, partition, ordering_key, seq, state, attempts, wrapped, gives, seek_partition, seek_key, seek_seq, start_partition, start_key,
+walk(target, destination, ctid, partition, ordering_key, seq, state, attempts, wrapped, gives, seek_partition, seek_key, seek_seq, start_partition, start_key,
   jump, heads) AS (
-  SELECT place.place, place.destination, ${landed('place')}, 1, o.gives::integer
-  FROM places AS place CROSS JOIN LATERAL (${jumpSql('place', `${place} > ${start('place')}`, 'false')}) AS o
+  SELECT target.target, target.destination, ${landed('target')}, 1, o.gives::integer
+  FROM targets AS target CROSS JOIN LATERAL (${jumpSql('target', `${keyPosition} > ${start('target')}`, 'false')}) AS o
   UNION ALL
-  SELECT before.place, before.destination, ${landed('before')}, before.jump + 1, before.heads + o.gives::integer
+  SELECT before.target, before.destination, ${landed('before')}, before.jump + 1, before.heads + o.gives::integer
   FROM walk AS before CROSS JOIN LATERAL (
-    ${jumpSql('before', `${place} > (before.seek_partition, before.seek_key, before.seek_seq)`, 'before.wrapped')}
+    ${jumpSql('before', `${keyPosition} > (before.seek_partition, before.seek_key, before.seek_seq)`, 'before.wrapped')}
   ) AS o
-  WHERE before.jump < ${mostJumps} AND before.heads < (SELECT keys FROM share)
+  WHERE before.jump < ${maxJumps} AND before.heads < (SELECT keys FROM share)
 ),
 heads AS MATERIALIZED (
   SELECT walk.*, walk.jump AS turn, ${behindParked === 'given' ? 'NULL::bigint' : parked('walk')} AS parked FROM walk WHERE walk.gives
 ),
 length AS MATERIALIZED (SELECT ceil(${limit} / greatest(1, count(*))::float8)::integer AS length FROM heads),
 first_runs AS MATERIALIZED (
-  SELECT place, destination, partition, ordering_key, turn, parked, ctid, seq, state, attempts, 1::bigint AS n, ${behind('heads', 'heads')} AS behind FROM heads
+  SELECT target, destination, partition, ordering_key, turn, parked, ctid, seq, state, attempts, 1::bigint AS n, ${behind('heads', 'heads')} AS behind FROM heads
   UNION ALL
-  SELECT head.place, head.destination, head.partition, head.ordering_key, head.turn, head.parked, o.ctid, o.seq, o.state, o.attempts, o.n + 1, o.behind
+  SELECT head.target, head.destination, head.partition, head.ordering_key, head.turn, head.parked, o.ctid, o.seq, o.state, o.attempts, o.n + 1, o.behind
   FROM heads AS head CROSS JOIN LATERAL (${nextSql('(SELECT length - 1 FROM length)')}) AS o WHERE (SELECT length FROM length) > 1
 ),
 longer AS MATERIALIZED (
   SELECT head.*, greatest(0, ${limit} - (SELECT count(*) FROM first_runs)) / count(*) OVER () AS more FROM (
-    SELECT place, destination, partition, ordering_key, turn, parked, max(seq) AS seq, count(*) AS n FROM first_runs
-    GROUP BY place, destination, partition, ordering_key, turn, parked
+    SELECT target, destination, partition, ordering_key, turn, parked, max(seq) AS seq, count(*) AS n FROM first_runs
+    GROUP BY target, destination, partition, ordering_key, turn, parked
   ) AS head WHERE head.n >= (SELECT length FROM length) AND (SELECT count(*) FROM first_runs) < ${limit}
 ),
 runs AS (
-  SELECT place, destination, turn, ctid, seq, state, attempts, n, behind FROM first_runs
+  SELECT target, destination, turn, ctid, seq, state, attempts, n, behind FROM first_runs
   UNION ALL
-  SELECT head.place, head.destination, head.turn, o.ctid, o.seq, o.state, o.attempts, head.n + o.n, o.behind
+  SELECT head.target, head.destination, head.turn, o.ctid, o.seq, o.state, o.attempts, head.n + o.n, o.behind
   FROM longer AS head CROSS JOIN LATERAL (${nextSql('head.more')}) AS o
 ),`
 }
 
-/** How far the walk of a place came. */
+/** How far the walk of a target got. */
 export function walkedSql(jumps: number): string {
   return `SELECT (array_agg(walk.partition ORDER BY walk.jump DESC))[1] AS partition, (array_agg(walk.ordering_key ORDER BY walk.jump DESC))[1] AS key,
     coalesce(max(walk.heads), 0) AS heads, coalesce(max(walk.jump) < ${jumps} AND max(walk.heads) < share.keys, true) AS all_keys
-  FROM walk WHERE walk.place = place.place`
+  FROM walk WHERE walk.target = target.target`
 }
 
-/** Of a key of which something is in hand, no more is given. */
-function heldCondition({ inHand, give }: KeyRunsOptions): readonly string[] {
+/** Excludes keys with records in flight. */
+function heldCondition({ inFlight, bind }: KeyRunsOptions): readonly string[] {
   const keys = new Map<string, readonly [string, string]>()
-  for (const { destination, key } of inHand) if (key !== undefined) keys.set(JSON.stringify([destination, key]), [destination, key])
+  for (const { destination, key } of inFlight) if (key !== undefined) keys.set(JSON.stringify([destination, key]), [destination, key])
   if (keys.size === 0) return []
   const held = [...keys.values()]
-  const columns = [held.map(([destination]) => destination), held.map(([, key]) => key)].map((column) => give(column, 'text[]'))
+  const columns = [held.map(([destination]) => destination), held.map(([, key]) => key)].map((column) => bind(column, 'text[]'))
   return [`(o.destination, o.ordering_key) NOT IN (SELECT * FROM unnest(${columns.join(', ')}))`]
 }

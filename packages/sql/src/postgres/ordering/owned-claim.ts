@@ -1,7 +1,7 @@
 import type { Tables } from '../../contract/database-options.ts'
 import type { OwnedClaimOptions } from '../../contract/store-dialect.ts'
 import { partitionCount } from '../../records/partition.ts'
-import { type Give, giveTo, instant, numberArray } from '../sql-text.ts'
+import { type BindParameter, bindTo, instant, numberArray } from '../sql-text.ts'
 import { keyRunsSql, walkedSql } from './key-runs.ts'
 import { dataSql, foundSql, keyed, now, unleased } from './owned-rows.ts'
 
@@ -11,47 +11,48 @@ export interface OwnedClaimStatement {
 }
 
 /**
- * Gives rows of the member's partitions and notes that it has them; changes and locks no row of the outbox. The row without a seq is the status, as JSON in
- * the place of the attributes. It does not wait until the note is on disk: that is for the day on which a relay is lost, not the server.
- * A member that is noted and lives owns what it got when it was last kept: whoever takes a partition from it deletes it first.
+ * Claims rows of the member's partitions and writes a journal entry; changes and locks no row of the outbox. The row without a seq is the status, as
+ * JSON in the column of the attributes. The statement does not wait until the entry is on disk: the journal is for the loss of a relay, not of the
+ * server. A registered live member owns the partitions it had when its lease was last extended: a takeover deletes the member first.
  *
- * - places: the destinations, in any order, or the last of many would starve. Each gets the same share. That each is itself is not to find it out, but for
- *   the planner to expect one: for hundreds, it would think the whole so expensive that it has it compiled, which takes seconds.
- * - runs: of keys. fresh, swept: what has no key, after the floor and in a part below it. retried: what has waited long enough.
- * - picked: a row of each kind of each place in turn. found: those of them that the bytes of the claim allow, with their contents. Any kind may be the first, or
- *   a record that is larger than a whole claim would never be taken while others are there.
+ * - targets: the destinations in random order, because the last of many would starve otherwise. Each gets the same share. The condition that a
+ *   destination equals itself makes the planner expect one row: for hundreds, it would estimate such a high cost that it compiles the statement
+ *   (JIT), which takes seconds.
+ * - runs: of keys. fresh, swept: records without a key, after the floor and in a range below it. retried: retries that are due.
+ * - picked: a row of each kind of each target in turn. found: those that the byte limit of the claim allows, with their contents. Any kind may come
+ *   first, otherwise a record larger than a whole claim would never be claimed while there are others.
  */
 export function ownedClaimSql({ outbox, relays, partitions, hands }: Tables, options: OwnedClaimOptions): OwnedClaimStatement {
-  const { discover, positions, jumps, note } = options
+  const { discover, positions, jumps, entry } = options
   const parameters: unknown[] = []
-  const give = giveTo(parameters)
-  const member = give(options.member, 'uuid')
-  const limit = give(options.limit, 'integer')
-  const window = give(options.window, 'integer')
-  // All of them need not be compared.
-  const owned = options.partitions.length === partitionCount ? undefined : give(numberArray(options.partitions), 'smallint[]')
-  const held = options.inHand.filter(({ key }) => key === undefined).map(({ seq }) => seq)
-  const notHeld = held.length === 0 ? 'true' : `o.seq NOT IN (SELECT unnest(${give(numberArray(held), 'bigint[]')}))`
+  const bind = bindTo(parameters)
+  const member = bind(options.member, 'uuid')
+  const limit = bind(options.limit, 'integer')
+  const window = bind(options.window, 'integer')
+  // If the member owns all partitions, no comparison is needed.
+  const owned = options.partitions.length === partitionCount ? undefined : bind(numberArray(options.partitions), 'smallint[]')
+  const inFlightSeqs = options.inFlight.filter(({ key }) => key === undefined).map(({ seq }) => seq)
+  const notInFlight = inFlightSeqs.length === 0 ? 'true' : `o.seq NOT IN (SELECT unnest(${bind(numberArray(inFlightSeqs), 'bigint[]')}))`
   const mine = `o.ordering_key IS NULL AND ${owned === undefined ? 'true' : `o.partition = ANY(${owned})`} AND ${unleased}`
   const sweeps = positions.some(({ sweep: [after, to] }) => after !== to)
 
-  // The planner must not know the limit: it would read and sort all there is if it thought that was not much more.
+  // The planner must not know the limit: it would read and sort everything if it estimated not many more rows.
   const readSql = (columns: string, more: string) => `SELECT ${columns} FROM ${outbox} AS o
-      WHERE o.state = 'ready' AND o.destination = place.destination AND o.seq > place.floor AND ${notHeld} AND ${more}
+      WHERE o.state = 'ready' AND o.destination = target.destination AND o.seq > target.floor AND ${notInFlight} AND ${more}
       ORDER BY o.seq LIMIT (SELECT ${window})`
   const sweptSql = `
 swept AS MATERIALIZED (
-  SELECT place.place, place.destination, o.* FROM places AS place CROSS JOIN LATERAL (
+  SELECT target.target, target.destination, o.* FROM targets AS target CROSS JOIN LATERAL (
     SELECT o.ctid, o.seq, o.attempts FROM ${outbox} AS o
-    WHERE o.state = 'ready' AND o.destination = place.destination AND o.seq > place.sweep_after AND o.seq <= place.sweep_to AND ${mine} AND ${notHeld}
+    WHERE o.state = 'ready' AND o.destination = target.destination AND o.seq > target.sweep_after AND o.seq <= target.sweep_to AND ${mine} AND ${notInFlight}
     ORDER BY o.seq LIMIT (SELECT plain FROM share)
   ) AS o
 ),`
   const parts = [
-    `SELECT place, destination, 'plain' AS kind, 'ready' AS state, ctid, seq, attempts, 0::bigint AS n, NULL::bigint AS turn, NULL::bigint AS behind FROM fresh`,
-    `SELECT place, destination, 'retried', 'waiting', ctid, seq, attempts, n, NULL, NULL FROM retried`,
-    ...(sweeps ? [`SELECT place, destination, 'plain', 'ready', ctid, seq, attempts, 0, NULL, NULL FROM swept`] : []),
-    ...(jumps > 0 ? [`SELECT place, destination, 'keyed', state, ctid, seq, attempts, n, turn, behind FROM runs`] : []),
+    `SELECT target, destination, 'plain' AS kind, 'ready' AS state, ctid, seq, attempts, 0::bigint AS n, NULL::bigint AS turn, NULL::bigint AS behind FROM fresh`,
+    `SELECT target, destination, 'retried', 'waiting', ctid, seq, attempts, n, NULL, NULL FROM retried`,
+    ...(sweeps ? [`SELECT target, destination, 'plain', 'ready', ctid, seq, attempts, 0, NULL, NULL FROM swept`] : []),
+    ...(jumps > 0 ? [`SELECT target, destination, 'keyed', state, ctid, seq, attempts, n, turn, behind FROM runs`] : []),
   ]
   const discovered = `'free', (SELECT count(*) FROM ${partitions} WHERE owner IS NULL OR owner NOT IN (SELECT member FROM ${relays})),
     'any_keys', (SELECT true FROM ${outbox} AS o WHERE ${keyed} ORDER BY o.destination, o.partition, o.ordering_key, o.seq LIMIT 1) IS NOT NULL,`
@@ -61,54 +62,54 @@ me AS MATERIALIZED (
   SELECT (extract(epoch FROM r.alive_until - clock_timestamp()) * 1000)::float8 AS remaining, set_config('synchronous_commit', 'off', true)
   FROM ${relays} AS r WHERE r.member = ${member} AND r.alive_until > clock_timestamp()
 ),
-${destinationsSql(outbox, options, give)},
-places AS MATERIALIZED (
-  SELECT row_number() OVER () AS place, found.* FROM (
+${destinationsSql(outbox, options, bind)},
+targets AS MATERIALIZED (
+  SELECT row_number() OVER () AS target, found.* FROM (
     SELECT destination, coalesce(floor, 0) AS floor, coalesce(sweep_after, 0) AS sweep_after, coalesce(sweep_to, 0) AS sweep_to,
       coalesce(start_partition, -1)::smallint AS start_partition, coalesce(start_key, '') COLLATE "C" AS start_key
     FROM (SELECT DISTINCT destination FROM destinations) AS one LEFT JOIN known USING (destination)
-    WHERE destination <> ALL(${give([...options.except], 'text[]')}) AND destination || '' = destination AND EXISTS (SELECT FROM me)
+    WHERE destination <> ALL(${bind([...options.except], 'text[]')}) AND destination || '' = destination AND EXISTS (SELECT FROM me)
     ORDER BY random() LIMIT ${limit}
   ) AS found
 ),
 share AS MATERIALIZED (
-  SELECT greatest(1, ${limit} / greatest(1, count(*)))::integer AS keys, ceil(${limit} / greatest(1, count(*))::float8)::integer AS plain FROM places
-),${jumps > 0 ? keyRunsSql({ ...options, outbox, limit, partitions: owned, give }) : ''}
+  SELECT greatest(1, ${limit} / greatest(1, count(*)))::integer AS keys, ceil(${limit} / greatest(1, count(*))::float8)::integer AS plain FROM targets
+),${jumps > 0 ? keyRunsSql({ ...options, outbox, limit, partitions: owned, bind }) : ''}
 fresh AS MATERIALIZED (
-  SELECT place.place, place.destination, o.* FROM places AS place CROSS JOIN LATERAL (
+  SELECT target.target, target.destination, o.* FROM targets AS target CROSS JOIN LATERAL (
     SELECT o.ctid, o.seq, o.attempts FROM (${readSql('o.ctid, o.seq, o.attempts, o.partition, o.ordering_key, o.lease_until', 'true')}) AS o
     WHERE ${mine} ORDER BY o.seq LIMIT (SELECT plain FROM share)
   ) AS o
 ),
 retried AS MATERIALIZED (
-  SELECT place.place, place.destination, o.*, row_number() OVER () AS n FROM places AS place CROSS JOIN LATERAL (
+  SELECT target.target, target.destination, o.*, row_number() OVER () AS n FROM targets AS target CROSS JOIN LATERAL (
     SELECT o.ctid, o.seq, o.attempts FROM ${outbox} AS o
-    WHERE o.state = 'waiting' AND o.destination = place.destination AND o.available_at <= ${now} AND ${mine} AND ${notHeld}
+    WHERE o.state = 'waiting' AND o.destination = target.destination AND o.available_at <= ${now} AND ${mine} AND ${notInFlight}
     ORDER BY o.available_at, o.seq LIMIT (SELECT plain FROM share)
   ) AS o
 ),${sweeps ? sweptSql : ''}
 picked AS MATERIALIZED (
   SELECT * FROM (
-    SELECT parts.*, row_number() OVER (PARTITION BY place, kind ORDER BY n, turn, seq) AS rank FROM (
+    SELECT parts.*, row_number() OVER (PARTITION BY target, kind ORDER BY n, turn, seq) AS rank FROM (
       ${parts.join('\n      UNION ALL ')}
     ) AS parts
-  ) AS ranked ORDER BY rank, place LIMIT ${limit}
+  ) AS ranked ORDER BY rank, target LIMIT ${limit}
 ),
-found AS MATERIALIZED (${foundSql(outbox, options, give, 'rank, random()')}),
+found AS MATERIALIZED (${foundSql(outbox, options, bind, 'rank, random()')}),
 noted AS (
   INSERT INTO ${hands} (member, note, state, destination, seqs, attempts)
-  SELECT ${member}, ${give(note.number, 'bigint')}, state, destination, array_agg(seq), array_agg(attempts)
-  FROM (SELECT state, destination, seq, attempts FROM found${carriedSql(note, give)}) AS held WHERE EXISTS (SELECT FROM me) GROUP BY state, destination
+  SELECT ${member}, ${bind(entry.number, 'bigint')}, state, destination, array_agg(seq), array_agg(attempts)
+  FROM (SELECT state, destination, seq, attempts FROM found${carriedSql(entry, bind)}) AS held WHERE EXISTS (SELECT FROM me) GROUP BY state, destination
 ),
-done AS (DELETE FROM ${hands} WHERE member = ${member} AND note = ANY(${give(numberArray(note.done), 'bigint[]')}) AND EXISTS (SELECT FROM me)),
+done AS (DELETE FROM ${hands} WHERE member = ${member} AND note = ANY(${bind(numberArray(entry.done), 'bigint[]')}) AND EXISTS (SELECT FROM me)),
 progress AS (
-  SELECT place.destination, matched.count AS matches, CASE WHEN matched.count >= share.plain THEN matched.last ELSE read.last END::text AS read,
+  SELECT target.destination, matched.count AS matches, CASE WHEN matched.count >= share.plain THEN matched.last ELSE read.last END::text AS read,
     matched.count >= share.plain OR read.count >= ${window}
-      OR (SELECT count(*) FROM retried WHERE retried.place = place.place) >= share.plain
-      ${sweeps ? 'OR (SELECT count(*) FROM swept WHERE swept.place = place.place) >= share.plain' : ''} AS more,
+      OR (SELECT count(*) FROM retried WHERE retried.target = target.target) >= share.plain
+      ${sweeps ? 'OR (SELECT count(*) FROM swept WHERE swept.target = target.target) >= share.plain' : ''} AS more,
     ${jumps > 0 ? 'walked.*' : 'NULL AS partition, NULL AS key, 0 AS heads, true AS all_keys'}
-  FROM places AS place CROSS JOIN share
-  CROSS JOIN LATERAL (SELECT count(*) AS count, max(fresh.seq) AS last FROM fresh WHERE fresh.place = place.place) AS matched
+  FROM targets AS target CROSS JOIN share
+  CROSS JOIN LATERAL (SELECT count(*) AS count, max(fresh.seq) AS last FROM fresh WHERE fresh.target = target.target) AS matched
   CROSS JOIN LATERAL (SELECT count(*) AS count, max(o.seq) AS last FROM (${readSql('o.seq', 'matched.count < share.plain')}) AS o) AS read
   ${jumps > 0 ? `CROSS JOIN LATERAL (${walkedSql(jumps)}) AS walked` : ''}
 )
@@ -121,27 +122,27 @@ SELECT NULL::text AS seq, NULL::text AS state, NULL::text AS destination, NULL::
     ${discover ? discovered : ''}
     'progress', (SELECT json_agg(progress) FROM progress)
   )::text AS attributes,
-  NULL::integer AS attempts, NULL::float8 AS created_at, NULL::smallint AS partition, NULL::text AS place${jumps > 0 ? ', NULL::text AS ordering_key, NULL::integer AS turn, NULL::text AS behind' : ''}
+  NULL::integer AS attempts, NULL::float8 AS created_at, NULL::smallint AS partition, NULL::text AS location${jumps > 0 ? ', NULL::text AS ordering_key, NULL::integer AS turn, NULL::text AS behind' : ''}
 FROM me
 UNION ALL
-SELECT found.seq::text, found.state, found.destination, ${dataSql(options, give)}, found.attributes, found.attempts, ${instant('found.created_at')},
+SELECT found.seq::text, found.state, found.destination, ${dataSql(options, bind)}, found.attributes, found.attempts, ${instant('found.created_at')},
   found.partition, found.ctid::text${jumps > 0 ? ', found.ordering_key, found.turn::integer, found.behind::text' : ''}
 FROM found`
   return { sql, parameters }
 }
 
-/** `known`, the positions, and `destinations`, those that are read: the ones that were asked for, all there are, or the known ones. */
-function destinationsSql(outbox: string, { destinations, discover, positions }: OwnedClaimOptions, give: Give): string {
+/** `known`, the positions, and `destinations`, those that are read: the requested ones, all existing ones, or the known ones. */
+function destinationsSql(outbox: string, { destinations, discover, positions }: OwnedClaimOptions, bind: BindParameter): string {
   const columns = [
-    give(
+    bind(
       positions.map(({ destination }) => destination),
       'text[]',
     ),
-    give(numberArray(positions.map(({ floor }) => floor)), 'bigint[]'),
-    give(numberArray(positions.map(({ sweep: [after] }) => after)), 'bigint[]'),
-    give(numberArray(positions.map(({ sweep: [, to] }) => to)), 'bigint[]'),
-    give(numberArray(positions.map(({ key }) => key?.partition ?? -1)), 'smallint[]'),
-    give(
+    bind(numberArray(positions.map(({ floor }) => floor)), 'bigint[]'),
+    bind(numberArray(positions.map(({ sweep: [after] }) => after)), 'bigint[]'),
+    bind(numberArray(positions.map(({ sweep: [, to] }) => to)), 'bigint[]'),
+    bind(numberArray(positions.map(({ key }) => key?.partition ?? -1)), 'smallint[]'),
+    bind(
       positions.map(({ key }) => key?.key ?? ''),
       'text[]',
     ),
@@ -149,7 +150,7 @@ function destinationsSql(outbox: string, { destinations, discover, positions }: 
   const known = `known AS MATERIALIZED (
   SELECT * FROM unnest(${columns.join(', ')}) AS known(destination, floor, sweep_after, sweep_to, start_partition, start_key)
 )`
-  if (destinations !== undefined) return `${known},\ndestinations AS (SELECT unnest(${give([...destinations], 'text[]')}) AS destination)`
+  if (destinations !== undefined) return `${known},\ndestinations AS (SELECT unnest(${bind([...destinations], 'text[]')}) AS destination)`
   if (!discover) return `${known},\ndestinations AS (SELECT destination FROM known)`
   return `${known},
 gaps AS MATERIALIZED (
@@ -159,37 +160,37 @@ gaps AS MATERIALIZED (
 ${discoverSql(outbox, 'ready')},
 ${discoverSql(outbox, 'waiting')},
 destinations AS (
-  SELECT destination FROM known UNION ALL SELECT destination FROM ready_places UNION ALL SELECT destination FROM waiting_places
+  SELECT destination FROM known UNION ALL SELECT destination FROM ready_destinations UNION ALL SELECT destination FROM waiting_destinations
 )`
 }
 
 /**
- * Jumps from one destination to the next, between those that are known: where much was deleted, and is there still because somebody holds
- * an old snapshot, finding the first row of a destination means to look at all of that.
+ * Steps from one destination to the next, between known ones: many deleted rows may still exist because a transaction holds an old snapshot, and
+ * finding the first row of a destination would scan all of them.
  */
 function discoverSql(outbox: string, state: 'ready' | 'waiting'): string {
   const next = (after: string, upper: string) => `SELECT o.destination FROM ${outbox} AS o
     WHERE o.state = '${state}' AND o.destination > ${after} AND o.destination < ${upper} ORDER BY o.destination LIMIT 1`
-  return `${state}_places(destination, upper) AS (
+  return `${state}_destinations(destination, upper) AS (
   SELECT o.destination, gaps.upper FROM gaps CROSS JOIN LATERAL (${next('gaps.lower', 'gaps.upper')}) AS o
   UNION ALL
-  SELECT o.destination, before.upper FROM ${state}_places AS before CROSS JOIN LATERAL (${next('before.destination', 'before.upper')}) AS o
+  SELECT o.destination, before.upper FROM ${state}_destinations AS before CROSS JOIN LATERAL (${next('before.destination', 'before.upper')}) AS o
 )`
 }
 
-function carriedSql({ carried }: OwnedClaimOptions['note'], give: Give): string {
+function carriedSql({ carried }: OwnedClaimOptions['entry'], bind: BindParameter): string {
   if (carried.length === 0) return ''
   const columns = [
-    give(
+    bind(
       carried.map(({ state }) => state),
       'text[]',
     ),
-    give(
+    bind(
       carried.map(({ destination }) => destination),
       'text[]',
     ),
-    give(numberArray(carried.map(({ seq }) => seq)), 'bigint[]'),
-    give(numberArray(carried.map(({ attempts }) => attempts)), 'integer[]'),
+    bind(numberArray(carried.map(({ seq }) => seq)), 'bigint[]'),
+    bind(numberArray(carried.map(({ attempts }) => attempts)), 'integer[]'),
   ]
   return ` UNION ALL SELECT * FROM unnest(${columns.join(', ')})`
 }

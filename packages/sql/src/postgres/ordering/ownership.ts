@@ -2,11 +2,11 @@ import type { Tables } from '../../contract/database-options.ts'
 import type { OwnedOutcome, OwnershipPort, OwnershipStatements, ReadProgress } from '../../contract/store-dialect.ts'
 import { readContents } from '../claims.ts'
 import { deleteGroupsSql, groupRows, isDeletable, outcomeChanges, resultColumns, settledSeqs, settledSql } from '../settle.ts'
-import { giveTo, numberArray } from '../sql-text.ts'
+import { bindTo, numberArray } from '../sql-text.ts'
 import { type OwnedClaimStatement, ownedClaimSql } from './owned-claim.ts'
 import { plainClaimSql, plainPosition } from './plain-claim.ts'
 
-/** One statement each; settling takes a second one where rows have moved. */
+/** One statement per call; settling takes a second one if rows have moved. */
 export function postgresOwnership({ driver, tables, retain }: OwnershipPort): OwnershipStatements {
   const { outbox, keep, relays, partitions, hands } = tables
   const run = (sql: string, parameters: readonly unknown[]) => driver.run(driver.pool, sql, parameters)
@@ -15,8 +15,8 @@ export function postgresOwnership({ driver, tables, retain }: OwnershipPort): Ow
 emptied AS (DELETE FROM ${hands} WHERE member IN (SELECT member FROM gone)),
 counted AS (
   UPDATE ${outbox} AS o SET attempts = o.attempts + 1
-  FROM gone CROSS JOIN unnest($2::text[], $3::text[], $4::bigint[], $5::integer[]) AS place(state, destination, seq, attempts)
-  WHERE o.state = place.state AND o.destination = place.destination AND o.seq = place.seq AND o.attempts = place.attempts
+  FROM gone CROSS JOIN unnest($2::text[], $3::text[], $4::bigint[], $5::integer[]) AS lost(state, destination, seq, attempts)
+  WHERE o.state = lost.state AND o.destination = lost.destination AND o.seq = lost.seq AND o.attempts = lost.attempts
 )
 UPDATE ${partitions} SET owner = NULL, epoch = epoch + 1 WHERE owner IN (SELECT member FROM gone)`
   return {
@@ -30,13 +30,13 @@ UPDATE ${partitions} SET owner = NULL, epoch = epoch + 1 WHERE owner IN (SELECT 
       }
     },
 
-    async leave(member, inHand) {
+    async leave(member, inFlight) {
       await run(leaving, [
         member,
-        inHand.map(({ state }) => state),
-        inHand.map(({ destination }) => destination),
-        numberArray(inHand.map(({ seq }) => seq)),
-        numberArray(inHand.map(({ attempts }) => attempts)),
+        inFlight.map(({ state }) => state),
+        inFlight.map(({ destination }) => destination),
+        numberArray(inFlight.map(({ seq }) => seq)),
+        numberArray(inFlight.map(({ attempts }) => attempts)),
       ])
     },
 
@@ -44,14 +44,14 @@ UPDATE ${partitions} SET owner = NULL, epoch = epoch + 1 WHERE owner IN (SELECT 
       const position = plainPosition(options)
       const { sql, parameters } = position === undefined ? ownedClaimSql(tables, options) : plainClaimSql(tables, options, position)
       const { rows } = await run(sql, parameters)
-      // No row without it: the member's time was over.
-      const told = rows.find((row) => row['seq'] === null)
-      if (told === undefined) return { status: undefined, anyKeys: undefined, rows: [], cut: false, progress: [] }
-      const { progress, any_keys: anyKeys, free = 0, cut, ...status } = JSON.parse(String(told['attributes'])) as Told
+      // Without this row, the member's lease had expired.
+      const report = rows.find((row) => row['seq'] === null)
+      if (report === undefined) return { status: undefined, anyKeys: undefined, rows: [], cut: false, progress: [] }
+      const { progress, any_keys: anyKeys, free = 0, cut, ...status } = JSON.parse(String(report['attributes'])) as StatusReport
       return {
         status: { ...status, free },
         anyKeys,
-        rows: rows.filter((row) => row !== told),
+        rows: rows.filter((row) => row !== report),
         cut,
         progress: (progress ?? []).map(progressOf),
       }
@@ -60,35 +60,35 @@ UPDATE ${partitions} SET owner = NULL, epoch = epoch + 1 WHERE owner IN (SELECT 
     contents: (keys) => readContents(driver, outbox, keys),
 
     async settle(member, outcomes) {
-      const settle = async (some: readonly OwnedOutcome[], byPlace: boolean): Promise<ReadonlySet<string>> => {
+      const settle = async (some: readonly OwnedOutcome[], byLocation: boolean): Promise<ReadonlySet<string>> => {
         if (some.length === 0) return new Set()
-        const { sql, parameters } = ownedSettlement(tables, some, { retain, member, byPlace })
+        const { sql, parameters } = ownedSettlement(tables, some, { retain, member, byLocation })
         return settledSeqs((await run(sql, parameters)).rows)
       }
       const settled = await settle(
-        outcomes.filter(({ held }) => held.place !== undefined),
+        outcomes.filter(({ row }) => row.location !== undefined),
         true,
       )
       if (settled.size === outcomes.length) return settled
-      // An operator has changed a row, or the table was rewritten: it is looked up by its key before it is called lost.
-      const moved = outcomes.filter(({ held }) => !settled.has(held.seq))
+      // An operator has changed a row, or the table was rewritten: the row is looked up by key before it is reported as lost.
+      const moved = outcomes.filter(({ row }) => !settled.has(row.seq))
       return new Set([...settled, ...(await settle(moved, false))])
     },
   }
 }
 
-/** As the statement makes it. */
-interface Told {
+/** The status as the statement builds it. */
+interface StatusReport {
   readonly remaining: number
   readonly live: number
   readonly gone: number
   readonly cut: boolean
   readonly free?: number | undefined
   readonly any_keys?: boolean | undefined
-  readonly progress: readonly ToldProgress[] | null
+  readonly progress: readonly ReportedProgress[] | null
 }
 
-interface ToldProgress {
+interface ReportedProgress {
   readonly destination: string
   readonly matches: number
   readonly read: string | null
@@ -99,56 +99,56 @@ interface ToldProgress {
   readonly all_keys: boolean
 }
 
-function progressOf({ read, partition, key, all_keys: allKeys, ...same }: ToldProgress): ReadProgress {
+function progressOf({ read, partition, key, all_keys: allKeys, ...same }: ReportedProgress): ReadProgress {
   return { ...same, read: read ?? undefined, key: partition === null || key === null ? undefined : { partition, key }, allKeys }
 }
 
 /**
- * Applies outcomes if their member lives and owns the partition with that epoch. Gives the seqs that were settled, as one text. One statement: what is
- * published is deleted, or kept with `retain`; the rest changes its state and has one attempt more. Outcomes come sorted by seq.
+ * Applies outcomes if their member is alive and owns the partition with that epoch. Returns the settled seqs as one string. One statement: published
+ * rows are deleted, or kept with `retain`; the others change their state and get one more attempt. Outcomes must be sorted by seq.
  *
- * With `byPlace` rows are found by where the claim has seen them. That takes no index and no statistics, with which the planner could be wrong; a row that has
- * moved since then is not found, and must be settled without it. Each is looked at: another one may have that place.
+ * With `byLocation` rows are found by their ctid at the time of the claim. That needs no index and no statistics, with which the planner could be
+ * wrong; a row that has moved since is not found, and must be settled by key. Each row is checked: another one may have taken its ctid.
  */
 function ownedSettlement(
   tables: Tables,
   outcomes: readonly OwnedOutcome[],
-  { retain, member, byPlace }: { readonly retain: boolean; readonly member: string; readonly byPlace: boolean },
+  { retain, member, byLocation }: { readonly retain: boolean; readonly member: string; readonly byLocation: boolean },
 ): OwnedClaimStatement {
-  // Arrays of numbers are written by hand: drivers look at every element, and there are hundreds.
-  const epochs = new Map(outcomes.map(({ held }) => [held.partition, held.epoch]))
+  // Arrays of numbers are formatted here: drivers inspect every element, and there are hundreds.
+  const epochs = new Map(outcomes.map(({ row }) => [row.partition, row.epoch]))
   const fence = [member, numberArray([...epochs.keys()]), numberArray([...epochs.values()])]
-  const { groups, numbers } = groupRows(outcomes, ({ held: { state, destination } }) => `${state} ${destination}`)
-  if (byPlace && !retain && isDeletable(outcomes, groups)) {
+  const { groups, numbers } = groupRows(outcomes, ({ row: { state, destination } }) => `${state} ${destination}`)
+  if (byLocation && !retain && isDeletable(outcomes, groups)) {
     const parameters: unknown[] = [...fence]
-    const give = giveTo(parameters)
+    const bind = bindTo(parameters)
     const conditions = groups.map((group) => {
-      const [{ held }] = group
-      const seqs = group.map((one) => one.held.seq)
-      // Sums and joined texts keep the planner from looking up anything but the places.
-      return `o.ctid = ANY(${give(placesOf(group), 'tid[]')}) AND o.seq + 0 = ANY(${give(numberArray(seqs), 'bigint[]')})
-    AND o.state || '' = ${give(held.state, 'text')} AND o.destination || '' = ${give(held.destination, 'text')}
+      const [{ row }] = group
+      const seqs = group.map((one) => one.row.seq)
+      // Adding 0 and concatenating '' keep the planner from using anything but the ctids.
+      return `o.ctid = ANY(${bind(locationsOf(group), 'tid[]')}) AND o.seq + 0 = ANY(${bind(numberArray(seqs), 'bigint[]')})
+    AND o.state || '' = ${bind(row.state, 'text')} AND o.destination || '' = ${bind(row.destination, 'text')}
     AND o.partition = ANY(ARRAY(SELECT partition FROM fenced))`
     })
     return { sql: `WITH ${fencedSql(tables)},\n${deleteGroupsSql(tables.outbox, conditions)}`, parameters }
   }
-  const places = [
-    groups.map(([{ held }]) => held.state),
-    groups.map(([{ held }]) => held.destination),
-    numberArray(outcomes.map(({ held }) => held.seq)),
-    numberArray(outcomes.map(({ held }) => held.partition)),
+  const keys = [
+    groups.map(([{ row }]) => row.state),
+    groups.map(([{ row }]) => row.destination),
+    numberArray(outcomes.map(({ row }) => row.seq)),
+    numberArray(outcomes.map(({ row }) => row.partition)),
     numberArray(numbers),
   ]
-  const found = byPlace ? [placesOf(outcomes)] : []
-  return { sql: settleSql(tables, retain, byPlace), parameters: [...fence, ...places, ...resultColumns(outcomes), ...found] }
+  const found = byLocation ? [locationsOf(outcomes)] : []
+  return { sql: settleSql(tables, retain, byLocation), parameters: [...fence, ...keys, ...resultColumns(outcomes), ...found] }
 }
 
-/** As an array; a place has a comma in it. */
-function placesOf(outcomes: readonly OwnedOutcome[]): string {
-  return `{${outcomes.map(({ held }) => `"${held.place ?? '(0,0)'}"`).join(',')}}`
+/** As an array; a ctid contains a comma. */
+function locationsOf(outcomes: readonly OwnedOutcome[]): string {
+  return `{${outcomes.map(({ row }) => `"${row.location ?? '(0,0)'}"`).join(',')}}`
 }
 
-/** `fenced`: of the partitions $2, those that the member $1, which lives, owns with the epochs $3. */
+/** `fenced`: the partitions of $2 that the live member $1 owns with the epochs $3. */
 function fencedSql({ relays, partitions }: Tables): string {
   return `fenced AS MATERIALIZED (
   SELECT p.partition FROM ${partitions} AS p JOIN unnest($2::smallint[], $3::bigint[]) AS fence(partition, epoch) USING (partition, epoch)
@@ -156,24 +156,27 @@ function fencedSql({ relays, partitions }: Tables): string {
 )`
 }
 
-/** $4 states and $5 destinations, each pair once; then for each outcome $6 the seq, $7 the partition, $8 the number of the pair, $9 the result, $10 the error, $11 milliseconds until the next attempt, and, to find it by that, $12 the place. */
-function settleSql(tables: Tables, retain: boolean, byPlace: boolean): string {
+/**
+ * $4 states and $5 destinations, each pair once; then for each outcome $6 the seq, $7 the partition, $8 the number of the pair, $9 the result, $10
+ * the error, $11 milliseconds until the next attempt, and, with `byLocation`, $12 the ctid.
+ */
+function settleSql(tables: Tables, retain: boolean, byLocation: boolean): string {
   const { outbox } = tables
-  const place = `${byPlace ? 'o.ctid = outcome.place AND ' : ''}o.state = outcome.state AND o.destination = outcome.destination AND o.seq = outcome.seq`
+  const found = `${byLocation ? 'o.ctid = outcome.location AND ' : ''}o.state = outcome.state AND o.destination = outcome.destination AND o.seq = outcome.seq`
   const update = `UPDATE ${outbox} AS o SET
     attempts = CASE outcome.result WHEN 'published' THEN o.attempts ELSE o.attempts + 1 END,
 ${outcomeChanges}
   FROM outcome
-  WHERE ${retain ? '' : `outcome.result <> 'published' AND `}${place}
+  WHERE ${retain ? '' : `outcome.result <> 'published' AND `}${found}
   RETURNING o.seq`
   const remove = `DELETE FROM ${outbox} AS o USING outcome
-  WHERE outcome.result = 'published' AND ${place}
+  WHERE outcome.result = 'published' AND ${found}
   RETURNING o.seq`
   return `WITH ${fencedSql(tables)},
 outcome AS MATERIALIZED (
   SELECT given.*, ($4::text[])[pair] AS state, ($5::text[])[pair] AS destination
-  FROM unnest($6::bigint[], $7::smallint[], $8::integer[], $9::text[], $10::text[], $11::float8[]${byPlace ? ', $12::tid[]' : ''})
-    AS given(seq, partition, pair, result, error, retry_after${byPlace ? ', place' : ''})
+  FROM unnest($6::bigint[], $7::smallint[], $8::integer[], $9::text[], $10::text[], $11::float8[]${byLocation ? ', $12::tid[]' : ''})
+    AS given(seq, partition, pair, result, error, retry_after${byLocation ? ', location' : ''})
   WHERE given.partition IN (SELECT partition FROM fenced)
 ),
 changed AS (${update})${retain ? '' : `,\nremoved AS (${remove})`}

@@ -1,39 +1,39 @@
 import type { Tables } from '../../contract/database-options.ts'
 import type { OwnedClaimOptions, ReadPosition } from '../../contract/store-dialect.ts'
 import { partitionCount } from '../../records/partition.ts'
-import { giveTo, instant, numberArray } from '../sql-text.ts'
+import { bindTo, instant, numberArray } from '../sql-text.ts'
 import type { OwnedClaimStatement } from './owned-claim.ts'
 import { dataSql, foundSql, now, unleased } from './owned-rows.ts'
 
-/** The one destination that is read, if a claim is as simple as that: nothing is looked for, there are no keys, and nothing is swept. */
+/** The only destination to read, if the claim is that simple: no discovery, no keys, no sweep. */
 export function plainPosition(options: OwnedClaimOptions): ReadPosition | undefined {
-  const { discover, jumps, destinations, except, positions, note } = options
-  if (discover || jumps > 0 || destinations !== undefined || note.carried.length > 0) return undefined
+  const { discover, jumps, destinations, except, positions, entry } = options
+  if (discover || jumps > 0 || destinations !== undefined || entry.carried.length > 0) return undefined
   const [position, ...more] = positions.filter(({ destination }) => !except.includes(destination))
   return position?.sweep[0] === position?.sweep[1] && more.length === 0 ? position : undefined
 }
 
 /**
- * What `ownedClaimSql()` does, for one destination and records without a key. It is what a busy relay sends all the time, and reading and
- * planning the whole statement would be a good part of its cost.
+ * Does the same as `ownedClaimSql()` for one destination and records without a key. A busy relay sends this all the time, and parsing and planning
+ * the whole statement would be a good part of its cost.
  */
 export function plainClaimSql({ outbox, relays, hands }: Tables, options: OwnedClaimOptions, position: ReadPosition): OwnedClaimStatement {
-  const { partitions, note } = options
+  const { partitions, entry } = options
   const parameters: unknown[] = []
-  const give = giveTo(parameters)
-  const member = give(options.member, 'uuid')
-  const destination = give(position.destination, 'text')
-  const limit = give(options.limit, 'integer')
-  const window = give(options.window, 'integer')
-  const held = options.inHand.filter(({ key }) => key === undefined).map(({ seq }) => seq)
-  const notHeld = held.length === 0 ? 'true' : `o.seq NOT IN (SELECT unnest(${give(numberArray(held), 'bigint[]')}))`
-  const isOwned = partitions.length === partitionCount ? 'true' : `o.partition = ANY(${give(numberArray(partitions), 'smallint[]')})`
+  const bind = bindTo(parameters)
+  const member = bind(options.member, 'uuid')
+  const destination = bind(position.destination, 'text')
+  const limit = bind(options.limit, 'integer')
+  const window = bind(options.window, 'integer')
+  const inFlightSeqs = options.inFlight.filter(({ key }) => key === undefined).map(({ seq }) => seq)
+  const notInFlight = inFlightSeqs.length === 0 ? 'true' : `o.seq NOT IN (SELECT unnest(${bind(numberArray(inFlightSeqs), 'bigint[]')}))`
+  const isOwned = partitions.length === partitionCount ? 'true' : `o.partition = ANY(${bind(numberArray(partitions), 'smallint[]')})`
   const mine = `o.ordering_key IS NULL AND ${isOwned} AND ${unleased}`
   const readSql = (columns: string, more = '') => `SELECT ${columns} FROM ${outbox} AS o
-      WHERE o.state = 'ready' AND o.destination = ${destination} AND o.seq > ${give(position.floor, 'bigint')} AND ${notHeld} ${more}
+      WHERE o.state = 'ready' AND o.destination = ${destination} AND o.seq > ${bind(position.floor, 'bigint')} AND ${notInFlight} ${more}
       ORDER BY o.seq LIMIT (SELECT ${window})`
-  // By turns, or a record that is larger than a whole claim would never be taken while retries are due.
-  const order = note.number % 2 === 0 ? 'n' : 'state, n'
+  // Alternates, otherwise a record larger than a whole claim would never be claimed while retries are due.
+  const order = entry.number % 2 === 0 ? 'n' : 'state, n'
   const sql = `WITH me AS MATERIALIZED (
   SELECT (extract(epoch FROM r.alive_until - clock_timestamp()) * 1000)::float8 AS remaining, set_config('synchronous_commit', 'off', true)
   FROM ${relays} AS r WHERE r.member = ${member} AND r.alive_until > clock_timestamp()
@@ -41,19 +41,19 @@ export function plainClaimSql({ outbox, relays, hands }: Tables, options: OwnedC
 picked AS MATERIALIZED (
   SELECT parts.*, row_number() OVER () AS n FROM (
     (SELECT 'waiting' AS state, o.ctid, o.seq, o.attempts FROM ${outbox} AS o
-    WHERE o.state = 'waiting' AND o.destination = ${destination} AND o.available_at <= ${now} AND ${mine} AND ${notHeld} AND EXISTS (SELECT FROM me)
+    WHERE o.state = 'waiting' AND o.destination = ${destination} AND o.available_at <= ${now} AND ${mine} AND ${notInFlight} AND EXISTS (SELECT FROM me)
     ORDER BY o.available_at, o.seq LIMIT ceil(${limit} / 2.0))
     UNION ALL
     (SELECT 'ready', o.ctid, o.seq, o.attempts FROM (${readSql('o.ctid, o.seq, o.attempts, o.partition, o.ordering_key, o.lease_until', 'AND EXISTS (SELECT FROM me)')}) AS o
     WHERE ${mine} ORDER BY o.seq)
   ) AS parts LIMIT ${limit}
 ),
-found AS MATERIALIZED (${foundSql(outbox, options, give, order)}),
+found AS MATERIALIZED (${foundSql(outbox, options, bind, order)}),
 noted AS (
   INSERT INTO ${hands} (member, note, state, destination, seqs, attempts)
-  SELECT ${member}, ${give(note.number, 'bigint')}, state, ${destination}, array_agg(seq), array_agg(attempts) FROM found GROUP BY state
+  SELECT ${member}, ${bind(entry.number, 'bigint')}, state, ${destination}, array_agg(seq), array_agg(attempts) FROM found GROUP BY state
 ),
-done AS (DELETE FROM ${hands} WHERE member = ${member} AND note = ANY(${give(numberArray(note.done), 'bigint[]')}) AND EXISTS (SELECT FROM me)),
+done AS (DELETE FROM ${hands} WHERE member = ${member} AND note = ANY(${bind(numberArray(entry.done), 'bigint[]')}) AND EXISTS (SELECT FROM me)),
 counted AS (SELECT count(*) AS count, max(seq) FILTER (WHERE state = 'ready') AS last, count(*) FILTER (WHERE state = 'ready') AS matches FROM picked)
 SELECT NULL::text AS seq, NULL::text AS state, NULL::text AS destination, NULL::bytea AS data,
   json_build_object(
@@ -67,12 +67,12 @@ SELECT NULL::text AS seq, NULL::text AS state, NULL::text AS destination, NULL::
       'more', counted.count >= ${limit} OR read.count >= ${window}
     ))
   )::text AS attributes,
-  NULL::integer AS attempts, NULL::float8 AS created_at, NULL::smallint AS partition, NULL::text AS place
+  NULL::integer AS attempts, NULL::float8 AS created_at, NULL::smallint AS partition, NULL::text AS location
 FROM me CROSS JOIN counted CROSS JOIN LATERAL (
   SELECT count(*) AS count, max(o.seq) AS last FROM (${readSql('o.seq', `AND counted.count < ${limit}`)}) AS o
 ) AS read
 UNION ALL
-SELECT found.seq::text, found.state, ${destination}, ${dataSql(options, give)}, found.attributes, found.attempts, ${instant('found.created_at')}, found.partition,
+SELECT found.seq::text, found.state, ${destination}, ${dataSql(options, bind)}, found.attributes, found.attempts, ${instant('found.created_at')}, found.partition,
   found.ctid::text
 FROM found`
   return { sql, parameters }

@@ -1,26 +1,26 @@
 import type { StatementResult } from '../../contract/driver.ts'
 import type { Row } from '../../records/row.ts'
 
-/** What is used of a prepared statement of node:sqlite or better-sqlite3. */
+/** The part of a prepared statement of node:sqlite or better-sqlite3 that is used. */
 export interface SqliteStatement {
   run(...parameters: unknown[]): { readonly changes: number | bigint }
   all(...parameters: unknown[]): unknown[]
 }
 
-/** What is used of a `DatabaseSync` of node:sqlite, or of a `Database` of better-sqlite3. */
+/** The part of a `DatabaseSync` of node:sqlite, or of a `Database` of better-sqlite3, that is used. */
 export interface SqliteClient {
   prepare(sql: string): SqliteStatement
   exec(sql: string): unknown
-  /** As node:sqlite tells it. */
+  /** In node:sqlite. */
   readonly isTransaction?: boolean
-  /** As better-sqlite3 tells it. */
+  /** In better-sqlite3. */
   readonly inTransaction?: boolean
 }
 
-/** What a client and a transaction share. */
+/** The methods that a client and a transaction share. */
 export type SqliteHandle = Pick<SqliteClient, 'prepare' | 'exec'>
 
-/** In what the clients differ, beyond what they have to have. */
+/** Optional differences between the clients. */
 interface ClientDifferences {
   /** node:sqlite. */
   readonly isOpen?: boolean
@@ -28,13 +28,13 @@ interface ClientDifferences {
   readonly open?: unknown
 }
 
-/** In what their statements differ. */
+/** Differences between their statements. */
 interface StatementDifferences {
-  /** better-sqlite3: whether it gives rows. */
+  /** better-sqlite3: whether it returns rows. */
   readonly reader?: boolean
-  /** node:sqlite: none if it gives no rows. (better-sqlite3 has it too, and throws there.) */
+  /** node:sqlite: empty if it returns no rows. (better-sqlite3 has it too, and throws in that case.) */
   columns?(): readonly unknown[]
-  /** node:sqlite: undoes a setting of the connection. */
+  /** node:sqlite: overrides a setting of the connection. */
   setReturnArrays?(on: boolean): void
 }
 
@@ -43,15 +43,15 @@ export function inTransaction(client: SqliteClient): boolean {
   return client.isTransaction ?? client.inTransaction ?? false
 }
 
-/** Tells by what the client says, because a statement is also refused while it is busy. */
+/** Uses the client's own property, because a statement is also rejected while the connection is busy. */
 export function isOpen(client: SqliteClient & ClientDifferences): boolean {
   return client.isOpen ?? (typeof client.open === 'boolean' ? client.open : true)
 }
 
-/** Which statements give rows: the clients make a list of columns whenever they are asked. */
+/** Whether statements return rows: the clients build a list of columns on every call. */
 const readers = new WeakMap<SqliteStatement, boolean>()
 
-function givesRows(statement: SqliteStatement & StatementDifferences): boolean {
+function returnsRows(statement: SqliteStatement & StatementDifferences): boolean {
   let gives = readers.get(statement)
   if (gives === undefined) {
     gives = statement.reader ?? statement.columns?.().length !== 0
@@ -62,9 +62,9 @@ function givesRows(statement: SqliteStatement & StatementDifferences): boolean {
 
 export function runStatement(statement: SqliteStatement, parameters: readonly unknown[]): StatementResult {
   const differences = statement as SqliteStatement & StatementDifferences
-  if (!givesRows(differences)) return { rows: [], count: Number(statement.run(...parameters).changes) }
+  if (!returnsRows(differences)) return { rows: [], count: Number(statement.run(...parameters).changes) }
   differences.setReturnArrays?.(false)
-  // Rows are objects: neither client makes anything else of them unless it is asked to.
+  // Rows are objects, unless the client is configured otherwise.
   const rows = statement.all(...parameters) as Row[]
   return { rows, count: rows.length }
 }

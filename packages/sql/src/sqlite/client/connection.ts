@@ -1,27 +1,27 @@
 import type { Logger } from '@ackord/core'
 import type { Statement, StatementResult } from '../../contract/driver.ts'
 import { inTransaction, runStatement, type SqliteClient, type SqliteStatement } from './client.ts'
-import { BegunByHand } from './locks.ts'
+import { BegunManually } from './locks.ts'
 
-/** Gone with the transaction: while it is there, the transaction is still the one that was begun. */
+/** This savepoint disappears with the transaction: while it exists, the transaction is still the one that was begun. */
 const mark = 'SAVEPOINT ackord_transaction'
 const unmark = 'RELEASE ackord_transaction'
 
 export type Synchronous = 'full' | 'normal'
 
-/** A client that we write with. There is one of these for it, however often it is wrapped. */
+/** A client used for writing. There is one of these per client, however often it is wrapped. */
 export class SqliteConnection {
   readonly client: SqliteClient
-  /** Those of handlers; ours are our own. */
+  /** Prepared statements of handlers; the library keeps its own separately. */
   readonly statements: StatementCache
   readonly #prepared = new Map<string, SqliteStatement>()
   #isSetUp = false
   #isStuck = false
 
-  /** Whether the transaction that is open on it is one of ours. */
+  /** Whether its open transaction was begun by the library. */
   isOurs = false
 
-  /** What was asked for. */
+  /** The requested setting. */
   synchronous: Synchronous | undefined
 
   constructor(client: SqliteClient) {
@@ -33,7 +33,7 @@ export class SqliteConnection {
     return runStatement(prepare ? this.#prepare(sql) : this.client.prepare(sql), parameters)
   }
 
-  /** To be called again if it throws. Throws `BegunByHand`, or that the file is locked. */
+  /** Must be called again if it throws. Throws `BegunManually`, or that the file is locked. */
   begin(logger: Logger): void {
     this.checkFree(logger)
     this.client.exec(`BEGIN IMMEDIATE; ${mark}`)
@@ -49,14 +49,14 @@ export class SqliteConnection {
     this.run({ sql: unmark, prepare: true })
   }
 
-  /** Throws unless a statement would be a transaction of its own. */
+  /** Throws unless a statement would run in a transaction of its own. */
   checkFree(logger: Logger): void {
     if (this.#isStuck) this.rollBack()
-    if (inTransaction(this.client)) throw new BegunByHand('The client is in a transaction that was begun by hand.')
+    if (inTransaction(this.client)) throw new BegunManually('The client is in a transaction that was begun by hand.')
     if (!this.#isSetUp) this.#setUp(logger)
   }
 
-  /** If it fails, it is tried again before anything else is done. */
+  /** If it fails, it is retried before anything else. */
   rollBack(): void {
     this.#isStuck = true
     if (inTransaction(this.client)) this.client.exec('ROLLBACK')
@@ -73,39 +73,39 @@ export class SqliteConnection {
     return statement
   }
 
-  /** Not where the object is made: this writes to the file. */
+  /** Not in the constructor: this writes to the file. */
   #setUp(logger: Logger): void {
     const pragma = (name: string) => Object.values(this.run({ sql: `PRAGMA ${name}` }).rows[0] ?? {})[0]
-    // We wait ourselves; see whileLocked().
+    // The library waits itself; see whileLocked().
     pragma('busy_timeout = 0')
     const mode = pragma('journal_mode = WAL')
     if (mode !== 'wal' && mode !== 'memory') {
-      logger.warn({ mode }, 'The SQLite file cannot have a write-ahead log, so readers and the writer keep each other waiting.')
+      logger.warn({ mode }, 'The SQLite file cannot have a write-ahead log, so readers and the writer block each other.')
     }
-    // Set in any case: clients are compiled to go down to NORMAL with WAL, once the file is used, where a power cut takes the latest commits.
+    // Always set: clients may be compiled to lower it to NORMAL with WAL once the file is used, where a power failure loses the latest commits.
     if (this.synchronous === 'normal') this.client.exec('PRAGMA synchronous = NORMAL')
     else if (Number(pragma('synchronous')) < 3) this.client.exec('PRAGMA synchronous = FULL')
     this.#isSetUp = true
   }
 }
 
-/** How many texts are kept. */
-const most = 100
+/** The maximum number of cached statements. */
+const maxStatements = 100
 
-/** What only runs a statement; everything else may change how it runs the next time. */
+/** Methods that only run a statement; all others may change how it runs the next time. */
 const harmless: ReadonlySet<unknown> = new Set(['run', 'get', 'all', 'iterate', 'columns'])
 
-/** A statement while a transaction has it. */
+/** A statement while a transaction uses it. */
 export interface BorrowedStatement {
   readonly statement: SqliteStatement
-  /** To be told of everything that is done with it. */
+  /** Must be called with the name of every method that is used. */
   used(name: unknown): void
   failed(): void
 }
 
 /**
- * Statements that transactions have prepared, for the next one that prepares the same: preparing costs about as much as running. A transaction has a
- * statement for itself, and one that was set to something, or failed, is not kept.
+ * Caches statements that transactions have prepared, because preparing costs about as much as running. A transaction has exclusive use of a
+ * statement, and a statement that was configured, or that failed, is not kept.
  */
 export class StatementCache {
   readonly #client: SqliteClient
@@ -115,33 +115,33 @@ export class StatementCache {
     this.#client = client
   }
 
-  /** `onBorrowed` gets what is to be called at the end of the transaction. */
-  borrow(sql: string, onBorrowed: (giveBack: () => void) => void): BorrowedStatement {
+  /** `onBorrowed` receives a function to call at the end of the transaction. */
+  borrow(sql: string, onBorrowed: (returnStatement: () => void) => void): BorrowedStatement {
     const known = this.#kept.get(sql)
-    const kept = known === undefined || known.isLent ? { statement: this.#client.prepare(sql), isLent: true } : known
-    kept.isLent = true
-    let asItWas = true
+    const kept = known === undefined || known.isInUse ? { statement: this.#client.prepare(sql), isInUse: true } : known
+    kept.isInUse = true
+    let isUnchanged = true
     onBorrowed(() => {
-      if (asItWas) this.#keep(sql, kept)
+      if (isUnchanged) this.#keep(sql, kept)
       else if (this.#kept.get(sql) === kept) this.#kept.delete(sql)
     })
     return {
       statement: kept.statement,
       used(name) {
-        if (!harmless.has(name)) asItWas = false
+        if (!harmless.has(name)) isUnchanged = false
       },
       failed() {
-        asItWas = false
+        isUnchanged = false
       },
     }
   }
 
   #keep(sql: string, kept: KeptStatement): void {
-    kept.isLent = false
-    const isFull = this.#kept.size >= most
-    // Behind those that were used longer ago; while all have room nobody asks for the order.
+    kept.isInUse = false
+    const isFull = this.#kept.size >= maxStatements
+    // Moves it to the end of the order of use; while the cache is not full the order does not matter.
     if (isFull) this.#kept.delete(sql)
-    if (this.#kept.size >= most) {
+    if (this.#kept.size >= maxStatements) {
       const [oldest] = this.#kept.keys()
       if (oldest !== undefined) this.#kept.delete(oldest)
     }
@@ -151,5 +151,5 @@ export class StatementCache {
 
 interface KeptStatement {
   readonly statement: SqliteStatement
-  isLent: boolean
+  isInUse: boolean
 }

@@ -1,5 +1,5 @@
 import { AckordError, type Logger, type Runtime } from '@ackord/core'
-import { changeNow, type Driver, type Session, type Statement, type StatementResult } from '../../contract/driver.ts'
+import { type Driver, runWithoutDeferring, type Session, type Statement, type StatementResult } from '../../contract/driver.ts'
 import { CommitUnknownError, TransactionAbortedError, TransactionEndedError } from '../../errors.ts'
 import { sqliteCodeOf } from '../errors.ts'
 import { lockTimeoutOf } from '../transaction-settings.ts'
@@ -36,7 +36,7 @@ export function sqliteDriver(file: SqliteFile, connection: SqliteConnection, opt
     }
   }
 
-  // Chained by hand, with promises only where something waits: both run once per message.
+  // No async/await on the hot path, and promises only where something waits: both run once per message.
 
   function workIn<R>(turn: Turn, work: Work<R>, wait: TransactionWait): Promise<R> {
     try {
@@ -62,7 +62,7 @@ export function sqliteDriver(file: SqliteFile, connection: SqliteConnection, opt
 
     const running: Interruptible = {
       signal,
-      // A handler that does not stop must not keep the file from all others. Nothing of it can be running on the connection right now.
+      // A handler that does not stop must not block the file for all others. No statement of it can be running on the connection at this moment.
       onAbort() {
         opened.rollBack(() => signal.reason)
         turn.end()
@@ -112,7 +112,7 @@ export function sqliteDriver(file: SqliteFile, connection: SqliteConnection, opt
       return await runAlone(sql, parameters)
     },
 
-    // A transaction of ours on the client is not the caller's.
+    // A transaction of the library on the client is not the caller's.
     inTransaction: (handle) => !file.isOurs(handle) && inTransaction(handle as SqliteClient),
 
     transaction(settings, work, signal) {
@@ -126,9 +126,9 @@ export function sqliteDriver(file: SqliteFile, connection: SqliteConnection, opt
 /** A transaction that was begun on a connection. */
 interface OpenSession {
   readonly session: Session<SqliteHandle>
-  /** If it fails, there may be something left to roll back. Done at once unless the file is locked, and then `undefined`. */
+  /** If it fails, there may be something left to roll back. Synchronous unless the file is locked, and then `undefined`. */
   commit(): Promise<void> | undefined
-  /** Never throws. What is done afterwards throws what `reason` gives. */
+  /** Never throws. Later calls throw the error that `reason` returns. */
   rollBack(reason?: () => unknown): void
 }
 
@@ -137,20 +137,20 @@ function openSession(connection: SqliteConnection, wait: LockWait): OpenSession 
   const iterations = new Iterations()
   const borrowed: (() => void)[] = []
   let ended: (() => unknown) | undefined
-  /** What was found out when it was rolled back. */
+  /** The result of the check during the rollback. */
   let endedBefore: TransactionEndedError | undefined
   let isMarked = true
   let rolledBack: { readonly cause: unknown } | undefined
-  let doomed: { readonly error: unknown } | undefined
+  let failure: { readonly error: unknown } | undefined
 
-  /** Some failures, such as a full disk, end the transaction; what came after them would be committed on its own. */
+  /** Some failures, such as a full disk, end the transaction; later statements would be committed on their own. */
   function checkOpen(): void {
     if (ended !== undefined) throw ended()
-    if (!inTransaction(client)) throw endedByItself()
-    if (doomed !== undefined) throw new TransactionAbortedError({ cause: doomed.error })
+    if (!inTransaction(client)) throw endedByStatementError()
+    if (failure !== undefined) throw new TransactionAbortedError({ cause: failure.error })
   }
 
-  function endedByItself(): AckordError {
+  function endedByStatementError(): AckordError {
     return rolledBack === undefined ? new TransactionEndedError() : new TransactionAbortedError(rolledBack)
   }
 
@@ -163,7 +163,7 @@ function openSession(connection: SqliteConnection, wait: LockWait): OpenSession 
     }
   }
 
-  /** Throws if the transaction is not the one that was begun, although there is one. */
+  /** Throws if the transaction is not the one that was begun, although one is open. */
   function checkMark(): void {
     try {
       connection.unmark()
@@ -175,10 +175,10 @@ function openSession(connection: SqliteConnection, wait: LockWait): OpenSession 
 
   /** Whether a statement of the handler has ended the transaction that was begun. Never throws. */
   function endedEarly(): TransactionEndedError | undefined {
-    // It was looked at, and COMMIT was tried.
+    // Already checked, and COMMIT was tried.
     if (!isMarked) return undefined
     try {
-      if (!inTransaction(client)) throw endedByItself()
+      if (!inTransaction(client)) throw endedByStatementError()
       checkMark()
       connection.mark()
       isMarked = true
@@ -201,33 +201,33 @@ function openSession(connection: SqliteConnection, wait: LockWait): OpenSession 
   function end(reason: () => unknown): void {
     ended = reason
     iterations.endAll()
-    for (const giveBack of borrowed) giveBack()
+    for (const returnStatement of borrowed) returnStatement()
   }
 
   const change = (statement: Statement) => {
     try {
       return guard(() => connection.run(statement).count)
     } catch (error) {
-      // Others of the same append may be there already, and it is all of them or none.
-      doomed ??= { error }
+      // Other statements of the same append may have been applied, and an append must be atomic.
+      failure ??= { error }
       throw error
     }
   }
   const session: Session<SqliteHandle> = {
     run: async (sql, parameters = []) => guard(() => connection.run({ sql, parameters })),
     change,
-    // In process there is no round trip to be saved.
-    changeLater: changeNow(change),
-    sendsTogether: false,
+    // In process there is no round trip to save.
+    deferStatement: runWithoutDeferring(change),
+    supportsPipelining: false,
     ended: () => (ended === undefined ? endedEarly() : endedBefore),
     async script(sql) {
-      // It undoes what may be there in part.
-      const before = doomed
-      doomed = undefined
+      // Undoes changes that may have been applied in part.
+      const before = failure
+      failure = undefined
       try {
         guard(() => void client.exec(sql))
       } catch (error) {
-        doomed = before
+        failure = before
         throw error
       }
     },
@@ -236,13 +236,13 @@ function openSession(connection: SqliteConnection, wait: LockWait): OpenSession 
         guard,
         iterations,
         tracker,
-        borrow: (sql) => statements.borrow(sql, (giveBack) => borrowed.push(giveBack)),
+        borrow: (sql) => statements.borrow(sql, (returnStatement) => borrowed.push(returnStatement)),
       }),
   }
 
   function commit(): Promise<void> | undefined {
     if (ended === undefined && !inTransaction(client)) {
-      const error = endedByItself()
+      const error = endedByStatementError()
       throw error instanceof TransactionEndedError ? new CommitUnknownError(error) : error
     }
     checkOpen()
@@ -263,7 +263,7 @@ function openSession(connection: SqliteConnection, wait: LockWait): OpenSession 
     return committing instanceof Promise ? committing.catch(failed) : undefined
   }
 
-  /** All at once: an abort may come between two tries, and the connection is another's then. */
+  /** In one turn: an abort may come between two attempts, and the connection then belongs to another transaction. */
   function commitNow(): void {
     if (ended !== undefined) throw ended()
     client.exec('COMMIT')
@@ -272,23 +272,23 @@ function openSession(connection: SqliteConnection, wait: LockWait): OpenSession 
   }
 
   function failed(error: unknown): never {
-    // It was rolled back meanwhile, by an abort.
+    // An abort has rolled it back meanwhile.
     if (ended !== undefined) throw error
     const code = sqliteCodeOf(error)
     const known = code === undefined ? inTransaction(client) : code !== 'IOERR'
-    // After a failed write the log may hold the commit or not, and who reads the file next decides.
+    // After a failed write the log may or may not contain the commit, and the next reader of the file decides.
     throw known ? error : new CommitUnknownError(error)
   }
 
   function rollBack(reason: () => unknown = over): void {
     if (ended !== undefined) return
-    // An abort comes here before anybody has looked.
+    // An abort may come before the check.
     endedBefore = endedEarly()
     end(reason)
     try {
       connection.rollBack()
     } catch {
-      // The connection knows, and begins with it the next time.
+      // The connection remembers, and rolls back before it begins again.
     }
   }
 

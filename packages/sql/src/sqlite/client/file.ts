@@ -11,16 +11,16 @@ export interface SqliteSetup {
   readonly synchronous: Synchronous | undefined
 }
 
-/** Who has the file, as the code that runs inside sees it. */
+/** The holder of the file, as seen by the code that runs inside. */
 interface Holder {
   readonly file: SqliteFile
   readonly outer: Holder | undefined
   isOver: boolean
 }
 
-/** The file's turn, while we have it. */
+/** The right to use the file. */
 export interface Turn {
-  /** Runs what may ask for the same file again, and would then wait for itself. */
+  /** Runs code that may request the same file again, and would then wait for itself. */
   inside<T>(work: () => Promise<T>): Promise<T>
   /** Lets the next one in. Idempotent. */
   end(): void
@@ -28,17 +28,17 @@ export interface Turn {
 
 const holders = new AsyncLocalStorage<Holder>()
 
-/** One for all clients of this process that are on it, so that each knows of the transactions of the others. */
+/** Shared by all clients of this process on the file, so that each knows about the transactions of the others. */
 export class SqliteFile {
-  /** What is used outside of transactions. */
+  /** The handle used outside of transactions. */
   readonly pool: SqliteHandle = outsideHandle(() => this.reader)
   readonly mutex: WriterMutex = new WriterMutex()
   readonly #connections = new Map<SqliteClient, SqliteConnection>()
   reader: SqliteClient | undefined
 
   /**
-   * Waits for everything that came before, on this file, in this process. What comes from inside of the transaction that has the turn may be
-   * what that one waits for, so it does not wait longer than for another process. Gives the turn at once if it is free.
+   * Waits for all earlier requests on this file, in this process. A request from inside of the transaction that has the turn may be what that
+   * transaction waits for, so it does not wait longer than for another process. Returns the turn synchronously if it is free.
    */
   enter(wait: LockWait): Turn | Promise<Turn> {
     const outer = holders.getStore()
@@ -66,7 +66,7 @@ export class SqliteFile {
 
   async #acquireInside(turn: (release: () => void) => Turn, { runtime, timeout, signal }: LockWait): Promise<Turn> {
     using limit = linkedController(signal ?? new AbortController().signal)
-    const timer = timeout === 0 ? undefined : runtime.setTimeout(() => limit.abort(waitsForItself(timeout)), timeout)
+    const timer = timeout === 0 ? undefined : runtime.setTimeout(() => limit.abort(waitsForOwnTransaction(timeout)), timeout)
     try {
       return await this.mutex.acquire(turn, limit.signal)
     } finally {
@@ -91,12 +91,12 @@ export class SqliteFile {
     return connection
   }
 
-  /** Whether a client of this file is in a transaction of ours. */
+  /** Whether a client of this file is in a transaction of the library. */
   isOurs(client: unknown): boolean {
     return this.#connections.get(client as SqliteClient)?.isOurs ?? false
   }
 
-  /** Whether anybody can still use it. A file of the same name may be another one by then. */
+  /** Whether it can still be used. A file of the same name may be another one by then. */
   isInUse(): boolean {
     return [...this.#connections.keys()].some(isOpen)
   }
@@ -104,7 +104,7 @@ export class SqliteFile {
   #useReader(reader: SqliteClient): void {
     if (this.#connections.has(reader)) throw new InvalidOptionError('reader', 'must be a connection of its own.')
     if (this.reader !== undefined && isOpen(this.reader))
-      throw new InvalidOptionError('reader', 'must be the one that this file has already.')
+      throw new InvalidOptionError('reader', 'must be the reader that this file already has.')
     reader.exec('PRAGMA query_only = ON')
     this.reader = reader
   }
@@ -113,7 +113,7 @@ export class SqliteFile {
 const files = new Map<string, WeakRef<SqliteFile>>()
 const filesInMemory = new WeakMap<SqliteClient, SqliteFile>()
 
-/** The file that a client has open. Memory that has no file belongs to its client. */
+/** The file that a client has open. An in-memory database belongs to its client. */
 export function fileOf(client: SqliteClient): SqliteFile {
   const { rows } = runStatement(client.prepare('PRAGMA database_list'), [])
   const path = String(rows.find(({ name }) => name === 'main')?.['file'] ?? '')
@@ -126,9 +126,9 @@ export function fileOf(client: SqliteClient): SqliteFile {
   return file
 }
 
-function waitsForItself(timeout: number): AckordError {
+function waitsForOwnTransaction(timeout: number): AckordError {
   return new AckordError(
     'ACKORD_DATABASE_BUSY',
-    `Inside of a transaction something asked for the same SQLite file, and waited ${timeout} ms (lockTimeout) for that transaction to end. Use database.executor(), or give database.write() the context of the transaction.`,
+    `Code inside of a transaction requested the same SQLite file, and waited ${timeout} ms (lockTimeout) for that transaction to end. Use database.executor(), or pass the context of the transaction to database.write().`,
   )
 }

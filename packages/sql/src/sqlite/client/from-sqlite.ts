@@ -12,18 +12,18 @@ import { fileOf } from './file.ts'
 
 export interface FromSqliteOptions<Client> extends FromOptions {
   /**
-   * A second connection to the same file, for `database.executor()` outside of transactions and for what operators look at. It sees what is
-   * committed, waits for nobody, and is set to read only. Default: none, and outside of transactions there is no handle that works.
+   * A second connection to the same file, for `database.executor()` outside of transactions and for operators' reads. It sees committed data, waits
+   * for no writer, and is set to read-only. Default: none, and there is no usable handle outside of transactions.
    */
   readonly reader?: Client | undefined
   /**
-   * Milliseconds to wait while a connection of another process keeps the file locked. How long messages of this process wait for each other
-   * is not limited. Default: 5,000. 0: no limit.
+   * Milliseconds to wait while a connection of another process keeps the file locked. The wait of messages of this process for each other is not
+   * limited. Default: 5,000. 0: no limit.
    */
   readonly lockTimeout?: number | undefined
-  /** `normal` is faster, and lets a power cut take the latest commits, whose messages are acked. Default: `full`. */
+  /** `normal` is faster, but a power failure may lose the latest commits, whose messages are acked. Default: `full`. */
   readonly synchronous?: Synchronous | undefined
-  /** Told if the file cannot have a write-ahead log. Default: `consoleLogger`. */
+  /** Warned if the file cannot have a write-ahead log. Default: `consoleLogger`. */
   readonly logger?: Logger | undefined
   /** Default: `systemRuntime`. */
   readonly runtime?: Runtime | undefined
@@ -31,8 +31,8 @@ export interface FromSqliteOptions<Client> extends FromOptions {
 
 /**
  * A database on a `DatabaseSync` of node:sqlite (Node 22.16 and later) or a `Database` of better-sqlite3. Adapters get `prepare` and `exec`, and
- * statements that end with their transaction. The client is ours from now on: what is done with it directly may slip into the transaction
- * of a message. It is set to WAL and to a `busy_timeout` of 0 when it is first used.
+ * statements that end with their transaction. The library owns the client from now on: statements sent on it directly may become part of the
+ * transaction of a message. It is set to WAL and to a `busy_timeout` of 0 when it is first used.
  */
 export function fromSqlite<Client extends SqliteClient>(
   client: Client,
@@ -50,7 +50,7 @@ export function fromSqlite<Client extends SqliteClient>(
   const file = fileOf(client)
   const connection = file.connect(client, { reader, synchronous })
   const driver = sqliteDriver(file, connection, { logger, runtime, lockTimeout })
-  // Inside, only what SqliteHandle names is used; outside, all else that a client's statements can do is passed through.
+  // Inside, only the methods in SqliteHandle are used; outside, all other features of a client's statements are passed through.
   return new Database({
     schema,
     names,
@@ -66,6 +66,6 @@ function checkClient(option: string, client: SqliteClient): void {
   if (typeof client.isTransaction === 'boolean' || typeof client.inTransaction === 'boolean') return
   throw new InvalidOptionError(
     option,
-    'must tell whether it is in a transaction: node:sqlite does since Node 22.16, better-sqlite3 always did.',
+    'must report whether it is in a transaction: node:sqlite does since Node 22.16, better-sqlite3 in every version.',
   )
 }

@@ -5,7 +5,7 @@ import { isSavepoint, refuseControl } from '../transaction-control.ts'
 import type { SqliteClient, SqliteHandle, SqliteStatement } from './client.ts'
 import type { BorrowedStatement } from './connection.ts'
 
-/** Runs what uses the connection, or throws because it must not. */
+/** Runs code that uses the connection, or throws if it must not. */
 type Guard = <T>(use: () => T) => T
 
 /** Iterations that have not ended: they keep their connection busy. Hardly any transaction has one. */
@@ -42,11 +42,11 @@ export interface TrackedHandleOptions {
   readonly guard: Guard
   readonly iterations: Iterations
   readonly tracker: QueryTracker
-  /** Gives a prepared statement for as long as the transaction lasts. */
+  /** Returns a prepared statement for the duration of the transaction. */
   readonly borrow: (sql: string) => BorrowedStatement
 }
 
-/** `prepare` and `exec` of a transaction, with statements that work as long as it does. */
+/** `prepare` and `exec` of a transaction, with statements that work until it ends. */
 export function trackedHandle(client: SqliteClient, { guard, iterations, tracker, borrow }: TrackedHandleOptions): SqliteHandle {
   return guardedHandle(
     client,
@@ -64,18 +64,18 @@ export function trackedHandle(client: SqliteClient, { guard, iterations, tracker
   )
 }
 
-/** What handles inside of a transaction have, beyond those outside. */
+/** State of handles inside of a transaction. */
 interface TransactionUse {
   readonly borrow: (sql: string) => BorrowedStatement
   readonly tracker: QueryTracker
 }
 
-/** What there is outside of transactions: the reader, or nothing. */
+/** The handle outside of transactions: the reader, or none. */
 export function outsideHandle(readerOf: () => SqliteClient | undefined): SqliteHandle {
   const handleOf = () => {
     const reader = readerOf()
     if (reader === undefined) {
-      throw outside('Read and write with database.write(), or give fromSqlite() a reader to read outside of transactions.')
+      throw outside('Read and write with database.write(), or pass fromSqlite() a reader to read outside of transactions.')
     }
     return guardedHandle(reader, new Iterations(), function readOnly(use) {
       try {
@@ -98,7 +98,7 @@ function guardedHandle(client: SqliteClient, iterations: Iterations, guard: Guar
       const [sql] = given
       refuseControl(sql)
       const guardRun = inside !== undefined && isSavepoint(sql) ? guardedSavepoint(guard, inside.tracker) : guard
-      // Options, which newer clients take, are the statement's own.
+      // Options, which newer clients accept, are passed to the statement.
       if (inside === undefined || given.length !== 1) {
         return guardedStatement({ statement: guard(() => client.prepare(...given)), used() {}, failed() {} }, iterations, guardRun)
       }
@@ -117,7 +117,7 @@ function guardedHandle(client: SqliteClient, iterations: Iterations, guard: Guar
   return handle
 }
 
-/** A prepared statement may be run long after it was made, and more than once. */
+/** A prepared statement may be run long after it was created, and more than once. */
 function guardedSavepoint(guard: Guard, tracker: QueryTracker): Guard {
   return (use) => {
     void tracker.admitSavepoint()
@@ -125,14 +125,14 @@ function guardedSavepoint(guard: Guard, tracker: QueryTracker): Guard {
   }
 }
 
-/** The user's own kind of statement, with everything that it can do. */
+/** The user's own type of statement, with all of its features. */
 function guardedStatement(borrowed: BorrowedStatement, iterations: Iterations, guard: Guard): SqliteStatement {
   const traps = new StatementTraps(borrowed, iterations, guard)
   traps.guarded = new Proxy(borrowed.statement, traps)
   return traps.guarded
 }
 
-/** A class, because one is made per message and statement. */
+/** A class, because one is created per message and statement. */
 class StatementTraps implements ProxyHandler<SqliteStatement> {
   readonly #borrowed: BorrowedStatement
   readonly #iterations: Iterations
@@ -166,7 +166,7 @@ class StatementTraps implements ProxyHandler<SqliteStatement> {
       this.#borrowed.failed()
       throw error
     }
-    // Settings such as pluck() give the statement back.
+    // Settings such as pluck() return the statement.
     if (result === target) return this.guarded
     return name === 'iterate' ? guardedIteration(result as Iterator<unknown>, this.#iterations, this.#guard) : result
   }
@@ -181,7 +181,7 @@ function guardedIteration(iterator: Iterator<unknown>, iterations: Iterations, g
       return step
     },
     return(value) {
-      // What has ended, its statement may be another transaction's.
+      // After the end of a transaction, its statement may be used by another one.
       if (!iterations.has(iterator)) return { done: true, value }
       iterations.delete(iterator)
       return iterator.return?.() ?? { done: true, value }

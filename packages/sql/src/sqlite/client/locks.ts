@@ -8,17 +8,17 @@ interface Waiting {
   reject(reason: unknown): void
 }
 
-/** Who is in, and must hear of an abort. */
+/** The current holder, which must be notified of an abort. */
 export interface Interruptible {
   readonly signal: AbortSignal
   onAbort(): void
 }
 
-/** Lets one in at a time, in the order they came. */
+/** Lets one in at a time, in order of arrival. */
 export class WriterMutex {
   #held = false
   #waiting: Waiting[] = []
-  // One, and those that were aborted and have not ended.
+  // The holder, and aborted ones that have not ended.
   #watched: readonly Interruptible[] = []
   readonly #aborts = new AbortWatch((signal) => {
     const left = this.#waiting.filter((waiting) => waiting.signal === signal)
@@ -28,14 +28,17 @@ export class WriterMutex {
     for (const watched of this.#watched) if (watched.signal === signal) watched.onAbort()
   })
 
-  /** What lets the next one in, if nobody is in. */
+  /** A function that lets the next one in, if the lock is free. */
   enter(): (() => void) | undefined {
     if (this.#held) return undefined
     this.#held = true
     return this.#releaser()
   }
 
-  /** Resolves to what `enter` makes of what lets the next one in; calling that again does nothing. An abort ends the wait with the signal's reason. */
+  /**
+   * Resolves to the result of `enter`, which receives a function that lets the next one in; that function is idempotent. An abort ends the wait with
+   * the signal's reason.
+   */
   acquire<T>(enter: (release: () => void) => T, signal?: AbortSignal | undefined): Promise<T> {
     return new Promise((resolve, reject) => {
       if (signal?.aborted) {
@@ -52,7 +55,7 @@ export class WriterMutex {
     })
   }
 
-  /** Whoever is in is told if its signal is aborted. */
+  /** The holder is notified if its signal is aborted. */
   watch(watched: Interruptible): void {
     this.#watched = [...this.#watched, watched]
     this.#aborts.add(watched.signal)
@@ -74,7 +77,7 @@ export class WriterMutex {
         return
       }
       if (next.signal !== undefined) this.#aborts.remove(next.signal)
-      // It stays held: whoever comes in between must not overtake.
+      // The lock stays held, so that a newcomer cannot overtake.
       next.enter()
     }
   }
@@ -87,24 +90,24 @@ export interface LockWait {
   readonly signal?: AbortSignal | undefined
 }
 
-/** Somebody began a transaction on our connection by hand. It ends like a lock, and is waited for like one. */
-export class BegunByHand extends Error {}
+/** The application has begun a transaction on this connection itself. It is waited for like a lock. */
+export class BegunManually extends Error {}
 
 const backoff = exponentialBackoff({ initial: 1, max: 50, jitter: 0.5 })
 
-/** As `whileLocked()`, without a promise where nothing is in the way: one is made per message otherwise, and it hardly ever is. */
+/** Like `whileLocked()`, without a promise if nothing blocks: otherwise one would be created per message, and it is hardly ever needed. */
 export function unlessLocked<T>(attempt: () => T, wait: LockWait): T | Promise<T> {
   try {
     return attempt()
   } catch (error) {
-    if (!isInTheWay(error)) throw error
+    if (!isBlocked(error)) throw error
     return whileLocked(attempt, wait)
   }
 }
 
 /**
- * Tries again until no other connection is in the way. SQLite's own wait (`busy_timeout`) would stop the event loop, and with it the
- * commit that it waits for, if that is one of this process.
+ * Retries until no other connection blocks. SQLite's own wait (`busy_timeout`) would block the event loop, and with it the commit it waits for, if
+ * that is in this process.
  */
 export async function whileLocked<T>(attempt: () => T, { runtime, timeout, signal }: LockWait): Promise<T> {
   const start = runtime.monotonic()
@@ -112,7 +115,7 @@ export async function whileLocked<T>(attempt: () => T, { runtime, timeout, signa
     try {
       return attempt()
     } catch (error) {
-      if (!isInTheWay(error)) throw error
+      if (!isBlocked(error)) throw error
       if (timeout > 0 && runtime.monotonic() - start >= timeout) throw busy(timeout, error)
     }
     await sleep(
@@ -123,13 +126,13 @@ export async function whileLocked<T>(attempt: () => T, { runtime, timeout, signa
   }
 }
 
-function isInTheWay(error: unknown): boolean {
-  return isLocked(error) || error instanceof BegunByHand
+function isBlocked(error: unknown): boolean {
+  return isLocked(error) || error instanceof BegunManually
 }
 
 function busy(timeout: number, cause: unknown): AckordError {
   const holder =
-    cause instanceof BegunByHand
+    cause instanceof BegunManually
       ? 'a transaction that was begun by hand is open on this very connection. End it, or use database.write()'
       : 'another connection keeps it locked. Look for a transaction that stays open there'
   return new AckordError('ACKORD_DATABASE_BUSY', `SQLite could not be written for ${timeout} ms (lockTimeout): ${holder}.`, { cause })

@@ -1,38 +1,38 @@
 import type { Tables } from '../../contract/database-options.ts'
 import type { RunStatement } from '../../contract/driver.ts'
-import type { KeyPlace, OwnedClaimOptions, ReadPosition } from '../../contract/store-dialect.ts'
+import type { KeyLocation, OwnedClaimOptions, ReadPosition } from '../../contract/store-dialect.ts'
 import type { FoundRow, KeyHead, KeyWalk, OwnedReads } from '../../ordering/owned-claim.ts'
 import type { Row } from '../../records/row.ts'
 import type { FilterSql } from '../admin.ts'
 import { destinationsSql } from '../claims.ts'
 import { contentsSql, followSql, freshSql, retriedSql, sweptSql, walkSql, windowEndSql } from './owned-claim.ts'
 
-/** What a claim with order per key reads, in its transaction. */
+/** The reads of a claim with order per key, in its transaction. */
 export function sqliteOwnedReads(run: RunStatement, tables: Tables, options: OwnedClaimOptions): OwnedReads {
   const rowsOf = async ({ sql, parameters }: FilterSql) => (await run(sql, parameters)).rows
   const find = async (select: FilterSql) => (await rowsOf(select)).map(foundOf)
 
-  /** Behind where the last claim ended, then from the beginning up to there. */
-  async function walkThrough(place: ReadPosition, most: number): Promise<KeyWalk> {
+  /** The keys after the end of the last claim, then those from the beginning up to it. */
+  async function walkThrough(position: ReadPosition, max: number): Promise<KeyWalk> {
     const seen: Row[] = []
     const heads: KeyHead[] = []
-    const parts: readonly (readonly [KeyPlace | undefined, KeyPlace | undefined])[] = place.key
+    const parts: readonly (readonly [KeyLocation | undefined, KeyLocation | undefined])[] = position.key
       ? [
-          [place.key, undefined],
-          [undefined, place.key],
+          [position.key, undefined],
+          [undefined, position.key],
         ]
       : [[undefined, undefined]]
     for (const [after, upTo] of parts) {
-      if (heads.length >= most || seen.length >= options.jumps) break
-      const part = { place, after, upTo, most: most - heads.length, jumps: options.jumps - seen.length }
+      if (heads.length >= max || seen.length >= options.jumps) break
+      const part = { position, after, upTo, max: max - heads.length, jumps: options.jumps - seen.length }
       const rows = await rowsOf(walkSql(tables, options, part))
       seen.push(...rows)
-      // One that has something to give raises their number.
+      // A head with records to claim increases the count.
       const giving = rows.filter((row, index) => Number(row['heads']) > Number(rows[index - 1]?.['heads'] ?? 0))
-      heads.push(...giving.map((row) => headOf(place.destination, row)))
+      heads.push(...giving.map((row) => headOf(position.destination, row)))
     }
     const last = seen.at(-1)
-    return { heads, last: last && keyOf(last), more: heads.length >= most || seen.length >= options.jumps }
+    return { heads, last: last && keyOf(last), more: heads.length >= max || seen.length >= options.jumps }
   }
 
   return {
@@ -41,9 +41,9 @@ export function sqliteOwnedReads(run: RunStatement, tables: Tables, options: Own
       return found.flatMap(({ rows }) => rows.map((row) => String(row['destination'])))
     },
 
-    async walk(places, most) {
+    async walk(positions, max) {
       const walks: KeyWalk[] = []
-      for (const place of places) walks.push(await walkThrough(place, most))
+      for (const position of positions) walks.push(await walkThrough(position, max))
       return walks
     },
 
@@ -52,23 +52,23 @@ export function sqliteOwnedReads(run: RunStatement, tables: Tables, options: Own
       const after = new Set(asks.map((ask) => ask.after))
       for (const row of await rowsOf(followSql(tables, options, asks))) {
         const found = foundOf(row)
-        // Each run begins with where it was.
+        // Each run starts with the row it continues from.
         if (!after.has(found.seq)) runs[Number(row['number'])]?.push(found)
       }
       return runs
     },
 
-    async plain(places, most) {
+    async plain(positions, max) {
       const all = []
-      for (const place of places) {
-        const fresh = await find(freshSql(tables, options, place, most))
-        const [end] = fresh.length < most ? await rowsOf(windowEndSql(tables, options, place)) : []
-        const [after, to] = place.sweep
+      for (const position of positions) {
+        const fresh = await find(freshSql(tables, options, position, max))
+        const [end] = fresh.length < max ? await rowsOf(windowEndSql(tables, options, position)) : []
+        const [after, to] = position.sweep
         all.push({
           fresh,
           window: end && { count: Number(end['count']), last: textOf(end['last']) },
-          swept: after === to ? [] : await find(sweptSql(tables, options, place, most)),
-          retried: await find(retriedSql(tables, options, place, most)),
+          swept: after === to ? [] : await find(sweptSql(tables, options, position, max)),
+          retried: await find(retriedSql(tables, options, position, max)),
         })
       }
       return all
@@ -86,7 +86,7 @@ function headOf(destination: string, row: Row): KeyHead {
   return { ...foundOf(row), ...keyOf(row), destination, parked: textOf(row['parked']) }
 }
 
-function keyOf(row: Row): KeyPlace {
+function keyOf(row: Row): KeyLocation {
   return { partition: Number(row['partition']), key: String(row['ordering_key']) }
 }
 

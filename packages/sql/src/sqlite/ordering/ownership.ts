@@ -2,7 +2,7 @@ import { rootContext } from '@ackord/core'
 import type { Tables } from '../../contract/database-options.ts'
 import type { RunStatement, Session } from '../../contract/driver.ts'
 import type { OwnedClaim, OwnedClaimOptions, OwnershipPort, OwnershipStatements } from '../../contract/store-dialect.ts'
-import { chooseOwned, type NotedRow, noteText, readNote } from '../../ordering/owned-claim.ts'
+import { chooseOwned, type JournalRow, journalText, readJournal } from '../../ordering/owned-claim.ts'
 import { type KeepStatements, keepPartitions, readPartition } from '../../ordering/partition-membership.ts'
 import { readContents } from '../claims.ts'
 import { byOwner, settlement } from '../settle.ts'
@@ -10,7 +10,7 @@ import { now } from '../sql-text.ts'
 import { statusSql } from './owned-claim.ts'
 import { sqliteOwnedReads } from './owned-reads.ts'
 
-/** One transaction each, of small statements: in process there is no round trip to be saved. */
+/** One transaction per call, of small statements: in process there is no round trip to save. */
 export function sqliteOwnership({ driver, tables, retain }: OwnershipPort): OwnershipStatements {
   const { relays, partitions, hands, outbox } = tables
   const alone = <R>(work: (session: Session<unknown>) => Promise<R>) => driver.transaction([], work, rootContext().signal)
@@ -20,11 +20,11 @@ WHERE p.owner = ? AND r.alive_until > ${now}`
   return {
     keep: (options) => alone(({ run }) => keepPartitions(sqliteKeepStatements(run, tables), options)),
 
-    leave: (member, inHand) =>
+    leave: (member, inFlight) =>
       alone(async ({ run }) => {
-        // Whoever has buried it has counted.
+        // The relay that removed the member has counted the attempts.
         if ((await run(`DELETE FROM ${relays} WHERE member = ?`, [member])).count === 0) return
-        await countAttempts(run, outbox, inHand)
+        await countAttempts(run, outbox, inFlight)
         await run(`DELETE FROM ${hands} WHERE member = ?`, [member])
         await run(`UPDATE ${partitions} SET owner = NULL, epoch = epoch + 1 WHERE owner = ?`, [member])
       }),
@@ -38,9 +38,9 @@ WHERE p.owner = ? AND r.alive_until > ${now}`
         const { rows } = await run(owning, [member])
         const epochs = new Map(rows.map((row) => [Number(row['partition']), row['epoch']]))
         const settled = new Set<string>()
-        for (const { held, outcome } of outcomes) {
-          if (epochs.get(held.partition) !== held.epoch) continue
-          if ((await change(settling(outcome, [held.seq, held.state, held.destination]))) === 1) settled.add(held.seq)
+        for (const { row, outcome } of outcomes) {
+          if (epochs.get(row.partition) !== row.epoch) continue
+          if ((await change(settling(outcome, [row.seq, row.state, row.destination]))) === 1) settled.add(row.seq)
         }
         return settled
       }),
@@ -48,14 +48,15 @@ WHERE p.owner = ? AND r.alive_until > ${now}`
 }
 
 async function claim({ run }: Session<unknown>, tables: Tables, options: OwnedClaimOptions): Promise<OwnedClaim> {
-  const { member, discover, note } = options
+  const { member, discover, entry } = options
   const { hands } = tables
   const [status] = (await run(statusSql(tables, options), [member])).rows
   if (status === undefined) return { status: undefined, anyKeys: undefined, rows: [], cut: false, progress: [] }
-  const { rows, cut, progress, noted } = await chooseOwned(sqliteOwnedReads(run, tables, options), options)
-  if (noted.length > 0) await run(`INSERT INTO ${hands} (member, note, held) VALUES (?, ?, ?)`, [member, note.number, noteText(noted)])
-  if (note.done.length > 0) {
-    await run(`DELETE FROM ${hands} WHERE member = ? AND note IN (SELECT value FROM json_each(?))`, [member, JSON.stringify(note.done)])
+  const { rows, cut, progress, journal } = await chooseOwned(sqliteOwnedReads(run, tables, options), options)
+  if (journal.length > 0)
+    await run(`INSERT INTO ${hands} (member, note, held) VALUES (?, ?, ?)`, [member, entry.number, journalText(journal)])
+  if (entry.done.length > 0) {
+    await run(`DELETE FROM ${hands} WHERE member = ? AND note IN (SELECT value FROM json_each(?))`, [member, JSON.stringify(entry.done)])
   }
   const { remaining, live, gone, free = 0 } = status
   return {
@@ -67,7 +68,7 @@ async function claim({ run }: Session<unknown>, tables: Tables, options: OwnedCl
   }
 }
 
-/** What a relay does to go on owning its partitions, in its transaction. */
+/** The statements with which a relay keeps its partitions, in its transaction. */
 function sqliteKeepStatements(run: RunStatement, { outbox, relays, partitions, hands }: Tables): KeepStatements {
   return {
     async extend({ member, lease, joins }) {
@@ -84,35 +85,35 @@ function sqliteKeepStatements(run: RunStatement, { outbox, relays, partitions, h
 
     async partitions() {
       const { rows } = await run(`SELECT p.partition, p.owner, CAST(p.epoch AS TEXT) AS epoch, r.member IS NULL AS free,
-  EXISTS (SELECT 1 FROM ${hands} AS h WHERE h.member = p.owner) AS noted
+  EXISTS (SELECT 1 FROM ${hands} AS h WHERE h.member = p.owner) AS has_entries
 FROM ${partitions} AS p LEFT JOIN ${relays} AS r ON r.member = p.owner ORDER BY p.partition`)
       return rows.map(readPartition)
     },
 
-    async bury() {
+    async removeExpired() {
       await run(`DELETE FROM ${relays} WHERE alive_until <= ${now}`)
     },
 
-    async lostNotes() {
+    async lostEntries() {
       const { rows } = await run(
         `SELECT member, CAST(note AS TEXT) AS note, held FROM ${hands} WHERE member NOT IN (SELECT member FROM ${relays})`,
       )
-      return rows.map((row) => ({ member: String(row['member']), note: String(row['note']), rows: readNote(String(row['held'])) }))
+      return rows.map((row) => ({ member: String(row['member']), entry: String(row['note']), rows: readJournal(String(row['held'])) }))
     },
 
-    async countLost({ member, note, rows }) {
+    async countLostAttempts({ member, entry, rows }) {
       await countAttempts(run, outbox, rows)
-      await run(`DELETE FROM ${hands} WHERE member = ? AND note = CAST(? AS INTEGER)`, [member, note])
+      await run(`DELETE FROM ${hands} WHERE member = ? AND note = CAST(? AS INTEGER)`, [member, entry])
     },
 
-    async giveAway(member, given) {
+    async release(member, given) {
       await run(
         `UPDATE ${partitions} SET owner = NULL, epoch = epoch + 1 WHERE owner = ? AND partition IN (SELECT value FROM json_each(?))`,
         [member, JSON.stringify(given)],
       )
     },
 
-    async take(member, wanted) {
+    async acquire(member, wanted) {
       await run(
         `UPDATE ${partitions} SET owner = ?, epoch = epoch + 1
 WHERE (partition, epoch) IN (SELECT value ->> 0, CAST(value ->> 1 AS INTEGER) FROM json_each(?))`,
@@ -122,8 +123,8 @@ WHERE (partition, epoch) IN (SELECT value ->> 0, CAST(value ->> 1 AS INTEGER) FR
   }
 }
 
-/** One attempt more for what is as it was noted: what changed since then has been settled. */
-async function countAttempts(run: RunStatement, outbox: string, rows: readonly NotedRow[]): Promise<void> {
+/** Counts one more attempt for rows that are unchanged since the claim: changed rows have been settled. */
+async function countAttempts(run: RunStatement, outbox: string, rows: readonly JournalRow[]): Promise<void> {
   const sql = `UPDATE ${outbox} SET attempts = attempts + 1 WHERE seq = CAST(? AS INTEGER) AND state = ? AND destination = ? AND attempts = ?`
   for (const { seq, state, destination, attempts } of rows) await run(sql, [seq, state, destination, attempts])
 }
