@@ -1,4 +1,4 @@
-/** What `ackord.config.ts` may have: the options of the commands, by their names. Durations are milliseconds, or texts such as `30s`, `24h`, `7d`. */
+/** The keys of `ackord.config.ts`: the options of the commands, by their names. Durations are milliseconds, or strings such as `30s`, `24h`, `7d`. */
 export interface AckordConfig {
   /** `postgres://`, `mysql://`, `sqlite:`, `redis://` or `redis+cluster://`. */
   readonly store?: string | undefined
@@ -6,21 +6,21 @@ export interface AckordConfig {
   readonly broker?: string | undefined
   /** The namespace of the tables; SQL only. Default: the connection's own. */
   readonly schema?: string | undefined
-  /** What the names of the tables begin with; SQL only. Default: `ackord_`. */
+  /** The prefix of the table names; SQL only. Default: `ackord_`. */
   readonly prefix?: string | undefined
-  /** Which outbox it is, as those who write have it; Redis only. Default: `stream`. */
+  /** The kind of outbox, the same as in the writing services; Redis only. Default: `stream`. */
   readonly outbox?: 'stream' | 'lua' | undefined
-  /** What the keys of the outbox are called; Redis only. Default: `outbox`, of a Lua outbox `lua-outbox`. */
+  /** The name of the outbox in its keys; Redis only. Default: `outbox`, of a Lua outbox `lua-outbox`. */
   readonly stream?: string | undefined
-  /** The hash tags of the outbox; Redis only, of a Lua outbox one. Default: `ackord`. */
+  /** The hash tags of the outbox; Redis only; a Lua outbox has one. Default: `ackord`. */
   readonly tag?: string | readonly string[] | undefined
-  /** Into how many parts it is divided; Lua outbox only. Default: 1. */
+  /** The number of shards; Lua outbox only. Default: 1. */
   readonly shards?: number | undefined
-  /** For `relay`: names in the store, and what they are called at the broker. Default: the same. */
+  /** For `relay`: destination names in the store, and their names at the broker. Default: the same names. */
   readonly map?: Readonly<Record<string, string>> | undefined
   /** For `relay`. Default: all. */
   readonly destinations?: readonly string[] | undefined
-  /** For `relay`: where a copy of what is parked goes. Default: nowhere. */
+  /** For `relay`: where to send a copy of each parked record. Default: nowhere. */
   readonly deadLetter?: string | undefined
   /** For `relay`. Default: `none`. */
   readonly order?: 'none' | 'perKey' | undefined
@@ -46,7 +46,7 @@ export interface AckordConfig {
   readonly pollInterval?: number | string | undefined
   /** For `relay`. Default: 25 seconds. */
   readonly shutdownTimeout?: number | string | undefined
-  /** For `relay`: in its log lines. Default: none. */
+  /** For `relay`: the name in its log lines. Default: none. */
   readonly name?: string | undefined
   /** For `relay`. Default: `127.0.0.1`. */
   readonly host?: string | undefined
@@ -54,7 +54,7 @@ export interface AckordConfig {
   readonly port?: number | undefined
 }
 
-/** Gives `ackord.config.ts` its types. */
+/** Adds types to `ackord.config.ts`. */
 export function defineConfig(config: AckordConfig): AckordConfig {
   return config
 }

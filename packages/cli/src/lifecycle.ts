@@ -2,10 +2,10 @@ import { once } from 'node:events'
 import { idle, systemRuntime } from '@ackord/core'
 import { abortable } from '@ackord/core/internal'
 
-/** Longer than it takes a server that answers, shorter than those wait who told the command to stop. */
+/** Longer than a healthy server needs, shorter than the time-out of the supervisor that stopped the command. */
 const limit = 5000
 
-/** Waits until it is closed, but not for a server that does not answer any more: what is open then ends with the process. */
+/** Waits for the close, but not for a server that does not answer any more: open connections then end with the process. */
 export async function closeWithin(close: () => Promise<void>): Promise<void> {
   const late = new AbortController()
   const timer = systemRuntime.setTimeout(() => late.abort(), limit)
@@ -16,12 +16,12 @@ export async function closeWithin(close: () => Promise<void>): Promise<void> {
   }
 }
 
-/** Resolves when the signal is aborted. Keeps nothing alive. */
+/** Resolves when the signal is aborted. Does not keep the process alive. */
 export async function aborted(signal: AbortSignal): Promise<void> {
   if (!signal.aborted) await once(signal, 'abort')
 }
 
-/** What is being opened, or the signal's reason if that comes first; what is opened too late is closed again. */
+/** Resolves to the opened resource, or rejects with the signal's reason if that comes first; a resource that is opened too late is closed again. */
 export async function unlessAborted<T extends AsyncDisposable>(opening: Promise<T>, signal: AbortSignal): Promise<T> {
   try {
     return await abortable(opening, signal)
@@ -33,16 +33,16 @@ export async function unlessAborted<T extends AsyncDisposable>(opening: Promise<
 
 export interface WaitOptions {
   readonly signal: AbortSignal
-  /** Milliseconds for which nothing may change. */
+  /** Milliseconds without progress after which the wait ends. */
   readonly patience: number
-  /** What shows that something happens: it is compared from look to look. */
+  /** A measure of progress: it is compared between two checks. */
   readonly progress: () => string
 }
 
-/** Between two looks. */
+/** Milliseconds between two checks. */
 const pause = 50
 
-/** Looks again and again until it is done; `false` if nothing has changed for as long as patience lasts. An abort is thrown. */
+/** Checks repeatedly until it is done; `false` if there was no progress for as long as `patience`. An abort is thrown. */
 export async function waitFor(isDone: () => boolean | Promise<boolean>, { signal, patience, progress }: WaitOptions): Promise<boolean> {
   let seen = progress()
   let changedAt = systemRuntime.monotonic()

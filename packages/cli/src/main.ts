@@ -7,28 +7,29 @@ import { run } from './program.ts'
 const secrets = new Secrets()
 const stopping = new AbortController()
 const exitCodeOf = { SIGHUP: 129, SIGINT: 130, SIGTERM: 143 } as const
-/** Longer than an orderly stop takes by default; whoever watches over the process must not wait for one that cannot end. */
+/** Longer than an orderly stop takes by default; a supervisor must not wait for a process that cannot end. */
 const stopLimit = 60_000
 let ended = false
 
 for (const signal of ['SIGHUP', 'SIGINT', 'SIGTERM'] as const) {
   process.on(signal, () => {
-    // Whoever asks twice does not want to wait. At the end there is only a reader to wait for.
+    // A second signal means that the user does not want to wait. At the end only a slow reader can be waited for.
     if (stopping.signal.aborted || ended) process.exit(exitCodeOf[signal])
     stopping.abort(interruption())
   })
 }
 
-// A reader that has seen enough (`ackord list | head`) is no failure. A relay goes on without one, and so does whatever has something to stop.
+// A reader that has closed the pipe (`ackord list | head`) is not a failure. A relay continues without one, and so does every command that has
+// something to stop.
 let stopsItself = false
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (!stopsItself) process.exit(error.code === 'EPIPE' ? (process.exitCode ?? exitCode.ok) : exitCode.failed)
 })
-// A failure that nobody reads has its exit code.
+// If stderr is closed too, the exit code reports the failure.
 process.stderr.on('error', () => {})
 
-// A client that fails in a way nobody waits for must not print a stack, in which there may be an address with its password. What has
-// something to stop stops it: nothing stays leased, and nothing that was made for a while stays behind.
+// A client that fails outside of any awaited call must not print a stack, which may contain a URL with its password. A command with something to stop
+// stops it: no record stays leased, and no temporary data is left behind.
 let failed = false
 for (const event of ['uncaughtException', 'unhandledRejection'] as const) {
   process.on(event, (error: unknown) => {
@@ -55,8 +56,8 @@ const code = await run({
 ended = true
 process.exitCode = code === exitCode.ok && failed ? exitCode.failed : code
 
-// All is closed by now. A client that holds on to a timer must not keep the user waiting. A slow reader gets all of a listing first: `process.exit()`
-// drops what a pipe has not taken yet. But whoever told the command to stop does not wait for a reader.
+// Everything is closed by now. A client that keeps a timer must not delay the exit. A slow reader gets all of a listing first: `process.exit()` drops
+// data that a pipe has not accepted yet. But a command that was stopped does not wait for a reader.
 const leave = () => void systemRuntime.setTimeout(() => process.exit(), 500, { keepAlive: false })
 if (stopping.signal.aborted) leave()
 else process.stdout.write('', leave)

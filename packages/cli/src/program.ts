@@ -21,17 +21,17 @@ import { type Execute, executor } from './session.ts'
 
 export interface ProgramOptions {
   readonly execute: Execute
-  /** Where help goes. */
+  /** Where help is printed. */
   readonly write: (text: string) => void
 }
 
 export function buildProgram({ execute, write }: ProgramOptions): Command {
   const program = new Command('ackord')
-    .description('See Ackord work, make its tables, run a relay, look after what is parked.')
+    .description('Runs the Ackord demo, creates its tables, runs relays and manages parked records.')
     .version(versionOf(), '--version')
     .addHelpText(
       'after',
-      '\nOptions can be given by ackord.config.ts and by environment variables, which are in brackets in the help of each command.',
+      '\nOptions can also be set in ackord.config.ts and by environment variables, which are shown in brackets in the help of each command.',
     )
     .addCommand(demoCommand(execute))
     .addCommand(migrateCommand(execute))
@@ -46,7 +46,7 @@ export function buildProgram({ execute, write }: ProgramOptions): Command {
     .addCommand(doctorCommand(execute))
     .addCommand(benchCommand(execute))
   for (const command of withAll(program)) {
-    // Failures are thrown, and told by whoever called.
+    // Failures are thrown, and reported by the caller.
     command
       .exitOverride()
       .showSuggestionAfterError(true)
@@ -65,21 +65,21 @@ function versionOf(): string {
 }
 
 export interface RunOptions {
-  /** Without node and the script. */
+  /** The arguments without node and the script. */
   readonly args: readonly string[]
   readonly environment: NodeJS.ProcessEnv
   readonly stdout: Writable & { readonly isTTY?: boolean }
   readonly stderr: Writable
-  /** Learns what must not be printed. */
+  /** Learns the secrets that must not be printed. */
   readonly secrets: Secrets
   readonly signal: AbortSignal
-  /** Called when the command begins what has to be stopped: only `signal` may end it from now on. */
+  /** Called when the command starts work that must be stopped: only `signal` may end it from now on. */
   readonly onStopsItself: () => void
 }
 
-/** The whole command, but for the process around it. Never rejects. */
+/** The whole command, except for the process around it. Never rejects. */
 export async function run({ args, environment, stdout, stderr, secrets, signal, onStopsItself }: RunOptions): Promise<ExitCode> {
-  // What cannot be understood is repeated to the user, also if it is a URL in the wrong place.
+  // Invalid arguments are repeated to the user, even if one is a URL at the wrong position.
   for (const arg of args) if (arg.includes('://')) secrets.addUrl(arg)
   const output = new Output({ stdout, stderr, secrets, json: args.includes('--json'), terminal: stdout.isTTY === true })
   let code: ExitCode = exitCode.ok
@@ -98,7 +98,7 @@ export async function run({ args, environment, stdout, stderr, secrets, signal, 
   }
 }
 
-/** What commander says, in our form: a line, and what to do. */
+/** Commander's errors in our format: one line, and a hint. */
 function argumentError(error: CommanderError, args: readonly string[]): CommandError {
   const [text = '', ...rest] = error.message.replace(/^error: /, '').split('\n')
   const suggestion = rest.join(' ').replaceAll(/[()]/g, '').trim()

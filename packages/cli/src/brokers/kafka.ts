@@ -6,7 +6,7 @@ import type { Broker } from './open-broker.ts'
 
 const connectTimeout = 5000
 
-/** A destination is a topic, which has to exist. `kafkas:` is Kafka over TLS; user and password are for SASL PLAIN. */
+/** A destination is a topic, which must exist. `kafkas:` is Kafka over TLS; user and password are used for SASL PLAIN. */
 export async function openKafka({ hosts, user, password, scheme, address }: ServiceUrl, logger: Logger): Promise<Broker> {
   const client = new Kafka({
     clientId: 'ackord',
@@ -16,14 +16,14 @@ export async function openKafka({ hosts, user, password, scheme, address }: Serv
     connectionTimeout: connectTimeout,
     authenticationTimeout: connectTimeout,
     retry: { retries: 1, initialRetryTime: 100 },
-    // What matters is in the errors.
+    // The client's log repeats what its errors say.
     logLevel: logLevel.NOTHING,
   })
   const admin = client.admin()
   await admin.connect()
   const kafka = fromKafkaJs(client, {
     producer: { createPartitioner: Partitioners.DefaultPartitioner },
-    // Only the demo consumes: its next service need not wait long for the one that was killed.
+    // Only the demo consumes: its second service need not wait long for the killed one to time out.
     consumer: { sessionTimeout: 6000, rebalanceTimeout: 6000, heartbeatInterval: 1000 },
   })
   const publisher = kafkaPublisher(kafka)
@@ -37,17 +37,17 @@ export async function openKafka({ hosts, user, password, scheme, address }: Serv
       try {
         await admin.createTopics({ topics: [{ topic }], waitForLeaders: true })
       } catch (error) {
-        // A broker may make topics for whoever asks for them, and take no orders.
+        // A broker may create topics automatically and reject explicit requests to create them.
         await admin.fetchTopicMetadata({ topics: [topic] })
         if (!(await exists(topic))) throw error
       }
     },
     async removeTopic(topic) {
       if (!(await exists(topic))) return
-      // One that still has a member is forgotten by the broker when that is missed.
+      // A group that still has a member is removed by the broker after the session time-out.
       await admin.deleteGroups([topic]).catch(() => {})
       const { brokers, controller } = await admin.describeCluster()
-      // What imitates Kafka for tests has nobody who could do it.
+      // Kafka emulators for tests may not support this call.
       if (brokers.some(({ nodeId }) => nodeId === controller)) await admin.deleteTopics({ topics: [topic] })
     },
     async problemOf(destination) {

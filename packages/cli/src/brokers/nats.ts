@@ -7,7 +7,7 @@ import type { Broker } from './open-broker.ts'
 
 const connectTimeout = 5000
 
-/** A destination is a subject, which a stream of JetStream has to take. */
+/** A destination is a subject, which a JetStream stream must capture. */
 export async function openNats(url: ServiceUrl, logger: Logger): Promise<Broker> {
   const { hosts, user = '', password, scheme } = url
   const credentials = password === undefined ? { token: user } : { user, pass: password }
@@ -48,7 +48,7 @@ export async function openNats(url: ServiceUrl, logger: Logger): Promise<Broker>
         () => false,
       )
       if (found) return undefined
-      return `No stream takes the subject '${destination}'. Create one, or map the destination to a subject that has one: --map ${destination}=subject`
+      return `No stream captures the subject '${destination}'. Create one, or map the destination to a subject that has one: --map ${destination}=subject`
     },
     async [Symbol.asyncDispose]() {
       await publisher[Symbol.asyncDispose]()

@@ -6,27 +6,27 @@ import type { Secrets } from '../output/secrets.ts'
 import { parseServiceUrl, type ServiceUrl } from '../settings/urls.ts'
 
 export interface OpenBrokerOptions {
-  /** What the user has to look at if the URL is wrong. */
+  /** The option to name in errors if the URL is invalid. */
   readonly option: string
   readonly logger: Logger
   readonly secrets: Secrets
-  /** Whether `memory:` will do, which ends with the command. Default: false. */
+  /** Whether `memory:` is allowed, whose messages are lost when the command ends. Default: false. */
   readonly memory?: boolean | undefined
 }
 
 const examples = ['amqp://host:5672', 'nats://host:4222', 'kafka://host:9092', 'redis://host:6379', 'redis+cluster://host:6379']
 
-/** Connects to the broker that a URL names. The caller closes it. */
+/** Connects to the broker at a URL. The caller closes it. */
 export async function openBroker(text: string | undefined, options: OpenBrokerOptions): Promise<Broker> {
   const { option, secrets } = options
-  if (text === undefined) throw usageError(`${option} is missing.`, `Give it, set ACKORD_BROKER, or put 'broker' into ackord.config.ts.`)
+  if (text === undefined) throw usageError(`${option} is missing.`, `Pass it, set ACKORD_BROKER, or set 'broker' in ackord.config.ts.`)
   secrets.addUrl(text)
   const url = parseServiceUrl(option, text, examples)
   const broker = await talkingTo(url.address, () => open(url, options))
   return { ...broker, [Symbol.asyncDispose]: () => closeWithin(() => broker[Symbol.asyncDispose]()) }
 }
 
-/** The clients are loaded when they are needed: each costs time at the start. */
+/** The clients are loaded on demand: each adds to the start-up time. */
 async function open(url: ServiceUrl, { option, logger, memory = false }: OpenBrokerOptions): Promise<Broker> {
   switch (url.scheme) {
     case 'amqp':
@@ -54,48 +54,51 @@ async function open(url: ServiceUrl, { option, logger, memory = false }: OpenBro
     case 'memory': {
       if (!memory)
         throw usageError(
-          `${option} is 'memory:', which ends with the command: whatever is published there is lost.`,
+          `${option} is 'memory:', which exists only while the command runs: everything published there is lost.`,
           `Expected one of: ${examples.join(', ')}`,
         )
       const { openMemory } = await import('./open-broker.ts')
       return openMemory(logger)
     }
     default:
-      throw usageError(`${option} has the scheme '${url.scheme}:', which is no broker.`, `Expected one of: ${examples.join(', ')}`)
+      throw usageError(
+        `${option} has the scheme '${url.scheme}:', which is not a supported broker.`,
+        `Expected one of: ${examples.join(', ')}`,
+      )
   }
 }
 
 /** A broker that the command has connected to. */
 export interface Broker {
-  /** To be printed. */
+  /** For output, without secrets. */
   readonly address: string
-  /** What the relay publishes with. */
+  /** The publisher that the relay uses. */
   readonly publisher: Publisher
-  /** Reads a topic that `createTopic` made, for the demo: alone, from its first message on. */
+  /** Reads a topic that `createTopic` created, for the demo: as the only consumer, from its first message on. */
   source(topic: string): Source & AsyncDisposable
-  /** Makes what a message to this name needs to be kept until it is read. */
+  /** Creates what the broker needs to keep a message to this name until it is read. */
   createTopic(topic: string): Promise<void>
   /**
-   * The name under which a message is delivered once more by a topic that `createTopic` made: a broker that drops what it was sent before would otherwise keep the
-   * demo from repeating one. Default: the topic's own.
+   * The name under which a topic created by `createTopic` delivers a message a second time: a broker that deduplicates would otherwise prevent the
+   * demo from repeating one. Default: the topic's own name.
    */
   repeatTopic?(topic: string): string
-  /** With all that is in it. Idempotent. */
+  /** Deletes the topic and its messages. Idempotent. */
   removeTopic(topic: string): Promise<void>
-  /** Why publishing to this name would fail, as far as the broker can be asked; `undefined` if nothing is known to be wrong. */
+  /** Why publishing to this name would fail, as far as the broker can tell; `undefined` if no problem is known. */
   problemOf?(destination: string): Promise<string | undefined>
   /** Closes the connection. */
   [Symbol.asyncDispose](): Promise<void>
 }
 
-/** In this process: for the demo. */
+/** An in-process broker for the demo. */
 export function openMemory(logger: Logger): Broker {
   const broker = new MemoryBroker({ logger })
   return {
     address: 'memory:',
     publisher: broker,
     source: (topic) => broker.source(topic),
-    // A topic comes to be when it is first named, and goes with the broker.
+    // A topic is created on first use, and disappears with the broker.
     createTopic: () => Promise.resolve(),
     removeTopic: () => Promise.resolve(),
     [Symbol.asyncDispose]: () => broker.close(),

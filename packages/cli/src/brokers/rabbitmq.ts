@@ -6,11 +6,11 @@ import type { Broker } from './open-broker.ts'
 
 const connectTimeout = 5000
 
-/** A destination is a queue, which has to exist. */
+/** A destination is a queue, which must exist. */
 export async function openRabbitmq({ text, address }: ServiceUrl, logger: Logger): Promise<Broker> {
   const outgoing = await connectOnce(text)
   const publisher = rabbitmqPublisher(outgoing, { logger })
-  // RabbitMQ slows down connections that publish a lot, and acks would wait with them.
+  // RabbitMQ throttles connections that publish a lot, and acks on the same connection would be delayed.
   let incoming: Promise<RecoveringChannelModel> | undefined
 
   return {
@@ -35,7 +35,7 @@ export async function openRabbitmq({ text, address }: ServiceUrl, logger: Logger
         return undefined
       } catch {
         // RabbitMQ has closed the channel.
-        return `There is no queue '${destination}', or it may not be used. Declare it, or map the destination to one that exists: --map ${destination}=queue`
+        return `There is no queue '${destination}', or access to it is denied. Declare it, or map the destination to an existing queue: --map ${destination}=queue`
       }
     },
     async [Symbol.asyncDispose]() {
@@ -48,15 +48,15 @@ export async function openRabbitmq({ text, address }: ServiceUrl, logger: Logger
 
 async function connectOnce(url: string): Promise<RecoveringChannelModel> {
   const connection = await connect(url, { timeout: connectTimeout, recovery: { initialMaxRetries: 0 } })
-  // The source and the publisher log what matters.
+  // The source and the publisher log connection errors themselves.
   connection.on('error', () => {})
   return connection
 }
 
-/** A source on a connection that is still being made. */
+/** A source on a connection that is still being opened. */
 function lateSource(connecting: Promise<RecoveringChannelModel>, queue: string, logger: Logger): ReturnType<Broker['source']> {
   const opening = connecting.then((connection) => rabbitmqSource(connection, { queue, logger }))
-  // Whoever reads is told.
+  // The reader gets the error.
   opening.catch(() => {})
   return {
     async *messages(options) {

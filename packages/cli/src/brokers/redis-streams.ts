@@ -5,7 +5,7 @@ import type { ServiceUrl } from '../settings/urls.ts'
 import { connectRedis, removeKeys } from '../stores/redis-client.ts'
 import type { Broker } from './open-broker.ts'
 
-/** A server or a cluster. A destination is a stream, which comes to be with its first message. */
+/** A server or a cluster. A destination is a stream, which is created with its first message. */
 export async function openRedisStreams(url: ServiceUrl, logger: Logger): Promise<Broker> {
   const client = await connectRedis(url)
   const redis = fromIoredis(client, { logger })
@@ -16,7 +16,7 @@ export async function openRedisStreams(url: ServiceUrl, logger: Logger): Promise
     source: (topic) => streamSource(redis, { stream: topic, group: 'demo', block: 200 }),
     createTopic: () => Promise.resolve(),
     async removeTopic(topic) {
-      // What its group keeps beside it has the topic as its tag.
+      // The other keys of its group have the topic as their hash tag.
       await removeKeys(client, `{${topic}}`)
       await client.unlink(topic)
     },

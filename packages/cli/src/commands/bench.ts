@@ -18,16 +18,18 @@ interface BenchCommandOptions {
 
 export function benchCommand(execute: Execute): Command {
   return newCommand('bench')
-    .description('How many events a second the store takes and gives, from this machine, now. Under names of its own, which are removed.')
+    .description(
+      'Measures how many events per second the store accepts and relays, from this machine. Uses its own tables or keys, which are removed.',
+    )
     .option('--store <url>', storeUrls)
     .option('--outbox <kind>', 'stream or lua (Redis; default: stream)', parseOutbox)
-    .option('--records <count>', 'how many', parseWhole(1, 10_000_000), 5000)
+    .option('--records <count>', 'number of events', parseWhole(1, 10_000_000), 5000)
     .action(execute(runBench, { stopsItself: true }))
 }
 
 async function runBench({ output, secrets, signal }: Session, { store: url, outbox, records }: BenchCommandOptions): Promise<ExitCode> {
   if (url === undefined)
-    throw usageError('--store is missing.', 'It is not taken from the environment or a file: a benchmark puts load on the server.')
+    throw usageError('--store is missing.', 'It is not read from the environment or a file: a benchmark puts load on the server.')
   checkOutbox(url, outbox)
   const name = `ackord-bench-${systemRuntime.uuid().slice(0, 8)}`
   await using store = await unlessAborted(openRunStore(url, { name, secrets, outbox }), signal)
@@ -38,11 +40,11 @@ async function runBench({ output, secrets, signal }: Session, { store: url, outb
     const result = await bench({ store, records, signal, onStep })
     output.object(result)
     output.line()
-    output.line(`  ${result.appends_per_second} transactions a second, each with one event of 200 bytes, ${writers} at once.`)
+    output.line(`  ${result.appends_per_second} transactions per second, each with one event of 200 bytes, ${writers} concurrently.`)
     output.line(
-      `  ${result.relayed_per_second} records a second from the outbox of ${store.address}; what the broker takes for it comes on top.`,
+      `  ${result.relayed_per_second} records per second from the outbox of ${store.address}, without the time that a broker needs.`,
     )
-    output.line('  One run on a machine that does other things, too: compare runs, not numbers of others.')
+    output.line('  One run on a shared machine: compare runs with each other, not with published numbers.')
     return exitCode.ok
   } finally {
     await data.remove()
@@ -51,9 +53,9 @@ async function runBench({ output, secrets, signal }: Session, { store: url, outb
 
 interface BenchResult {
   readonly records: number
-  /** Transactions that each store one event, several at once. */
+  /** Concurrent transactions that each store one event. */
   readonly appends_per_second: number
-  /** Records that a relay carries to a publisher which takes everything at once. */
+  /** Records that a relay publishes to a publisher that confirms everything immediately. */
   readonly relayed_per_second: number
 }
 
@@ -64,17 +66,17 @@ interface BenchOptions {
   readonly onStep: (text: string) => void
 }
 
-/** How many transactions are open at once. */
+/** The number of concurrent transactions. */
 const writers = 8
 const patience = 60_000
 
-/** What the store can do, from here and now. The tables of the run must be there, and empty. */
+/** Measures the store from this machine. The tables of the run must exist and be empty. */
 async function bench({ store, records, signal, onStep }: BenchOptions): Promise<BenchResult> {
-  onStep(`${records} transactions that each store one event, ${writers} at once.`)
+  onStep(`${records} transactions that each store one event, ${writers} concurrently.`)
   const startedAt = systemRuntime.monotonic()
   await append(store, records, signal)
   const appended = systemRuntime.monotonic() - startedAt
-  onStep('A relay carries them to a publisher that does nothing.')
+  onStep('A relay publishes them to a publisher that does nothing.')
   const relayed = await relay(store, records, signal)
   return { records, appends_per_second: rate(records, appended), relayed_per_second: rate(records, relayed) }
 }
@@ -112,7 +114,7 @@ async function relay(store: Store, count: number, signal: AbortSignal): Promise<
   if (await waitFor(() => published >= count, { signal, patience, progress: () => String(published) })) return lastAt - startedAt
   const { lastStoreError } = running.health()
   const reason = lastStoreError === undefined ? '' : `: ${errorText(lastStoreError)}`
-  throw new CommandError(`The relay has carried nothing for ${patience / 1000} s${reason}.`, {
+  throw new CommandError(`The relay has published nothing for ${patience / 1000} s${reason}.`, {
     exitCode: exitCode.failed,
     cause: lastStoreError,
   })

@@ -15,20 +15,20 @@ const day = 86_400_000
 
 export function cleanupCommand(execute: Execute): Command {
   return storeCommand('cleanup')
-    .description('Deletes, once, what the inbox need not remember and what is published and old. For a timer; never touches anything else.')
+    .description('Deletes expired inbox entries and old published records, once. Run it from a timer; it deletes nothing else.')
     .addOption(
       setting(
         '--inbox-window <duration>',
-        'for how long the inbox remembers a message; longer than the broker may deliver one again (default: 7d)',
+        'how long the inbox remembers a message; longer than the broker may redeliver one (default: 7d)',
         {
           parse: parsePositiveDuration,
         },
       ),
     )
     .addOption(
-      setting('--keep-published <duration>', 'for how long published records are kept (default: 24h)', { parse: parsePositiveDuration }),
+      setting('--keep-published <duration>', 'how long published records are kept (default: 24h)', { parse: parsePositiveDuration }),
     )
-    .addOption(setting('--batch-size <count>', 'how many rows are deleted at a time (default: 1000)', { parse: parseWhole(1, 100_000) }))
+    .addOption(setting('--batch-size <count>', 'number of rows per delete (default: 1000)', { parse: parseWhole(1, 100_000) }))
     .action(
       execute(
         async (session, options: CleanupOptions) => {
@@ -38,15 +38,15 @@ export function cleanupCommand(execute: Execute): Command {
           const outbox = store.outbox({ logger: output.logger() })
           const result = { inbox_deleted: 0, outbox_deleted: 0 }
           const isSql = store.kind !== 'redis'
-          // The markers that the inbox has in Redis have a time to live.
+          // The inbox markers in Redis have a time to live.
           if (isSql)
             result.inbox_deleted = await drain(batchSize, signal, () => store.cleanInbox({ window: inboxWindow, limit: batchSize }))
           const published = { olderThan: keepPublished, limit: batchSize }
           result.outbox_deleted = await drain(batchSize, signal, () => outbox.deletePublished(published))
           output.object(result)
           const { inbox_deleted: forgotten, outbox_deleted: deleted } = result
-          if (isSql) output.line(`Deleted ${forgotten} of the inbox and ${deleted} published records.`)
-          else output.line(`Deleted ${deleted} published records. What the inbox need not remember goes from Redis by itself.`)
+          if (isSql) output.line(`Deleted ${forgotten} inbox entries and ${deleted} published records.`)
+          else output.line(`Deleted ${deleted} published records. Inbox entries in Redis expire by themselves.`)
           signal.throwIfAborted()
           return exitCode.ok
         },
@@ -55,7 +55,7 @@ export function cleanupCommand(execute: Execute): Command {
     )
 }
 
-/** Batch after batch until one is not full, or somebody wants to stop. */
+/** Runs batches until one is not full, or the command is stopped. */
 async function drain(batchSize: number, signal: AbortSignal, deleteBatch: () => Promise<number>): Promise<number> {
   let total = 0
   while (!signal.aborted) {

@@ -20,8 +20,8 @@ interface DemoCommandOptions {
 
 export function demoCommand(execute: Execute): Command {
   return newCommand('demo')
-    .description('Orders through duplicates, failures, a crash and an outage; in the end each is applied once. Needs no server.')
-    .option('--orders <count>', 'how many', parseWhole(1, 1_000_000), 1000)
+    .description('Processes orders through duplicates, failures, a crash and an outage; in the end each is applied once. Needs no server.')
+    .option('--orders <count>', 'number of orders', parseWhole(1, 1_000_000), 1000)
     .option('--store <url>', `${storeUrls} (default: PostgreSQL in this process)`)
     .option('--outbox <kind>', 'stream or lua (Redis; default: stream)', parseOutbox)
     .option('--broker <url>', 'amqp://, nats://, kafka://, redis://, redis+cluster:// or memory: (default: memory:)')
@@ -57,14 +57,14 @@ function summarise(output: Output, report: DemoReport, store: Store, broker: Bro
   const colour = good ? output.colours.green : output.colours.red
   output.line()
   output.line(
-    `  ${result.applied} of ${result.orders} orders are in ${store.address}; ${result.duplicates_skipped} duplicates were recognised and skipped.`,
+    `  ${result.applied} of ${result.orders} orders are in ${store.address}; ${result.duplicates_skipped} duplicates were detected and skipped.`,
   )
   output.line(
     `  ${result.events_published} events are at ${broker.address}, one for each order, although the service was killed and the broker was down.`,
   )
   if (repeated > 0)
     output.line(
-      `  ${repeated} of them came twice, with the same id: published, then not settled by the service that was killed. A consumer's inbox skips those.`,
+      `  ${repeated} of them were published twice, with the same id: the killed service published them and did not settle them. A consumer's inbox skips those.`,
     )
   output.line(colour(`  ${result.lost} lost, ${result.applied_twice} applied twice.`))
   output.line()

@@ -14,20 +14,21 @@ interface DiscardOptions extends StoreOptions, WhichOptions {
 
 export function discardCommand(execute: Execute): Command {
   return addFilter(storeCommand('discard'))
-    .description('Removes parked records for good: their events are never published. Others are left alone.')
-    .argument('[ids...]', 'the records, as `ackord list --state parked` gives them')
-    .option('--all', 'all that are parked')
-    .option('--reason <text>', 'why, for the log')
-    .option('--yes', 'needed with a filter or --all')
-    .option('--dry-run', 'show which they are, and remove nothing')
+    .description('Deletes parked records permanently: their events are never published. Other records are not changed.')
+    .argument('[ids...]', 'ids of records, as listed by `ackord list --state parked`')
+    .option('--all', 'all parked records')
+    .option('--reason <text>', 'the reason, for the log')
+    .option('--yes', 'required with a filter or --all')
+    .option('--dry-run', 'list the records without deleting them')
     .action(
       execute(async (session, options: DiscardOptions, ids) => {
         const { output } = session
         checkWhich(ids, options)
         const { reason, yes = false, dryRun = false } = options
-        if (!dryRun && reason === undefined) throw usageError('--reason is missing: events that are never published need one.')
+        if (!dryRun && reason === undefined)
+          throw usageError('--reason is missing: it is required, because the events will never be published.')
         if (!dryRun && ids.length === 0 && !yes)
-          throw usageError('This removes every parked record that matches.', 'Look first with --dry-run, then add --yes.')
+          throw usageError('This deletes every parked record that matches.', 'Check with --dry-run first, then add --yes.')
         await using store = await openStoreOf(options, session)
         const admin = store.outbox({ logger: output.logger() })
         if (dryRun || reason === undefined) return await showChosen(admin, ids, options, output, 'parked')
@@ -39,7 +40,7 @@ export function discardCommand(execute: Execute): Command {
           )
         }
         output.object({ discarded })
-        output.line(`${discarded} ${discarded === 1 ? 'record was' : 'records were'} removed.`)
+        output.line(`${discarded} ${discarded === 1 ? 'record was' : 'records were'} deleted.`)
         return ids.length > 0 && discarded === 0 ? nothingDone(output, 'parked') : exitCode.ok
       }),
     )

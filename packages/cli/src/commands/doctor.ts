@@ -20,22 +20,22 @@ type Finding = Check & { readonly of: 'store' | 'broker' }
 export function doctorCommand(execute: Execute): Command {
   return storeCommand('doctor')
     .description(
-      'Looks at the store and the broker: reachable, schema, clock, privileges, durability; and says what to do. Changes nothing.',
+      'Checks the store and the broker: connection, schema, clock, privileges, durability; and says how to fix problems. Changes nothing.',
     )
     .addOption(setting('--broker <url>', 'amqp://, nats://, kafka:// or redis://'))
-    .option('--strict', 'warnings, and checks without a result, are a failure, too')
+    .option('--strict', 'also fail on warnings and on checks without a result')
     .action(execute(diagnose))
 }
 
 async function diagnose(session: Session, options: DoctorOptions): Promise<ExitCode> {
   if (options.store === undefined && options.broker === undefined) {
-    throw usageError('--store and --broker are both missing.', 'Give one of them, or both.')
+    throw usageError('--store and --broker are both missing.', 'Pass at least one of them.')
   }
   const findings: Finding[] = []
   const failures: CommandError[] = []
   const fail = (of: Finding['of'], error: unknown) => {
     const failure = explainFailure(error)
-    // A URL that cannot be right is told as everywhere.
+    // An invalid URL is reported as in all other commands.
     if (failure.exitCode === exitCode.usage) throw failure
     failures.push(failure)
     findings.push({ of, ...check('connection', 'problem', `${failure.message} ${failure.hint ?? ''}`.trim()) })

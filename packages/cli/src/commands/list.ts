@@ -14,14 +14,14 @@ interface ListOptions extends StoreOptions, FilterOptions {
 
 export function listCommand(execute: Execute): Command {
   return addFilter(storeCommand('list'))
-    .description('Records of the outbox, oldest first.')
+    .description('Lists records of the outbox, oldest first.')
     .option(
       '--state <state>',
       'ready, waiting, leased, parked or published',
       parseChoice('ready', 'waiting', 'leased', 'parked', 'published'),
     )
-    .option('--limit <count>', 'how many at most', parseWhole(1, 10_000), 50)
-    .option('--after <cursor>', 'go on where the page before ended')
+    .option('--limit <count>', 'maximum number of records', parseWhole(1, 10_000), 50)
+    .option('--after <cursor>', 'continue after the previous page')
     .action(
       execute(async (session, options: ListOptions) => {
         const { output } = session
@@ -29,15 +29,15 @@ export function listCommand(execute: Execute): Command {
         const { limit, after, state } = options
         const page = await store.outbox({ logger: output.logger() }).list(filterOf(options, state), { limit, after })
         output.object({ records: page.records.map((record) => recordObject(output, record)), next: page.next ?? null })
-        if (page.records.length === 0) output.line('There are no such records.')
+        if (page.records.length === 0) output.line('No records found.')
         else recordTable(output, page.records)
-        if (page.next !== undefined) output.line(`\nThere are more: --after ${shellWord(page.next)}`)
+        if (page.next !== undefined) output.line(`\nMore records: --after ${shellWord(page.next)}`)
         return exitCode.ok
       }),
     )
 }
 
-/** A cursor of Redis has quotes and brackets, and is to be pasted. */
+/** A Redis cursor contains quotes and brackets, and must be safe to paste into a shell. */
 function shellWord(text: string): string {
   return /^[\w.-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`
 }

@@ -7,7 +7,7 @@ import { openStoreOf, type StoreOptions } from '../stores/open-store.ts'
 
 export function migrateCommand(execute: Execute): Command {
   return newCommand('migrate')
-    .description('The tables: make them, print them, see whether they fit.')
+    .description('Creates, prints or validates the tables.')
     .addCommand(upCommand(execute))
     .addCommand(printCommand(execute))
     .addCommand(validateCommand(execute))
@@ -15,7 +15,7 @@ export function migrateCommand(execute: Execute): Command {
 
 function upCommand(execute: Execute): Command {
   return storeCommand('up')
-    .description('Makes the tables, or brings older ones up to date. Any number may run at once, and again.')
+    .description('Creates the tables, or upgrades older ones. Idempotent, and safe to run concurrently.')
     .action(
       execute(async (session, options: StoreOptions) => {
         await using store = await openStoreOf(options, session, { create: true })
@@ -30,7 +30,7 @@ function upCommand(execute: Execute): Command {
 
 function printCommand(execute: Execute): Command {
   return storeCommand('print')
-    .description('The SQL that makes the tables, for your own migrations. Connects to nothing: --store postgres: will do.')
+    .description('Prints the SQL that creates the tables, for your own migrations. Connects to nothing: --store postgres: is enough.')
     .action(
       execute(async (session, options: StoreOptions) => {
         if (isRedisUrl(options.store ?? '')) return noTables(session)
@@ -46,14 +46,14 @@ function printCommand(execute: Execute): Command {
 
 function validateCommand(execute: Execute): Command {
   return storeCommand('validate')
-    .description('Whether the tables are there in a version that this command works with. Changes nothing.')
+    .description('Validates that the tables exist in a version that this command supports. Changes nothing.')
     .action(
       execute(async (session, options: StoreOptions) => {
         await using store = await openStoreOf(options, session)
         if (store.kind === 'redis') return noTables(session)
         await store.validateSchema()
         session.output.object({ store: store.address, schema: 'valid' })
-        session.output.line(`The tables in ${store.address} are as they should be.`)
+        session.output.line(`The tables in ${store.address} are valid.`)
         return exitCode.ok
       }),
     )

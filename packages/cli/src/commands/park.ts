@@ -11,21 +11,21 @@ interface ParkOptions extends StoreOptions {
 export function parkCommand(execute: Execute): Command {
   return storeCommand('park')
     .description(
-      'Keeps ready and waiting records from being published until `ackord rearm`. Records that a relay has leased are left alone.',
+      'Prevents ready and waiting records from being published until `ackord rearm`. Records that a relay has leased are not changed.',
     )
-    .argument('<ids...>', 'the records, as `ackord list` gives them')
-    .option('--reason <text>', 'why; shown as the error of the record')
+    .argument('<ids...>', 'ids of records, as listed by `ackord list`')
+    .option('--reason <text>', 'the reason; shown as the error of the record')
     .action(
       execute(async (session, options: ParkOptions, ids) => {
         const { output } = session
         const { reason } = options
-        if (reason === undefined) throw usageError('--reason is missing: whoever finds a parked record needs to know why it waits.')
+        if (reason === undefined) throw usageError('--reason is missing: it is required, so that others can see why the record is parked.')
         await using store = await openStoreOf(options, session)
         const parked = await store.outbox({ logger: output.logger() }).park(ids, reason)
         output.object({ parked })
         output.line(`${parked} ${parked === 1 ? 'record was' : 'records were'} parked.`)
         if (parked > 0) return exitCode.ok
-        output.line('None of these ids is of a record that is ready or waiting.')
+        output.line('None of these ids belongs to a record that is ready or waiting.')
         return exitCode.failed
       }),
     )

@@ -21,16 +21,16 @@ interface RearmOptions extends StoreOptions, WhichOptions {
 export function rearmCommand(execute: Execute): Command {
   return addFilter(storeCommand('rearm'))
     .description(
-      'Makes parked records ready to be published again, with no attempts counted; with --published, those that were published and kept.',
+      'Makes parked records ready to be published again, with attempts reset to 0; with --published, records that were published and kept.',
     )
-    .argument('[ids...]', 'the records, as `ackord list --state parked` gives them')
-    .option('--all', 'all that are parked, or published')
-    .option('--published', 'published records instead of parked ones: they are published once more, with the same id')
-    .option('--delay <duration>', 'publish them later, such as 10m', parseDuration)
+    .argument('[ids...]', 'ids of records, as listed by `ackord list --state parked`')
+    .option('--all', 'all parked records, or all published ones')
+    .option('--published', 'published records instead of parked ones: they are published a second time, with the same id')
+    .option('--delay <duration>', 'publish them after this delay, such as 10m', parseDuration)
     .option('--keep-attempts', 'earlier attempts still count')
-    .option('--set-destination <name>', 'send them here instead')
-    .option('--set-attribute <name=value>', 'with this attribute, several times for several', parsePairs)
-    .option('--dry-run', 'show which they are, and change nothing')
+    .option('--set-destination <name>', 'change the destination')
+    .option('--set-attribute <name=value>', 'set an attribute; repeatable', parsePairs)
+    .option('--dry-run', 'list the records without changing them')
     .action(
       execute(async (session, options: RearmOptions, ids) => {
         const { output } = session
@@ -69,7 +69,7 @@ export async function showChosen(
 }
 
 export function nothingDone(output: Output, state: 'parked' | 'published'): 1 {
-  output.line(`None of these ids is of a ${state} record.`)
+  output.line(`None of these ids belongs to a ${state} record.`)
   return exitCode.failed
 }
 
@@ -78,6 +78,6 @@ function editOf({ setDestination, setAttribute }: RearmOptions): OutboxEdit | un
   const attributes: Attributes | undefined = setAttribute === undefined ? undefined : Object.fromEntries(setAttribute)
   const odd = Object.keys(attributes ?? {}).find((name) => name === 'id' || !/^[a-z0-9]+$/.test(name))
   if (odd !== undefined)
-    throw usageError(`--set-attribute cannot set '${odd}'.`, 'Names are lower-case letters and digits; the id must stay.')
+    throw usageError(`--set-attribute cannot set '${odd}'.`, 'Names are lower-case letters and digits; the id cannot be changed.')
   return { destination: setDestination, attributes }
 }

@@ -48,42 +48,50 @@ interface RelayCommandOptions extends StorePlace {
 export function relayCommand(execute: Execute): Command {
   const command = addPlace(
     newCommand('relay')
-      .description('Carries committed records to the broker until SIGTERM, SIGHUP or Ctrl-C. Any number may run side by side.')
+      .description('Publishes committed records to the broker until SIGTERM, SIGHUP or Ctrl-C. Any number of relays may run concurrently.')
       .addOption(setting('--from <url>', `the store: ${storeUrls}`, { key: 'store' }))
       .addOption(setting('--to <url>', 'the broker: amqp://, nats://, kafka://, redis:// or redis+cluster://', { key: 'broker' })),
   )
   const options = [
-    setting('--map <destination=topic>', 'publishes what is for the destination under another name, several times for several', {
+    setting('--map <destination=topic>', 'publish a destination under another name; repeatable', {
       parse: parsePairs,
     }),
-    setting('--destinations <names>', 'only these; leave the others to other relays (default: all)', { parse: parseList }),
-    setting('--dead-letter <topic>', 'where a copy of what is parked goes (default: nowhere)'),
-    setting('--order <order>', 'none or perKey, as those who write have it (SQL, or a Lua outbox; default: none)', {
+    setting('--destinations <names>', 'only these destinations; others are left to other relays (default: all)', { parse: parseList }),
+    setting('--dead-letter <topic>', 'where to send a copy of each parked record (default: nowhere)'),
+    setting('--order <order>', 'none or perKey, the same as in the writing services (SQL, or a Lua outbox; default: none)', {
       parse: parseChoice('none', 'perKey'),
     }),
-    setting('--on-exhausted <choice>', 'with order perKey, those behind a parked record: park, block or parkKey (default: park)', {
-      parse: parseChoice('park', 'block', 'parkKey'),
-    }),
-    setting('--listen', 'hears of commits at once (PostgreSQL; those who write need `notify: true`)'),
-    setting('--keep-published <duration>', 'keeps published records for so long (SQL and Lua outbox; default: they are deleted)', {
+    setting(
+      '--on-exhausted <choice>',
+      'with order perKey, what happens to records behind a parked one: park, block or parkKey (default: park)',
+      {
+        parse: parseChoice('park', 'block', 'parkKey'),
+      },
+    ),
+    setting('--listen', 'receive notifications of commits (PostgreSQL; the writing services need `notify: true`)'),
+    setting('--keep-published <duration>', 'how long published records are kept (SQL and Lua outbox; default: they are deleted)', {
       parse: parsePositiveDuration,
     }),
-    setting('--batch-size <count>', 'records in one claim (default: 500)', { parse: parseWhole(1, 100_000) }),
-    setting('--concurrency <count>', 'batches on their way at once (default: 1)', { parse: parseWhole(1, 1000) }),
-    setting('--lease <duration>', 'how long what a dead relay held waits (default: 30s)', { parse: parsePositiveDuration }),
-    setting('--publish-timeout <duration>', 'how long one publish may take; shorter than the lease (default: 10s)', {
+    setting('--batch-size <count>', 'records per claim (default: 500)', { parse: parseWhole(1, 100_000) }),
+    setting('--concurrency <count>', 'batches in flight concurrently (default: 1)', { parse: parseWhole(1, 1000) }),
+    setting('--lease <duration>', "how long before a dead relay's records are claimed again (default: 30s)", {
       parse: parsePositiveDuration,
     }),
-    setting('--max-attempts <count>', 'after which a record is parked (default: 10)', { parse: parseWhole(1) }),
-    setting('--poll-interval <duration>', 'between looks for records while there is little to do (default: 500ms)', {
+    setting('--publish-timeout <duration>', 'time limit of one publish; shorter than the lease (default: 10s)', {
       parse: parsePositiveDuration,
     }),
-    setting('--shutdown-timeout <duration>', 'what a stop leaves to what is on its way (default: 25s)', { parse: parsePositiveDuration }),
-    setting('--name <name>', 'in its log lines; two may have the same'),
-    setting('--port <port>', 'serves /health, /health/live, /health/ready and /metrics; 0: any port (default: off)', {
+    setting('--max-attempts <count>', 'number of attempts after which a record is parked (default: 10)', { parse: parseWhole(1) }),
+    setting('--poll-interval <duration>', 'interval between polls while there is little to do (default: 500ms)', {
+      parse: parsePositiveDuration,
+    }),
+    setting('--shutdown-timeout <duration>', 'how long a stop waits for records in flight (default: 25s)', {
+      parse: parsePositiveDuration,
+    }),
+    setting('--name <name>', 'name in the log lines; need not be unique'),
+    setting('--port <port>', 'serve /health, /health/live, /health/ready and /metrics; 0: any port (default: off)', {
       parse: parseWhole(0, 65_535),
     }),
-    setting('--host <address>', 'where the port is open; 0.0.0.0 for everybody (default: 127.0.0.1)'),
+    setting('--host <address>', 'the address to listen on; 0.0.0.0 for all interfaces (default: 127.0.0.1)'),
   ]
   for (const option of options) command.addOption(option)
   return command.action(execute(runRelay, { stopsItself: true }))
@@ -94,10 +102,10 @@ async function runRelay(session: Session, options: RelayCommandOptions): Promise
   try {
     await relayUntilAborted(session, options)
   } catch (error) {
-    // A relay that is told to stop while it starts has stopped, too.
+    // A relay that is stopped during its start counts as stopped, too.
     if (!signal.aborted || error !== signal.reason) throw error
   }
-  // Whoever told it to stop gets what he wanted; all else is a failure, also after an orderly stop.
+  // A stop by a signal is a success; any other reason is a failure, even after an orderly stop.
   if (!isInterruption(signal.reason)) throw signal.reason
   return exitCode.ok
 }
@@ -123,10 +131,10 @@ async function relayUntilAborted({ output, secrets, signal }: Session, options: 
   await using server = port === undefined ? undefined : await startHealthServer({ port, host, health, metrics: format })
   signal.throwIfAborted()
   await using running = relay.start()
-  logger.info({ from: store.address, to: broker.address, ...(server !== undefined && { health: server.url }) }, 'The relay runs.')
+  logger.info({ from: store.address, to: broker.address, ...(server !== undefined && { health: server.url }) }, 'The relay is running.')
   await aborted(signal)
-  logger.info({}, 'The relay stops: what is on its way is finished, the rest is given back.')
-  // Before the server is closed: until the end it tells that the relay is stopping.
+  logger.info({}, 'The relay is stopping: records in flight are finished, the rest is released.')
+  // Before the server is closed: until the end it reports that the relay is stopping.
   await running.stop()
   const { published, failed, parked, released } = relay.health()
   logger.info({ published, failed, parked, released }, 'The relay has stopped.')
@@ -154,7 +162,7 @@ function deadLetterOf({ deadLetter }: RelayCommandOptions, { publisher }: Broker
   return deadLetter === undefined ? undefined : { publisher, destination: deadLetter }
 }
 
-/** The name is in every line; the store knows each relay by an id of its own, so that two of one name do not disturb each other. */
+/** The name is in every log line; in the store each relay has an id of its own, so that two relays with the same name do not conflict. */
 function namedLogger(logger: Logger, relay: string | undefined): Logger {
   if (relay === undefined) return logger
   return {

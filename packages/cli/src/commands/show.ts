@@ -12,9 +12,9 @@ interface ShowOptions extends StoreOptions {
 
 export function showCommand(execute: Execute): Command {
   return storeCommand('show')
-    .description('One record, with its attributes.')
-    .argument('<id>', "the record's id, as `ackord list` gives it")
-    .option('--data', 'also the payload, which may be confidential')
+    .description('Shows one record, with its attributes.')
+    .argument('<id>', 'id of the record, as listed by `ackord list`')
+    .option('--data', 'include the payload, which may be confidential')
     .action(
       execute(async (session, options: ShowOptions, [id = '']) => {
         const { output } = session
@@ -23,7 +23,7 @@ export function showCommand(execute: Execute): Command {
         if (record === undefined) {
           throw new CommandError(`There is no record '${printable(id)}' in ${store.address}.`, {
             exitCode: exitCode.failed,
-            hint: 'It may have been published and deleted; `ackord list` has the ids.',
+            hint: 'It may have been published and deleted; `ackord list` shows the ids.',
           })
         }
         const { attributes, data } = record.message
@@ -41,7 +41,7 @@ export function showCommand(execute: Execute): Command {
     )
 }
 
-/** As text where it is one. */
+/** As text if it is valid UTF-8. */
 function readable(data: Uint8Array): string {
   try {
     const text = new TextDecoder('utf-8', { fatal: true }).decode(data)

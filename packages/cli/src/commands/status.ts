@@ -10,7 +10,7 @@ const states = ['ready', 'waiting', 'leased', 'parked', 'published'] as const
 
 export function statusCommand(execute: Execute): Command {
   return storeCommand('status')
-    .description('How many records there are, by destination and state, and how old the oldest is that waits.')
+    .description('Shows the number of records by destination and state, and the age of the oldest pending one.')
     .action(
       execute(async (session, options: StoreOptions) => {
         const { output } = session
@@ -26,12 +26,8 @@ export function statusCommand(execute: Execute): Command {
         if (destinations.length > 1) rows.push(['all', ...states.map((state) => totals[state])])
         output.table(['DESTINATION', ...states.map((state) => state.toUpperCase())], rows)
         output.line()
-        output.line(
-          oldestAge === undefined
-            ? 'Nothing waits to be published.'
-            : `The oldest that waits to be published is ${formatDuration(oldestAge)} old.`,
-        )
-        if (totals.parked > 0) output.line(`Parked records wait for you: ackord list --state parked`)
+        output.line(oldestAge === undefined ? 'No record is pending.' : `The oldest pending record is ${formatDuration(oldestAge)} old.`)
+        if (totals.parked > 0) output.line(`Some records are parked: ackord list --state parked`)
         return exitCode.ok
       }),
     )

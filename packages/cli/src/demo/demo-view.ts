@@ -3,17 +3,17 @@ import type { Output } from '../output/output.ts'
 import type { DemoEvents, DemoProgress } from './demo.ts'
 
 export interface DemoView extends DemoEvents {
-  /** Takes the bar away, and leaves the terminal as it was. Idempotent. */
+  /** Removes the progress bar, and restores the terminal. Idempotent. */
   end(): void
 }
 
-/** A bar on a terminal; lines elsewhere; JSON for programs. */
+/** A progress bar on a terminal; lines elsewhere; JSON for programs. */
 export function demoView(output: Output, orders: number): DemoView {
   const onStep = (text: string) => {
     output.object({ step: text })
     output.line(`${output.colours.cyan('●')} ${text}`)
   }
-  // Some terminals do not know how wide they are.
+  // Some terminals do not report their width.
   const wide = process.stdout.columns >= narrowest
   if (!output.terminal || !process.stdin.isTTY || !wide) return { onStep, onProgress() {}, end() {} }
   const bar = new Bar(orders)
@@ -38,7 +38,7 @@ class Bar {
 
   constructor(orders: number) {
     this.#orders = orders
-    // With them the library ends the process at Ctrl-C, before anything could be cleaned up.
+    // With its signal handlers the library ends the process at Ctrl-C, before anything can be cleaned up.
     settings.aliases.delete('\u0003')
     settings.aliases.delete('escape')
   }
@@ -49,10 +49,10 @@ class Bar {
       size: 20,
       indicator: 'timer',
       withGuide: false,
-      cancelMessage: 'Stopping, and removing what was made. Once more: at once.',
+      cancelMessage: 'Stopping, and removing the data of this run. Press Ctrl-C again to exit immediately.',
     })
     this.#bar.start()
-    // It would keep Ctrl-C from being a signal.
+    // Raw mode would prevent Ctrl-C from sending a signal.
     process.stdin.setRawMode(false)
     this.#shown = 0
     this.update(this.#now)
@@ -63,7 +63,7 @@ class Bar {
     if (this.#bar === undefined || this.#bar.isCancelled) return
     const step = Math.max(0, now.published - this.#shown)
     this.#shown += step
-    this.#bar.advance(step, `${now.published} of ${this.#orders} events out, ${now.skipped} duplicates skipped`)
+    this.#bar.advance(step, `${now.published} of ${this.#orders} events published, ${now.skipped} duplicates skipped`)
   }
 
   hide(): void {

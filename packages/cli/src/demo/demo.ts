@@ -8,25 +8,25 @@ import { EventAudit } from './event-audit.ts'
 import { Outage } from './failures.ts'
 import { type DemoStore, demoStore, isRepeated, OrderService, orderCommand, orderId } from './order-service.ts'
 
-/** What was found in the store and at the broker when all was over. */
+/** The state of the store and the broker at the end. */
 export interface DemoResult {
   readonly orders: number
-  /** Orders in the store, each as often as it is there. */
+  /** Orders in the store, counting each occurrence. */
   readonly applied: number
-  /** Different events at the broker. */
+  /** Distinct events at the broker. */
   readonly events_published: number
   readonly duplicates_skipped: number
-  /** Orders that are not in the store, or have no event at the broker. */
+  /** Orders that are missing in the store, or have no event at the broker. */
   readonly lost: number
   readonly applied_twice: number
 }
 
 export interface DemoReport extends DemoResult {
-  /** How many events came to the broker again, with the id that they had. */
+  /** Events that the broker received again, with the same id. */
   readonly repeated_events: number
 }
 
-/** What happens on the way. */
+/** Progress while it runs. */
 export interface DemoEvents {
   readonly onStep: (text: string) => void
   readonly onProgress: (progress: DemoProgress) => void
@@ -42,21 +42,21 @@ export interface DemoOptions extends DemoEvents {
   readonly orders: number
   readonly store: Store
   readonly broker: Broker
-  /** Names of this run, for what it makes at the broker. */
+  /** Names of this run, for what it creates at the broker. */
   readonly topics: { readonly orders: string; readonly events: string }
   readonly signal: AbortSignal
 }
 
-/** Nothing at all happens for so long only if something is broken. */
+/** If nothing happens for this long, something is broken. */
 const patience = 60_000
-/** How many orders are sent at once, before some of them are sent again. */
+/** How many orders are sent in one call, before some of them are sent again. */
 const sendSize = 50
-/** Once the outbox is empty, an event that was not lost is read within this time after the one before. */
+/** Once the outbox is empty, an event that was not lost arrives within this time after the previous one. */
 const auditPatience = 10_000
 
 /**
- * A service that takes orders: every third is delivered twice, every tenth fails at first; then the service is killed in the middle of its work and started again, and then
- * the broker is down for events. What it makes is removed in the end, also when it is aborted.
+ * A service that receives orders: every third is delivered twice, every tenth fails at first; then the service is killed in the middle of its work
+ * and restarted, and then the broker is down for events. Everything it creates is removed in the end, also when it is aborted.
  */
 export async function demo(options: DemoOptions): Promise<DemoReport> {
   const { broker, topics } = options
@@ -76,10 +76,10 @@ async function removeAll({ broker, topics, store }: DemoOptions, data: DemoStore
   const failures: unknown[] = []
   for (const remove of removals) await remove().catch((error: unknown) => failures.push(error))
   if (failures.length === 0) return
-  const text = `The demo could not remove what it made in ${store.address} and ${broker.address}: ${errorText(failures[0])}`
+  const text = `The demo could not remove its data from ${store.address} and ${broker.address}: ${errorText(failures[0])}`
   throw new CommandError(text, {
     exitCode: exitCode.failed,
-    hint: `Its names begin with ${topics.orders.replace(/-orders$/, '')}, in SQL with underscores in place of hyphens.`,
+    hint: `Its names begin with ${topics.orders.replace(/-orders$/, '')}, in SQL with underscores instead of hyphens.`,
   })
 }
 
@@ -118,7 +118,7 @@ class DemoRun {
   async #phases(): Promise<void> {
     const { orders, onStep } = this.#options
     const [third, twoThirds] = [Math.ceil(orders / 3), Math.ceil((2 * orders) / 3)]
-    onStep(`${orders} orders come in: every third is delivered twice, every tenth fails at first.`)
+    onStep(`${orders} orders arrive: every third is delivered twice, every tenth fails at first.`)
     await this.#send(0, third)
     await this.#handled()
     if (twoThirds > third) await this.#crash(third, twoThirds)
@@ -129,16 +129,16 @@ class DemoRun {
   async #crash(from: number, to: number): Promise<void> {
     const { onStep } = this.#options
     onStep(
-      'More orders come in, and the service is killed in the middle: orders are committed and not acked, events are published and not settled.',
+      'More orders arrive, and the service is killed in the middle: some orders are committed and not acked, some events are published and not settled.',
     )
     const { lifeline } = this.#service
     await this.#send(from, to)
     lifeline.arm()
-    // If there are few orders all may be handled before an event goes out.
+    // With few orders, all may be handled before an event is published.
     await this.#until('the service to be killed', () => lifeline.isCut || this.#acked + lifeline.droppedAcks >= this.#sent)
     lifeline.cut()
     await this.#service.stop()
-    onStep(`A new one is started on the same store. The broker delivers again what was not acked (${lifeline.droppedAcks} messages).`)
+    onStep(`A new service starts on the same store. The broker redelivers messages that were not acked (${lifeline.droppedAcks} messages).`)
     this.#service = this.#startService()
     await this.#handled()
   }
@@ -146,11 +146,11 @@ class DemoRun {
   async #outage(from: number, to: number): Promise<void> {
     const { onStep, orders } = this.#options
     await this.#drained()
-    onStep('The broker goes down for events; orders keep coming in and are committed.')
+    onStep('The broker is down for events; orders keep arriving and are committed.')
     this.#publisher.begin()
     await this.#send(from, to)
     await this.#handled()
-    onStep(`The broker is back: ${orders - this.#audit.distinct} events that waited in the outbox go out.`)
+    onStep(`The broker is up again: ${orders - this.#audit.distinct} events that waited in the outbox are published.`)
     this.#publisher.end()
   }
 
@@ -187,12 +187,12 @@ class DemoRun {
     this.#sent += indexes.length
   }
 
-  /** Until the broker has an ack for everything that was sent. */
+  /** Waits until every message that was sent is acked at the broker. */
   async #handled(): Promise<void> {
     await this.#until('the orders to be handled', () => this.#acked >= this.#sent)
   }
 
-  /** Until nothing is left in the outbox: what the relay has settled is gone from it. */
+  /** Waits until the outbox is empty: settled records are deleted from it. */
   async #drained(): Promise<void> {
     const outbox = this.#options.store.outbox({ logger: silentLogger })
     await this.#until('the events to be published', async () => {
@@ -204,7 +204,7 @@ class DemoRun {
   async #report(): Promise<DemoReport> {
     const { orders: count, signal } = this.#options
     await this.#service.stop()
-    // What is lost never comes, so it is not waited for without end.
+    // A lost event never arrives, so the wait is limited.
     await this.#watch(auditPatience, () => this.#audit.orders.size >= count)
     signal.throwIfAborted()
     const stored = await this.#data.orders()
@@ -225,7 +225,7 @@ class DemoRun {
     if (await this.#watch(patience, isDone)) return
     const reason = this.#audit.failure ?? this.#service.lastError
     const text = `The demo waited for ${what}, and nothing happened for ${patience / 1000} s${reason === undefined ? '' : `: ${errorText(reason)}`}.`
-    throw new CommandError(text, { exitCode: exitCode.failed, hint: '`ackord doctor` looks at the store and the broker.', cause: reason })
+    throw new CommandError(text, { exitCode: exitCode.failed, hint: '`ackord doctor` checks the store and the broker.', cause: reason })
   }
 
   async #watch(limit: number, isDone: () => boolean | Promise<boolean>): Promise<boolean> {

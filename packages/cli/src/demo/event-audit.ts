@@ -1,6 +1,6 @@
 import type { RawMessage, Source } from '@ackord/core'
 
-/** Reads what arrived at the broker, and remembers it. */
+/** Reads and records the events that arrived at the broker. */
 export class EventAudit {
   readonly #stopping = new AbortController()
   readonly #reading: Promise<void>
@@ -15,12 +15,12 @@ export class EventAudit {
     })
   }
 
-  /** How many different events there are, by their message ids. */
+  /** The number of distinct events, by message id. */
   get distinct(): number {
     return this.#ids.size
   }
 
-  /** Those that came more than once included. */
+  /** All events, including repeated ones. */
   get total(): number {
     return this.#count
   }
@@ -30,7 +30,7 @@ export class EventAudit {
     return this.#orders
   }
 
-  /** Why it cannot read any more. */
+  /** Why it can no longer read. */
   get failure(): unknown {
     return this.#failure
   }

@@ -1,7 +1,7 @@
 import { Message, type Publisher, type Source } from '@ackord/core'
 import type { OutboxStore } from '@ackord/outbox'
 
-/** The outbox, of which a relay gets nothing and to which it can tell nothing once the line is cut: its leases have to run out. */
+/** The outbox of a service that can be killed: once the line is cut, its relay can neither claim nor settle, so its leases must expire. */
 export function crashableOutbox(outbox: OutboxStore, lifeline: Lifeline): OutboxStore {
   const guarded =
     <Given extends unknown[], Result>(call: (...given: Given) => Promise<Result>) =>
@@ -26,7 +26,7 @@ export function crashableOutbox(outbox: OutboxStore, lifeline: Lifeline): Outbox
   }
 }
 
-/** The source, whose verdicts do not reach the broker once the line is cut: it will deliver those messages again. */
+/** The source of a service that can be killed: once the line is cut, its verdicts do not reach the broker, which redelivers those messages. */
 export function crashableSource(source: Source, lifeline: Lifeline, onAcked: () => void): Source {
   return {
     async *messages(options) {
@@ -54,16 +54,16 @@ export function crashableSource(source: Source, lifeline: Lifeline, onAcked: () 
 }
 
 /**
- * Lets a service die in the middle of its work, as far as the store and the broker can tell:
+ * Simulates a crash of a service, as seen by the store and the broker:
  *
- *     alive ─ arm() ─▶ armed: acks no longer reach the broker ─ a batch is published, or cut() ─▶ cut: nothing reaches anybody
+ *     alive ─ arm() ─▶ armed: acks no longer reach the broker ─ a batch is published, or cut() ─▶ cut: no call gets through
  */
 export class Lifeline {
   #armed = false
   #cut = false
   #dropped = 0
 
-  /** How many acks were not let through, of messages that were handled. */
+  /** The number of acks of handled messages that were dropped. */
   get droppedAcks(): number {
     return this.#dropped
   }
@@ -80,29 +80,29 @@ export class Lifeline {
     this.#cut = true
   }
 
-  /** Called when the broker has confirmed events, before the store hears of it: the moment that makes duplicates. */
+  /** Called when the broker has confirmed events, before they are settled in the store: the moment that causes duplicates. */
   published(): void {
     if (this.#armed && this.#dropped > 0) this.cut()
   }
 
-  /** Throws if a verdict on a message must not get through. */
+  /** Throws if the verdict on a message must not get through. */
   checkVerdict(): void {
     if (!this.#armed && !this.#cut) return
     this.#dropped += 1
     throw gone()
   }
 
-  /** Throws if nothing gets through any more. */
+  /** Throws if no call gets through any more. */
   check(): void {
     if (this.#cut) throw gone()
   }
 }
 
 function gone(): Error {
-  return new Error('The process is gone.')
+  return new Error('The process was killed.')
 }
 
-/** A publisher that can be told that its broker is down. */
+/** A publisher whose broker can be switched off. */
 export class Outage implements Publisher {
   readonly #publisher: Publisher
   #down = false

@@ -16,21 +16,21 @@ import { crashableOutbox, crashableSource, Lifeline, type Outage } from './failu
 
 export interface OrderServiceOptions {
   readonly store: Store
-  /** Of this service alone; it is disposed of when the service ends. */
+  /** Owned by this service; it is disposed when the service ends. */
   readonly source: Source & AsyncDisposable
   readonly publisher: Outage
   readonly destination: string
   readonly saveOrder: (id: string) => Promise<void>
-  /** The orders that have failed before: the same for the service that comes after this one. */
+  /** The orders that have failed before: shared with the service that replaces this one. */
   readonly failed: Set<string>
   readonly onAcked: () => void
   readonly onDuplicate: () => void
 }
 
-/** Short, so that what a dead relay held need not be waited for long. */
+/** Short, so that the records of a dead relay are claimed again soon. */
 const lease = 3000
 
-/** A service as it would be in a process of its own: a router with inbox and outbox around its handler, and a relay. */
+/** A service as it would run in a process of its own: a router with inbox and outbox around its handler, and a relay. */
 export class OrderService {
   readonly lifeline: Lifeline = new Lifeline()
   readonly #router: Router
@@ -60,12 +60,12 @@ export class OrderService {
     })
   }
 
-  /** What it failed with last, if it did; it may have gone on all the same. */
+  /** Its last error, if any; it may have continued nevertheless. */
   get lastError(): unknown {
     return this.#failure ?? this.#relay.health().lastStoreError
   }
 
-  /** After a crash too: what is left of it in this process must end. Idempotent. */
+  /** Also called after a simulated crash: its remains in this process must end. Idempotent. */
   async stop(): Promise<void> {
     await this.#router.stop()
     await this.#running
@@ -90,12 +90,12 @@ export function orderCommand(index: number): RawMessage {
   return marshal(placeOrder({ id }, { id: `place-${id}`, source: '/shop', specversion: '1.0' }), jsonMarshaler)
 }
 
-/** Every third: brokers deliver again what they are not sure of. */
+/** Every third: brokers redeliver messages whose ack they did not receive. */
 export function isRepeated(index: number): boolean {
   return index % 3 === 0
 }
 
-/** The handler of the service: it calls its port, and returns what happened. Every tenth order fails at first, after it was written. */
+/** The handler of the service: it calls its port, and returns an event. Every tenth order fails at first, after it was written. */
 function placeOrderHandler(save: (id: string) => Promise<void>, failed: Set<string>): Handler {
   return commandHandler({ type: placeOrder, source: '/orders' }, async ({ id }) => {
     await save(id)
@@ -107,14 +107,14 @@ function placeOrderHandler(save: (id: string) => Promise<void>, failed: Set<stri
   })
 }
 
-/** Where the demo keeps its orders: beside Ackord's tables or keys, under names of this run. */
+/** The orders of the demo, stored beside Ackord's tables or keys, under names of this run. */
 export interface DemoStore {
   create(): Promise<void>
-  /** In the transaction of the message that is being handled. Nothing would keep the same order from being there twice. */
+  /** Stores the order in the transaction of the current message. There is no unique constraint: a repeated order would be visible. */
   saveOrder(id: string): Promise<void>
-  /** The ids of all orders that are there, each as often as it is. */
+  /** The ids of all stored orders, counting each occurrence. */
   orders(): Promise<readonly string[]>
-  /** Removes everything of this run. Idempotent. */
+  /** Removes all data of this run. Idempotent. */
   remove(): Promise<void>
 }
 
@@ -125,7 +125,7 @@ export function demoStore(store: Store): DemoStore {
 function onSql(store: SqlStore): DemoStore {
   const orders = store.table('orders')
   const isPostgres = store.kind === 'postgres' || store.kind === 'pglite'
-  // MySQL may be set up to want a primary key.
+  // MySQL may be configured to require a primary key.
   const key = store.kind === 'mysql' ? 'seq BIGINT AUTO_INCREMENT PRIMARY KEY, ' : ''
   const insert = `INSERT INTO ${orders} (id) VALUES (${isPostgres ? '$1' : '?'})`
   return {
@@ -146,7 +146,7 @@ function onSql(store: SqlStore): DemoStore {
   }
 }
 
-/** The last is MySQL's own. */
+/** The last one is specific to MySQL. */
 const tableNames = ['orders', 'inbox', 'outbox', 'hands', 'partitions', 'relays', 'meta', 'outbox_locks']
 
 function onRedis(store: RedisStore): DemoStore {

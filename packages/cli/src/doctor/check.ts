@@ -1,12 +1,12 @@
 import { systemRuntime } from '@ackord/core'
 import { formatDuration } from '../settings/duration.ts'
 
-/** One thing that was looked at. */
+/** The result of one check. */
 export interface Check {
   readonly name: string
-  /** `warning`: it works, and somebody should know. `unknown`: it could not be found out. */
+  /** `warning`: it works, but needs attention. `unknown`: the check failed to run. */
   readonly state: 'ok' | 'warning' | 'problem' | 'unknown'
-  /** What was found, and what to do about it. */
+  /** The finding, and how to fix it. */
   readonly text: string
 }
 
@@ -14,28 +14,28 @@ export function check(name: string, state: Check['state'], text: string): Check 
   return { name, state, text }
 }
 
-/** Looks; what it fails with is a finding, too. */
+/** Runs a check; its failure is a finding, too. */
 export async function look(name: string, find: () => Promise<Check>): Promise<Check> {
   try {
     return await find()
   } catch (error) {
-    return check(name, 'unknown', `It could not be found out: ${messageOf(error)}`)
+    return check(name, 'unknown', `The check failed: ${messageOf(error)}`)
   }
 }
 
-/** The same for what services and relays do themselves: if the user may not do it, neither may they. */
+/** Runs a statement that services and relays need themselves: if the user lacks the privilege for it, so do they. */
 export async function lookAsUser(name: string, find: () => Promise<Check>): Promise<Check> {
   return await look(name, async () => {
     try {
       return await find()
     } catch (error) {
       if (!isDenied(error)) throw error
-      return check(name, 'problem', `The user has not the privileges that services and relays need: ${messageOf(error)}`)
+      return check(name, 'problem', `The user lacks privileges that services and relays need: ${messageOf(error)}`)
     }
   })
 }
 
-/** Whether the database refused it because of who asked: SQLSTATE 42501 of PostgreSQL, the errors of MySQL and MariaDB for denied access. */
+/** Whether the database denied access: SQLSTATE 42501 of PostgreSQL, or the access errors of MySQL and MariaDB. */
 export function isDenied(error: unknown): boolean {
   if (!(error instanceof Error)) return false
   const { code } = error as { readonly code?: unknown }
@@ -48,7 +48,7 @@ function messageOf(error: unknown): string {
 
 const tolerated = 1000
 
-/** Compares the server's clock with ours, as far as the time that the question takes allows. `ask` gives milliseconds since the epoch. */
+/** Compares the server's clock with the local one, as precisely as the round trip allows. `ask` returns milliseconds since the epoch. */
 export async function clockCheck(ask: () => Promise<number>): Promise<Check> {
   let best = { took: Infinity, difference: 0 }
   for (let attempt = 0; attempt < 3; attempt += 1) {
@@ -61,6 +61,6 @@ export async function clockCheck(ask: () => Promise<number>): Promise<Check> {
   const off = Math.max(0, Math.abs(best.difference) - best.took / 2)
   if (off <= tolerated) return check('clock', 'ok', 'The clocks of the server and of this machine agree.')
   const direction = best.difference > 0 ? 'ahead of' : 'behind'
-  const text = `The server is ${formatDuration(Math.abs(best.difference))} ${direction} this machine. Leases and delays do not mind, they are by the server's clock; \`expirytime\` does. Keep both in step with NTP.`
+  const text = `The server is ${formatDuration(Math.abs(best.difference))} ${direction} this machine. Leases and delays are not affected, they use the server's clock; \`expirytime\` is. Synchronise both with NTP.`
   return check('clock', 'warning', text)
 }

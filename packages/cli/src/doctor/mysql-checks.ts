@@ -1,21 +1,21 @@
 import type { SqlStore } from '../stores/store.ts'
 import { type Check, check, clockCheck, isDenied, look, lookAsUser } from './check.ts'
 
-/** What of the settings of MySQL or MariaDB the promise rests on. */
+/** Checks the settings of MySQL or MariaDB that the guarantees depend on. */
 export async function mysqlChecks(store: SqlStore): Promise<readonly Check[]> {
   const ask = async (expression: string) => (await store.query(`SELECT ${expression} AS value`))[0]?.['value']
   return [
     await look('server', async () => {
       const version = String(await ask('VERSION()'))
       if (Number(await ask('@@read_only')) === 1)
-        return check('server', 'problem', `${version} only reads: read_only is on. Connect to the primary.`)
+        return check('server', 'problem', `${version} is read-only: read_only is on. Connect to the primary.`)
       return check('server', 'ok', `${/maria/i.test(version) ? 'MariaDB' : 'MySQL'} ${version}.`)
     }),
     await look('durability', async () => {
       const flush = Number(await ask('@@innodb_flush_log_at_trx_commit'))
       const binlog = Number(await ask('@@log_bin')) === 1 ? Number(await ask('@@sync_binlog')) : 1
       if (flush !== 1) {
-        const text = `innodb_flush_log_at_trx_commit is ${flush}: a crash takes commits whose messages are acked already. Set it to 1.`
+        const text = `innodb_flush_log_at_trx_commit is ${flush}: a crash can lose commits whose messages are acked already. Set it to 1.`
         return check('durability', 'problem', text)
       }
       if (binlog !== 1)
@@ -26,7 +26,7 @@ export async function mysqlChecks(store: SqlStore): Promise<readonly Check[]> {
   ]
 }
 
-/** For tables that are there. The server checks privileges before it explains, and carries nothing out. */
+/** For existing tables. The server checks privileges before it explains a statement, and executes nothing. */
 export async function mysqlPrivileges(store: SqlStore): Promise<Check> {
   const [inbox, outbox, meta] = [store.table('inbox'), store.table('outbox'), store.table('meta')]
   const statements = [
@@ -49,7 +49,7 @@ export async function mysqlPrivileges(store: SqlStore): Promise<Check> {
         missing.push(`GRANT ${privilege} ON ${table}`)
       }
     }
-    if (missing.length === 0) return check('privileges', 'ok', 'The user may do all that a service and a relay do.')
+    if (missing.length === 0) return check('privileges', 'ok', 'The user has all privileges that a service and a relay need.')
     return check('privileges', 'problem', `Privileges are missing. Run: ${missing.map((grant) => `${grant} TO …`).join('; ')}`)
   })
 }

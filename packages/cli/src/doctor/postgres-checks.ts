@@ -4,7 +4,7 @@ import { type Check, check, clockCheck, isDenied, look, lookAsUser } from './che
 
 const oldTransaction = 600_000
 
-/** What of PostgreSQL's settings the promise rests on. */
+/** Checks the settings of PostgreSQL that the guarantees depend on. */
 export async function postgresChecks(store: SqlStore): Promise<readonly Check[]> {
   const show = async (name: string) => String((await store.query(`SELECT current_setting('${name}') AS value`))[0]?.['value'])
   return [
@@ -12,12 +12,12 @@ export async function postgresChecks(store: SqlStore): Promise<readonly Check[]>
       const recovering = (await store.query('SELECT pg_is_in_recovery() AS value'))[0]?.['value'] === true
       const readOnly = (await show('transaction_read_only')) === 'on'
       const version = await show('server_version')
-      if (recovering) return check('server', 'problem', `PostgreSQL ${version} is a standby: it takes no writes. Connect to the primary.`)
+      if (recovering) return check('server', 'problem', `PostgreSQL ${version} is a standby: it accepts no writes. Connect to the primary.`)
       if (readOnly)
         return check(
           'server',
           'problem',
-          `PostgreSQL ${version} only reads: default_transaction_read_only is on. Switch it off for this user.`,
+          `PostgreSQL ${version} is read-only: default_transaction_read_only is on. Turn it off for this user.`,
         )
       return check('server', 'ok', `PostgreSQL ${version}.`)
     }),
@@ -26,7 +26,7 @@ export async function postgresChecks(store: SqlStore): Promise<readonly Check[]>
       if (fsync === 'off') return check('durability', 'problem', 'fsync is off: a power cut can destroy the database. Set fsync = on.')
       if (commit === 'off') {
         const text =
-          'synchronous_commit is off: a crash of the server takes commits whose messages are acked already. Set it to on for this user or database.'
+          'synchronous_commit is off: a crash of the server can lose commits whose messages are acked already. Set it to on for this user or database.'
         return check('durability', 'problem', text)
       }
       return check('durability', 'ok', `A commit is on disk before it is confirmed (synchronous_commit is ${commit}).`)
@@ -39,21 +39,21 @@ export async function postgresChecks(store: SqlStore): Promise<readonly Check[]>
         "SELECT extract(epoch FROM max(clock_timestamp() - xact_start)) * 1000 AS age FROM pg_stat_activity WHERE backend_type = 'client backend'",
       )
       const age = Number(row?.['age'] ?? 0)
-      if (age < oldTransaction) return check('snapshots', 'ok', 'No transaction is open for long.')
-      const text = `A transaction has been open for ${formatDuration(age)}: dead rows cannot be removed meanwhile, and claims get slower. Find it in pg_stat_activity and end it.`
+      if (age < oldTransaction) return check('snapshots', 'ok', 'There is no long-running transaction.')
+      const text = `A transaction has been open for ${formatDuration(age)}: meanwhile dead rows cannot be removed, and claims become slower. Find it in pg_stat_activity and end it.`
       return check('snapshots', 'warning', text)
     }),
     await look('notifications', async () => {
       if ((await store.hearsNotifications?.()) === true)
-        return check('notifications', 'ok', 'NOTIFY gets through: `ackord relay --listen` works here.')
+        return check('notifications', 'ok', 'NOTIFY works: `ackord relay --listen` is supported here.')
       const text =
-        'NOTIFY does not get through, as behind a pooler that gives out a connection per transaction. Polling works; for --listen connect to the server itself.'
+        'NOTIFY is not delivered, as with a connection pooler in transaction mode. Polling works; for --listen connect to the server directly.'
       return check('notifications', 'warning', text)
     }),
   ]
 }
 
-/** For tables that are there. */
+/** For existing tables. */
 export async function postgresPrivileges(store: SqlStore): Promise<Check> {
   return await lookAsUser('privileges', async () => {
     const missing: string[] = []
@@ -75,18 +75,18 @@ export async function postgresPrivileges(store: SqlStore): Promise<Check> {
         if (row?.['granted'] !== true) missing.push(`GRANT ${privilege} ON ${store.table(name)}`)
       }
     }
-    if (missing.length === 0) return check('privileges', 'ok', 'The user may do all that a service and a relay do.')
+    if (missing.length === 0) return check('privileges', 'ok', 'The user has all privileges that a service and a relay need.')
     return problem(missing)
   })
 }
 
-/** Without USAGE on its schema the server does not even look at the table. */
+/** Without USAGE on its schema the server does not even check the table. */
 function noUsage(error: unknown): readonly never[] {
   if (!isDenied(error)) throw error
   return []
 }
 
-/** Of a quoted and qualified table. */
+/** The schema of a quoted and qualified table. */
 function schemaOf(table: string): string {
   return /^"(?:[^"]|"")*"(?=\.)/.exec(table)?.[0] ?? '…'
 }

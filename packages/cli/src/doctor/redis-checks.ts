@@ -4,10 +4,10 @@ import { CommandError } from '../output/errors.ts'
 import type { RedisStore } from '../stores/store.ts'
 import { type Check, check, clockCheck, look } from './check.ts'
 
-/** Those of `checkDurability()` that can lose what is confirmed at any restart or shortage, not only in the loss of a machine. */
+/** The findings of `checkDurability()` that can lose confirmed writes at any restart or memory shortage, not only when a machine is lost. */
 const severe: ReadonlySet<string> = new Set(['appendonly', 'maxmemory-policy'])
 
-/** What of Redis' settings the promise rests on. */
+/** Checks the settings of Redis that the guarantees depend on. */
 export async function redisChecks(store: RedisStore): Promise<readonly Check[]> {
   const { checks } = await store.checkDurability()
   return [
@@ -25,7 +25,7 @@ export async function redisChecks(store: RedisStore): Promise<readonly Check[]> 
         if (!(error instanceof CommandError)) throw error
         return check('privileges', 'problem', `${error.message} ${error.hint ?? ''}`.trim())
       }
-      // It goes by itself after a second.
+      // The key expires after a second.
       const key = `{${store.tag}}:doctor:${systemRuntime.uuid()}`
       try {
         await store.send('EVAL', "return redis.call('SET', KEYS[1], '1', 'PX', 1000)", 1, key)
@@ -38,7 +38,7 @@ export async function redisChecks(store: RedisStore): Promise<readonly Check[]> 
   ]
 }
 
-/** Of one server there is nothing to tell apart. */
+/** With a single server the findings need no server name. */
 function durabilityCheck({ name, state, text, server }: DurabilityCheck): Check {
   const found = state === 'violated' ? (severe.has(name) ? 'problem' : 'warning') : state
   return check(name, found, server === 'the server' ? text : `On ${server}: ${text}`)

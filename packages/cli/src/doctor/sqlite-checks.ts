@@ -13,8 +13,8 @@ export async function sqliteChecks(store: SqlStore): Promise<readonly Check[]> {
     await look('durability', async () => {
       const mode = String((await store.query('PRAGMA journal_mode'))[0]?.['journal_mode'])
       if (mode === 'wal')
-        return check('durability', 'ok', 'The file has a write-ahead log, which services write to disk with every commit.')
-      const text = `The journal mode is ${mode}: readers and the writer wait for each other. It becomes WAL when a service first opens the file, where the file system can.`
+        return check('durability', 'ok', 'The file uses a write-ahead log, which services sync to disk with every commit.')
+      const text = `The journal mode is ${mode}: readers and the writer block each other. A service switches to WAL when it first opens the file, if the file system supports it.`
       return check('durability', 'warning', text)
     }),
     await look('privileges', async () => {
@@ -27,10 +27,10 @@ export async function sqliteChecks(store: SqlStore): Promise<readonly Check[]> {
           return check(
             'privileges',
             'problem',
-            `${path} cannot be written to: SQLite needs both the file and its directory. Change its owner or mode.`,
+            `${path} is not writable: SQLite needs write access to both the file and its directory. Change the owner or mode.`,
           )
       }
-      return check('privileges', 'ok', 'The file and its directory can be written to.')
+      return check('privileges', 'ok', 'The file and its directory are writable.')
     }),
   ]
 }

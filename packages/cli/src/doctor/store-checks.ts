@@ -8,18 +8,18 @@ import { postgresChecks, postgresPrivileges } from './postgres-checks.ts'
 import { redisChecks } from './redis-checks.ts'
 import { sqliteChecks } from './sqlite-checks.ts'
 
-/** Above this somebody should look, whatever the consumers bear. */
+/** Above this age an operator should look, whatever delay the consumers tolerate. */
 const longLag = 300_000
 
 export interface StoreFindings {
   readonly checks: readonly Check[]
-  /** For which there are records. */
+  /** The destinations that have records. */
   readonly destinations: readonly string[]
 }
 
 interface SchemaFinding {
   readonly finding: Check
-  /** Whether there are tables to look at, as far as the user may see. */
+  /** Whether there are tables to check, as far as the user can see. */
   readonly isUsable: boolean
 }
 
@@ -46,7 +46,7 @@ async function schemaCheck(store: SqlStore): Promise<SchemaFinding> {
   const finding = await lookAsUser('schema', async () => {
     try {
       await store.validateSchema()
-      return check('schema', 'ok', 'The tables are there, in a version that this command works with.')
+      return check('schema', 'ok', 'The tables exist, in a version that this command supports.')
     } catch (error) {
       if (!isAckordError(error, 'ACKORD_SCHEMA')) throw error
       isUsable = false
@@ -64,13 +64,13 @@ async function withBacklog(store: Store, checks: readonly Check[]): Promise<Stor
     destinations = stats.destinations.map(({ destination }) => destination)
     const parked = stats.destinations.reduce((sum, counts) => sum + counts.parked, 0)
     const findings = [
-      parked > 0 ? `${parked} records are parked and wait for you: \`ackord list --state parked\`.` : undefined,
+      parked > 0 ? `${parked} records are parked: \`ackord list --state parked\`.` : undefined,
       (stats.oldestAge ?? 0) > longLag
-        ? `The oldest record has waited for ${formatDuration(stats.oldestAge ?? 0)}: is a relay running for every destination?`
+        ? `The oldest record has been pending for ${formatDuration(stats.oldestAge ?? 0)}: is a relay running for every destination?`
         : undefined,
     ].filter((finding) => finding !== undefined)
     return findings.length === 0
-      ? check('backlog', 'ok', 'Nothing is parked, and nothing has waited for long.')
+      ? check('backlog', 'ok', 'No record is parked, and none has been pending for long.')
       : check('backlog', 'warning', findings.join(' '))
   })
   return { checks: [...checks, backlog], destinations }

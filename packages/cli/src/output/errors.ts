@@ -1,11 +1,11 @@
 export interface CommandErrorOptions {
   readonly exitCode: ExitCode
-  /** What to do about it, in one line. Default: nothing is suggested. */
+  /** How to fix it, in one line. Default: no hint. */
   readonly hint?: string | undefined
   readonly cause?: unknown
 }
 
-/** A failure that is told to the user in one line and a hint, without a stack. */
+/** A failure that is reported to the user in one line and a hint, without a stack. */
 export class CommandError extends Error {
   static {
     this.prototype.name = 'CommandError'
@@ -21,12 +21,12 @@ export class CommandError extends Error {
   }
 }
 
-/** By Ctrl-C or a signal: what a session's signal is aborted with. */
+/** Stopped by Ctrl-C or a signal: the abort reason of a session's signal. */
 export function interruption(): CommandError {
   return new CommandError('Interrupted.', { exitCode: exitCode.interrupted })
 }
 
-/** Whether it was somebody who wanted it. */
+/** Whether the user asked for it. */
 export function isInterruption(error: unknown): boolean {
   return error instanceof CommandError && error.exitCode === exitCode.interrupted
 }
@@ -35,10 +35,10 @@ export function usageError(message: string, hint?: string): CommandError {
   return new CommandError(message, { exitCode: exitCode.usage, hint })
 }
 
-/** What the command ends with. Scripts rely on the numbers: docs/guides/command.md lists them. */
+/** The exit codes of the command. Scripts rely on the numbers: docs/guides/command.md lists them. */
 export const exitCode = {
   ok: 0,
-  /** It ran, and what it was to do or to check did not come out well. */
+  /** The command ran, and its work or its check failed. */
   failed: 1,
   /** Arguments, environment or configuration file. */
   usage: 2,

@@ -11,31 +11,31 @@ interface Explanation {
 const unreachable = (problem: string): Explanation => ({
   exitCode: exitCode.unreachable,
   problem,
-  hint: 'Is the server running, and are host and port right?',
+  hint: 'Is the server running, and are host and port correct?',
 })
 const refused = (problem: string, hint: string): Explanation => ({ exitCode: exitCode.refused, problem, hint })
 const wrongCredentials = refused(
-  'it refused the credentials',
+  'the credentials were rejected',
   'Check user and password in the URL; special characters must be percent-encoded.',
 )
-const wrongDatabase = refused('that database does not exist, or may not be used', 'Check the name at the end of the URL, or create it.')
+const wrongDatabase = refused('the database does not exist, or access is denied', 'Check the name at the end of the URL, or create it.')
 const noPrivilege = refused('a privilege is missing', '`ackord doctor` says which; grant it, or use another user.')
 
-/** By the codes of Node, PostgreSQL (SQLSTATE), MySQL and MariaDB, and SQLite. */
+/** Explanations by error code of Node, PostgreSQL (SQLSTATE), MySQL and MariaDB, and SQLite. */
 const byCode: Readonly<Record<string, Explanation>> = {
-  ECONNREFUSED: unreachable('nobody listens there'),
-  ENOTFOUND: unreachable('there is no host of that name'),
-  EAI_AGAIN: unreachable('the name of the host cannot be looked up'),
-  ETIMEDOUT: unreachable('it does not answer'),
-  EHOSTUNREACH: unreachable('there is no way to that host'),
-  ENETUNREACH: unreachable('there is no way to that network'),
-  ECONNRESET: unreachable('it closed the connection'),
-  EPIPE: unreachable('it closed the connection'),
-  PROTOCOL_CONNECTION_LOST: unreachable('it closed the connection'),
-  ACKORD_REDIS_UNANSWERED: unreachable('it does not answer'),
-  '57P03': unreachable('it is starting up or shutting down'),
-  '53300': unreachable('it takes no more connections'),
-  ER_CON_COUNT_ERROR: unreachable('it takes no more connections'),
+  ECONNREFUSED: unreachable('connection refused'),
+  ENOTFOUND: unreachable('host not found'),
+  EAI_AGAIN: unreachable('the host name cannot be resolved'),
+  ETIMEDOUT: unreachable('the connection timed out'),
+  EHOSTUNREACH: unreachable('no route to host'),
+  ENETUNREACH: unreachable('network unreachable'),
+  ECONNRESET: unreachable('the server closed the connection'),
+  EPIPE: unreachable('the server closed the connection'),
+  PROTOCOL_CONNECTION_LOST: unreachable('the server closed the connection'),
+  ACKORD_REDIS_UNANSWERED: unreachable('the server does not answer'),
+  '57P03': unreachable('the server is starting up or shutting down'),
+  '53300': unreachable('too many connections'),
+  ER_CON_COUNT_ERROR: unreachable('too many connections'),
   '28P01': wrongCredentials,
   '28000': wrongCredentials,
   ER_ACCESS_DENIED_ERROR: wrongCredentials,
@@ -49,32 +49,32 @@ const byCode: Readonly<Record<string, Explanation>> = {
   ER_SPECIFIC_ACCESS_DENIED_ERROR: noPrivilege,
   EACCES: noPrivilege,
   ERR_SQLITE_CANTOPEN: refused('the file cannot be opened', 'Check the path, and that you may read and write the file and its directory.'),
-  ERR_SQLITE_NOTADB: refused('the file is not a database of SQLite', 'Check the path.'),
+  ERR_SQLITE_NOTADB: refused('the file is not an SQLite database', 'Check the path.'),
 }
 
-/** By what is said where there is no code: Redis, RabbitMQ, NATS, Kafka, and the pool of `pg`. */
+/** Explanations by error text, for errors without a code: Redis, RabbitMQ, NATS, Kafka, and the pool of `pg`. */
 const byText: readonly (readonly [RegExp, Explanation])[] = [
   [/\b(WRONGPASS|NOAUTH|ERR invalid password|ERR Client sent AUTH|ERR AUTH)\b/, wrongCredentials],
   [/\bNOPERM\b/, noPrivilege],
   [/ACCESS[-_]REFUSED|authorization violation|authentication (failed|expired)|SASL/i, wrongCredentials],
   [
     /NOT[-_]ALLOWED|vhost .* not found|Expected ConnectionOpenOk/i,
-    refused('that virtual host does not exist, or may not be used', 'Check the path of the URL.'),
+    refused('the virtual host does not exist, or access is denied', 'Check the path of the URL.'),
   ],
   [/\bDB index\b/, wrongDatabase],
-  [/\bMOVED \d+/, refused('it is a node of a cluster', 'Write redis+cluster:// in place of redis://.')],
-  [/cluster support disabled/, refused('it is one server and no cluster', 'Write redis:// in place of redis+cluster://.')],
-  [/\bLOADING\b/, unreachable('it is still loading its data')],
+  [/\bMOVED \d+/, refused('the server is a node of a cluster', 'Use redis+cluster:// instead of redis://.')],
+  [/cluster support disabled/, refused('the server is not a cluster', 'Use redis:// instead of redis+cluster://.')],
+  [/\bLOADING\b/, unreachable('the server is still loading its data')],
   [
     /connection timeout|timeout exceeded when trying to connect|connect ETIMEDOUT|Connection timed? ?out/i,
-    unreachable('it does not answer'),
+    unreachable('the server does not answer'),
   ],
-  [/not a database/, refused('the file is not a database of SQLite', 'Check the path.')],
+  [/not a database/, refused('the file is not an SQLite database', 'Check the path.')],
   [/unable to open database file/, refused('the file cannot be opened', 'Check the path, and that you may read and write it.')],
-  [/Connection is closed|Socket closed abruptly|Connection terminated/i, unreachable('it closed the connection')],
+  [/Connection is closed|Socket closed abruptly|Connection terminated/i, unreachable('the server closed the connection')],
 ]
 
-/** What a failure means to somebody who typed a command. `address` is of the server that was talked to. */
+/** Explains a failure to a user of the command. `address` is that of the server. */
 export function explainFailure(error: unknown, address?: string): CommandError {
   if (error instanceof CommandError) return error
   const chain = chainOf(error)
@@ -91,7 +91,7 @@ export function explainFailure(error: unknown, address?: string): CommandError {
   return new CommandError(text, { exitCode: found.exitCode, hint: found.hint, cause: error })
 }
 
-/** Does it, and says in its error which server it was. */
+/** Runs the work, and names the server in its error. */
 export async function talkingTo<T>(address: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work()
@@ -113,7 +113,7 @@ function explanationOf(chain: readonly unknown[]): Explanation | undefined {
   return undefined
 }
 
-/** The error, what caused it, and those that it is made of. */
+/** The error, its causes, and the errors of an AggregateError. */
 function chainOf(error: unknown): readonly unknown[] {
   const chain: unknown[] = []
   const collect = (each: unknown): void => {
@@ -128,7 +128,7 @@ function chainOf(error: unknown): readonly unknown[] {
 
 function schemaError(error: Error): CommandError {
   const problem = 'problem' in error ? error.problem : undefined
-  // The library's own advice is for those who write a program.
+  // The library's own advice is written for programmers.
   const text = error.message.replace(/ (Run createSchema\(database\)|Update @ackord\/sql)[\s\S]*$/, '')
   const hint =
     problem === 'newer'

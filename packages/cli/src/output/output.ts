@@ -11,13 +11,13 @@ export interface OutputOptions {
   readonly secrets: Secrets
   /** For programs: JSON only, no colours. */
   readonly json: boolean
-  /** Whether it is a terminal that is written to. */
+  /** Whether the output is a terminal. */
   readonly terminal: boolean
 }
 
 type Colours = ReturnType<typeof colours.createColors>
 
-/** Everything that the command says. Results go to stdout; failures, and what the library logs meanwhile, to stderr. */
+/** All output of the command. Results go to stdout; failures and the library's log lines to stderr. */
 export class Output {
   readonly json: boolean
   readonly terminal: boolean
@@ -31,12 +31,12 @@ export class Output {
     this.colours = colours.createColors(this.terminal && colours.isColorSupported)
   }
 
-  /** For people. Nothing with `--json`. */
+  /** For people. Suppressed with `--json`. */
   line(text = ''): void {
     if (!this.json) this.raw(text)
   }
 
-  /** For programs: one JSON object in a line. Nothing without `--json`. */
+  /** For programs: one JSON object per line. Suppressed without `--json`. */
   object(value: object): void {
     if (this.json) this.raw(JSON.stringify(value))
   }
@@ -46,7 +46,7 @@ export class Output {
     this.#options.stdout.write(`${text}\n`)
   }
 
-  /** Columns as wide as they have to be; numbers to the right. */
+  /** Prints columns as wide as needed; numbers are right-aligned. */
   table(headings: readonly string[], rows: readonly (readonly (string | number)[])[]): void {
     const shown = rows.map((row) => row.map((cell) => printable(String(cell))))
     const widths = headings.map((heading, index) => Math.max(heading.length, ...shown.map((row) => row[index]?.length ?? 0)))
@@ -60,7 +60,7 @@ export class Output {
     for (const row of shown) this.line(format(row))
   }
 
-  /** The text without passwords: for what drivers said, or may have. */
+  /** The text without passwords: for texts that come, or may come, from drivers. */
   masked(text: string): string {
     return this.#options.secrets.mask(text)
   }
@@ -72,7 +72,7 @@ export class Output {
     else this.#error(`${this.colours.red('ackord:')} ${message}${hint === undefined ? '' : `\n  ${hint}`}`)
   }
 
-  /** Where the library's own lines go. `debug` lines are left out. */
+  /** The logger of the library. `debug` lines are omitted. */
   logger(where: 'stdout' | 'stderr' = 'stderr'): Logger {
     const write = (text: string) => {
       this.#options[where].write(`${text}\n`)
@@ -96,8 +96,8 @@ export class Output {
   }
 
   /**
-   * Errors as texts, with those that caused them: what drivers write into them may have an address in it, and so may any text.
-   * Value by value: in JSON a password may look different, or be a part of the JSON.
+   * Errors as strings, with their causes: texts from drivers may contain a URL. Each value is masked separately: in JSON a password may be escaped,
+   * or be part of the syntax.
    */
   #safe(value: unknown): unknown {
     if (value === undefined) return undefined
@@ -115,7 +115,7 @@ export class Output {
   }
 }
 
-/** With its causes, innermost last. */
+/** The error text with its causes, innermost last. */
 export function errorText(error: unknown): string {
   const texts: string[] = []
   for (let next = error, depth = 0; next !== undefined && next !== null && depth < 5; depth += 1) {
@@ -126,7 +126,7 @@ export function errorText(error: unknown): string {
   return oneLine(texts.join(' Cause: '))
 }
 
-/** Node says nothing in the error of several failed attempts to connect; theirs say it. */
+/** Node's error for several failed connection attempts has no message; its inner errors do. */
 function messageOf(error: Error): string {
   if (error.message !== '') return redactedMessage(error)
   if (error instanceof AggregateError) return error.errors.map((each) => (each instanceof Error ? each.message : String(each))).join('; ')
@@ -137,7 +137,7 @@ function oneLine(text: string): string {
   return text.replaceAll(/\s*\n\s*/g, ' ').trim()
 }
 
-/** What is in a record was written by somebody: it must not move the cursor. */
+/** Record contents are user data: they must not contain terminal control characters. */
 export function printable(text: string): string {
   return text.replaceAll(/\p{Cc}/gu, (control) => `\\x${control.charCodeAt(0).toString(16).padStart(2, '0')}`)
 }

@@ -2,7 +2,7 @@ import type { OutboxAdmin, OutboxFilter, OutboxRecord, OutboxState } from '@acko
 import { usageError } from './errors.ts'
 import type { Output } from './output.ts'
 
-/** A record in JSON. Its payload is shown only to who asks for it. The error is what a driver said. */
+/** A record as JSON. Its payload is included only on request. The error comes from a driver. */
 export function recordObject(output: Output, record: OutboxRecord): Record<string, unknown> {
   const { message } = record
   return {
@@ -49,7 +49,7 @@ function shortened(text: string): string {
   return line.length > 80 ? `${line.slice(0, 79)}…` : line
 }
 
-/** What `addFilter()` gives. */
+/** The options that `addFilter()` adds. */
 export interface FilterOptions {
   readonly destination?: string | undefined
   readonly type?: string | undefined
@@ -60,28 +60,28 @@ export function filterOf({ destination, type, key }: FilterOptions, state?: Outb
   return { state, destination, type, orderingKey: key }
 }
 
-/** Whether it leaves anything out. */
+/** Whether the filter excludes anything. */
 function isFiltered({ destination, type, key }: FilterOptions): boolean {
   return destination !== undefined || type !== undefined || key !== undefined
 }
 
-/** What `rearm` and `discard` are told of which records. */
+/** How `rearm` and `discard` select records. */
 export interface WhichOptions extends FilterOptions {
   readonly all?: boolean | undefined
 }
 
 const pageSize = 500
 
-/** Refuses what would be everything by accident. */
+/** Rejects a selection that would be everything by accident. */
 export function checkWhich(ids: readonly string[], options: WhichOptions): void {
   const filtered = isFiltered(options)
-  if (ids.length > 0 && (filtered || options.all === true)) throw usageError('Give either ids or a filter, not both.')
-  if (filtered && options.all === true) throw usageError('Give either a filter or --all, not both.')
+  if (ids.length > 0 && (filtered || options.all === true)) throw usageError('Use either ids or a filter, not both.')
+  if (filtered && options.all === true) throw usageError('Use either a filter or --all, not both.')
   if (ids.length > 0 || filtered || options.all === true) return
-  throw usageError('Say which records.', 'Give their ids, or --destination, --type or --key, or --all.')
+  throw usageError('No records are selected.', 'Pass ids, or --destination, --type or --key, or --all.')
 }
 
-/** Those of them that are parked, or published, page by page. Records that disappear after a page was read do not disturb the next one. */
+/** The parked or published records that match, page by page. Records that disappear after a page was read do not affect the next one. */
 export async function* chosenPages(
   admin: OutboxAdmin,
   ids: readonly string[],

@@ -1,19 +1,19 @@
 const mask = '***'
 
-/** Settings in a URL's query that are nobody's business. */
+/** Query parameters of a URL that contain secrets. */
 const secretName = /pass|secret|token|key|credential/i
 
-/** `://user:password@`, whoever wrote it. */
+/** `://user:password@`, in any text. */
 const userInformation = /:\/\/[^\s/?#]*@/g
 
-/** Without a password the name is a token, with NATS. */
+/** Without a password the user name is a token, with NATS. */
 const takesToken = /(^|=)(nats|tls|wss?):/i
 
-/** What must never be printed: the passwords and tokens of the URLs that the command was given. */
+/** Texts that must never be printed: the passwords and tokens of the URLs passed to the command. */
 export class Secrets {
   readonly #values = new Set<string>()
 
-  /** Takes it as it was typed, also if it is no URL, or one behind the name of an option: `--store=…`. */
+  /** Accepts the text as it was typed, even if it is not a valid URL, or follows the name of an option: `--store=…`. */
   addUrl(text: string): void {
     for (const { user, password } of credentialsOf(text)) this.#add(password ?? (takesToken.test(text) ? user : undefined))
     for (const { name, value } of queryOf(text)) if (secretName.test(name)) this.#add(value)
@@ -21,7 +21,7 @@ export class Secrets {
 
   mask(text: string): string {
     let masked = text
-    // The longest first: a password may begin with another. All before the pattern, which takes a part of one that has an `@` in it.
+    // The longest first: a password may begin with another. All before the pattern, which matches only a part of a password that contains an `@`.
     for (const value of [...this.#values].sort((one, other) => other.length - one.length))
       masked = masked.replaceAll(patternOf(value), mask)
     return masked.replaceAll(userInformation, `://${mask}@`)
@@ -35,16 +35,16 @@ export class Secrets {
       try {
         this.#values.add(decodeURIComponent(form))
       } catch {
-        // It is not encoded.
+        // The password is not percent-encoded.
       }
     }
   }
 }
 
-/** Below this a secret is a part of many words, and what is missing in them would tell it. */
+/** A shorter secret is part of many words, and the gaps would reveal it. */
 const shortest = 3
 
-/** Where it may be the secret: the scheme of a URL is none, though many a password is `postgres`. */
+/** Positions where the text may be the secret: the scheme of a URL is not one, though many passwords are `postgres`. */
 function patternOf(value: string): RegExp {
   const literal = value.replaceAll(/[\\^$.*+?()[\]{}|/]/g, '\\$&')
   return value.length < shortest
@@ -57,7 +57,7 @@ interface Credentials {
   readonly password: string | undefined
 }
 
-/** Found without a parser of URLs: one that cannot be parsed has a password too. There may be two readings, if there is an `@` behind a slash. */
+/** Found without a URL parser: an invalid URL has a password too. There may be two readings, if there is an `@` behind a slash. */
 function credentialsOf(text: string): readonly Credentials[] {
   const [, ...rest] = text.split('://')
   return [/^([^/?#]*)@/, /^(.*)@/s].flatMap((reading) => {
@@ -68,7 +68,7 @@ function credentialsOf(text: string): readonly Credentials[] {
   })
 }
 
-/** As it was typed. Any `?` may be the one that the query begins with. */
+/** As it was typed. Any `?` may start the query. */
 function queryOf(text: string): readonly { readonly name: string; readonly value: string }[] {
   return [...text.matchAll(/[?&](?=([^=&?]*)=([^&]*))/g)].map(([, name = '', value = '']) => ({ name, value }))
 }

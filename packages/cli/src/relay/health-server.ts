@@ -6,22 +6,22 @@ import { CommandError, exitCode } from '../output/errors.ts'
 
 export interface HealthServerOptions {
   readonly host: string
-  /** 0: any that is free. */
+  /** 0: any free port. */
   readonly port: number
   readonly health: () => RelayHealth
-  /** In the text format of Prometheus. */
+  /** The metrics in the text format of Prometheus. */
   readonly metrics: () => string
 }
 
 export interface HealthServer extends AsyncDisposable {
-  /** Where it listens. */
+  /** The address it listens on. */
   readonly url: string
 }
 
 /**
- * - `/health/live`: 200 as long as the process turns.
+ * - `/health/live`: 200 as long as the event loop runs.
  * - `/health/ready`: 200 while the relay runs and its store answers, else 503. A destination that is down is no reason to restart a relay.
- * - `/health`: what the relay says of itself.
+ * - `/health`: the health of the relay as JSON.
  * - `/metrics`
  */
 export async function startHealthServer({ host, port, health, metrics }: HealthServerOptions): Promise<HealthServer> {
@@ -34,14 +34,14 @@ export async function startHealthServer({ host, port, health, metrics }: HealthS
     if (path === '/health')
       return answer(response, isReady(health()) ? 200 : 503, 'application/json', `${JSON.stringify(healthObject(health()))}\n`)
     if (path === '/metrics') return answer(response, 200, 'text/plain; version=0.0.4; charset=utf-8', metrics())
-    return answer(response, 404, 'text/plain', 'There are /health, /health/live, /health/ready and /metrics.\n')
+    return answer(response, 404, 'text/plain', 'Not found. Available: /health, /health/live, /health/ready and /metrics.\n')
   })
   try {
     server.listen(port, host)
     await once(server, 'listening')
   } catch (error) {
     const code = error instanceof Error && 'code' in error ? String(error.code) : ''
-    const problem = code === 'EADDRINUSE' ? 'the port is taken' : code === 'EACCES' ? 'the port may not be used' : code
+    const problem = code === 'EADDRINUSE' ? 'the port is already in use' : code === 'EACCES' ? 'permission denied' : code
     throw new CommandError(`Cannot listen on ${host}:${port}: ${problem}.`, {
       exitCode: exitCode.failed,
       hint: 'Choose another with --port or --host.',
@@ -61,7 +61,7 @@ export async function startHealthServer({ host, port, health, metrics }: HealthS
   }
 }
 
-/** Without a parser of URLs: what anybody may send must not throw. A proxy sends the whole URL. */
+/** Without a URL parser: no request may make it throw. A proxy sends the whole URL. */
 function pathOf(target: string): string {
   return target.replace(/^https?:\/\/[^/?]*/i, '').replace(/\?.*$/s, '')
 }
@@ -70,7 +70,7 @@ function isReady({ state, store }: RelayHealth): boolean {
   return state === 'running' && store === 'up'
 }
 
-/** Without the error itself: it may name what is not for everybody who can reach the port. */
+/** Without the error itself: it may contain information that is not for every client of the port. */
 function healthObject({
   lastStoreError: _,
   downDestinations,

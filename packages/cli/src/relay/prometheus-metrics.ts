@@ -17,7 +17,10 @@ interface Value {
   value: number
 }
 
-/** What Prometheus reads. Durations, which the library gives in milliseconds, are in seconds here, and counters end in `_total`, as is the custom there. */
+/**
+ * Metrics in the format of Prometheus. By its conventions durations, which the library reports in milliseconds, are in seconds, and counters end in
+ * `_total`.
+ */
 export class PrometheusMetrics implements Metrics {
   readonly #counters = new Map<string, Map<string, Value>>()
   readonly #gauges = new Map<string, Map<string, Value>>()

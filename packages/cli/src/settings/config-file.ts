@@ -4,22 +4,22 @@ import { basename, extname, resolve } from 'node:path'
 import { usageError } from '../output/errors.ts'
 
 export interface LoadedConfig {
-  /** Without its directory. */
+  /** The file name without its directory. */
   readonly name: string
   readonly values: Readonly<Record<string, unknown>>
 }
 
 const names = ['ackord.config.ts', 'ackord.config.mts', 'ackord.config.js', 'ackord.config.mjs', 'ackord.config.json']
 
-/** The file that was named, or the one in this directory; `undefined` if there is none. */
+/** The named file, or the one in this directory; `undefined` if there is none. */
 export async function loadConfig(named: string | undefined): Promise<LoadedConfig | undefined> {
   const path = named === undefined ? findConfig() : resolve(named)
   if (path === undefined) return undefined
-  if (!existsSync(path)) throw usageError(`There is no configuration file ${path}.`, 'Check --config.')
+  if (!existsSync(path)) throw usageError(`The configuration file ${path} does not exist.`, 'Check --config.')
   const name = basename(path)
   const content = extname(path) === '.json' ? await readJson(path) : await importFile(path)
   if (typeof content !== 'object' || content === null || Array.isArray(content)) {
-    throw usageError(`${name} does not give an object of options.`, "Write: export default defineConfig({ store: '…' })")
+    throw usageError(`${name} does not export an object of options.`, "Write: export default defineConfig({ store: '…' })")
   }
   return { name, values: content as Record<string, unknown> }
 }
@@ -31,7 +31,7 @@ function findConfig(): string | undefined {
   return found[0] === undefined ? undefined : resolve(found[0])
 }
 
-// What a parser says may have a piece of the file in it, and a URL with a password is what these files are for: only the place is told.
+// A parser's message may quote a part of the file, and such files contain URLs with passwords: only the position is reported.
 
 async function readJson(path: string): Promise<unknown> {
   const text = await readFile(path, 'utf8')
@@ -40,7 +40,7 @@ async function readJson(path: string): Promise<unknown> {
   } catch (error) {
     const [, position] = /position (\d+)/.exec(error instanceof Error ? error.message : '') ?? []
     const line = position === undefined ? '' : `, line ${text.slice(0, Number(position)).split('\n').length}`
-    throw usageError(`${basename(path)} is not JSON${line}.`)
+    throw usageError(`${basename(path)} is not valid JSON${line}.`)
   }
 }
 
@@ -57,7 +57,7 @@ async function importFile(path: string): Promise<unknown> {
 }
 
 function placeOf(error: unknown, path: string): { readonly name: string; readonly place: string } {
-  if (!(error instanceof Error)) return { name: 'it throws something that is no error', place: '' }
+  if (!(error instanceof Error)) return { name: 'it throws a value that is not an error', place: '' }
   const told = `${error.message}\n${error.stack ?? ''}`
   const [, line] =
     told

@@ -3,7 +3,7 @@ import { usageError } from '../output/errors.ts'
 import { loadConfig } from './config-file.ts'
 import { parseDuration } from './duration.ts'
 
-/** What becomes of a text that was typed. Throws commander's `InvalidArgumentError`. */
+/** Parses a typed text. Throws commander's `InvalidArgumentError`. */
 type Parse = (text: string, previous: unknown) => unknown
 
 export interface Setting {
@@ -16,7 +16,7 @@ export interface Setting {
 
 const settings = new WeakMap<Option, Setting>()
 
-/** An option that can also be given by an environment variable and the configuration file. */
+/** An option that can also be set by an environment variable and the configuration file. */
 export function setting(flags: string, description: string, options: { readonly parse?: Parse; readonly key?: string } = {}): Option {
   const option = new Option(flags)
   if (options.parse !== undefined) option.argParser(options.parse)
@@ -27,12 +27,12 @@ export function setting(flags: string, description: string, options: { readonly 
   return option
 }
 
-/** Those of a command. */
+/** The settings of a command. */
 function settingsOf(command: Command): readonly Setting[] {
   return command.options.flatMap((option) => settings.get(option) ?? [])
 }
 
-/** Those of a command and all below it. */
+/** The settings of a command and all its subcommands. */
 export function allSettings(command: Command): readonly Setting[] {
   return [...settingsOf(command), ...command.commands.flatMap(allSettings)]
 }
@@ -40,14 +40,14 @@ export function allSettings(command: Command): readonly Setting[] {
 /** Options that all commands have. */
 export function newCommand(name: string): Command {
   return new Command(name)
-    .option('--json', 'for programs: JSON instead of text')
+    .option('--json', 'print JSON instead of text, for programs')
     .option('--config <file>', 'the configuration file (default: ackord.config.ts, .js, .mjs or .json in this directory)')
 }
 
-/** For help: what a store's URL begins with. */
+/** For help: the URL schemes of stores. */
 export const storeUrls = 'postgres://, mysql://, sqlite:, redis:// or redis+cluster://'
 
-/** Where the store is; the same for all commands that work on one. */
+/** Options that locate the store; the same for all commands that use one. */
 export function storeCommand(name: string): Command {
   return addPlace(newCommand(name).addOption(setting('--store <url>', storeUrls)))
 }
@@ -55,21 +55,21 @@ export function storeCommand(name: string): Command {
 export function addPlace(command: Command): Command {
   return command
     .addOption(setting('--schema <name>', 'the namespace of the tables (SQL)'))
-    .addOption(setting('--prefix <text>', "what the names of the tables begin with (SQL; default: 'ackord_')"))
-    .addOption(setting('--outbox <kind>', 'stream or lua, as those who write have it (Redis; default: stream)', { parse: parseOutbox }))
-    .addOption(setting('--stream <name>', "what the keys of the outbox are called (Redis; default: 'outbox', with lua 'lua-outbox')"))
+    .addOption(setting('--prefix <text>', "the prefix of the table names (SQL; default: 'ackord_')"))
     .addOption(
-      setting('--tag <tag>', "a hash tag of the outbox, several times for several (Redis; default: 'ackord')", { parse: parseList }),
+      setting('--outbox <kind>', 'stream or lua, the same as in the writing services (Redis; default: stream)', { parse: parseOutbox }),
     )
-    .addOption(setting('--shards <count>', 'into how many parts it is divided (Lua outbox; default: 1)', { parse: parseWhole(1, 16_384) }))
+    .addOption(setting('--stream <name>', "the name of the outbox in its keys (Redis; default: 'outbox', with lua 'lua-outbox')"))
+    .addOption(setting('--tag <tag>', "a hash tag of the outbox; repeatable (Redis; default: 'ackord')", { parse: parseList }))
+    .addOption(setting('--shards <count>', 'the number of shards (Lua outbox; default: 1)', { parse: parseWhole(1, 16_384) }))
 }
 
-/** Which records; the same for all commands that look for some. */
+/** Options that select records; the same for all commands that search for some. */
 export function addFilter(command: Command): Command {
   return command
-    .option('--destination <name>', 'only those for this destination')
+    .option('--destination <name>', 'only records for this destination')
     .option('--type <type>', 'only events of this type')
-    .option('--key <key>', 'only those with this ordering key')
+    .option('--key <key>', 'only records with this ordering key')
 }
 
 export function parseWhole(min: number, max: number = Number.MAX_SAFE_INTEGER): (text: string) => number {
@@ -77,7 +77,7 @@ export function parseWhole(min: number, max: number = Number.MAX_SAFE_INTEGER): 
     const value = Number(text)
     if (Number.isSafeInteger(value) && value >= min && value <= max && text.trim() !== '') return value
     throw new InvalidArgumentError(
-      max === Number.MAX_SAFE_INTEGER ? `Give a whole number, ${min} or more.` : `Give a whole number from ${min} to ${max}.`,
+      max === Number.MAX_SAFE_INTEGER ? `It must be a whole number, ${min} or more.` : `It must be a whole number from ${min} to ${max}.`,
     )
   }
 }
@@ -85,39 +85,39 @@ export function parseWhole(min: number, max: number = Number.MAX_SAFE_INTEGER): 
 export function parseChoice(...choices: readonly string[]): (text: string) => string {
   return (text) => {
     if (choices.includes(text)) return text
-    throw new InvalidArgumentError(`Choose one of: ${choices.join(', ')}.`)
+    throw new InvalidArgumentError(`It must be one of: ${choices.join(', ')}.`)
   }
 }
 
 export const parseOutbox: (text: string) => string = parseChoice('stream', 'lua')
 
-/** Like `parseDuration`, but not zero. */
+/** Like `parseDuration`, but greater than zero. */
 export function parsePositiveDuration(text: string): number {
   const duration = parseDuration(text)
   if (duration >= 1) return duration
-  throw new InvalidArgumentError('Give at least 1ms.')
+  throw new InvalidArgumentError('It must be at least 1ms.')
 }
 
-/** Several times, or several in one text with commas. */
+/** Repeatable, or several values in one text with commas. */
 export function parseList(text: string, previous: unknown): readonly string[] {
   const values = text.split(',').map((value) => value.trim())
-  if (values.includes('')) throw new InvalidArgumentError('Give a name that is not empty.')
+  if (values.includes('')) throw new InvalidArgumentError('It must be a non-empty name.')
   return [...(Array.isArray(previous) ? (previous as string[]) : []), ...values]
 }
 
-/** `name=value`, several times, or several in one text with commas. */
+/** `name=value`, repeatable, or several in one text with commas. */
 export function parsePairs(text: string, previous: unknown): ReadonlyMap<string, string> {
   const pairs = new Map(previous instanceof Map ? (previous as Map<string, string>) : [])
   for (const pair of text.split(',')) {
     const [, name, value] = /^\s*([^=]+?)\s*=\s*(.+?)\s*$/.exec(pair) ?? []
     if (name === undefined || value === undefined) throw new InvalidArgumentError('Write it as name=value.')
-    if (pairs.has(name)) throw new InvalidArgumentError(`'${name}' is there twice.`)
+    if (pairs.has(name)) throw new InvalidArgumentError(`'${name}' is set twice.`)
     pairs.set(name, value)
   }
   return pairs
 }
 
-/** Fills in what was not typed: from the environment, else from the configuration file. */
+/** Fills in options that were not typed: from the environment, else from the configuration file. */
 export async function applySettings(command: Command, environment: NodeJS.ProcessEnv): Promise<void> {
   const config = await loadConfig(command.opts()['config'])
   if (config !== undefined) checkKeys(command, config.name, Object.keys(config.values))
@@ -136,17 +136,17 @@ export async function applySettings(command: Command, environment: NodeJS.Proces
   }
 }
 
-/** A misspelt key must not be ignored. Those of other commands are fine. */
+/** A misspelt key must not be ignored. Keys of other commands are allowed. */
 function checkKeys(command: Command, file: string, keys: readonly string[]): void {
   let root = command
   while (root.parent !== null) root = root.parent
   const known = new Set(allSettings(root).map(({ key }) => key))
   const unknown = keys.find((key) => !known.has(key))
   if (unknown !== undefined)
-    throw usageError(`${file} has the key '${unknown}', which is no option.`, `Known are: ${[...known].sort().join(', ')}`)
+    throw usageError(`${file} has the key '${unknown}', which is not an option.`, `Known keys: ${[...known].sort().join(', ')}`)
 }
 
-/** As if it had been typed, so that all three are checked alike. */
+/** Applied as if it had been typed, so that all three sources are validated alike. */
 function parsed({ option }: Setting, texts: readonly string[], where: string): unknown {
   if (option.isBoolean()) return flagOf(texts[0] ?? '', where)
   let value: unknown
@@ -167,10 +167,10 @@ function flagOf(text: string, where: string): boolean {
   throw usageError(`${where} must be true or false.`)
 }
 
-/** What the file has, as it would have been typed. */
+/** A value of the file, as it would have been typed. */
 function textsOf(value: unknown, where: string): readonly string[] {
   if (Array.isArray(value)) return value.flatMap((each) => textsOf(each, where))
   if (typeof value === 'object' && value !== null) return Object.entries(value).map(([name, each]) => `${name}=${String(each)}`)
   if (typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean') return [String(value)]
-  throw usageError(`${where} must be a text, a number, true or false, a list or an object.`)
+  throw usageError(`${where} must be a string, a number, true or false, a list or an object.`)
 }

@@ -1,36 +1,34 @@
 import { usageError } from '../output/errors.ts'
 
-/** The address of a store or broker, as the user gave it. */
+/** The address of a store or broker, from a URL of the user. */
 export interface ServiceUrl {
-  /** As it was typed: with its secrets. */
+  /** The URL as it was typed, with its secrets. */
   readonly text: string
   readonly scheme: string
-  /** `host:port`, several where the scheme takes them. */
+  /** `host:port`, several where the scheme supports them. */
   readonly hosts: readonly string[]
   readonly user: string | undefined
   readonly password: string | undefined
-  /** Without the slash that it begins with. */
+  /** Without the leading slash. */
   readonly path: string
   readonly query: URLSearchParams
-  /** To be printed: without user, password and query. */
+  /** For output: without user, password and query. */
   readonly address: string
 }
 
 const shape = /^([a-z][a-z0-9+.-]*):(?:\/\/(?:([^/?#]*)@)?([^/?#@]*))?([^?#]*)(?:\?([^#]*))?$/i
 
-/** `option` is what the user has to look at if it is wrong; `examples` are forms that would do. */
+/** `option` is named in the error if the URL is invalid; `examples` are valid forms. */
 export function parseServiceUrl(option: string, text: string, examples: readonly string[]): ServiceUrl {
   const hint = `Expected one of: ${examples.join(', ')}`
   const found = shape.exec(text.trim())
-  if (found === null) throw usageError(`${option} is not a URL.`, `${hint}. Special characters in a password must be percent-encoded.`)
+  if (found === null)
+    throw usageError(`${option} is not a valid URL.`, `${hint}. Special characters in a password must be percent-encoded.`)
   const [, scheme = '', credentials, authority = '', path = '', query = ''] = found
   const hosts = authority === '' ? [] : authority.split(',')
   const odd = hosts.find((host) => !isHost(host))
   if (odd !== undefined) {
-    throw usageError(
-      `${option} has a host or port that cannot be right.`,
-      `${hint}. Special characters in a password must be percent-encoded.`,
-    )
+    throw usageError(`${option} has an invalid host or port.`, `${hint}. Special characters in a password must be percent-encoded.`)
   }
   const [user, ...password] = credentials?.split(':') ?? []
   const lower = scheme.toLowerCase()
@@ -60,11 +58,14 @@ function decoded(option: string, part: string | undefined): string | undefined {
   try {
     return decodeURIComponent(part)
   } catch {
-    throw usageError(`${option} has a '%' in its user or password that begins no percent-encoded character.`, "Write '%' as '%25'.")
+    throw usageError(
+      `${option} has a '%' in its user or password that is not followed by a percent-encoded character.`,
+      "Write '%' as '%25'.",
+    )
   }
 }
 
-/** Whether it names a Redis: one server, or a cluster. */
+/** Whether the URL is one of Redis: a server, or a cluster. */
 export function isRedisUrl(text: string): boolean {
   return /^rediss?(\+cluster)?:/i.test(text)
 }

@@ -18,7 +18,7 @@ export function openMysql({ text, scheme, address }: ServiceUrl, place: StorePla
       address,
       async run(handle, sql, parameters) {
         const [rows] = await handle.query(sql, [...parameters])
-        // A statement that gives no rows answers with a header in their place.
+        // A statement without rows returns a header instead of them.
         return Array.isArray(rows) ? (rows as Row[]) : []
       },
       quote: (name) => `\`${name.replaceAll('`', '``')}\``,

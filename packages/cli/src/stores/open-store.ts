@@ -13,14 +13,14 @@ import { sqlitePath } from './sqlite.ts'
 import type { Store, StorePlace } from './store.ts'
 
 export interface OpenStoreOptions {
-  /** What the user has to look at if the URL is wrong. */
+  /** The option to name in errors if the URL is invalid. */
   readonly option: string
   readonly place: StorePlace
   readonly logger: Logger
   readonly secrets: Secrets
-  /** Whether a file of SQLite is made where there is none. Default: false. */
+  /** Whether an SQLite file is created if it does not exist. Default: false. */
   readonly create?: boolean | undefined
-  /** Whether it is connected to. Default: true. */
+  /** Whether to connect. Default: true. */
   readonly connect?: boolean | undefined
 }
 
@@ -32,10 +32,10 @@ const examples = [
   'redis+cluster://host:6379',
 ]
 
-/** Opens the store that a URL names, and sees that it answers. The caller closes it. */
+/** Opens the store at a URL, and checks that it answers. The caller closes it. */
 export async function openStore(text: string | undefined, options: OpenStoreOptions): Promise<Store> {
   const { option, secrets, connect = true } = options
-  if (text === undefined) throw usageError(`${option} is missing.`, `Give it, set ACKORD_STORE, or put 'store' into ackord.config.ts.`)
+  if (text === undefined) throw usageError(`${option} is missing.`, `Pass it, set ACKORD_STORE, or set 'store' in ackord.config.ts.`)
   secrets.addUrl(text)
   const url = parseServiceUrl(option, text, examples)
   return await talkingTo(url.address, async () => {
@@ -52,7 +52,7 @@ export async function openStore(text: string | undefined, options: OpenStoreOpti
   })
 }
 
-/** The clients are loaded when they are needed: each costs time at the start. */
+/** The clients are loaded on demand: each adds to the start-up time. */
 async function open(url: ServiceUrl, { option, place, logger, create = false, connect = true }: OpenStoreOptions): Promise<Store> {
   switch (url.scheme) {
     case 'postgres':
@@ -77,24 +77,27 @@ async function open(url: ServiceUrl, { option, place, logger, create = false, co
       return await openRedis(url, place, logger)
     }
     default:
-      throw usageError(`${option} has the scheme '${url.scheme}:', which is no store.`, `Expected one of: ${examples.join(', ')}`)
+      throw usageError(
+        `${option} has the scheme '${url.scheme}:', which is not a supported store.`,
+        `Expected one of: ${examples.join(', ')}`,
+      )
   }
 }
 
 export interface RunStoreOptions {
-  /** Of this run: lower-case letters, digits and hyphens. */
+  /** A name of this run: lower-case letters, digits and hyphens. */
   readonly name: string
   readonly secrets: Secrets
   /** Redis only. Default: `stream`. */
   readonly outbox?: StorePlace['outbox']
 }
 
-/** Before anything is begun. */
+/** Validated before anything is created. */
 export function checkOutbox(url: string | undefined, outbox: StorePlace['outbox']): void {
   if (outbox !== undefined && !isRedisUrl(url ?? '')) throw usageError('--outbox is for Redis.', 'Add --store redis://…')
 }
 
-/** A store for one run of the command, with names of its own, so that it touches nothing else. Without a URL it is PostgreSQL in this process. */
+/** A store for one run of the command, with its own table or key names, so that it affects nothing else. Without a URL it is PostgreSQL in this process. */
 export async function openRunStore(url: string | undefined, { name, secrets, outbox }: RunStoreOptions): Promise<Store> {
   if (url === undefined) {
     const { openPglite } = await import('./pglite.ts')
@@ -112,7 +115,7 @@ export async function openRunStore(url: string | undefined, { name, secrets, out
   return withCleanup(await open(place, `sqlite:${join(directory, 'demo.db')}`), [directory])
 }
 
-/** Removes what was not there before, once the store is closed. */
+/** Removes everything that the run created, once the store is closed. */
 function withCleanup(store: Store, paths: readonly string[]): Store {
   const close = store[Symbol.asyncDispose]
   return {
@@ -124,7 +127,7 @@ function withCleanup(store: Store, paths: readonly string[]): Store {
   }
 }
 
-/** What `storeCommand()` gives. */
+/** The options that `storeCommand()` adds. */
 export interface StoreOptions extends StorePlace {
   readonly store?: string | undefined
 }

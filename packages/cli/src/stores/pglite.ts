@@ -3,7 +3,7 @@ import { fromPglite } from '@ackord/sql/postgres'
 import { sqlStore, tableOptions } from './sql-store.ts'
 import type { SqlStore, StorePlace } from './store.ts'
 
-/** PostgreSQL in this process and its memory: for the demo, which needs no server then. */
+/** PostgreSQL in this process, in memory: for the demo, which then needs no server. */
 export async function openPglite(place: StorePlace): Promise<SqlStore> {
   const { PGlite } = await import('@electric-sql/pglite')
   const pglite = await PGlite.create()

@@ -6,7 +6,7 @@ import type { ServiceUrl } from '../settings/urls.ts'
 import { sqlStore, tableOptions } from './sql-store.ts'
 import type { SqlStore, StorePlace } from './store.ts'
 
-/** Longer than a slow network takes, shorter than somebody waits for a command. */
+/** Longer than a slow network takes, shorter than a user waits for a command. */
 const connectTimeout = 5000
 
 export function openPostgres({ text, address }: ServiceUrl, place: StorePlace, logger: Logger): SqlStore {
@@ -32,7 +32,7 @@ export function openPostgres({ text, address }: ServiceUrl, place: StorePlace, l
   )
 }
 
-/** Longer than a notification takes, on whatever network. */
+/** Longer than a notification takes, on any network. */
 const hearingTime = 3000
 
 async function isHeard(notifications: Notifications, notify: (channel: string) => Promise<unknown>): Promise<boolean> {
@@ -42,7 +42,7 @@ async function isHeard(notifications: Notifications, notify: (channel: string) =
   let calls = 0
   const wake = () => {
     calls += 1
-    // The first call says that it listens.
+    // The first call reports that it listens.
     if (calls === 1) notify(channel).catch(() => ended.abort())
     else ended.abort()
   }

@@ -2,13 +2,13 @@ import { Cluster, Redis } from 'ioredis'
 import { type CommandError, usageError } from '../output/errors.ts'
 import type { ServiceUrl } from '../settings/urls.ts'
 
-/** Of one server, or of a cluster. */
+/** The client of a server, or of a cluster. */
 export type RedisClient = Redis | Cluster
 
 const connectTimeout = 5000
 const defaultPort = 6379
 
-/** Connects once, and says why if it cannot; a connection that is lost later is made again. */
+/** Connects once, and reports why if it cannot; a connection that is lost later is reopened. */
 export async function connectRedis(url: ServiceUrl): Promise<RedisClient> {
   let connected = false
   const retry = (attempt: number) => (connected ? Math.min(100 * 2 ** Math.min(attempt, 8), 5000) : null)
@@ -17,17 +17,17 @@ export async function connectRedis(url: ServiceUrl): Promise<RedisClient> {
   const remember = (error: unknown) => {
     lastError = error
   }
-  // What a node of a cluster says is the reason; the cluster itself only says that none of them will do.
+  // The error of a node has the reason; the error of the cluster only says that no node is usable.
   if (client instanceof Cluster) client.on('node error', remember).on('error', () => {})
   else client.on('error', remember)
   try {
     await client.connect()
-    // The client itself goes on in database 0 if the one that it was given does not exist.
+    // The client itself continues in database 0 if the requested one does not exist.
     if (client instanceof Redis && client.options.db) await client.select(client.options.db)
     await client.ping()
   } catch (error) {
     client.disconnect()
-    // It only says that the connection is closed; the event has the reason.
+    // The error only says that the connection is closed; the event has the reason.
     throw lastError ?? error
   }
   connected = true
@@ -37,14 +37,14 @@ export async function connectRedis(url: ServiceUrl): Promise<RedisClient> {
 function serverOf({ text, hosts, path }: ServiceUrl, retryStrategy: (attempt: number) => number | null): Redis {
   if (hosts.length === 0) throw noHost('redis://host:6379')
   if (hosts.length > 1)
-    throw usageError('The URL of a Redis has several hosts.', 'Give one, or write redis+cluster:// in place of redis:// for a cluster.')
-  if (!/^\d*$/.test(path)) throw usageError(`A database of Redis is a number, and '${path}' is none.`, 'Write redis://host:6379/0')
+    throw usageError('The Redis URL has several hosts.', 'Use one host, or redis+cluster:// instead of redis:// for a cluster.')
+  if (!/^\d*$/.test(path)) throw usageError(`The database in a Redis URL must be a number; it is '${path}'.`, 'Use redis://host:6379/0')
   return new Redis(text, { lazyConnect: true, connectTimeout, retryStrategy })
 }
 
 function clusterOf(url: ServiceUrl, clusterRetryStrategy: (attempt: number) => number | null): Cluster {
   const { scheme, hosts, user, password, path } = url
-  if (path !== '') throw usageError('A cluster of Redis has no databases to choose from.', `Leave out '/${path}' at the end of the URL.`)
+  if (path !== '') throw usageError('A Redis Cluster has no numbered databases.', `Remove '/${path}' from the end of the URL.`)
   if (hosts.length === 0) throw noHost('redis+cluster://host:6379')
   const nodes = hosts.map((host) => {
     const { hostname, port } = new URL(`any://${host}`)
@@ -55,7 +55,8 @@ function clusterOf(url: ServiceUrl, clusterRetryStrategy: (attempt: number) => n
     lazyConnect: true,
     clusterRetryStrategy,
     slotsRefreshTimeout: connectTimeout,
-    // Each connection looks up its own: a name that nobody knows must not keep us from the other nodes. And with TLS they must stay what certificates have.
+    // Each connection resolves its own host name: one unknown name must not prevent access to the other nodes. And with TLS the names must match the
+    // certificates.
     dnsLookup: (name, found) => found(null, name),
     redisOptions: {
       connectTimeout,
@@ -67,17 +68,17 @@ function clusterOf(url: ServiceUrl, clusterRetryStrategy: (attempt: number) => n
 }
 
 function noHost(example: string): CommandError {
-  return usageError('The URL of Redis names no host.', `Write ${example}`)
+  return usageError('The Redis URL has no host.', `Use ${example}`)
 }
 
-/** Removes every key that begins so. It walks through all keys, a few hundred at a time. */
+/** Removes every key with this prefix. It scans all keys, a few hundred at a time. */
 export async function removeKeys(client: RedisClient, start: string): Promise<void> {
   const pattern = `${start.replaceAll(/[*?[\]\\]/g, '\\$&')}*`
   for (const server of client instanceof Cluster ? client.nodes('master') : [client]) {
     let cursor = '0'
     do {
       const [next, keys] = await server.scan(cursor, 'MATCH', pattern, 'COUNT', 500)
-      // One by one: several that are in different slots are refused by a cluster.
+      // One by one: a cluster rejects several keys in different slots.
       await Promise.all(keys.map((key) => server.unlink(key)))
       cursor = next
     } while (cursor !== '0')

@@ -11,7 +11,7 @@ const defaultTag = 'ackord'
 
 type Order = NonNullable<OutboxChoices['order']>
 
-/** A server or a cluster of Redis, with the outbox in streams or in scripts. Connects. */
+/** A Redis server or cluster, with a stream outbox or a Lua outbox. Connects. */
 export async function openRedis(url: ServiceUrl, place: StorePlace, logger: Logger): Promise<RedisStore> {
   const { schema, prefix } = place
   if (schema !== undefined || prefix !== undefined) throw usageError('--schema and --prefix are for SQL databases; this store is Redis.')
@@ -46,13 +46,13 @@ export async function openRedis(url: ServiceUrl, place: StorePlace, logger: Logg
       try {
         await verifyAs(order ?? 'none')
       } catch (error) {
-        // Whether it was begun with order is known to those who write.
+        // Only the writing services know whether the outbox was created with order.
         if (order === undefined && (await isVerified('perKey'))) return
         if (!isAckordError(error, 'ACKORD_SCHEMA')) throw error
         throw new CommandError(error.message, {
           exitCode: exitCode.refused,
           hint: / has layout /.test(error.message)
-            ? 'Give --order as those who write have it.'
+            ? 'Set --order to the same value as in the writing services.'
             : 'Change the ACL of the user, or use another one.',
           cause: error,
         })
@@ -60,7 +60,7 @@ export async function openRedis(url: ServiceUrl, place: StorePlace, logger: Logg
     },
     transactional: ({ consumer, destination, onDuplicate }) =>
       transactional(redis, {
-        // What a crash costs: short enough to be watched.
+        // The time that a crash costs: short enough to watch.
         inbox: { consumer, tag, lease: 3000, onDuplicate },
         outbox: { outbox: outbox(), destination },
       }),
@@ -79,34 +79,34 @@ export async function openRedis(url: ServiceUrl, place: StorePlace, logger: Logg
 }
 
 interface RedisOutbox extends OutboxStore, OutboxAdmin, OutboxWriter<RedisTransaction> {
-  /** Whether scripts may do all that they must; the Lua outbox only. */
+  /** Whether the user may run everything that the scripts need; Lua outbox only. */
   verify?(): Promise<void>
 }
 
 type OpenOutbox = (redis: Redis, choices: OutboxChoices) => RedisOutbox
 
-/** Which of the two outboxes of Redis it is, by the options of the command. Refuses those that are for the other one. */
+/** Which of the two Redis outboxes to use, by the options of the command. Rejects options of the other one. */
 function redisOutboxes(place: StorePlace): OpenOutbox {
   const { outbox = 'stream', stream, tag, shards } = place
   if (outbox === 'lua') {
     if (tag !== undefined && tag.length > 1)
-      throw usageError('--tag is given more than once, and a Lua outbox has one.', 'What divides it is --shards.')
+      throw usageError('--tag is passed more than once, and a Lua outbox has one.', 'Use --shards to divide a Lua outbox.')
     return (redis, { order, retain, listen, logger }) => {
       checkListen(listen)
       return luaOutbox(redis, { name: stream, tag: tag?.[0], shards, order, retain, logger })
     }
   }
   if (shards !== undefined)
-    throw usageError('--shards is for the Lua outbox.', 'Add --outbox lua, or divide a stream outbox by several --tag.')
+    throw usageError('--shards is for the Lua outbox.', 'Add --outbox lua, or divide a stream outbox with several --tag options.')
   return (redis, { order = 'none', retain = false, listen, logger }) => {
     checkListen(listen)
     if (order !== 'none')
-      throw usageError(`--order ${order} needs an SQL database or a Lua outbox.`, 'Add --outbox lua if those who write have that.')
-    if (retain) throw usageError('The streams of Redis keep no published records: leave out --keep-published.')
+      throw usageError(`--order ${order} requires an SQL database or a Lua outbox.`, 'Add --outbox lua if the writing services use one.')
+    if (retain) throw usageError('Redis Streams keep no published records: remove --keep-published.')
     return streamOutbox(redis, { stream, tags: tag, logger })
   }
 }
 
 function checkListen(listen = false): void {
-  if (listen) throw usageError('--listen is for PostgreSQL: relays hear of new records in Redis anyway.')
+  if (listen) throw usageError('--listen is for PostgreSQL: with Redis, relays are notified of new records anyway.')
 }

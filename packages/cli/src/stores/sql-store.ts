@@ -14,15 +14,15 @@ import {
 import { usageError } from '../output/errors.ts'
 import type { SqlKind, SqlStore, StorePlace } from './store.ts'
 
-/** In what the clients differ. */
+/** The differences between the clients. */
 export interface SqlClient<Handle> {
   readonly kind: SqlKind
   readonly address: string
   run(handle: Handle, sql: string, parameters: readonly unknown[]): Promise<readonly Row[]>
-  /** A statement that makes or removes something. Default: by the handle outside of transactions. */
+  /** Runs a DDL statement. Default: on the handle outside of transactions. */
   define?(sql: string): Promise<void>
   quote(name: string): string
-  /** Only PostgreSQL has them. */
+  /** Only PostgreSQL supports notifications. */
   notifications?(): Notifications
   hearsNotifications?(): Promise<boolean>
   close(): Promise<void>
@@ -51,7 +51,7 @@ export function sqlStore<Handle>(database: Database<Handle>, client: SqlClient<H
       await query('SELECT 1 AS one')
     },
     outbox({ order, retain, listen = false, logger }) {
-      if (listen && client.notifications === undefined) throw usageError(`--listen needs PostgreSQL; ${address} has no notifications.`)
+      if (listen && client.notifications === undefined) throw usageError(`--listen requires PostgreSQL; ${address} has no notifications.`)
       return sqlOutbox(database, { order, retain, logger, notifications: listen ? client.notifications?.() : undefined })
     },
     transactional: ({ consumer, destination, onDuplicate }) =>

@@ -10,7 +10,7 @@ import { sqlStore, tableOptions } from './sql-store.ts'
 import type { SqlStore, StorePlace } from './store.ts'
 
 export interface SqliteChoices {
-  /** Whether a file that is missing is made. Otherwise a path with a typo would be an empty database. */
+  /** Whether a missing file is created. Otherwise a path with a typo would be an empty database. */
   readonly create: boolean
   /** Whether the file is opened at all. */
   readonly connect: boolean
@@ -31,7 +31,7 @@ export function openSqlite({ text, address }: ServiceUrl, place: StorePlace, cho
       address,
       file,
       async run(handle, sql, parameters) {
-        // Numbers, texts and bytes: the command binds nothing else. Rows are objects unless the client is asked for arrays.
+        // Numbers, strings and bytes: the command binds nothing else. Rows are objects unless the client is configured for arrays.
         return handle.prepare(sql).all(...(parameters as string[])) as Row[]
       },
       async define(sql) {
@@ -50,16 +50,16 @@ export function openSqlite({ text, address }: ServiceUrl, place: StorePlace, cho
 function fileOf(url: string, { create }: SqliteChoices): string {
   const file = sqlitePath(url)
   if (create || existsSync(file)) return file
-  const hint = 'Check the path; `ackord migrate up` makes a new one.'
-  throw new CommandError(`There is no file ${file}.`, { exitCode: exitCode.unreachable, hint })
+  const hint = 'Check the path; `ackord migrate up` creates a new one.'
+  throw new CommandError(`The file ${file} does not exist.`, { exitCode: exitCode.unreachable, hint })
 }
 
-/** The file that `sqlite:orders.db`, `sqlite:/var/lib/orders.db` or `sqlite:///var/lib/orders.db` names. */
+/** The path of `sqlite:orders.db`, `sqlite:/var/lib/orders.db` or `sqlite:///var/lib/orders.db`. */
 export function sqlitePath(url: string): string {
   const path = url
     .trim()
     .slice('sqlite:'.length)
     .replace(/^\/\/(?=\/)/, '')
   if (path !== '' && !path.startsWith(':memory:') && !path.startsWith('//')) return resolve(path)
-  throw usageError('The URL of SQLite needs the path of a file.', 'Write sqlite:orders.db or sqlite:/var/lib/orders.db')
+  throw usageError('The SQLite URL has no path.', 'Use sqlite:orders.db or sqlite:/var/lib/orders.db')
 }

@@ -2,19 +2,19 @@ import type { Logger, Middleware } from '@ackord/core'
 import type { NewOutboxRecord, OutboxAdmin, OutboxStore } from '@ackord/outbox'
 import type { Order, Row } from '@ackord/sql'
 
-/** Where an outbox is, beside the server: all of a store's commands take the same. */
+/** Which outbox on the server: shared by all commands on a store. */
 export interface StorePlace {
   /** The namespace of the tables; SQL only. */
   readonly schema?: string | undefined
-  /** What the names of the tables begin with; SQL only. Default: `ackord_`. */
+  /** The prefix of the table names; SQL only. Default: `ackord_`. */
   readonly prefix?: string | undefined
-  /** What the keys of the outbox are called; Redis only. Default: `outbox`, of a Lua outbox `lua-outbox`. */
+  /** The name of the outbox in its keys; Redis only. Default: `outbox`, of a Lua outbox `lua-outbox`. */
   readonly stream?: string | undefined
-  /** The hash tags of the outbox; Redis only, of a Lua outbox one. Default: `ackord`. */
+  /** The hash tags of the outbox; Redis only; a Lua outbox has one. Default: `ackord`. */
   readonly tag?: readonly string[] | undefined
-  /** Which outbox it is; Redis only. Default: `stream`. */
+  /** The kind of outbox; Redis only. Default: `stream`. */
   readonly outbox?: 'stream' | 'lua' | undefined
-  /** Into how many parts it is divided; the Lua outbox only. Default: 1. */
+  /** The number of shards; Lua outbox only. Default: 1. */
   readonly shards?: number | undefined
 }
 
@@ -23,7 +23,7 @@ export interface OutboxChoices {
   readonly order?: Order | undefined
   /** Whether published records are kept; SQL and the Lua outbox only. Default: false. */
   readonly retain?: boolean | undefined
-  /** Whether notifications are listened to, on a connection of their own; PostgreSQL only. Default: false. */
+  /** Whether to listen for notifications, on a dedicated connection; PostgreSQL only. Default: false. */
   readonly listen?: boolean | undefined
   readonly logger: Logger
 }
@@ -36,16 +36,16 @@ interface ServiceOptions {
   readonly onDuplicate?: (() => void) | undefined
 }
 
-/** What SQL databases and Redis have in common, as far as the command is concerned. */
+/** The operations of SQL databases and Redis that the commands use. */
 interface AnyStore {
-  /** To be printed. */
+  /** For output, without secrets. */
   readonly address: string
-  /** One round trip. Rejects where the server cannot be reached, or refuses us. */
+  /** One round trip. Rejects if the server cannot be reached, or denies access. */
   connect(): Promise<void>
   outbox(choices: OutboxChoices): AdminOutbox
-  /** Inbox, transaction and outbox around the handlers of a service. */
+  /** The middleware of a service: inbox, transaction and outbox. */
   transactional(options: ServiceOptions): Middleware
-  /** Stores the records in a transaction of their own. */
+  /** Stores the records in a transaction of its own. */
   append(records: readonly NewOutboxRecord[]): Promise<void>
   [Symbol.asyncDispose](): Promise<void>
 }
@@ -55,19 +55,19 @@ export type SqlKind = 'postgres' | 'pglite' | 'mysql' | 'sqlite'
 export interface SqlStore extends AnyStore {
   readonly kind: SqlKind
   createSchema(): Promise<void>
-  /** Talks to nobody. */
+  /** Needs no connection. */
   printSchema(): string
   validateSchema(): Promise<void>
   cleanInbox(options: { readonly window: number; readonly limit: number }): Promise<number>
-  /** Outside of transactions. */
+  /** Runs a query outside of transactions. */
   query(sql: string, parameters?: readonly unknown[]): Promise<readonly Row[]>
-  /** A statement that makes or removes something, outside of transactions. */
+  /** Runs a DDL statement, outside of transactions. */
   define(sql: string): Promise<void>
-  /** In the transaction of the message that is being handled. */
+  /** Runs a statement in the transaction of the current message. */
   change(sql: string, parameters: readonly unknown[]): Promise<void>
-  /** A quoted name, with its schema, to be put into a statement. `ackord_inbox` is `table('inbox')`. */
+  /** A quoted and qualified table name for use in a statement. `ackord_inbox` is `table('inbox')`. */
   table(name: string): string
-  /** Whether a notification that is sent here is heard on a connection that listens; PostgreSQL only. */
+  /** Whether a notification sent here is received on a listening connection; PostgreSQL only. */
   hearsNotifications?(): Promise<boolean>
   /** SQLite only. */
   readonly file?: string | undefined
@@ -76,13 +76,16 @@ export interface SqlStore extends AnyStore {
 export interface RedisStore extends AnyStore {
   readonly kind: 'redis'
   readonly tag: string
-  /** Whether the user may do all that the scripts of a Lua outbox do, and whether it has this order; default: either. Without one there is nothing to find out. */
+  /**
+   * Whether the user may run everything that the scripts of a Lua outbox need, and whether the outbox has this order; default: any. Does nothing for
+   * other outboxes.
+   */
   verify(order?: OutboxChoices['order']): Promise<void>
-  /** A command, outside of transactions. */
+  /** Runs a command, outside of transactions. */
   send(command: string, ...args: readonly (string | number)[]): Promise<unknown>
-  /** Adds to a list in the transaction of the message that is being handled. */
+  /** Appends to a list in the transaction of the current message. */
   push(key: string, value: string): Promise<void>
-  /** Removes every key that begins so. */
+  /** Removes every key with this prefix. */
   removeKeys(start: string): Promise<void>
   checkDurability(): ReturnType<typeof import('@ackord/redis').checkDurability>
 }

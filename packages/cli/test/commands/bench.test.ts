@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { ackord } from '../support/ackord.ts'
 
-it('measures what the store takes and gives', async () => {
+it('measures appends and relayed records of the store', async () => {
   const { code, last, stderr } = await ackord(['bench', '--store', 'sqlite:', '--records', '300', '--json'])
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
   expect(last).toEqual({ records: 300, appends_per_second: expect.any(Number), relayed_per_second: expect.any(Number) })
@@ -9,8 +9,8 @@ it('measures what the store takes and gives', async () => {
   expect(last['relayed_per_second']).toBeGreaterThan(0)
 })
 
-it('says what it measured', async () => {
+it('prints the measurements', async () => {
   const { stdout } = await ackord(['bench', '--store', 'sqlite:', '--records', '50'])
-  expect(stdout).toMatch(/\d+ transactions a second/)
-  expect(stdout).toMatch(/\d+ records a second from the outbox of sqlite:/)
+  expect(stdout).toMatch(/\d+ transactions per second/)
+  expect(stdout).toMatch(/\d+ records per second from the outbox of sqlite:/)
 })

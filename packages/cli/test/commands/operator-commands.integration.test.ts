@@ -26,8 +26,8 @@ describe.each([
   ['MariaDB', mariadbUrl, {}],
   ['Redis', redisUrl, {}],
   ['Redis, with the Lua outbox', redisUrl, { outbox: 'lua' }],
-  ['a cluster of Redis', clusterUrl, {}],
-  ['a cluster of Redis, with the Lua outbox in three parts', clusterUrl, { outbox: 'lua', shards: 3 }],
+  ['a Redis Cluster', clusterUrl, {}],
+  ['a Redis Cluster, with the Lua outbox in three shards', clusterUrl, { outbox: 'lua', shards: 3 }],
 ] as const)('on %s', (_, url, more) => {
   it('status counts by destination and state', async () => {
     await using world = await openTestStore(url, more)
@@ -45,7 +45,7 @@ describe.each([
     expect(people.stdout).toContain('ackord list --state parked')
   })
 
-  it('list filters and goes from page to page', async () => {
+  it('list filters, and continues from page to page', async () => {
     await using world = await openTestStore(url, more)
     await world.store.append([record('a', 'a1'), record('a', 'a2', { type: 'order.paid' }), record('b', 'b1', { partitionkey: 'k' })])
     expect((await listed(world)).length).toBe(3)
@@ -60,16 +60,16 @@ describe.each([
     expect(second.last['next']).toBeNull()
   })
 
-  it('list says how to go on in words that a shell leaves whole', async () => {
+  it('list prints a cursor that a shell does not split', async () => {
     await using world = await openTestStore(url, more)
     await world.store.append([record("it's", 'a1'), record("it's", 'a2'), record("it's", 'a3')])
     const { stdout } = await ackord(['list', '--limit', '2', ...world.args])
-    const [, word = ''] = /There are more: --after (.+)$/m.exec(stdout) ?? []
+    const [, word = ''] = /More records: --after (.+)$/m.exec(stdout) ?? []
     const after = execFileSync('sh', ['-c', `printf %s ${word}`], { encoding: 'utf8' })
     expect((await listed(world, '--after', after)).map(({ message_id: id }) => id)).toEqual(['a3'])
   })
 
-  it('list refuses a cursor that is none', async () => {
+  it('list rejects an invalid cursor', async () => {
     await using world = await openTestStore(url, more)
     await world.fill('orders', 1)
     for (const after of ['bogus', '', '0', '[[0,1]]']) {
@@ -79,7 +79,7 @@ describe.each([
     }
   })
 
-  it('show gives attributes, and the payload only to who asks for it', async () => {
+  it('show prints attributes, and the payload only on request', async () => {
     await using world = await openTestStore(url, more)
     await world.fill('orders', 1)
     const [one] = await listed(world)
@@ -92,7 +92,7 @@ describe.each([
     expect((await ackord(['show', ...world.args, '999999'])).code).toBe(1)
   })
 
-  it('park keeps records from being published until they are re-armed', async () => {
+  it('park prevents records from being published until they are re-armed', async () => {
     await using world = await openTestStore(url, more)
     await world.fill('orders', 3)
     const [first, second] = await listed(world)
@@ -107,7 +107,7 @@ describe.each([
     expect(await world.count('waiting')).toBe(2)
   })
 
-  it('rearm and discard touch what was named, and nothing with --dry-run', async () => {
+  it('rearm and discard change only the selected records, and nothing with --dry-run', async () => {
     await using world = await openTestStore(url, more)
     await world.fill('a', 2)
     await world.fill('b', 3)
@@ -120,7 +120,7 @@ describe.each([
 
     expect((await ackord(['rearm', '--json', ...world.args, String(first?.id)])).last).toEqual({ rearmed: 1 })
     expect(await world.count('ready')).toBe(1)
-    // It is not parked any more.
+    // It is no longer parked.
     expect((await ackord(['rearm', ...world.args, String(first?.id)])).code).toBe(1)
 
     const edited = await ackord([
@@ -147,12 +147,12 @@ describe.each([
     expect([await world.count('parked'), await world.count('ready')]).toEqual([0, 2])
   })
 
-  it('cleanup deletes what is old, and nothing that is not published', async () => {
+  it('cleanup deletes old published records, and nothing else', async () => {
     await using world = await openTestStore(url, more)
     await world.fill('parked', 1)
     await world.park()
     await world.fill('ready', 2)
-    // The streams of Redis keep none.
+    // Redis Streams keep no published records.
     const keeps = world.store.kind !== 'redis' || 'outbox' in more
     if (keeps) {
       const retaining = world.store.outbox({ retain: true, logger: { debug() {}, info() {}, warn() {}, error() {} } })
@@ -168,8 +168,8 @@ describe.each([
   })
 })
 
-describe('what a record keeps of an error', () => {
-  it('is shown without the password that a relay wrote into it', async () => {
+describe('the stored error of a record', () => {
+  it('is printed without the password that a relay wrote into it', async () => {
     await using world = await openTestStore()
     await world.fill('orders', 1)
     await world.park('connect amqp://user:pa55-w0rd@host failed')
@@ -197,7 +197,7 @@ describe('migrate', () => {
   it.each([
     ['PostgreSQL', postgresUrl],
     ['MariaDB', mariadbUrl],
-  ])('makes the tables of %s, says that they are there, and prints them', async (_, url) => {
+  ])('creates, validates and prints the tables of %s', async (_, url) => {
     const prefix = `cli_test_${randomUUID().slice(0, 8)}_`
     const args = ['--store', url, '--prefix', prefix]
     const printed = await ackord(['migrate', 'print', ...args])

@@ -23,14 +23,14 @@ async function runDemo(change: { store?: (store: Store) => Store; broker?: (brok
   })
 }
 
-it.concurrent('finds nothing wrong where nothing is', async () => {
+it.concurrent('reports no fault if there is none', async () => {
   const report = await runDemo({})
   expect(report).toMatchObject({ orders: 60, applied: 60, events_published: 60, lost: 0, applied_twice: 0 })
   // The killed service had published events that it could not settle.
   expect(report.repeated_events).toBeGreaterThan(0)
 })
 
-it.concurrent('finds orders that are applied twice, with an inbox that forgets at a restart', async () => {
+it.concurrent('detects orders that are applied twice, with an inbox that forgets at a restart', async () => {
   const report = await runDemo({
     store: (store) => ({ ...store, transactional: (options) => store.transactional({ ...options, consumer: randomUUID() }) }),
   })
@@ -38,7 +38,7 @@ it.concurrent('finds orders that are applied twice, with an inbox that forgets a
   expect(report.applied).toBe(60 + report.applied_twice)
 })
 
-it.concurrent('finds an event that is lost, with a broker that confirms one and does not keep it', async () => {
+it.concurrent('detects a lost event, with a broker that confirms one and does not keep it', async () => {
   let dropped = false
   const forgetful = (publisher: Publisher): Publisher => ({
     async publish(destination, messages, options) {

@@ -20,10 +20,10 @@ import {
 
 beforeAll(bundleMain)
 
-// Most of the time of a demo is spent waiting, for leases to run out.
+// A demo spends most of its time waiting for leases to expire.
 vi.setConfig({ maxConcurrency: 10 })
 
-/** Where no other test leaves anything: what is there in the end is a demo's. */
+/** Stores that no other test uses: everything left there at the end comes from a demo. */
 const own = `cli_demo_${randomUUID().slice(0, 8)}`
 const postgresUrl = changed(postgresServer, (url) => url.searchParams.set('options', `-c search_path=${own}`))
 const mariadbUrl = changed(mariadbServer, (url) => {
@@ -45,12 +45,12 @@ afterAll(() => define('DROP'))
 async function define(what: 'CREATE' | 'DROP'): Promise<void> {
   await using postgres = await openTestStore(postgresServer)
   await using mariadb = await openTestStore(mariadbServer)
-  if (postgres.store.kind === 'redis' || mariadb.store.kind === 'redis') throw new Error('They are databases of SQL.')
+  if (postgres.store.kind === 'redis' || mariadb.store.kind === 'redis') throw new Error('They are SQL databases.')
   await postgres.store.define(`${what} SCHEMA ${own}${what === 'DROP' ? ' CASCADE' : ''}`)
   await mariadb.store.define(`${what} DATABASE ${own}`)
 }
 
-/** What is left of demos in the stores. */
+/** The remaining data of demos in the stores. */
 async function leftovers(): Promise<readonly unknown[]> {
   await using postgres = await openTestStore(postgresServer)
   await using mariadb = await openTestStore(mariadbServer)
@@ -86,24 +86,24 @@ function expectGood(ended: Ended, orders: number): void {
     lost: 0,
     applied_twice: 0,
   })
-  // Those that were sent twice, and those that the killed service had not acked.
+  // The messages that were sent twice, and those that the killed service had not acked.
   expect(last['duplicates_skipped']).toBeGreaterThan(orders / 3)
   expect(code).toBe(0)
 }
 
-/** Every store and every broker. PostgreSQL in this process, which takes seconds to start, is tried apart. */
+/** Every store and every broker. PostgreSQL in this process, which takes seconds to start, is tested separately. */
 const stores: Readonly<Record<string, readonly string[]>> = {
   PostgreSQL: ['--store', postgresUrl],
   MariaDB: ['--store', mariadbUrl],
   SQLite: ['--store', 'sqlite:'],
   Redis: ['--store', redisUrl],
   'Redis with the Lua outbox': ['--store', redisUrl, '--outbox', 'lua'],
-  'a cluster of Redis': ['--store', clusterUrl],
-  'a cluster of Redis with the Lua outbox': ['--store', clusterUrl, '--outbox', 'lua'],
+  'a Redis Cluster': ['--store', clusterUrl],
+  'a Redis Cluster with the Lua outbox': ['--store', clusterUrl, '--outbox', 'lua'],
 }
 const brokers: Readonly<Record<string, () => string>> = {
   // It takes the longest.
-  'what imitates Kafka': () => kafka?.url ?? '',
+  'a Kafka emulator': () => kafka?.url ?? '',
   memory: () => 'memory:',
   RabbitMQ: () => rabbitmqUrl,
   NATS: () => natsUrl,
@@ -140,27 +140,27 @@ const others = (process.env['ACKORD_PROOF'] === '1' ? pairs : diagonal).filter(
 )
 
 describe.concurrent('the demo in full', () => {
-  it.each(inFull)('comes out well on %s and %s', (store, broker) => runDemo(store, broker, 1000), 240_000)
+  it.each(inFull)('succeeds on %s and %s', (store, broker) => runDemo(store, broker, 1000), 240_000)
 })
 
-it('has left nothing anywhere, in full', nothingIsLeft)
+it('has left no data anywhere, in full', nothingIsLeft)
 
 describe.concurrent('the demo with 50 orders', () => {
-  it.each(others)('comes out well on %s and %s', (store, broker) => runDemo(store, broker, 50), 240_000)
+  it.each(others)('succeeds on %s and %s', (store, broker) => runDemo(store, broker, 50), 240_000)
 })
 
-it('has left nothing anywhere, with 50 orders', nothingIsLeft)
+it('has left no data anywhere, with 50 orders', nothingIsLeft)
 
 async function nothingIsLeft(): Promise<void> {
   expect([...(await leftovers()), ...readdirSync(temporary)]).toEqual([])
 }
 
 describe('the demo', () => {
-  it('needs no server, and tells what happens', async () => {
+  it('needs no server, and prints its progress', async () => {
     const ended = await ackord(['demo', '--orders', '50'])
     expectGood(ended, 50)
     expect(ended.stdout).toContain('the service is killed in the middle')
-    expect(ended.stdout).toContain('The broker goes down for events')
+    expect(ended.stdout).toContain('The broker is down for events')
     expect(ended.stdout).toContain('0 lost, 0 applied twice.')
   })
 
@@ -168,7 +168,7 @@ describe('the demo', () => {
     expectGood(await ackord(['demo', '--orders', '50', '--broker', rabbitmqUrl]), 50)
   })
 
-  it('removes a file of SQLite that it made, and nothing else of one that was there', async () => {
+  it('removes an SQLite file that it created, and only its own tables from an existing one', async () => {
     const cwd = emptyDirectory()
     expectGood(await ackord(['demo', '--orders', '9', '--store', 'sqlite:new.db'], { cwd }), 9)
     expect(readdirSync(cwd)).toEqual([])
@@ -178,7 +178,7 @@ describe('the demo', () => {
     expect((await ackord(['status', '--store', 'sqlite:mine.db'], { cwd })).code).toBe(0)
   })
 
-  it('is JSON from the first line to the last with --json', async () => {
+  it('prints only JSON with --json', async () => {
     const ended = await ackord(['demo', '--orders', '9', '--json', '--store', 'sqlite:'])
     const lines = ended.stdout
       .trimEnd()
@@ -188,7 +188,7 @@ describe('the demo', () => {
     expect(lines.at(-1)).toMatchObject({ orders: 9, lost: 0 })
   })
 
-  it('does not take its store from the environment or a file', async () => {
+  it('does not read its store from the environment or a file', async () => {
     const { code, stdout } = await ackord(['demo', '--orders', '3'], { env: { ACKORD_STORE: 'postgres://127.0.0.1:1/production' } })
     expect(stdout).toContain('Starting PostgreSQL in this process')
     expect(code).toBe(0)
@@ -197,10 +197,10 @@ describe('the demo', () => {
 
 describe('a demo that is interrupted', () => {
   it.each([
-    ['when it has just begun', 'orders come in'],
+    ['right after the start', 'orders arrive'],
     ['while the service is killed', 'killed in the middle'],
-    ['after the new one was started', 'A new one is started'],
-  ])('%s removes what it made', async (_, moment) => {
+    ['after the new service started', 'A new service starts'],
+  ])('%s removes its data', async (_, moment) => {
     const demo = start(['demo', '--orders', '3000', '--store', postgresUrl, '--broker', redisUrl])
     await demo.said(moment)
     demo.child.kill('SIGINT')
@@ -210,20 +210,20 @@ describe('a demo that is interrupted', () => {
     expect(await leftovers()).toEqual([])
   })
 
-  it('by Ctrl-C on a terminal does so, too, and gives the terminal back', async () => {
+  it('by Ctrl-C on a terminal does so, too, and restores the terminal', async () => {
     const log = join(emptyDirectory(), 'typescript')
-    // Ctrl-C is for the whole terminal; the shell is to tell what became of the demo, whichever shell it is.
+    // Ctrl-C reaches the whole terminal; the shell must report the exit code of the demo, whichever shell it is.
     const command = `trap : INT; stty cols 100 rows 30; ${process.execPath} ${main} demo --orders 3000 --store ${postgresUrl} --broker ${redisUrl}; echo "code=$?"; stty -a`
-    // A terminal of its own: what is written to its stdin is typed there.
+    // A pseudo-terminal: what is written to its stdin is typed there.
     const demo = new Ackord(['script', '-qec', command, log], { stdin: 'pipe' })
-    await demo.said('orders come in')
-    await demo.said('events out')
+    await demo.said('orders arrive')
+    await demo.said('events published')
     demo.child.stdin?.write('\u0003')
     await demo.said('code=130')
     await demo.said('isig icanon')
     demo.child.stdin?.end()
     await demo.ended
-    // The cursor was hidden, and is shown as often.
+    // The cursor is shown as often as it was hidden.
     expect(demo.stdout.split('\u001b[?25h').length).toBe(demo.stdout.split('\u001b[?25l').length)
     expect(await leftovers()).toEqual([])
   })

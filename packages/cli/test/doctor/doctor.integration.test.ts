@@ -19,12 +19,12 @@ function findings({ last }: Ended): Readonly<Record<string, Finding>> {
   return Object.fromEntries((last['checks'] as Finding[]).map((finding) => [`${finding.of} ${finding.name}`, finding]))
 }
 
-describe('a store that is as it should be', () => {
+describe('a healthy store', () => {
   it.each([
     ['PostgreSQL', postgresUrl, ['connection', 'server', 'durability', 'clock', 'notifications', 'schema', 'privileges', 'backlog']],
     ['MariaDB', mariadbUrl, ['connection', 'server', 'durability', 'clock', 'schema', 'privileges', 'backlog']],
     ['SQLite', undefined, ['connection', 'server', 'durability', 'privileges', 'schema', 'backlog']],
-  ])('is found to be so: %s', async (_, url, names) => {
+  ])('passes all checks: %s', async (_, url, names) => {
     await using world = await openTestStore(url)
     const ended = await ackord(['doctor', '--json', '--broker', rabbitmqUrl, ...world.args])
     const found = findings(ended)
@@ -35,20 +35,20 @@ describe('a store that is as it should be', () => {
 
   it.each([
     ['a cluster', clusterUrl, {}],
-    ['a cluster, with the Lua outbox in three parts', clusterUrl, { outbox: 'lua', shards: 3 }],
+    ['a cluster, with the Lua outbox in three shards', clusterUrl, { outbox: 'lua', shards: 3 }],
     ['one server, with the Lua outbox', redisUrl, { outbox: 'lua' }],
-  ] as const)('is found to be so, as far as it is: Redis, %s', async (_, url, more) => {
+  ] as const)('passes all checks that apply: Redis, %s', async (_, url, more) => {
     await using world = await openTestStore(url, more)
     await world.fill('orders', 1)
     const ended = await ackord(['doctor', '--json', '--broker', url, ...world.args])
     const found = findings(ended)
     for (const name of ['connection', 'clock', 'privileges', 'backlog']) expect(found[`store ${name}`]).toMatchObject({ state: 'ok' })
     expect(found['broker connection']).toMatchObject({ state: 'ok', text: `${url} answers.` })
-    // How the servers of the tests keep what they are told is theirs; it is looked at.
+    // The durability settings of the test servers vary; only the presence of the check is asserted.
     expect(found['store appendonly']).toBeDefined()
   })
 
-  it('is told of every master of a cluster by its address', async () => {
+  it('has a finding for every master of a cluster, with its address', async () => {
     await using world = await openTestStore(clusterUrl)
     const told = await ackord(['doctor', '--json', ...world.args])
     const lines = (told.last['checks'] as Finding[]).filter(({ name }) => name === 'appendonly').map(({ text }) => text)
@@ -60,7 +60,7 @@ describe('a store that is as it should be', () => {
     for (const address of addresses) expect(stdout).toContain(`On ${address}: `)
   })
 
-  it('is told of one server without its name', async () => {
+  it('has no server name in the findings of a single server', async () => {
     await using world = await openTestStore(redisUrl)
     const { last } = await ackord(['doctor', '--json', ...world.args])
     const texts = (last['checks'] as Finding[]).map(({ text }) => text)
@@ -68,22 +68,22 @@ describe('a store that is as it should be', () => {
     expect(texts.filter((text) => text.startsWith('On '))).toEqual([])
   })
 
-  it('is told to people, too', async () => {
+  it('is reported as text, too', async () => {
     await using world = await openTestStore()
     const { code, stdout } = await ackord(['doctor', ...world.args])
-    expect(stdout).toMatch(/✓ store schema +The tables are there/)
+    expect(stdout).toMatch(/✓ store schema +The tables exist/)
     expect(code).toBe(0)
   })
 })
 
-describe('what is wrong with a store', () => {
-  it('is told: a schema that is missing', async () => {
+describe('a problem of a store', () => {
+  it('is reported: a missing schema', async () => {
     const ended = await ackord(['doctor', '--json', '--store', postgresUrl, '--prefix', `none_${randomUUID().slice(0, 8)}_`])
     expect(findings(ended)['store schema']).toMatchObject({ state: 'problem', text: expect.stringContaining('ackord migrate up') })
     expect(ended.code).toBe(1)
   })
 
-  it('is told: commits that PostgreSQL does not wait for', async () => {
+  it('is reported: commits that PostgreSQL does not flush', async () => {
     await using world = await openTestStore(postgresUrl)
     const url = `${postgresUrl}?options=-c%20synchronous_commit%3Doff`
     const ended = await ackord(['doctor', '--json', '--store', url, ...world.args.slice(2)])
@@ -94,7 +94,7 @@ describe('what is wrong with a store', () => {
     expect(ended.code).toBe(1)
   })
 
-  it('is told: privileges that are missing in PostgreSQL, with what grants them', async () => {
+  it('is reported: missing privileges in PostgreSQL, with the GRANT statements', async () => {
     await using world = await openTestStore(postgresUrl)
     if (world.store.kind === 'redis') throw new Error('It is PostgreSQL.')
     const role = `cli_test_${randomUUID().slice(0, 8)}`
@@ -115,7 +115,7 @@ describe('what is wrong with a store', () => {
     }
   })
 
-  it.each(['on no table', 'not even on the schema'])('is told: a user of PostgreSQL without privileges, %s', async (which) => {
+  it.each(['on no table', 'not even on the schema'])('is reported: a PostgreSQL user without privileges, %s', async (which) => {
     await using world = await openTestStore(postgresUrl)
     if (world.store.kind === 'redis') throw new Error('It is PostgreSQL.')
     const role = `cli_test_${randomUUID().slice(0, 8)}`
@@ -146,7 +146,7 @@ describe('what is wrong with a store', () => {
     }
   })
 
-  it('is told: a user of MariaDB without privileges on the tables', async () => {
+  it('is reported: a MariaDB user without privileges on the tables', async () => {
     await using world = await openTestStore(mariadbUrl)
     if (world.store.kind === 'redis') throw new Error('It is MariaDB.')
     const user = `cli_test_${randomUUID().slice(0, 8)}`
@@ -172,7 +172,7 @@ describe('what is wrong with a store', () => {
     }
   })
 
-  it('is told: privileges that are missing in MariaDB', async () => {
+  it('is reported: missing privileges in MariaDB', async () => {
     await using world = await openTestStore(mariadbUrl)
     if (world.store.kind === 'redis') throw new Error('It is MariaDB.')
     const user = `cli_test_${randomUUID().slice(0, 8)}`
@@ -192,7 +192,7 @@ describe('what is wrong with a store', () => {
     }
   })
 
-  it('is told: notifications that do not get through a pooler', async () => {
+  it('is reported: notifications that a pooler does not deliver', async () => {
     await using pooler = await startDeafProxy(postgresUrl)
     await using world = await openTestStore(postgresUrl)
     const args = ['doctor', '--json', '--store', pooler.url, ...world.args.slice(2)]
@@ -204,7 +204,7 @@ describe('what is wrong with a store', () => {
     expect(strict.code).toBe(1)
   })
 
-  it('is told: a Redis that forgets at a restart, and one that evicts', async () => {
+  it('is reported: a Redis without persistence, and one that evicts keys', async () => {
     await using server = await startRedis({ args: ['--appendonly', 'no', '--maxmemory-policy', 'allkeys-lru'] })
     const ended = await ackord(['doctor', '--json', '--store', server.url])
     const found = findings(ended)
@@ -214,7 +214,7 @@ describe('what is wrong with a store', () => {
     expect(ended.code).toBe(1)
   })
 
-  it('is told: a user of Redis that may not write', async () => {
+  it('is reported: a Redis user that may not write', async () => {
     await using server = await startRedis({
       args: [
         '--user',
@@ -227,7 +227,7 @@ describe('what is wrong with a store', () => {
     expect(ended.code).toBe(1)
   })
 
-  it('is told: a user of Redis that may not run what a Lua outbox runs', async () => {
+  it('is reported: a Redis user that may not run the commands of a Lua outbox', async () => {
     await using server = await startRedis({
       args: ['--user', ...'writer on >pa55-w0rd ~* +@all -zadd'.split(' ')],
     })
@@ -238,11 +238,11 @@ describe('what is wrong with a store', () => {
     const relay = await ackord(['relay', '--from', url, '--outbox', 'lua', '--to', server.url])
     expect(relay).toMatchObject({ code: 4, stdout: '' })
     expect(relay.stderr).toContain('The Lua outbox under {ackord} cannot be used: ZADD: ')
-    // A stream outbox needs no sorted set to be written to for this.
+    // A stream outbox does not need to write a sorted set for this.
     expect(findings(await ackord(['doctor', '--json', '--store', url]))['store privileges']).toMatchObject({ state: 'ok' })
   })
 
-  it('is told: records that are parked', async () => {
+  it('is reported: parked records', async () => {
     await using world = await openTestStore()
     await world.fill('orders', 2)
     await world.park()
@@ -252,11 +252,11 @@ describe('what is wrong with a store', () => {
   })
 })
 
-describe('what is wrong with a broker', () => {
+describe('a problem of a broker', () => {
   it.each([
     ['RabbitMQ', rabbitmqUrl],
     ['NATS', natsUrl],
-  ])('is told: a destination that %s has nothing for', async (_, url) => {
+  ])('is reported: a destination that does not exist at %s', async (_, url) => {
     await using world = await openTestStore()
     await using topic = await openTestTopic(url)
     await world.fill(topic.topic, 1)
@@ -271,18 +271,18 @@ describe('what is wrong with a broker', () => {
 describe('servers that cannot be used', () => {
   const secret = 'pa55-w0rd-7f3c'
   const cases = [
-    ['nobody listens: PostgreSQL', `postgres://user:${secret}@127.0.0.1:1/db`, 3],
-    ['nobody listens: MySQL', `mysql://user:${secret}@127.0.0.1:1/db`, 3],
-    ['nobody listens: Redis', `redis://user:${secret}@127.0.0.1:1`, 3],
+    ['connection refused: PostgreSQL', `postgres://user:${secret}@127.0.0.1:1/db`, 3],
+    ['connection refused: MySQL', `mysql://user:${secret}@127.0.0.1:1/db`, 3],
+    ['connection refused: Redis', `redis://user:${secret}@127.0.0.1:1`, 3],
     ['no such host', `postgres://user:${secret}@no-such-host.invalid/db`, 3],
     ['no such role: PostgreSQL', postgresUrl.replace('postgres@', `nobody:${secret}@`), 4],
     ['no such database: PostgreSQL', postgresUrl.replace('postgres@', `postgres:${secret}@`).replace(/\/[^/]*$/, '/nothing'), 4],
     ['wrong password: MariaDB', mariadbUrl.replace('root@', `root:${secret}@`), 4],
     ['no such database: MariaDB', mariadbUrl.replace(/\/[^/]*$/, '/nothing'), 4],
     ['wrong password: Redis', redisUrl.replace('redis://', `redis://nobody:${secret}@`), 4],
-    ['nobody listens: a cluster of Redis', `redis+cluster://user:${secret}@127.0.0.1:1,127.0.0.1:2`, 3],
-    ['wrong password: a cluster of Redis', clusterUrl.replace('redis+cluster://', `redis+cluster://nobody:${secret}@`), 4],
-    ['no cluster', redisUrl.replace('redis://', 'redis+cluster://'), 4],
+    ['connection refused: a Redis Cluster', `redis+cluster://user:${secret}@127.0.0.1:1,127.0.0.1:2`, 3],
+    ['wrong password: a Redis Cluster', clusterUrl.replace('redis+cluster://', `redis+cluster://nobody:${secret}@`), 4],
+    ['not a cluster', redisUrl.replace('redis://', 'redis+cluster://'), 4],
   ] as const
 
   it.each(cases)('%s', async (_, url, expected) => {
@@ -297,8 +297,8 @@ describe('servers that cannot be used', () => {
   })
 
   it.each([
-    ['nobody listens: RabbitMQ', `amqp://user:${secret}@127.0.0.1:1`, 3],
-    ['nobody listens: NATS', `nats://user:${secret}@127.0.0.1:1`, 3],
+    ['connection refused: RabbitMQ', `amqp://user:${secret}@127.0.0.1:1`, 3],
+    ['connection refused: NATS', `nats://user:${secret}@127.0.0.1:1`, 3],
     ['wrong password: RabbitMQ', rabbitmqUrl.replace('guest:guest', `guest:${secret}`), 4],
     ['no such virtual host: RabbitMQ', `${rabbitmqUrl}/nothing`, 4],
   ] as const)('%s', async (_, url, expected) => {

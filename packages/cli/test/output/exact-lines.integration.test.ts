@@ -12,7 +12,7 @@ const stores =
 const brokers = 'Expected one of: amqp://host:5672, nats://host:4222, kafka://host:9092, redis://host:6379, redis+cluster://host:6379'
 const encoded = 'Special characters in a password must be percent-encoded.'
 
-/** What was printed on stderr, line by line, and nothing on stdout. */
+/** The lines on stderr; stdout is empty. */
 async function linesOf(args: readonly string[], cwd?: string): Promise<readonly string[]> {
   const { stdout, stderr } = await ackord(args, cwd === undefined ? {} : { cwd })
   expect(stdout).toBe('')
@@ -21,39 +21,39 @@ async function linesOf(args: readonly string[], cwd?: string): Promise<readonly 
 
 describe('a URL with a typo', () => {
   it.each([
-    ['postgre://host/db', "--store has the scheme 'postgre:', which is no store.", stores],
-    ['redis+lua://host', "--store has the scheme 'redis+lua:', which is no store.", stores],
-    ['postgres//host/db', '--store is not a URL.', `${stores}. ${encoded}`],
-    ['postgres://host:54321x/db', '--store has a host or port that cannot be right.', `${stores}. ${encoded}`],
+    ['postgre://host/db', "--store has the scheme 'postgre:', which is not a supported store.", stores],
+    ['redis+lua://host', "--store has the scheme 'redis+lua:', which is not a supported store.", stores],
+    ['postgres//host/db', '--store is not a valid URL.', `${stores}. ${encoded}`],
+    ['postgres://host:54321x/db', '--store has an invalid host or port.', `${stores}. ${encoded}`],
     [
       'postgres://user:50%@host/db',
-      "--store has a '%' in its user or password that begins no percent-encoded character.",
+      "--store has a '%' in its user or password that is not followed by a percent-encoded character.",
       "Write '%' as '%25'.",
     ],
-    ['redis+cluster://host:1/2', 'A cluster of Redis has no databases to choose from.', "Leave out '/2' at the end of the URL."],
+    ['redis+cluster://host:1/2', 'A Redis Cluster has no numbered databases.', "Remove '/2' from the end of the URL."],
   ])('of a store: %s', async (url, message, hint) => {
     expect(await linesOf(['status', '--store', url])).toEqual([`ackord: ${message}`, `  ${hint}`])
   })
 
   it('of a broker', async () => {
     const lines = await linesOf(['doctor', '--broker', 'ampq://host'])
-    expect(lines).toEqual(["ackord: --broker has the scheme 'ampq:', which is no broker.", `  ${brokers}`])
+    expect(lines).toEqual(["ackord: --broker has the scheme 'ampq:', which is not a supported broker.", `  ${brokers}`])
   })
 
   it('of a host', async () => {
     expect(await linesOf(['status', '--store', 'postgres://no-such-host.invalid/db'])).toEqual([
       expect.stringMatching(
-        /^ackord: Cannot use postgres:\/\/no-such-host\.invalid\/db: (there is no host of that name|the name of the host cannot be looked up) \(getaddrinfo E\w+ no-such-host\.invalid\)\.$/,
+        /^ackord: Cannot use postgres:\/\/no-such-host\.invalid\/db: (host not found|the host name cannot be resolved) \(getaddrinfo E\w+ no-such-host\.invalid\)\.$/,
       ),
-      '  Is the server running, and are host and port right?',
+      '  Is the server running, and are host and port correct?',
     ])
   })
 
   it('of a file', async () => {
     const cwd = emptyDirectory()
     expect(await linesOf(['status', '--store', 'sqlite:oders.db'], cwd)).toEqual([
-      `ackord: There is no file ${join(cwd, 'oders.db')}.`,
-      '  Check the path; `ackord migrate up` makes a new one.',
+      `ackord: The file ${join(cwd, 'oders.db')} does not exist.`,
+      '  Check the path; `ackord migrate up` creates a new one.',
     ])
   })
 })
@@ -66,7 +66,7 @@ describe('wrong credentials', () => {
     ;[url.username, url.password] = ['nobody_here', secret]
     const { host, pathname } = url
     expect(await linesOf(['list', '--store', url.href])).toEqual([
-      `ackord: Cannot use postgres://${host}${pathname}: it refused the credentials (role "nobody_here" does not exist).`,
+      `ackord: Cannot use postgres://${host}${pathname}: the credentials were rejected (role "nobody_here" does not exist).`,
       hint,
     ])
   })
@@ -76,14 +76,14 @@ describe('wrong credentials', () => {
     ;[url.username, url.password] = ['root', secret]
     expect(await linesOf(['list', '--store', url.href])).toEqual([
       expect.stringMatching(
-        /^ackord: Cannot use mysql:\/\/\S+: it refused the credentials \(Access denied for user 'root'@'[\w.]+' \(using password: YES\)\)\.$/,
+        /^ackord: Cannot use mysql:\/\/\S+: the credentials were rejected \(Access denied for user 'root'@'[\w.]+' \(using password: YES\)\)\.$/,
       ),
       hint,
     ])
   })
 
-  it('for Redis, one server and a cluster', async () => {
-    const told = 'it refused the credentials (WRONGPASS invalid username-password pair or user is disabled.)'
+  it('for Redis, a server and a cluster', async () => {
+    const told = 'the credentials were rejected (WRONGPASS invalid username-password pair or user is disabled.)'
     expect(await linesOf(['list', '--store', redisUrl.replace('://', `://orders:${secret}@`)])).toEqual([
       `ackord: Cannot use ${redisUrl}: ${told}.`,
       hint,
@@ -100,14 +100,14 @@ describe('wrong credentials', () => {
     const rabbitmq = new URL(rabbitmqUrl)
     rabbitmq.password = secret
     const [first = '', ...rest] = await relay(rabbitmq.href)
-    expect(first).toMatch(/^ackord: Cannot use amqp:\/\/127\.0\.0\.1:\d+: it refused the credentials \(.*ACCESS[-_]REFUSED.*\)\.$/)
+    expect(first).toMatch(/^ackord: Cannot use amqp:\/\/127\.0\.0\.1:\d+: the credentials were rejected \(.*ACCESS[-_]REFUSED.*\)\.$/)
     expect(rest).toEqual([hint])
     expect(first).not.toContain(secret)
     await using server = await startNats({ user: 'orders', password: 'right' })
     const nats = new URL(server.url)
     nats.password = secret
     expect(await relay(nats.href)).toEqual([
-      `ackord: Cannot use nats://${nats.host}: it refused the credentials (Authorization Violation).`,
+      `ackord: Cannot use nats://${nats.host}: the credentials were rejected (Authorization Violation).`,
       hint,
     ])
   })
@@ -116,7 +116,7 @@ describe('wrong credentials', () => {
 describe('a schema', () => {
   const migrate = '  Run `ackord migrate up` with the same --store, --schema and --prefix.'
 
-  /** Tables that say that they have this version. */
+  /** Tables whose version is set to this. */
   async function openVersion(version: number) {
     const world = await openTestStore(postgresUrl)
     if (world.store.kind === 'redis') throw new Error('It is PostgreSQL.')
@@ -162,11 +162,11 @@ describe('a schema', () => {
   })
 })
 
-describe('one server or a cluster', () => {
-  it('that is taken for the other', async () => {
+describe('a server or a cluster', () => {
+  it('that is addressed as the other', async () => {
     expect(await linesOf(['list', '--store', redisUrl.replace('redis:', 'redis+cluster:')])).toEqual([
-      `ackord: Cannot use ${redisUrl.replace('redis:', 'redis+cluster:')}: it is one server and no cluster (ERR This instance has cluster support disabled).`,
-      '  Write redis:// in place of redis+cluster://.',
+      `ackord: Cannot use ${redisUrl.replace('redis:', 'redis+cluster:')}: the server is not a cluster (ERR This instance has cluster support disabled).`,
+      '  Use redis:// instead of redis+cluster://.',
     ])
     const [first = ''] = clusterUrl.replace('redis+cluster://', '').split(',')
     const places = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h']
@@ -176,7 +176,7 @@ describe('one server or a cluster', () => {
     expect(refused.length).toBeGreaterThan(0)
     for (const { code, stdout, stderr } of refused) {
       expect(stderr).toMatch(
-        /^ackord: Cannot use the server: it is a node of a cluster \(MOVED \d+ 127\.0\.0\.1:\d+\)\.\n {2}Write redis\+cluster:\/\/ in place of redis:\/\/\.\n$/,
+        /^ackord: Cannot use the server: the server is a node of a cluster \(MOVED \d+ 127\.0\.0\.1:\d+\)\.\n {2}Use redis\+cluster:\/\/ instead of redis:\/\/\.\n$/,
       )
       expect({ code, stdout }).toEqual({ code: 4, stdout: '' })
     }
@@ -184,12 +184,12 @@ describe('one server or a cluster', () => {
 })
 
 describe('two relays with the same name', () => {
-  it('both run, and say so in the same words', async () => {
+  it('both run, with the same log lines', async () => {
     await using world = await openTestStore(postgresUrl)
     await using topic = await openTestTopic(rabbitmqUrl)
     const args = ['relay', '--from', ...world.args.slice(1), '--to', rabbitmqUrl, '--name', 'twin', '--json']
     const relays = [start(args), start(args)]
-    await Promise.all(relays.map((relay) => relay.said('The relay runs.')))
+    await Promise.all(relays.map((relay) => relay.said('The relay is running.')))
     await world.fill(topic.topic, 3)
     await topic.read(3)
     for (const relay of relays) relay.child.kill('SIGTERM')
@@ -206,8 +206,8 @@ describe('two relays with the same name', () => {
           .split('\n')
           .map((text) => JSON.parse(text)),
       ).toEqual([
-        line('The relay runs.', addresses),
-        line('The relay stops: what is on its way is finished, the rest is given back.', {}),
+        line('The relay is running.', addresses),
+        line('The relay is stopping: records in flight are finished, the rest is released.', {}),
         line('The relay has stopped.', counts),
       ])
     }

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { Output } from '../../src/output/output.ts'
 import { Secrets } from '../../src/output/secrets.ts'
 
-/** What a logger writes, by a command that was given a URL with the password. */
+/** The output of a logger, in a command that was called with the password in a URL. */
 function logged(password: string, json: boolean, fields: object, text = 'It failed.'): string {
   const secrets = new Secrets()
   secrets.addUrl(`amqp://user:${password}@host`)
@@ -28,7 +28,7 @@ describe('a log line', () => {
     ['a list', { addresses: [`amqp://user:${password}@host`] }],
     ['an object', { first: { id: '7', error: { text: password } } }],
     ['an error in an object', { first: { error: new Error(`refused: ${password}`) } }],
-    ['a URL of somebody else', { address: 'nats://other:s3cr"et@host' }],
+    ['another URL', { address: 'nats://other:s3cr"et@host' }],
   ])('has no password in %s', (_, fields) => {
     for (const json of [true, false]) {
       const line = logged(password, json, fields)
@@ -42,7 +42,7 @@ describe('a log line', () => {
     expect(logged(password, false, {}, `Lost ${password}.`)).toMatch(/warn Lost \*\*\*\.\n$/)
   })
 
-  it('says what an error in an object says', () => {
+  it('contains the message of an error in an object', () => {
     const line = logged(password, true, { first: { id: '7', error: new Error('refused') } })
     expect(JSON.parse(line)).toMatchObject({ first: { id: '7', error: 'refused' } })
   })

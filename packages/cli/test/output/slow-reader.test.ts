@@ -7,7 +7,7 @@ import { openTestStore } from '../support/services.ts'
 beforeAll(bundleMain)
 
 describe('a listing that is larger than a pipe', () => {
-  it('is read to its end also by somebody who is slower than the command', async () => {
+  it('is read to its end by a reader that is slower than the command', async () => {
     await using world = await openTestStore()
     await world.fill('orders', 10_000)
     const args = [main, 'list', '--limit', '10000', '--json', ...world.args]
@@ -15,7 +15,7 @@ describe('a listing that is larger than a pipe', () => {
     let text = ''
     for await (const chunk of child.stdout) {
       text += chunk
-      // This is the reader's slowness: together it is far longer than the command waits for clients that do not end.
+      // The slowness of the reader: in total far longer than the command waits for clients that do not end.
       await setTimeout(40)
     }
     expect((JSON.parse(text) as { records: readonly unknown[] }).records.length).toBe(10_000)

@@ -24,7 +24,7 @@ async function open(): Promise<HealthServer> {
   return await startHealthServer({ host: '127.0.0.1', port: 0, health: () => health, metrics: () => 'metrics\n' })
 }
 
-/** The status for a request whose target is sent as it is; `fetch` would tidy it up. */
+/** The status for a request whose target is sent unchanged; `fetch` would normalise it. */
 async function statusOf({ url }: HealthServer, target: string, method = 'GET'): Promise<number | undefined> {
   const { hostname, port } = new URL(url)
   const sent = request({ hostname, port, method, path: target, signal: AbortSignal.timeout(10_000) }).end()
@@ -34,9 +34,9 @@ async function statusOf({ url }: HealthServer, target: string, method = 'GET'): 
   return response.statusCode
 }
 
-describe('the health of a relay, for requests of any kind', () => {
+describe('the health endpoint of a relay', () => {
   it.each(['//', '///', '//[', '//:x/health', 'http://', 'http://[', '*', '/%', '/health/'])(
-    'answers %s with 404, and goes on',
+    'answers %s with 404, and keeps running',
     async (target) => {
       await using server = await open()
       expect(await statusOf(server, target)).toBe(404)
@@ -52,7 +52,7 @@ describe('the health of a relay, for requests of any kind', () => {
     },
   )
 
-  it('answers a target that is no path with 405 to other methods', async () => {
+  it('answers a target that is not a path with 405 to other methods', async () => {
     await using server = await open()
     expect(await statusOf(server, '*', 'OPTIONS')).toBe(405)
     expect(await statusOf(server, '//', 'POST')).toBe(405)

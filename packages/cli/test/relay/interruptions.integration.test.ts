@@ -14,7 +14,7 @@ import { until } from '../support/until.ts'
 
 beforeAll(bundleMain)
 
-/** Has the process fail at SIGUSR2 in a way that nobody waits for, with a password in what it says. */
+/** Makes the process fail outside of any awaited call at SIGUSR2, with a password in the message. */
 function failing(how: 'throw' | 'Promise.reject'): readonly string[] {
   const problem = "new Error('lost amqp://user:pa55-w0rd@host')"
   const failure = how === 'throw' ? `throw ${problem}` : `Promise.reject(${problem})`
@@ -24,7 +24,7 @@ function failing(how: 'throw' | 'Promise.reject'): readonly string[] {
 const told = 'failed unexpectedly: lost amqp://***@host'
 
 describe('Ctrl-C at any moment', () => {
-  /** What it has to do with the store when it is stopped, and what it ends with. */
+  /** What the command does with the store when it is stopped, and its exit code. */
   const commands: readonly (readonly [
     readonly string[],
     { readonly code: number; readonly cleansUp?: boolean; readonly at: readonly number[] },
@@ -67,16 +67,16 @@ describe('Ctrl-C at any moment', () => {
       const { code, stderr } = await running.ended
       expect({ count, code, stderr }).toEqual({ count, code: expected, stderr: expected === 0 ? '' : 'ackord: Interrupted.\n' })
     }
-    // It is refused while there is anything in it.
+    // Dropping it fails while anything is in it.
     await world.store.define(`DROP SCHEMA ${schema}`)
-    // What was begun can be done again.
+    // The interrupted command can be run again.
     expect((await ackord(['migrate', 'up', ...world.args])).code).toBe(0)
     expect((await ackord(['migrate', 'validate', ...world.args])).code).toBe(0)
     const { last } = await ackord(['status', '--json', ...world.args])
     expect(last).toMatchObject({ totals: { parked: 3, ready: 0, leased: 0 } })
   })
 
-  it('ends one whose configuration file does not end', async () => {
+  it('ends a command whose configuration file never finishes loading', async () => {
     const cwd = emptyDirectory()
     writeFileSync(
       join(cwd, 'ackord.config.mjs'),
@@ -89,15 +89,15 @@ describe('Ctrl-C at any moment', () => {
   })
 })
 
-describe.each(['throw', 'Promise.reject'] as const)('a failure that nobody waits for, by %s,', (how) => {
+describe.each(['throw', 'Promise.reject'] as const)('an unhandled failure, by %s,', (how) => {
   const nodeOptions = failing(how)
 
-  it('stops a relay in order: what is on its way is finished, nothing stays leased, and it is no success', async () => {
+  it('stops a relay in order: records in flight are finished, none stays leased, and the exit code is a failure', async () => {
     await using world = await openTestStore()
     await using topic = await openTestTopic(rabbitmqUrl)
     await using proxy = await startFaultProxy(rabbitmqUrl)
     const relay = start(['relay', '--from', ...world.args.slice(1), '--to', proxy.url, '--json', '--port', '0'], { nodeOptions })
-    await relay.said('The relay runs.')
+    await relay.said('The relay is running.')
     const { health } = JSON.parse(relay.stdout.split('\n')[0] ?? '') as { readonly health: string }
     proxy.hold()
     await world.fill(topic.topic, 10)
@@ -113,17 +113,17 @@ describe.each(['throw', 'Promise.reject'] as const)('a failure that nobody waits
     expect(new Set(await topic.read(10)).size).toBe(10)
   })
 
-  it('is told, and is no success, also while a relay stops because it was told to', async () => {
+  it('is reported, with a failing exit code, also while a relay is already stopping', async () => {
     await using world = await openTestStore()
     await using topic = await openTestTopic(rabbitmqUrl)
     await using proxy = await startFaultProxy(rabbitmqUrl)
     const relay = start(['relay', '--from', ...world.args.slice(1), '--to', proxy.url], { nodeOptions })
-    await relay.said('The relay runs.')
+    await relay.said('The relay is running.')
     proxy.hold()
     await world.fill(topic.topic, 5)
     await until(async () => (await world.count('leased')) === 5)
     relay.child.kill('SIGTERM')
-    await relay.said('The relay stops')
+    await relay.said('The relay is stopping')
     relay.child.kill('SIGUSR2')
     await relay.said(told)
     proxy.release()
@@ -132,7 +132,7 @@ describe.each(['throw', 'Promise.reject'] as const)('a failure that nobody waits
   })
 
   it('ends a command that has nothing to stop', async () => {
-    // Takes connections, and says nothing.
+    // Accepts connections, and never answers.
     const mute = createServer().listen(0, '127.0.0.1')
     await once(mute, 'listening')
     const connected = once(mute, 'connection')
@@ -144,11 +144,11 @@ describe.each(['throw', 'Promise.reject'] as const)('a failure that nobody waits
     mute.close()
   })
 
-  it('has the demo remove what it made', async () => {
-    // Of its own: what is left there is this demo's.
+  it('makes the demo remove its data', async () => {
+    // A dedicated server: all data left there is this demo's.
     await using server = await startRedis()
     const demo = start(['demo', '--orders', '3000', '--store', server.url], { nodeOptions })
-    await demo.said('orders come in')
+    await demo.said('orders arrive')
     demo.child.kill('SIGUSR2')
     expect(await demo.ended).toMatchObject({ code: 1, stderr: `ackord: ${told}\n` })
     await using redis = await openTestStore(server.url)
@@ -162,17 +162,17 @@ describe('a second signal', () => {
     ['SIGINT', 130],
     ['SIGTERM', 143],
     ['SIGHUP', 129],
-  ] as const)('%s ends a relay at once', async (signal, expected) => {
+  ] as const)('%s ends a relay immediately', async (signal, expected) => {
     await using world = await openTestStore()
     await using topic = await openTestTopic(rabbitmqUrl)
     await using proxy = await startFaultProxy(rabbitmqUrl)
     const relay = start(['relay', '--from', ...world.args.slice(1), '--to', proxy.url])
-    await relay.said('The relay runs.')
+    await relay.said('The relay is running.')
     proxy.hold()
     await world.fill(topic.topic, 5)
     await until(async () => (await world.count('leased')) === 5)
     relay.child.kill('SIGTERM')
-    await relay.said('The relay stops')
+    await relay.said('The relay is stopping')
     relay.child.kill(signal)
     expect((await relay.ended).code).toBe(expected)
     expect(await world.count('leased')).toBe(5)

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { PrometheusMetrics } from '../../src/relay/prometheus-metrics.ts'
 
-it('gives counters, gauges and histograms in the text format, durations in seconds', () => {
+it('formats counters, gauges and histograms as text, durations in seconds', () => {
   const metrics = new PrometheusMetrics()
   metrics.count('ackord.outbox.published', 2, { destination: 'a' })
   metrics.count('ackord.outbox.published', 3, { destination: 'a' })

@@ -33,17 +33,17 @@ function logOf(relay: Ackord, text: string): Record<string, unknown> {
   return JSON.parse(line) as Record<string, unknown>
 }
 
-// How a signal gets to the relay is the same for all of them; what it has to give back is not.
+// Signals reach the relay the same way everywhere; what it has to release differs.
 describe.concurrent.each([
   ['PostgreSQL', 'RabbitMQ', postgresUrl, rabbitmqUrl, {}, ['SIGTERM', 'SIGINT', 'SIGHUP']],
   ['MariaDB', 'NATS', mariadbUrl, natsUrl, {}, ['SIGTERM', 'SIGINT']],
   ['SQLite', 'RabbitMQ', undefined, rabbitmqUrl, {}, ['SIGTERM', 'SIGINT']],
   ['Redis', 'Redis Streams', redisUrl, redisUrl, {}, ['SIGTERM', 'SIGINT']],
   ['Redis with the Lua outbox', 'RabbitMQ', redisUrl, rabbitmqUrl, { outbox: 'lua' }, ['SIGTERM', 'SIGHUP']],
-  ['a cluster of Redis', 'Redis Streams on a cluster', clusterUrl, clusterUrl, {}, ['SIGTERM']],
-  ['a cluster of Redis with the Lua outbox in three parts', 'NATS', clusterUrl, natsUrl, { outbox: 'lua', shards: 3 }, ['SIGTERM']],
+  ['a Redis Cluster', 'Redis Streams on a cluster', clusterUrl, clusterUrl, {}, ['SIGTERM']],
+  ['a Redis Cluster with the Lua outbox in three shards', 'NATS', clusterUrl, natsUrl, { outbox: 'lua', shards: 3 }, ['SIGTERM']],
 ] as const)('a relay from %s to %s', (_, __, storeUrl, brokerUrl, more, signals) => {
-  it('carries everything, under another name if asked, and stops at SIGTERM', async () => {
+  it('publishes everything, with --map under another name, and stops at SIGTERM', async () => {
     await using world = await openTestStore(storeUrl, more)
     await using topic = await openTestTopic(brokerUrl)
     await world.fill('orders', 120)
@@ -58,7 +58,7 @@ describe.concurrent.each([
   })
 
   it.each(signals)(
-    'that gets %s in the middle of its work leaves nothing leased, and loses nothing',
+    'that receives %s in the middle of its work leaves nothing leased, and loses nothing',
     async (signal) => {
       await using world = await openTestStore(storeUrl, more)
       await using topic = await openTestTopic(brokerUrl)
@@ -71,7 +71,7 @@ describe.concurrent.each([
       const left = await leftIn(world)
       expect(left).toMatchObject({ leased: 0, parked: 0 })
       expect(left.ready).toBeGreaterThan(0)
-      // What is not there any more was published.
+      // Records that are gone were published.
       const published = await topic.readMore(before, total - left.ready)
       if (signal !== 'SIGTERM') return
 
@@ -90,12 +90,12 @@ async function leftIn(world: TestStore): Promise<{ ready: number; leased: number
   return { ready: await world.count('ready'), leased: await world.count('leased'), parked: await world.count('parked') }
 }
 
-describe('relays side by side', () => {
-  it('share the records, also if both have the same name', async () => {
+describe('concurrent relays', () => {
+  it('share the records, also with the same name', async () => {
     await using world = await openTestStore(postgresUrl)
     await using topic = await openTestTopic(rabbitmqUrl)
     const relays = [1, 2].map(() => startRelay(world, rabbitmqUrl, '--name', 'twin', '--batch-size', '10', '--poll-interval', '10ms'))
-    await Promise.all(relays.map((relay) => relay.said('The relay runs.')))
+    await Promise.all(relays.map((relay) => relay.said('The relay is running.')))
     await world.fill(topic.topic, 2000)
     const ids = await topic.read(2000)
     await until(async () => (await world.count('ready')) + (await world.count('leased')) === 0)
@@ -108,7 +108,7 @@ describe('relays side by side', () => {
     expect(published.reduce((sum, each) => sum + each, 0)).toBe(2000)
   })
 
-  it('leave the destinations that others are for', async () => {
+  it('leave the destinations of other relays', async () => {
     await using world = await openTestStore()
     await using topic = await openTestTopic(rabbitmqUrl)
     await world.fill('not-ours', 3)
@@ -122,7 +122,7 @@ describe('relays side by side', () => {
 })
 
 describe('a relay with --order perKey', () => {
-  it('carries a Lua outbox in the order of each key, and one without it is refused', async () => {
+  it('publishes a Lua outbox in the order of each key, and is rejected without the option', async () => {
     await using world = await openTestStore(redisUrl, { outbox: 'lua' })
     await using topic = await openTestTopic(rabbitmqUrl)
     const client = new Redis(redisUrl)
@@ -138,7 +138,7 @@ describe('a relay with --order perKey', () => {
     }
     const refused = await startRelay(world, rabbitmqUrl).ended
     expect(refused.code).toBe(exitCode.refused)
-    expect(refused.stderr).toMatch(/layout 2.*Give --order/s)
+    expect(refused.stderr).toMatch(/layout 2.*Set --order/s)
 
     const relay = startRelay(world, rabbitmqUrl, '--order', 'perKey')
     const ids = await topic.read(60)
@@ -158,7 +158,7 @@ describe('a relay with --keep-published', () => {
   it.each([
     ['PostgreSQL', postgresUrl, {}],
     ['the Lua outbox', redisUrl, { outbox: 'lua' }],
-  ] as const)('keeps what it has published, on %s', async (_, url, more) => {
+  ] as const)('keeps published records, on %s', async (_, url, more) => {
     await using world = await openTestStore(url, more)
     await using topic = await openTestTopic(rabbitmqUrl)
     await world.fill(topic.topic, 3)
@@ -169,21 +169,21 @@ describe('a relay with --keep-published', () => {
     expect(await world.count('published')).toBe(3)
   })
 
-  it('is refused on streams, which keep nothing', async () => {
+  it('is rejected on streams, which keep nothing', async () => {
     const { code, stderr } = await ackord(['relay', '--from', redisUrl, '--to', redisUrl, '--keep-published', '1h'])
-    expect(stderr).toBe('ackord: The streams of Redis keep no published records: leave out --keep-published.\n')
+    expect(stderr).toBe('ackord: Redis Streams keep no published records: remove --keep-published.\n')
     expect(code).toBe(2)
   })
 })
 
-describe('what a relay tells of itself', () => {
-  it('is served under --port: health, readiness, and metrics for Prometheus', async () => {
+describe('the endpoints of a relay', () => {
+  it('are served under --port: health, readiness, and metrics for Prometheus', async () => {
     await using world = await openTestStore(postgresUrl)
     await using topic = await openTestTopic(rabbitmqUrl)
     await world.fill(topic.topic, 7)
     const relay = startRelay(world, rabbitmqUrl, '--port', '0')
-    await relay.said('The relay runs.')
-    const url = String(logOf(relay, 'The relay runs.')['health'])
+    await relay.said('The relay is running.')
+    const url = String(logOf(relay, 'The relay is running.')['health'])
     await topic.read(7)
     await until(async () => (await (await fetch(`${url}/metrics`)).text()).includes('ackord_outbox_published_total'))
     const metrics = await (await fetch(`${url}/metrics`)).text()
@@ -203,12 +203,12 @@ describe('what a relay tells of itself', () => {
     const port = new URL(url).port
     const second = await ackord(['relay', '--from', ...world.args.slice(1), '--to', rabbitmqUrl, '--port', port])
     expect(second.code).toBe(1)
-    expect(second.stderr).toContain('the port is taken')
+    expect(second.stderr).toContain('the port is already in use')
     relay.child.kill('SIGTERM')
     expect((await relay.ended).code).toBe(0)
   })
 
-  it('names a destination that has no queue, and parks nothing because of it', async () => {
+  it('report a destination that has no queue, and parks nothing because of it', async () => {
     await using world = await openTestStore()
     await world.fill('no-such-queue', 2)
     const relay = startRelay(world, rabbitmqUrl)
@@ -220,41 +220,41 @@ describe('what a relay tells of itself', () => {
 })
 
 describe('a server that does not answer any more', () => {
-  it('does not keep a relay from its end if it is the broker', async () => {
+  it('does not prevent a relay from ending if it is the broker', async () => {
     await using world = await openTestStore()
     await using proxy = await startFaultProxy(rabbitmqUrl)
     const relay = startRelay(world, proxy.url)
-    await relay.said('The relay runs.')
+    await relay.said('The relay is running.')
     proxy.hold()
     relay.child.kill('SIGTERM')
     expect(await relay.ended).toMatchObject({ code: 0, stderr: '' })
   })
 
-  it('does not keep a relay from its end if it is the store', async () => {
+  it('does not prevent a relay from ending if it is the store', async () => {
     await using world = await openTestStore(postgresUrl)
     await using proxy = await startFaultProxy(postgresUrl)
     const relay = start(['relay', '--from', proxy.url, ...world.args.slice(2), '--to', redisUrl, '--shutdown-timeout', '100ms', '--json'])
-    await relay.said('The relay runs.')
+    await relay.said('The relay is running.')
     const asked = deferred()
     proxy.hold()
     proxy.judge(() => {
       asked.resolve()
       return 'pass'
     })
-    // The connection of this poll never comes back into the pool.
+    // The connection of this poll is never returned to the pool.
     await asked.promise
     relay.child.kill('SIGTERM')
     expect(await relay.ended).toMatchObject({ code: 0, stderr: '' })
   })
 })
 
-describe('a relay whose output nobody reads any more', () => {
-  it('goes on', async () => {
+describe('a relay whose output is closed', () => {
+  it('continues', async () => {
     await using world = await openTestStore()
     await using topic = await openTestTopic(rabbitmqUrl)
     const relay = startRelay(world, rabbitmqUrl, '--port', '0')
     const healthOf = await healthWithoutReader(relay)
-    // It has something to say of it.
+    // It logs something about it.
     await world.fill('no-such-queue', 1)
     await until(async () => (await healthOf())['down_destinations']?.toString() === 'no-such-queue')
     await world.fill(topic.topic, 5)
@@ -264,7 +264,7 @@ describe('a relay whose output nobody reads any more', () => {
     expect(await leftIn(world)).toEqual({ ready: 1, leased: 0, parked: 0 })
   })
 
-  it.each(['SIGTERM', 'SIGINT'] as const)('finishes at %s what is on its way', async (signal) => {
+  it.each(['SIGTERM', 'SIGINT'] as const)('finishes records in flight at %s', async (signal) => {
     await using world = await openTestStore()
     await using topic = await openTestTopic(rabbitmqUrl)
     await using proxy = await startFaultProxy(rabbitmqUrl)
@@ -280,7 +280,7 @@ describe('a relay whose output nobody reads any more', () => {
     expect(await leftIn(world)).toEqual({ ready: 0, leased: 0, parked: 0 })
   })
 
-  it('still ends with the code of its failure, also if nobody reads that', async () => {
+  it('still ends with the exit code of its failure, also if stderr is closed', async () => {
     await using world = await openTestStore()
     const relay = start(['relay', '--from', ...world.args.slice(1), '--to', 'amqp://127.0.0.1:1'])
     relay.child.stdout?.destroy()
@@ -289,24 +289,24 @@ describe('a relay whose output nobody reads any more', () => {
   })
 })
 
-/** Waits until it runs, closes its stdout, and gives what its health can be asked with. */
+/** Waits until it runs, closes its stdout, and returns the address of its health endpoint. */
 async function healthWithoutReader(relay: Ackord): Promise<() => Promise<Record<string, unknown>>> {
-  await relay.said('The relay runs.')
-  const url = String(logOf(relay, 'The relay runs.')['health'])
+  await relay.said('The relay is running.')
+  const url = String(logOf(relay, 'The relay is running.')['health'])
   relay.child.stdout?.destroy()
   return async () => (await (await fetch(`${url}/health`)).json()) as Record<string, unknown>
 }
 
 describe('a relay that cannot start', () => {
   it.each([
-    ['a broker that is not there', ['--to', 'amqp://user:pa55-w0rd@127.0.0.1:1'], 3],
-    ['a broker that refuses the password', ['--to', rabbitmqUrl.replace('guest:guest', 'guest:pa55-w0rd')], 4],
-    ['a database of Redis that is not there', ['--to', `${redisUrl}/99999`], 4],
-    ['a database of Redis to read from that is not there', ['--to', redisUrl, '--from', `${redisUrl}/99999`], 4],
+    ['a missing broker', ['--to', 'amqp://user:pa55-w0rd@127.0.0.1:1'], 3],
+    ['a broker that rejects the password', ['--to', rabbitmqUrl.replace('guest:guest', 'guest:pa55-w0rd')], 4],
+    ['a missing Redis database', ['--to', `${redisUrl}/99999`], 4],
+    ['a missing Redis database to read from', ['--to', redisUrl, '--from', `${redisUrl}/99999`], 4],
     ['a broker in memory', ['--to', 'memory:'], 2],
-    ['order per key on a store that has none', ['--to', redisUrl, '--from', redisUrl, '--order', 'perKey'], 2],
-    ['notifications on a store that has none', ['--to', redisUrl, '--listen'], 2],
-  ])('because of %s says so, without the password', async (_, args, expected) => {
+    ['order per key on a store without it', ['--to', redisUrl, '--from', redisUrl, '--order', 'perKey'], 2],
+    ['notifications on a store without them', ['--to', redisUrl, '--listen'], 2],
+  ])('because of %s reports it, without the password', async (_, args, expected) => {
     await using world = await openTestStore()
     const from = args.includes('--from') ? [] : ['--from', ...world.args.slice(1)]
     const { code, stderr } = await ackord(['relay', ...from, ...args])
@@ -315,9 +315,9 @@ describe('a relay that cannot start', () => {
     expect(code).toBe(expected)
   })
 
-  it('stops when it is told to while it connects', async () => {
+  it('stops at a signal while it connects', async () => {
     await using world = await openTestStore()
-    // Takes connections, and says nothing.
+    // Accepts connections, and never answers.
     const mute = createServer().listen(0, '127.0.0.1')
     await once(mute, 'listening')
     const connected = once(mute, 'connection')

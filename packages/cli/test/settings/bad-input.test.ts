@@ -7,45 +7,48 @@ import { openTestStore } from '../support/services.ts'
 
 beforeAll(bundleMain)
 
-describe('arguments that cannot be right', () => {
+describe('invalid arguments', () => {
   const cases: readonly (readonly [readonly string[], RegExp])[] = [
     [[], /a command is missing\.\n {2}Try: ackord --help/],
     [['statsu'], /unknown command 'statsu'\.\n {2}Did you mean status\?/],
     [['status', '--stoer', 'x'], /unknown option '--stoer'\.\n {2}Did you mean --store\?/],
-    [['status'], /--store is missing\.\n {2}Give it, set ACKORD_STORE/],
-    [['status', '--store', 'postgre://host/db'], /the scheme 'postgre:', which is no store\.\n {2}Expected one of: postgres:\/\//],
-    [['status', '--store', 'postgres://host:54321x/db'], /--store has a host or port that cannot be right/],
-    [['status', '--store', 'orders.db'], /--store is not a URL/],
-    [['status', '--store', 'sqlite:'], /needs the path of a file/],
+    [['status'], /--store is missing\.\n {2}Pass it, set ACKORD_STORE/],
+    [
+      ['status', '--store', 'postgre://host/db'],
+      /the scheme 'postgre:', which is not a supported store\.\n {2}Expected one of: postgres:\/\//,
+    ],
+    [['status', '--store', 'postgres://host:54321x/db'], /--store has an invalid host or port/],
+    [['status', '--store', 'orders.db'], /--store is not a valid URL/],
+    [['status', '--store', 'sqlite:'], /has no path/],
     [['status', '--store', 'sqlite:a.db', '--tag', 'x'], /--stream and --tag are for Redis/],
     [['status', '--store', 'sqlite:a.db', '--outbox', 'lua'], /--outbox and --shards are for Redis/],
-    [['status', '--store', 'redis://host', '--outbox', 'list'], /Choose one of: stream, lua/],
+    [['status', '--store', 'redis://host', '--outbox', 'list'], /It must be one of: stream, lua/],
     [['status', '--store', 'redis://host', '--shards', '2'], /--shards is for the Lua outbox\.\n {2}Add --outbox lua/],
-    [['status', '--store', 'redis://host', '--outbox', 'lua', '--tag', 'a,b'], /a Lua outbox has one\.\n {2}What divides it is --shards/],
+    [['status', '--store', 'redis://host', '--outbox', 'lua', '--tag', 'a,b'], /a Lua outbox has one\.\n {2}Use --shards/],
     [['status', '--store', 'redis+cluster://host', '--prefix', 'a_'], /--schema and --prefix are for SQL databases/],
-    [['status', '--store', 'redis:'], /names no host\.\n {2}Write redis:\/\/host:6379/],
-    [['status', '--store', 'redis+cluster://'], /names no host\.\n {2}Write redis\+cluster:\/\/host:6379/],
-    [['status', '--store', 'redis://one:6379,two:6379'], /has several hosts\.\n {2}Give one, or write redis\+cluster:\/\//],
-    [['status', '--store', 'redis://host/orders'], /A database of Redis is a number, and 'orders' is none/],
-    [['status', '--store', 'redis+cluster://host/1'], /A cluster of Redis has no databases/],
+    [['status', '--store', 'redis:'], /has no host\.\n {2}Use redis:\/\/host:6379/],
+    [['status', '--store', 'redis+cluster://'], /has no host\.\n {2}Use redis\+cluster:\/\/host:6379/],
+    [['status', '--store', 'redis://one:6379,two:6379'], /has several hosts\.\n {2}Use one host, or redis\+cluster:\/\//],
+    [['status', '--store', 'redis://host/orders'], /must be a number; it is 'orders'/],
+    [['status', '--store', 'redis+cluster://host/1'], /A Redis Cluster has no numbered databases/],
     [['demo', '--outbox', 'lua'], /--outbox is for Redis/],
     [['bench', '--store', 'sqlite:', '--outbox', 'lua'], /--outbox is for Redis/],
     [['relay', '--from', 'sqlite:a.db', '--map', 'orders'], /Write it as name=value/],
     [['relay', '--from', 'sqlite:a.db', '--lease', 'soon'], /Write it as 500ms, 30s/],
     [['relay', '--from', 'sqlite:a.db', '--port', '70000'], /a whole number from 0 to 65535/],
-    [['list', '--store', 'sqlite:a.db', '--state', 'lost'], /Choose one of: ready, waiting/],
-    [['rearm', '--store', 'sqlite:a.db'], /Say which records/],
+    [['list', '--store', 'sqlite:a.db', '--state', 'lost'], /It must be one of: ready, waiting/],
+    [['rearm', '--store', 'sqlite:a.db'], /No records are selected/],
     [['rearm', '7', '--all', '--store', 'sqlite:a.db'], /either ids or a filter/],
     [['rearm', '7', '--set-attribute', 'id=8', '--store', 'sqlite:a.db'], /cannot set 'id'/],
     [['discard', '7', '--store', 'sqlite:a.db'], /--reason is missing/],
-    [['discard', '--all', '--reason', 'x', '--store', 'sqlite:a.db'], /Look first with --dry-run, then add --yes/],
+    [['discard', '--all', '--reason', 'x', '--store', 'sqlite:a.db'], /Check with --dry-run first, then add --yes/],
     [['demo', '--orders', '0'], /a whole number from 1/],
-    [['demo', '--broker', 'kafak://host'], /the scheme 'kafak:', which is no broker/],
+    [['demo', '--broker', 'kafak://host'], /the scheme 'kafak:', which is not a supported broker/],
     [['doctor'], /--store and --broker are both missing/],
     [['bench'], /--store is missing/],
   ]
 
-  it.each(cases)('%j is refused in a line, with a hint, and exit code 2', async (args, expected) => {
+  it.each(cases)('%j is rejected in one line, with a hint, and exit code 2', async (args, expected) => {
     const { code, stdout, stderr } = await ackord(args)
     expect(stderr).toMatch(expected)
     expect(stderr.trimEnd().split('\n').length).toBeLessThanOrEqual(2)
@@ -58,7 +61,7 @@ describe('arguments that cannot be right', () => {
     ['an option with a token', ['relay', '--too=nats://s3cr/et@host']],
     ['the value of another option', ['list', '--limit', 'postgres://user:s3cr/et@host/db']],
     ['the secret in a query', ['status', '--stor=postgres://host/db?password=s3cr%2fet+et']],
-  ])('a URL that is taken for %s is told without its password', async (_, args) => {
+  ])('a URL that is parsed as %s is printed without its password', async (_, args) => {
     for (const more of [[], ['--json']]) {
       const { code, stdout, stderr } = await ackord([...args, ...more])
       expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
@@ -67,31 +70,35 @@ describe('arguments that cannot be right', () => {
     }
   })
 
-  it('tells programs in JSON', async () => {
+  it('reports errors as JSON with --json', async () => {
     const { code, stdout, stderr } = await ackord(['status', '--json', '--store', 'orders.db'])
     expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
-    expect(JSON.parse(stderr)).toMatchObject({ error: '--store is not a URL.', exit_code: 2, hint: expect.stringContaining('postgres://') })
+    expect(JSON.parse(stderr)).toMatchObject({
+      error: '--store is not a valid URL.',
+      exit_code: 2,
+      hint: expect.stringContaining('postgres://'),
+    })
   })
 
-  it('makes no file of SQLite out of a path with a typo', async () => {
+  it('does not create an SQLite file for a path with a typo', async () => {
     const cwd = emptyDirectory()
     const first = await ackord(['status', '--store', 'sqlite:oders.db'], { cwd })
     const second = await ackord(['status', '--store', 'sqlite:oders.db'], { cwd })
     expect([first.code, second.code]).toEqual([3, 3])
-    expect(second.stderr).toContain('There is no file')
+    expect(second.stderr).toContain('does not exist')
   })
 
-  it('refuses a file that is no database', async () => {
+  it('rejects a file that is not a database', async () => {
     const cwd = emptyDirectory()
     writeFileSync(join(cwd, 'notes.db'), 'These are notes, and no database at all. '.repeat(40))
     const { code, stderr } = await ackord(['status', '--store', 'sqlite:notes.db'], { cwd })
     expect(code).toBe(4)
-    expect(stderr).toContain('not a database')
+    expect(stderr).toContain('not an SQLite database')
   })
 })
 
 describe('help', () => {
-  it.each([['--help'], ['relay', '--help'], ['help', 'migrate']])('%s %s goes to stdout, and is no failure', async (...args) => {
+  it.each([['--help'], ['relay', '--help'], ['help', 'migrate']])('%s %s is printed to stdout, and is no failure', async (...args) => {
     const { code, stdout, stderr } = await ackord(args)
     expect(stdout).toContain('Usage: ackord')
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
@@ -99,7 +106,7 @@ describe('help', () => {
 })
 
 describe('a schema', () => {
-  it('that is missing is exit code 5, and the hint makes it', async () => {
+  it('that is missing causes exit code 5, with a hint that creates it', async () => {
     const cwd = emptyDirectory()
     writeFileSync(join(cwd, 'orders.db'), '')
     const before = await ackord(['list', '--store', 'sqlite:orders.db'], { cwd })
@@ -114,7 +121,7 @@ describe('a schema', () => {
   it.each([
     ['newer', 99, /npm install ackord@latest/],
     ['older', 1, /ackord migrate up/],
-  ])('that is %s is exit code 5', async (_, version, hint) => {
+  ])('that is %s causes exit code 5', async (_, version, hint) => {
     await using world = await openTestStore()
     if (world.store.kind === 'redis') throw new Error('It is SQLite.')
     const oldestReader = version === 1 ? 1 : version

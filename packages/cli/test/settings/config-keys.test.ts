@@ -3,7 +3,7 @@ import type { AckordConfig } from '../../src/index.ts'
 import { buildProgram } from '../../src/program.ts'
 import { allSettings } from '../../src/settings/settings.ts'
 
-// The compiler wants each key of the type here, and no other.
+// The compiler requires each key of the type here, and no other.
 const typed: Record<keyof AckordConfig, true> = {
   store: true,
   broker: true,
@@ -33,7 +33,7 @@ const typed: Record<keyof AckordConfig, true> = {
   port: true,
 }
 
-it('gives a configuration file the keys that the commands have, and no others', () => {
+it('a configuration file has the same keys as the commands', () => {
   const program = buildProgram({ execute: () => () => Promise.resolve(), write() {} })
   const known = new Set(allSettings(program).map(({ key }) => key))
   expect([...known].sort()).toEqual(Object.keys(typed).sort())

@@ -11,15 +11,15 @@ function directoryWith(files: Readonly<Record<string, string>>): string {
   return directory
 }
 
-/** Which file of SQLite the command looked for. */
+/** The SQLite file that the command looked for. */
 async function fileLookedFor(args: readonly string[], options: { cwd: string; env?: Record<string, string> }): Promise<string | undefined> {
   const { code, stderr } = await ackord(['status', ...args], options)
   expect(code).toBe(3)
   return /([a-z]+)\.db/.exec(stderr)?.[1]
 }
 
-describe('where options come from', () => {
-  it('takes flags before the environment, and the environment before the file', async () => {
+describe('the source of an option', () => {
+  it('is a flag before the environment, and the environment before the file', async () => {
     const cwd = directoryWith({ 'ackord.config.json': '{ "store": "sqlite:file.db" }' })
     const env = { ACKORD_STORE: 'sqlite:environment.db' }
     expect(await fileLookedFor([], { cwd })).toBe('file')
@@ -35,16 +35,16 @@ describe('where options come from', () => {
     ],
     ['ackord.config.js', "export default { store: 'sqlite:javascript.db' }", 'javascript'],
     ['ackord.config.mjs', "export default { store: 'sqlite:module.db' }", 'module'],
-  ])('reads %s', async (name, text, expected) => {
+  ])('can be %s', async (name, text, expected) => {
     expect(await fileLookedFor([], { cwd: directoryWith({ [name]: text, 'package.json': '{"type":"module"}' }) })).toBe(expected)
   })
 
-  it('reads the file that --config names', async () => {
+  it('can be the file that --config names', async () => {
     const cwd = directoryWith({ 'other.json': '{ "store": "sqlite:other.db" }', 'ackord.config.json': '{ "store": "sqlite:usual.db" }' })
     expect(await fileLookedFor(['--config', 'other.json'], { cwd })).toBe('other')
   })
 
-  it('gives a relay its store and broker by the same names', async () => {
+  it('sets the store and broker of a relay by the same names', async () => {
     const cwd = directoryWith({
       'ackord.config.json': '{ "store": "sqlite:file.db", "broker": "amqp://127.0.0.1:1", "map": { "a": "b" }, "listen": false }',
     })
@@ -54,35 +54,35 @@ describe('where options come from', () => {
   })
 })
 
-describe('a configuration that cannot be right', () => {
+describe('an invalid configuration', () => {
   it.each([
     [
-      'a key that is no option',
+      'an unknown key',
       { 'ackord.config.json': '{ "stroe": "sqlite:a.db" }' },
-      /has the key 'stroe', which is no option\.\n {2}Known are: .*store/,
+      /has the key 'stroe', which is not an option\.\n {2}Known keys: .*store/,
     ],
     [
-      'a value that the flag would refuse',
+      'a value that the flag would reject',
       { 'ackord.config.json': '{ "store": "sqlite:a.db", "tag": [""] }' },
       /'tag' in ackord.config.json is invalid/,
     ],
-    ['something that is no object', { 'ackord.config.json': '[1]' }, /does not give an object/],
+    ['a value that is not an object', { 'ackord.config.json': '[1]' }, /does not export an object/],
     ['two files', { 'ackord.config.json': '{}', 'ackord.config.mjs': 'export default {}' }, /more than one configuration file/],
-  ])('%s is refused with exit code 2', async (_, files, expected) => {
+  ])('%s is rejected with exit code 2', async (_, files, expected) => {
     const { code, stderr } = await ackord(['status'], { cwd: directoryWith(files) })
     expect(stderr).toMatch(expected)
     expect(code).toBe(2)
   })
 
-  it('refuses an environment variable that the flag would refuse', async () => {
+  it('rejects an environment variable that the flag would reject', async () => {
     const { code, stderr } = await ackord(['cleanup', '--store', 'sqlite:a.db'], { env: { ACKORD_INBOX_WINDOW: 'long' } })
     expect(stderr).toContain('ACKORD_INBOX_WINDOW is invalid. Write it as 500ms')
     expect(code).toBe(2)
   })
 
-  it('refuses a file that is named and not there', async () => {
+  it('rejects a named file that does not exist', async () => {
     const { code, stderr } = await ackord(['status', '--config', 'none.json'])
-    expect(stderr).toContain('There is no configuration file')
+    expect(stderr).toMatch(/The configuration file .*none\.json does not exist/)
     expect(code).toBe(2)
   })
 })

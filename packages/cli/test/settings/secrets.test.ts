@@ -7,7 +7,7 @@ function masked(url: string, text: string): string {
   return secrets.mask(text)
 }
 
-describe('what is masked', () => {
+describe('masking', () => {
   it.each([
     ['postgres://user:s3cret@host/db', 'failed with s3cret', 'failed with ***'],
     ['postgres://user:p%40ss%3A1@host/db', 'p@ss:1 and p%40ss%3A1', '*** and ***'],
@@ -29,24 +29,24 @@ describe('what is masked', () => {
     expect(masked(url, text)).toBe(expected)
   })
 
-  it('includes what others wrote into a URL', () => {
+  it('includes URLs in texts of others', () => {
     expect(masked('sqlite:a.db', 'connect amqp://other:w0rd@host:1 failed')).toBe('connect amqp://***@host:1 failed')
   })
 
   it.each([
     ['abc', 'abcdef'],
     ['abcdef', 'abc'],
-  ])('is the whole of a password that begins with another: %s, %s', (first, second) => {
+  ])('covers the whole of a password that begins with another: %s, %s', (first, second) => {
     const secrets = new Secrets()
     for (const password of [first, second]) secrets.addUrl(`amqp://user:${password}@host`)
     expect(secrets.mask('abcdef abc')).toBe('*** ***')
   })
 
-  it('does not tell a short password by what is missing in other words', () => {
+  it('does not reveal a short password by gaps in other words', () => {
     expect(masked('redis://:p@ss#word@host', 'Expected a URL.')).toBe('Expected a URL.')
   })
 
-  it('leaves names of users, hosts and databases alone', () => {
+  it('does not change names of users, hosts and databases', () => {
     expect(masked('postgres://root@host/db', 'root at host, db')).toBe('root at host, db')
   })
 })

@@ -8,10 +8,10 @@ import { Secrets } from '../../src/output/secrets.ts'
 import { run } from '../../src/program.ts'
 import { main } from './bundle-main.ts'
 
-/** For a command that hangs. */
+/** The time limit, for a command that hangs. */
 const limit = 200_000
 
-/** What a command left behind. */
+/** The result of a command. */
 export interface Ended {
   readonly code: number | null
   readonly stdout: string
@@ -21,9 +21,9 @@ export interface Ended {
 }
 
 export interface AckordOptions {
-  /** Default: none that are the command's. */
+  /** Default: no variables of the command. */
   readonly env?: Readonly<Record<string, string>>
-  /** Default: one without a configuration file. */
+  /** Default: a directory without a configuration file. */
   readonly cwd?: string
 }
 
@@ -34,7 +34,7 @@ interface ProcessOptions extends AckordOptions {
   readonly nodeOptions?: readonly string[]
 }
 
-/** A command that runs in a process of its own. */
+/** A command in a separate process. */
 export class Ackord {
   readonly child: ChildProcess
   readonly ended: Promise<Ended>
@@ -62,7 +62,7 @@ export class Ackord {
       const heard = new Promise<'heard'>((resolve) => this.#waiting.push(() => resolve('heard')))
       const first = await Promise.race([heard, this.ended.then(() => 'ended' as const)])
       if (first === 'ended' && !(this.#stdout + this.#stderr).includes(text)) {
-        throw new Error(`It ended without saying '${text}'. It said:\n${this.#stdout}\n${this.#stderr}`)
+        throw new Error(`It ended without printing '${text}'. It printed:\n${this.#stdout}\n${this.#stderr}`)
       }
     }
   }
@@ -77,7 +77,7 @@ export class Ackord {
     const timer = setTimeout(() => this.child.kill('SIGKILL'), limit)
     const [code] = (await once(this.child, 'close')) as [number | null]
     clearTimeout(timer)
-    if (this.child.signalCode === 'SIGKILL') throw new Error(`It was killed. It had said:\n${this.#stdout}\n${this.#stderr}`)
+    if (this.child.signalCode === 'SIGKILL') throw new Error(`It was killed. It had printed:\n${this.#stdout}\n${this.#stderr}`)
     return endedWith(code, this.#stdout, this.#stderr)
   }
 }
@@ -93,26 +93,26 @@ function endedWith(code: number | null, stdout: string, stderr: string): Ended {
   }
 }
 
-/** In a process of its own, which `bundleMain()` must have made before: for signals, terminals and what else belongs to a process. */
+/** Runs the command in a separate process, which `bundleMain()` must have built before: for signals, terminals and other behaviour of processes. */
 export function start(args: readonly string[], options?: ProcessOptions): Ackord {
   return new Ackord([process.execPath, ...(options?.nodeOptions ?? []), main, ...args], options)
 }
 
-/** The stores that a test has open itself. A file of SQLite has one owner in a process: commands on these need another one. */
+/** The stores that a test has open itself. An SQLite file has one owner per process: commands on these need another process. */
 export const openHere: Set<string> = new Set()
 
 let runningHere = 0
 
 /**
- * Runs it to its end, in this process: all of it but the process around it, unless a test has its store open. With a directory of its own only
- * one at a time.
+ * Runs the command to its end in this process, without the process around it, unless a test has its store open. With a directory of its own only one
+ * command runs at a time.
  */
 export async function ackord(args: readonly string[], options: AckordOptions = {}): Promise<Ended> {
   return args.some((arg) => openHere.has(arg)) ? await start(args, options).ended : await runHere(args, options)
 }
 
 async function runHere(args: readonly string[], { env = {}, cwd }: AckordOptions): Promise<Ended> {
-  if (cwd !== undefined && runningHere > 0) throw new Error('Another command runs, and would be in this directory too.')
+  if (cwd !== undefined && runningHere > 0) throw new Error('Another command is running, and would be in this directory too.')
   const before = process.cwd()
   if (cwd !== undefined) process.chdir(cwd)
   runningHere += 1

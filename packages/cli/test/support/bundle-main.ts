@@ -4,13 +4,13 @@ import { fileURLToPath } from 'node:url'
 import { rolldown } from 'rolldown'
 
 const folder = fileURLToPath(new URL('../..', import.meta.url))
-/** Of this process: test files run side by side. */
+/** A path of this process: test files run in parallel. */
 const directory = join(folder, '.cache', `test-${process.pid}`)
 
-/** What `bundleMain()` makes. */
+/** The output of `bundleMain()`. */
 export const main: string = join(directory, 'dist', 'main.mjs')
 
-/** Makes what Node can run of the sources, in a second. Clients of stores and brokers stay apart: they are loaded when they are needed, as in the package. */
+/** Builds a bundle of the sources that Node can run, in a second. Clients of stores and brokers stay external: they are loaded on demand, as in the package. */
 export async function bundleMain(): Promise<void> {
   const bundled = await rolldown({
     input: join(folder, 'src/main.ts'),
@@ -31,7 +31,7 @@ export async function bundleMain(): Promise<void> {
     await bundled.close()
   }
   mkdirSync(directory, { recursive: true })
-  // Where it reads its version.
+  // It reads its version from there.
   copyFileSync(join(folder, 'package.json'), join(directory, 'package.json'))
 }
 

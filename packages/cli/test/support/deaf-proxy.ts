@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 
-/** Stands before PostgreSQL as a pooler does that gives out a connection per transaction: LISTEN is taken, and nothing is ever heard. */
+/** A proxy before PostgreSQL that behaves like a pooler in transaction mode: LISTEN is accepted, and no notification is ever delivered. */
 export async function startDeafProxy(target: string): Promise<{ readonly url: string } & AsyncDisposable> {
   const url = new URL(target)
   const address = { host: url.hostname, port: Number(url.port || 5432) }

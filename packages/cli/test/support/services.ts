@@ -11,17 +11,17 @@ export const postgresUrl: string = process.env['POSTGRES_URL'] ?? 'postgres://po
 export const mariadbUrl: string = process.env['MARIADB_URL'] ?? 'mysql://root@127.0.0.1:3306/test'
 export const redisUrl: string = process.env['REDIS_URL'] ?? 'redis://127.0.0.1:6379'
 export const rabbitmqUrl: string = process.env['RABBITMQ_URL'] ?? 'amqp://guest:guest@127.0.0.1:5672'
-/** The cluster that `scripts/services` runs, as the command is told of it. */
+/** The URL of the cluster that `scripts/services` runs, as the command expects it. */
 export const clusterUrl: string = `redis+cluster://${(process.env['REDIS_CLUSTER_URLS'] ?? '').replaceAll('redis://', '')}`
 export const natsUrl: string = process.env['NATS_URL'] ?? 'nats://127.0.0.1:4222'
 
-/** A store with names of its own, and the arguments by which a command finds it. */
+/** A store with names of its own, and the arguments that select it. */
 export interface TestStore extends AsyncDisposable {
   readonly store: Store
   readonly args: readonly string[]
-  /** Of one destination, in batches. */
+  /** Appends records of one destination, in batches. */
   fill(destination: string, count: number): Promise<void>
-  /** Parks all that is ready. */
+  /** Parks all ready records. */
   park(error?: string): Promise<void>
   count(state: 'ready' | 'waiting' | 'leased' | 'parked' | 'published'): Promise<number>
 }
@@ -31,7 +31,7 @@ export function record(destination: string, id: string, more: Record<string, str
   return { destination, message: new Message(new TextEncoder().encode(`{"order":"${id}"}`), attributes) }
 }
 
-/** `more`: for Redis, which outbox it is. */
+/** `more`: for Redis, the kind of outbox. */
 export async function openTestStore(
   url: string = `sqlite:${emptyDirectory()}/test.db`,
   more: Pick<StorePlace, 'outbox' | 'shards'> = {},
@@ -52,7 +52,7 @@ export async function openTestStore(
         await store.append(Array.from({ length: size }, (_, index) => record(destination, `${destination}-${from + index}`)))
       }
     },
-    async park(error = 'It is refused.') {
+    async park(error = 'It is rejected.') {
       for (;;) {
         const claims = await outbox.claim({ limit: 500, lease: 30_000 })
         if (claims.length === 0) return
@@ -65,7 +65,7 @@ export async function openTestStore(
     },
     async [Symbol.asyncDispose]() {
       openHere.delete(url)
-      // Those of all shards.
+      // The records of all shards.
       if (store.kind === 'redis') await store.removeKeys(`{${name}`)
       else if (store.kind !== 'sqlite') await dropAll(store)
       await store[Symbol.asyncDispose]()
@@ -81,13 +81,13 @@ async function dropAll(store: Extract<Store, { kind: 'postgres' | 'mysql' | 'sql
   for (const name of ['append', 'keep', 'valid']) await store.define(`DROP FUNCTION IF EXISTS ${store.table(name)}`)
 }
 
-/** A topic of its own at a broker. */
+/** A new topic at a broker. */
 export interface TestTopic extends AsyncDisposable {
   readonly broker: Broker
   readonly topic: string
-  /** The ids of so many messages, each acked. */
+  /** Resolves to the ids of this many messages, each acked. */
   read(count: number): Promise<readonly string[]>
-  /** Until there are so many different ones, those that were seen before included. */
+  /** Reads until there are this many distinct ids, including those seen before. */
   readMore(seen: readonly string[], distinct: number): Promise<ReadonlySet<string>>
 }
 
@@ -107,7 +107,7 @@ export async function openTestTopic(url: string): Promise<TestTopic> {
     } finally {
       await Promise.all(acks)
     }
-    throw new Error('No more messages came.')
+    throw new Error('No more messages arrived.')
   }
   return {
     broker,

@@ -2,13 +2,13 @@ import { deferred, startFaultProxy } from '@ackord/testkit'
 
 export interface Tripwire extends AsyncDisposable {
   readonly url: string
-  /** Resolves when so many pieces have come from clients. From then on nothing more gets through. */
+  /** Resolves when this many chunks have arrived from clients. From then on nothing gets through. */
   readonly reached: Promise<void>
-  /** All gets through again, with what was held. */
+  /** Lets everything through again, including the chunks that were held. */
   release(): void
 }
 
-/** Stands before a server, and stops a client in the middle of what it does: at any piece that it sends. */
+/** A proxy before a server that stops a client in the middle of its work: at any chunk that it sends. */
 export async function startTripwire(target: string, at: number): Promise<Tripwire> {
   const reached = deferred()
   const released = deferred()
