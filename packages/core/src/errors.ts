@@ -1,6 +1,6 @@
 import { escapeText } from './escape-text.ts'
 
-/** UTF-16 units of an error's message; longer ones are cut with a mark. */
+/** UTF-16 code units of an error's message; longer messages are truncated with a mark. */
 const maxMessageLength = 4000
 
 /**
@@ -63,7 +63,7 @@ export interface AckordErrorOptions {
   readonly retryable?: boolean | undefined
 }
 
-/** The base of all errors thrown by Ackord. Branch on `isAckordError(error, code)`, not on `instanceof`: a tree may hold two copies of a package. */
+/** The base of all errors thrown by Ackord. Branch on `isAckordError(error, code)`, not on `instanceof`: node_modules may contain two copies of a package. */
 export class AckordError extends Error {
   static {
     this.prototype.name = 'AckordError'
@@ -72,27 +72,27 @@ export class AckordError extends Error {
   readonly code: ErrorCode
 
   /**
-   * Whether the same message may succeed when it is handled again: later, by another instance, or after a deployment.
-   * `false` puts the fault in the message itself; the router then rejects it (dead letter) instead of asking for it again.
+   * Whether the same message may succeed when it is handled again: later, by another instance, or after a deployment. `false` means that the fault is
+   * in the message itself; the router then rejects it (dead letter) instead of requesting a redelivery.
    */
   readonly retryable: boolean
 
   constructor(code: ErrorCode, message: string, options: AckordErrorOptions = {}) {
-    // Whatever a caller quotes in it, the text stays on one line and within a bound.
+    // Whatever a caller quotes in it, the text stays on one line and limited in length.
     super(escapeText(message, maxMessageLength), 'cause' in options ? { cause: options.cause } : undefined)
     this.code = code
     this.retryable = options.retryable ?? true
   }
 }
 
-/** Looks at the code, so that it also recognises errors of another copy of the package. */
+/** Compares the code, so that it also recognises errors of another copy of the package. */
 export function isAckordError(error: unknown, code?: ErrorCode): error is AckordError {
   if (!(error instanceof Error) || !('code' in error) || typeof error.code !== 'string') return false
   if (code !== undefined) return error.code === code
   return (errorCodes as readonly string[]).includes(error.code)
 }
 
-/** An option or argument that cannot work, found when the object is made. */
+/** An invalid option or argument, detected when the object is created. */
 export class InvalidOptionError extends AckordError {
   static {
     this.prototype.name = 'InvalidOptionError'
@@ -103,7 +103,7 @@ export class InvalidOptionError extends AckordError {
   }
 }
 
-/** Throw it in a handler to say "never again": the message goes to the dead letter instead of being redelivered. */
+/** Throw it in a handler to reject the message permanently: it goes to the dead letter instead of being redelivered. */
 export class RejectError extends AckordError {
   static {
     this.prototype.name = 'RejectError'
@@ -115,8 +115,8 @@ export class RejectError extends AckordError {
 }
 
 /**
- * The store takes no writes at the moment, whatever they are: its memory or disk is full, or it is read only. Nothing was written. The router keeps
- * the message, stops reading, and tries one message at a time until the store accepts writes again.
+ * The store accepts no writes at the moment: its memory or disk is full, or it is read-only. Nothing was written. The router keeps the message, stops
+ * reading, and tries one message at a time until the store accepts writes again.
  */
 export class StoreRefusesWritesError extends AckordError {
   static {
@@ -141,7 +141,7 @@ export class TransactionRequiredError extends AckordError {
   }
 }
 
-/** What a thrown value is to the rest of the code: itself if it is an error, otherwise an error that tells what was thrown. */
+/** Converts a thrown value to an error: itself if it is an error, otherwise an error that describes the value. */
 export function toError(thrown: unknown): Error {
   if (thrown instanceof Error) return thrown
   return new AckordError('ACKORD_NOT_AN_ERROR', `A value that is not an error was thrown: ${describeValue(thrown)}.`, {

@@ -1,4 +1,4 @@
-// What the sibling packages need beyond the public names. It promises nothing to anybody else.
+// Internal names for the sibling packages. This entry point is not part of the public API and may change at any time.
 export type { LinkedController } from './async/abort.ts'
 export { abortable, answerTimeout, linkedController, settledWithin } from './async/abort.ts'
 export { inChunks } from './async/collections.ts'

@@ -1,6 +1,6 @@
 import { describeValue, InvalidOptionError } from './errors.ts'
 
-/** Checks a duration in milliseconds; `Infinity` only where it means "no limit". */
+/** Validates a duration in milliseconds; `Infinity` only where it means "no limit". */
 export function checkDuration(option: string, value: number, limits: { readonly infinite?: boolean; readonly min?: number } = {}): number {
   const { infinite = false, min = 0 } = limits
   if (typeof value === 'number' && value >= min && (Number.isFinite(value) || (infinite && value === Infinity))) return value
@@ -22,9 +22,9 @@ export function checkFraction(option: string, value: number): number {
 
 export function checkName(option: string, value: string): string {
   if (typeof value !== 'string' || value === '') {
-    throw new InvalidOptionError(option, `must be a text that is not empty; it is ${shown(value)}.`)
+    throw new InvalidOptionError(option, `must be a non-empty string; it is ${shown(value)}.`)
   }
-  // Encoded, every half of a surrogate pair becomes the same replacement character, and two names one.
+  // When encoded, every unpaired surrogate becomes the same replacement character, so two names could become one.
   if (!value.isWellFormed()) throw new InvalidOptionError(option, 'must be well-formed Unicode.')
   return value
 }
@@ -40,7 +40,7 @@ export function checkFunction<T>(option: string, value: T): T {
   throw new InvalidOptionError(option, `must be a function; it is ${shown(value)}.`)
 }
 
-/** `rest` is what a destructuring of the known options leaves over: a misspelt option must not be ignored. */
+/** `rest` contains the options that remain after destructuring the known ones: a misspelt option must not be ignored. */
 export function checkNoMore(owner: string, rest: object): void {
   const names = Object.keys(rest)
   if (names.length === 0) return

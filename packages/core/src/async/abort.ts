@@ -1,7 +1,7 @@
 import { setMaxListeners } from 'node:events'
 import type { Runtime } from '../ports/runtime.ts'
 
-/** The promise, or a rejection with the signal's reason if that comes first. What the promise does afterwards is nobody's business any more. */
+/** Resolves or rejects like the promise, or rejects with the signal's reason if that comes first. A later rejection of the promise is ignored. */
 export function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const onAbort = () => reject(signal.reason)
@@ -20,7 +20,7 @@ export function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<
   })
 }
 
-/** A controller that is aborted with its parent signal. Dispose it, or a long-lived parent keeps it for ever. */
+/** A controller that is aborted with its parent signal. Dispose it; otherwise a long-lived parent keeps it in memory for ever. */
 export interface LinkedController extends Disposable {
   readonly signal: AbortSignal
   abort(reason: unknown): void
@@ -28,7 +28,7 @@ export interface LinkedController extends Disposable {
 
 export function linkedController(parent: AbortSignal): LinkedController {
   const controller = new AbortController()
-  // A whole handler may listen to it, and Node takes more than ten for a leak.
+  // A whole handler may listen to it. Avoids Node's MaxListenersExceededWarning.
   setMaxListeners(0, controller.signal)
   const onAbort = () => controller.abort(parent.reason)
   if (parent.aborted) onAbort()
@@ -40,7 +40,7 @@ export function linkedController(parent: AbortSignal): LinkedController {
   }
 }
 
-/** Milliseconds that a broker gets to answer when something is closed or given back. A connection that is dead and does not know it must not hold up a stop. */
+/** Milliseconds that a broker gets to answer when something is closed or released. A connection that is dead and has not noticed must not delay a stop. */
 export const answerTimeout = 5000
 
 /** Resolves when the promise has settled, either way, or when the time is over. */

@@ -1,7 +1,10 @@
 import { InvalidOptionError } from '../errors.ts'
 import { checkDuration, checkFraction } from '../options.ts'
 
-/** Milliseconds to wait before the next try. `attempt` is 1 after the first failure; `random` gives numbers from 0 to 1. Pure, so that stores and simulations can use it. */
+/**
+ * Returns the milliseconds to wait before the next try. `attempt` is 1 after the first failure; `random` returns numbers from 0 to 1. Pure, so that
+ * stores and simulations can use it.
+ */
 export type Backoff = (attempt: number, random: () => number) => number
 
 /** The same delay each time, ± `jitter` of it. Default: 1,000 ms ± 20 %. */
@@ -15,7 +18,7 @@ export function constantBackoff(delay = 1000, options: { readonly jitter?: numbe
 export interface ExponentialBackoffOptions {
   /** Milliseconds after the first failure. Default: 1,000. */
   readonly initial?: number | undefined
-  /** What each further failure multiplies it by, 1 or more. Default: 2. */
+  /** The factor by which the delay grows with each further failure, 1 or more. Default: 2. */
   readonly factor?: number | undefined
   /** The longest delay in milliseconds, before jitter. Default: 60,000. */
   readonly max?: number | undefined
@@ -30,7 +33,7 @@ export function exponentialBackoff(options: ExponentialBackoffOptions = {}): Bac
   checkFraction('jitter', jitter)
   if (!(factor >= 1 && Number.isFinite(factor))) throw new InvalidOptionError('factor', `must be a number, 1 or more; it is ${factor}.`)
   return (attempt, random) => {
-    // At attempt 2000 the power is Infinity, and 0 × Infinity is not a number: the cap is applied to what is one.
+    // At attempt 2000 the power is Infinity, and 0 × Infinity is NaN: the cap is applied to a valid number only.
     const delay = initial === 0 ? 0 : Math.min(initial * factor ** Math.max(0, attempt - 1), max)
     return spread(delay, jitter, random)
   }

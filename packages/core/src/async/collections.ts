@@ -1,4 +1,4 @@
-/** As many at a time as the limits allow, in their order, and one at least. */
+/** Splits the items into chunks within the limits, in their order, with at least one item each. */
 export function* inChunks<T extends { readonly size: number }>(
   items: readonly T[],
   limits: { readonly count: number; readonly size: number },

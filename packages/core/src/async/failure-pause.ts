@@ -1,12 +1,12 @@
 import { idle, type Runtime } from '../ports/runtime.ts'
 import type { Backoff } from './backoff.ts'
 
-/** Milliseconds, from the second failure in a row on. A back-off of the user's own may return less: a loop that fails at once would then use up a processor. */
+/** Milliseconds, from the second consecutive failure on. A user's back-off may return less: a loop that fails immediately would then use up a processor. */
 const shortestPause = 10
 
 /**
- * The pause that a loop takes after a failure. It grows while failures follow each other, and starts again at the first one after a success. Every loop
- * that reads from a broker takes it, so that none of them tries without a pause.
+ * The pause of a loop after a failure. It grows with consecutive failures, and starts again after a success. Every loop that reads from a broker uses
+ * it, so that none of them retries without a pause.
  */
 export class FailurePause {
   readonly #backoff: Backoff
@@ -33,7 +33,7 @@ export class FailurePause {
     return Math.max(this.#failures === 1 ? 0 : shortestPause, this.#backoff(this.#failures, this.#runtime.random))
   }
 
-  /** Counts a failure and waits, or until the signal is aborted. */
+  /** Counts a failure and waits, at most until the signal is aborted. */
   async failed(signal: AbortSignal): Promise<void> {
     await idle(this.#runtime, this.next(), signal)
   }

@@ -1,4 +1,4 @@
-/** Lets so many run at once; the others wait their turn, or leave when their signal is aborted. */
+/** Limits the number of concurrent calls; the others wait in order, or leave when their signal is aborted. */
 export function limiter(most: number): <R>(work: () => Promise<R>, signal: AbortSignal) => Promise<R> {
   let running = 0
   const waiting = new Set<() => void>()
@@ -31,7 +31,7 @@ export function limiter(most: number): <R>(work: () => Promise<R>, signal: Abort
     try {
       return await work()
     } finally {
-      // The place goes straight to the one that waits longest, so that nobody slips in between.
+      // The slot passes directly to the call that has waited longest, so that no other call can take it.
       const [next] = waiting
       if (next === undefined) {
         running -= 1

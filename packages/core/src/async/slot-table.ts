@@ -1,6 +1,6 @@
 /**
- * Things in hand, in places that are used again. A Set would do, but one that much goes in and out of makes a new table for itself again and
- * again, each linked from the one before: a dead table in the old space keeps all later ones, with the messages in them.
+ * Items in reusable slots. A Set with a high turnover would reallocate its table again and again, each linked from the one before: a dead table in
+ * the old space keeps all later ones alive, with the messages in them.
  */
 export class Slots<T> {
   readonly #places: (T | undefined)[] = []
@@ -10,7 +10,7 @@ export class Slots<T> {
     return this.#places.length - this.#free.length
   }
 
-  /** Gives the place it has until it is removed. */
+  /** Returns the slot of the item until it is removed. */
   add(item: T): number {
     const place = this.#free.pop() ?? this.#places.length
     this.#places[place] = item

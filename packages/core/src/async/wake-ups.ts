@@ -1,6 +1,6 @@
 /**
- * Yields once for every number of calls of `hint` since the last, however many they were. `listen` gets it, and gives what ends the listening. Ends when the
- * signal is aborted.
+ * Yields once for any number of calls of `hint` since the last time. `listen` receives `hint`, and returns a function that ends the listening. Ends
+ * when the signal is aborted.
  */
 export async function* hints(listen: (hint: () => void) => () => void, signal: AbortSignal): AsyncGenerator<void, void, void> {
   let hinted = false

@@ -1,4 +1,4 @@
-/** Makes a message type out of a class name. */
+/** Derives a message type from a class name. */
 export type Naming = (name: string) => string
 
 /** `OrderPlaced` stays `OrderPlaced`. */
@@ -21,7 +21,7 @@ export function snakeCase(name: string): string {
   return joinWords(name, '_')
 }
 
-// A capital begins a word after a small letter, and after another capital when a small letter follows: HTTP|Request.
+// A capital starts a word after a small letter, and after another capital when a small letter follows: HTTP|Request.
 const wordStart = /(?<=\p{Ll})(?=\p{Lu})|(?<=\p{Lu})(?=\p{Lu}\p{Ll})/gu
 
 function joinWords(name: string, separator: string): string {

@@ -13,37 +13,37 @@ import { asIs, type Naming } from './naming.ts'
 /** A class whose name is a message type. */
 export type MessageClass<Data extends object = object> = abstract new (...parameters: never[]) => Data
 
-/** Messages made by `defineEvent()` or instances of classes; nothing if there are none. */
+/** Messages created by `defineEvent()` or instances of classes; nothing if there are none. */
 export type HandlerResult = readonly object[] | undefined | void
 
-/** May be synchronous. What it throws says that the message was not handled. */
+/** May be synchronous. If it throws, the message was not handled. */
 export type HandlerFunction<Data> = (data: Data, context: Context) => HandlerResult | Promise<HandlerResult>
 
-/** What a handler takes: a type by its text or as made by `defineEvent()`. */
+/** The input of a handler: a type as a string or as created by `defineEvent()`. */
 export interface TextInput<Data> {
   readonly type: string | EventDefinition<Data>
-  /** Any Standard Schema. A message that it refuses is rejected, not retried. Default: the event's; without one the data is taken as it is. */
+  /** Any Standard Schema. A message that it rejects is rejected, not retried. Default: the event's; without one the data is not validated. */
   readonly schema?: StandardSchema<Data> | undefined
 }
 
-/** What a handler takes: instances of a class, whose name gives the type. */
+/** The input of a handler: instances of a class, whose name determines the type. */
 export interface ClassInput<Data extends object> {
-  /** Plain objects become instances without running the constructor, so private fields are not there. */
+  /** Plain objects become instances without running the constructor, so private fields are missing. */
   readonly type: MessageClass<Data>
-  /** Any Standard Schema, for the data before it becomes an instance. A message that it refuses is rejected, not retried. Default: any object will do. */
+  /** Any Standard Schema, for the data before it becomes an instance. A message that it rejects is rejected, not retried. Default: any object is accepted. */
   readonly schema?: StandardSchema | undefined
 }
 
 export interface HandlerOutputOptions {
-  /** For outputs that have none of their own. */
+  /** For outputs without a source of their own. */
   readonly source?: string | undefined
-  /** Given to every output, under its own ones. Not `id`, `type`, `source`, `specversion` and `time`. Default: none. */
+  /** Added to every output, unless it has its own. Must not contain `id`, `type`, `source`, `specversion` or `time`. Default: none. */
   readonly attributes?: Attributes | undefined
-  /** Makes types out of class names, of inputs and outputs alike. Default: `asIs`. */
+  /** Derives types from class names, of inputs and outputs alike. Default: `asIs`. */
   readonly naming?: Naming | undefined
 }
 
-/** Either of the two, with the type of the data forgotten. */
+/** Either of the two, without the type of the data. */
 export interface AnyInput {
   readonly type: string | MessageClass | Pick<EventDefinition, 'type' | 'schema'>
   readonly schema?: StandardSchema | undefined
@@ -52,11 +52,11 @@ export interface AnyInput {
 interface Reader {
   readonly type: string
   readonly schema: StandardSchema | undefined
-  /** What the function gets, out of the validated data. */
+  /** Converts the validated data to the function's argument. */
   shape(data: unknown, message: Message): unknown
 }
 
-/** The one handler behind `commandHandler()` and `eventHandler()`, whose signatures tie the function's parameter to the input. */
+/** The implementation of `commandHandler()` and `eventHandler()`, whose signatures tie the function's parameter to the input. */
 function typedHandler(options: AnyInput & HandlerOutputOptions, work: HandlerFunction<never>): Handler {
   const { source, attributes = {}, naming = asIs } = options
   checkFunction('naming', naming)
@@ -67,7 +67,7 @@ function typedHandler(options: AnyInput & HandlerOutputOptions, work: HandlerFun
   const defaults = { source, attributes: { ...attributes }, naming }
 
   function call(data: unknown, message: Message, context: Context): Promise<unknown> {
-    // The public signatures have compared the type of the function's parameter with the input.
+    // The public signatures have checked the type of the function's parameter against the input.
     const result = work(shape(data, message) as never, context)
     return result instanceof Promise ? result : Promise.resolve(result)
   }
@@ -93,16 +93,16 @@ function readerOf({ type, schema }: AnyInput, naming: Naming): Reader {
   if (isClass(type)) {
     const name = naming(type.name)
     if (name === '') {
-      throw new InvalidOptionError('type', 'is a class without a name. Name the class, or give the type as a text.')
+      throw new InvalidOptionError('type', 'is a class without a name. Name the class, or pass the type as a string.')
     }
     return { type: name, schema, shape: instancesOf(type) }
   }
   if (typeof type?.type !== 'string') {
-    const problem = `must be a text, a class or an event made by defineEvent(); it is ${describeValue(type)}.`
+    const problem = `must be a string, a class or an event created by defineEvent(); it is ${describeValue(type)}.`
     throw new InvalidOptionError('type', problem)
   }
   if (schema !== undefined && type.schema !== undefined) {
-    throw new InvalidOptionError('schema', `comes with the event '${type.type}' already. Leave it out.`)
+    throw new InvalidOptionError('schema', `is already defined by the event '${type.type}'. Omit it.`)
   }
   return { type: type.type, schema: schema ?? type.schema, shape: same }
 }
@@ -121,7 +121,7 @@ function instancesOf(type: MessageClass): Reader['shape'] {
         { retryable: false },
       )
     }
-    // Descriptors instead of assignment: neither setters nor a member `__proto__` of the payload may act.
+    // Descriptors instead of assignment: neither setters nor a member `__proto__` of the payload may run.
     return Object.create(type.prototype, Object.getOwnPropertyDescriptors(data))
   }
 }
@@ -136,7 +136,7 @@ function isPlainObject(value: unknown): value is object {
   return prototype === null || prototype === Object.prototype
 }
 
-/** What tells outputs apart cannot be the same for all of them. */
+/** Attributes that distinguish outputs cannot be the same for all of them. */
 function checkShared(attributes: Attributes): void {
   for (const name of ['id', 'type', 'source', 'specversion', 'time']) {
     if (attributes[name] === undefined) continue
@@ -147,13 +147,13 @@ function checkShared(attributes: Attributes): void {
 }
 
 export interface CommandHandlerOptions extends HandlerOutputOptions {
-  /** The CloudEvents source of the events, for those that have none of their own: who they come from. */
+  /** The CloudEvents source of the events that have none of their own. */
   readonly source: string
 }
 
 /**
- * Handles the commands of one type and gives back the events that come of them. The function is pure as far as messaging
- * goes: it calls its ports and returns, and the router does the rest.
+ * Handles the commands of one type and returns the resulting events. The function contains no messaging code: it calls its ports and returns, and the
+ * router does the rest.
  */
 export function commandHandler<Data = unknown>(options: CommandHandlerOptions & TextInput<Data>, handle: HandlerFunction<Data>): Handler
 export function commandHandler<Data extends object>(
@@ -165,10 +165,10 @@ export function commandHandler(options: CommandHandlerOptions & AnyInput, handle
   return typedHandler(options, handle)
 }
 
-/** As for `commandHandler()`, but `source` is only needed by handlers that return events without one, on a router without one. */
+/** As for `commandHandler()`, but `source` is only required for handlers that return events without one, on a router without one. */
 export interface EventHandlerOptions extends HandlerOutputOptions {}
 
-/** Handles the events of one type. It may give back events of its own. */
+/** Handles the events of one type. It may return events of its own. */
 export function eventHandler<Data = unknown>(options: EventHandlerOptions & TextInput<Data>, handle: HandlerFunction<Data>): Handler
 export function eventHandler<Data extends object>(options: EventHandlerOptions & ClassInput<Data>, handle: HandlerFunction<Data>): Handler
 export function eventHandler(options: EventHandlerOptions & AnyInput, handle: HandlerFunction<never>): Handler {

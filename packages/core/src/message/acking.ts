@@ -1,6 +1,6 @@
 import { AckordError } from '../errors.ts'
 
-/** pending → acked | nacked | rejected. The first call decides, and no state is ever left again. */
+/** pending → acked | nacked | rejected. The first call decides, and a final state never changes. */
 export type AckState = 'pending' | Verdict
 export type Verdict = 'acked' | 'nacked' | 'rejected'
 
@@ -9,20 +9,20 @@ export interface NackOptions {
   readonly retryAfter?: number | undefined
 }
 
-/** How a message ended. */
+/** The final state of a message. */
 export interface Settlement {
   readonly verdict: Verdict
   /** Why it was nacked or rejected. */
   readonly error?: unknown
-  /** What the broker said when it could not take the verdict; it will deliver the message again. */
+  /** The broker's error if it did not accept the verdict; it will redeliver the message. */
   readonly failure?: unknown
 }
 
-/** What a source does with a verdict. At most one of them is called, once. A rejection means that the broker did not take it. */
+/** How a source carries out a verdict. At most one method is called, once. A rejection means that the broker did not accept the verdict. */
 export interface AckCallbacks {
   ack(): void | Promise<void>
   nack(error: unknown, options: NackOptions): void | Promise<void>
-  /** "Never again." `createReceiver()` makes it for sources. */
+  /** Rejects the message permanently. `createReceiver()` implements it for sources. */
   reject(error: unknown): void | Promise<void>
 }
 
@@ -32,7 +32,7 @@ const no = Promise.resolve(false)
 /** The one settlement that a message and its copies share. */
 export class Acking {
   readonly #callbacks: AckCallbacks
-  // A fork's original. Once that is settled, by this fork or another, it answers for all of them.
+  // The original of a fork. Once it is settled, by this fork or another, its state applies to all of them.
   readonly #original: Acking | undefined
   #state: AckState = 'pending'
   #error: unknown
@@ -56,12 +56,12 @@ export class Acking {
     return this.#original === undefined ? this.#error : this.#original.error
   }
 
-  /** The delay a nack asked for, in milliseconds. */
+  /** The delay of a nack, in milliseconds. */
   get retryAfter(): number | undefined {
     return this.#original === undefined ? this.#retryAfter : this.#original.retryAfter
   }
 
-  /** Why the broker did not take the verdict. */
+  /** Why the broker did not accept the verdict. */
   get failure(): unknown {
     return this.#original === undefined ? this.#failure : this.#original.failure
   }
@@ -94,7 +94,7 @@ export class Acking {
     return this.#settle('rejected', reason, undefined)
   }
 
-  /** From now on verdicts are kept instead of carried out, until the hold is released. Holds nest; the innermost one keeps. */
+  /** From now on verdicts are kept instead of carried out, until the hold is released. Holds nest; the innermost one keeps the verdict. */
   hold(onRefusal: (error: unknown) => void): AckHold {
     const hold: AckHold = {
       onRefusal,
@@ -112,14 +112,14 @@ export class Acking {
     return hold
   }
 
-  /** Whether some scope may hold verdicts back. */
+  /** Whether a scope may hold verdicts back. */
   get held(): boolean {
     return this.#hold !== undefined
   }
 
   /**
-   * Forgets the holds of scopes that have not ended, with what they keep, and tells them not to commit: one may still be at work.
-   * `false` if there were none.
+   * Drops the holds of scopes that have not ended, with the verdicts they keep, and tells the scopes not to commit: one may still be running. `false`
+   * if there were none.
    */
   dropHolds(reason: () => unknown): boolean {
     const innermost = this.#liveHold()
@@ -130,7 +130,7 @@ export class Acking {
     return true
   }
 
-  /** Resolves when this one's own verdict is answered, or the original is settled: a fork does not wait for its siblings. */
+  /** Resolves when this acking's own verdict is answered, or the original is settled: a fork does not wait for its siblings. */
   get answered(): Promise<void> {
     if (this.#finished || this.state !== this.#state) return Promise.resolve()
     return new Promise((resolve) => {
@@ -140,7 +140,7 @@ export class Acking {
     })
   }
 
-  /** The innermost hold that still holds. Scopes may end in any order. */
+  /** The innermost hold that is not released. Scopes may end in any order. */
   #liveHold(): AckHold | undefined {
     let hold = this.#hold
     while (hold?.released === true) hold = hold.outer
@@ -211,8 +211,8 @@ export interface AckHold {
   released: boolean
   intent: { readonly verdict: Verdict; readonly error: unknown; readonly options: NackOptions | undefined } | undefined
   /**
-   * Carries out what was kept, in the next outer hold if there is one: everything, only a nack or reject, or nothing.
-   * What is not carried out is forgotten, and the message is pending again.
+   * Carries out the kept verdict, in the next outer hold if there is one: any verdict, only a nack or reject, or none. A verdict that is not carried
+   * out is dropped, and the message is pending again.
    */
   release(kept: 'all' | 'refusals' | 'none'): Promise<boolean> | undefined
 }
@@ -228,8 +228,8 @@ function keep(hold: AckHold, verdict: Verdict, error: unknown, options: NackOpti
 }
 
 /**
- * One acking per fork. The original is acked when every fork is, each counted once however often it is acked;
- * the first nack or reject decides for all.
+ * Creates one acking per fork. The original is acked when every fork is, each counted once however often it is acked; the first nack or reject
+ * decides for all.
  */
 export function forkAcking(original: Acking, count: number): Acking[] {
   let open = count
@@ -244,12 +244,12 @@ export function forkAcking(original: Acking, count: number): Acking[] {
   return Array.from({ length: count }, () => new Acking(callbacks, original))
 }
 
-/** Gives one verdict to two ackings: an output's own first, then the forward to its input. What the first does not take becomes a nack of the second. */
+/** Applies one verdict to two ackings: an output's own first, then the forward to its input. If the first fails, the second is nacked. */
 export function chainAcking(first: Acking, second: Acking): Acking {
   async function both(verdict: Verdict, error: unknown, options: NackOptions | undefined): Promise<void> {
     try {
       const taken = await give(first, verdict, error, options)
-      if (!taken) throw first.error ?? new AckordError('ACKORD_NACKED', 'The output had been settled otherwise before.')
+      if (!taken) throw first.error ?? new AckordError('ACKORD_NACKED', 'The output had already been settled with another verdict.')
     } catch (failure) {
       await second.nack(failure, undefined)
       throw failure
@@ -272,7 +272,7 @@ async function settledBy(answer: Promise<boolean>): Promise<void> {
   await answer
 }
 
-/** The failure is also in `settled`: a caller that does not await `ack()` must not bring the process down. */
+/** The failure is also in `settled`: a caller that does not await `ack()` must not crash the process with an unhandled rejection. */
 function handled<T>(promise: Promise<T>): Promise<T> {
   promise.catch(() => {})
   return promise

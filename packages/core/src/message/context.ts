@@ -5,21 +5,21 @@ import type { Message } from './message.ts'
 
 declare const valueType: unique symbol
 
-/** Names a value in a context and carries its type. Two keys of the same name are different keys. */
+/** Identifies a value in a context and carries its type. Two keys of the same name are different keys. */
 export interface ContextKey<V> {
   readonly name: string
-  /** Whether the value belongs to one call, as a transaction does: a message refuses to carry it. */
+  /** Whether the value belongs to one call, like a transaction: a message refuses to carry it. */
   readonly callScoped: boolean
   readonly [valueType]?: (value: V) => V
 }
 
-/** Immutable. What a handler knows beside its message: cancellation, deadline and values under typed keys. It never crosses a broker. */
+/** Immutable. The environment of a handler: cancellation, deadline and values under typed keys. It never crosses a broker. */
 export interface Context {
   /** Aborted when the work should end: time-out, deadline, forced shutdown. Settling the message does not abort it. */
   readonly signal: AbortSignal
-  /** Milliseconds since the epoch. It is reported, nothing ends by it alone; `deadlineMiddleware()` enforces it. */
+  /** Milliseconds since the epoch. Only informative; `deadlineMiddleware()` enforces it. */
   readonly deadline?: number | undefined
-  /** Looks in the values given by `with`, then in the message's (live), then in the parent. */
+  /** Searches the values set by `with`, then the message's (live), then the parent. */
   get<V>(key: ContextKey<V>): V | undefined
   with<V>(key: ContextKey<V>, value: V): Context
 }
@@ -28,7 +28,7 @@ export function contextKey<V>(name: string, options: { readonly callScoped?: boo
   return { name, callScoped: options.callScoped ?? false }
 }
 
-/** The message a context was made for. */
+/** The message a context was created for. */
 export const messageKey: ContextKey<Message> = contextKey('ackord.message', { callScoped: true })
 
 /** Its attributes. */
@@ -49,7 +49,7 @@ export function rootContext(options: RootContextOptions = {}): Context {
   return new ContextNode(undefined, { signal, deadline, ambient })
 }
 
-/** The same context with another signal. The caller links the signal to the old one where that one should count too. */
+/** The same context with another signal. The caller links the signal to the old one where both should apply. */
 export function withSignal(context: Context, signal: AbortSignal): Context {
   return new ContextNode(context, { signal, deadline: undefined, ambient: isAmbient(context) })
 }
@@ -66,28 +66,28 @@ export function messageContext(parent: Context, message: Message): Context {
 
 const attemptKey: ContextKey<true> = contextKey('ackord.attempt', { callScoped: true })
 
-/** For middleware that calls `next` more than once on purpose: each call gets a context of its own from here. */
+/** For middleware that calls `next` repeatedly on purpose: each call gets a context of its own from here. */
 export function beginAttempt(context: Context): Context {
   return context.with(attemptKey, true)
 }
 
-/** The router's, at the handler: whether this is the first arrival of the attempt. A second one means that some middleware called `next` twice. */
+/** Called by the router at the handler: whether this is the first arrival of the attempt. A second one means that a middleware called `next` twice. */
 export function arrive(context: Context): boolean {
   return context instanceof ContextNode ? context.arrive() : true
 }
 
-/** The router's, when the handler has ended, however it did. */
+/** Called by the router when the handler has ended, with any result. */
 export function leave(context: Context): void {
   if (context instanceof ContextNode) context.leave()
 }
 
-/** Whether a handler is still at work in this context: if the middleware around it has ended, it did not await `next()`. */
+/** Whether a handler is still running in this context: if the middleware around it has ended, it did not await `next()`. */
 export function isBusy(context: Context): boolean {
   return context instanceof ContextNode && context.busy
 }
 
 const neverAborted = new AbortController().signal
-// Everything without a signal of its own may listen to it, and Node takes more than ten for a leak.
+// Everything without a signal of its own may listen to it. Avoids Node's MaxListenersExceededWarning.
 setMaxListeners(0, neverAborted)
 
 interface Own {
@@ -96,7 +96,7 @@ interface Own {
   readonly ambient: boolean
 }
 
-// One class for all kinds of node, because one is made per message and per middleware: call sites stay monomorphic.
+// One class for all kinds of nodes, because one is created per message and per middleware: call sites stay monomorphic.
 class ContextNode implements Context {
   readonly #parent: Context | undefined
   readonly #own: Own | undefined
@@ -104,10 +104,10 @@ class ContextNode implements Context {
   readonly #key: ContextKey<unknown> | undefined
   readonly #value: unknown
   readonly ambient: boolean
-  // The node of the message that the router began with; middleware may have put a changed one below it.
+  // The node of the message that the router started with; middleware may have added a changed one below it.
   readonly #top: ContextNode | undefined
   #arrived = false
-  // On the top node: how many handlers are at work below it.
+  // On the top node: the number of handlers running below it.
   #working = 0
 
   constructor(
@@ -140,7 +140,7 @@ class ContextNode implements Context {
   }
 
   get<V>(key: ContextKey<V>): V | undefined {
-    // The cast holds because `with` stores a value only under a key of its type.
+    // The cast is safe because `with` stores a value only under a key of its type.
     if (this.#key === key) return this.#value as V
     const message = this.#message
     if (message !== undefined) {
@@ -180,25 +180,25 @@ class ContextNode implements Context {
 
 const storage = new AsyncLocalStorage<Context | undefined>()
 
-/** The context of the message that is being handled here; `undefined` outside of a handler and with `ambient: false`. */
+/** The context of the message that is being handled; `undefined` outside of a handler and with `ambient: false`. */
 export function currentContext(): Context | undefined {
   return storage.getStore()
 }
 
 /**
- * Runs `work` with this context as the ambient one. Whoever hands a changed context to `next` goes through it:
- * `enter(changed, () => next(message, changed))`; otherwise code further in finds the old one.
+ * Runs `work` with this context as the ambient one. Middleware that passes a changed context to `next` must use it: `enter(changed, () =>
+ * next(message, changed))`; otherwise inner code sees the old one.
  */
 export function enter<R>(context: Context, work: () => R): R {
   return isAmbient(context) ? storage.run(context, work) : work()
 }
 
-/** The form for the router's innermost loop: no closure per message. */
+/** The variant for the router's innermost loop: no closure per message. */
 export function enterWith<M, R>(context: Context, work: (message: M, context: Context) => R, message: M): R {
   return isAmbient(context) ? storage.run(context, work, message, context) : work(message, context)
 }
 
-/** Runs `work` without an ambient context. Background loops start here, or they would keep one message's context for ever. */
+/** Runs `work` without an ambient context. Background loops must start here; otherwise they would keep one message's context alive for ever. */
 export function outside<R>(work: () => R): R {
   return storage.getStore() === undefined ? work() : storage.run(undefined, work)
 }

@@ -7,13 +7,13 @@ import { checkSchema, type StandardSchema } from './schema.ts'
 /** Attributes for one event; its type comes from the definition. */
 export type EventAttributes = Attributes & { readonly type?: undefined }
 
-/** Makes the messages of one type. Handlers take it in place of a type and a schema. */
+/** Creates the messages of one type. Handlers accept it instead of a type and a schema. */
 export interface EventDefinition<Data = unknown> {
-  /** The router completes the message (id, time, source …) when a handler returns it. The data is not validated here but where it is read. */
+  /** The router completes the message (id, time, source …) when a handler returns it. The data is not validated here but by the consumer. */
   (data: Data, attributes?: EventAttributes): Message<Data>
   readonly type: string
   readonly schema: StandardSchema<Data> | undefined
-  /** Looks at the type only; the data is what the definition says if whoever sent it kept to it. */
+  /** Checks the type only; the data matches the definition if the sender kept to it. */
   is(message: Message): message is Message<Data>
 }
 
@@ -22,12 +22,12 @@ export function defineEvent<Data = unknown>(type: string, schema?: StandardSchem
   checkName('The type given to defineEvent()', type)
   checkSchema(schema)
 
-  // An arrow function has no `prototype`; this is how handlers tell an event from a class.
+  // An arrow function has no `prototype`; this is how handlers distinguish an event from a class.
   const create = (data: Data, attributes?: EventAttributes): Message<Data> => {
     if (attributes?.type !== undefined) {
       throw new AckordError(
         'ACKORD_INVALID_ATTRIBUTES',
-        `An event '${type}' was given the attribute 'type'. Leave it out: the type comes from the definition.`,
+        `The event '${type}' was given the attribute 'type'. Omit it: the type comes from the definition.`,
       )
     }
     // Named before the others are spread: see withContentType().

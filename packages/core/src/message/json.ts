@@ -1,6 +1,6 @@
 /**
- * The text of a top-level member as it stands in the JSON; of several with one name the last, as JSON.parse takes it.
- * The JSON must be known to parse, and to an object.
+ * The source text of a top-level member of the JSON; of several with one name the last, as in JSON.parse. The JSON must be known to parse, and to an
+ * object.
  */
 export function memberText(json: string, name: string): string | undefined {
   let found: string | undefined
@@ -15,7 +15,7 @@ export function memberText(json: string, name: string): string | undefined {
   return found
 }
 
-/** Where the comma, brace or bracket stands that ends the value. */
+/** The position of the comma, brace or bracket that ends the value. */
 export function endOfValue(json: string, start: number): number {
   let depth = 0
   let position = start
@@ -43,7 +43,7 @@ export function endOfValue(json: string, start: number): number {
   }
 }
 
-/** The position behind the closing quote of the text that begins at `start`. */
+/** The position after the closing quote of the string that begins at `start`. */
 export function endOfText(json: string, start: number): number {
   let quote = start
   for (;;) {
@@ -54,12 +54,14 @@ export function endOfText(json: string, start: number): number {
   }
 }
 
-/** As `JSON.parse()`, whose error quotes the text: what others sent must not come into a log. */
+/** Like `JSON.parse()`, whose error quotes the text: external data must not get into a log. */
 export function parseJson(json: string): unknown {
   try {
     return JSON.parse(json)
   } catch (error) {
     const [, position] = / at position (\d+)(?: \(line \d+ column \d+\))?$/.exec(error instanceof Error ? error.message : '') ?? []
-    throw new SyntaxError(position === undefined ? 'The text is not JSON.' : `The text is not JSON; it goes wrong at position ${position}.`)
+    throw new SyntaxError(
+      position === undefined ? 'The text is not valid JSON.' : `The text is not valid JSON: syntax error at position ${position}.`,
+    )
   }
 }

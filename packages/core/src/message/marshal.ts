@@ -4,21 +4,21 @@ import { type Attributes, type AttributeValue, checkAttributes } from './attribu
 import type { Marshaler } from './marshaler.ts'
 import { type Message, type RawMessage, withData } from './message.ts'
 
-/** From bytes to data. What cannot be read is the message's own fault: the error is not retryable, so the router rejects it. */
+/** Converts bytes to data. Unreadable data is the message's own fault: the error is not retryable, so the router rejects it. */
 export function unmarshal(raw: RawMessage, marshaler: Marshaler): Message {
   if (!(raw.data instanceof Uint8Array)) {
     // The source is at fault, not the message.
     const found = describeValue(raw.data)
     throw new AckordError(
       'ACKORD_WRONG_DATA',
-      `A source yields bytes, and ${nameOf(raw)} has ${found}. Typed messages go to pipe() or an engine's input.`,
+      `A source must yield bytes, and ${nameOf(raw)} has ${found}. Typed messages go to pipe() or an engine's input.`,
     )
   }
   const contentType = raw.dataContentType
   if (contentType !== undefined && !marshaler.accepts(contentType)) {
     throw new AckordError(
       'ACKORD_UNMARSHAL_FAILED',
-      `The content type '${escapeText(contentType, 100)}' of ${nameOf(raw)} is not one the marshaler reads (it writes '${marshaler.contentType}'). Give the router one that accepts it.`,
+      `The marshaler cannot read the content type '${escapeText(contentType, 100)}' of ${nameOf(raw)} (it writes '${marshaler.contentType}'). Configure the router with a marshaler that accepts it.`,
       { retryable: false },
     )
   }
@@ -38,13 +38,13 @@ export function unmarshal(raw: RawMessage, marshaler: Marshaler): Message {
   return withData(raw, data, raw.attributes)
 }
 
-/** From data to bytes; bytes stay as they are. Refuses attributes that could not travel, sets `datacontenttype`, carries acking and values over. */
+/** Converts data to bytes; bytes stay as they are. Rejects invalid attributes, sets `datacontenttype`, keeps acking and values. */
 export function marshal(message: Message, marshaler: Marshaler): RawMessage {
   checkAttributes(message.attributes, () => nameOf(message))
   return marshalAsIs(message, marshaler)
 }
 
-/** For dead letters: attributes that could not travel are no reason to keep a message from its dead letter. */
+/** For dead letters: invalid attributes must not prevent a message from reaching its dead letter. */
 export function marshalAsIs(message: Message, marshaler: Marshaler): RawMessage {
   const { data, attributes } = message
   if (data instanceof Uint8Array) {
@@ -61,8 +61,8 @@ export function marshalAsIs(message: Message, marshaler: Marshaler): RawMessage 
 }
 
 /**
- * Named before the others are spread: what is added to a copy afterwards gives every copy a hidden class of its own on Node 20, which takes
- * ten times as long and fills the old space.
+ * Named before the others are spread: adding a property to a copy afterwards gives every copy a hidden class of its own on Node 20, which takes ten
+ * times as long and fills the old space.
  */
 function withContentType(attributes: Attributes, datacontenttype: string): Attributes {
   const copy: Record<string, AttributeValue | undefined> = { datacontenttype, ...attributes }
@@ -70,7 +70,7 @@ function withContentType(attributes: Attributes, datacontenttype: string): Attri
   return copy
 }
 
-/** How error texts and logs speak of a message: by type and id, never by content. */
+/** Describes a message in error texts and logs: by type and id, never by content. */
 export function nameOf({ type, id }: Message): string {
   const kind = type === undefined ? 'a message without type' : `a message of type '${escapeText(type, 100)}'`
   return id === undefined ? kind : `${kind} (id '${escapeText(id, 100)}')`

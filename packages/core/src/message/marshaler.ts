@@ -2,7 +2,7 @@ import { AckordError, describeValue } from '../errors.ts'
 import { parseJson } from './json.ts'
 import { isJsonType } from './structured-json.ts'
 
-/** Turns data into bytes and back. Both throw what they cannot do; the stages around them say of which message. */
+/** Converts data to bytes and back. Both methods throw on failure; the callers add which message it was. */
 export interface Marshaler {
   /** The media type that `marshal` produces. */
   readonly contentType: string
@@ -15,13 +15,13 @@ export interface Marshaler {
 
 const decoder = new TextDecoder('utf-8', { fatal: true })
 
-/** An event without data is a valid one: `undefined` is written as no bytes, and read from none. */
+/** An event without data is valid: `undefined` is written as no bytes, and read from none. */
 export const jsonMarshaler: Marshaler = {
   contentType: 'application/json',
   accepts: isJsonType,
   marshal(data) {
     if (data === undefined) return new Uint8Array()
-    // JSON.stringify is typed to give a text always; for functions and symbols it gives none.
+    // JSON.stringify is typed to always return a string; for functions and symbols it returns undefined.
     const json = JSON.stringify(data) as string | undefined
     if (json === undefined) throw noForm('JSON', data)
     return bytesOf(json)
@@ -39,7 +39,7 @@ export const textMarshaler: Marshaler = {
   unmarshal: (bytes) => decoder.decode(bytes),
 }
 
-/** Bytes as they are, whatever they are said to be. */
+/** Bytes unchanged, whatever the content type. */
 export const bytesMarshaler: Marshaler = {
   contentType: 'application/octet-stream',
   accepts: () => true,
@@ -50,7 +50,7 @@ export const bytesMarshaler: Marshaler = {
   unmarshal: (bytes) => bytes,
 }
 
-/** Writes with the first; reads with the first that accepts the message's content type, and with the very first where there is none. */
+/** Writes with the first; reads with the first that accepts the message's content type, and with the very first if there is none. */
 export function firstAccepting(first: Marshaler, ...others: readonly Marshaler[]): Marshaler {
   const all = [first, ...others]
   return {
@@ -64,11 +64,11 @@ export function firstAccepting(first: Marshaler, ...others: readonly Marshaler[]
   }
 }
 
-/** Three times as fast as a TextEncoder for the sizes that events have. A copy, because Buffer shares its memory. */
+/** Three times as fast as a TextEncoder for typical event sizes. A copy, because Buffer shares its memory. */
 function bytesOf(text: string): Uint8Array {
   return new Uint8Array(Buffer.from(text))
 }
 
 function noForm(format: string, data: unknown): AckordError {
-  return new AckordError('ACKORD_MARSHAL_FAILED', `${format} has no form for ${describeValue(data)}.`)
+  return new AckordError('ACKORD_MARSHAL_FAILED', `${format} cannot represent ${describeValue(data)}.`)
 }

@@ -6,21 +6,21 @@ import type { Attributes, AttributeValue } from './attributes.ts'
 export type Matcher = (attributes: Attributes) => boolean
 
 /**
- * Matchers. Patterns are those of SQL's LIKE: `%` is any run of characters, `_` is one, a backslash takes the next
- * character as it is. Of several patterns one suffices. An absent attribute counts as the empty text.
+ * Matchers. Patterns are those of SQL's LIKE: `%` matches any sequence of characters, `_` one character, a backslash escapes the next character. Of
+ * several patterns one must match. A missing attribute counts as the empty string.
  */
 export const match: {
-  /** All of them match; so do none at all. */
+  /** All of them match; also true for an empty list. */
   all(...matchers: readonly Matcher[]): Matcher
-  /** One of them matches; none at all never do. */
+  /** One of them matches; false for an empty list. */
   any(...matchers: readonly Matcher[]): Matcher
   not(matcher: Matcher): Matcher
   types(...patterns: readonly string[]): Matcher
   sources(...patterns: readonly string[]): Matcher
   subject(...patterns: readonly string[]): Matcher
-  /** Any other attribute, by its CloudEvents text. Without patterns: whether it is there, even if empty. */
+  /** Any other attribute, by its CloudEvents string form. Without patterns: whether it is present, even if empty. */
   extension(name: string, ...patterns: readonly string[]): Matcher
-  /** Whether the whole value fits the pattern. */
+  /** Whether the whole value matches the pattern. */
   like(pattern: string, value: string): boolean
 } = {
   all(...matchers) {
@@ -54,12 +54,12 @@ function attributeLike(caller: string, name: string, patterns: readonly string[]
   }
 }
 
-/** Names come from users: `constructor` must not find what every object inherits. */
+/** Names come from users: `constructor` must not find an inherited property. */
 function own(attributes: Attributes, name: string): AttributeValue | undefined {
   return Object.hasOwn(attributes, name) ? attributes[name] : undefined
 }
 
-/** The form that CloudEvents gives a value as a text. */
+/** The CloudEvents string form of a value. */
 function textOf(value: AttributeValue | undefined): string {
   if (typeof value === 'string') return value
   if (value === undefined) return ''
@@ -74,7 +74,7 @@ const anyOne = -2
 
 function tokensOf(caller: string, pattern: string): readonly number[] {
   if (typeof pattern !== 'string') {
-    throw new InvalidOptionError(`A pattern given to ${caller}`, `must be a text; it is ${describeValue(pattern)}.`)
+    throw new InvalidOptionError(`A pattern given to ${caller}`, `must be a string; it is ${describeValue(pattern)}.`)
   }
   const tokens: number[] = []
   let escaped = false
@@ -85,18 +85,18 @@ function tokensOf(caller: string, pattern: string): readonly number[] {
     }
     if (!escaped && character === '%') tokens.push(anyRun)
     else if (!escaped && character === '_') tokens.push(anyOne)
-    else tokens.push(character.codePointAt(0) as number) // a character of a text is never empty
+    else tokens.push(character.codePointAt(0) as number) // a character of a string is never empty
     escaped = false
   }
   if (escaped) {
-    throw new InvalidOptionError(`The pattern '${pattern}' given to ${caller}`, 'ends in a backslash that escapes nothing. Write two.')
+    throw new InvalidOptionError(`The pattern '${pattern}' given to ${caller}`, 'ends with a backslash that escapes nothing. Write two.')
   }
   return tokens
 }
 
 /**
- * Only the last `%` is ever extended: what an earlier one took stays good, so nothing is tried twice over and
- * `%a%a%a…` costs no more than pattern times value. A regular expression would take exponential time.
+ * Only the last `%` is ever extended: the match of an earlier one stays valid, so no combination is tried twice and `%a%a%a…` costs no more than
+ * pattern times value. A regular expression would take exponential time.
  */
 function fits(tokens: readonly number[], value: string): boolean {
   let token = 0
@@ -125,7 +125,7 @@ function fits(tokens: readonly number[], value: string): boolean {
   return token === tokens.length
 }
 
-/** Only called inside of the text. */
+/** Only called with positions inside of the text. */
 function codeAt(value: string, position: number): number {
   return value.codePointAt(position) as number
 }

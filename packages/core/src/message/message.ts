@@ -5,9 +5,9 @@ import { type Context, type ContextKey, messageContext } from './context.ts'
 import { toStructured } from './structured-json.ts'
 
 export interface MessageOptions {
-  /** What ack, nack and reject do. Default: nothing can be settled, and all three resolve `false`. */
+  /** What ack, nack and reject do. Default: nothing can be settled, and all three resolve to `false`. */
   readonly acking?: AckCallbacks | undefined
-  /** How often the broker has delivered the message, this time included. Default: not known. */
+  /** How often the broker has delivered the message, including this delivery. Default: unknown. */
   readonly deliveryCount?: number | undefined
 }
 
@@ -20,28 +20,28 @@ interface ValueNode {
   readonly next: ValueNode | undefined
 }
 
-/** For siblings: the acking behind a message. */
+/** @internal The acking behind a message. */
 export let ackingOf: (message: Message) => Acking | undefined
 
-/** For siblings: the same message with other data and these very attributes, not a copy of them. */
+/** @internal The same message with other data and the same attributes object, not a copy of it. */
 export let withData: <U>(message: Message, data: U, attributes: Attributes) => Message<U>
 
-/** For siblings: the same message settled through another acking. */
+/** @internal The same message settled through another acking. */
 export let withAcking: <T>(message: Message<T>, acking: Acking) => Message<T>
 
-/** For siblings: gives a message the in-process values of another one, unless it has its own. */
+/** @internal Copies the in-process values of another message, unless the message has its own. */
 export let inheritValues: (message: Message, from: Message) => void
 
 /** Recognises messages of this copy of the package only; another copy's cannot be settled here. */
 export let isMessage: (value: unknown) => value is Message
 
-/** Data, its CloudEvents attributes, and the means to tell the broker how handling it went. */
+/** Data, its CloudEvents attributes, and the methods to settle the message at the broker. */
 export class Message<T = unknown> {
   readonly data: T
   readonly attributes: Attributes
   readonly deliveryCount: number | undefined
   #acking: Acking | undefined
-  // A list that only grows at its head: copies share the tail, and nothing is allocated before the first value.
+  // A linked list that only grows at its head: copies share the tail, and nothing is allocated before the first value.
   #values: ValueNode | undefined
 
   static {
@@ -117,7 +117,7 @@ export class Message<T = unknown> {
     return this.attributes.expirytime === undefined ? undefined : parseInstant(this.attributes.expirytime)
   }
 
-  /** `undefined` for a message that nobody waits for. */
+  /** `undefined` for a message without acking. */
   get state(): AckState | undefined {
     return this.#acking?.state
   }
@@ -128,22 +128,22 @@ export class Message<T = unknown> {
   }
 
   /**
-   * How the message ended, once the broker has answered. Never rejects: `failure` says what the broker refused.
-   * For a message without acking it never resolves.
+   * The final state of the message, once the broker has answered. Never rejects: `failure` is the broker's error. For a message without acking it
+   * never resolves.
    */
   get settled(): Promise<Settlement> {
     return this.#acking === undefined ? new Promise(() => {}) : this.#acking.settled
   }
 
   /**
-   * Handled. Resolves `true` if acked now or before, `false` if nacked or rejected before, or without acking.
-   * Inside a transaction it takes effect after the commit. Rejects if the broker did not take it.
+   * The message was handled. Resolves to `true` if acked now or before, `false` if nacked or rejected before, or without acking. Inside a transaction
+   * it takes effect after the commit. Rejects if the broker did not accept it.
    */
   ack(): Promise<boolean> {
     return this.#acking === undefined ? no : this.#acking.ack()
   }
 
-  /** Deliver it again. Inside a transaction it also makes the transaction roll back. Resolves and rejects as `ack` does. */
+  /** Requests a redelivery. Inside a transaction it also rolls the transaction back. Resolves and rejects as `ack` does. */
   nack(error?: unknown, options?: NackOptions): Promise<boolean> {
     const { retryAfter } = options ?? {}
     if (retryAfter !== undefined && !(retryAfter >= 0 && retryAfter < Infinity)) {
@@ -152,15 +152,18 @@ export class Message<T = unknown> {
     return this.#acking === undefined ? no : this.#acking.nack(error, options)
   }
 
-  /** Never again: it goes to the source's dead letter. Resolves and rejects as `ack` does. */
+  /** Rejects the message permanently: it goes to the source's dead letter. Resolves and rejects as `ack` does. */
   reject(error: unknown): Promise<boolean> {
     return this.#acking === undefined ? no : this.#acking.reject(error)
   }
 
-  /** Attaches an in-process value, visible through `context()`. It is never serialised and ends at the broker. A later value for a key covers an earlier one. */
+  /**
+   * Attaches an in-process value, visible through `context()`. It is never serialised and does not cross the broker. A later value for a key hides an
+   * earlier one.
+   */
   withValue<V>(key: ContextKey<V>, value: V): this {
     if (key.callScoped) {
-      throw new InvalidOptionError(`withValue(${key.name})`, 'belongs to one call and cannot travel on a message. Use context.with().')
+      throw new InvalidOptionError(`withValue(${key.name})`, 'belongs to one call and cannot be attached to a message. Use context.with().')
     }
     this.#values = { key: key as ContextKey<unknown>, value, next: this.#values }
     return this
@@ -175,14 +178,14 @@ export class Message<T = unknown> {
     return undefined
   }
 
-  /** A copy with these attributes added or replaced; `undefined` removes one. Settling it settles this one. */
+  /** A copy with these attributes added or replaced; `undefined` removes one. Settling the copy settles this message. */
   withAttributes(more: Attributes): Message<T> {
     const attributes: Record<string, Attributes[string]> = { ...this.attributes, ...more }
     for (const name in more) if (more[name] === undefined) delete attributes[name]
     return this.#twin(this.data, attributes)
   }
 
-  /** A context that sees this message, its attributes, its values (live), and ends no later than its expiry. */
+  /** A context that exposes this message, its attributes and its values (live), and whose deadline is no later than the message's expiry. */
   context(parent: Context): Context {
     return messageContext(parent, this)
   }
@@ -192,7 +195,10 @@ export class Message<T = unknown> {
     return this.#twin(data, { ...this.attributes })
   }
 
-  /** For fan-out: copies that are settled one by one. This one is acked when all are; the first nack or reject decides. None means there is nothing to wait for: it is acked. */
+  /**
+   * For fan-out: copies that are settled one by one. This message is acked when all are; the first nack or reject decides. With a count of 0 there is
+   * nothing to wait for: it is acked.
+   */
   fork(count: number): Message<T>[] {
     if (!Number.isSafeInteger(count) || count < 0) {
       throw new InvalidOptionError('fork(count)', `must be a whole number, 0 or more; it is ${count}.`)

@@ -1,15 +1,15 @@
 import { hash } from 'node:crypto'
 import { type ContextKey, contextKey } from './context.ts'
 
-/** Gives the next output its id. */
+/** Returns the id of the next output. */
 export type OutputIds = (type: string) => string
 
 /** Set by an inbox, so that handling the same message again gives its outputs the same ids, and the next consumer's inbox drops them. */
 export const outputIdsKey: ContextKey<OutputIds> = contextKey('ackord.outputIds', { callScoped: true })
 
 /**
- * UUIDv5 of the JSON of `[consumer, source, id, index, type]`, where the index counts the outputs of one attempt, those that middleware adds
- * included: make one for each attempt, and a re-run that produces the same outputs gives them the same ids.
+ * UUIDv5 of the JSON of `[consumer, source, id, index, type]`, where the index counts the outputs of one attempt, including those that middleware
+ * adds: create one per attempt, and a re-run that produces the same outputs gives them the same ids.
  */
 export function deterministicIds(consumer: string, source: string, id: string): OutputIds {
   let index = -1
@@ -19,13 +19,13 @@ export function deterministicIds(consumer: string, source: string, id: string): 
   }
 }
 
-// Ackord's own namespace: a UUIDv5 needs one, and ids of other systems must not meet ours.
+// Ackord's own namespace: a UUIDv5 needs one, and must not collide with ids of other systems.
 const namespace = Buffer.from('7c0f3a6e2b5d4e1f9a8b6c4d2e0f1a3b', 'hex')
 
 const scratch = Buffer.concat([namespace], 1024)
 const mostBytesPerUnit = 3
 
-/** Most names fit behind the namespace in bytes that are there already. */
+/** Most names fit behind the namespace in a preallocated buffer. */
 function bytesOf(name: string): Buffer {
   const start = namespace.length
   if (name.length * mostBytesPerUnit > scratch.length - start) return Buffer.concat([namespace, Buffer.from(name)])

@@ -3,7 +3,7 @@ import { escapeText } from '../escape-text.ts'
 import { nameOf } from './marshal.ts'
 import type { Message } from './message.ts'
 
-/** The part of Standard Schema that Ackord uses; zod, valibot and arktype schemas fit it as they are. */
+/** The part of Standard Schema that Ackord uses; zod, valibot and arktype schemas satisfy it. */
 export interface StandardSchema<Output = unknown> {
   readonly '~standard': {
     readonly version: 1
@@ -20,10 +20,10 @@ interface SchemaIssue {
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined
 }
 
-/** A schema's answer when it refused the data. */
+/** A schema's result when it rejected the data. */
 type Issues = Extract<Awaited<ReturnType<StandardSchema['~standard']['validate']>>, { issues: object }>['issues']
 
-/** Gives back what the schema made of the message's data. What it refuses is the message's own fault: the error is not retryable. */
+/** Returns the schema's output for the message's data. Rejected data is the message's own fault: the error is not retryable. */
 export async function validateData<T>(schema: StandardSchema<T>, message: Message): Promise<T> {
   let issues: Issues
   try {
@@ -45,7 +45,7 @@ export async function validateData<T>(schema: StandardSchema<T>, message: Messag
 export function checkSchema(schema: StandardSchema | undefined): void {
   // Some libraries' schemas are functions.
   if (schema === undefined || typeof schema?.['~standard']?.validate === 'function') return
-  const problem = `must be a Standard Schema, as zod, valibot and arktype make them; it is ${describeValue(schema)}.`
+  const problem = `must be a Standard Schema, such as those of zod, valibot and arktype; it is ${describeValue(schema)}.`
   throw new InvalidOptionError('schema', problem)
 }
 
@@ -53,7 +53,7 @@ export function checkSchema(schema: StandardSchema | undefined): void {
 const shownIssues = 10
 
 function listIssues(issues: Issues): string {
-  // Arrays of arktype's own kind are copied first: their map() is not that of an array.
+  // Arktype's own arrays are copied first: their map() is not that of an array.
   const listed = Array.from(issues)
     .slice(0, shownIssues)
     .map((issue) => {
@@ -66,8 +66,8 @@ function listIssues(issues: Issues): string {
 }
 
 /**
- * The issue's message without the refused value, which valibot and arktype quote at its end and also keep as `received`
- * or `actual`. Bare words there (`undefined`, `an object`, `missing`) name a kind and stay.
+ * The issue's message without the rejected value, which valibot and arktype quote at its end and also keep as `received` or `actual`. Unquoted words
+ * there (`undefined`, `an object`, `missing`) name a kind and stay.
  */
 function withoutValue(issue: Issues[number]): string {
   const { message } = issue

@@ -23,7 +23,7 @@ export function toStructured(data: unknown, attributes: Attributes): Record<stri
   return event
 }
 
-/** Reads the structured form. The data comes back as bytes: of the JSON text as it stands there, of a text where the content type says so, or of `data_base64`. */
+/** Parses the structured form. The data is returned as bytes: of the JSON source text, of a string where the content type says so, or of `data_base64`. */
 export function fromStructured(input: string | Uint8Array): { data: Uint8Array; attributes: Attributes } {
   // A byte order mark is not JSON, but some producers write one.
   const json = typeof input === 'string' ? input.replace(/^\uFEFF/, '') : decodeEnvelope(input)
@@ -32,7 +32,7 @@ export function fromStructured(input: string | Uint8Array): { data: Uint8Array; 
   for (const [name, value] of Object.entries(event)) {
     if (isDataMember(name) || value === null) continue
     if (typeof value !== 'string' && typeof value !== 'number' && typeof value !== 'boolean') {
-      throw invalid(`its member '${escapeText(name, 100)}' is neither a text, a number nor a boolean`)
+      throw invalid(`its member '${escapeText(name, 100)}' is neither a string, a number nor a boolean`)
     }
     setAttribute(attributes, name, value)
   }
@@ -44,7 +44,7 @@ function decodeEnvelope(input: Uint8Array): string {
   try {
     return envelopeUtf8.decode(input)
   } catch (cause) {
-    throw invalid('it is not UTF-8', cause)
+    throw invalid('it is not valid UTF-8', cause)
   }
 }
 
@@ -53,17 +53,17 @@ function parseObject(json: string): Record<string, unknown> {
   try {
     event = parseJson(json)
   } catch (cause) {
-    throw invalid('it is not JSON', cause)
+    throw invalid('it is not valid JSON', cause)
   }
-  if (typeof event !== 'object' || event === null || Array.isArray(event)) throw invalid('it is JSON, but not an object')
-  // JSON.parse makes plain objects only.
+  if (typeof event !== 'object' || event === null || Array.isArray(event)) throw invalid('it is valid JSON, but not an object')
+  // JSON.parse creates plain objects only.
   return event as Record<string, unknown>
 }
 
 function dataOf(event: Record<string, unknown>, json: string, contentType: AttributeValue | undefined): Uint8Array {
   const encoded = event['data_base64']
   if (encoded !== undefined && encoded !== null && encoded !== '') {
-    if (typeof encoded !== 'string' || !isBase64(encoded)) throw invalid("its member 'data_base64' is not base64")
+    if (typeof encoded !== 'string' || !isBase64(encoded)) throw invalid("its member 'data_base64' is not valid base64")
     return new Uint8Array(Buffer.from(encoded, 'base64'))
   }
   const { data } = event
@@ -77,7 +77,7 @@ function asJson(bytes: Uint8Array, contentType: unknown): { readonly value: unkn
   if (typeof contentType === 'string' && !isJsonType(contentType)) return undefined
   try {
     const value: unknown = JSON.parse(strictUtf8.decode(bytes))
-    // Inlining must not change what the bytes said: a number past 2^53, or a key given twice, would.
+    // Inlining must not change the meaning of the bytes: it would for a number past 2^53, or a duplicate key.
     return JSON.stringify(value) === compact(strictUtf8.decode(bytes)) ? { value } : undefined
   } catch {
     return undefined
@@ -86,7 +86,7 @@ function asJson(bytes: Uint8Array, contentType: unknown): { readonly value: unkn
 
 /** The JSON text without white space between its tokens. */
 function compact(json: string): string {
-  // Text by text: a regular expression with a repeated group overflows the stack at some megabytes of escapes.
+  // String by string: a regular expression with a repeated group overflows the stack at some megabytes of escapes.
   const parts: string[] = []
   let end = 0
   for (let start = json.indexOf('"'); start !== -1; start = json.indexOf('"', end)) {
@@ -128,6 +128,6 @@ function invalid(problem: string, cause?: unknown): AckordError {
 }
 
 function reserved(name: string): AckordError {
-  const text = `An attribute cannot be named '${name}': CloudEvents keeps that name for the data.`
+  const text = `An attribute cannot be named '${name}': CloudEvents reserves that name for the data.`
   return new AckordError('ACKORD_INVALID_ATTRIBUTES', text, { retryable: false })
 }

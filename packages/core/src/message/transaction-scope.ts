@@ -16,7 +16,10 @@ interface EndOptions {
 /** The scope a context belongs to. Only transaction middleware sets it. */
 export const transactionScopeKey: ContextKey<TransactionScope> = contextKey('ackord.transactionScope', { callScoped: true })
 
-/** Runs the callback when the transaction of this context is known to have committed, before the ack, without the transaction in its context. Its errors are logged. */
+/**
+ * Runs the callback when the transaction of this context is known to have committed, before the ack, without the transaction in its context. Its
+ * errors are logged.
+ */
 export function afterCommit(context: Context, callback: ScopeCallback): void {
   scopeOf(context, 'afterCommit()').afterCommit(callback)
 }
@@ -33,19 +36,19 @@ function scopeOf(context: Context, caller: string): TransactionScope {
 }
 
 /**
- * What depends on how a transaction ends. Stores make one per transaction, and a nested one per savepoint:
+ * Everything that depends on the outcome of a transaction. Stores create one per transaction, and a nested one per savepoint:
  *
  *     open ─ end('committed')  ─▶ afterCommit callbacks, then the held acks
- *          ─ end('rolledBack') ─▶ afterRollback callbacks; held acks are forgotten, held nacks and rejects carried out
- *          ─ end('unknown')    ─▶ no callback; held acks are forgotten, held nacks and rejects carried out
+ *          ─ end('rolledBack') ─▶ afterRollback callbacks; held acks are dropped, held nacks and rejects carried out
+ *          ─ end('unknown')    ─▶ no callback; held acks are dropped, held nacks and rejects carried out
  *
- * A nested scope that commits hands everything to its parent; one that is rolled back takes what it holds with it.
+ * A nested scope that commits passes everything to its parent; when it is rolled back, what it holds is dropped.
  */
 export class TransactionScope {
   readonly #context: Context
   readonly #logger: Logger
   readonly #parent: TransactionScope | undefined
-  // Made when they are needed: one scope is made per message, and most hold that message and nothing else.
+  // Created on demand: one scope is created per message, and most hold that message and nothing else.
   #holds: readonly { readonly acking: Acking; readonly hold: AckHold }[] = none
   #nested: Set<TransactionScope> | undefined
   #afterCommit: ScopeCallback[] | undefined
@@ -70,7 +73,7 @@ export class TransactionScope {
     return nested
   }
 
-  /** From now on this message's verdicts wait for the end of the scope. Without acking there is nothing to hold. */
+  /** From now on this message's verdicts wait for the end of the scope. Has no effect on a message without acking. */
   hold(message: Message): void {
     this.#checkOpen('hold()')
     const acking = ackingOf(message)
@@ -89,7 +92,7 @@ export class TransactionScope {
     this.#afterRollback.push(callback)
   }
 
-  /** Why the transaction must not commit, once it must not: a message was nacked or rejected in it. Checked before COMMIT. */
+  /** Why the transaction must not commit, if it must not: a message was nacked or rejected in it. Checked before COMMIT. */
   get rollbackOnly(): { readonly error: unknown } | undefined {
     return this.#refusal
   }
@@ -98,15 +101,16 @@ export class TransactionScope {
     this.#refusal ??= { error }
   }
 
-  /** Whether nobody hears of its end: no callback, no verdict that waits. */
+  /** Whether nothing depends on its end: no callback, no waiting verdict. */
   get isSilent(): boolean {
     if (this.#afterCommit !== undefined || this.#afterRollback !== undefined || this.#nested !== undefined) return false
     return this.#holds.every(({ hold }) => hold.intent === undefined)
   }
 
   /**
-   * Called once, by whoever owns the transaction, when its outcome is known, or known to be unknowable. Rejects only when it is called again;
-   * gives `undefined` where there is nothing to wait for. `verdicts: 'forget'` also drops held nacks and rejects, for messages that are handled once more right away.
+   * Called once, by the owner of the transaction, when its outcome is known, or known to be unknowable. Rejects only when it is called again; returns
+   * `undefined` where there is nothing to wait for. `verdicts: 'forget'` also drops held nacks and rejects, for messages that are handled again
+   * immediately.
    */
   end(outcome: ScopeOutcome, options: EndOptions = {}): Promise<void> | undefined {
     try {
@@ -116,13 +120,13 @@ export class TransactionScope {
     }
     this.#ended = true
     if (this.#parent !== undefined) this.#parent.#nested?.delete(this)
-    // Most have one callback at most, which does not wait, and hold a message whose handler gave no verdict: the router does, afterwards.
+    // Most have at most one synchronous callback, and hold a message whose handler gave no verdict: the router gives it afterwards.
     const before = this.#nested === undefined || this.#nested.size === 0 ? this.#runCallbacks(outcome) : this.#endNested(outcome, options)
     if (before !== undefined) return before.finally(() => this.#release(outcome, options))
     return this.#release(outcome, options)
   }
 
-  /** A savepoint that was left open shares the fate of a failed one: nothing of it was released. */
+  /** A savepoint that was left open is treated like a failed one: nothing of it was released. */
   async #endNested(outcome: ScopeOutcome, options: EndOptions): Promise<void> {
     for (const nested of this.#nested ?? []) await nested.end(outcome === 'committed' ? 'rolledBack' : outcome, options)
     await this.#runCallbacks(outcome)
@@ -161,7 +165,7 @@ export class TransactionScope {
     if (this.#afterRollback !== undefined) parent.#afterRollback = [...(parent.#afterRollback ?? []), ...this.#afterRollback]
   }
 
-  /** One after the other; `undefined` if none of them waits for anything. */
+  /** One after the other; `undefined` if none of them is asynchronous. */
   #run(callbacks: readonly ScopeCallback[], kind: string, from = 0): Promise<void> | undefined {
     for (let index = from; index < callbacks.length; index += 1) {
       const callback = callbacks[index] as ScopeCallback
@@ -181,7 +185,7 @@ export class TransactionScope {
   }
 
   #complain(error: unknown, kind: string): void {
-    this.#logger.error({ err: error }, `An ${kind} callback failed; the transaction has ended as it should.`)
+    this.#logger.error({ err: error }, `An ${kind} callback failed; the outcome of the transaction is not affected.`)
   }
 
   async #answered(verdict: Promise<boolean>): Promise<void> {
@@ -190,7 +194,7 @@ export class TransactionScope {
     } catch (error) {
       this.#logger.error(
         { err: error },
-        'The broker did not take a verdict that waited for a transaction; it will deliver the message again.',
+        'The broker did not accept a verdict that waited for a transaction; it will redeliver the message.',
       )
     }
   }

@@ -7,14 +7,14 @@ import { type Runtime, sleep, systemRuntime } from '../ports/runtime.ts'
 import { type Middleware, middleware } from './middleware.ts'
 
 export interface ChaosOptions {
-  /** The share of messages it happens to, from 0 to 1. Default: 0.1. */
+  /** The share of messages that are affected, from 0 to 1. Default: 0.1. */
   readonly probability?: number | undefined
   /** Default: `systemRuntime`. */
   readonly runtime?: Runtime | undefined
 }
 
 export interface RandomFailureOptions extends ChaosOptions {
-  /** Whether the failure comes before the message is handled, after it was, or either by chance. Default: 'either'. */
+  /** Whether the failure happens before the message is handled, after it, or randomly either. Default: 'either'. */
   readonly when?: 'before' | 'after' | 'either' | undefined
 }
 
@@ -41,7 +41,7 @@ export function duplicateMiddleware(options: ChaosOptions = {}): Middleware {
   })
 }
 
-/** For tests: fails some messages with `ACKORD_CHAOS`. A failure after the handling is the harder test: its effects are there. */
+/** For tests: fails some messages with `ACKORD_CHAOS`. A failure after the handling is the harder test: its effects exist. */
 export function randomFailureMiddleware(options: RandomFailureOptions = {}): Middleware {
   const { when = 'either' } = options
   const { runtime, happens } = chance(options)
@@ -54,11 +54,11 @@ export function randomFailureMiddleware(options: RandomFailureOptions = {}): Mid
       const before = when === 'either' ? runtime.random() < 0.5 : when === 'before'
       if (!before) await next(message, context)
       const moment = before ? 'before' : 'after'
-      throw new AckordError('ACKORD_CHAOS', `A failure on purpose, ${moment} the handling of ${nameOf(message)}.`)
+      throw new AckordError('ACKORD_CHAOS', `An intentional failure, ${moment} the handling of ${nameOf(message)}.`)
     }
 }
 
-/** For tests: makes some messages wait before they are handled. */
+/** For tests: delays some messages before they are handled. */
 export function randomDelayMiddleware(options: RandomDelayOptions = {}): Middleware {
   const { max = 1000 } = options
   const { runtime, happens } = chance(options)

@@ -9,13 +9,13 @@ import type { Middleware } from './middleware.ts'
 export type CircuitState = 'closed' | 'open' | 'halfOpen'
 
 export interface CircuitBreakerOptions {
-  /** How many failures in a row open the circuit. Default: 5. */
+  /** The number of consecutive failures that open the circuit. Default: 5. */
   readonly failures?: number | undefined
-  /** Milliseconds without any call before one is tried again. Default: 30,000. */
+  /** Milliseconds without any call before a trial. Default: 30,000. */
   readonly openFor?: number | undefined
-  /** How many calls are tried then; all must succeed. Default: 1. */
+  /** The number of trial calls; all must succeed. Default: 1. */
   readonly halfOpenTrials?: number | undefined
-  /** Told of each change. What it throws is logged. Default: nothing. */
+  /** Called with each state change. Errors that it throws are logged. Optional. */
   readonly onStateChange?: ((state: CircuitState, before: CircuitState) => void) | undefined
   /** Default: `systemRuntime`. */
   readonly runtime?: Runtime | undefined
@@ -23,20 +23,20 @@ export interface CircuitBreakerOptions {
   readonly logger?: Logger | undefined
 }
 
-/** While trials are under way nobody knows when the circuit closes; whoever must come again does so after this long. */
+/** While trials are in flight it is unknown when the circuit closes; callers retry after this long. */
 const trialPause = 1000
 
 /**
- * Keeps calls away from what fails anyway, so that it can recover.
+ * Stops calls to a failing dependency, so that it can recover.
  *
  *     closed   ─ `failures` in a row ─────────────────▶ open
  *     open     ─ allow(), once `openFor` has passed ──▶ halfOpen
  *     halfOpen ─ all of `halfOpenTrials` succeeded ───▶ closed
  *              ─ one failed ──────────────────────────▶ open
  *
- * Each `allow()` that answered `true` is followed by one of `succeeded()`, `failed()` and `released()`, or a trial never ends.
- * An answer that comes late, to a call from before the circuit opened, counts for nothing while it is open, and like
- * a trial's while it is half open: it is news of the same place. No timer runs.
+ * Each `allow()` that returned `true` must be followed by one of `succeeded()`, `failed()` and `released()`; otherwise a trial never ends. A late
+ * answer to a call from before the circuit opened is ignored while it is open, and counts like a trial while it is half open: it is information about
+ * the same dependency. No timer runs.
  */
 export class CircuitBreaker {
   readonly #failures: number
@@ -66,7 +66,7 @@ export class CircuitBreaker {
     return this.#state
   }
 
-  /** Milliseconds before it is worth asking again; 0 if `allow()` would answer `true`. */
+  /** Milliseconds before another call is worthwhile; 0 if `allow()` would return `true`. */
   get retryAfter(): number {
     if (this.#state === 'closed') return 0
     if (this.#state === 'open') return this.#remaining()
@@ -98,7 +98,7 @@ export class CircuitBreaker {
     if (this.#state === 'halfOpen' || this.#failed >= this.#failures) this.#change('open')
   }
 
-  /** The call was not made, or its end tells nothing of the place it went to: a trial is free again. */
+  /** The call was not made, or its result says nothing about the dependency: the trial can be used again. */
   released(): void {
     if (this.#state === 'halfOpen') this.#allowedTrials = Math.max(0, this.#allowedTrials - 1)
   }
@@ -121,13 +121,13 @@ export class CircuitBreaker {
   }
 }
 
-/** The message was not handled, because those before it failed. */
+/** The message was not handled, because earlier ones failed. */
 export class CircuitOpenError extends AckordError {
   static {
     this.prototype.name = 'CircuitOpenError'
   }
 
-  /** Milliseconds before it is worth trying again. */
+  /** Milliseconds before another try is worthwhile. */
   readonly retryAfter: number
 
   constructor(message: string, retryAfter: number) {
@@ -137,8 +137,8 @@ export class CircuitOpenError extends AckordError {
 }
 
 /**
- * Stops handling for a while after several failures in a row; see {@link CircuitBreaker}. Failures that are the message's own fault
- * and a shutdown say nothing of what the handler depends on, and do not count. One object is one circuit, however many handlers use it.
+ * Stops handling for a while after several consecutive failures; see {@link CircuitBreaker}. Failures caused by the message itself and a shutdown say
+ * nothing about the handler's dependencies, and do not count. One object is one circuit, however many handlers use it.
  */
 export function circuitBreakerMiddleware(options: CircuitBreakerOptions = {}): Middleware {
   const breaker = new CircuitBreaker(options)

@@ -6,15 +6,15 @@ import { type Middleware, middleware } from './middleware.ts'
 import { fillAttribute } from './subject.ts'
 
 export interface CorrelationOptions {
-  /** The correlation id for a message that has none; the handler sees it on the message. Default: none is made up. */
+  /** Creates the correlation id for a message that has none; the handler sees it on the message. Default: none is created. */
   readonly start?: ((message: Message) => string | undefined) | undefined
 }
 
-/** Gives outputs without `correlationid` the one of the input, unless it is longer than 1,024 characters. */
+/** Copies `correlationid` from the input to outputs that have none, unless it is longer than 1,024 characters. */
 export function correlationMiddleware(options: CorrelationOptions = {}): Middleware {
   const { start } = options
   if (start !== undefined) checkFunction('start', start)
-  // The router logs what is too long.
+  // The router logs values that are too long.
   const inherit = attributeInheritance()
 
   return middleware(

@@ -14,8 +14,8 @@ export interface DeadLetterOptions {
   /** Writes the data of the letter. Default: `jsonMarshaler`. */
   readonly marshaler?: Marshaler | undefined
   /**
-   * Which failures are final; the others are passed on. With a circuit breaker inside, leave out `ACKORD_CIRCUIT_OPEN`,
-   * or an outage empties the queue into the dead letter. Default: all of them.
+   * Which failures are final; the others are rethrown. With a circuit breaker inside, exclude `ACKORD_CIRCUIT_OPEN`; otherwise an outage moves the
+   * queue to the dead letter. Default: all of them.
    */
   readonly shouldSend?: ((error: unknown, message: Message) => boolean) | undefined
   /** Milliseconds to wait for the confirmation. Default: 10,000. */
@@ -27,8 +27,8 @@ export interface DeadLetterOptions {
 }
 
 /**
- * Sends a message that failed to the dead letter and, once that is confirmed, takes it as handled: it is acked.
- * Not so after an abort, which is no fault of the message, and not if the message is settled already.
+ * Sends a message that failed to the dead letter and, once that is confirmed, treats it as handled: it is acked. Not after an abort, which is no
+ * fault of the message, and not if the message is settled already.
  */
 export function deadLetterMiddleware(deadLetter: DeadLetter, options: DeadLetterOptions = {}): Middleware {
   const { marshaler = jsonMarshaler, shouldSend = always, timeout = 10_000 } = options
@@ -61,7 +61,7 @@ export function deadLetterMiddleware(deadLetter: DeadLetter, options: DeadLetter
   )
 }
 
-/** Retryable whatever the failure was: only a message that comes again can still reach the dead letter. */
+/** Retryable, whatever the failure was: only a redelivered message can still reach the dead letter. */
 function notSent(message: Message, destination: string, error: unknown, failure: unknown): AckordError {
   const text = `Handling ${nameOf(message)} failed, and so did sending it to the dead letter '${redactDestination(destination)}'.`
   return new AckordError('ACKORD_PUBLISH_FAILED', text, { cause: new AggregateError([error, failure]) })

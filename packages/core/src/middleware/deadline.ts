@@ -11,9 +11,9 @@ export interface DeadlineOptions {
 }
 
 /**
- * Enforces the earlier of the message's `expirytime` and the context's deadline: what comes too late is not handled, and the signal
- * of what takes too long is aborted and its end waited for. An expired message is at fault itself and not worth a retry;
- * one that met an earlier deadline has timed out.
+ * Enforces the earlier of the message's `expirytime` and the context's deadline: a message that is too late is not handled, and for one that takes
+ * too long the signal is aborted and its end awaited. An expired message is at fault itself and not worth a retry; one that met an earlier deadline
+ * has timed out.
  */
 export function deadlineMiddleware(options: DeadlineOptions = {}): Middleware {
   const { runtime = systemRuntime } = options

@@ -5,24 +5,24 @@ import type { Message } from '../message/message.ts'
 import { checkChoice, checkFunction, checkName } from '../options.ts'
 import { type Middleware, middleware } from './middleware.ts'
 
-/** A compiled schema: answers whether the data fits, and leaves in `errors` why not. */
+/** A compiled schema: returns whether the data is valid, and sets `errors` if not. */
 export interface JsonSchemaValidator {
   (data: unknown): boolean
   readonly errors?: readonly JsonSchemaError[] | null | undefined
 }
 
-/** The part of ajv's errors that says where, and nothing of the data. */
+/** The part of ajv's errors that locates the problem, without the data. */
 export interface JsonSchemaError {
   readonly instancePath: string
   readonly keyword: string
   readonly params?: { readonly missingProperty?: unknown } | undefined
 }
 
-/** A place in the data that does not fit. */
+/** An invalid part of the data. */
 export interface JsonSchemaProblem {
   /** A JSON pointer; '' is the data as a whole. */
   readonly path: string
-  /** The keyword of the schema that it breaks. */
+  /** The keyword of the schema that it violates. */
   readonly keyword: string
 }
 
@@ -31,26 +31,26 @@ export class JsonSchemaRegistry {
   readonly #compile: (schema: object) => JsonSchemaValidator
   readonly #entries = new Map<string, { readonly schema: object; readonly validator: JsonSchemaValidator }>()
 
-  /** `compile` is a library's, bound: `new JsonSchemaRegistry(ajv.compile.bind(ajv))`. */
+  /** `compile` is a library's compile function, bound: `new JsonSchemaRegistry(ajv.compile.bind(ajv))`. */
   constructor(compile: (schema: object) => JsonSchemaValidator) {
     this.#compile = checkFunction('compile', compile)
   }
 
-  /** Compiles the schema at once, so that a bad one is found at start. One schema per type. */
+  /** Compiles the schema immediately, so that an invalid one is detected at start. One schema per type. */
   register(type: string, schema: object): this {
     checkName('type', type)
-    if (this.#entries.has(type)) throw new InvalidOptionError(`register('${type}')`, 'was called before for this type.')
+    if (this.#entries.has(type)) throw new InvalidOptionError(`register('${type}')`, 'was already called for this type.')
     if (typeof schema !== 'object' || schema === null) {
-      throw new InvalidOptionError(`register('${type}')`, `needs a schema; it was given ${describeValue(schema)}.`)
+      throw new InvalidOptionError(`register('${type}')`, `requires a schema; it got ${describeValue(schema)}.`)
     }
     if ('$async' in schema && schema.$async === true) {
-      throw new InvalidOptionError(`register('${type}')`, 'was given an asynchronous schema; only others can be used.')
+      throw new InvalidOptionError(`register('${type}')`, 'got an asynchronous schema; only synchronous ones are supported.')
     }
     this.#entries.set(type, { schema, validator: this.#compiled(type, schema) })
     return this
   }
 
-  /** What does not fit; empty if all does, `undefined` if no schema is registered for the type. */
+  /** The problems of the data; empty if it is valid, `undefined` if no schema is registered for the type. */
   validate(type: string, data: unknown): readonly JsonSchemaProblem[] | undefined {
     const validator = this.#entries.get(type)?.validator
     if (validator === undefined) return undefined
@@ -72,19 +72,22 @@ export class JsonSchemaRegistry {
     try {
       return this.#compile(schema)
     } catch (cause) {
-      throw new InvalidOptionError(`register('${type}')`, 'was given a schema that does not compile; see the cause.', { cause })
+      throw new InvalidOptionError(`register('${type}')`, 'got a schema that does not compile; see the cause.', { cause })
     }
   }
 }
 
 export interface JsonSchemaOptions {
-  /** What becomes of messages whose type has no schema. Default: 'pass'. */
+  /** What happens to messages whose type has no schema. Default: 'pass'. */
   readonly unknown?: 'pass' | 'reject' | undefined
-  /** Whether outputs are checked too. Default: true. */
+  /** Whether outputs are validated too. Default: true. */
   readonly outputs?: boolean | undefined
 }
 
-/** Refuses data that does not fit the schema of its type. The error tells the places, never the data. For an input the message is at fault, for an output the handler. */
+/**
+ * Rejects data that does not match the schema of its type. The error contains the locations, never the data. For an input the message is at fault,
+ * for an output the handler.
+ */
 export function jsonSchemaMiddleware(registry: JsonSchemaRegistry, options: JsonSchemaOptions = {}): Middleware {
   const { unknown = 'pass', outputs: checkOutputs = true } = options
   checkChoice('unknown', unknown, ['pass', 'reject'])
@@ -109,7 +112,7 @@ export function jsonSchemaMiddleware(registry: JsonSchemaRegistry, options: Json
   )
 }
 
-/** Points at a missing property itself; its name comes from the schema, not from the data. */
+/** Points at the missing property itself; its name comes from the schema, not from the data. */
 function toProblem({ instancePath, keyword, params }: JsonSchemaError): JsonSchemaProblem {
   const missing = params?.missingProperty
   return { path: typeof missing === 'string' ? `${instancePath}/${missing}` : instancePath, keyword }
@@ -120,5 +123,5 @@ const shownProblems = 10
 function describeProblems(name: string, problems: readonly JsonSchemaProblem[]): string {
   const shown = problems.slice(0, shownProblems).map(({ path, keyword }) => `'${escapeText(path)}' (${keyword})`)
   const more = problems.length > shownProblems ? ` and ${problems.length - shownProblems} more` : ''
-  return `The data of ${name} does not fit its JSON schema at ${shown.join(', ')}${more}.`
+  return `The data of ${name} does not match its JSON schema at ${shown.join(', ')}${more}.`
 }

@@ -5,13 +5,13 @@ import { type Runtime, systemRuntime } from '../ports/runtime.ts'
 import type { Middleware } from './middleware.ts'
 
 export interface LoggingOptions {
-  /** Of the line for a message that was handled. Default: 'debug'. */
+  /** The level of the line for a handled message. Default: 'debug'. */
   readonly level?: 'debug' | 'info' | undefined
   /** Default: `systemRuntime`. */
   readonly runtime?: Runtime | undefined
 }
 
-/** One line per message: handled (`level`), given up because of an abort (warn), failed (error). Never its data. */
+/** Logs one line per message: handled (`level`), aborted (warn), failed (error). Never its data. */
 export function loggingMiddleware(given: Logger, options: LoggingOptions = {}): Middleware {
   const logger = guardLogger(given)
   const { level = 'debug', runtime = systemRuntime } = options
@@ -27,7 +27,7 @@ export function loggingMiddleware(given: Logger, options: LoggingOptions = {}): 
         return outputs
       } catch (error) {
         const aborted = context.signal.aborted || isAckordError(error, 'ACKORD_SHUTDOWN')
-        if (aborted) logger.warn({ ...fields(), outputs: 0, err: error }, 'A message was not handled to the end: aborted.')
+        if (aborted) logger.warn({ ...fields(), outputs: 0, err: error }, 'Handling a message was aborted.')
         else logger.error({ ...fields(), outputs: 0, err: error }, 'A message failed.')
         throw error
       }

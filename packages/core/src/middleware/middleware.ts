@@ -3,31 +3,31 @@ import type { Context } from '../message/context.ts'
 import type { Message } from '../message/message.ts'
 import { checkChoice, checkFunction } from '../options.ts'
 
-/** Handles one message and gives back what it produced. A rejection means that it was not handled. */
+/** Handles one message and returns its outputs. A rejection means that it was not handled. */
 export type Process = (message: Message, context: Context) => Promise<readonly Message[]>
 
 /**
- * Wraps the processing of a message. It calls `next` once; one that does so again on purpose (a retry) begins
- * an attempt for each call: `const attempt = beginAttempt(context); enter(attempt, () => next(message, attempt))`.
+ * Wraps the processing of a message. It calls `next` once; a middleware that calls it repeatedly on purpose (a retry) begins an attempt for each
+ * call: `const attempt = beginAttempt(context); enter(attempt, () => next(message, attempt))`.
  */
 export type Middleware = ((next: Process) => Process) & MiddlewareInfo
 
 export interface MiddlewareInfo {
-  /** What it is for the order check at start; see {@link MiddlewareRole}. Default: it may stand anywhere. */
+  /** Its role for the order check at start; see {@link MiddlewareRole}. Default: any position is valid. */
   readonly role?: MiddlewareRole | undefined
-  /** The database or connection it works on, so that parts of different ones are not mixed up. */
+  /** The database or connection it works on, so that parts of different ones are not mixed. */
   readonly resource?: object | undefined
-  /** What a composed middleware is made of, outermost first. */
+  /** The parts of a composed middleware, outermost first. */
   readonly parts?: readonly Middleware[] | undefined
-  /** How many messages it wants at once to be worth its while; a router that gives it fewer warns when it starts. Default: any number. */
+  /** The number of concurrent messages it needs to be effective; a router with a lower concurrency warns when it starts. Default: any number. */
   readonly wantsConcurrency?: number | undefined
 }
 
 /**
  * - `retry` repeats what is inside of it; `deadLetter` turns a failure into a success; `throttle` waits
- * - `transaction` begins and commits; `enclosingTransaction` handles messages inside of a transaction that was begun elsewhere, as tests do
+ * - `transaction` begins and commits; `enclosingTransaction` handles messages inside a transaction that was begun elsewhere, as tests do
  * - `inbox` records inside a transaction; `leasedInbox` holds a lease outside of it
- * - `outbox` stores the outputs and passes none on; `outputs` changes or checks outputs
+ * - `outbox` stores the outputs and returns none; `outputs` changes or validates outputs
  */
 export type MiddlewareRole = (typeof middlewareRoles)[number]
 
@@ -43,7 +43,7 @@ const middlewareRoles = [
   'outputs',
 ] as const
 
-/** Gives a middleware its place in the order check. */
+/** Adds the information for the order check to a middleware. */
 export function middleware(info: MiddlewareInfo, wrap: (next: Process) => Process): Middleware {
   checkFunction('middleware(info, wrap)', wrap)
   if (info.role !== undefined) checkChoice('role', info.role, middlewareRoles)
@@ -58,7 +58,7 @@ export function compose(...parts: readonly Middleware[]): Middleware {
 function wrapWith(part: Middleware, inner: Process): Process {
   const wrapped: unknown = part(inner)
   if (typeof wrapped === 'function') return wrapped as Process
-  // What an async one does after this is nobody's business.
+  // The promise of an async one is ignored from here on.
   if (wrapped instanceof Promise) wrapped.catch(() => {})
   const name = part.name === '' ? 'A middleware' : `The middleware ${part.name}()`
   throw new InvalidOptionError(

@@ -1,7 +1,10 @@
 import { toError } from '../errors.ts'
 import type { Middleware } from './middleware.ts'
 
-/** Turns whatever is thrown inside of it, also synchronously and also what is not an error, into a rejection with an error. Errors stay the objects they are. */
+/**
+ * Converts everything thrown inside of it, also synchronously and also values that are not errors, to a rejection with an error. Errors stay the same
+ * objects.
+ */
 export function recoverMiddleware(): Middleware {
   return (next) =>
     async function recover(message, context) {

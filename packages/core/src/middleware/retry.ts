@@ -9,26 +9,26 @@ import { consoleLogger, guardLogger, type Logger } from '../ports/observability.
 import { type Runtime, sleep, systemRuntime } from '../ports/runtime.ts'
 import { type Middleware, middleware } from './middleware.ts'
 
-/** Where a message is in its retries. */
+/** The progress of a message's retries. */
 export interface RetryState {
-  /** 1 for the first. */
+  /** 1 for the first attempt. */
   readonly attempt: number
-  /** What the attempts so far failed with, oldest first; the last 100 of them. */
+  /** The errors of the attempts so far, oldest first; the last 100 of them. */
   readonly causes: readonly unknown[]
   /** When the first attempt began, in milliseconds since the epoch. */
   readonly startedAt: number
 }
 
 export interface RetryOptions {
-  /** How often the message is tried, the first time included. Default: 3. `Infinity`: until it succeeds or the time is over. */
+  /** The maximum number of attempts, including the first. Default: 3. `Infinity`: until it succeeds or the time is over. */
   readonly attempts?: number | undefined
-  /** The wait after each failure, unless its error has a longer `retryAfter`; the message stays in hand meanwhile. Default: `exponentialBackoff()`. */
+  /** The wait after each failure, unless its error has a longer `retryAfter`; the message stays in memory meanwhile. Default: `exponentialBackoff()`. */
   readonly backoff?: Backoff | undefined
-  /** Milliseconds from the first attempt after which no further one begins. One that runs is not cut short. Default: 60,000. `Infinity`: no limit. */
+  /** Milliseconds from the first attempt after which no further one begins. A running attempt is not interrupted. Default: 60,000. `Infinity`: no limit. */
   readonly timeout?: number | undefined
-  /** Whether this failure is worth another attempt; asked only where one is possible. Default: always. See `retryOn()` and `retryExcept()`. */
+  /** Whether this failure is worth another attempt; called only where one is possible. Default: always. See `retryOn()` and `retryExcept()`. */
   readonly shouldRetry?: ((error: unknown, state: RetryState) => boolean) | undefined
-  /** Told that attempts or time ran out, before the rejection. What it throws is logged. Default: nothing. */
+  /** Called when attempts or time are exhausted, before the rejection. Errors that it throws are logged. Optional. */
   readonly onExhausted?: ((message: Message, error: RetryExhaustedError) => void | Promise<void>) | undefined
   /** Default: `systemRuntime`. */
   readonly runtime?: Runtime | undefined
@@ -42,10 +42,10 @@ export class RetryExhaustedError extends AckordError {
   }
 
   readonly attempts: number
-  /** What the attempts failed with, oldest first; the last 100 of them. */
+  /** The errors of the attempts, oldest first; the last 100 of them. */
   readonly causes: readonly unknown[]
   readonly reason: 'attempts' | 'timeout'
-  /** What the last error said, in milliseconds, if it said so. */
+  /** The `retryAfter` of the last error in milliseconds, if it has one. */
   readonly retryAfter: number | undefined
 
   constructor(message: Message, state: RetryState, reason: 'attempts' | 'timeout') {
@@ -61,7 +61,7 @@ export class RetryExhaustedError extends AckordError {
   }
 }
 
-/** Enough to see a pattern; without a bound, retrying for ever would keep every error. */
+/** Enough to see a pattern; without a limit, endless retries would keep every error in memory. */
 const keptCauses = 100
 
 const retryStateKey: ContextKey<RetryState> = contextKey('ackord.retryState', { callScoped: true })
@@ -72,9 +72,9 @@ export function retryState(context: Context): RetryState | undefined {
 }
 
 /**
- * Tries again what failed. It belongs outside of the transaction, so that each attempt has one of its own.
- * There is no further attempt once the message is settled, the signal is aborted, or the error says that the message is at fault;
- * the rejection is then the attempt's own, or the signal's reason where it is aborted between two attempts.
+ * Repeats the handling of a message that failed. It belongs outside of the transaction, so that each attempt has one of its own. There is no further
+ * attempt once the message is settled, the signal is aborted, or the error says that the message is at fault; the rejection is then that of the
+ * attempt, or the signal's reason where it is aborted between two attempts.
  */
 export function retryMiddleware(options: RetryOptions = {}): Middleware {
   const { attempts = 3, backoff = exponentialBackoff(), timeout = 60_000, shouldRetry = always } = options
@@ -114,7 +114,7 @@ export function retryMiddleware(options: RetryOptions = {}): Middleware {
             if (state.attempt >= attempts) throw await exhausted(message, state, 'attempts')
 
             delay = Math.max(validDelay(backoff(state.attempt, () => runtime.random())), retryAfterOf(error) ?? 0)
-            // Waiting for an attempt that will not be made would only keep the message from others.
+            // Waiting for an attempt that will not happen would only block the message.
             if (runtime.monotonic() - startedAt + delay > timeout) throw await exhausted(message, state, 'timeout')
             const fields = { type: message.type, id: message.id, attempt: state.attempt, delay, err: error }
             logger.warn(fields, 'An attempt failed and will be repeated.')
@@ -130,10 +130,10 @@ function always(): boolean {
   return true
 }
 
-/** A back-off that gives no duration must not make the timer fire at once, or never. */
+/** A back-off that returns no valid duration must not make the timer fire immediately, or never. */
 function validDelay(delay: number): number {
   if (delay >= 0 && delay < Infinity) return delay
-  throw new InvalidOptionError('backoff', `must give milliseconds, 0 or more; it gave ${delay}.`)
+  throw new InvalidOptionError('backoff', `must return milliseconds, 0 or more; it returned ${delay}.`)
 }
 
 /** A value of an error's `code`, ours or a driver's (`'ECONNRESET'`, `'40001'`), or a class of errors. */
@@ -145,13 +145,13 @@ export function retryOn(...kinds: readonly ErrorKind[]): (error: unknown) => boo
   return (error) => isOfKind(error, kinds, new Set())
 }
 
-/** For `shouldRetry`: all errors but those of these kinds, or caused by one. */
+/** For `shouldRetry`: all errors except those of these kinds, or caused by one. */
 export function retryExcept(...kinds: readonly ErrorKind[]): (error: unknown) => boolean {
   checkKinds('retryExcept()', kinds)
   return (error) => !isOfKind(error, kinds, new Set())
 }
 
-/** `seen` ends the walk where causes form a circle. */
+/** `seen` ends the walk where causes form a cycle. */
 function isOfKind(error: unknown, kinds: readonly ErrorKind[], seen: Set<object>): boolean {
   if (typeof error !== 'object' || error === null || seen.has(error)) return false
   seen.add(error)
@@ -163,8 +163,8 @@ function isOfKind(error: unknown, kinds: readonly ErrorKind[], seen: Set<object>
 }
 
 function checkKinds(caller: string, kinds: readonly ErrorKind[]): void {
-  // None could be read as "none" or as "all".
-  if (kinds.length === 0) throw new InvalidOptionError(caller, 'needs at least one code or class of errors.')
+  // An empty list could mean "none" or "all".
+  if (kinds.length === 0) throw new InvalidOptionError(caller, 'requires at least one error code or error class.')
   if (kinds.every((kind) => typeof kind === 'function' || (typeof kind === 'string' && kind !== ''))) return
-  throw new InvalidOptionError(caller, 'takes codes (texts that are not empty) and classes of errors only.')
+  throw new InvalidOptionError(caller, 'accepts only error codes (non-empty strings) and error classes.')
 }

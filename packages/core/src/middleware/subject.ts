@@ -2,7 +2,7 @@ import type { Message } from '../message/message.ts'
 import { checkFunction } from '../options.ts'
 import { type Middleware, middleware } from './middleware.ts'
 
-/** Gives outputs without `subject` the one of their data: what `subjectOf` answers, by default the data's own `subject`, a text or a method. */
+/** Sets `subject` on outputs that have none, from their data: the result of `subjectOf`, by default the data's own `subject`, a string or a method. */
 export function subjectMiddleware(subjectOf: (data: unknown) => string | undefined = ownSubject): Middleware {
   checkFunction('subjectOf', subjectOf)
 
@@ -21,7 +21,7 @@ function ownSubject(data: unknown): string | undefined {
   return typeof value === 'string' ? value : undefined
 }
 
-/** The outputs, those without the attribute replaced by copies that have it. An empty text counts as none, as in `missingAttributes()`. */
+/** The outputs, with those that lack the attribute replaced by copies that have it. An empty string counts as missing, as in `missingAttributes()`. */
 export function fillAttribute(
   outputs: readonly Message[],
   name: 'correlationid' | 'subject',

@@ -4,17 +4,17 @@ import { type Runtime, systemRuntime, type Timer } from '../ports/runtime.ts'
 import { type Middleware, middleware } from './middleware.ts'
 
 export interface ThrottleOptions {
-  /** How many messages may begin per interval in the long run. */
+  /** The average number of messages that may start per interval. */
   readonly rate: number
   /** In milliseconds. Default: 1,000. */
   readonly interval?: number | undefined
-  /** How many may begin at once after a quiet time. Default: `rate`. */
+  /** The number of messages that may start at the same time after a quiet period. Default: `rate`. */
   readonly burst?: number | undefined
   /** Default: `systemRuntime`. */
   readonly runtime?: Runtime | undefined
 }
 
-/** Lets messages begin at a limited rate, in the order they came. One object is one limit, however many handlers use it. */
+/** Limits the rate at which messages start, in the order of their arrival. One object is one limit, however many handlers use it. */
 export function throttleMiddleware(options: ThrottleOptions): Middleware {
   const { rate, interval = 1000, burst = rate, runtime = systemRuntime } = options
   checkCount('rate', rate)
@@ -36,13 +36,13 @@ class TokenBucket {
   readonly #spacing: number
   readonly #burst: number
   readonly #runtime: Runtime
-  // In the order they came; a set, so that one that gives up leaves without a search.
+  // In the order of arrival; a Set, so that a message can leave without a search.
   readonly #waiting = new Set<() => void>()
   #tokens: number
   #filledAt: number
   #timer: Timer | undefined
 
-  /** One token comes every `spacing` milliseconds, and up to `burst` are kept. */
+  /** One token is added every `spacing` milliseconds, and up to `burst` are kept. */
   constructor(spacing: number, burst: number, runtime: Runtime) {
     this.#spacing = spacing
     this.#burst = burst
@@ -54,7 +54,7 @@ class TokenBucket {
   async take(signal: AbortSignal): Promise<void> {
     signal.throwIfAborted()
     this.#fill()
-    // A token that is there belongs to those who wait already.
+    // An available token belongs to the messages that already wait.
     if (this.#waiting.size === 0 && this.#tokens >= 1) {
       this.#tokens -= 1
       return
@@ -87,7 +87,7 @@ class TokenBucket {
     this.#filledAt = now
   }
 
-  /** One timer, for the first in line; outside of the message's context, which it would keep while it is renewed. */
+  /** One timer, for the first in the queue; outside of the message's context, which it would keep alive while it is renewed. */
   #schedule(): void {
     if (this.#timer !== undefined || this.#waiting.size === 0) return
     const delay = Math.max(1, Math.ceil((1 - this.#tokens) * this.#spacing))

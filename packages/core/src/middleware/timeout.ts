@@ -14,8 +14,8 @@ export interface TimeoutOptions {
 }
 
 /**
- * Aborts the signal after `duration` milliseconds and waits for the handler to end; one that ignores the signal is waited for.
- * A failure after the abort is reported as a time-out, with the failure as its cause; a success stays one.
+ * Aborts the signal after `duration` milliseconds and waits for the handler to end, even if it ignores the signal. A failure after the abort is
+ * reported as a time-out, with the failure as its cause; a success remains one.
  */
 export function timeoutMiddleware(duration: number, options: TimeoutOptions = {}): Middleware {
   const { runtime = systemRuntime } = options
@@ -39,10 +39,10 @@ export interface Limit {
   readonly deadline: number
   /** Milliseconds until the deadline, so that a change of the wall clock meanwhile makes no difference. */
   readonly remaining: number
-  /** Milliseconds, for a limit of the work itself: it can be begun anew after a wait that was on purpose. */
+  /** Milliseconds, for a limit of the work itself: it can be restarted after a deliberate wait. */
   readonly duration?: number | undefined
   readonly runtime: Runtime
-  /** The error that says so. */
+  /** Creates the time-out error. */
   readonly late: (options?: AckordErrorOptions) => AckordError
 }
 
@@ -57,7 +57,7 @@ const runningLimitKey: ContextKey<RunningLimit> = contextKey('ackord.runningLimi
 /** The time-outs around a message, for middleware that makes messages wait for each other. */
 export interface RunningTimeouts {
   suspend(): void
-  /** Each begins anew. */
+  /** Restarts each of them. */
   restart(): void
 }
 
@@ -79,8 +79,8 @@ export function timeoutsOf(context: Context): RunningTimeouts {
 }
 
 /**
- * Calls `next` with a signal that is aborted at the deadline, and waits until it has really ended: a handler that was
- * left running may still use its transaction's connection. What succeeds after the abort has succeeded.
+ * Calls `next` with a signal that is aborted at the deadline, and waits until it has really ended: a handler that was left running may still use its
+ * transaction's connection. A success after the abort remains a success.
  */
 export async function runLimited(
   next: Process,
@@ -109,7 +109,7 @@ export async function runLimited(
   try {
     return await enter(limited, () => next(message, limited))
   } catch (error) {
-    // Where the parent was aborted first, its reason is the one that counts.
+    // If the parent was aborted first, its reason applies.
     if (reason === undefined || error === reason || controller.signal.reason !== reason) throw error
     throw late({ cause: error, retryable: isRetryable(error) })
   } finally {

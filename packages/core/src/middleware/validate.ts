@@ -5,11 +5,14 @@ import type { Message } from '../message/message.ts'
 import { type Middleware, middleware } from './middleware.ts'
 
 export interface ValidateOptions {
-  /** Whether outputs are checked too. Default: true. */
+  /** Whether outputs are validated too. Default: true. */
   readonly outputs?: boolean | undefined
 }
 
-/** Refuses messages without the attributes that CloudEvents requires. For an input the message is at fault, for an output the handler, which a deployment may mend. */
+/**
+ * Rejects messages without the attributes that CloudEvents requires. For an input the message is at fault, for an output the handler, which a
+ * deployment may fix.
+ */
 export function validateMiddleware(options: ValidateOptions = {}): Middleware {
   const { outputs: checkOutputs = true } = options
 

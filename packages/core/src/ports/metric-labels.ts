@@ -1,16 +1,19 @@
 import type { MetricLabels, Metrics } from './observability.ts'
 import { redactDestination } from './redact.ts'
 
-/** Values of one label, beyond which `other` stands for all further ones: a sender that invents types must not fill the memory of a metrics server. */
+/**
+ * The maximum number of values of one label, beyond which `other` replaces all further ones: a sender that invents types must not fill the memory of
+ * a metrics server.
+ */
 export const maxLabelValues = 1000
 
-/** The value of a label that has had too many different ones. */
+/** The value of a label that has had too many different values. */
 const otherValues = 'other'
 
-// By the port that users give, since several parts of the library wrap the same one.
+// Keyed by the user's port, since several parts of the library wrap the same one.
 const known = new WeakMap<Metrics, Map<string, Set<string>>>()
 
-/** Gives labels without secrets and of bounded cardinality; the same object where nothing has to be changed. */
+/** Returns labels without secrets and of limited cardinality; the same object if nothing has to be changed. */
 export function safeLabels(metrics: Metrics): (labels: MetricLabels) => MetricLabels {
   const values = known.get(metrics) ?? new Map<string, Set<string>>()
   known.set(metrics, values)
@@ -28,7 +31,7 @@ export function safeLabels(metrics: Metrics): (labels: MetricLabels) => MetricLa
   }
 }
 
-/** Lets a wrapper of the port have the same values, for whoever adds up by label before the port is called. */
+/** Gives a wrapper of the port the same values, for code that sums by label before the port is called. */
 export function shareLabels(metrics: Metrics, wrapper: Metrics): void {
   const values = known.get(metrics)
   if (values !== undefined) known.set(wrapper, values)
@@ -40,7 +43,7 @@ function safeValue(all: Map<string, Set<string>>, name: string, value: string): 
     values = new Set()
     all.set(name, values)
   }
-  // Only what is safe is in the set, so that the usual value costs one look.
+  // The set contains safe values only, so that the usual value costs one lookup.
   if (values.has(value)) return value
   const safe = redactDestination(String(value))
   if (values.has(safe)) return safe

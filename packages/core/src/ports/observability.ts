@@ -4,9 +4,9 @@ import { escapeText } from '../escape-text.ts'
 import { safeLabels, shareLabels } from './metric-labels.ts'
 import { redactFields, safeText, stackOf } from './redact.ts'
 
-/** The shape that `console` and pino share: fields first, text second. Payloads never go into the fields. */
+/** The interface that `console` and pino share: fields first, text second. Payloads never go into the fields. */
 export interface Logger {
-  // An error goes under `err`: pino shows it there as it is, under any other name as {}.
+  // Errors are passed as `err`: pino serialises them there, and under any other name shows {}.
   debug(fields: object, text: string): void
   info(fields: object, text: string): void
   warn(fields: object, text: string): void
@@ -16,12 +16,12 @@ export interface Logger {
 export const silentLogger: Logger = { debug() {}, info() {}, warn() {}, error() {} }
 
 /**
- * `console` without its debug lines: what a service that configured nothing should see. Text and fields are one line, in which control characters are
- * escaped; only the frames of a stack follow on lines of their own, indented. So nothing that others sent can pass for a line of the log.
+ * `console` without its debug lines: the default of a service that configured no logger. Text and fields are one line, in which control characters
+ * are escaped; only the frames of a stack follow on lines of their own, indented. So external data cannot imitate a log line.
  */
 export const consoleLogger: Logger = {
   debug() {},
-  // The text first: it is what a person reads.
+  // The text first: people read it.
   info: (fields, text) => console.info(formatLine(fields, text)),
   warn: (fields, text) => console.warn(formatLine(fields, text)),
   error: (fields, text) => console.error(formatLine(fields, text)),
@@ -49,13 +49,13 @@ function formatError(error: unknown, depth: number): string {
 /** Labels are few and of low cardinality: handler, type, outcome; never ids. */
 export type MetricLabels = Readonly<Record<string, string>>
 
-/** Where counts and durations go. Never throws; called on the hot path, so it only records. */
+/** The port for counters and durations. Must never throw; called on the hot path, so it should only record. */
 export interface Metrics {
   /** Adds to a counter. */
   count(name: string, amount: number, labels: MetricLabels): void
   /** Records one value of a distribution; durations are milliseconds. */
   observe(name: string, value: number, labels: MetricLabels): void
-  /** Sets a level: in flight, lag. */
+  /** Sets a gauge: in flight, lag. */
   gauge(name: string, value: number, labels: MetricLabels): void
 }
 
@@ -63,8 +63,8 @@ const loggerMethods = ['debug', 'info', 'warn', 'error'] as const
 const metricsMethods = ['count', 'observe', 'gauge'] as const
 
 /**
- * Checks the port, and wraps it so that a log line that cannot be written never decides what becomes of a message, and so that a line holds no secrets
- * and no values of drivers, whatever the logger does with its fields.
+ * Validates the port, and wraps it so that a failing log call never affects a message, and so that a line contains no secrets and no values of
+ * drivers, whatever the logger does with its fields.
  */
 export function guardLogger(logger: Logger): Logger {
   if (guarded.has(logger)) return logger
@@ -76,10 +76,10 @@ export function guardLogger(logger: Logger): Logger {
   return wrapped
 }
 
-// A text of ours, which may end with the message of an error.
+// A text of Ackord, which may end with the message of an error.
 const maxTextLength = 4000
 
-/** The same for metrics; each label has a bounded number of values, without secrets. */
+/** The same for metrics; each label has a limited number of values, without secrets. */
 export function guardMetrics(metrics: Metrics): Metrics {
   checkMethods('metrics', metrics, metricsMethods)
   const safe = safeLabels(metrics)
@@ -92,7 +92,7 @@ export function guardMetrics(metrics: Metrics): Metrics {
   return wrapped
 }
 
-// What passes through several hands (broker, receiver) is wrapped once.
+// A port that passes through several components (broker, receiver) is wrapped once.
 const guarded = new WeakSet<Logger>()
 
 function checkMethods(option: string, port: object, methods: readonly string[]): void {
@@ -105,6 +105,6 @@ function quietly(call: () => void): void {
   try {
     call()
   } catch {
-    // There is nowhere left to tell it.
+    // There is nowhere left to report it.
   }
 }

@@ -1,33 +1,33 @@
 import { describeValue } from '../errors.ts'
 import { escapeText } from '../escape-text.ts'
 
-/** How much of an error's message is shown. */
+/** The maximum length of an error's message. */
 const maxMessageLength = 4000
-/** How much of a text field of a log line is shown. */
+/** The maximum length of a text field in a log line. */
 const maxFieldLength = 1000
 const maxEntries = 100
 const maxDepth = 6
 
-/** What follows the scheme of a URL in a text, up to a space or a quote; a password may have quotes in it. */
+/** The part after the scheme of a URL in a text, up to a space or a quote; a password may contain quotes. */
 const urls = /:\/\/((?:[^\s/?#'"`<>:]*:[^\s/?#]*@)?[^\s'"`<>]+)/g
-/** Of HTTP, also with white space before it, or without slashes: `fetch` takes it all the same. */
+/** HTTP URLs, also with leading white space, or without slashes: `fetch` accepts them. */
 const wholeUrl = /^\s*([a-z][a-z0-9+.-]*:\/\/|https?:[\\/]*)(.*)$/is
 
-/** The text with every URL in it reduced to scheme, host and path: user, password, query and fragment may be secrets. */
+/** Reduces every URL in the text to scheme, host and path: user, password, query and fragment may be secrets. */
 export function redactUrls(text: string): string {
   return text.includes('://') ? text.replace(urls, (_, rest: string) => `://${withoutSecrets(rest)}`) : text
 }
 
 /**
- * A destination as log lines, metric labels, errors and stored texts may show it. With `httpPublisher()` a destination may be a URL with a password or
- * token in it. Also bounded and on one line.
+ * A destination in the form for log lines, metric labels, errors and stored texts. With `httpPublisher()` a destination may be a URL with a password
+ * or token. Also limited in length and on one line.
  */
 export function redactDestination(destination: string): string {
   const [, scheme, rest] = wholeUrl.exec(destination) ?? []
   return escapeText(scheme === undefined || rest === undefined ? redactUrls(destination) : scheme + withoutSecrets(rest))
 }
 
-/** `rest` is what stands behind the first `://`. It may hold further URLs: a list of servers, or a URL in the path of another one. */
+/** `rest` is the part after the first `://`. It may contain further URLs: a list of servers, or a URL in the path of another one. */
 function withoutSecrets(rest: string): string {
   const parts = rest.split('://')
   let shown = ''
@@ -35,7 +35,7 @@ function withoutSecrets(rest: string): string {
     const isLast = index === parts.length - 1
     const host = withoutUser(part, isLast)
     const end = endOf(host, /[?#]/)
-    // What follows a query or fragment belongs to it, whatever it looks like.
+    // Everything after a query or fragment belongs to it, whatever it looks like.
     if (end < host.length) return `${shown}${host.slice(0, end)}${host.charAt(end)}…`
     shown += isLast ? host : `${host}://`
   }
@@ -45,10 +45,10 @@ function withoutSecrets(rest: string): string {
 function withoutUser(part: string, isLast: boolean): string {
   const authority = part.slice(0, endOf(part, /[/?#]/))
   const start = authority.lastIndexOf('@') + 1
-  // A password with a slash or a question mark in it ends up where the port should be.
+  // A password with a slash or a question mark in it ends up in the position of the port.
   if (start > 0 || !/:(?!\d*$)/.test(authority) || authority.startsWith('[')) return part.slice(start)
   const end = part.lastIndexOf('@') + 1
-  // Without an @ it is the first half of a password that has :// in it.
+  // Without an @ it is the first half of a password that contains ://.
   return end === 0 && !isLast ? '…' : part.slice(end)
 }
 
@@ -67,20 +67,20 @@ const secretProperties: ReadonlySet<string> = new Set(
   value values where`.split(/\s+/),
 )
 
-/** The message of an error as it may leave the process: without the values that databases and query builders quote, bounded, on one line. */
+/** The message of an error for use outside the process: without the values that databases and query builders quote, limited in length, on one line. */
 export function messageOf(error: Error): string {
   const { message } = error
   if (message === '' && error instanceof AggregateError) return innerMessages(error)
   return typeof message === 'string' ? safeText(withoutValues(message, error), maxMessageLength) : ''
 }
 
-/** Node's error about a host that refused at each of its addresses has no message of its own. */
+/** Node's error for a host that refused the connection at each of its addresses has no message of its own. */
 function innerMessages({ errors }: AggregateError): string {
   const inner = errors.filter((each) => each instanceof Error && each.message !== '').slice(0, 3)
   return inner.map(messageOf).join('; ')
 }
 
-/** Senders choose parts of the text, and it may have megabytes: every step takes time in proportion to its length. */
+/** Senders choose parts of the text, and it may have megabytes: every step must run in linear time. */
 function withoutValues(message: string, error: Error): string {
   const code: unknown = 'code' in error ? error.code : undefined
   // Data exceptions of PostgreSQL quote the value, and its syntax errors a part of the statement; elsewhere it quotes only names.
@@ -100,7 +100,7 @@ function withoutValues(message: string, error: Error): string {
   return text.replace(/(with args beginning with: )[\s\S]*$/, '$1…')
 }
 
-/** Without what stands between the first `opening` and the last of the closings; without all that follows `opening` if there is none. */
+/** Removes the text between the first `opening` and the last of the closings; everything after `opening` if there is none. */
 function hideBetween(text: string, opening: string | RegExp, closings: readonly string[]): string {
   const found = typeof opening === 'string' ? opening : opening.exec(text)?.[0]
   const at = found === undefined ? -1 : text.indexOf(found)
@@ -113,7 +113,7 @@ function hideBetween(text: string, opening: string | RegExp, closings: readonly 
 const statement = /^\s*(?:(?:insert into|replace into|merge into|delete from)\b|update (?=.)|select (?=.)|with (?=.))/i
 const keywords: Readonly<Record<string, RegExp>> = { update: /. set\b/is, select: /. from\b/is, with: /. as\b/is }
 
-/** Knex and MikroORM put the statement, with its values, before the database's message. */
+/** Knex and MikroORM prepend the statement, with its values, to the database's message. */
 function withoutStatement(text: string): string {
   const [head] = statement.exec(text) ?? []
   if (head === undefined) return text
@@ -123,7 +123,7 @@ function withoutStatement(text: string): string {
   return start === -1 || end < head.length + start ? text : text.slice(end + 3)
 }
 
-/** An error with its causes as one text, as it may leave the process: for a dead letter or the outbox. "Gave up after ten attempts" alone helps nobody. */
+/** An error with its causes as one text for use outside the process: for a dead letter or the outbox. "Gave up after ten attempts" alone is not helpful. */
 export function describeError(error: Error, limit: number): string {
   const texts = [messageOf(error)]
   for (let cause = error.cause; cause instanceof Error && texts.length < 4; cause = cause.cause) texts.push(messageOf(cause))
@@ -131,15 +131,15 @@ export function describeError(error: Error, limit: number): string {
 }
 
 /**
- * The error as it may leave the process: the same object if there is nothing to hide, otherwise a copy of the same class without secrets and
- * values, whose texts are bounded and on one line. Causes and errors inside of it are treated alike.
+ * The error for use outside the process: the same object if there is nothing to hide, otherwise a copy of the same class without secrets and values,
+ * whose texts are limited in length and on one line. Causes and aggregated errors are treated alike.
  */
 export function redactError(error: Error): Error {
   return redactErrorAt(error, 0)
 }
 
 function redactErrorAt(error: Error, depth: number): Error {
-  if (depth > maxDepth) return new Error('Further causes are left out.')
+  if (depth > maxDepth) return new Error('Further causes are omitted.')
   const message = messageOf(error)
   let changed = message !== error.message
   const properties: [name: string, value: unknown, enumerable: boolean][] = []
@@ -163,7 +163,7 @@ function redactErrorAt(error: Error, depth: number): Error {
   return copy
 }
 
-/** A getter may throw, which must not cost the log line. */
+/** A getter may throw, which must not prevent the log line. */
 function read(object: object, name: string): unknown {
   try {
     return object[name as keyof object]
@@ -184,7 +184,7 @@ function headerOf(name: string, message: string): string {
   return message === '' ? shown : `${shown}: ${message}`
 }
 
-/** Each begins with a new line and four spaces, so that none of them looks like a line of the log. */
+/** Each starts with a new line and four spaces, so that none of them looks like a log line. */
 function framesOf(error: Error): string[] {
   const stack: unknown = error.stack
   if (typeof stack !== 'string') return []
@@ -201,15 +201,15 @@ function headerAsWritten({ name, message }: Error): string {
   return message === '' ? name : `${name}: ${message}`
 }
 
-/** The fields of a log line without secrets, their texts bounded and on one line; the same object if nothing had to be changed. */
+/** The fields of a log line without secrets, their texts limited in length and on one line; the same object if nothing had to be changed. */
 export function redactFields(fields: object): object {
   return redactEntries(fields, 0)
 }
 
-/** A text for a log line: URLs without secrets, bounded, on one line. */
+/** A text for a log line: URLs without secrets, limited in length, on one line. */
 export function safeText(text: string, limit: number = maxFieldLength): string {
   if (text.length <= limit) return escapeText(redactUrls(text), limit)
-  // A text of megabytes is not searched to its end; but far enough to see the end of a password that stands where it is cut.
+  // A text of megabytes is not searched to its end, but far enough to find the end of a password at the point of truncation.
   return escapeText(redactUrls(text.slice(0, 2 * limit)), limit, text.length)
 }
 
@@ -239,7 +239,7 @@ function redactObject(name: string, value: object, depth: number): unknown {
   if (value instanceof Date) return value
   if (value instanceof URL) return redactUrls(value.href)
   const prototype: unknown = Object.getPrototypeOf(value)
-  // A client or a connection has passwords and statements somewhere in it.
+  // A client or connection object may contain passwords and statements.
   return prototype === Object.prototype || prototype === null ? redactEntries(value, depth) : describeValue(value)
 }
 

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 
-/** The world outside: clock, timers, randomness. Passed in everywhere instead of being reached for, so that a simulation can own time. */
+/** Clock, timers and randomness. Passed in everywhere instead of being accessed directly, so that a simulation can control time. */
 export interface Runtime {
   /** The wall clock, in milliseconds since the epoch. It may be set back or jump: use it for instants that leave the process, never for durations. */
   now(): number
@@ -11,7 +11,7 @@ export interface Runtime {
   /** A number from 0 up to, not including, 1. */
   random(): number
   uuid(): string
-  /** Lets the event loop turn, so that timers and I/O get in between messages that come without a pause. Default: it is not done. */
+  /** Yields to the event loop, so that timers and I/O run between messages that arrive without a pause. Optional. */
   yield?(): Promise<void>
 }
 
@@ -25,7 +25,7 @@ export interface Timer {
   cancel(): void
 }
 
-// Node turns a longer delay into one of a millisecond; a timer this long is as good as none.
+// Node turns a longer delay into one millisecond; a timer this long never fires in practice.
 const longestDelay = 2 ** 31 - 1
 
 /** The real clock, timers and randomness of the process. */
@@ -70,7 +70,7 @@ export function sleep(
   })
 }
 
-/** Waits; an abort ends the wait without an error, because stopping is not a failure. Resolves `false` then. */
+/** Waits; an abort ends the wait without an error, because stopping is not a failure. Resolves to `false` then. */
 export async function idle(
   runtime: Runtime,
   delay: number,
@@ -86,12 +86,12 @@ export async function idle(
 }
 
 /**
- * Starts a stopwatch, which returns the milliseconds that have passed, never too few: the larger of what the two clocks say. The monotonic clock may
- * stand still while a machine is suspended, and the wall clock may be set back. For leases, which must not seem longer than they are.
+ * Starts a stopwatch, which returns the elapsed milliseconds, never too few: the larger value of the two clocks. The monotonic clock may stand still
+ * while a machine is suspended, and the wall clock may be set back. For leases, which must not seem longer than they are.
  */
 export function startStopwatch(runtime: Runtime): () => number {
   const monotonic = runtime.monotonic()
   const wall = runtime.now()
-  // biome-ignore lint/plugin: it counts only if it says more than the monotonic clock, which makes a lease end early and never late.
+  // biome-ignore lint/plugin: it only counts if it shows more than the monotonic clock, which makes a lease end early and never late.
   return () => Math.max(runtime.monotonic() - monotonic, runtime.now() - wall)
 }

@@ -9,18 +9,21 @@ import { outputIdsKey } from '../message/output-ids.ts'
 import type { Logger } from '../ports/observability.ts'
 import type { Runtime } from '../ports/runtime.ts'
 
-/** Makes outputs complete: what they lack of id, source, time, specversion, correlation and trace comes from the context and the input. */
+/** Completes outputs: missing id, source, time, specversion, correlation and trace come from the context and the input. */
 export type OutputCompleter = (outputs: readonly Message[], input: Message, context: Context) => readonly Message[]
 
 const none: readonly Message[] = []
 
-/** `source` is for outputs whose handler gave none. `logger` is told once of an attribute that is too long to be taken over. Throws at what is not a message, has no type or source, or shares an id with its neighbour. */
+/**
+ * `source` is for outputs whose handler set none. `logger` reports once per name an attribute that is too long to be copied. Throws if an output is
+ * not a message, has no type or source, or shares an id with another.
+ */
 export function outputCompleter(runtime: Runtime, source: string | undefined, logger?: Logger | undefined): OutputCompleter {
   const inherit = attributeInheritance(logger)
   let lastNow = Number.NaN
   let lastTime = ''
 
-  /** Formatting an instant is dear, and many messages share a millisecond. */
+  /** Formatting an instant is expensive, and many messages share a millisecond. */
   function timeNow(): string {
     const now = runtime.now()
     if (now !== lastNow) {
@@ -54,7 +57,7 @@ export function outputCompleter(runtime: Runtime, source: string | undefined, lo
       if (given.tracestate === undefined) setIfGiven(attributes, 'tracestate', inherit(input, 'tracestate'))
     }
     if (attributes['source'] === undefined) {
-      throw invalid(index, input, "has no source. Give the handler or the router one (`source: '/orders'`)")
+      throw invalid(index, input, "has no source. Set one on the handler or the router (`source: '/orders'`)")
     }
     return withData(output, output.data, attributes)
   }
@@ -85,7 +88,7 @@ function setIfGiven(attributes: Record<string, AttributeValue | undefined>, name
   if (value !== undefined) attributes[name] = value
 }
 
-/** An empty one is as good as none. */
+/** An empty value counts as missing. */
 function isComplete(given: Attributes, input: Attributes): boolean {
   return (
     isGiven(given.id) &&
@@ -101,7 +104,7 @@ function isGiven(value: string | undefined): boolean {
   return value !== undefined && value !== ''
 }
 
-/** The quick look: what is a text has the right type. Whether a time is one is looked at where outputs are marshalled. */
+/** The quick check: a string has the right type. Whether a time is valid is checked where outputs are marshalled. */
 function isAllText(attributes: Attributes): boolean {
   for (const name in attributes) if (typeof attributes[name] !== 'string') return false
   return true
@@ -123,7 +126,7 @@ function checkDistinct(outputs: readonly Message[], input: Message): void {
 }
 
 function foreign(output: unknown, index: number, input: Message): AckordError {
-  const copies = output?.constructor?.name === 'Message' ? ' of another copy of @ackord/core; install one version' : ''
+  const copies = output?.constructor?.name === 'Message' ? ' of another copy of @ackord/core; install a single version' : ''
   return invalid(index, input, `is ${describeValue(output)}${copies}, not a message`)
 }
 

@@ -7,16 +7,16 @@ import type { Logger } from '../ports/observability.ts'
 import type { Runtime, Timer } from '../ports/runtime.ts'
 
 export interface DispatcherOptions {
-  /** Handles and settles one message, and says when that is done. */
+  /** Handles and settles one message, and reports when that is done. */
   readonly work: (message: Message, done: () => void) => void
-  /** Takes a message whose ordering key could not be told. Never rejects. */
+  /** Settles a message whose ordering key could not be determined. Never rejects. */
   readonly refuse: (message: Message, error: unknown) => Promise<void>
   readonly concurrency: number
   readonly orderingKey: ((message: Message) => string | undefined) | undefined
-  /** How many messages may wait behind others of their key. */
+  /** The maximum number of messages that wait behind others of their key. */
   readonly buffer: number
   readonly shutdownTimeout: number
-  /** The router stops: what waits inside of `work` for something else than a handler is to end. */
+  /** The router stops: messages that wait inside of `work` for something other than a handler must end. */
   readonly release: () => void
   /** Aborts the handlers' signals. */
   readonly force: (reason: AckordError) => void
@@ -35,14 +35,14 @@ interface Ready {
 }
 
 const warnEvery = 5000
-// A source and handlers that never wait for I/O would keep timers and signals out for ever.
+// A source and handlers that never wait for I/O would starve timers and signals.
 const turnEvery = 500
 
 /**
- * Reads messages and has them worked on: some at once, those of one key in turn.
+ * Reads messages and dispatches them: several concurrently, those of one key in order.
  *
  *     reading ─ source ends ─▶ draining ─ all work done ─▶ ended
- *             ─ stop()      ─▶ stopping: reads no more, nacks what only waits ─ work done ─▶ ended
+ *             ─ stop()      ─▶ stopping: reads no more, nacks waiting messages ─ work done ─▶ ended
  *                                       └ shutdownTimeout passed: handlers' signals are aborted, and waited for
  */
 export class Dispatcher {
@@ -51,7 +51,7 @@ export class Dispatcher {
   readonly #lanes = new Map<string, Lane>()
   readonly #settling = new Set<Promise<unknown>>()
   readonly #working = new Slots<Message>()
-  // The one of the one-by-one loop, which does without them.
+  // The message of the one-by-one loop, which does not use the slots.
   #alone: Message | undefined
   readonly #ready: Ready[] = []
   #waiting = 0
@@ -60,22 +60,22 @@ export class Dispatcher {
   #onStop: (() => void) | undefined
   #onDrained: (() => void) | undefined
   #onSourceStuck: (() => void) | undefined
-  // The source while it is asked for a message.
+  // The source while its `next()` is pending.
   #pulling: AsyncIterator<Message> | undefined
   #ended: Promise<void> | undefined
 
   constructor(options: DispatcherOptions) {
     this.#options = options
-    // An engine has one listener per input, and Node takes more than ten for a leak.
+    // An engine has one listener per input. Avoids Node's MaxListenersExceededWarning.
     setMaxListeners(0, this.#reading.signal)
   }
 
-  /** How many messages are being handled. */
+  /** The number of messages being handled. */
   get running(): number {
     return this.#working.size + (this.#alone === undefined ? 0 : 1)
   }
 
-  /** How many were read and wait for their turn. */
+  /** The number of messages that were read and wait for their turn. */
   get queued(): number {
     return this.#ready.length + this.#waiting
   }
@@ -85,15 +85,15 @@ export class Dispatcher {
   }
 
   /**
-   * Resolves when the source has ended, or after `stop()`, and everything in hand is settled. Rejects if the source failed, after the same.
-   * `cooperative` sources end when the signal is aborted and are waited for; others are left waiting in their `next()`.
+   * Resolves when the source has ended, or after `stop()`, and all messages are settled. Rejects if the source failed, after the same. `cooperative`
+   * sources end when the signal is aborted and are waited for; others are left pending in their `next()`.
    */
   run(messages: (signal: AbortSignal) => AsyncIterable<Message>, options: { readonly cooperative: boolean }): Promise<void> {
     this.#ended ??= this.#run(messages, options.cooperative)
     return this.#ended
   }
 
-  /** Idempotent. Resolves when the run has ended, however it did. */
+  /** Idempotent. Resolves when the run has ended, with any result. */
   async stop(): Promise<void> {
     if (!this.#stopping) {
       this.#stopping = true
@@ -125,26 +125,26 @@ export class Dispatcher {
     })
 
     await Promise.race([read, stopped])
-    // However it ended: nobody reads any more.
+    // Whatever the result: the source is no longer read.
     void read.then(() => this.#reading.abort())
     if (cooperative) await Promise.race([read, stuck])
     void this.#leavePending()
     await this.#drained()
-    // One that is not stuck in its `next()` is left in good order.
+    // A source that is not stuck in its `next()` is closed properly.
     if (this.#pulling === undefined) await Promise.race([read, stuck])
-    // What was read before the stop and nacked because of it.
+    // Messages that were read before the stop and nacked because of it.
     await Promise.all(this.#settling)
     this.#onStop = undefined
     timers?.cancel()
     if (failure !== undefined) throw sourceFailed(failure.error)
   }
 
-  /** A source that is being asked when the router goes: a generator takes this once it comes to it, others can let go at once. */
+  /** Closes a source whose `next()` is pending when the router stops: a generator runs this when it resumes, other iterators can end immediately. */
   async #leavePending(): Promise<void> {
     try {
       await this.#pulling?.return?.()
     } catch {
-      // Nobody reads it any more.
+      // The source is no longer read.
     }
   }
 
@@ -160,7 +160,7 @@ export class Dispatcher {
     }
   }
 
-  /** Chained by hand, and not by a loop that awaits: that would be three more promises per message. */
+  /** No async/await on the hot path: a loop that awaits would cost three more promises per message. */
   #pullAll(iterator: AsyncIterator<Message>, reading: { open: boolean }): Promise<void> {
     const { concurrency, orderingKey, buffer, runtime } = this.#options
     const oneByOne = concurrency === 1 && orderingKey === undefined
@@ -179,7 +179,7 @@ export class Dispatcher {
           }
           return
         }
-        // One that throws or is done is not left.
+        // An iterator that threw or is done is not closed.
         reading.open = false
         this.#pulling = iterator
         try {
@@ -279,7 +279,7 @@ export class Dispatcher {
   }
 
   #advance(lane: Lane, key: string, message: Message): void {
-    // A reject that the broker did not take brings the message again, as a nack does.
+    // A reject that the broker did not accept causes a redelivery, as a nack does.
     const comesAgain = message.state === 'nacked' || (message.state === 'rejected' && ackingOf(message)?.failure !== undefined)
     if (comesAgain || this.#stopping) this.#sendBack(lane, key, message)
     const next = lane.waiting.shift()
@@ -291,7 +291,10 @@ export class Dispatcher {
     this.#ready.push({ message: next, lane, key })
   }
 
-  /** Redelivered behind a later one of its key the message would be out of order: those behind it go back with it, but not itself, if it is here again already. */
+  /**
+   * Redelivered behind a later message of its key, the message would be out of order: those behind it are nacked with it, except the message itself
+   * if it has been redelivered already.
+   */
   #sendBack(lane: Lane, key: string, message: Message): void {
     const retryAfter = ackingOf(message)?.retryAfter
     const again = (waiting: Message) =>
@@ -303,7 +306,7 @@ export class Dispatcher {
     lane.waiting.splice(0, Infinity, ...kept)
   }
 
-  /** Messages that wait behind a running one of their key are left to `#advance`: nacked before it, they would come again before it. */
+  /** Messages that wait behind a running one of their key are left to `#advance`: if they were nacked before it, they would be redelivered before it. */
   #nackQueued(): void {
     for (const { message, lane, key } of this.#ready.splice(0)) {
       this.#nack(message, shutdownError(message))
@@ -317,7 +320,7 @@ export class Dispatcher {
     const nacked = message.nack(error, { retryAfter }).catch((failure: unknown) => {
       this.#options.logger.error(
         { err: failure, message: nameOf(message) },
-        'The broker did not take a nack; it will deliver the message again when it sees fit.',
+        'The broker did not accept a nack; it will redeliver the message by its own rules.',
       )
     })
     const tracked = nacked.finally(() => this.#settling.delete(tracked))
@@ -340,8 +343,8 @@ export class Dispatcher {
       const handling = working.slice(0, 10).map(nameOf)
       const text =
         handling.length === 0
-          ? 'Stopping takes long: the source did not end although its signal was aborted. It is left.'
-          : 'Stopping takes long: handlers go on although their signals were aborted. They are waited for; heed context.signal, and do not await stop() in a handler.'
+          ? 'Stopping takes long: the source did not end although its signal was aborted. It is abandoned.'
+          : 'Stopping takes long: handlers still run although their signals were aborted. The router waits for them; observe context.signal, and do not await stop() in a handler.'
       logger.warn({ running: this.running, handling }, text)
       this.#onSourceStuck?.()
       timer = runtime.setTimeout(warn, warnEvery)
@@ -357,16 +360,16 @@ export class Dispatcher {
 }
 
 function shutdownError(message: Message): AckordError {
-  return new AckordError('ACKORD_SHUTDOWN', `The router was stopped before it came to ${nameOf(message)}.`)
+  return new AckordError('ACKORD_SHUTDOWN', `The router was stopped before it handled ${nameOf(message)}.`)
 }
 
 function keyNacked(message: Message, key: string): AckordError {
   return new AckordError(
     'ACKORD_KEY_NACKED',
-    `An earlier message with the ordering key '${key}' was nacked; ${nameOf(message)} goes back with it, to keep their order.`,
+    `An earlier message with the ordering key '${key}' was nacked; ${nameOf(message)} is nacked with it, to keep their order.`,
   )
 }
 
 function sourceFailed(cause: unknown): AckordError {
-  return new AckordError('ACKORD_SOURCE_FAILED', 'The source failed; what had been read from it was handled and settled.', { cause })
+  return new AckordError('ACKORD_SOURCE_FAILED', 'The source failed; the messages read from it were handled and settled.', { cause })
 }

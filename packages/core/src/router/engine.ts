@@ -12,14 +12,14 @@ import { acknowledgeOutputs, type Destination, publishOutputs } from './publish-
 import { inOwnHandler, Router, runtimeOf, startRun } from './router.ts'
 
 export interface EngineOptions {
-  /** For raw inputs and outputs that bring none of their own. Default: JSON. */
+  /** For raw inputs and outputs that have none of their own. Default: JSON. */
   readonly marshaler?: Marshaler | undefined
 }
 
 export interface InputOptions {
   /** Names the input in errors. */
   readonly name: string
-  /** A message that it refuses is rejected. Default: all are taken. */
+  /** A message that it does not match is rejected. Default: all match. */
   readonly match?: Matcher | undefined
   /** For sources. Default: the engine's. */
   readonly marshaler?: Marshaler | undefined
@@ -27,33 +27,33 @@ export interface InputOptions {
 
 export interface EngineInput {
   readonly name: string
-  /** Resolves when the input has ended and its last message was handed to the router. */
+  /** Resolves when the input has ended and its last message was passed to the router. */
   readonly ended: Promise<void>
-  /** Ends this input; the others go on. */
+  /** Ends this input; the others continue. */
   stop(): Promise<void>
 }
 
 export interface OutputOptions {
   readonly name: string
-  /** Which messages it takes. Outputs are asked in the order they were added, the first that matches gets the message. Default: all. */
+  /** Which messages it accepts. Outputs are tried in the order they were added, the first that matches gets the message. Default: all. */
   readonly match?: Matcher | undefined
 }
 
 export interface PublisherOutputOptions extends OutputOptions {
   readonly destination: Destination
-  /** Milliseconds that the publisher may take for the outputs of a message; then the message is nacked. Default: 10,000. */
+  /** The time limit of the publisher for the outputs of a message, in milliseconds; after it the message is nacked. Default: 10,000. */
   readonly publishTimeout?: number | undefined
   /** Default: the engine's. */
   readonly marshaler?: Marshaler | undefined
 }
 
-/** Sets an engine up: adds its inputs and outputs. */
+/** Configures an engine: adds its inputs and outputs. */
 export type EnginePlugin = (engine: Engine) => void | Promise<void>
 
 interface Input {
   readonly name: string
   readonly match: Matcher | undefined
-  /** `undefined` where the messages are typed already. */
+  /** `undefined` if the messages are already typed. */
   readonly marshaler: Marshaler | undefined
 }
 
@@ -66,8 +66,8 @@ interface Output {
 }
 
 /**
- * Several inputs and outputs around one router. Inputs and outputs may be added before the start or while it runs;
- * it runs until it is stopped, or drained, or an input fails.
+ * Several inputs and outputs around one router. Inputs and outputs may be added before the start or while it runs; it runs until it is stopped, or
+ * drained, or an input fails.
  */
 export class Engine {
   readonly #router: Router
@@ -82,8 +82,7 @@ export class Engine {
   #run: Promise<void> | undefined
 
   constructor(router: Router, options: EngineOptions = {}) {
-    if (!(router instanceof Router))
-      throw new InvalidOptionError('new Engine(router)', `must be given a router; it is ${describeValue(router)}.`)
+    if (!(router instanceof Router)) throw new InvalidOptionError('new Engine(router)', `must be a router; it is ${describeValue(router)}.`)
     const { marshaler = jsonMarshaler, ...unknown } = options
     checkNoMore('An engine', unknown)
     this.#router = router
@@ -114,7 +113,7 @@ export class Engine {
     }
   }
 
-  /** Marshals what it takes and publishes it. */
+  /** Marshals and publishes the messages it accepts. */
   addOutput(publisher: Publisher, options: PublisherOutputOptions): this {
     const { name, match, destination, publishTimeout = 10_000, marshaler = this.#marshaler, ...unknown } = options
     checkNoMore('An output', unknown)
@@ -132,7 +131,7 @@ export class Engine {
     return this
   }
 
-  /** Yields what it takes, unmarshalled; single use. Under `onSuccess` an input is acked when its outputs have been taken. */
+  /** Yields the messages it accepts, unmarshalled; single use. Under `onSuccess` an input is acked when its outputs have been read. */
   addTypedOutput(options: OutputOptions): AsyncIterableIterator<Message> {
     const queue = new OutputQueue(async () => {
       const index = this.#outputs.indexOf(output)
@@ -152,25 +151,28 @@ export class Engine {
     }
   }
 
-  /** Runs the plugins one after another; the first that fails stops the row. */
+  /** Runs the plugins one after another; the first that fails ends the sequence. */
   async plug(...plugins: readonly EnginePlugin[]): Promise<void> {
     for (const plugin of plugins) await plugin(this)
   }
 
-  /** Starts, once: a second call gives the same run. Resolves when the engine has stopped and everything in hand is settled; rejects if an input failed, after the same. */
+  /**
+   * Starts, once: a second call returns the same run. Resolves when the engine has stopped and all messages are settled; rejects if an input failed,
+   * after the same.
+   */
   start(options: { readonly signal?: AbortSignal | undefined } = {}): Promise<void> {
     this.#run ??= this.#start(options.signal)
     return this.#run
   }
 
-  /** Reads no more, lets handlers finish, nacks what only waits. Idempotent in every state. */
+  /** Stops reading, lets handlers finish, nacks waiting messages. Idempotent in every state. */
   async stop(): Promise<void> {
     this.#stopping.abort()
     this.#merger.close()
     if (!inOwnHandler(this.#router, 'stop()')) await this.#run?.catch(() => {})
   }
 
-  /** Takes no more inputs and ends when those there are have ended and all is handled. */
+  /** Accepts no more inputs and ends when the existing ones have ended and all messages are handled. */
   async drain(): Promise<void> {
     this.#merger.close()
     if (!inOwnHandler(this.#router, 'drain()')) await this.#run
@@ -205,7 +207,7 @@ export class Engine {
   #decode(message: Message): Message {
     const origin = this.#origins.get(message)
     if (origin?.match !== undefined && !origin.match(message.attributes)) {
-      throw new AckordError('ACKORD_INPUT_REFUSED', `Input '${origin.name}' refused ${nameOf(message)}.`, { retryable: false })
+      throw new AckordError('ACKORD_INPUT_REFUSED', `Input '${origin.name}' rejected ${nameOf(message)}.`, { retryable: false })
     }
     // Only sources have a marshaler here, and they yield bytes.
     return origin?.marshaler === undefined ? message : unmarshal(message as RawMessage, origin.marshaler)
@@ -232,7 +234,7 @@ export class Engine {
 
   #claimName(kind: 'input' | 'output', name: string): void {
     checkName('name', name)
-    if (this.#names[kind].has(name)) throw new InvalidOptionError('name', `must be unique; the engine has an ${kind} '${name}' already.`)
+    if (this.#names[kind].has(name)) throw new InvalidOptionError('name', `must be unique; the engine already has an ${kind} '${name}'.`)
     this.#names[kind].add(name)
   }
 
@@ -243,5 +245,5 @@ export class Engine {
 }
 
 function noOutput(message: Message): AckordError {
-  return new AckordError('ACKORD_NO_OUTPUT', `No output of the engine takes ${nameOf(message)}. Add one whose matcher does.`)
+  return new AckordError('ACKORD_NO_OUTPUT', `No output of the engine accepts ${nameOf(message)}. Add one whose matcher does.`)
 }

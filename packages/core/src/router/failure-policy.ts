@@ -4,21 +4,21 @@ import type { Message } from '../message/message.ts'
 import { isRetryable, isSettled, retryAfterOf } from '../message/message-state.ts'
 import type { ErrorDecision, RouterSettings } from './router-options.ts'
 
-/** What a router does with a message that was not handled: again, later, or never again. */
+/** Decides what a router does with a message that was not handled: redelivery, with or without a delay, or rejection. */
 export class FailurePolicy {
   readonly #settings: RouterSettings
   readonly #forced: AbortSignal
   #uncountedWarned = false
 
-  /** `forced` is aborted when the shutdown is forced: what fails then is not the message's fault. */
+  /** `forced` is aborted when the shutdown is forced: a failure then is not the message's fault. */
   constructor(settings: RouterSettings, forced: AbortSignal) {
     this.#settings = settings
     this.#forced = forced
   }
 
   /**
-   * Throws at a message that was delivered far too often: it is not tried again, it may be what kills the process. Not right above the limit:
-   * deliveries that were no attempts (behind a nacked one of its key, an open circuit) count there too, and so does one whose ack was lost.
+   * Throws if a message was delivered far too often: it is not tried again, because it may be what crashes the process. The limit is not exceeded by
+   * one only: deliveries without an attempt (behind a nacked message of its key, an open circuit) count too, and so does one whose ack was lost.
    */
   checkDeliveries(message: Message): void {
     const { maxDeliveries, logger } = this.#settings
@@ -31,7 +31,7 @@ export class FailurePolicy {
     }
   }
 
-  /** The error, or the one that says that this was the last delivery. */
+  /** The error, or an error that says that this was the last delivery. */
   limitDeliveries(message: Message, error: Error): Error {
     const { maxDeliveries, onUnknownType } = this.#settings
     const last = message.deliveryCount !== undefined && message.deliveryCount >= maxDeliveries
@@ -52,12 +52,15 @@ export class FailurePolicy {
 
   #ask(message: Message, error: Error): ErrorDecision | undefined {
     const { onError, logger } = this.#settings
-    const onFailure = (err: unknown) => logger.error({ err }, 'onError itself failed; the message is settled as if it had decided nothing.')
+    const onFailure = (err: unknown) =>
+      logger.error({ err }, 'onError itself failed; the message is settled as if it had returned nothing.')
     try {
       const decision: unknown = onError?.(error, message)
       if (decision === undefined || isDecision(decision)) return decision
       if (decision instanceof Promise) decision.catch(onFailure)
-      throw new TypeError(`It must decide 'ack', 'nack', 'reject' or { retryAfter }, at once; it gave ${describeValue(decision)}.`)
+      throw new TypeError(
+        `It must return 'ack', 'nack', 'reject' or { retryAfter }, synchronously; it returned ${describeValue(decision)}.`,
+      )
     } catch (err) {
       onFailure(err)
       return undefined
@@ -77,7 +80,9 @@ export class FailurePolicy {
     try {
       const delay: unknown = redeliveryDelay(message.deliveryCount ?? 1, runtime.random)
       if (isDelay(delay)) return delay
-      throw new TypeError(`It must give milliseconds, 0 or more; it gave ${typeof delay === 'number' ? delay : describeValue(delay)}.`)
+      throw new TypeError(
+        `It must return milliseconds, 0 or more; it returned ${typeof delay === 'number' ? delay : describeValue(delay)}.`,
+      )
     } catch (err) {
       logger.error({ err }, 'redeliveryDelay itself failed; the message is nacked without a delay.')
       return undefined
@@ -85,7 +90,7 @@ export class FailurePolicy {
   }
 }
 
-/** What says nothing about the message: it was not tried. */
+/** Failures that say nothing about the message: it was not tried. */
 const notAttempts: readonly ErrorCode[] = ['ACKORD_CIRCUIT_OPEN', 'ACKORD_INBOX_BUSY', 'ACKORD_SHUTDOWN', 'ACKORD_STORE_REFUSES_WRITES']
 
 function isUnknownType(error: Error): boolean {

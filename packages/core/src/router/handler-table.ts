@@ -15,11 +15,11 @@ import { checkMiddlewareOrder, wantedConcurrency } from './middleware-order.ts'
 export interface HandlerOptions {
   /** Names the handler in errors. Default: the type it handles. */
   readonly name?: string | undefined
-  /** A message it refuses is an error, as if there were no handler. Default: it takes all of its type. */
+  /** A message it does not match is an error, as if there were no handler. Default: all messages of its type match. */
   readonly match?: Matcher | undefined
   /** Middleware around this handler only, inside the router's; the first is the outermost. */
   readonly use?: readonly Middleware[] | undefined
-  /** How many messages this handler may work on at once, within the router's `concurrency`. Default: as many as the router. */
+  /** The maximum number of messages this handler handles concurrently, within the router's `concurrency`. Default: that of the router. */
   readonly concurrency?: number | undefined
 }
 
@@ -50,7 +50,7 @@ export class HandlerTable {
     if (before !== undefined) {
       throw new AckordError(
         'ACKORD_HANDLER_EXISTS',
-        `Type '${type}' has the handler '${before.name}' already; '${name}' cannot be added. A second reader of an event is a second consumer, with a router and a name of its own.`,
+        `Type '${type}' already has the handler '${before.name}'; '${name}' cannot be added. A second reader of an event is a second consumer, with a router and a name of its own.`,
       )
     }
     this.#entries.set(type, { name, handler, match, use, concurrency })
@@ -63,14 +63,14 @@ export class HandlerTable {
     for (const { name, use } of this.#entries.values()) checkMiddlewareOrder([...outer, ...use], name, ackStrategy)
   }
 
-  /** How many messages at once the middleware around these handlers wants. */
+  /** The number of concurrent messages that the middleware around these handlers needs. */
   wantedConcurrency(outer: readonly Middleware[]): number {
     return wantedConcurrency([...outer, ...[...this.#entries.values()].flatMap(({ use }) => use)])
   }
 
   /**
-   * The outermost process: a message waits here for its handler's turn, outside of all middleware, so that it holds no transaction and no
-   * time-out runs meanwhile.
+   * The outermost step: a message waits here for its handler's turn, outside of all middleware, so that it holds no transaction and no time-out runs
+   * meanwhile.
    */
   limited(chain: Process): Process {
     const limits = new Map<string, ReturnType<typeof limiter>>()
@@ -83,7 +83,7 @@ export class HandlerTable {
     }
   }
 
-  /** The innermost process: finds the handler, calls it through its own middleware, completes what it gives back. */
+  /** The innermost step: finds the handler, calls it through its own middleware, completes its outputs. */
   process(complete: OutputCompleter): Process {
     const table = new Map([...this.#entries].map(([type, entry]) => [type, compile(entry, complete)]))
 
@@ -134,7 +134,7 @@ function noHandler(message: Message): AckordError {
 }
 
 function refused(message: Message, name: string): AckordError {
-  return new AckordError('ACKORD_HANDLER_REFUSED', `The matcher of handler '${name}' refused ${nameOf(message)}.`, { retryable: false })
+  return new AckordError('ACKORD_HANDLER_REFUSED', `The matcher of handler '${name}' rejected ${nameOf(message)}.`, { retryable: false })
 }
 
 function nextWithout(given: unknown): AckordError {
@@ -144,6 +144,6 @@ function nextWithout(given: unknown): AckordError {
 function nextCalledTwice(message: Message): AckordError {
   return new AckordError(
     'ACKORD_NEXT_CALLED_TWICE',
-    `A middleware called next() twice for ${nameOf(message)}. One that repeats on purpose calls beginAttempt(context) for each try.`,
+    `A middleware called next() twice for ${nameOf(message)}. A middleware that repeats on purpose must call beginAttempt(context) for each try.`,
   )
 }

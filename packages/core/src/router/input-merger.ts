@@ -10,15 +10,15 @@ interface Waiting {
   readonly taken: (taken: boolean) => void
 }
 
-/** Told about each input. */
+/** Called for events of each input. */
 export interface InputEvents {
-  /** Before a message is handed on: who it came from. */
+  /** Called before a message is passed on, with its input. */
   readonly onMessage: (message: Message) => void
   readonly onFailed: (error: unknown) => void
 }
 
 /**
- * Several inputs as one iteration, added before it starts or while it runs. One message per input waits at a time, so that a fast
+ * Merges several inputs into one iteration; they are added before it starts or while it runs. One message per input waits at a time, so that a fast
  * input does not crowd out the others. It ends when it is closed and all inputs have ended; an abort closes it and ends them.
  */
 export class InputMerger implements AsyncIterable<Message> {
@@ -29,9 +29,9 @@ export class InputMerger implements AsyncIterable<Message> {
   #closed = false
   #onChange: (() => void) | undefined
 
-  /** Resolves when the input has ended and its last message was handed on. Never rejects. `stop` ends this input alone. */
+  /** Resolves when the input has ended and its last message was passed on. Never rejects. `stop` ends this input alone. */
   add(input: Source | AsyncIterable<Message>, events: InputEvents): { readonly ended: Promise<void>; stop(): void } {
-    if (this.#closed) throw new AckordError('ACKORD_SHUTDOWN', 'The engine is stopping; it takes no more inputs.')
+    if (this.#closed) throw new AckordError('ACKORD_SHUTDOWN', 'The engine is stopping; it accepts no more inputs.')
     const own = new AbortController()
     const ended = new Promise<void>((resolve) => {
       const start = async () => {
@@ -43,7 +43,7 @@ export class InputMerger implements AsyncIterable<Message> {
         resolve()
       }
       if (this.#signal === undefined) this.#pending.push(start)
-      // Not in the context of a handler that adds it.
+      // Runs outside the context of a handler that adds the input.
       else this.#track(outside(start))
       own.signal.addEventListener('abort', () => {
         const index = this.#pending.indexOf(start)
@@ -64,7 +64,7 @@ export class InputMerger implements AsyncIterable<Message> {
     return this
   }
 
-  /** No more inputs: the iteration ends with the last of those there are. */
+  /** Accepts no more inputs: the iteration ends with the last of the existing ones. */
   close(): void {
     this.#closed = true
     this.#onChange?.()
@@ -113,7 +113,7 @@ export class InputMerger implements AsyncIterable<Message> {
     }
   }
 
-  /** A plain iterable knows no signal: it is left waiting in its `next()`, and what it still gives is nacked. */
+  /** A plain iterable cannot observe a signal: it is left pending in its `next()`, and messages it still yields are nacked. */
   async #pumpIterable(input: AsyncIterable<Message>, events: InputEvents, signal: AbortSignal): Promise<void> {
     const iterator = input[Symbol.asyncIterator]()
     while (!signal.aborted) {
@@ -148,9 +148,9 @@ export class InputMerger implements AsyncIterable<Message> {
   }
 }
 
-/** A failure of the nack is in `settled`; the broker delivers the message again either way. */
+/** A failure of the nack is in `settled`; the broker redelivers the message either way. */
 async function nackAtStop(message: Message): Promise<void> {
-  await message.nack(new AckordError('ACKORD_SHUTDOWN', `The engine was stopped before it came to ${nameOf(message)}.`)).catch(ignore)
+  await message.nack(new AckordError('ACKORD_SHUTDOWN', `The engine was stopped before it handled ${nameOf(message)}.`)).catch(ignore)
 }
 
 function ignore(): void {}

@@ -14,13 +14,13 @@ import { FailurePolicy } from './failure-policy.ts'
 import type { ErrorDecision, RouterSettings } from './router-options.ts'
 import { isRefusal, type PauseOutcome, StorePause } from './store-pause.ts'
 
-/** What a run does around the handling of a message. */
+/** The steps of a run around the handling of a message. */
 export interface RunPorts {
-  /** From what the source yields to what handlers take. Throws at what cannot be read. */
+  /** Converts what the source yields to what handlers accept. Throws if it cannot be read. */
   readonly decode: ((message: Message) => Message) | undefined
-  /** Hands the outputs on; `undefined` means that they are already gone. Rejects if they could not be. */
+  /** Delivers the outputs; `undefined` means that they are already delivered. Rejects if they could not be. */
   readonly deliver: (outputs: readonly Message[], input: Message, signal: AbortSignal) => Promise<void> | undefined
-  /** Gives up what is being handed on, when the shutdown is forced; `deliver` then rejects. */
+  /** Abandons deliveries when the shutdown is forced; `deliver` then rejects. */
   readonly abandon: ((reason: AckordError) => void) | undefined
 }
 
@@ -33,7 +33,7 @@ interface Waited<O extends PauseOutcome> {
 /** The processor that a handler runs in. */
 export const processorKey: ContextKey<MessageProcessor> = contextKey('ackord.processor', { callScoped: true })
 
-/** The way of one message through the router, with acking as its outermost step: read, handled, outputs handed on, settled. */
+/** Processes one message, with acking as the outermost step: read, handle, deliver outputs, settle. */
 export class MessageProcessor {
   readonly #settings: RouterSettings
   readonly #chain: Process
@@ -43,7 +43,7 @@ export class MessageProcessor {
   readonly #forced = new AbortController()
   readonly #root: Context
   readonly #pause: StorePause
-  // Handled, and settled later: by whoever has the outputs, or by a handler that acks in its own time.
+  // Handled, and settled later: by the reader of the outputs, or by a handler that acks in its own time.
   readonly #unsettled = new Set<Acking>()
   handled = 0
   failed = 0
@@ -56,28 +56,28 @@ export class MessageProcessor {
     this.#ports = ports
     this.#policy = new FailurePolicy(settings, this.#forced.signal)
     this.#pause = new StorePause(settings)
-    // Every message in hand may listen to it, and Node takes more than ten for a leak.
+    // Every message may listen to it. Avoids Node's MaxListenersExceededWarning.
     setMaxListeners(0, this.#forced.signal)
     this.#root = rootContext({ signal: this.#forced.signal, ambient: settings.ambient }).with(processorKey, this)
   }
 
-  /** Aborts the signals of everything in hand. */
+  /** Aborts the signals of all messages being handled. */
   force(reason: AckordError): void {
     this.#forced.abort(reason)
     this.#ports.abandon?.(reason)
   }
 
-  /** Whether messages wait because their store refuses writes. */
+  /** Whether messages wait because their store rejects writes. */
   get paused(): boolean {
     return this.#pause.paused
   }
 
-  /** The router stops: messages that wait for their store go back. */
+  /** The router stops: messages that wait for their store are nacked. */
   stop(): void {
     this.#pause.stop()
   }
 
-  /** Resolves when the broker has answered the verdicts that are under way. */
+  /** Resolves when the broker has answered the verdicts in flight. */
   async answered(): Promise<void> {
     const busy = [...this.#unsettled].filter((acking) => acking.busy)
     await Promise.all(busy.map((acking) => acking.settled))
@@ -87,8 +87,8 @@ export class MessageProcessor {
   }
 
   /**
-   * Handles and settles one message; `done` is called in the end, however it ended. Written with `then`, and with promises only where
-   * something waits: each one saved here is a tenth of the router's cost when Node tracks promises for the ambient context.
+   * Handles and settles one message; `done` is called in the end, with any result. Written with `then`, and with promises only where something waits:
+   * each one saved here is a tenth of the router's cost when Node tracks promises for the ambient context.
    */
   handle(received: Message, done: () => void): void {
     if (this.#pause.paused) {
@@ -101,7 +101,7 @@ export class MessageProcessor {
     else paused.then(() => this.#handle(received, done)).catch(done)
   }
 
-  /** A message that waited for its store is tried, or goes back to the broker. */
+  /** A message that waited for its store is tried, or nacked. */
   #resume(received: Message, { outcome, since }: Waited<PauseOutcome>, done: () => void): void {
     if (outcome !== 'stop') {
       this.#handle(received, done, { outcome, since })
@@ -111,7 +111,7 @@ export class MessageProcessor {
     received.nack(stoppedInPause(received)).catch(failed).then(done, done)
   }
 
-  /** `waited`: how the message came out of a pause, if it waited in one. */
+  /** `waited`: how the message left a pause, if it waited in one. */
   #handle(received: Message, done: () => void, waited?: Waited<'probe' | 'go'>): void {
     const probing = waited?.outcome === 'probe'
     let message = received
@@ -129,7 +129,7 @@ export class MessageProcessor {
       return
     }
     const fail = (error: unknown) => {
-      // A message that is refused again, although the store had accepted another, is not kept twice: the fault may be its own.
+      // A message that is refused again, although the store had accepted another, does not wait twice: the fault may be its own.
       const isKept = waited?.outcome !== 'go' && isRefusal(error) && !isSettled(message) && this.#pause.mayWait(message, waited?.since)
       if (isKept) {
         const since = waited?.since ?? this.#settings.runtime.monotonic()
@@ -160,7 +160,7 @@ export class MessageProcessor {
   #finish(message: Message, outputs: readonly Message[]): Promise<void> | undefined {
     this.#dropHolds(message, undefined)
     if (Array.isArray(outputs) && outputs.length === 0) return this.#succeed(message, false)
-    // It will be handled again, and then these come again too.
+    // It will be handled again, and then produces these outputs again.
     if (isRefused(message)) return this.#giveBack(outputs, message, message.error).then(() => this.#succeed(message, false))
     let prepared = outputs
     let handedOn: Promise<void> | undefined
@@ -179,7 +179,7 @@ export class MessageProcessor {
 
   #process(message: Message, context: Context): Promise<readonly Message[]> {
     const outputs = enterWith(context, this.#chain, message)
-    // Middleware written in JavaScript may forget to be async.
+    // Middleware written in JavaScript may not be async.
     return outputs instanceof Promise ? outputs : Promise.resolve(outputs)
   }
 
@@ -195,7 +195,7 @@ export class MessageProcessor {
     await this.#giveBack(outputs, message, error)
   }
 
-  /** Outputs with an acking of their own, such as another message that is passed on, share the fate of their input: nobody else will settle them. */
+  /** Outputs with an acking of their own, such as another message that is passed on, are settled like their input: nothing else will settle them. */
   async #giveBack(outputs: readonly Message[], input: Message, error: unknown): Promise<void> {
     if (!Array.isArray(outputs)) return
     for (const output of outputs) {
@@ -209,7 +209,7 @@ export class MessageProcessor {
     }
   }
 
-  /** Acks where that is the router's part. Gives a promise only where there is something to wait for: this is the innermost loop. */
+  /** Acks where the router is responsible for it. Returns a promise only where there is something to wait for: this is the innermost loop. */
   #succeed(message: Message, handedOn: boolean): Promise<void> | undefined {
     this.handled += 1
     const acking = ackingOf(message)
@@ -222,11 +222,11 @@ export class MessageProcessor {
 
   #acknowledge(message: Message, acking: Acking, handedOn: boolean): Promise<void> | undefined {
     const { ackStrategy, orderingKey } = this.#settings
-    // Not awaited as such: `failure` tells what went wrong, also when it was the handler that acked.
+    // Not awaited as such: `failure` has the error, also when the handler acked.
     if (ackStrategy === 'onSuccess' || (ackStrategy === 'forward' && !handedOn)) void acking.ack()
     if (acking.busy) return acking.answered.then(() => this.#report(message, acking))
     if (acking.state !== 'pending') return this.#report(message, acking)
-    // Outputs that nobody has settled yet keep a forwarding message pending; the next one of its key must not overtake it.
+    // Unsettled outputs keep a forwarding message pending; the next message of its key must not overtake it.
     if (ackStrategy === 'forward' && orderingKey !== undefined) return this.#untilSettled(acking).then(() => this.#report(message, acking))
     this.#unsettled.add(acking)
     void acking.settled.then(() => {
@@ -255,18 +255,18 @@ export class MessageProcessor {
     })
   }
 
-  /** The middleware has ended, so no transaction may be open: one that was forgotten would keep the verdict for ever. */
+  /** The middleware has ended, so no transaction may be open: one that was never ended would hold the verdict for ever. */
   #dropHolds(message: Message, failure: unknown): void {
     const acking = ackingOf(message)
     if (acking === undefined || !acking.held) return
-    // Made when it is needed: an error for every message would be dear.
+    // Created on demand: an error for every message would be expensive.
     const reason = () =>
       failure ?? new AckordError('ACKORD_SCOPE_ENDED', `The middleware around ${nameOf(message)} ended before its transaction did.`)
     if (!acking.dropHolds(reason)) return
     const fields = { type: message.type, id: message.id }
     this.#settings.logger.error(
       fields,
-      'A transaction scope around a message was never ended. What was to wait for it is forgotten, and the message is settled.',
+      'A transaction scope around a message was never ended. Its callbacks and verdicts are dropped, and the message is settled.',
     )
   }
 
@@ -282,7 +282,7 @@ export class MessageProcessor {
     const { logger } = this.#settings
     const verdict = verdictOf(message, decision)
     if (busy) {
-      logger.debug({ type: message.type, id: message.id, verdict }, 'Another worker is handling the message. It comes again later.')
+      logger.debug({ type: message.type, id: message.id, verdict }, 'Another worker is handling the message. It will be redelivered later.')
     } else if (decision !== 'ack') {
       const fields = { err: error, type: message.type, id: message.id, deliveryCount: message.deliveryCount, verdict }
       logger.error(fields, `A message was not handled. ${messageOf(error)}`)
@@ -292,7 +292,7 @@ export class MessageProcessor {
       else if (decision === 'reject') await message.reject(error)
       else await message.nack(error, decision === 'nack' ? {} : decision)
     } catch {
-      // Told below.
+      // Reported below.
     }
     const acking = ackingOf(message)
     if (acking === undefined) return
@@ -306,7 +306,7 @@ export class MessageProcessor {
     this.lastError = err
     logger.error(
       { err, type: message.type, id: message.id, verdict: message.state },
-      'The broker did not take the verdict on a message; it will deliver it again.',
+      'The broker did not accept the verdict on a message; it will redeliver it.',
     )
     metrics?.count('ackord.settle_failed', 1, { verdict: message.state ?? 'none' })
   }
@@ -318,7 +318,7 @@ function isRefused({ state }: Message): boolean {
   return state === 'nacked' || state === 'rejected'
 }
 
-/** What the broker will really see: the handler may have settled the message before it failed, or nobody waits for it. */
+/** The verdict that the broker really sees: the handler may have settled the message before it failed, or it has no acking. */
 function verdictOf(message: Message, decision: ErrorDecision): string {
   if (message.state === undefined) return 'none'
   if (isSettled(message)) return message.state
@@ -326,19 +326,19 @@ function verdictOf(message: Message, decision: ErrorDecision): string {
 }
 
 function stoppedInPause(message: Message): AckordError {
-  return new AckordError('ACKORD_SHUTDOWN', `The router was stopped while ${nameOf(message)} waited for a store that refused writes.`)
+  return new AckordError('ACKORD_SHUTDOWN', `The router was stopped while ${nameOf(message)} waited for a store that rejected writes.`)
 }
 
 function notAwaited(message: Message): AckordError {
   return new AckordError(
     'ACKORD_NEXT_NOT_AWAITED',
-    `A middleware around ${nameOf(message)} returned while the handler was still at work. It must await next(message, context).`,
+    `A middleware around ${nameOf(message)} returned while the handler was still running. It must await next(message, context).`,
   )
 }
 
 function outputsLost(message: Message, found: unknown): AckordError {
   return new AckordError(
     'ACKORD_INVALID_OUTPUT',
-    `The middleware around ${nameOf(message)} gave back ${describeValue(found)} instead of an array of messages. It must return what next() resolves to.`,
+    `The middleware around ${nameOf(message)} returned ${describeValue(found)} instead of an array of messages. It must return what next() resolves to.`,
   )
 }

@@ -8,9 +8,9 @@ interface Placed {
 }
 
 const rightOrder =
-  'The order that works, outermost first: deadLetter, retry, throttle, then on SQL transaction > inbox > outbox, on Redis inbox > transaction > outbox, and innermost what changes outputs.'
+  'The valid order, outermost first: deadLetter, retry, throttle, then on SQL transaction > inbox > outbox, on Redis inbox > transaction > outbox, and innermost middleware that changes outputs.'
 
-/** Refuses orders of middleware that are known to lose or double something. `chain` is what a message of the handler passes, outermost first. */
+/** Rejects orders of middleware that are known to lose or duplicate something. `chain` is the middleware of a handler, outermost first. */
 export function checkMiddlewareOrder(chain: readonly Middleware[], handler: string, ackStrategy: AckStrategy): void {
   const placed = chain.flatMap(placedParts)
   placed.forEach((part, index) => {
@@ -22,12 +22,12 @@ export function checkMiddlewareOrder(chain: readonly Middleware[], handler: stri
   if (ackStrategy === 'forward' && has(placed, 'inbox', 'leasedInbox') && !has(placed, 'outbox')) {
     throw wrongOrder(
       handler,
-      "an inbox with ackStrategy 'forward' and no outbox: when an output is nacked the message comes again, is taken for a duplicate, and its outputs are lost. Add an outbox",
+      "an inbox with ackStrategy 'forward' and no outbox: when an output is nacked the message is redelivered, is treated as a duplicate, and its outputs are lost. Add an outbox",
     )
   }
 }
 
-/** How many messages at once the most demanding of them wants. */
+/** The number of concurrent messages that the most demanding of them needs. */
 export function wantedConcurrency(chain: readonly Middleware[]): number {
   return Math.max(0, ...chain.map((part) => Math.max(part.wantsConcurrency ?? 0, wantedConcurrency(part.parts ?? []))))
 }
@@ -47,7 +47,7 @@ function problemOf(part: Placed, outer: readonly Placed[], inner: readonly Place
       if (has(outer, 'retry'))
         return 'deadLetter inside of retry: it turns the first failure into a success, and nothing is ever retried. Put it outside'
       if (has(outer, 'transaction', 'inbox', 'leasedInbox'))
-        return 'deadLetter inside a transaction or inbox: it turns a failure into a success, and what the handler had written would be committed. Put it outside'
+        return "deadLetter inside a transaction or inbox: it turns a failure into a success, and the handler's writes would be committed. Put it outside"
       return undefined
     case 'throttle':
       if (has(outer, 'transaction')) return 'throttle inside a transaction: it would wait while the transaction is open. Put it outside'
@@ -71,7 +71,7 @@ function problemOf(part: Placed, outer: readonly Placed[], inner: readonly Place
       return undefined
     case 'outputs':
       if (has(inner, 'outbox'))
-        return 'a middleware that changes or checks outputs outside of the outbox, which passes none on: it would do nothing. Put it inside'
+        return 'a middleware that changes or validates outputs outside of the outbox, which returns none: it would have no effect. Put it inside'
       return undefined
     case 'enclosingTransaction':
       if (has(outer, 'transaction', 'inbox', 'leasedInbox', 'outbox'))
@@ -97,6 +97,6 @@ function isInbox({ role }: Placed): boolean {
 function wrongOrder(handler: string, problem: string): AckordError {
   return new AckordError(
     'ACKORD_MIDDLEWARE_ORDER',
-    `The middleware around handler '${handler}' is in an order that cannot work: ${problem}. ${rightOrder}`,
+    `The middleware around handler '${handler}' is in an invalid order: ${problem}. ${rightOrder}`,
   )
 }

@@ -8,7 +8,7 @@ interface Offer {
   readonly refused: (error: unknown) => void
 }
 
-/** Hands outputs to whoever iterates. An offer counts as delivered when the reader has taken all of it, not when it is queued. */
+/** Passes outputs to the readers of an iteration. An offer counts as delivered when a reader has read all of it, not when it is queued. */
 export class OutputQueue implements AsyncIterator<Message, undefined> {
   readonly #offers: Offer[] = []
   readonly #readers: ((result: IteratorResult<Message, undefined> | Promise<IteratorResult<Message, undefined>>) => void)[] = []
@@ -22,7 +22,7 @@ export class OutputQueue implements AsyncIterator<Message, undefined> {
     this.#onLeave = onLeave
   }
 
-  /** Resolves once all are taken, rejects if the reader left before. `undefined` means that readers were waiting and took them all at once. */
+  /** Resolves once all are read, rejects if the reader left before. `undefined` means that readers were waiting and got them all immediately. */
   offer(outputs: readonly Message[]): Promise<void> | undefined {
     if (this.#left) return Promise.reject(readerLeft())
     let next = 0
@@ -39,13 +39,13 @@ export class OutputQueue implements AsyncIterator<Message, undefined> {
     })
   }
 
-  /** No more offers: readers that wait, and later ones, see the end, or the error. */
+  /** No more offers: waiting and later readers see the end, or the error. */
   end(error?: { readonly error: unknown }): void {
     this.#end ??= error ?? 'done'
     for (const reader of this.#readers.splice(0)) reader(this.#ended())
   }
 
-  /** Gives up what was not taken yet; from now on only readers that wait already are served. */
+  /** Drops outputs that were not read yet; from now on only readers that already wait are served. */
   refuse(error: unknown): void {
     this.#refusal ??= { error }
     for (const offer of this.#offers.splice(0)) offer.refused(error)
@@ -77,7 +77,7 @@ export class OutputQueue implements AsyncIterator<Message, undefined> {
     return { done: true, value: undefined }
   }
 
-  /** The error is for one reader; to the others the queue has just ended. */
+  /** The error goes to one reader; for the others the queue has just ended. */
   #ended(): Promise<IteratorResult<Message, undefined>> {
     const end = this.#end
     this.#end = 'done'
@@ -87,5 +87,5 @@ export class OutputQueue implements AsyncIterator<Message, undefined> {
 }
 
 function readerLeft(): AckordError {
-  return new AckordError('ACKORD_SHUTDOWN', 'The reader of the outputs left before it had taken this one.')
+  return new AckordError('ACKORD_SHUTDOWN', 'The reader of the outputs left before it had read this one.')
 }

@@ -7,7 +7,7 @@ import { ackingOf, type Message, type RawMessage } from '../message/message.ts'
 import { redactDestination } from '../ports/redact.ts'
 import type { Runtime } from '../ports/runtime.ts'
 
-/** Where an output goes: always to one place, or as its content says. */
+/** The destination of outputs: a fixed name, or a function of the message. */
 export type Destination = string | ((message: Message) => string)
 
 export interface PublishOutputsOptions {
@@ -15,14 +15,14 @@ export interface PublishOutputsOptions {
   readonly destination: Destination
   readonly marshaler: Marshaler
   readonly signal: AbortSignal
-  /** Milliseconds a publisher may take. */
+  /** The time limit of a publisher in milliseconds. */
   readonly timeout: number
   readonly runtime: Runtime
 }
 
 /**
- * Publishes the outputs of one message, those of one destination in one call. When all are confirmed, each that has an acking of its own is
- * acked: before, an output could ack its input while another is lost. Everything is marshalled before anything is sent. Rejects unless all are
+ * Publishes the outputs of one message, with one call per destination. When all are confirmed, each that has an acking of its own is acked: acked
+ * earlier, an output could ack its input while another is lost. All outputs are marshalled before the first is sent. Rejects unless all are
  * confirmed; the router then settles the input, and the others with it.
  */
 export async function publishOutputs(outputs: readonly Message[], options: PublishOutputsOptions): Promise<void> {
@@ -37,7 +37,7 @@ export async function publishOutputs(outputs: readonly Message[], options: Publi
   for (const [destination, messages] of groups) await publishGroup(destination, messages, options)
 }
 
-/** For those that have one: the output's own acking, once everything was handed on. */
+/** Settles outputs with an acking of their own, once all were delivered. */
 export async function acknowledgeOutputs(outputs: readonly Message[], input: Message): Promise<void> {
   const inputAcking = ackingOf(input)
   for (const output of outputs) if (ackingOf(output) !== inputAcking) await acknowledge(output, input)
@@ -67,14 +67,14 @@ async function acknowledge(output: Message, input: Message): Promise<void> {
   try {
     await output.ack()
   } catch (failure) {
-    // Through the last output the input was acked, and its broker did not take that: the router reports it.
+    // Through the last output the input was acked, and its broker did not accept that: the router reports it.
     if (input.state !== 'acked') throw failure
   }
 }
 
-/** Also for outboxes. Throws where the function gives none. */
+/** Also for outboxes. Throws if the function returns none. */
 export function destinationOf(output: Message, destination: Destination): string {
   const chosen = typeof destination === 'function' ? destination(output) : destination
   if (typeof chosen === 'string' && chosen !== '') return chosen
-  throw new AckordError('ACKORD_NO_OUTPUT', `The destination function gave no destination for ${nameOf(output)}.`)
+  throw new AckordError('ACKORD_NO_OUTPUT', `The destination function returned no destination for ${nameOf(output)}.`)
 }

@@ -6,45 +6,51 @@ import { consoleLogger, guardLogger, guardMetrics, type Logger, type Metrics } f
 import { type Runtime, systemRuntime } from '../ports/runtime.ts'
 import type { AckStrategy } from './ack-strategy.ts'
 
-/** What becomes of a message that could not be handled: taken as handled, delivered again (after so many milliseconds), or never again. */
+/** What happens to a message that could not be handled: acked as handled, redelivered (after a number of milliseconds), or rejected. */
 export type ErrorDecision = 'ack' | 'nack' | 'reject' | { readonly retryAfter: number }
 
 export interface RouterOptions {
   /** When a message is settled. Default: 'onSuccess'. */
   readonly ackStrategy?: AckStrategy | undefined
-  /** How many messages are handled at once. Default: 1. */
+  /** The maximum number of messages handled concurrently. Default: 1. */
   readonly concurrency?: number | undefined
   /**
-   * Messages with the same key are handled in turn, in the order they were read, others in parallel. `'partitionkey'` takes that attribute.
-   * When one is nacked, those of its key that were read after it are nacked too. Default: no order among messages handled at once.
+   * Messages with the same key are handled one after the other, in the order they were read, others in parallel. `'partitionkey'` uses that
+   * attribute. When a message is nacked, those of its key that were read after it are nacked too. Default: no order among concurrent messages.
    */
   readonly orderingKey?: 'partitionkey' | ((message: Message) => string | undefined) | undefined
-  /** How many messages may wait behind others of their ordering key, so that one busy key does not stop the rest. Default: 100. */
+  /** The maximum number of messages that wait behind others of their ordering key, so that one busy key does not stop the rest. Default: 100. */
   readonly buffer?: number | undefined
   /**
    * A message that fails at this delivery or a later one is rejected; one that was delivered more than twice as often is rejected without being
-   * tried, because it may be what kills the process. Needs a broker that counts deliveries. Default: Infinity, no limit.
+   * tried, because it may be what crashes the process. Requires a broker that counts deliveries. Default: Infinity, no limit.
    */
   readonly maxDeliveries?: number | undefined
   /**
-   * Milliseconds before a nacked message should come again, by the number of its deliveries; brokers that cannot delay ignore it.
-   * Default: exponential from 100 ms to 1 min, so that a failing message does not come in a hot loop.
+   * Milliseconds before a nacked message should be redelivered, by the number of its deliveries; brokers without delays ignore it. Default:
+   * exponential from 100 ms to 1 min, so that a failing message is not redelivered in a hot loop.
    */
   readonly redeliveryDelay?: Backoff | undefined
-  /** Milliseconds after which a handler's signal is aborted. The handler is waited for all the same: what it does cannot be undone under its feet. Default: Infinity. */
+  /**
+   * Milliseconds after which a handler's signal is aborted. The router still waits for the handler: its work cannot be rolled back while it runs.
+   * Default: Infinity.
+   */
   readonly processTimeout?: number | undefined
-  /** Milliseconds that handlers get to finish after a stop before their signals are aborted; 0 aborts at once. Default: 25,000. */
+  /** Milliseconds that handlers get to finish after a stop before their signals are aborted; 0 aborts immediately. Default: 25,000. */
   readonly shutdownTimeout?: number | undefined
-  /** For messages that no handler takes, by type or matcher. Default: 'reject'. */
+  /** For messages without a matching handler, by type or matcher. Default: 'reject'. */
   readonly onUnknownType?: 'reject' | 'nack' | 'ack' | undefined
   /**
-   * Told every error, with the message it concerns; may decide what becomes of it. Default, and where it decides nothing: errors that are
-   * not retryable reject the message, all others nack it.
+   * Called with every error and its message; may decide what happens to the message. Default, and if it returns nothing: errors that are not
+   * retryable reject the message, all others nack it.
    */
   readonly onError?: ((error: Error, message: Message) => ErrorDecision | undefined | void) | undefined
-  /** The `source` of outputs whose handler gives none. Default: such an output is an error. */
+  /** The `source` of outputs whose handler sets none. Default: such an output is an error. */
   readonly source?: string | undefined
-  /** Whether `currentContext()` works in handlers. Turning it off doubles the router's speed on Node 20; contexts are then passed by hand. Default: true. */
+  /**
+   * Whether `currentContext()` works in handlers. Turning it off doubles the router's speed on Node 20; contexts must then be passed explicitly.
+   * Default: true.
+   */
   readonly ambient?: boolean | undefined
   readonly runtime?: Runtime | undefined
   /** Default: the console, from `info` up. */
@@ -70,7 +76,7 @@ export interface RouterSettings {
   readonly metrics: Metrics | undefined
 }
 
-/** Fills in the defaults and refuses what cannot work. */
+/** Applies the defaults and rejects invalid options. */
 export function routerSettings(options: RouterOptions): RouterSettings {
   const {
     ackStrategy = 'onSuccess',

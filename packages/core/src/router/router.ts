@@ -24,11 +24,11 @@ export interface PipeOptions {
 }
 
 export interface RunOptions extends PipeOptions {
-  /** Where outputs go. Without it an output is an error, unless an outbox takes them all. */
+  /** Where outputs are published. Without it an output is an error, unless an outbox stores them all. */
   readonly publisher?: Publisher | undefined
   /** Required with a publisher. */
   readonly destination?: Destination | undefined
-  /** Milliseconds that the publisher may take for the outputs of a message; then the message is nacked. Default: 10,000. */
+  /** The time limit of the publisher for the outputs of a message, in milliseconds; after it the message is nacked. Default: 10,000. */
   readonly publishTimeout?: number | undefined
   /** Default: JSON. */
   readonly marshaler?: Marshaler | undefined
@@ -38,30 +38,30 @@ export interface RouterHealth {
   readonly state: 'idle' | 'running' | 'stopping'
   /** Messages being handled. */
   readonly inFlight: number
-  /** Messages read that wait for their turn. */
+  /** Messages that were read and wait for their turn. */
   readonly queued: number
-  /** Whether the messages in flight wait, and no others are read, because the store refuses writes. */
+  /** Whether the messages in flight wait, and no others are read, because the store rejects writes. */
   readonly paused: boolean
-  /** Since the router was made. */
+  /** Since the router was created. */
   readonly handled: number
   readonly failed: number
   readonly lastError: Error | undefined
 }
 
-/** What a run needs; for `Engine`, which brings its own inputs and outputs. */
+/** The parts of a run; for `Engine`, which has its own inputs and outputs. */
 export interface ConsumeOptions extends RunPorts {
   readonly messages: (signal: AbortSignal) => AsyncIterable<Message>
   readonly cooperative: boolean
   readonly signal: AbortSignal | undefined
 }
 
-/** For siblings: starts a run. */
+/** @internal Starts a run. */
 export let startRun: (router: Router, options: ConsumeOptions) => Promise<void>
 
-/** For siblings: the clock the router goes by. */
+/** @internal The clock of the router. */
 export let runtimeOf: (router: Router) => Runtime
 
-/** For siblings: whether the caller is a handler of the router's own run; warns if so. */
+/** @internal Whether the caller is a handler of the router's own run; warns if so. */
 export let inOwnHandler: (router: Router, call: string) => boolean
 
 interface Run {
@@ -70,8 +70,8 @@ interface Run {
 }
 
 /**
- * Takes messages from a source to the handlers of their types, through the middleware, and settles them.
- * It is configured first, then started: by `run()` or `pipe()`, one at a time.
+ * Dispatches messages from a source to the handlers of their types, through the middleware, and settles them. It is configured first, then started:
+ * by `run()` or `pipe()`, one at a time.
  */
 export class Router {
   readonly #settings: RouterSettings
@@ -94,7 +94,7 @@ export class Router {
     this.#settings = routerSettings(options)
   }
 
-  /** Adds middleware around all handlers. The first registered is the outermost, inside acking. */
+  /** Adds middleware around all handlers. The first one added is the outermost, inside acking. */
   use(...added: readonly Middleware[]): this {
     this.#checkNotStarted('use()')
     for (const [index, part] of added.entries()) checkFunction(`use(…)[${index}]`, part)
@@ -110,8 +110,8 @@ export class Router {
   }
 
   /**
-   * Handles typed messages and yields the outputs. Under `onSuccess` an input is acked when its outputs have been taken.
-   * Starts when iterated; leaving the loop stops the router and nacks inputs whose outputs were not taken.
+   * Handles typed messages and yields the outputs. Under `onSuccess` an input is acked when its outputs have been read. Starts when iterated; leaving
+   * the loop stops the router and nacks inputs whose outputs were not read.
    */
   pipe(messages: AsyncIterable<Message>, options: PipeOptions = {}): AsyncIterableIterator<Message> {
     checkFunction('pipe(messages)[Symbol.asyncIterator]', messages?.[Symbol.asyncIterator])
@@ -149,8 +149,8 @@ export class Router {
   }
 
   /**
-   * Handles the messages of a source and publishes the outputs, until the source ends, the signal is aborted or `stop()` is called.
-   * Resolves when everything in hand is settled; rejects if the source failed, after the same.
+   * Handles the messages of a source and publishes the outputs, until the source ends, the signal is aborted or `stop()` is called. Resolves when all
+   * messages are settled; rejects if the source failed, after the same.
    */
   async run(source: Source, options: RunOptions = {}): Promise<void> {
     const { publisher, destination, publishTimeout = 10_000, marshaler = jsonMarshaler, signal, ...unknown } = options
@@ -161,11 +161,11 @@ export class Router {
     if (publisher !== undefined) {
       checkFunction('publisher.publish', publisher.publish)
       if (destination === undefined) {
-        throw new InvalidOptionError('destination', 'must be given with a publisher: a name, or a function of the message.')
+        throw new InvalidOptionError('destination', 'is required with a publisher: a name, or a function of the message.')
       }
       if (typeof destination !== 'function') checkName('destination', destination)
     } else if (destination !== undefined) {
-      throw new InvalidOptionError('publisher', 'must be given with a destination.')
+      throw new InvalidOptionError('publisher', 'is required with a destination.')
     }
     await this.#consume({
       messages: (reading) => source.messages({ signal: reading }),
@@ -183,13 +183,13 @@ export class Router {
   }
 
   /**
-   * Stops reading, lets handlers finish, nacks what only waits. Idempotent in every state. Resolves when everything in hand is settled;
-   * under `manual` that is the handlers' part. In a handler it resolves at once, because it would wait for that handler
-   * (with `ambient: false` it cannot know: do not await it there).
+   * Stops reading, lets handlers finish, nacks waiting messages. Idempotent in every state. Resolves when all messages are settled; under `manual`
+   * the handlers do that. In a handler it resolves immediately, because it would wait for that handler (with `ambient: false` it cannot know: do not
+   * await it there).
    */
   async stop(): Promise<void> {
     const { dispatcher } = this.#current ?? {}
-    // A handler that calls this must not lend its context, with its transaction, to the nacks of others.
+    // A handler that calls this must not pass its context, with its transaction, to the nacks of other messages.
     const stopped = dispatcher === undefined ? undefined : outside(() => dispatcher.stop())
     if (this.#inOwnHandler('stop()')) return
     await stopped
@@ -213,11 +213,11 @@ export class Router {
     }
   }
 
-  /** Whether the caller is a handler of this very run, which must not wait for its own end. */
+  /** Whether the caller is a handler of this run, which must not wait for its own end. */
   #inOwnHandler(call: string): boolean {
     const processor = currentContext()?.get(processorKey)
     if (processor === undefined || processor !== this.#current?.processor) return false
-    this.#settings.logger.warn({}, `${call} was called in a handler: it does not wait for the end, which that handler is part of.`)
+    this.#settings.logger.warn({}, `${call} was called in a handler: it does not wait for the end, which includes that handler.`)
     return true
   }
 
@@ -270,34 +270,32 @@ export class Router {
   }
 
   #checkNotStarted(call: string): void {
-    if (this.#started) throw new AckordError('ACKORD_ALREADY_STARTED', `${call} came after the router was started. Configure it first.`)
+    if (this.#started)
+      throw new AckordError('ACKORD_ALREADY_STARTED', `${call} was called after the router was started. Configure it first.`)
   }
 
   #checkReady(): void {
     if (this.#current !== undefined) {
-      throw new AckordError('ACKORD_ALREADY_STARTED', 'The router is running. For several sources use an Engine, or a router each.')
+      throw new AckordError('ACKORD_ALREADY_STARTED', 'The router is already running. For several sources use an Engine, or a router each.')
     }
     const { ackStrategy, concurrency, logger } = this.#settings
     this.#handlers.check(this.#middleware, ackStrategy)
     const wanted = this.#handlers.wantedConcurrency(this.#middleware)
     if (wanted > concurrency) {
       const fields = { concurrency, wanted }
-      logger.warn(
-        fields,
-        `A middleware works on ${wanted} messages at once, and the router gives it ${concurrency}: raise its concurrency.`,
-      )
+      logger.warn(fields, `A middleware handles ${wanted} messages concurrently, and the router's concurrency is ${concurrency}: raise it.`)
     }
   }
 }
 
 function checkSource(source: Source): void {
   if (typeof source?.messages === 'function') return
-  throw new InvalidOptionError('run(source)', `must be given a source, such as broker.source('orders'); it is ${describeValue(source)}.`)
+  throw new InvalidOptionError('run(source)', `must be a source, such as broker.source('orders'); it is ${describeValue(source)}.`)
 }
 
 function noPublisher(outputs: readonly Message[], input: Message): AckordError {
   return new AckordError(
     'ACKORD_NO_OUTPUT',
-    `Handling ${nameOf(input)} gave ${outputs.length} outputs, and run() has no publisher for them. Give it one, or let an outbox take them.`,
+    `Handling ${nameOf(input)} returned ${outputs.length} outputs, and run() has no publisher for them. Add a publisher, or an outbox.`,
   )
 }

@@ -5,7 +5,10 @@ import { isRetryable } from '../message/message-state.ts'
 import type { Logger, Metrics } from '../ports/observability.ts'
 import type { Runtime, Timer } from '../ports/runtime.ts'
 
-/** What a message that waited is to do: to be tried alone, to say by `tried()` how that went; to go on; or to go back to the broker, because the router stops. */
+/**
+ * What a message that waited does next: it is tried alone, and reports by `tried()` how that went; or it continues; or it is nacked, because the
+ * router stops.
+ */
 export type PauseOutcome = 'probe' | 'go' | 'stop'
 
 interface StorePauseOptions {
@@ -19,29 +22,29 @@ const delays = exponentialBackoff({ initial: 250, max: 10_000 })
 /** Milliseconds of accepted writes after which the next pause starts with a short delay again. */
 const calm = 60_000
 
-/** Milliseconds after which another message is tried beside one that has not ended: its handler may hang. */
+/** Milliseconds after which another message is tried in parallel to one that has not ended: its handler may hang. */
 const slowTry = 30_000
 
-/** Milliseconds after which a message that is refused goes back to the broker: it may be the only one that is, and others wait behind it. */
+/** Milliseconds after which a refused message is nacked: it may be the only one that is refused, and others wait behind it. */
 const longestStay = 600_000
 
 const maxRemembered = 1000
 
 /**
- * Keeps messages while their store takes no writes. Nacked, each of them would come again at once and be refused again, and on Redis the
- * bookkeeping of a nack itself takes memory. Messages that wait hold their places in the router, so that it reads no more.
+ * Keeps messages while their store accepts no writes. If they were nacked, each of them would be redelivered immediately and refused again, and on
+ * Redis the bookkeeping of a nack itself takes memory. Waiting messages keep their slots in the router, so that it reads no more.
  *
  *     open ─ a message is refused ─▶ paused: messages wait; after a growing delay the oldest one is tried
  *       ▲                               ├─ it is refused: waits again, with a longer delay
- *       └───────── it succeeds ─────────┘  it fails otherwise: the next one is tried at once
- *                                          it takes long: the next one is tried beside it
+ *       └───────── it succeeds ─────────┘  it fails otherwise: the next one is tried immediately
+ *                                          it takes long: the next one is tried in parallel
  *
- * A message that was refused for ten minutes goes back to the broker, so that others are tried in its place. When it is refused again it does not pause the router.
+ * A message that was refused for ten minutes is nacked, so that others are tried instead. When it is refused again it does not pause the router.
  */
 export class StorePause {
   readonly #options: StorePauseOptions
   readonly #waiting: ((outcome: PauseOutcome) => void)[] = []
-  /** Ids of messages that went back after their longest stay. */
+  /** Ids of messages that were nacked after the maximum wait. */
   readonly #returned = new Set<string>()
   #pausedAt: number | undefined
   #openedAt = -Infinity
@@ -49,7 +52,7 @@ export class StorePause {
   /** Whether the next message is tried without a delay: the last one has not shown whether the store accepts writes. */
   #owesTry = false
   #timer: Timer | undefined
-  /** There while a message is tried. */
+  /** Set while a message is tried. */
   #try: Timer | undefined
   #stopped = false
 
@@ -62,7 +65,7 @@ export class StorePause {
     return this.#pausedAt !== undefined
   }
 
-  /** Whether a message that is refused may wait. Not for too long, and not twice. */
+  /** Whether a refused message may wait. Not for too long, and not twice. */
   mayWait({ id }: Message, keptSince: number | undefined): boolean {
     if (id !== undefined && this.#returned.has(id)) return false
     if (keptSince === undefined || this.#options.runtime.monotonic() - keptSince < longestStay) return true
@@ -87,7 +90,7 @@ export class StorePause {
     this.wait(turn)
   }
 
-  /** For one that comes during a pause. */
+  /** For a message that arrives during a pause. */
   wait(turn: (outcome: PauseOutcome) => void): void {
     if (this.#stopped) {
       turn('stop')
@@ -97,7 +100,7 @@ export class StorePause {
     this.#plan()
   }
 
-  /** The message that was tried has ended, and says whether the store took its writes. Everybody goes on if it did. */
+  /** The tried message has ended, and reports whether the store accepted its writes. All others continue if it did. */
   tried(outcome: 'accepted' | 'refused' | 'unknown'): void {
     this.#endTry()
     this.#owesTry = outcome === 'unknown'
@@ -105,7 +108,7 @@ export class StorePause {
     else this.#plan()
   }
 
-  /** The router stops: nobody waits any longer. */
+  /** The router stops: no message waits any longer. */
   stop(): void {
     this.#stopped = true
     this.#timer?.cancel()
@@ -125,7 +128,7 @@ export class StorePause {
     this.#openedAt = runtime.monotonic()
     const paused = Math.round(this.#openedAt - this.#pausedAt)
     this.#pausedAt = undefined
-    logger.info({ paused, messages: this.#waiting.length }, 'The store accepts writes again. The router goes on reading.')
+    logger.info({ paused, messages: this.#waiting.length }, 'The store accepts writes again. The router continues to read.')
     for (const turn of this.#waiting.splice(0)) turn('go')
   }
 
@@ -151,7 +154,7 @@ export class StorePause {
   }
 }
 
-/** Whether an error, or one that it wraps, says that the store takes no writes. Not if the error puts the fault in the message. */
+/** Whether an error, or one of its causes, says that the store accepts no writes. Not if the error puts the fault in the message. */
 export function isRefusal(error: unknown): boolean {
   if (!isRetryable(error)) return false
   for (let cause = error, depth = 0; cause instanceof Error && depth < 5; cause = cause.cause, depth += 1) {
