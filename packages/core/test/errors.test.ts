@@ -19,7 +19,7 @@ describe('errors', () => {
     expect([...errorCodes]).toEqual([...errorCodes].sort((a, b) => (a.replaceAll('_', ' ') < b.replaceAll('_', ' ') ? -1 : 1)))
   })
 
-  it('carry code, cause and name, and are retryable unless said otherwise', () => {
+  it('carry code, cause and name, and are retryable by default', () => {
     const cause = new Error('below')
     const error = new AckordError('ACKORD_NACKED', 'text', { cause })
     expect(error).toMatchObject({ name: 'AckordError', code: 'ACKORD_NACKED', retryable: true, message: 'text', cause })
@@ -40,7 +40,7 @@ describe('errors', () => {
       expect(isAckordError(other)).toBe(false)
   })
 
-  it('wrap what is thrown and is no error', () => {
+  it('wrap thrown values that are not errors', () => {
     const error = new Error('text')
     expect(toError(error)).toBe(error)
     for (const thrown of ['text', undefined, null, 5, { code: 1 }]) {

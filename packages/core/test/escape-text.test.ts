@@ -2,22 +2,22 @@ import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { escapeText } from '../src/escape-text.ts'
 
-it('leaves short and harmless text as it is', () => {
+it('returns short and harmless text unchanged', () => {
   for (const text of ['', 'order.placed', 'naïve 中文 🎉', "quotes ' and \\ stay"]) expect(escapeText(text)).toBe(text)
 })
 
-it('escapes whatever could start a new line, move the cursor or turn the direction of a text', () => {
+it('escapes everything that could start a new line, move the cursor or change the direction of a text', () => {
   expect(escapeText('a\nb\r\tc')).toBe('a\\nb\\r\\tc')
   expect(escapeText('\u001b[2J\u0000\u0085\u2028\u2029\u202e')).toBe('\\u001b[2J\\u0000\\u0085\\u2028\\u2029\\u202e')
   expect(escapeText('half \ud83c')).toBe('half \\ud83c')
 })
 
-it('cuts long text with a mark, and no character in two', () => {
+it('truncates long text with a mark, and never splits a character', () => {
   expect(escapeText('x'.repeat(900_000), 10)).toBe('xxxxxxxxxx… (900000 characters)')
   expect(escapeText('🎉🎉🎉', 3)).toBe('🎉… (6 characters)')
 })
 
-it('gives one bounded, well-formed line for any text', () => {
+it('returns one well-formed line of limited length for any text', () => {
   fc.assert(
     fc.property(fc.string({ unit: 'binary', maxLength: 300 }), fc.integer({ min: 1, max: 100 }), (text, limit) => {
       const line = escapeText(text, limit)

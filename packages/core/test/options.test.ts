@@ -4,7 +4,7 @@ import { Router } from '../src/router/router.ts'
 import type { RouterOptions } from '../src/router/router-options.ts'
 
 describe('option checks', () => {
-  it('give back what is right', () => {
+  it('return a valid value', () => {
     expect(checkDuration('d', 0)).toBe(0)
     expect(checkDuration('d', Infinity, { infinite: true })).toBe(Infinity)
     expect(checkCount('c', 3)).toBe(3)
@@ -25,11 +25,11 @@ describe('option checks', () => {
     [() => checkCount('limit', 0), 'limit must be a whole number, 1 or more; it is 0.'],
     [() => checkCount('limit', 1.5), 'limit must be a whole number, 1 or more; it is 1.5.'],
     [() => checkFraction('jitter', 1.1), 'jitter must be a number from 0 to 1; it is 1.1.'],
-    [() => checkName('topic', ''), 'topic must be a text that is not empty; it is "".'],
-    [() => checkName('topic', null as unknown as string), 'topic must be a text that is not empty; it is null.'],
+    [() => checkName('topic', ''), 'topic must be a non-empty string; it is "".'],
+    [() => checkName('topic', null as unknown as string), 'topic must be a non-empty string; it is null.'],
     [() => checkChoice('mode', 'c' as 'a', ['a', 'b' as 'a']), "mode must be one of 'a', 'b'; it is \"c\"."],
     [() => checkFunction('match', {}), 'match must be a function; it is a plain object.'],
-  ])('say what the option must be and what it is: %#', (check, text) => {
+  ])('report what the option must be and what it is: %#', (check, text) => {
     expect(check).toThrow(expect.objectContaining({ code: 'ACKORD_INVALID_OPTION', message: text }))
   })
 
@@ -46,7 +46,7 @@ describe('option checks', () => {
     { onError: 5 },
     { redeliveryDelay: 100 },
     { source: '' },
-  ] as unknown as RouterOptions[])('refuse a router with %o when it is made', (options) => {
+  ] as unknown as RouterOptions[])('reject a router with %o when it is created', (options) => {
     const [name = ''] = Object.keys(options)
     expect(() => new Router(options)).toThrow(
       expect.objectContaining({ code: 'ACKORD_INVALID_OPTION', message: expect.stringContaining(name) }),

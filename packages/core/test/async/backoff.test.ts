@@ -16,7 +16,7 @@ it('waits a second by default, give or take a fifth', () => {
   expect(constantBackoff()(1, () => 1)).toBe(1200)
 })
 
-it('doubles the delay after each failure until the longest one', () => {
+it('doubles the delay after each failure up to the maximum', () => {
   const backoff = exponentialBackoff({ jitter: 0 })
   expect([1, 2, 3, 6, 7, 8].map((attempt) => backoff(attempt, middle))).toEqual([1000, 2000, 4000, 32_000, 60_000, 60_000])
 })
@@ -26,7 +26,7 @@ it('multiplies by the factor it was given', () => {
   expect([1, 2, 3, 4].map((attempt) => backoff(attempt, middle))).toEqual([10, 30, 90, 100])
 })
 
-it('never waits longer than the longest delay, even if the first one is longer', () => {
+it('never waits longer than the maximum delay, even if the first one is longer', () => {
   expect(exponentialBackoff({ initial: 5000, max: 1000, jitter: 0 })(1, middle)).toBe(1000)
 })
 
@@ -85,7 +85,7 @@ it.each([
   ['factor', () => exponentialBackoff({ factor: 0.5 })],
   ['factor', () => exponentialBackoff({ factor: Number.POSITIVE_INFINITY })],
   ['jitter', () => exponentialBackoff({ jitter: -0.1 })],
-])('refuses an option that cannot work and names it: %s', (option, make) => {
+])('rejects an invalid option and names it: %s', (option, make) => {
   expect(make).toThrow(new RegExp(`^${option} must be`))
   expect(make).toThrow(expect.toSatisfy((error: unknown) => isAckordError(error, 'ACKORD_INVALID_OPTION')))
 })

@@ -28,7 +28,7 @@ describe('the pause after a failure', () => {
     expect(await triesInASecond(() => milliseconds)).toBeLessThan(103)
   })
 
-  it('grows while failures follow each other, and is short again after a success', () => {
+  it('grows with consecutive failures, and is short again after a success', () => {
     const backoff = exponentialBackoff({ initial: 100, max: 30_000, jitter: 0 })
     const pause = new FailurePause({ backoff, runtime: new VirtualRuntime() })
     expect(pause.isFailing).toBe(false)

@@ -8,7 +8,7 @@ import { settlePromises, VirtualRuntime } from '../support/virtual-runtime.ts'
 const never = new AbortController().signal
 
 describe('limiter', () => {
-  it('lets so many run at once and the others in the order they came', async () => {
+  it('runs up to the limit concurrently and the others in their order', async () => {
     const limit = limiter(2)
     const gates = [deferred(), deferred(), deferred(), deferred()]
     const started: number[] = []
@@ -32,7 +32,7 @@ describe('limiter', () => {
     expect(await Promise.all(all)).toEqual([0, 1, 2, 3])
   })
 
-  it('frees the place of work that fails, also when it throws at once', async () => {
+  it('frees the slot of work that fails, also when it throws synchronously', async () => {
     const limit = limiter(1)
     await expect(limit(() => Promise.reject(new Error('rejected')), never)).rejects.toThrow('rejected')
     await expect(
@@ -43,7 +43,7 @@ describe('limiter', () => {
     expect(await limit(async () => 'next', never)).toBe('next')
   })
 
-  it('lets one that waits leave when its signal is aborted, with the reason', async () => {
+  it('lets a waiting call leave when its signal is aborted, with the reason', async () => {
     const limit = limiter(1)
     const gate = deferred()
     const first = limit(() => gate.promise, never)
@@ -62,7 +62,7 @@ describe('limiter', () => {
     expect(ran).toBe(false)
   })
 
-  it('does not let one wait whose signal was aborted before', async () => {
+  it('does not let a call wait whose signal was aborted before', async () => {
     const limit = limiter(1)
     const gate = deferred()
     const first = limit(() => gate.promise, never)
@@ -97,7 +97,7 @@ describe('limiter', () => {
     expect(listeners).toBe(0)
   })
 
-  it('never lets more run, loses nobody and starves nobody, whoever leaves', async () => {
+  it('never exceeds the limit, loses no call and starves none, whichever leaves', async () => {
     const job = fc.record({
       at: fc.integer({ min: 0, max: 30 }),
       duration: fc.integer({ min: 1, max: 20 }),

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { Slots } from '../../src/async/slot-table.ts'
 
 describe('Slots', () => {
-  it('holds what was added and not removed, the same thing twice too', () => {
+  it('holds items that were added and not removed, also the same item twice', () => {
     const slots = new Slots<string>()
     const [a, b] = [slots.add('a'), slots.add('b')]
     slots.add('a')
@@ -14,7 +14,7 @@ describe('Slots', () => {
     expect(slots.all()).toEqual(['a'])
   })
 
-  it('uses places again', () => {
+  it('reuses slots', () => {
     const slots = new Slots<number>()
     const places = Array.from({ length: 3 }, (_, number) => slots.add(number))
     for (const place of places) slots.remove(place)

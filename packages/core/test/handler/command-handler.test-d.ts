@@ -61,7 +61,7 @@ describe('commandHandler', () => {
     })
   })
 
-  it('takes the word of a type argument or a parameter type where nothing else says it', () => {
+  it('trusts a type argument or a parameter type if nothing else determines it', () => {
     commandHandler<{ n: number }>({ type: 'a', source }, (command) => {
       expectTypeOf(command).toEqualTypeOf<{ n: number }>()
     })
@@ -71,14 +71,14 @@ describe('commandHandler', () => {
     })
   })
 
-  it('does not take the word of a parameter type against the schema', () => {
-    // @ts-expect-error: the schema gives a text
+  it('does not trust a parameter type that contradicts the schema', () => {
+    // @ts-expect-error: the schema returns a string
     commandHandler({ type: 'a', schema, source }, (command: { orderId: number }) => void command)
     // @ts-expect-error: the class has no such member
     commandHandler({ type: PlaceOrder, source }, (command: { quantity: number }) => void command)
   })
 
-  it('takes functions with and without events, asynchronous or not', () => {
+  it('accepts functions with and without events, asynchronous or not', () => {
     commandHandler({ type: 'a', source }, () => {})
     commandHandler({ type: 'a', source }, async () => {})
     commandHandler({ type: 'a', source }, () => [])
@@ -90,24 +90,24 @@ describe('commandHandler', () => {
     commandHandler({ type: 'a', source }, async () => Object.freeze([orderPlaced({ orderId: '1' })]))
   })
 
-  it('refuses functions that return something else', () => {
-    // @ts-expect-error: an array is needed for a single event, too
+  it('rejects functions that return something else', () => {
+    // @ts-expect-error: an array is required for a single event, too
     commandHandler({ type: 'a', source }, async () => orderPlaced({ orderId: '1' }))
-    // @ts-expect-error: texts are no events
+    // @ts-expect-error: strings are not events
     commandHandler({ type: 'a', source }, async () => ['order.placed'])
     // @ts-expect-error: nothing is undefined, not null
     commandHandler({ type: 'a', source }, async () => null)
-    // @ts-expect-error: a number is no event
+    // @ts-expect-error: a number is not an event
     commandHandler({ type: 'a', source }, () => 5)
-    // @ts-expect-error: a set is no array
+    // @ts-expect-error: a set is not an array
     commandHandler({ type: 'a', source }, async () => new Set([orderPlaced({ orderId: '1' })]))
-    // @ts-expect-error: a generator is no array
+    // @ts-expect-error: a generator is not an array
     commandHandler({ type: 'a', source }, async function* () {
       yield orderPlaced({ orderId: '1' })
     })
   })
 
-  it('needs a source and knows its options', () => {
+  it('requires a source and knows its options', () => {
     // @ts-expect-error: the source is missing
     commandHandler({ type: 'a' }, () => {})
     // @ts-expect-error: there is no such option
@@ -119,7 +119,7 @@ describe('commandHandler', () => {
 })
 
 describe('eventHandler', () => {
-  it('infers the event in the same ways, and needs no source', () => {
+  it('infers the event in the same ways, and requires no source', () => {
     eventHandler({ type: orderPlaced }, (event) => {
       expectTypeOf(event).toEqualTypeOf<{ orderId: string }>()
     })
@@ -129,7 +129,7 @@ describe('eventHandler', () => {
     eventHandler({ type: 'a', schema }, (event) => {
       expectTypeOf(event).toEqualTypeOf<{ orderId: string; at: Date }>()
     })
-    // @ts-expect-error: an array is needed for a single event, too
+    // @ts-expect-error: an array is required for a single event, too
     eventHandler({ type: orderPlaced, source }, () => orderPlaced({ orderId: '1' }))
   })
 })

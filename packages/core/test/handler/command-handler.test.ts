@@ -48,8 +48,8 @@ async function failureOf(promise: Promise<unknown>, code: ErrorCode): Promise<Ac
   return error
 }
 
-describe('commandHandler with a text as type', () => {
-  it('hands over the data as it is and the context, and gives back the events', async () => {
+describe('commandHandler with a string as type', () => {
+  it('passes the data unchanged and the context, and returns the events', async () => {
     const data = { orderId: 'o-1' }
     const message = command(data)
     const inner = message.context(context)
@@ -69,18 +69,18 @@ describe('commandHandler with a text as type', () => {
   it.each([
     ['an asynchronous function', async () => [orderPlaced({ orderId: '1' }), orderPlaced({ orderId: '2' })]],
     ['a synchronous function', () => [orderPlaced({ orderId: '1' }), orderPlaced({ orderId: '2' })]],
-  ])('takes %s and keeps the order of its events', async (_, handle) => {
+  ])('accepts %s and keeps the order of its events', async (_, handle) => {
     const outputs = await commandHandler({ type: 'order.place', source }, handle).handle(command({}), context)
     expect(outputs.map((output) => output.data)).toEqual([{ orderId: '1' }, { orderId: '2' }])
   })
 
-  it('takes nothing, undefined and an empty array for no events', async () => {
+  it('treats nothing, undefined and an empty array as no events', async () => {
     for (const handle of [() => {}, async () => {}, () => undefined, async () => []]) {
       expect(await commandHandler({ type: 'a', source }, handle).handle(command({}), context)).toEqual([])
     }
   })
 
-  it.each([new Error('no stock'), 'a text', undefined, null, { code: 5 }])('lets %s through as it was thrown', async (thrown) => {
+  it.each([new Error('no stock'), 'a text', undefined, null, { code: 5 }])('rethrows %s unchanged', async (thrown) => {
     const failing = [
       commandHandler({ type: 'a', source }, () => {
         throw thrown
@@ -126,7 +126,7 @@ describe('commandHandler with a class as type', () => {
     }
   })
 
-  it('makes an instance of a plain object without running the constructor or touching the object', async () => {
+  it('creates an instance from a plain object without running the constructor or changing the object', async () => {
     const data = JSON.parse('{"orderId":"o-1"}')
     const received: PlaceOrder[] = []
     await commandHandler({ type: PlaceOrder, source }, (value) => void received.push(value)).handle(command(data), context)
@@ -136,7 +136,7 @@ describe('commandHandler with a class as type', () => {
     expect(Object.getPrototypeOf(data)).toBe(Object.prototype)
   })
 
-  it('takes an object without prototype for a plain one', async () => {
+  it('treats an object without prototype as a plain one', async () => {
     const data = Object.assign(Object.create(null), { orderId: 'o-2' })
     const labels: string[] = []
     await commandHandler({ type: PlaceOrder, source }, (value) => void labels.push(value.label)).handle(command(data), context)
@@ -159,7 +159,7 @@ describe('commandHandler with a class as type', () => {
     ['a text', 'secret', 'a string'],
     ['bytes', new Uint8Array([1]), 'an instance of Uint8Array'],
     ['an instance of another class', new OrderPlaced('secret'), 'an instance of OrderPlaced'],
-  ])('rejects %s for good instead of running with an empty command', async (_, data, found) => {
+  ])('rejects %s permanently instead of running with an empty command', async (_, data, found) => {
     let calls = 0
     const handler = commandHandler({ type: PlaceOrder, source }, () => void calls++)
     const error = await failureOf(handler.handle(command(data), context), 'ACKORD_WRONG_DATA')
@@ -170,7 +170,7 @@ describe('commandHandler with a class as type', () => {
     expect(calls).toBe(0)
   })
 
-  it('makes the instance of what the schema gave', async () => {
+  it("creates the instance from the schema's output", async () => {
     const schema = z.object({ orderId: z.string().trim() })
     const received: PlaceOrder[] = []
     const handler = commandHandler({ type: PlaceOrder, schema, source }, (value) => void received.push(value))
@@ -179,7 +179,7 @@ describe('commandHandler with a class as type', () => {
     expect({ ...received[0] }).toEqual({ orderId: 'o-1' })
   })
 
-  it('refuses a class without a name', () => {
+  it('rejects a class without a name', () => {
     const anonymous = (() => class {})()
     expect(() => commandHandler({ type: anonymous, source }, () => {})).toThrow('type is a class without a name')
   })
@@ -196,13 +196,15 @@ describe('commandHandler with a definition as type', () => {
     await failureOf(handler.handle(command({}), context), 'ACKORD_VALIDATION_FAILED')
   })
 
-  it('takes a schema of its own only if the definition has none', async () => {
+  it('accepts a schema of its own only if the definition has none', async () => {
     const schema = z.object({ orderId: z.string() })
     const bare = defineEvent<{ orderId: string }>('order.place')
     const handler = commandHandler({ type: bare, schema, source }, () => {})
     await failureOf(handler.handle(command({}), context), 'ACKORD_VALIDATION_FAILED')
     const complete = defineEvent('order.place', schema)
-    expect(() => commandHandler({ type: complete, schema, source }, () => {})).toThrow("schema comes with the event 'order.place' already")
+    expect(() => commandHandler({ type: complete, schema, source }, () => {})).toThrow(
+      "schema is already defined by the event 'order.place'",
+    )
   })
 })
 
@@ -219,7 +221,7 @@ describe('outputs of a commandHandler', () => {
     expect(dotted?.attributes).toEqual({ type: 'order.placed', source: '/orders' })
   })
 
-  it('get the source where they have none', async () => {
+  it("get the handler's source if they have none", async () => {
     const outputs = await outputsOf([
       orderPlaced({ orderId: '1' }),
       orderPlaced({ orderId: '2' }, { source: '/mine' }),
@@ -229,12 +231,12 @@ describe('outputs of a commandHandler', () => {
     expect(outputs.map((output) => output.source)).toEqual(['/orders', '/mine', '/orders', '/orders'])
   })
 
-  it('get no id, time or specversion here: the router does that', async () => {
+  it('get no id, time or specversion here: the router adds them', async () => {
     const [output] = await outputsOf([orderPlaced({ orderId: '1' })])
     expect(Object.keys(output?.attributes ?? {}).sort()).toEqual(['source', 'type'])
   })
 
-  it('get the attributes of the options under their own', async () => {
+  it('get the attributes of the options unless they have their own', async () => {
     const attributes = { tenant: 'a', subject: 'default', priority: 3 }
     const [first, second] = await outputsOf(
       [orderPlaced({ orderId: '1' }, { subject: 'own', priority: undefined, extra: true }), new OrderPlaced('2')],
@@ -284,7 +286,7 @@ describe('outputs of a commandHandler', () => {
     ['bytes', Buffer.from('secret'), 'an instance of Buffer'],
     ['an error', new RangeError('secret'), 'an instance of RangeError'],
     ['an error of a class of their own', new (class Refused extends Error {})('secret'), 'an instance of Refused'],
-  ])('are refused with index and kind if one is %s', async (_, output, kind) => {
+  ])('are rejected with index and kind if one is %s', async (_, output, kind) => {
     const error = await failureOf(outputsOf([orderPlaced({ orderId: '1' }), output]), 'ACKORD_INVALID_OUTPUT')
     expect(error.message).toContain("Output 1 of the handler of a message of type 'order.place'")
     expect(error.message).toContain(`is ${kind}.`)
@@ -292,13 +294,13 @@ describe('outputs of a commandHandler', () => {
     expect(error.message).not.toContain('secret')
   })
 
-  it('are refused if there is a hole among them', async () => {
+  it('are rejected if there is a hole among them', async () => {
     // biome-ignore lint/suspicious/noSparseArray: the hole is the case.
     const error = await failureOf(outputsOf([, orderPlaced({ orderId: '1' })]), 'ACKORD_INVALID_OUTPUT')
     expect(error.message).toContain('Output 0')
   })
 
-  it('are refused if one is a message of another copy of the package', async () => {
+  it('are rejected if one is a message of another copy of the package', async () => {
     const real = orderPlaced({ orderId: '1' })
     class Foreign {
       data = real.data
@@ -310,7 +312,7 @@ describe('outputs of a commandHandler', () => {
     expect(error.message).toContain('another copy of @ackord/core')
   })
 
-  it('are refused if the class of one has no name', async () => {
+  it('are rejected if the class of one has no name', async () => {
     const anonymous = (() => class {})()
     const error = await failureOf(outputsOf([new anonymous()]), 'ACKORD_INVALID_OUTPUT')
     expect(error.message).toContain('a class without a name')
@@ -324,7 +326,7 @@ describe('outputs of a commandHandler', () => {
     ['an iterator', [orderPlaced({ orderId: '1' })].values(), ''],
     ['a generator', (function* () {})(), ''],
     ['true', true, 'a boolean'],
-  ])('are refused with a hint if they are %s', async (_, result, kind) => {
+  ])('are rejected with a hint if they are %s', async (_, result, kind) => {
     const error = await failureOf(outputsOf(result), 'ACKORD_INVALID_OUTPUT')
     expect(error.message).toContain(`returned ${kind}`)
     expect(error.message).toContain('Return an array')
@@ -333,7 +335,7 @@ describe('outputs of a commandHandler', () => {
 })
 
 describe('a copy of a commandHandler', () => {
-  it('is called by the function that it has of its own', async () => {
+  it('is called by its own function', async () => {
     const calls: string[] = []
     const inner = commandHandler({ type: 'a', source: '/s' }, async () => void calls.push('inner'))
     const around: Handler = {
@@ -360,27 +362,27 @@ describe('options of a commandHandler', () => {
       commandHandler({ type: 'a', source, ...options } as never, handle as never)
 
   it.each([
-    ['an empty type', { type: '' }, 'type must be a text that is not empty'],
-    ['no type', { type: undefined }, 'type must be a text, a class or an event'],
+    ['an empty type', { type: '' }, 'type must be a non-empty string'],
+    ['no type', { type: undefined }, 'type must be a string, a class or an event'],
     ['a number as type', { type: 5 }, 'it is a number'],
     ['an arrow function as type', { type: () => {} }, 'it is a function'],
-    ['an empty source', { source: '' }, 'source must be a text'],
-    ['no source', { source: undefined }, 'source must be a text'],
-    ['a schema that is none', { schema: { parse() {} } }, 'schema must be a Standard Schema'],
-    ['naming that is no function', { naming: 'dot' }, 'naming must be a function'],
+    ['an empty source', { source: '' }, 'source must be a non-empty string'],
+    ['no source', { source: undefined }, 'source must be a non-empty string'],
+    ['an invalid schema', { schema: { parse() {} } }, 'schema must be a Standard Schema'],
+    ['naming that is not a function', { naming: 'dot' }, 'naming must be a function'],
     ['an attribute that no broker carries', { attributes: { a: {} } }, "Attribute 'a' of the option `attributes`"],
-  ])('refuse %s', (_, options, problem) => {
+  ])('reject %s', (_, options, problem) => {
     expect(make(options)).toThrow(problem)
   })
 
-  it.each(['id', 'type', 'source', 'specversion', 'time'])('refuse the attribute %s, which all outputs would share', (name) => {
+  it.each(['id', 'type', 'source', 'specversion', 'time'])('reject the attribute %s, which all outputs would share', (name) => {
     expect(make({ attributes: { [name]: '1' } })).toThrow(
       expect.toSatisfy((error) => isAckordError(error, 'ACKORD_INVALID_OPTION') && error.message.includes(`'${name}'`)),
     )
     expect(make({ attributes: { [name]: undefined } })).not.toThrow()
   })
 
-  it('refuse a missing function', () => {
+  it('reject a missing function', () => {
     expect(make({}, null)).toThrow('The function of a handler must be a function')
     expect(make({}, 'handle')).toThrow('The function of a handler must be a function')
   })

@@ -19,7 +19,7 @@ const invoiceSent = defineEvent<{ invoice: string }>('invoice.sent')
 const context = rootContext()
 
 describe('eventHandler', () => {
-  it('needs no source when it returns nothing', async () => {
+  it('requires no source when it returns nothing', async () => {
     const seen: string[] = []
     const handler = eventHandler({ type: orderPlaced }, async (event) => {
       seen.push(event.orderId)
@@ -37,7 +37,7 @@ describe('eventHandler', () => {
     expect(output?.attributes).toEqual({ type: 'invoice.sent', source: '/invoices', tenant: 'a' })
   })
 
-  it('leaves the source of its events to the router if it has none to give', async () => {
+  it('leaves the source of its events to the router if it has none', async () => {
     const handler = eventHandler({ type: orderPlaced }, () => [
       invoiceSent({ invoice: 'i-1' }),
       invoiceSent({ invoice: 'i-2' }, { source: '' }),
@@ -46,13 +46,13 @@ describe('eventHandler', () => {
     expect(outputs.map(({ attributes }) => attributes)).toEqual([{ type: 'invoice.sent' }, { type: 'invoice.sent' }])
   })
 
-  it('passes on events that bring a source', async () => {
+  it('passes on events that have a source', async () => {
     const handler = eventHandler({ type: orderPlaced }, () => [invoiceSent({ invoice: 'i-1' }, { source: '/own' })])
     const [output] = await handler.handle(orderPlaced({ orderId: 'o-1' }), context)
     expect(output?.source).toBe('/own')
   })
 
-  it('takes texts and classes as types, too', async () => {
+  it('accepts strings and classes as types, too', async () => {
     expect(eventHandler({ type: 'order.placed' }, () => {}).type).toBe('order.placed')
     const received: unknown[] = []
     const handler = eventHandler({ type: OrderPlaced, naming: snakeCase }, (event) => void received.push(event))
@@ -61,16 +61,16 @@ describe('eventHandler', () => {
     expect(received[0]).toBeInstanceOf(OrderPlaced)
   })
 
-  it('rejects what its schema refuses', async () => {
+  it('rejects data that its schema rejects', async () => {
     const handler = eventHandler({ type: orderPlaced }, () => {})
     await expect(handler.handle(new Message({}, { type: 'order.placed' }), context)).rejects.toSatisfy(
       (error) => isAckordError(error, 'ACKORD_VALIDATION_FAILED') && !error.retryable,
     )
   })
 
-  it('checks its options as commandHandler does', () => {
-    expect(() => eventHandler({ type: '' }, () => {})).toThrow('type must be a text')
-    expect(() => eventHandler({ type: 'a', source: '' }, () => {})).toThrow('source must be a text')
+  it('validates its options as commandHandler does', () => {
+    expect(() => eventHandler({ type: '' }, () => {})).toThrow('type must be a non-empty string')
+    expect(() => eventHandler({ type: 'a', source: '' }, () => {})).toThrow('source must be a non-empty string')
     expect(() => eventHandler({ type: 'a', attributes: { id: '1' } }, () => {})).toThrow("must not contain 'id'")
   })
 })

@@ -27,7 +27,7 @@ describe('naming', () => {
     expect(snakeCase('HTTPRequestFailed')).toBe('http_request_failed')
   })
 
-  it('leaves a name as it is when asked to', () => {
+  it('leaves a name unchanged on request', () => {
     expect(asIs('HTTPRequest')).toBe('HTTPRequest')
     expect(asIs('')).toBe('')
   })

@@ -38,7 +38,7 @@ describe('acking', () => {
     expect(nacked.error).toBe(failure)
   })
 
-  it('gives a nack without an error a reason, so that it cannot be taken for an ack', async () => {
+  it('adds a reason to a nack without an error, so that it cannot be mistaken for an ack', async () => {
     for (const nothing of [undefined, null]) {
       const { message, calls } = trackedMessage('data')
       expect(await message.nack(nothing)).toBe(true)
@@ -49,13 +49,13 @@ describe('acking', () => {
     }
   })
 
-  it('gives a reject without an error a reason', async () => {
+  it('adds a reason to a reject without an error', async () => {
     const { message } = trackedMessage('data')
     await message.reject(undefined)
     expect(isAckordError(message.error, 'ACKORD_REJECTED')).toBe(true)
   })
 
-  it('hands retryAfter to the broker and refuses one that is no duration', async () => {
+  it('passes retryAfter to the broker and rejects an invalid duration', async () => {
     const { message, calls } = trackedMessage('data')
     await expect(message.nack(failure, { retryAfter: -1 })).rejects.toThrow(/retryAfter must be milliseconds/)
     await expect(message.nack(failure, { retryAfter: Number.NaN })).rejects.toThrow(/retryAfter/)
@@ -65,7 +65,7 @@ describe('acking', () => {
     expect(calls).toEqual([{ verdict: 'nack', error: failure, options: { retryAfter: 1500 } }])
   })
 
-  it('resolves false and never settles without acking', async () => {
+  it('resolves to false and never settles without acking', async () => {
     const message = new Message('data')
     expect(await message.ack()).toBe(false)
     expect(await message.nack(failure)).toBe(false)
@@ -80,7 +80,7 @@ describe('acking', () => {
     expect(settled).toBe(false)
   })
 
-  it('calls the broker once for a hundred acks at once', async () => {
+  it('calls the broker once for a hundred concurrent acks', async () => {
     const { message, calls } = trackedMessage('data', {}, { answer: async () => {} })
     const answers = await Promise.all(Array.from({ length: 100 }, () => message.ack()))
     expect(answers).toEqual(Array.from({ length: 100 }, () => true))
@@ -141,7 +141,7 @@ describe('acking', () => {
     ],
     ['rejects', () => Promise.reject(failure)],
   ])(
-    'surfaces an ack whose callback %s: the promise rejects, settled carries it, the callback is not called again',
+    'reports an ack whose callback %s: the promise rejects, settled carries it, the callback is not called again',
     async (_how, answer) => {
       const { message, calls } = trackedMessage('data', {}, { answer })
       await expect(message.ack()).rejects.toBe(failure)
@@ -152,7 +152,7 @@ describe('acking', () => {
     },
   )
 
-  it('does not bring the process down when nobody awaits an ack that fails', async () => {
+  it('does not crash the process when a failing ack is not awaited', async () => {
     const unhandled: unknown[] = []
     const listen = (reason: unknown) => unhandled.push(reason)
     process.on('unhandledRejection', listen)
@@ -216,7 +216,7 @@ describe('fork', () => {
     expect(calls).toHaveLength(1)
   })
 
-  it('does not let a fork take back its own ack', async () => {
+  it('does not let a fork revoke its own ack', async () => {
     const { message, calls } = trackedMessage('data')
     const [a] = message.fork(2)
     await a?.ack()
@@ -225,14 +225,14 @@ describe('fork', () => {
     expect(message.state).toBe('pending')
   })
 
-  it('of one is the original in another object', async () => {
+  it('into one is the original in another object', async () => {
     const { message, calls } = trackedMessage('data')
     const [only] = message.fork(1)
     await only?.ack()
     expect(calls).toEqual([{ verdict: 'ack' }])
   })
 
-  it('into none acks at once, because nobody is left who would', async () => {
+  it('into none acks immediately, because nothing else would', async () => {
     const { message, calls } = trackedMessage('data')
     expect(message.fork(0)).toEqual([])
     expect(calls).toEqual([{ verdict: 'ack' }])
@@ -249,7 +249,7 @@ describe('fork', () => {
     expect(calls).toEqual([{ verdict: 'ack' }])
   })
 
-  it('does not wait for siblings when acked one after the other, and tells the last one of a broker failure', async () => {
+  it('does not wait for siblings when acked one after the other, and reports a broker failure to the last one', async () => {
     const { message } = trackedMessage('data', {}, { answer: () => Promise.reject(failure) })
     const [a, b] = message.fork(2)
     expect(await a?.ack()).toBe(true)
@@ -257,7 +257,7 @@ describe('fork', () => {
     expect((await a?.settled)?.failure).toBe(failure)
   })
 
-  it('keeps data, attributes and values, and refuses a count that is none', () => {
+  it('keeps data, attributes and values, and rejects an invalid count', () => {
     const key = contextKey<string>('tenant')
     const { message } = trackedMessage('data', { id: '1' })
     const [fork] = message.withValue(key, 'blue').fork(1)

@@ -13,13 +13,13 @@ describe('attributeClass', () => {
 })
 
 describe('missingAttributes', () => {
-  it('lists all required names that are absent or empty', () => {
+  it('lists all required names that are missing or empty', () => {
     expect(missingAttributes({})).toEqual(['id', 'type', 'source', 'specversion'])
     expect(missingAttributes({ id: '1', type: '', source: undefined, specversion: '1.0' })).toEqual(['type', 'source'])
     expect(missingAttributes({ id: '1', type: 'a', source: '/', specversion: '1.0' })).toEqual([])
   })
 
-  it('has nothing to change for those who come later', () => {
+  it('returns a frozen list', () => {
     const complete = { id: '1', type: 'a', source: '/', specversion: '1.0' }
     expect(() => (missingAttributes(complete) as string[]).push('type')).toThrow(TypeError)
     expect(missingAttributes(complete)).toEqual([])
@@ -37,7 +37,7 @@ describe('checkAttributes', () => {
     return ''
   }
 
-  it('takes every type that CloudEvents carries, and absent ones', () => {
+  it('accepts every type that CloudEvents supports, and missing attributes', () => {
     expect(problem({})).toBe('')
     expect(
       problem({
@@ -56,16 +56,16 @@ describe('checkAttributes', () => {
   })
 
   it.each(['id', 'type', 'source', 'specversion', 'subject', 'datacontenttype', 'dataschema', 'partitionkey', 'correlationid'])(
-    'asks for a text as %s',
+    'requires a string as %s',
     (name) => {
-      expect(problem({ [name]: 5 })).toBe(`Attribute '${name}' of the message must be a text; it is a number.`)
+      expect(problem({ [name]: 5 })).toBe(`Attribute '${name}' of the message must be a string; it is a number.`)
       expect(problem({ [name]: null })).toContain('it is null')
     },
   )
 
-  it.each(['time', 'expirytime'])('asks for an instant as %s, without showing the text', (name) => {
+  it.each(['time', 'expirytime'])('requires an instant as %s, without showing the value', (name) => {
     expect(problem({ [name]: 'secret' })).toBe(
-      `Attribute '${name}' of the message must be a valid Date or an RFC 3339 text; it is a text of another form.`,
+      `Attribute '${name}' of the message must be a valid Date or an RFC 3339 string; it is a string of another format.`,
     )
     expect(problem({ [name]: new Date(Number.NaN) })).toContain('it is an instance of Date')
     expect(problem({ [name]: 5 })).toContain('it is a number')
@@ -80,18 +80,18 @@ describe('checkAttributes', () => {
     [5n, 'a bigint'],
     [() => {}, 'a function'],
     [Symbol('s'), 'a symbol'],
-  ])('refuses %o as an extension', (value, kind) => {
+  ])('rejects %o as an extension', (value, kind) => {
     expect(problem({ mine: value })).toContain(
-      `Attribute 'mine' of the message must be a text, number, boolean, Date or bytes; it is ${kind}`,
+      `Attribute 'mine' of the message must be a string, number, boolean, Date or bytes; it is ${kind}`,
     )
   })
 
-  it.each(['data', 'data_base64'])('refuses the name %s, which belongs to the data', (name) => {
+  it.each(['data', 'data_base64'])('rejects the name %s, which is reserved for the data', (name) => {
     expect(problem({ [name]: 'x' })).toContain(`Attribute '${name}' of the message must have another name`)
     expect(problem({ [name]: undefined })).toBe('')
   })
 
-  it('says whether another try can help, as it is told', () => {
+  it('sets whether a retry can help, as passed', () => {
     for (const retryable of [true, false]) {
       expect(() => checkAttributes({ id: 5 } as never, 'it', { retryable })).toThrow(expect.objectContaining({ retryable }))
     }
@@ -109,7 +109,7 @@ describe('parseInstant', () => {
     ['2026-02-03t04:05:06z', '2026-02-03T04:05:06.000Z'],
     ['2026-02-03 04:05:06Z', '2026-02-03T04:05:06.000Z'],
     ['2024-02-29T00:00:00Z', '2024-02-29T00:00:00.000Z'],
-  ])('reads %s', (text, instant) => {
+  ])('parses %s', (text, instant) => {
     expect(parseInstant(text)?.toISOString()).toBe(instant)
   })
 
@@ -130,15 +130,15 @@ describe('parseInstant', () => {
     '2026-02-03T04:05:06Z ',
     'Tue, 03 Feb 2026 04:05:06 GMT',
     '+002026-02-03T04:05:06Z',
-  ])('does not take %j for an instant', (text) => {
+  ])('does not parse %j as an instant', (text) => {
     expect(parseInstant(text)).toBeUndefined()
   })
 
-  it.each([undefined, null, 0, 1770000000000, true, {}, new Date(Number.NaN)])('does not take %s for an instant', (value) => {
+  it.each([undefined, null, 0, 1770000000000, true, {}, new Date(Number.NaN)])('does not parse %s as an instant', (value) => {
     expect(parseInstant(value)).toBeUndefined()
   })
 
-  it('reads back what a Date writes', () => {
+  it('parses what a Date writes', () => {
     const instants = fc.date({
       noInvalidDate: true,
       min: new Date('0100-01-01T00:00:00Z'),
@@ -154,7 +154,7 @@ describe('parseInstant', () => {
 })
 
 it.each(['partitionKey', 'correlationId', 'expiryTime', 'dataContentType', 'ID', 'TraceParent'])(
-  'refuses %s, which is a known name in other letters',
+  'rejects %s, which differs from a known name only in case',
   (name) => {
     expect(() => checkAttributes({ [name]: 'x' }, 'a message')).toThrow(
       `Attribute '${name}' of a message must be written in lower case: '${name.toLowerCase()}'.`,
@@ -162,6 +162,6 @@ it.each(['partitionKey', 'correlationId', 'expiryTime', 'dataContentType', 'ID',
   },
 )
 
-it('leaves names of other systems alone', () => {
+it('accepts names of other systems', () => {
   expect(() => checkAttributes({ 'X-Request-Id': 'x', myExtension: 1 }, 'a message')).not.toThrow()
 })

@@ -20,7 +20,7 @@ const tenant = contextKey<string>('tenant')
 const trace = contextKey<string>('trace')
 
 describe('context', () => {
-  it('finds a value given by with, in itself and in what is derived from it, and never in its parent', () => {
+  it('finds a value set by with, in itself and in derived contexts, and never in its parent', () => {
     const root = rootContext()
     const child = root.with(tenant, 'blue')
     expect(child.get(tenant)).toBe('blue')
@@ -30,12 +30,12 @@ describe('context', () => {
     expect(child.get(tenant)).toBe('blue')
   })
 
-  it('tells keys of the same name apart', () => {
+  it('distinguishes keys of the same name', () => {
     const other = contextKey<string>('tenant')
     expect(rootContext().with(tenant, 'blue').get(other)).toBeUndefined()
   })
 
-  it('of a message gives the message and its attributes, also after it was settled', async () => {
+  it('of a message has the message and its attributes, also after it was settled', async () => {
     const { message } = trackedMessage('data', { id: '1' })
     const context = message.context(rootContext())
     await message.ack()
@@ -44,7 +44,7 @@ describe('context', () => {
     expect(new Message(1).context(rootContext()).get(messageKey)?.data).toBe(1)
   })
 
-  it('looks in with values, then in the message, live, then in the parent', () => {
+  it('searches values set by with, then the message, live, then the parent', () => {
     const message = new Message('data')
     const parent = rootContext().with(tenant, 'parent').with(trace, 'parent')
     const context = message.context(parent)
@@ -78,7 +78,7 @@ describe('context', () => {
     expect(context.signal.aborted).toBe(false)
   })
 
-  it('takes over an earlier deadline, not a later one', () => {
+  it('uses an earlier deadline, not a later one', () => {
     const context = rootContext({ deadline: 1000 })
     expect(withDeadline(context, 500).deadline).toBe(500)
     expect(withDeadline(context, 1500).deadline).toBe(1000)
@@ -97,11 +97,11 @@ describe('context', () => {
     expect(withSignal(context, new AbortController().signal).get(tenant)).toBe('blue')
   })
 
-  it('accepts a context that somebody else implemented as parent', () => {
+  it('accepts a foreign implementation as parent', () => {
     const foreign: Context = {
       signal: AbortSignal.abort('foreign'),
       deadline: 7,
-      // A foreign context answers every key alike.
+      // A foreign context returns the same answer for every key.
       get: <V>() => 'foreign' as V,
       with: () => foreign,
     }
@@ -138,7 +138,7 @@ describe('ambient context', () => {
     })
   })
 
-  it('is kept apart between tasks that run at once', async () => {
+  it('is separate for concurrent tasks', async () => {
     const seen = await Promise.all(
       ['a', 'b', 'c'].map((name) =>
         enter(rootContext().with(tenant, name), async () => {
@@ -150,7 +150,7 @@ describe('ambient context', () => {
     expect(seen).toEqual(['a', 'b', 'c'])
   })
 
-  it('does not reach what is started outside of it', async () => {
+  it('does not reach work that is started outside of it', async () => {
     await enter(rootContext(), async () => {
       const later = outside(async () => {
         await Promise.resolve()
@@ -161,7 +161,7 @@ describe('ambient context', () => {
     })
   })
 
-  it('stays off for contexts that do not want it', () => {
+  it('is disabled for contexts with ambient: false', () => {
     const context = rootContext({ ambient: false })
     expect(enter(context.with(tenant, 'blue'), () => currentContext())).toBeUndefined()
     expect(enter(new Message(1).context(withDeadline(context, 5)), () => currentContext())).toBeUndefined()

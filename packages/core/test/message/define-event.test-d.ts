@@ -15,7 +15,7 @@ describe('defineEvent', () => {
     expectTypeOf(orderPlaced).toEqualTypeOf<EventDefinition<OrderPlaced>>()
     expectTypeOf(orderPlaced({ orderId: 'o-1' })).toEqualTypeOf<Message<OrderPlaced>>()
     expectTypeOf(orderPlaced.type).toEqualTypeOf<string>()
-    // @ts-expect-error: an order id is a text
+    // @ts-expect-error: an order id is a string
     orderPlaced({ orderId: 5 })
     // @ts-expect-error: the data is missing
     orderPlaced()
@@ -40,7 +40,7 @@ describe('defineEvent', () => {
     fromZod({ at: '2026-01-01' })
   })
 
-  it('takes anything when nothing says what it takes', () => {
+  it('accepts anything if nothing determines its type', () => {
     const anything = defineEvent('a')
     expectTypeOf(anything).parameter(0).toEqualTypeOf<unknown>()
   })
@@ -54,12 +54,12 @@ describe('defineEvent', () => {
     expectTypeOf(read).returns.toEqualTypeOf<string | undefined>()
   })
 
-  it('takes attributes, except for the type', () => {
+  it('accepts attributes, except for the type', () => {
     const orderPlaced = defineEvent<OrderPlaced>('order.placed')
     orderPlaced({ orderId: 'o-1' }, { subject: 'o-1', tenant: 'a', priority: 5 })
     // @ts-expect-error: the type comes from the definition
     orderPlaced({ orderId: 'o-1' }, { type: 'order.cancelled' })
-    // @ts-expect-error: a subject is a text
+    // @ts-expect-error: a subject is a string
     orderPlaced({ orderId: 'o-1' }, { subject: 5 })
   })
 })

@@ -11,7 +11,7 @@ interface OrderPlaced {
 const orderPlaced = defineEvent<OrderPlaced>('order.placed')
 
 describe('defineEvent', () => {
-  it('makes messages that have the type and nothing else', () => {
+  it('creates messages that have the type and nothing else', () => {
     const message = orderPlaced({ orderId: 'o-1' })
     expect(isMessage(message)).toBe(true)
     expect(message.data).toEqual({ orderId: 'o-1' })
@@ -19,14 +19,14 @@ describe('defineEvent', () => {
     expect(message.state).toBeUndefined()
   })
 
-  it('adds the attributes it is given, without keeping the object', () => {
+  it('adds the given attributes, without keeping the object', () => {
     const given = { subject: 'o-1', partitionkey: 'o-1', id: 'e-1' }
     const message = orderPlaced({ orderId: 'o-1' }, given)
     expect(message.attributes).toEqual({ type: 'order.placed', subject: 'o-1', partitionkey: 'o-1', id: 'e-1' })
     expect(given).not.toHaveProperty('type')
   })
 
-  it('refuses a type among the attributes', () => {
+  it('rejects a type among the attributes', () => {
     const attributes = { type: 'order.cancelled' } as never
     expect(() => orderPlaced({ orderId: 'o-1' }, attributes)).toThrow(
       expect.toSatisfy((error) => isAckordError(error, 'ACKORD_INVALID_ATTRIBUTES') && error.message.includes("'order.placed'")),
@@ -34,7 +34,7 @@ describe('defineEvent', () => {
     expect(orderPlaced({ orderId: 'o-1' }, { type: undefined }).type).toBe('order.placed')
   })
 
-  it('tells its type and schema', () => {
+  it('exposes its type and schema', () => {
     const schema = z.object({ orderId: z.string() })
     expect(orderPlaced.type).toBe('order.placed')
     expect(orderPlaced.schema).toBeUndefined()
@@ -48,12 +48,12 @@ describe('defineEvent', () => {
     expect(orderPlaced.is(new Message({}))).toBe(false)
   })
 
-  it('does not validate: that is done where the data is read', () => {
+  it('does not validate: the consumer does', () => {
     const strict = defineEvent('order.placed', z.object({ orderId: z.string() }))
     expect(strict({ orderId: 5 } as never).data).toEqual({ orderId: 5 })
   })
 
-  it('refuses an empty type and a schema that is none', () => {
+  it('rejects an empty type and an invalid schema', () => {
     expect(() => defineEvent('')).toThrow('The type given to defineEvent()')
     expect(() => defineEvent(undefined as never)).toThrow('The type given to defineEvent()')
     expect(() => defineEvent('a', {} as never)).toThrow('must be a Standard Schema')

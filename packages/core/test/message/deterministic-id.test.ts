@@ -34,7 +34,7 @@ describe('deterministic ids', () => {
   })
 })
 
-/** RFC 9562, section 5.5, written down a second time. */
+/** RFC 9562, section 5.5, implemented a second time. */
 function expected(name: readonly unknown[]): string {
   const hash = createHash('sha1').update('7c0f3a6e2b5d4e1f9a8b6c4d2e0f1a3b', 'hex').update(JSON.stringify(name)).digest('hex').slice(0, 32)
   const variant = ((Number.parseInt(hash.slice(16, 17), 16) & 3) | 8).toString(16)

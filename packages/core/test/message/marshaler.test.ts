@@ -28,7 +28,7 @@ describe('jsonMarshaler', () => {
     expect(jsonMarshaler.unmarshal(written, undefined)).toEqual(data)
   })
 
-  it('reads past a byte order mark', () => {
+  it('skips a byte order mark', () => {
     expect(jsonMarshaler.unmarshal(bytes('\ufeff{"a":1}'), undefined)).toEqual({ a: 1 })
   })
 
@@ -37,7 +37,7 @@ describe('jsonMarshaler', () => {
     expect(jsonMarshaler.unmarshal(new Uint8Array(), 'application/json')).toBeUndefined()
   })
 
-  it.each([() => {}, Symbol('s')])('has no form for %s', (data) => {
+  it.each([() => {}, Symbol('s')])('cannot represent %s', (data) => {
     expect(failure(() => jsonMarshaler.marshal(data)).code).toBe('ACKORD_MARSHAL_FAILED')
   })
 
@@ -56,20 +56,20 @@ describe('jsonMarshaler', () => {
 })
 
 describe('textMarshaler', () => {
-  it('writes texts as they are, without quotes', () => {
+  it('writes strings unchanged, without quotes', () => {
     expect(text(textMarshaler.marshal('grüß "dich"'))).toBe('grüß "dich"')
     expect(textMarshaler.unmarshal(bytes('grüß "dich"'), undefined)).toBe('grüß "dich"')
     expect(textMarshaler.unmarshal(new Uint8Array(), undefined)).toBe('')
   })
 
-  it('refuses what is no text and bytes that are no UTF-8', () => {
-    expect(failure(() => textMarshaler.marshal({ secret: 1 })).message).toBe('Plain text has no form for a plain object.')
+  it('rejects values that are not strings and bytes that are not UTF-8', () => {
+    expect(failure(() => textMarshaler.marshal({ secret: 1 })).message).toBe('Plain text cannot represent a plain object.')
     expect(() => textMarshaler.unmarshal(new Uint8Array([0xff]), undefined)).toThrow()
   })
 })
 
 describe('bytesMarshaler', () => {
-  it('leaves bytes alone', () => {
+  it('does not change bytes', () => {
     const data = new Uint8Array([0, 255])
     expect(bytesMarshaler.marshal(data)).toBe(data)
     expect(bytesMarshaler.unmarshal(data, 'image/png')).toBe(data)
@@ -92,7 +92,7 @@ describe('firstAccepting', () => {
 })
 
 describe('unmarshal', () => {
-  it('reads the data and carries attributes, acking and values over', async () => {
+  it('reads the data and keeps attributes, acking and values', async () => {
     const { message: raw, calls } = trackedMessage(bytes('{"a":1}'), { type: 'a', id: '1' }, { deliveryCount: 2 })
     raw.withValue(tenant, 't')
     const message = unmarshal(raw, jsonMarshaler)
@@ -107,8 +107,8 @@ describe('unmarshal', () => {
 
   it.each([
     ['broken JSON', bytes('{"secret":')],
-    ['bytes that are no UTF-8', new Uint8Array([0x22, 0xff, 0x22])],
-  ])('rejects %s for good, with the cause and without the payload', (_, data) => {
+    ['bytes that are not UTF-8', new Uint8Array([0x22, 0xff, 0x22])],
+  ])('rejects %s permanently, with the cause and without the payload', (_, data) => {
     const { message: raw, calls } = trackedMessage(data, { type: 'a', id: '1' })
     const error = failure(() => unmarshal(raw, jsonMarshaler))
     expect(error).toMatchObject({ code: 'ACKORD_UNMARSHAL_FAILED', retryable: false })
@@ -117,7 +117,7 @@ describe('unmarshal', () => {
     expect(calls).toEqual([])
   })
 
-  it('rejects a content type that the marshaler does not read', () => {
+  it('rejects a content type that the marshaler cannot read', () => {
     const raw = new Message(bytes('<a/>'), { type: 'a', datacontenttype: 'application/xml' })
     const error = failure(() => unmarshal(raw, jsonMarshaler))
     expect(error).toMatchObject({ code: 'ACKORD_UNMARSHAL_FAILED', retryable: false })
@@ -127,7 +127,7 @@ describe('unmarshal', () => {
 })
 
 describe('marshal', () => {
-  it('writes the data, says its content type and carries the rest over', async () => {
+  it('writes the data, sets its content type and keeps the rest', async () => {
     const { message, calls } = trackedMessage({ a: 1 }, { type: 'a', datacontenttype: 'text/plain' })
     message.withValue(tenant, 't')
     const raw = marshal(message, jsonMarshaler)
@@ -139,17 +139,17 @@ describe('marshal', () => {
     expect(calls).toEqual([{ verdict: 'ack' }])
   })
 
-  it('refuses attributes that no broker could carry', () => {
-    // What a JavaScript caller may pass.
+  it('rejects attributes that no broker could carry', () => {
+    // A JavaScript caller may pass anything.
     const attributes = { type: 'a', tenant: { secret: 1 } } as unknown as Attributes
     const error = failure(() => marshal(new Message(1, attributes), jsonMarshaler))
     expect(error.code).toBe('ACKORD_INVALID_ATTRIBUTES')
     expect(error.message).toBe(
-      "Attribute 'tenant' of a message of type 'a' must be a text, number, boolean, Date or bytes; it is a plain object.",
+      "Attribute 'tenant' of a message of type 'a' must be a string, number, boolean, Date or bytes; it is a plain object.",
     )
   })
 
-  it('leaves bytes and their content type as they are', () => {
+  it('does not change bytes and their content type', () => {
     const data = new Uint8Array([1, 2, 3])
     expect(marshal(new Message(data), jsonMarshaler)).toMatchObject({
       data,
@@ -182,13 +182,13 @@ describe('marshal', () => {
     ['JSON', jsonMarshaler, { a: ['ä', 1] }],
     ['a text', textMarshaler, 'grüß'],
     ['bytes', bytesMarshaler, new Uint8Array([1])],
-  ] as [string, Marshaler, unknown][])('is undone by unmarshal for %s', (_, marshaler, data) => {
+  ] as [string, Marshaler, unknown][])('is reversed by unmarshal for %s', (_, marshaler, data) => {
     expect(unmarshal(marshal(new Message(data, { type: 'a' }), marshaler), marshaler).data).toEqual(data)
   })
 })
 
 describe('nameOf', () => {
-  it('speaks of a message by type and id', () => {
+  it('describes a message by type and id', () => {
     expect(nameOf(new Message('secret'))).toBe('a message without type')
     expect(nameOf(new Message('secret', { type: 'a' }))).toBe("a message of type 'a'")
     expect(nameOf(new Message('secret', { type: 'a', id: '1' }))).toBe("a message of type 'a' (id '1')")
@@ -196,7 +196,7 @@ describe('nameOf', () => {
     expect(nameOf(new Message('secret', { type: 'x'.repeat(5000) })).length).toBeLessThan(200)
   })
 
-  it('is one line, whatever others have chosen for it', () => {
+  it('is one line, whatever a sender has chosen', () => {
     const forged = nameOf(new Message('secret', { type: 'a\u2028b', id: '1\r\n2026-01-01 ERROR\u0000\u001b[31m' }))
     expect(forged).toBe("a message of type 'a\\u2028b' (id '1\\r\\n2026-01-01 ERROR\\u0000\\u001b[31m')")
   })

@@ -14,7 +14,7 @@ describe('Message', () => {
     process(message, message)
   })
 
-  it('takes its type from the data', () => {
+  it('infers its type from the data', () => {
     expectTypeOf(new Message({ a: 1 })).toEqualTypeOf<Message<{ a: number }>>()
     expectTypeOf(new Message({ a: 1 }).data.a).toEqualTypeOf<number>()
     expectTypeOf(new Message(1).copy('text')).toEqualTypeOf<Message<string>>()
@@ -31,11 +31,11 @@ describe('Message', () => {
     expectTypeOf(parseMessage('{}')).toEqualTypeOf<RawMessage>()
   })
 
-  it('cannot be made by hand', () => {
+  it('cannot be created as a plain object', () => {
     expectTypeOf<{ data: unknown; attributes: Attributes }>().not.toExtend<Message>()
   })
 
-  it('takes values of the type of their key only', () => {
+  it('accepts values of the type of their key only', () => {
     const count = contextKey<number>('count')
     const message = new Message('text').withValue(count, 1)
     expectTypeOf(message).toEqualTypeOf<Message<string>>()

@@ -8,7 +8,7 @@ const tenant = contextKey<string>('tenant')
 const invalidOption = expect.toSatisfy((error) => isAckordError(error, 'ACKORD_INVALID_OPTION'))
 
 describe('a message', () => {
-  it('has data and attributes and nothing is added to them', () => {
+  it('has data and attributes, and adds nothing to them', () => {
     const data = { a: 1 }
     const attributes = { type: 'a' }
     const message = new Message(data, attributes)
@@ -22,13 +22,13 @@ describe('a message', () => {
     expect(new Message(1, {}, { deliveryCount: 3 }).deliveryCount).toBe(3)
   })
 
-  it.each([null, 'type', 5, [], () => {}])('refuses %s as attributes', (attributes) => {
+  it.each([null, 'type', 5, [], () => {}])('rejects %s as attributes', (attributes) => {
     expect(() => new Message(1, attributes as never)).toThrow(
       expect.toSatisfy((error) => isAckordError(error, 'ACKORD_INVALID_ATTRIBUTES')),
     )
   })
 
-  it('is recognised, and what only looks like it is not', () => {
+  it('is recognised, and similar objects are not', () => {
     expect(isMessage(new Message(1))).toBe(true)
     for (const other of [null, undefined, 1, 'a', {}, { data: 1, attributes: {} }, Object.create(Message.prototype)]) {
       expect(isMessage(other)).toBe(false)
@@ -60,7 +60,7 @@ describe('the accessors of a message', () => {
     ['correlationId', 'correlationid'],
   ] as const
 
-  it.each(texts)('%s reads the text %s', (accessor, name) => {
+  it.each(texts)('%s returns the string %s', (accessor, name) => {
     expect(new Message(1, { [name]: 'x' })[accessor]).toBe('x')
     expect(new Message(1, { [name]: '' })[accessor]).toBe('')
     expect(new Message(1)[accessor]).toBeUndefined()
@@ -71,7 +71,7 @@ describe('the accessors of a message', () => {
   it.each([
     ['time', 'time'],
     ['expiryTime', 'expirytime'],
-  ] as const)('%s reads a Date or an RFC 3339 text', (accessor, name) => {
+  ] as const)('%s parses a Date or an RFC 3339 string', (accessor, name) => {
     const instant = new Date('2026-02-03T04:05:06.789Z')
     expect(new Message(1, { [name]: instant })[accessor]).toEqual(instant)
     expect(new Message(1, { [name]: '2026-02-03T04:05:06.789Z' })[accessor]).toEqual(instant)
@@ -93,7 +93,7 @@ describe('withAttributes', () => {
     expect(message.attributes).toEqual({ type: 'a', subject: 's', tenant: 't' })
   })
 
-  it('gives a copy that settles the original', async () => {
+  it('returns a copy that settles the original', async () => {
     const { message, calls } = trackedMessage(1)
     expect(await message.withAttributes({ subject: 's' }).ack()).toBe(true)
     expect(message.state).toBe('acked')
@@ -115,7 +115,7 @@ describe('copy', () => {
     expect(calls.map((call) => call.verdict)).toEqual(['nack'])
   })
 
-  it('takes the values along; later ones stay where they are set', () => {
+  it('keeps the values; later ones belong to one message only', () => {
     const message = new Message(1).withValue(tenant, 'a')
     const copy = message.copy(2)
     expect(copy.value(tenant)).toBe('a')
@@ -136,24 +136,24 @@ describe('withValue', () => {
     expect(message.value(tenant)).toBe('b')
   })
 
-  it('tells keys of the same name apart', () => {
+  it('distinguishes keys of the same name', () => {
     const message = new Message(1).withValue(tenant, 'a')
     expect(message.value(contextKey<string>('tenant'))).toBeUndefined()
   })
 
-  it('never reaches the serialised form', () => {
+  it('is never serialised', () => {
     const message = new Message(1, { type: 'a' }).withValue(tenant, 'secret')
     expect(JSON.stringify(message)).toBe('{"specversion":"1.0","type":"a","data":1}')
     expect(JSON.stringify(message.copy(2))).not.toContain('secret')
   })
 
-  it('refuses a key that belongs to one call', () => {
+  it('rejects a key that belongs to one call', () => {
     const transaction = contextKey<object>('sql.transaction', { callScoped: true })
     expect(() => new Message(1).withValue(transaction, {})).toThrow(invalidOption)
     expect(() => new Message(1).withValue(messageKey, new Message(2))).toThrow('context.with()')
   })
 
-  it('is seen through the context of the message', () => {
+  it('is visible through the context of the message', () => {
     const message = new Message(1)
     const context = message.context(rootContext())
     message.withValue(tenant, 'a')
@@ -163,7 +163,7 @@ describe('withValue', () => {
 })
 
 describe('fork', () => {
-  it('gives messages that are settled one by one', async () => {
+  it('returns messages that are settled one by one', async () => {
     const { message, calls } = trackedMessage('data', { type: 'a' })
     message.withValue(tenant, 'a')
     const [first, second] = message.fork(2)
@@ -179,7 +179,7 @@ describe('fork', () => {
     expect(calls).toEqual([{ verdict: 'ack' }])
   })
 
-  it('of none acks the message, because nobody else would', async () => {
+  it('into none acks the message, because nothing else would', async () => {
     const { message, calls } = trackedMessage(1)
     expect(message.fork(0)).toEqual([])
     expect(calls).toEqual([{ verdict: 'ack' }])
@@ -191,13 +191,13 @@ describe('fork', () => {
     expect(await forks[0]?.ack()).toBe(false)
   })
 
-  it.each([-1, 1.5, Number.NaN, Infinity, '2'])('refuses %s as a count', (count) => {
+  it.each([-1, 1.5, Number.NaN, Infinity, '2'])('rejects %s as a count', (count) => {
     expect(() => new Message(1).fork(count as number)).toThrow(invalidOption)
   })
 })
 
 describe('nack', () => {
-  it.each([-1, Number.NaN])('refuses to wait for %s milliseconds', async (retryAfter) => {
+  it.each([-1, Number.NaN])('rejects a delay of %s milliseconds', async (retryAfter) => {
     const { message, calls } = trackedMessage(1)
     await expect(message.nack(undefined, { retryAfter })).rejects.toThrow('retryAfter')
     expect(calls).toEqual([])
@@ -205,8 +205,8 @@ describe('nack', () => {
   })
 })
 
-describe('for siblings', () => {
-  it('withData keeps acking, values and delivery count and takes the attributes as they are', () => {
+describe('internals', () => {
+  it('withData keeps acking, values and delivery count and uses the attributes object itself', () => {
     const { message } = trackedMessage(1, { type: 'a' }, { deliveryCount: 2 })
     message.withValue(tenant, 'a')
     const attributes = { type: 'b' }
@@ -228,7 +228,7 @@ describe('for siblings', () => {
     expect(other.calls).toEqual([{ verdict: 'ack' }])
   })
 
-  it('inheritValues gives values only to a message without', () => {
+  it('inheritValues copies values only to a message without', () => {
     const from = new Message(1).withValue(tenant, 'a')
     const bare = new Message(2)
     const own = new Message(3).withValue(contextKey<number>('n'), 1)

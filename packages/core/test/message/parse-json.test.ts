@@ -1,12 +1,12 @@
 import { expect, it } from 'vitest'
 import { parseJson } from '../../src/message/json.ts'
 
-it('reads what JSON.parse() reads', () => {
+it('parses what JSON.parse() parses', () => {
   expect(parseJson('{"a":[1,null,"x"]}')).toEqual({ a: [1, null, 'x'] })
 })
 
 it.each(['secret', '"secret', '{"a":secret}', '{"a":1,secret', '[1] secret at position 7', '{"a":1} secret', ''])(
-  'quotes nothing of what it cannot read: %j',
+  'quotes nothing of invalid JSON: %j',
   (text) => {
     let error: unknown
     try {
@@ -15,7 +15,7 @@ it.each(['secret', '"secret', '{"a":secret}', '{"a":1,secret', '[1] secret at po
       error = thrown
     }
     expect(error).toBeInstanceOf(SyntaxError)
-    expect(String(error)).toMatch(/^SyntaxError: The text is not JSON(?:; it goes wrong at position \d+)?\.$/)
+    expect(String(error)).toMatch(/^SyntaxError: The text is not valid JSON(?:: syntax error at position \d+)?\.$/)
     expect(error).not.toHaveProperty('cause')
   },
 )

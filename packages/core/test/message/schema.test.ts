@@ -11,9 +11,9 @@ import type { StandardSchema } from '../../src/message/schema.ts'
 interface Schemas {
   /** `{ customer: { email }, quantity }`, quantity at least 5. */
   readonly plain: StandardSchema
-  /** The same; `quantity` comes as a text. */
+  /** The same; `quantity` arrives as a string. */
   readonly transforming: StandardSchema
-  /** A text other than 'taken', which is known later. */
+  /** A string other than 'taken', which is validated asynchronously. */
   readonly asynchronous: StandardSchema
   readonly throwing: StandardSchema
 }
@@ -91,12 +91,12 @@ async function refusal(schema: StandardSchema, data: unknown): Promise<AckordErr
 }
 
 describe.each(Object.entries(libraries))('a schema made with %s', (_, schemas) => {
-  it('lets valid data through', async () => {
+  it('accepts valid data', async () => {
     const data = { customer: { email: 'ada@example.org' }, quantity: 5 }
     expect(await receive(schemas.plain, data)).toEqual(data)
   })
 
-  it('names message and paths of what is wrong, never the payload', async () => {
+  it('reports message and paths of problems, never the payload', async () => {
     const error = await refusal(schemas.plain, { customer: { email: 'not-a-mail' }, quantity: 3.25 })
     expect(error.message).toContain("The data of a message of type 'order.place' (id 'c-1') is not valid: ")
     expect(error.message).toContain('customer.email')
@@ -106,34 +106,34 @@ describe.each(Object.entries(libraries))('a schema made with %s', (_, schemas) =
     expect(error.message).not.toContain('3.25')
   })
 
-  it('says what is missing', async () => {
+  it('reports what is missing', async () => {
     const error = await refusal(schemas.plain, { customer: { email: 'ada@example.org' } })
     expect(error.message).toContain('quantity')
     expect(error.message).not.toContain('email')
   })
 
-  it.each([undefined, null, 'secret', ['secret'], new Uint8Array(3)])('refuses %s as a whole', async (data) => {
+  it.each([undefined, null, 'secret', ['secret'], new Uint8Array(3)])('rejects %s as a whole', async (data) => {
     const error = await refusal(schemas.plain, data)
     expect(error.message).not.toMatch(/is not valid: \d/) // there is no path
     expect(error.message).not.toContain('secret')
   })
 
-  it('does not show a refused boolean or a value of the wrong type', async () => {
+  it('does not show a rejected boolean or a value of the wrong type', async () => {
     const error = await refusal(schemas.plain, { customer: { email: false }, quantity: 'secret' })
     expect(error.message).not.toMatch(/false|secret/)
   })
 
-  it('hands over what it made of the data', async () => {
+  it('passes its output on', async () => {
     expect(await receive(schemas.transforming, { quantity: '7' })).toEqual({ quantity: 7 })
   })
 
-  it('may throw, which refuses the message and keeps the cause', async () => {
+  it('may throw, which rejects the message and keeps the cause', async () => {
     const error = await refusal(schemas.throwing, 'secret')
     expect(error.cause).toMatchObject({ message: 'broken schema' })
     expect(error.message).toBe("The schema for the data of a message of type 'order.place' (id 'c-1') failed.")
   })
 
-  it('may answer later', async () => {
+  it('may be asynchronous', async () => {
     const schema = schemas.asynchronous
     expect(await receive(schema, 'free')).toBe('free')
     expect((await refusal(schema, 'taken')).message).toContain('is taken')
@@ -153,7 +153,7 @@ describe('any Standard Schema', () => {
     ).toBe(cause)
   })
 
-  it('that answers with nothing refuses the message', async () => {
+  it('that returns nothing rejects the message', async () => {
     expect(
       (
         await refusal(
@@ -164,7 +164,7 @@ describe('any Standard Schema', () => {
     ).toBeInstanceOf(TypeError)
   })
 
-  it('may give paths as keys, objects and symbols, or none', async () => {
+  it('may report paths as keys, objects and symbols, or none', async () => {
     const issues = [
       { message: 'first', path: ['a', 0, { key: 'b' }] },
       { message: 'second', path: [Symbol('s')] },
@@ -178,7 +178,7 @@ describe('any Standard Schema', () => {
     expect(error.message).toContain('is not valid: a.0.b: first; Symbol(s): second; third; fourth.')
   })
 
-  it('may find more than fits a log line', async () => {
+  it('may report more than fits a log line', async () => {
     const issues = Array.from({ length: 10_000 }, (_, index) => ({ message: 'is wrong', path: [index] }))
     const error = await refusal(
       answering(() => ({ issues })),
@@ -188,7 +188,7 @@ describe('any Standard Schema', () => {
     expect(error.message.length).toBeLessThan(500)
   })
 
-  it('is asked once per message', async () => {
+  it('is called once per message', async () => {
     let asked = 0
     await receive(
       answering((value) => {

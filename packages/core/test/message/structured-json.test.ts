@@ -61,15 +61,15 @@ describe('the structured form of a message', () => {
   })
 
   it.each([
-    ['bytes that are no JSON', bytes('hello')],
-    ['bytes that are no UTF-8', new Uint8Array([0xff, 0xfe])],
+    ['bytes that are not JSON', bytes('hello')],
+    ['bytes that are not UTF-8', new Uint8Array([0xff, 0xfe])],
     ['JSON behind a byte order mark', bytes('\ufeff{"a":1}')],
     ['a number past 2^53', bytes('{"n":9007199254740993}')],
     ['a number in another notation', bytes('[1.0,1e3,-0]')],
-    ['a key given twice', bytes('{"a":1,"a":2}')],
+    ['a duplicate key', bytes('{"a":1,"a":2}')],
     ['keys in an order that JavaScript does not keep', bytes('{"b":1,"1":2}')],
     ['escapes that need not be', bytes('"\\u0041"')],
-  ])('has %s as base64, and back byte for byte', (_, data) => {
+  ])('has %s as base64, which restores every byte', (_, data) => {
     const event = structured(new Message(data))
     expect(event).not.toHaveProperty('data')
     expect(event['data_base64']).toBe(Buffer.from(data).toString('base64'))
@@ -82,19 +82,19 @@ describe('the structured form of a message', () => {
     expect(text(roundTrip(bytes('"5"'), { datacontenttype: 'text/plain' }).data)).toBe('"5"')
   })
 
-  it('leaves out absent data and empty bytes', () => {
+  it('omits missing data and empty bytes', () => {
     expect(structured(new Message(undefined))).toEqual({ specversion: '1.0' })
     expect(structured(new Message(new Uint8Array()))).toEqual({ specversion: '1.0' })
     expect(roundTrip(new Uint8Array()).data).toEqual(new Uint8Array())
   })
 
-  it('sees only its own part of a larger buffer', () => {
+  it('uses only its own part of a larger buffer', () => {
     const whole = bytes('xx{"a":1}yy')
     expect(structured(new Message(whole.subarray(2, 9)))['data']).toEqual({ a: 1 })
     expect(structured(new Message(whole.subarray(0, 2)))['data_base64']).toBe(Buffer.from('xx').toString('base64'))
   })
 
-  it.each(['data', 'data_base64'])('refuses an attribute named %s, which would pass for the data', (name) => {
+  it.each(['data', 'data_base64'])('rejects an attribute named %s, which could be mistaken for the data', (name) => {
     for (const data of [undefined, { a: 1 }, new Uint8Array([255])]) {
       const error = failure(() => JSON.stringify(new Message(data, { [name]: 'x' })))
       expect(error).toMatchObject({ code: 'ACKORD_INVALID_ATTRIBUTES', retryable: false })
@@ -107,7 +107,7 @@ describe('the structured form of a message', () => {
 describe('parseMessage', () => {
   const parse = (event: unknown): RawMessage => parseMessage(JSON.stringify(event))
 
-  it('reads texts and bytes, with the options of a message', async () => {
+  it('parses strings and bytes, with the options of a message', async () => {
     const acks: string[] = []
     const acking = { ack: () => void acks.push('ack'), nack() {}, reject() {} }
     for (const input of ['{"type":"a","data":{"b":1}}', bytes('{"type":"a","data":{"b":1}}')]) {
@@ -121,7 +121,7 @@ describe('parseMessage', () => {
     expect(parse({}).state).toBeUndefined()
   })
 
-  it('keeps attributes with their types and leaves out null', () => {
+  it('keeps attributes with their types and omits null', () => {
     const { attributes } = parse({ id: '1', n: 5, f: 1.5, b: true, t: '', x: null, subject: null })
     expect(attributes).toEqual({ id: '1', n: 5, f: 1.5, b: true, t: '' })
     expect(Object.keys(attributes)).not.toContain('x')
@@ -142,35 +142,35 @@ describe('parseMessage', () => {
     ['an object', '{"a": [1,  2]}'],
     ['a number past 2^53', '{"n":9007199254740993}'],
     ['a fraction with many digits', '0.1000000000000000055511151231257827'],
-    ['keys given twice', '{"a":1,"a":2}'],
+    ['duplicate keys', '{"a":1,"a":2}'],
     ['a text', '"quoted \\" and \\\\"'],
     ['an escaped lone surrogate', '"\\ud800"'],
     ['null', 'null'],
     ['false', 'false'],
     ['zero', '0'],
-    ['an empty text', '""'],
-    ['braces and quotes inside of texts', '{"}\\"":["]",{"a\\\\":"{"}]}'],
+    ['an empty string', '""'],
+    ['braces and quotes inside of strings', '{"}\\"":["]",{"a\\\\":"{"}]}'],
     ['characters outside the basic plane', '{"🎵":"日本"}'],
-  ])('keeps JSON data as it stands: %s', (_, data) => {
+  ])('keeps JSON data as written: %s', (_, data) => {
     expect(text(parseMessage(`{"type":"a","data":${data},"id":"1"}`).data)).toBe(data)
     expect(text(parseMessage(bytes(`{ "data" : ${data} }`)).data)).toBe(data)
     expect(parseMessage(`{"data":${data},"id":"1"}`).id).toBe('1')
   })
 
-  it('finds the data whatever stands around it', () => {
+  it('finds the data whatever surrounds it', () => {
     expect(text(parseMessage('{"id":"\\"data\\":1","data":2,"type":"{data"}').data)).toBe('2')
     expect(text(parseMessage('{"d\\u0061ta":3}').data)).toBe('3')
     expect(text(parseMessage('{"data":{"data":1}}').data)).toBe('{"data":1}')
     expect(text(parseMessage('\n\t{\r\n"data"\n:\n[ ]\n}\n').data)).toBe('[ ]')
   })
 
-  it('takes the last of several members with one name, as JSON does', () => {
+  it('uses the last of several members with one name, as JSON does', () => {
     const message = parseMessage('{"id":"1","data":1,"id":"2","data":2}')
     expect(message.id).toBe('2')
     expect(text(message.data)).toBe('2')
   })
 
-  it('gives texts without JSON quotes where the content type is not JSON', () => {
+  it('returns strings without JSON quotes where the content type is not JSON', () => {
     expect(text(parse({ datacontenttype: 'text/plain', data: 'say "hi"' }).data)).toBe('say "hi"')
     expect(text(parse({ datacontenttype: 'application/xml', data: '<a/>' }).data)).toBe('<a/>')
     expect(text(parse({ datacontenttype: 'text/plain', data: '' }).data)).toBe('')
@@ -180,11 +180,11 @@ describe('parseMessage', () => {
     expect(text(parse({ datacontenttype: 'text/plain', data: { a: 1 } }).data)).toBe('{"a":1}')
   })
 
-  it('replaces a lone surrogate of a plain text, which has no form in UTF-8', () => {
+  it('replaces an unpaired surrogate of a plain string, which UTF-8 cannot represent', () => {
     expect(text(parse({ datacontenttype: 'text/plain', data: 'a\ud800b' }).data)).toBe('a\ufffdb')
   })
 
-  it('reads data_base64, with padding or without, and lets it win over data', () => {
+  it('reads data_base64, with padding or without, and prefers it to data', () => {
     expect(text(parse({ data_base64: 'aGk=' }).data)).toBe('hi')
     expect(text(parse({ data_base64: 'aGk' }).data)).toBe('hi')
     expect(text(parse({ data: 'no', data_base64: 'aGk=' }).data)).toBe('hi')
@@ -192,33 +192,33 @@ describe('parseMessage', () => {
     expect(text(parse({ data: 'yes', data_base64: null }).data)).toBe('"yes"')
   })
 
-  it('gives empty bytes for absent data', () => {
+  it('returns empty bytes for missing data', () => {
     expect(parse({ type: 'a' }).data).toEqual(new Uint8Array())
     expect(parse({ data_base64: '' }).data).toEqual(new Uint8Array())
   })
 
-  it('reads past a byte order mark', () => {
+  it('skips a byte order mark', () => {
     expect(parseMessage('\ufeff{"id":"1"}').id).toBe('1')
     expect(parseMessage(bytes('\ufeff{"id":"1"}')).id).toBe('1')
   })
 
   it.each([
-    ['an empty text', '', 'not JSON'],
-    ['broken JSON', '{"secret":', 'not JSON'],
-    ['two objects', '{}{}', 'not JSON'],
-    ['bytes that are no UTF-8', new Uint8Array([0x7b, 0xff, 0x7d]), 'not UTF-8'],
+    ['an empty string', '', 'not valid JSON'],
+    ['broken JSON', '{"secret":', 'not valid JSON'],
+    ['two objects', '{}{}', 'not valid JSON'],
+    ['bytes that are not UTF-8', new Uint8Array([0x7b, 0xff, 0x7d]), 'not valid UTF-8'],
     ['an array', '[{"secret":1}]', 'not an object'],
     ['null', 'null', 'not an object'],
     ['a text', '"secret"', 'not an object'],
     ['a number', '5', 'not an object'],
-    ['base64 that is a number', '{"data_base64":5}', "'data_base64' is not base64"],
-    ['base64 with strange characters', '{"data_base64":"secret!!"}', "'data_base64' is not base64"],
-    ['base64 of a length that cannot be', '{"data_base64":"aGkxx"}', "'data_base64' is not base64"],
-    ['base64 with wrong padding', '{"data_base64":"aGk=="}', "'data_base64' is not base64"],
-    ['base64 that is padding only', '{"data_base64":"=="}', "'data_base64' is not base64"],
+    ['base64 that is a number', '{"data_base64":5}', "'data_base64' is not valid base64"],
+    ['base64 with strange characters', '{"data_base64":"secret!!"}', "'data_base64' is not valid base64"],
+    ['base64 of a length that cannot be', '{"data_base64":"aGkxx"}', "'data_base64' is not valid base64"],
+    ['base64 with wrong padding', '{"data_base64":"aGk=="}', "'data_base64' is not valid base64"],
+    ['base64 that is padding only', '{"data_base64":"=="}', "'data_base64' is not valid base64"],
     ['a nested attribute', '{"tenant":{"secret":1}}', "'tenant' is neither"],
     ['an array as attribute', '{"tenant":["secret"]}', "'tenant' is neither"],
-  ])('refuses %s', (_, input, problem) => {
+  ])('rejects %s', (_, input, problem) => {
     const error = failure(() => parseMessage(input))
     expect(error).toMatchObject({ code: 'ACKORD_INVALID_MESSAGE', retryable: false })
     expect(error.message).toContain(problem)
@@ -228,17 +228,17 @@ describe('parseMessage', () => {
   it.each([
     ['an id that is a number', { id: 5 }, "'id'"],
     ['a type that is a boolean', { type: true }, "'type'"],
-    ['a time that is none', { time: 'secret' }, "'time'"],
+    ['an invalid time', { time: 'secret' }, "'time'"],
     ['a day that does not exist', { time: '2026-02-30T00:00:00Z' }, "'time'"],
     ['an expiry time that is a number', { expirytime: 5 }, "'expirytime'"],
-  ])('refuses %s', (_, event, name) => {
+  ])('rejects %s', (_, event, name) => {
     const error = failure(() => parse(event))
     expect(error).toMatchObject({ code: 'ACKORD_INVALID_ATTRIBUTES', retryable: false })
     expect(error.message).toContain(name)
     expect(error.message).not.toContain('secret')
   })
 
-  it('refuses a number that JavaScript has no value for', () => {
+  it('rejects a number that JavaScript cannot represent', () => {
     expect(failure(() => parseMessage('{"n":1e999}')).code).toBe('ACKORD_INVALID_ATTRIBUTES')
   })
 
@@ -289,7 +289,7 @@ describe('a round trip through the structured form', () => {
       fc.property(fc.dictionary(name, value), fc.string({ unit: 'grapheme' }), (extensions, id) => {
         const attributes = { specversion: '1.0', ...extensions, id, type: 'a' }
         const back = roundTrip(bytes('{}'), attributes).attributes
-        // JSON knows no negative zero.
+        // JSON has no negative zero.
         expect({ ...back }).toEqual(JSON.parse(JSON.stringify(attributes)))
       }),
     )
@@ -331,7 +331,7 @@ describe('the cloudevents SDK', () => {
     const headers = { 'content-type': 'application/cloudevents+json' }
     const event = HTTP.toEvent<unknown>({ headers, body: JSON.stringify(message) })
     if (Array.isArray(event)) throw new Error('expected one event')
-    // The interface has all that is used here.
+    // The interface has everything that is used here.
     return event as CloudEvent<unknown>
   }
 
@@ -398,7 +398,7 @@ describe('isJsonType', () => {
     ['text/plain', false],
     ['application/json-seq', false],
     ['', false],
-  ])('takes %j for JSON: %s', (contentType, expected) => {
+  ])('recognises %j as JSON: %s', (contentType, expected) => {
     expect(isJsonType(contentType)).toBe(expected)
   })
 })

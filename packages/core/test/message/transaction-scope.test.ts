@@ -34,7 +34,7 @@ describe('a transaction scope', () => {
     expect((await message.settled).verdict).toBe('acked')
   })
 
-  it.each(['rolledBack', 'unknown'] as const)('forgets a held ack when it ends %s: the message can be nacked', async (outcome) => {
+  it.each(['rolledBack', 'unknown'] as const)('drops a held ack when it ends %s: the message can be nacked', async (outcome) => {
     const { scope } = openScope()
     const { message, calls } = trackedMessage('data')
     scope.hold(message)
@@ -132,7 +132,7 @@ describe('a transaction scope', () => {
     }
   })
 
-  it('logs what a callback throws and goes on', async () => {
+  it('logs an error of a callback and continues', async () => {
     const { scope, context, logger } = openScope()
     const events: string[] = []
     afterCommit(context, () => {
@@ -145,7 +145,7 @@ describe('a transaction scope', () => {
     expect(logger.at('error').map(({ fields }) => fields)).toEqual([{ err: failure }, { err: failure }])
   })
 
-  it('logs a held ack that the broker does not take', async () => {
+  it('logs a held ack that the broker does not accept', async () => {
     const { scope, logger } = openScope()
     const { message } = trackedMessage('data', {}, { answer: () => Promise.reject(failure) })
     scope.hold(message)
@@ -165,7 +165,7 @@ describe('a transaction scope', () => {
     expect(calls).toEqual([{ verdict: 'ack' }])
   })
 
-  it('refuses everything once it has ended', async () => {
+  it('rejects every call once it has ended', async () => {
     const { scope, context } = openScope()
     await scope.end('committed')
     const { message } = trackedMessage('data')
@@ -186,7 +186,7 @@ describe('a transaction scope', () => {
     }
   })
 
-  it('holds nothing of a message without acking', async () => {
+  it('does not hold a message without acking', async () => {
     const { scope } = openScope()
     const message = new Message('data')
     scope.hold(message)
@@ -196,7 +196,7 @@ describe('a transaction scope', () => {
     await scope.end('committed')
   })
 
-  it('cannot be put on a message, so that it does not leak to copies and outputs', () => {
+  it('cannot be attached to a message, so that it does not leak to copies and outputs', () => {
     const { scope } = openScope()
     const { message } = trackedMessage('data')
     expect(() => message.withValue(transactionScopeKey, scope)).toThrow(/belongs to one call/)
@@ -204,7 +204,7 @@ describe('a transaction scope', () => {
   })
 })
 
-describe('what a scope does with refusals', () => {
+describe('a scope with nacks and rejects', () => {
   it('keeps the first as the reason to roll back', async () => {
     const { scope } = openScope()
     const [first, second] = [trackedMessage('first'), trackedMessage('second')]
@@ -262,7 +262,7 @@ describe('scopes that overlap without being nested', () => {
     expect(message.state).toBe('pending')
   })
 
-  it('carry an ack out that was given while both were open', async () => {
+  it('carry out an ack that was given while both were open', async () => {
     const { message, calls, first, second } = openTwo()
     expect(await message.ack()).toBe(true)
     await first.end('committed')
@@ -280,7 +280,7 @@ describe('scopes that overlap without being nested', () => {
 })
 
 describe('a scope that was never ended', () => {
-  it('does not keep the router from settling the message, and is logged', async () => {
+  it('does not prevent the router from settling the message, and is logged', async () => {
     const { router, logger } = openWorld()
     router.use(() => async (message, context) => {
       new TransactionScope(context, { logger: silentLogger }).hold(message)
@@ -306,7 +306,7 @@ describe('a nested scope', () => {
     expect(calls).toEqual([])
   })
 
-  it('does not take back a verdict that its parent keeps', async () => {
+  it('does not revoke a verdict that its parent keeps', async () => {
     const { scope, context } = openScope()
     const { message, calls } = trackedMessage('data')
     scope.hold(message)
@@ -345,7 +345,7 @@ describe('a nested scope', () => {
     expect(ran).toBe(1)
   })
 
-  it('hands its callbacks and acks to its parent when it commits', async () => {
+  it('passes its callbacks and acks to its parent when it commits', async () => {
     const { scope, context } = openScope()
     const nested = scope.nested(context)
     const { message, calls } = trackedMessage('data')
@@ -363,7 +363,7 @@ describe('a nested scope', () => {
     expect(calls).toEqual([{ verdict: 'ack' }])
   })
 
-  it('takes its callbacks and acks with it when it is rolled back', async () => {
+  it('drops its callbacks and acks when it is rolled back', async () => {
     const { scope, context } = openScope()
     const nested = scope.nested(context)
     const { message, calls } = trackedMessage('data')
@@ -392,7 +392,7 @@ describe('a nested scope', () => {
     expect(events).toEqual(['rolled back'])
   })
 
-  it('passes a nack on: the message is refused, so nothing around it may commit', async () => {
+  it('passes a nack on: the message is nacked, so nothing around it may commit', async () => {
     const { scope, context } = openScope()
     const nested = scope.nested(context)
     const { message, calls } = trackedMessage('data')
@@ -406,7 +406,7 @@ describe('a nested scope', () => {
     expect(calls.map(({ verdict }) => verdict)).toEqual(['nack'])
   })
 
-  it('that was left open is taken as rolled back when its parent ends', async () => {
+  it('that was left open counts as rolled back when its parent ends', async () => {
     const { scope, context } = openScope()
     const nested = scope.nested(context)
     const events: string[] = []

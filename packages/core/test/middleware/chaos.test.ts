@@ -8,7 +8,7 @@ import { VirtualRuntime } from '../support/virtual-runtime.ts'
 
 const message = new Message('data', { type: 'order.placed', id: '1' })
 
-/** Handles the message through the middleware and says how often next was called and how it ended. */
+/** Handles the message through the middleware and returns how often next was called and its result. */
 async function handle(middleware: Middleware) {
   let calls = 0
   const run = middleware(async () => {
@@ -29,7 +29,7 @@ async function callsOf(middleware: Middleware, messages: number): Promise<number
 }
 
 describe('duplicateMiddleware', () => {
-  it('handles a message twice and gives back the outputs of the second time', async () => {
+  it('handles a message twice and returns the outputs of the second time', async () => {
     expect(await handle(duplicateMiddleware({ probability: 1 }))).toEqual({ calls: 2, result: 2 })
   })
 
@@ -58,13 +58,13 @@ describe('duplicateMiddleware', () => {
     expect(calls).toBe(failing)
   })
 
-  it('duplicates about the share it was told', async () => {
+  it('duplicates about the configured share', async () => {
     const calls = await callsOf(duplicateMiddleware({ probability: 0.3, runtime: new VirtualRuntime() }), 1000)
     expect(calls).toBeGreaterThan(1200)
     expect(calls).toBeLessThan(1400)
   })
 
-  it('stands where a retry may stand', () => {
+  it('may be placed where a retry may be', () => {
     expect(duplicateMiddleware().role).toBe('retry')
   })
 })
@@ -90,19 +90,19 @@ describe('randomFailureMiddleware', () => {
     expect(calls).toBeLessThan(75)
   })
 
-  it('passes the failure of the handling on instead of its own', async () => {
+  it('passes on the failure of the handling instead of its own', async () => {
     const error = new Error('broken')
     const run = randomFailureMiddleware({ probability: 1, when: 'after' })(() => Promise.reject(error))
     await expect(run(message, rootContext())).rejects.toBe(error)
   })
 
-  it('leaves the others alone', async () => {
+  it('does not affect the others', async () => {
     expect(await handle(randomFailureMiddleware({ probability: 0 }))).toEqual({ calls: 1, result: 1 })
   })
 })
 
 describe('randomDelayMiddleware', () => {
-  it('waits no longer than the longest delay, and not always as long', async () => {
+  it('waits no longer than the maximum delay, and not always as long', async () => {
     const runtime = new VirtualRuntime()
     const middleware = randomDelayMiddleware({ probability: 1, max: 200, runtime })
     const delays = new Set<number>()
@@ -141,7 +141,7 @@ describe('randomDelayMiddleware', () => {
   })
 })
 
-it('refuses options that cannot work', () => {
+it('rejects invalid options', () => {
   expect(() => duplicateMiddleware({ probability: 1.5 })).toThrow(/^probability must be/)
   expect(() => randomDelayMiddleware({ max: -1 })).toThrow(/^max must be/)
   // @ts-expect-error a caller without types

@@ -12,7 +12,7 @@ function openBreaker(options: CircuitBreakerOptions = {}): { breaker: CircuitBre
   return { breaker, runtime }
 }
 
-it('stays closed while failures are fewer than allowed in a row', () => {
+it('stays closed while there are fewer consecutive failures than allowed', () => {
   const breaker = new CircuitBreaker({ failures: 3 })
   for (let round = 0; round < 10; round += 1) {
     breaker.failed()
@@ -24,7 +24,7 @@ it('stays closed while failures are fewer than allowed in a row', () => {
   expect(breaker.retryAfter).toBe(0)
 })
 
-it('opens after five failures in a row by default, for thirty seconds', () => {
+it('opens after five consecutive failures by default, for thirty seconds', () => {
   const breaker = new CircuitBreaker({ runtime: new VirtualRuntime() })
   for (let failure = 1; failure <= 4; failure += 1) breaker.failed()
   expect(breaker.state).toBe('closed')
@@ -34,7 +34,7 @@ it('opens after five failures in a row by default, for thirty seconds', () => {
   expect(breaker.retryAfter).toBe(30_000)
 })
 
-it('says how long it stays open, without timers of its own', async () => {
+it('reports how long it stays open, without timers of its own', async () => {
   const { breaker, runtime } = openBreaker()
   await runtime.advance(400)
   expect(breaker.retryAfter).toBe(600)
@@ -76,7 +76,7 @@ it('opens for the whole time again when a trial fails', async () => {
   expect(breaker.retryAfter).toBe(1000)
 })
 
-it('begins its trials anew each time it is half open', async () => {
+it('restarts its trials each time it is half open', async () => {
   const { breaker, runtime } = openBreaker({ halfOpenTrials: 2 })
   await runtime.advance(1000)
   breaker.allow()
@@ -101,7 +101,7 @@ it('counts failures from zero after it closed', async () => {
   expect(breaker.state).toBe('closed')
 })
 
-it('gives a trial back whose end told nothing', async () => {
+it('makes a trial available again if its result says nothing', async () => {
   const { breaker, runtime } = openBreaker()
   await runtime.advance(1000)
   breaker.allow()
@@ -111,7 +111,7 @@ it('gives a trial back whose end told nothing', async () => {
   expect(breaker.allow()).toBe(false)
 })
 
-it('asks those who come during a trial to wait, so that they do not come at once again', async () => {
+it('asks callers during a trial to wait, so that they do not retry immediately', async () => {
   const { breaker, runtime } = openBreaker({ openFor: 5000 })
   await runtime.advance(5000)
   breaker.allow()
@@ -132,7 +132,7 @@ it('ignores late answers while it is open', async () => {
   expect(breaker.retryAfter).toBe(500)
 })
 
-it('tells each change of state with the one before', async () => {
+it('reports each change of state with the previous state', async () => {
   const changes: string[] = []
   const { breaker, runtime } = openBreaker({ onStateChange: (state, before) => changes.push(`${before} > ${state}`) })
   await runtime.advance(1000)
@@ -144,7 +144,7 @@ it('tells each change of state with the one before', async () => {
   expect(changes).toEqual(['closed > open', 'open > halfOpen', 'halfOpen > open', 'open > halfOpen', 'halfOpen > closed'])
 })
 
-it('logs what onStateChange throws and changes its state all the same', () => {
+it('logs an error of onStateChange and changes its state nevertheless', () => {
   const logger = recordingLogger()
   const onStateChange = () => {
     throw new Error('listener')
@@ -154,7 +154,7 @@ it('logs what onStateChange throws and changes its state all the same', () => {
   expect(logger.at('error')).toHaveLength(1)
 })
 
-it('never has more trials than it may while it is half open, whatever answers come late', () => {
+it('never has more trials than allowed while it is half open, whatever answers come late', () => {
   const step = fc.oneof(
     fc.constant('allow' as const),
     fc.record({
@@ -179,7 +179,7 @@ it('never has more trials than it may while it is half open, whatever answers co
       }
       const runtime = { ...new VirtualRuntime(), now: () => now }
       const breaker = new CircuitBreaker({ ...options, openFor: 1000, runtime, onStateChange })
-      // The period that each unanswered call was allowed in.
+      // The period in which each unanswered call was allowed.
       const calls: number[] = []
       for (const next of steps) {
         if (next === 'allow') {
@@ -192,7 +192,7 @@ it('never has more trials than it may while it is half open, whatever answers co
         } else if (calls.length > 0) {
           const [allowedIn] = calls.splice(next.call % calls.length, 1)
           const late = allowedIn !== period
-          // A release that comes late is taken for a trial's, which the class says; here it is left out.
+          // A late release counts as that of a trial, as the class documents; it is not tested here.
           if (next.answer === 'released' && late) continue
           if (next.answer === 'released' && breaker.state === 'halfOpen') trials -= 1
           breaker[next.answer]()
@@ -207,6 +207,6 @@ it.each([
   ['failures', { failures: 0 }],
   ['openFor', { openFor: 0 }],
   ['halfOpenTrials', { halfOpenTrials: 1.5 }],
-])('refuses %s that cannot work', (option, options) => {
+])('rejects an invalid %s', (option, options) => {
   expect(() => new CircuitBreaker(options)).toThrow(new RegExp(`^${option} must be`))
 })

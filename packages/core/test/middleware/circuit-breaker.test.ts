@@ -32,12 +32,12 @@ function world(options: CircuitBreakerOptions = {}) {
 
 const fails = (error: Error) => () => Promise.reject(error)
 
-it('passes failures on as they are while it is closed', async () => {
+it('passes failures on unchanged while it is closed', async () => {
   const { send } = world()
   expect(await send(fails(down))).toBe(down)
 })
 
-it('does not call next once it is open, and says when it is worth trying again', async () => {
+it('does not call next once it is open, and says when to retry', async () => {
   const { send, runtime, calls } = world()
   await send(fails(down))
   await send(fails(down))
@@ -78,7 +78,7 @@ it('does not count failures that are the fault of the message', async () => {
   expect(await send(async () => [])).toBe('handled')
 })
 
-it('counts failures of ours that are not', async () => {
+it('counts errors of Ackord that are not', async () => {
   const { send } = world()
   const error = new AckordError('ACKORD_PROCESS_TIMEOUT', 'slow')
   await send(fails(error))
@@ -95,14 +95,14 @@ it('does not stay half open because a trial was the fault of its message', async
   expect(await send(async () => [])).toBe('handled')
 })
 
-it('does not count what a shutdown interrupted', async () => {
+it('does not count calls that a shutdown interrupted', async () => {
   const { send } = world({ failures: 1 })
   const signal = AbortSignal.abort(new AckordError('ACKORD_SHUTDOWN', 'stopping'))
   expect(await send(fails(down), rootContext({ signal }))).toBe(down)
   expect(await send(async () => [])).toBe('handled')
 })
 
-it('lets only the trial through while it is under way', async () => {
+it('lets only the trial through while it is in flight', async () => {
   const { send, runtime, calls } = world()
   await send(fails(down))
   await send(fails(down))
@@ -120,6 +120,6 @@ it('lets only the trial through while it is under way', async () => {
   expect(await trial).toBe('handled')
 })
 
-it('refuses options that cannot work', () => {
+it('rejects invalid options', () => {
   expect(() => circuitBreakerMiddleware({ failures: 0 })).toThrow(/^failures must be/)
 })

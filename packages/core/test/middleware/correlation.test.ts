@@ -11,7 +11,7 @@ async function outputsOf(middleware: ReturnType<typeof correlationMiddleware>, m
   return await middleware(async () => outputs)(message, message.context(rootContext()))
 }
 
-it('gives outputs the correlation id of the input and changes nothing else', async () => {
+it('copies the correlation id of the input to outputs and changes nothing else', async () => {
   const output = new Message({ total: 1 }, { id: '2', type: 'order.placed' })
   const [result] = await outputsOf(correlationMiddleware(), input, [output])
   expect(result?.attributes).toEqual({ id: '2', type: 'order.placed', correlationid: 'c-1' })
@@ -19,18 +19,18 @@ it('gives outputs the correlation id of the input and changes nothing else', asy
   expect(output.correlationId).toBeUndefined()
 })
 
-it('leaves a correlation id that an output has', async () => {
+it('keeps the correlation id of an output', async () => {
   const output = new Message('data', { correlationid: 'own' })
   expect(await outputsOf(correlationMiddleware(), input, [output])).toEqual([output])
 })
 
-it.each([undefined, ''])('makes none up for an input with %j', async (correlationid) => {
+it.each([undefined, ''])('creates none for an input with %j', async (correlationid) => {
   const output = new Message('data', { id: '2' })
   const [result] = await outputsOf(correlationMiddleware(), new Message('data', { correlationid }), [output])
   expect(result).toBe(output)
 })
 
-it('hands the very same message and context on when there is nothing to start', async () => {
+it('passes the same message and context on when there is nothing to add', async () => {
   for (const message of [input, plain]) {
     const context = message.context(rootContext())
     const seen: unknown[] = []
@@ -44,7 +44,7 @@ it('hands the very same message and context on when there is nothing to start', 
   }
 })
 
-it('starts one where it was told how to, visible to the handler and on its outputs', async () => {
+it('creates one if configured, visible to the handler and on its outputs', async () => {
   const { message, calls } = trackedMessage('data', { id: '1' })
   const seen: unknown[] = []
   const run = correlationMiddleware({ start: (given) => `from-${given.id}` })(async (given: Message, context: Context) => {
@@ -60,13 +60,13 @@ it('starts one where it was told how to, visible to the handler and on its outpu
   expect(calls).toEqual([{ verdict: 'ack' }])
 })
 
-it('does not start one for an input that has it, nor when start gives none', async () => {
+it('does not create one for an input that has it, nor when start returns none', async () => {
   const start = correlationMiddleware({ start: () => 'new' })
   expect((await outputsOf(start, input, [new Message('output')]))[0]?.correlationId).toBe('c-1')
   const none = correlationMiddleware({ start: () => undefined })
   expect((await outputsOf(none, plain, [new Message('output')]))[0]?.correlationId).toBeUndefined()
 })
 
-it('has the role of one that changes outputs', () => {
+it('has the role of a middleware that changes outputs', () => {
   expect(correlationMiddleware().role).toBe('outputs')
 })

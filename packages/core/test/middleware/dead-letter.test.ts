@@ -31,14 +31,14 @@ function world(options: DeadLetterOptions & { answer?: () => Promise<readonly Pu
 const attributes = { id: '1', type: 'order.placed', source: '/orders', specversion: '1.0' }
 const message = new Message<unknown>({ number: 1 }, attributes)
 
-it('passes on what was handled', async () => {
+it('passes on handled messages', async () => {
   const { middleware, sent } = world()
   const outputs = [new Message(1)]
   expect(await middleware(async () => outputs)(message, rootContext())).toBe(outputs)
   expect(sent).toEqual([])
 })
 
-it('sends what failed and takes it as handled, without outputs', async () => {
+it('sends a failed message and treats it as handled, without outputs', async () => {
   const { middleware, sent, runtime } = world()
   expect(await middleware(failing)(message, rootContext())).toEqual([])
   expect(sent).toHaveLength(1)
@@ -53,7 +53,7 @@ it('sends what failed and takes it as handled, without outputs', async () => {
   expect(runtime.timers).toBe(0)
 })
 
-it('sends a message whose attributes could not travel', async () => {
+it('sends a message with invalid attributes', async () => {
   const { middleware, sent } = world()
   expect(await middleware(failing)(new Message<unknown>({}, { ...attributes, time: 'yesterday' }), rootContext())).toEqual([])
   expect(sent[0]?.letter?.attributes).toMatchObject({ time: 'yesterday', deadletterreason: 'broken' })
@@ -71,7 +71,7 @@ it('sends nothing for a message that its handler has rejected before it failed',
   expect(sent).toEqual([])
 })
 
-it('says the code of an error of ours, and sends bytes as they are', async () => {
+it('includes the code of an AckordError, and sends bytes unchanged', async () => {
   const { middleware, sent } = world()
   const bytes = new Uint8Array([1, 2])
   const raw = new Message<unknown>(bytes, { ...attributes, datacontenttype: 'image/png' })
@@ -80,7 +80,7 @@ it('says the code of an error of ours, and sends bytes as they are', async () =>
   expect(sent[0]?.letter?.attributes).toMatchObject({ deadlettercode: 'ACKORD_REJECTED', datacontenttype: 'image/png' })
 })
 
-it('writes the data with the marshaler it was given', async () => {
+it('writes the data with the configured marshaler', async () => {
   const { middleware, sent } = world({ marshaler: textMarshaler })
   await middleware(failing)(message.copy('plain'), rootContext())
   expect(sent[0]?.letter?.dataContentType).toBe('text/plain; charset=utf-8')
@@ -105,14 +105,14 @@ it.each(['ack', 'nack', 'reject'] as const)('does not send a message that was se
   expect(sent).toEqual([])
 })
 
-it('does not send what an abort ended', async () => {
+it('does not send a message whose handling was aborted', async () => {
   const { middleware, sent } = world({ shouldSend: () => true })
   const signal = AbortSignal.abort(new AckordError('ACKORD_SHUTDOWN', 'stopping'))
   await expect(middleware(failing)(message, rootContext({ signal }))).rejects.toBe(broken)
   expect(sent).toEqual([])
 })
 
-it('sends only the failures it was told to', async () => {
+it('sends only the configured failures', async () => {
   const { middleware, sent } = world({ shouldSend: (error, given) => error !== broken && given === message })
   await expect(middleware(failing)(message, rootContext())).rejects.toBe(broken)
   expect(await middleware(() => Promise.reject(new Error('other')))(message, rootContext())).toEqual([])
@@ -123,7 +123,7 @@ it.each<[string, () => Promise<readonly PublishResult[]>]>([
   ['rejects', () => Promise.reject(new Error('broker down'))],
   ['did not confirm', async () => [{ ok: false, error: new Error('broker down'), permanent: true }]],
   ['answers too little', async () => []],
-])('rejects with both failures when the publisher %s, so that the message comes again', async (_title, answer) => {
+])('rejects with both failures when the publisher %s, so that the message is redelivered', async (_title, answer) => {
   const { middleware } = world({ answer })
   const bad = new RejectError('bad order')
   const failure = await middleware(() => Promise.reject(bad))(message, rootContext()).catch((error: unknown) => error)
@@ -154,7 +154,7 @@ it('does not wait for a confirmation for ever', async () => {
   expect(runtime.timers).toBe(0)
 })
 
-it('warns of what it sent, without the data', async () => {
+it('logs a warning for what it sent, without the data', async () => {
   const logger = recordingLogger()
   const { middleware } = world({ logger })
   await middleware(failing)(message.copy({ number: 'secret' }), rootContext())
@@ -166,7 +166,7 @@ it('has the role that keeps it outside of transactions', () => {
   expect(world().middleware.role).toBe('deadLetter')
 })
 
-it('refuses options that cannot work', () => {
+it('rejects invalid options', () => {
   const publisher: Publisher = { publish: async () => [] }
   expect(() => deadLetterMiddleware({ publisher, destination: '' })).toThrow(/^deadLetter.destination must be/)
   expect(() => deadLetterMiddleware({ publisher, destination: 'dead' }, { timeout: 0 })).toThrow(/^timeout must be/)

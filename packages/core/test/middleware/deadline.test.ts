@@ -9,7 +9,7 @@ import { VirtualRuntime } from '../support/virtual-runtime.ts'
 
 const outputs = [new Message('output')]
 
-/** A message that expires, and a parent context that ends, so many milliseconds from now. */
+/** A message that expires, and a parent context that ends, in this many milliseconds. */
 function world({ expiry, parent }: { readonly expiry?: number; readonly parent?: number } = {}) {
   const runtime = new VirtualRuntime()
   const { signal } = new AbortController()
@@ -28,7 +28,7 @@ function world({ expiry, parent }: { readonly expiry?: number; readonly parent?:
   return { runtime, message, root, run, expectNoLeak }
 }
 
-it.each([0, -1, -1000])('refuses a message that expired %i ms from now, without calling next', async (expiry) => {
+it.each([0, -1, -1000])('rejects a message that expired %i ms from now, without calling next', async (expiry) => {
   const { run, expectNoLeak } = world({ expiry })
   let called = false
   const next: Process = async () => {
@@ -44,7 +44,7 @@ it.each([0, -1, -1000])('refuses a message that expired %i ms from now, without 
   expectNoLeak()
 })
 
-it('passes straight through without timers when there is no limit', async () => {
+it('passes through without timers when there is no limit', async () => {
   const { run, runtime, message, root } = world()
   const context = message.context(root)
   const seen: unknown[] = []
@@ -57,20 +57,20 @@ it('passes straight through without timers when there is no limit', async () => 
   expect(seen[1]).toBe(0)
 })
 
-it('passes straight through when the expiry time is not an instant', async () => {
+it('passes through when the expiry time is not an instant', async () => {
   const runtime = new VirtualRuntime()
   const message = new Message('data', { expirytime: 'tomorrow' })
   const run = deadlineMiddleware({ runtime })(async () => outputs)
   expect(await run(message, message.context(rootContext()))).toBe(outputs)
 })
 
-it('passes on what was handled before the expiry', async () => {
+it('passes on the outputs of a message handled before the expiry', async () => {
   const { run, expectNoLeak } = world({ expiry: 100 })
   expect(await run(async () => outputs)).toBe(outputs)
   expectNoLeak()
 })
 
-it('understands an expiry time as text, and of a message whose context does not know it', async () => {
+it('parses an expiry time as a string, and of a message whose context does not have it', async () => {
   const runtime = new VirtualRuntime()
   const message = new Message('data', { expirytime: new Date(runtime.now() - 1).toISOString() })
   const run = deadlineMiddleware({ runtime })(async () => outputs)
@@ -103,7 +103,7 @@ it('waits for the handler to end and reports its failure as expired, with the fa
   expectNoLeak()
 })
 
-it('takes a success after the expiry as one', async () => {
+it('treats a success after the expiry as one', async () => {
   const { run, runtime } = world({ expiry: 100 })
   const result = run(async () => {
     await sleep(runtime, 500)
@@ -113,14 +113,14 @@ it('takes a success after the expiry as one', async () => {
   expect(await result).toBe(outputs)
 })
 
-it('passes a failure before the expiry on as it is', async () => {
+it('passes on a failure before the expiry unchanged', async () => {
   const { run, expectNoLeak } = world({ expiry: 100 })
   const error = new Error('broken')
   await expect(run(() => Promise.reject(error))).rejects.toBe(error)
   expectNoLeak()
 })
 
-it('keeps an earlier deadline of the parent, and calls that a time-out: the message may still succeed', async () => {
+it('keeps an earlier deadline of the parent, and reports it as a time-out: the message may still succeed', async () => {
   const { run, runtime, expectNoLeak } = world({ expiry: 5000, parent: 100 })
   const rejection = expect(
     run(async (_message, { signal }) => {
@@ -139,7 +139,7 @@ it('does not begin after the deadline of the parent', async () => {
   expectNoLeak()
 })
 
-it('calls a message expired that is, even if an earlier deadline has passed too', async () => {
+it('reports an expired message as expired, even if an earlier deadline has passed too', async () => {
   const { run } = world({ expiry: -1, parent: -1000 })
   await expect(run(async () => outputs)).rejects.toMatchObject({ code: 'ACKORD_MESSAGE_EXPIRED', retryable: false })
 })

@@ -20,7 +20,7 @@ function openRegistry(options = {}): JsonSchemaRegistry {
 }
 
 describe('the registry', () => {
-  it('says what does not fit, by path and keyword', () => {
+  it('reports problems by path and keyword', () => {
     const registry = openRegistry({ allErrors: true })
     expect(registry.validate('order', valid)).toEqual([])
     expect(registry.validate('order', { number: 'one', items: [{ price: 'two' }] })).toEqual([
@@ -30,49 +30,49 @@ describe('the registry', () => {
     expect(registry.validate('order', null)).toEqual([{ path: '', keyword: 'type' }])
   })
 
-  it('points at a property that is missing', () => {
+  it('points at a missing property', () => {
     expect(openRegistry().validate('order', { items: [] })).toEqual([{ path: '/number', keyword: 'required' }])
   })
 
-  it('knows nothing of other types', () => {
+  it('has no schema for other types', () => {
     const registry = openRegistry()
     expect(registry.validate('invoice', valid)).toBeUndefined()
     expect(registry.schema('invoice')).toBeUndefined()
   })
 
-  it('gives back what was registered, in that order', () => {
+  it('returns the registered schemas, in their order', () => {
     const registry = openRegistry().register('any', {})
     expect(registry.schema('order')).toBe(orderSchema)
     expect([...registry.schemas().keys()]).toEqual(['order', 'any'])
   })
 
-  it('does not let its catalogue be changed from outside', () => {
+  it('does not expose its catalogue to changes', () => {
     const registry = openRegistry()
     const catalogue = registry.schemas() as Map<string, object>
     catalogue.clear()
     expect(registry.schema('order')).toBe(orderSchema)
   })
 
-  it('refuses a schema that does not compile at once, naming the type, and forgets it', () => {
+  it('rejects a schema that does not compile immediately, naming the type, and forgets it', () => {
     const registry = openRegistry()
     const bad = { type: 'nonsense' }
-    expect(() => registry.register('invoice', bad)).toThrow("register('invoice') was given a schema that does not compile")
+    expect(() => registry.register('invoice', bad)).toThrow("register('invoice') got a schema that does not compile")
     expect(() => registry.register('invoice', bad)).toThrow(
       expect.objectContaining({ code: 'ACKORD_INVALID_OPTION', cause: expect.any(Error) }),
     )
     expect(registry.schema('invoice')).toBeUndefined()
   })
 
-  it('refuses a second schema for a type, an asynchronous one, and none', () => {
+  it('rejects a second schema for a type, an asynchronous one, and none', () => {
     const registry = openRegistry()
-    expect(() => registry.register('order', {})).toThrow("register('order') was called before")
+    expect(() => registry.register('order', {})).toThrow("register('order') was already called")
     expect(() => registry.register('other', { $async: true })).toThrow('asynchronous')
     expect(() => registry.register('', {})).toThrow('type must be')
     // @ts-expect-error a caller without types
-    expect(() => registry.register('other', undefined)).toThrow('needs a schema; it was given undefined')
+    expect(() => registry.register('other', undefined)).toThrow('requires a schema; it got undefined')
   })
 
-  it('takes any validator of that shape, also one without reasons', () => {
+  it('accepts any validator of that shape, also one without reasons', () => {
     const registry = new JsonSchemaRegistry(() => (data) => data === 1).register('one', {})
     expect(registry.validate('one', 1)).toEqual([])
     expect(registry.validate('one', 2)).toEqual([{ path: '', keyword: 'schema' }])
@@ -82,13 +82,13 @@ describe('the registry', () => {
 describe('the middleware', () => {
   const input = new Message<unknown>(valid, { type: 'order', id: '1' })
 
-  it('passes on what fits', async () => {
+  it('passes on valid data', async () => {
     const outputs = [new Message(valid, { type: 'order' })]
     const run = jsonSchemaMiddleware(openRegistry())(async () => outputs)
     expect(await run(input, rootContext())).toBe(outputs)
   })
 
-  it('refuses an input before it is handled, with the places and without the data', async () => {
+  it('rejects an input before it is handled, with the paths and without the data', async () => {
     let called = false
     const run = jsonSchemaMiddleware(openRegistry({ allErrors: true }))(async () => {
       called = true
@@ -97,12 +97,12 @@ describe('the middleware', () => {
     const secret = { number: 'secret', items: [{ price: 'secret' }] }
     const failure = await run(input.copy(secret), rootContext()).catch((error: unknown) => error)
     expect(failure).toMatchObject({ code: 'ACKORD_VALIDATION_FAILED', retryable: false })
-    expect(String(failure)).toContain("(id '1') does not fit its JSON schema at '/number' (type), '/items/0/price' (type).")
+    expect(String(failure)).toContain("(id '1') does not match its JSON schema at '/number' (type), '/items/0/price' (type).")
     expect(String(failure)).not.toContain('secret')
     expect(called).toBe(false)
   })
 
-  it('refuses an output as a fault of the handler, which may be mended', async () => {
+  it('rejects an output as a fault of the handler, which may be fixed', async () => {
     const run = jsonSchemaMiddleware(openRegistry())(async () => [input.copy({ number: 1 })])
     await expect(run(input, rootContext())).rejects.toMatchObject({
       code: 'ACKORD_VALIDATION_FAILED',
@@ -111,13 +111,13 @@ describe('the middleware', () => {
     })
   })
 
-  it('names ten places at most', async () => {
+  it('reports at most ten paths', async () => {
     const items = Array.from({ length: 25 }, () => ({ price: 'x' }))
     const run = jsonSchemaMiddleware(openRegistry({ allErrors: true }))(async () => [])
     await expect(run(input.copy({ number: 1, items }), rootContext())).rejects.toThrow(/'\/items\/9\/price' \(type\) and 15 more\.$/)
   })
 
-  it('leaves outputs alone when told so, and may then stand anywhere', async () => {
+  it('does not validate outputs if configured so, and may then be placed anywhere', async () => {
     const middleware = jsonSchemaMiddleware(openRegistry(), { outputs: false })
     const outputs = [input.copy('bad')]
     expect(await middleware(async () => outputs)(input, rootContext())).toBe(outputs)
@@ -136,7 +136,7 @@ describe('the middleware', () => {
     })
   })
 
-  it('refuses another word for unknown types', () => {
+  it('rejects an invalid choice for unknown types', () => {
     // @ts-expect-error a caller without types
     expect(() => jsonSchemaMiddleware(openRegistry(), { unknown: 'drop' })).toThrow(/^unknown must be one of/)
   })

@@ -17,7 +17,7 @@ function world(options: LoggingOptions = {}) {
   return { runtime, logger, run }
 }
 
-it('writes a debug line with duration and number of outputs for what was handled', async () => {
+it('writes a debug line with duration and number of outputs for a handled message', async () => {
   const { runtime, logger, run } = world()
   const outputs = [new Message('secret'), new Message('secret')]
   const result = run(async () => {
@@ -35,13 +35,13 @@ it('writes a debug line with duration and number of outputs for what was handled
   ])
 })
 
-it('writes that line at another level when told so', async () => {
+it('writes that line at another level if configured so', async () => {
   const { logger, run } = world({ level: 'info' })
   await run(async () => [])
   expect(logger.at('info')).toHaveLength(1)
 })
 
-it('writes an error line with the error for what failed, and passes it on', async () => {
+it('writes an error line with the error for a failed message, and passes it on', async () => {
   const { logger, run } = world()
   const error = new Error('broken')
   await expect(run(() => Promise.reject(error))).rejects.toBe(error)
@@ -54,7 +54,7 @@ it('writes an error line with the error for what failed, and passes it on', asyn
   ])
 })
 
-it('only warns of what an abort or a shutdown ended', async () => {
+it('only warns if an abort or a shutdown ended the handling', async () => {
   const { logger, run } = world()
   const signal = AbortSignal.abort(new Error('stopping'))
   await expect(run(() => Promise.reject(new Error('gave up')), rootContext({ signal }))).rejects.toThrow('gave up')
@@ -70,7 +70,7 @@ it('never writes the data', async () => {
   expect(JSON.stringify(logger.lines)).not.toContain('secret')
 })
 
-it('refuses a level that is none', () => {
+it('rejects an invalid level', () => {
   // @ts-expect-error a caller without types
   expect(() => loggingMiddleware(recordingLogger(), { level: 'loud' })).toThrow(/^level must be one of/)
 })

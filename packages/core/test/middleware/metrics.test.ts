@@ -15,7 +15,7 @@ function recordingMetrics(): Metrics & { readonly records: unknown[][]; named(na
   return { records, named, count: record, observe: record, gauge: record }
 }
 
-it('records outcome, duration, level and outputs of what was handled', async () => {
+it('records outcome, duration, level and outputs of a handled message', async () => {
   const runtime = new VirtualRuntime()
   const metrics = recordingMetrics()
   const outputs = [new Message(1), new Message(2)]
@@ -47,7 +47,7 @@ it('records a failure as one and passes it on', async () => {
   expect(metrics.named('ackord.in_flight').at(-1)).toEqual(['ackord.in_flight', 0, {}])
 })
 
-it('counts all messages in hand, of all handlers that use it', async () => {
+it('counts all messages in flight, of all handlers that use it', async () => {
   const runtime = new VirtualRuntime()
   const metrics = recordingMetrics()
   const middleware = metricsMiddleware(metrics, { runtime })

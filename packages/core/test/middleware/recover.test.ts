@@ -13,7 +13,7 @@ it('turns a synchronous throw into a rejection with the same error', async () =>
   await expect(run(message, rootContext())).rejects.toBe(error)
 })
 
-it('passes a rejection with an error on as it is', async () => {
+it('passes a rejection with an error on unchanged', async () => {
   const error = new Error('broken')
   await expect(recoverMiddleware()(() => Promise.reject(error))(message, rootContext())).rejects.toBe(error)
 })
@@ -31,7 +31,7 @@ it.each([['a text'], [undefined], [null], [{ secret: 'payload' }], [0]])(
   },
 )
 
-it('passes message, context and outputs through untouched', async () => {
+it('passes message, context and outputs through unchanged', async () => {
   const context = rootContext()
   const outputs = [new Message(1)]
   const seen: unknown[] = []

@@ -17,14 +17,14 @@ it.each<[string, unknown, ErrorKind[], boolean]>([
   ['one of several kinds', reset, [Busy, 'ECONNRESET'], true],
   ['a cause', new Error('outer', { cause: new Error('middle', { cause: reset }) }), ['ECONNRESET'], true],
   ['one of several failures', new AggregateError([new Error('one'), new Busy()]), [Busy], true],
-  ['what is not an error', 'ECONNRESET', ['ECONNRESET'], false],
+  ['a value that is not an error', 'ECONNRESET', ['ECONNRESET'], false],
   ['nothing', undefined, [Busy], false],
 ])('recognises %s', (_title, error, kinds, matches) => {
   expect(retryOn(...kinds)(error)).toBe(matches)
   expect(retryExcept(...kinds)(error)).toBe(!matches)
 })
 
-it('ends where causes form a circle', () => {
+it('ends where causes form a cycle', () => {
   const error: Error = new Error('round')
   error.cause = error
   expect(retryOn(Busy)(error)).toBe(false)
@@ -35,8 +35,8 @@ it('accepts classes with other constructors', () => {
   expect(retryExcept(RejectError)(new RejectError('no'))).toBe(false)
 })
 
-it('refuses an empty list, which could be read both ways, and what is no kind of error', () => {
-  expect(() => retryOn()).toThrow('retryOn() needs at least one')
-  expect(() => retryExcept()).toThrow('retryExcept() needs at least one')
-  expect(() => retryOn('')).toThrow('retryOn() takes codes')
+it('rejects an empty list, which would be ambiguous, and values that are neither codes nor error classes', () => {
+  expect(() => retryOn()).toThrow('retryOn() requires at least one')
+  expect(() => retryExcept()).toThrow('retryExcept() requires at least one')
+  expect(() => retryOn('')).toThrow('retryOn() accepts only error codes')
 })

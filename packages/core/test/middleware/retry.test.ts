@@ -40,14 +40,14 @@ it('calls next once when that succeeds', async () => {
   expect(runtime.timers).toBe(0)
 })
 
-it.each([Number.NaN, -1, Infinity])('fails, without a timer, when the back-off gives %s', async (delay) => {
+it.each([Number.NaN, -1, Infinity])('fails, without a timer, when the back-off returns %s', async (delay) => {
   const { run, runtime, contexts } = failing(3, { backoff: () => delay })
-  await expect(run(message, rootContext())).rejects.toThrow(/^backoff must give milliseconds/)
+  await expect(run(message, rootContext())).rejects.toThrow(/^backoff must return milliseconds/)
   expect(contexts).toHaveLength(1)
   expect(runtime.timers).toBe(0)
 })
 
-it('waits as the back-off says and gives back what a later attempt produced', async () => {
+it('waits as long as the back-off returns and returns the outputs of a later attempt', async () => {
   const seen: number[] = []
   const { run, runtime, times } = failing(3, {
     backoff: (attempt) => {
@@ -79,7 +79,7 @@ it('begins an attempt for each call and makes its context the ambient one', asyn
   expect(ambient).toEqual([true, true, true])
 })
 
-it('retries what is thrown synchronously', async () => {
+it('retries after a synchronous throw', async () => {
   const runtime = new VirtualRuntime()
   let calls = 0
   const run = retryMiddleware({ backoff: () => 0, attempts: 2, runtime, logger: silentLogger })(() => {
@@ -116,7 +116,7 @@ describe('when attempts run out', () => {
     await expect(run(message, rootContext())).rejects.toMatchObject({ attempts: 1, reason: 'attempts' })
   })
 
-  it('tells onExhausted before it rejects, and waits for it', async () => {
+  it('calls onExhausted before it rejects, and waits for it', async () => {
     const told: unknown[] = []
     const onExhausted = async (...given: unknown[]) => {
       await Promise.resolve()
@@ -127,7 +127,7 @@ describe('when attempts run out', () => {
     expect(told).toEqual([message, error])
   })
 
-  it('logs what onExhausted throws and rejects as ever', async () => {
+  it('logs an error of onExhausted and rejects as usual', async () => {
     const logger = recordingLogger()
     const onExhausted = () => {
       throw new Error('listener')
@@ -148,7 +148,7 @@ describe('when the time runs out', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('does not cut an attempt short', async () => {
+  it('does not interrupt an attempt', async () => {
     const runtime = new VirtualRuntime()
     const run = retryMiddleware({ timeout: 50, runtime, logger: silentLogger })(
       () => new Promise((resolve) => runtime.setTimeout(() => resolve(outputs), 500)),
@@ -158,7 +158,7 @@ describe('when the time runs out', () => {
     expect(await result).toBe(outputs)
   })
 
-  it('goes on for ever without a limit, and keeps the last hundred causes only', async () => {
+  it('continues for ever without a limit, and keeps the last hundred causes only', async () => {
     let causes = 0
     const { run, runtime, contexts } = failing(1001, {
       attempts: Number.POSITIVE_INFINITY,
@@ -211,7 +211,7 @@ describe('does not try again', () => {
     await expect(run(message, rootContext({ signal: controller.signal }))).rejects.toBe(error)
   })
 
-  it('when the predicate says no, and rejects with the error itself', async () => {
+  it('when the predicate returns false, and rejects with the error itself', async () => {
     const { run, errors, contexts } = failing(9, { shouldRetry: (_error, state) => state.attempt < 1 })
     await expect(run(message, rootContext())).rejects.toThrow('failure 1')
     expect(errors).toHaveLength(1)
@@ -219,7 +219,7 @@ describe('does not try again', () => {
   })
 })
 
-it('tries an error of ours again that says it may succeed', async () => {
+it('retries after an AckordError that is retryable', async () => {
   let calls = 0
   const runtime = new VirtualRuntime()
   const run = retryMiddleware({ backoff: () => 0, runtime, logger: silentLogger })(async () => {
@@ -232,7 +232,7 @@ it('tries an error of ours again that says it may succeed', async () => {
   expect(await result).toBe(outputs)
 })
 
-it('does not try again before the time the error asks for, and gives up at once if that is too late', async () => {
+it("does not retry before the error's retryAfter, and gives up immediately if that is too late", async () => {
   const runtime = new VirtualRuntime()
   let calls = 0
   const busy = Object.assign(new Error('busy'), { retryAfter: 400 })
@@ -299,7 +299,7 @@ it('shows the predicate the failure as the last of the causes', async () => {
   expect(seen).toEqual([errors[0], errors])
 })
 
-it('warns of each attempt that is repeated, without the data', async () => {
+it('logs a warning for each attempt that is repeated, without the data', async () => {
   const logger = recordingLogger()
   const { run, runtime } = failing(3, { logger })
   const result = run(message, rootContext())
@@ -339,6 +339,6 @@ it.each([
   ['attempts', { attempts: 1.5 }],
   ['timeout', { timeout: -1 }],
   ['timeout', { timeout: Number.NaN }],
-])('refuses %s that cannot work', (option, options) => {
+])('rejects an invalid %s', (option, options) => {
   expect(() => retryMiddleware(options)).toThrow(new RegExp(`^${option} must be`))
 })

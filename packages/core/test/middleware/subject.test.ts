@@ -23,9 +23,9 @@ async function subjectFor(data: unknown, middleware = subjectMiddleware(), attri
 it.each<[string, unknown, string | undefined]>([
   ['a text', { subject: 'order/1' }, 'order/1'],
   ['a method', new Order(2), 'order/2'],
-  ['an empty text', { subject: '' }, undefined],
+  ['an empty string', { subject: '' }, undefined],
   ['something else', { subject: 7 }, undefined],
-  ['a method that gives something else', { subject: () => 7 }, undefined],
+  ['a method that returns something else', { subject: () => 7 }, undefined],
   ['no member', { id: 1 }, undefined],
   ['no object', 'subject', undefined],
   ['null', null, undefined],
@@ -33,24 +33,24 @@ it.each<[string, unknown, string | undefined]>([
   expect((await subjectFor(data)).subject).toBe(expected)
 })
 
-it('leaves a subject that an output has, and the output itself', async () => {
+it('keeps the subject of an output, and the output itself', async () => {
   const { result, output } = await subjectFor(new Order(1), subjectMiddleware(), { subject: 'own' })
   expect(result).toBe(output)
 })
 
-it('touches nothing but the subject', async () => {
+it('changes nothing but the subject', async () => {
   const { result, output } = await subjectFor(new Order(1), subjectMiddleware(), { id: '2', type: 'order.placed' })
   expect(result?.attributes).toEqual({ id: '2', type: 'order.placed', subject: 'order/1' })
   expect(result?.data).toBe(output.data)
   expect(output.subject).toBeUndefined()
 })
 
-it('asks the function it was given instead', async () => {
+it('uses the configured function instead', async () => {
   const middleware = subjectMiddleware((data) => (typeof data === 'number' ? `number/${data}` : undefined))
   expect((await subjectFor(7, middleware)).subject).toBe('number/7')
   expect((await subjectFor(new Order(1), middleware)).subject).toBeUndefined()
 })
 
-it('has the role of one that changes outputs', () => {
+it('has the role of a middleware that changes outputs', () => {
   expect(subjectMiddleware().role).toBe('outputs')
 })

@@ -20,7 +20,7 @@ function world(options: Omit<ThrottleOptions, 'runtime'>) {
   return { runtime, begun, times, send }
 }
 
-it('lets a burst through at once and the others at the rate, in the order they came', async () => {
+it('lets a burst through immediately and the others at the rate, in their order', async () => {
   const { runtime, begun, times, send } = world({ rate: 10, burst: 2 })
   const all = Promise.all(['a', 'b', 'c', 'd', 'e'].map((id) => send(id)))
   await settlePromises()
@@ -32,7 +32,7 @@ it('lets a burst through at once and the others at the rate, in the order they c
   expect(runtime.timers).toBe(0)
 })
 
-it('allows a burst of the rate by default, again after a quiet time', async () => {
+it('allows a burst of the rate by default, again after a quiet period', async () => {
   const { runtime, begun, send } = world({ rate: 3 })
   for (const id of ['a', 'b', 'c']) await send(id)
   await runtime.advance(60_000)
@@ -57,7 +57,7 @@ it('has one timer however many wait, and wakes up once per message', async () =>
   expect(runtime.timers).toBe(0)
 })
 
-it('does not let a newcomer pass those who wait', async () => {
+it('does not let a new message pass those that wait', async () => {
   const { runtime, begun, send } = world({ rate: 1, interval: 100 })
   await send('first')
   const waiting = send('waiting')
@@ -68,7 +68,7 @@ it('does not let a newcomer pass those who wait', async () => {
   expect(begun).toEqual(['first', 'waiting', 'newcomer'])
 })
 
-it('does not let a newcomer pass when the timer of those who wait is late', async () => {
+it('does not let a new message pass when the timer of those that wait is late', async () => {
   const real = new VirtualRuntime()
   let offset = 0
   const begun: string[] = []
@@ -108,7 +108,7 @@ it('ends a wait with the signal, which costs the others nothing', async () => {
   expect(runtime.timers).toBe(0)
 })
 
-it('cancels its timer when the last one gives up', async () => {
+it('cancels its timer when the last one leaves', async () => {
   const { runtime, send } = world({ rate: 1 })
   await send('first')
   const controller = new AbortController()
@@ -155,7 +155,7 @@ it('keeps each waiting message in its own ambient context', async () => {
   expect(same).toEqual([true, true, true])
 })
 
-it('starts its timer outside of the message that happened to wait first', async () => {
+it('starts its timer outside of the context of the message that waited first', async () => {
   const real = new VirtualRuntime()
   const ambient: unknown[] = []
   const setTimeout = (callback: () => void, delay: number) => {
@@ -171,7 +171,7 @@ it('starts its timer outside of the message that happened to wait first', async 
   expect(ambient).toEqual([undefined])
 })
 
-it('is not stopped by a clock that is put back', async () => {
+it('is not stopped by a clock that is set back', async () => {
   const real = new VirtualRuntime()
   let offset = 0
   const runtime = { ...real, now: () => real.now() + offset }
@@ -203,7 +203,7 @@ it('is one limit for all handlers that use it', async () => {
   expect(begun).toEqual(['one', 'two'])
 })
 
-it('never lets more begin in any span than burst and rate allow', async () => {
+it('never lets more start in any period than burst and rate allow', async () => {
   const scenario = fc.record({
     rate: fc.integer({ min: 1, max: 50 }),
     interval: fc.integer({ min: 10, max: 2000 }),
@@ -233,7 +233,7 @@ it('never lets more begin in any span than burst and rate allow', async () => {
   )
 })
 
-it('has the role of one that waits', () => {
+it('has the role of a middleware that waits', () => {
   expect(throttleMiddleware({ rate: 1 }).role).toBe('throttle')
 })
 
@@ -242,6 +242,6 @@ it.each([
   ['rate', { rate: 0.5 }],
   ['interval', { rate: 1, interval: 0 }],
   ['burst', { rate: 1, burst: 0 }],
-])('refuses %s that cannot work', (option, options) => {
+])('rejects an invalid %s', (option, options) => {
   expect(() => throttleMiddleware(options)).toThrow(new RegExp(`^${option} must be`))
 })

@@ -23,7 +23,7 @@ function world() {
   return { runtime, controller, context, run, expectNoLeak }
 }
 
-it('passes on what next produced in time', async () => {
+it('passes on the outputs that next produced in time', async () => {
   const { run, expectNoLeak } = world()
   expect(await run(async () => outputs)).toBe(outputs)
   expectNoLeak()
@@ -50,7 +50,7 @@ it('aborts the signal when the time is over and rejects with that reason', async
   expectNoLeak()
 })
 
-it('waits for a handler that ignores the signal, and takes its success as one', async () => {
+it('waits for a handler that ignores the signal, and treats its success as one', async () => {
   const { run, runtime, expectNoLeak } = world()
   let ended = false
   const result = run(async () => {
@@ -80,7 +80,7 @@ it('reports a failure after the abort as a time-out with that failure as its cau
   await rejection
 })
 
-it('does not make a message worth retrying that is at fault itself', async () => {
+it('does not make a message retryable that is at fault itself', async () => {
   const { run, runtime } = world()
   const rejection = expect(
     run(async () => {
@@ -92,7 +92,7 @@ it('does not make a message worth retrying that is at fault itself', async () =>
   await rejection
 })
 
-it('passes a failure in time on as it is', async () => {
+it('passes on a failure in time unchanged', async () => {
   const { run, expectNoLeak } = world()
   const error = new Error('broken')
   await expect(run(() => Promise.reject(error))).rejects.toBe(error)
@@ -110,7 +110,7 @@ it('leaves no timer behind when next throws synchronously', async () => {
   expectNoLeak()
 })
 
-it('passes an abort of the parent on, and its reason counts even if the time runs out meanwhile', async () => {
+it('passes on an abort of the parent, whose reason applies even if the time runs out meanwhile', async () => {
   const { run, runtime, controller, expectNoLeak } = world()
   const stopping = new Error('stopping')
   const late = new Error('late')
@@ -130,7 +130,7 @@ it('passes an abort of the parent on, and its reason counts even if the time run
   expectNoLeak()
 })
 
-it('gives next a signal that is aborted already when the parent was', async () => {
+it('passes next an aborted signal if the parent was aborted', async () => {
   const { run, controller, expectNoLeak } = world()
   controller.abort(new Error('stopping'))
   await expect(run(async (_message, { signal }) => signal.throwIfAborted() ?? outputs)).rejects.toThrow('stopping')
@@ -165,6 +165,6 @@ it('reports the time-out of the outer of two as the outer one', async () => {
   expect(runtime.timers).toBe(0)
 })
 
-it.each([0, -1, Number.NaN, Number.POSITIVE_INFINITY])('refuses a duration of %s', (duration) => {
+it.each([0, -1, Number.NaN, Number.POSITIVE_INFINITY])('rejects a duration of %s', (duration) => {
   expect(() => timeoutMiddleware(duration)).toThrow(/^duration must be/)
 })

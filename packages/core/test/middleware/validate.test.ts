@@ -6,7 +6,7 @@ import { validateMiddleware } from '../../src/middleware/validate.ts'
 
 const complete: Attributes = { id: '1', type: 'order.placed', source: '/orders', specversion: '1.0' }
 
-it('passes messages on that have what is required', async () => {
+it('passes on messages with all required attributes', async () => {
   const outputs = [new Message('output', complete)]
   const run = validateMiddleware()(async () => outputs)
   expect(await run(new Message('data', complete), rootContext())).toBe(outputs)
@@ -16,7 +16,7 @@ it.each([
   [{}, "'id', 'type', 'source', 'specversion'"],
   [{ ...complete, source: undefined }, "'source'"],
   [{ ...complete, id: '', specversion: undefined }, "'id', 'specversion'"],
-])('refuses an input, naming all that it lacks, before it is handled: %j', async (attributes, listed) => {
+])('rejects an input, naming all missing attributes, before it is handled: %j', async (attributes, listed) => {
   let called = false
   const run = validateMiddleware()(async () => {
     called = true
@@ -28,7 +28,7 @@ it.each([
   expect(called).toBe(false)
 })
 
-it('refuses an output as a fault of the handler, which may be mended', async () => {
+it('rejects an output as a fault of the handler, which may be fixed', async () => {
   const run = validateMiddleware()(async () => [new Message('output', complete), new Message('output', { type: 'order.placed' })])
   await expect(run(new Message('data', complete), rootContext())).rejects.toMatchObject({
     code: 'ACKORD_MISSING_ATTRIBUTE',
@@ -37,7 +37,7 @@ it('refuses an output as a fault of the handler, which may be mended', async () 
   })
 })
 
-it('leaves outputs alone when told so, and may then stand anywhere', async () => {
+it('does not validate outputs if configured so, and may then be placed anywhere', async () => {
   const middleware = validateMiddleware({ outputs: false })
   const outputs = [new Message('output')]
   expect(await middleware(async () => outputs)(new Message('data', complete), rootContext())).toBe(outputs)

@@ -22,7 +22,7 @@ describe.each([
   ['back', -tenMinutes],
   ['forward', tenMinutes],
 ])('with the wall clock set %s by ten minutes', (_direction, shift) => {
-  it('the circuit breaker stays open for as long as it was told', async () => {
+  it('the circuit breaker stays open for its configured time', async () => {
     const runtime = new VirtualRuntime()
     const breaker = new CircuitBreaker({ failures: 1, openFor: 1000, runtime, logger: silentLogger })
     breaker.failed()
@@ -67,7 +67,7 @@ describe.each([
     expect(attempts).toBe(11)
   })
 
-  it('log lines and metrics tell the true duration', async () => {
+  it('log lines and metrics contain the true duration', async () => {
     const runtime = new VirtualRuntime()
     const logger = recordingLogger()
     const observed: number[] = []
@@ -86,7 +86,7 @@ describe.each([
     expect(observed).toEqual([30])
   })
 
-  it('a time-out comes when its time is over', async () => {
+  it('a time-out happens when its time is over', async () => {
     const runtime = new VirtualRuntime()
     let reads = 0
     // Another reading of the wall clock shortly after the first one: the clock was changed in between.
@@ -102,7 +102,7 @@ describe.each([
     expect(await failure).toMatchObject({ code: 'ACKORD_PROCESS_TIMEOUT' })
   })
 
-  it('the memory broker does each thing when its delay is over', async () => {
+  it('the memory broker acts when each delay is over', async () => {
     const runtime = new VirtualRuntime()
     const schedule = new MemorySchedule(runtime)
     const ran: string[] = []

@@ -21,7 +21,7 @@ async function failOnce(logger: Logger): Promise<void> {
 }
 
 describe('the logger port', () => {
-  it('takes pino as it is, with the error shown and the payload not', async () => {
+  it('accepts pino as it is, with the error shown and the payload not', async () => {
     const lines: string[] = []
     const stream = new Writable({
       write(chunk, _encoding, done) {
@@ -36,7 +36,7 @@ describe('the logger port', () => {
     expect(lines.join('')).not.toContain('secret')
   })
 
-  it('takes the console as it is', async () => {
+  it('accepts the console as it is', async () => {
     const error = vi.spyOn(console, 'error').mockImplementation(() => {})
     try {
       await failOnce(console)
@@ -49,7 +49,7 @@ describe('the logger port', () => {
     }
   })
 
-  it('has a default that leaves debug out, and a silent one', () => {
+  it('has a default without debug lines, and a silent one', () => {
     const spies = (['debug', 'info', 'warn', 'error'] as const).map((level) => vi.spyOn(console, level).mockImplementation(() => {}))
     try {
       for (const level of ['debug', 'info', 'warn', 'error'] as const) {
@@ -62,7 +62,7 @@ describe('the logger port', () => {
     }
   })
 
-  it('writes one line for a text and its fields, whatever others put into them', () => {
+  it('writes one line for a text and its fields, whatever they contain', () => {
     const written: string[] = []
     const spy = vi.spyOn(console, 'warn').mockImplementation((...args: unknown[]) => void written.push(format(...args)))
     const forged = 'x\n2026-01-01 FORGED line\r\u2028FORGED too'
@@ -87,7 +87,7 @@ describe('the logger port', () => {
     ['a content type', { datacontenttype: 'text/x\nFORGED' }],
     ['a type', { type: 'x\nFORGED' }],
     ['an id', { type: 'order.place', id: `${'i'.repeat(900_000)}\nFORGED` }],
-  ])('writes no line that a sender made up with %s', async (_what, attributes) => {
+  ])('writes no line that a sender forged with %s', async (_what, attributes) => {
     const written: string[] = []
     const spy = vi.spyOn(console, 'error').mockImplementation((...args: unknown[]) => void written.push(format(...args)))
     try {

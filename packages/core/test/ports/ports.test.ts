@@ -22,7 +22,7 @@ async function* only(...messages: readonly Message[]): AsyncGenerator<Message> {
 }
 
 describe('a logger or metrics port that throws', () => {
-  it('does not stop the router: what fails is nacked, what follows is handled', async () => {
+  it('does not stop the router: failing messages are nacked, later ones are handled', async () => {
     const failing = trackedMessage('bad', { type: 'order.place' })
     const fine = trackedMessage('good', { type: 'order.place' })
     const router = new Router({ logger: brokenLogger, metrics: brokenMetrics })
@@ -37,7 +37,7 @@ describe('a logger or metrics port that throws', () => {
     expect([failing.calls[0]?.verdict, fine.calls[0]?.verdict]).toEqual(['nack', 'ack'])
   })
 
-  it('does not keep a rejected message from its dead letter', async () => {
+  it('does not prevent a rejected message from reaching its dead letter', async () => {
     const calls: string[] = []
     const receive = createReceiver({ logger: brokenLogger })
     const message = receive({
@@ -50,7 +50,7 @@ describe('a logger or metrics port that throws', () => {
     expect(calls).toEqual(['nack'])
   })
 
-  it('is wrapped once, however many hands it passes through', () => {
+  it('is wrapped once, however many components it passes through', () => {
     const guarded = guardLogger(consoleLogger)
     expect(guardLogger(guarded)).toBe(guarded)
   })
@@ -66,11 +66,11 @@ describe('a port that lacks methods', () => {
     ['logging', () => loggingMiddleware(notLogger)],
     ['a dead letter', () => deadLetterMiddleware({ publisher: new MemoryBroker(), destination: 'dead' }, { logger: notLogger })],
     ['a circuit breaker', () => new CircuitBreaker({ logger: notLogger })],
-  ])('is refused by %s, with what is missing', (_name, make) => {
+  ])('is rejected by %s, with the missing methods', (_name, make) => {
     expect(make).toThrow('logger must have the methods debug, info, warn, error; a plain object lacks debug, warn, error.')
   })
 
-  it('is refused as metrics too', () => {
+  it('is rejected as metrics too', () => {
     const notMetrics = { count() {} } as unknown as Metrics
     expect(() => new Router({ metrics: notMetrics })).toThrow(
       'metrics must have the methods count, observe, gauge; a plain object lacks observe, gauge.',

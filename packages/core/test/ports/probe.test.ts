@@ -6,11 +6,11 @@ import { recordingLogger } from '../support/recording-logger.ts'
 import { trackedMessage } from '../support/tracked-message.ts'
 
 describe('a probe', () => {
-  it('is nothing without a hook', () => {
+  it('does nothing without a hook', () => {
     expect(probe('anything')).toBeUndefined()
   })
 
-  it('tells the hook each point until it is removed, and waits where the hook does', async () => {
+  it('calls the hook at each point until it is removed, and waits where the hook does', async () => {
     const points: string[] = []
     let open = () => {}
     const remove = installProbe((point) => {
@@ -26,7 +26,7 @@ describe('a probe', () => {
     expect(points).toEqual(['pass', 'wait', 'went on'])
   })
 
-  it('stands at every step of a message through the router', async () => {
+  it('exists at every step of a message through the router', async () => {
     const { message, calls } = trackedMessage(1, { type: 'order.place' })
     const points: string[] = []
     const remove = installProbe(async (point) => {

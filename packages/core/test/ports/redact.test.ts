@@ -24,7 +24,7 @@ describe('destinations', () => {
     [`http://user:a/${secret}@host/x`, 'http://host/x'],
     ['http://[::1]:80/x', 'http://[::1]:80/x'],
     ['https://host/@scope/name', 'https://host/@scope/name'],
-    // `fetch` takes all of these.
+    // `fetch` accepts all of these.
     [` https://user:${secret}@host/x`, 'https://host/x'],
     [`https:/user:${secret}@host/x`, 'https:/host/x'],
     [`https:user:${secret}@host/x`, 'https:host/x'],
@@ -39,7 +39,7 @@ describe('destinations', () => {
     expect(redactUrls(text)).toBe("Cannot reach 'https://host/a?…', nor amqp://broker/vhost.")
   })
 
-  it('are found in a list without spaces, and in the path or query of another one', () => {
+  it('are found in a list without spaces, and in the path or query of another URL', () => {
     expect(redactUrls(`redis://u:${secret}@h1,redis://u:${secret}@h2`)).toBe('redis://h1,redis://h2')
     expect(redactUrls(`http://a,https://u:${secret}@b/x`)).toBe('http://a,https://b/x')
     expect(redactUrls(`https://proxy/https://u:${secret}@b/x?token=${secret}`)).toBe('https://proxy/https://b/x?…')
@@ -52,12 +52,12 @@ describe('destinations', () => {
     expect(redactUrls(`${quote}https://host/a${quote}, told to ${quote}me@host${quote}`)).toContain('https://host/a')
   })
 
-  it('are bounded and on one line', () => {
+  it('are limited in length and on one line', () => {
     expect(redactDestination(`a\nb${'x'.repeat(1000)}`)).toMatch(/^a\\nbx+… \(1003 characters\)$/)
   })
 })
 
-/** What drivers throw, as far as it tells of values. */
+/** Errors of drivers, as far as they contain values. */
 const driverErrors: Record<string, Error> = {
   'pg, a unique violation': Object.assign(new Error('duplicate key value violates unique constraint "orders_pkey"'), {
     code: '23505',
@@ -132,14 +132,14 @@ describe('errors of drivers', () => {
     expect(err.stack).toContain('redact.test.ts')
   })
 
-  it('keep what tells an operator what is wrong', () => {
+  it('keep the information that an operator needs', () => {
     const { 'pg, a unique violation': pg, mysql2, knex } = driverErrors as Record<string, Error>
     expect(redactError(pg as Error)).toMatchObject({ code: '23505', table: 'orders', message: pg?.message })
     expect(messageOf(mysql2 as Error)).toBe("Duplicate entry '…' for key 'email'")
     expect(messageOf(knex as Error)).toBe('duplicate key value violates unique constraint "t_a"')
   })
 
-  it('are read in little time, whatever a sender has put into a text of a megabyte', () => {
+  it('are redacted in little time, whatever a sender has put into a text of a megabyte', () => {
     const parts = [
       '\n',
       ' from',
@@ -165,14 +165,14 @@ describe('errors of drivers', () => {
     for (const text of open) expect(messageOf(new Error(text))).not.toContain(secret)
   })
 
-  it('are passed on as they are where there is nothing to hide', () => {
+  it('are passed on unchanged if there is nothing to hide', () => {
     const error = new AckordError('ACKORD_PUBLISH_FAILED', 'It failed.', {
       cause: Object.assign(new Error('no route'), { code: 'ENETUNREACH', errno: 5 }),
     })
     expect(redactError(error)).toBe(error)
   })
 
-  it('show nothing of the clients and other objects that they hold', () => {
+  it('show nothing of the clients and other objects that they contain', () => {
     class Client {
       readonly password = secret
     }
@@ -194,7 +194,7 @@ describe('errors of drivers', () => {
     expect(logger.lines).toMatchObject([{ fields: { err: { message: 'It failed.' }, more: { count: 1 } } }])
   })
 
-  it('say what is inside of them where they have no message, as of a host that refused at each of its addresses', () => {
+  it('show their inner errors if they have no message, as of a host that refused the connection at each of its addresses', () => {
     const refused = ['::1', '127.0.0.1'].map((host) => new Error(`connect ECONNREFUSED ${host}:5432`))
     const error = new AggregateError(refused, '')
     const text = 'connect ECONNREFUSED ::1:5432; connect ECONNREFUSED 127.0.0.1:5432'
@@ -213,7 +213,7 @@ describe('errors of drivers', () => {
 })
 
 describe('fields of a log line', () => {
-  it('are bounded, on one line and without secrets, whichever logger gets them', () => {
+  it('are limited in length, on one line and without secrets, whichever logger gets them', () => {
     const logger = recordingLogger()
     guardLogger(logger).warn(
       {
@@ -240,14 +240,14 @@ describe('fields of a log line', () => {
     expect(line?.text).toBe('told\\nof 10 https://host/')
   })
 
-  it('show no part of a password that stands where a text is cut', () => {
+  it('show no part of a password at the point where a text is truncated', () => {
     const logger = recordingLogger()
     const text = `${'x'.repeat(980)} https://user:${secret}${secret}@host/ ${'y'.repeat(5000)}`
     guardLogger(logger).warn({ text }, 'line')
     expect(everything(logger.lines)).not.toContain('pw7')
   })
 
-  it('are the same object where nothing has to be changed', () => {
+  it('are the same object if nothing has to be changed', () => {
     const fields = { type: 'order.placed', nested: { count: 1 }, list: ['a'], err: new Error('b'), at: new Date(5) }
     let given: object | undefined
     const keep = (each: object) => {
@@ -267,7 +267,7 @@ describe('metric labels', () => {
     metrics.count('c', 1, { destination: `https://u:${secret}@host/?token=${secret}`, outcome: 'ok' })
     expect(seen).toEqual([{ destination: 'https://host/?…', outcome: 'ok' }])
     for (let index = 0; index < 5000; index += 1) metrics.gauge('g', 1, { type: `type-${index}`, outcome: 'ok' })
-    // Another wrapper of the same port shares the bound.
+    // Another wrapper of the same port shares the limit.
     guardMetrics(port).observe('o', 1, { type: 'x'.repeat(10_000), outcome: 'ok' })
     expect(new Set(seen.map(({ type }) => type)).size).toBeLessThanOrEqual(maxLabelValues + 2)
     expect(seen.at(-1)).toEqual({ type: 'other', outcome: 'ok' })

@@ -4,7 +4,7 @@ import { idle, sleep, systemRuntime } from '../../src/ports/runtime.ts'
 import { VirtualRuntime } from '../support/virtual-runtime.ts'
 
 describe('the system runtime', () => {
-  it('gives the time, numbers from 0 to 1 and version 4 UUIDs', () => {
+  it('returns the time, numbers from 0 to 1 and version 4 UUIDs', () => {
     expect(Math.abs(systemRuntime.now() - Date.now())).toBeLessThan(1000)
     expect(systemRuntime.random()).toBeGreaterThanOrEqual(0)
     expect(systemRuntime.random()).toBeLessThan(1)

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest'
 import { startStopwatch } from '../../src/ports/runtime.ts'
 import { VirtualRuntime } from '../support/virtual-runtime.ts'
 
-it('measures the time that has passed, whatever is done to the wall clock', async () => {
+it('measures the elapsed time, whatever happens to the wall clock', async () => {
   const runtime = new VirtualRuntime()
   const elapsed = startStopwatch(runtime)
   await runtime.advance(100)

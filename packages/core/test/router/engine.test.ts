@@ -44,7 +44,7 @@ async function* only(message: Message): AsyncGenerator<Message> {
 }
 
 describe('an engine', () => {
-  it('merges its sources into one router and publishes each output where its matcher says, the first that matches', async () => {
+  it('merges its sources into one router and publishes each output to the first one that matches', async () => {
     const world = open()
     const { engine, broker, send } = world
     engine.addInput(broker.source('shop'), { name: 'shop' })
@@ -65,7 +65,7 @@ describe('an engine', () => {
     expect(placed('never-events', world)).toEqual([])
   })
 
-  it('takes inputs and outputs that are added while it runs', async () => {
+  it('accepts inputs and outputs that are added while it runs', async () => {
     const world = open()
     const { engine, broker, send } = world
     const run = engine.start()
@@ -101,7 +101,7 @@ describe('an engine', () => {
     expect(await typed.next()).toEqual({ done: true, value: undefined })
   })
 
-  it('uses the marshaler of an input and of an output where they have one', async () => {
+  it('uses the marshaler of an input and of an output if they have one', async () => {
     const world = open()
     const { engine, broker } = world
     engine.addInput(broker.source('texts'), { name: 'texts', marshaler: textMarshaler })
@@ -116,7 +116,7 @@ describe('an engine', () => {
     expect(new TextDecoder().decode(event?.data)).toBe('plain')
   })
 
-  it('rejects what an input refuses', async () => {
+  it('rejects messages that an input does not match', async () => {
     const { engine, logger } = open()
     const { message, calls } = trackedMessage(1, { type: 'order.place', source: '/other' })
     engine.addInput(
@@ -133,7 +133,7 @@ describe('an engine', () => {
     await run
   })
 
-  it('nacks the input when no output takes what came of it, before anything is published', async () => {
+  it('nacks the input when no output accepts its outputs, before anything is published', async () => {
     const world = open()
     const { engine, broker, router } = world
     router.handle({
@@ -156,7 +156,7 @@ describe('an engine', () => {
     await run
   })
 
-  it('rejects a raw message of a type that has no handler, and one that cannot be read; the others go on', async () => {
+  it('rejects a raw message of a type without a handler, and an unreadable one; the others continue', async () => {
     const world = open()
     const { engine, broker, send } = world
     engine.addInput(broker.source('in', { deadLetter: 'dead' }), { name: 'in' })
@@ -175,7 +175,7 @@ describe('an engine', () => {
     await run
   })
 
-  it('drains: takes no more inputs and ends when those there are have ended', async () => {
+  it('drains: accepts no more inputs and ends when the existing ones have ended', async () => {
     const { engine, broker } = open()
     const inputs = [1, 2, 3].map((data) => trackedMessage(data, { type: 'order.place' }))
     engine.addInput(
@@ -210,7 +210,7 @@ describe('an engine', () => {
     await run
   })
 
-  it('stops when an input fails, settles what is in hand, and says which one it was', async () => {
+  it('stops when an input fails, settles its messages, and names the input', async () => {
     const { engine, broker } = open()
     const failure = new Error('connection lost')
     const { message, calls } = trackedMessage(1, { type: 'order.place' })
@@ -233,7 +233,7 @@ describe('an engine', () => {
     await engine.stop()
   })
 
-  it('stops in every state, twice, and with an idle input that knows no signal', async () => {
+  it('stops in every state, twice, and with an idle input that ignores the signal', async () => {
     const never = open()
     await never.engine.stop()
     const { engine } = open()
@@ -260,7 +260,7 @@ describe('an engine', () => {
     }
   })
 
-  it('nacks at a forced stop what nobody took from a typed output', async () => {
+  it('nacks messages that were not read from a typed output at a forced stop', async () => {
     const { engine } = open({ shutdownTimeout: 0 })
     const { message, calls } = trackedMessage(1, { type: 'order.place' })
     engine.addInput(
@@ -278,7 +278,7 @@ describe('an engine', () => {
     expect(calls).toMatchObject([{ verdict: 'nack', error: { code: 'ACKORD_SHUTDOWN' } }])
   })
 
-  it('nacks messages that were read and not yet taken when it stops', async () => {
+  it('nacks messages that were read and not yet handled when it stops', async () => {
     const { router, engine } = open()
     let release = () => {}
     const held = new Promise<void>((resolve) => (release = resolve))
@@ -303,7 +303,7 @@ describe('an engine', () => {
     expect(verdicts.filter((verdict) => verdict === 'nack').length).toBeLessThanOrEqual(2)
   })
 
-  it('handles messages of its inputs at once, as many as the router may', async () => {
+  it('handles messages of its inputs concurrently, as many as the router allows', async () => {
     const { router, engine } = open()
     let running = 0
     let most = 0
@@ -365,16 +365,16 @@ describe('an engine', () => {
       ),
     ).rejects.toBe(failure)
     expect(order).toEqual(['first', 'second'])
-    expect(() => engine.addOutput(broker, { name: 'events', destination: 'x' })).toThrow(/has an output 'events' already/)
+    expect(() => engine.addOutput(broker, { name: 'events', destination: 'x' })).toThrow(/already has an output 'events'/)
   })
 
-  it('refuses inputs and outputs that cannot work', () => {
+  it('rejects invalid inputs and outputs', () => {
     const { engine, broker } = open()
     engine.addInput(broker.source('a'), { name: 'a' })
-    expect(() => engine.addInput(broker.source('b'), { name: 'a' })).toThrow(/has an input 'a' already/)
+    expect(() => engine.addInput(broker.source('b'), { name: 'a' })).toThrow(/already has an input 'a'/)
     expect(() => engine.addInput(broker.source('b'), { name: '' })).toThrow(/name must be/)
     expect(() => engine.addOutput(broker, { name: 'o', destination: '' })).toThrow(/destination must be/)
-    // What a JavaScript caller may pass.
+    // A JavaScript caller may pass anything.
     expect(() => engine.addInput({} as AsyncIterable<Message>, { name: 'c' })).toThrow(/must be a function/)
     expect(() => engine.addOutput({} as MemoryBroker, { name: 'p', destination: 'd' })).toThrow(/publish must be a function/)
   })
@@ -387,7 +387,7 @@ describe('an engine', () => {
     await running
   })
 
-  it('leaves a typed output when its reader does, and nacks what would go there', async () => {
+  it('removes a typed output when its reader leaves, and nacks messages for it', async () => {
     const { engine } = open()
     const { message, calls } = trackedMessage(1, { type: 'order.place' })
     let give = (_message: Message) => {}
@@ -445,7 +445,7 @@ describe('an engine', () => {
     expect(other.signal?.aborted).toBe(true)
   })
 
-  it('takes no inputs once it was stopped, also before the start; those it has can be stopped', async () => {
+  it('accepts no inputs once it was stopped, also before the start; the existing ones can be stopped', async () => {
     const { engine } = open()
     const input = engine.addInput(new FedSource(), { name: 'in' })
     await engine.stop()
@@ -478,7 +478,7 @@ describe('an engine', () => {
     expect(seen).toEqual([undefined])
   })
 
-  it('takes more than ten inputs without a warning about listeners', async () => {
+  it('accepts more than ten inputs without a MaxListenersExceededWarning', async () => {
     const warnings = await warningsDuring(async () => {
       const { engine } = open()
       for (let number = 1; number <= 12; number += 1) engine.addInput(new FedSource(), { name: `in-${number}` })
@@ -490,7 +490,7 @@ describe('an engine', () => {
     expect(warnings).toEqual([])
   })
 
-  it('does not mind what an input gives after the stop that is no message', async () => {
+  it('ignores a value that is no message, from an input after the stop', async () => {
     const { engine } = open()
     const late = deferred<IteratorResult<Message>>()
     engine.addInput({ [Symbol.asyncIterator]: () => ({ next: () => late.promise }) }, { name: 'in' })
@@ -504,7 +504,7 @@ describe('an engine', () => {
     expect(unhandled).toEqual([])
   })
 
-  it('lets the name of an input or typed output be used again once that has gone', async () => {
+  it('allows reusing the name of an input or typed output that has ended', async () => {
     const { engine } = open()
     const run = engine.start()
     await engine.addInput(new FedSource(), { name: 'tenant' }).stop()

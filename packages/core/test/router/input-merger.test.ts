@@ -4,7 +4,7 @@ import { InputMerger } from '../../src/router/input-merger.ts'
 import { collect, deferred, FedSource, sourceOf, tracked, trackedSome, verdicts } from '../support/router-world.ts'
 import { settlePromises } from '../support/virtual-runtime.ts'
 
-/** A merger, what ends it, and what its inputs failed with. */
+/** A merger, a function that ends it, and the errors of its inputs. */
 function open() {
   const merger = new InputMerger()
   const controller = new AbortController()
@@ -13,7 +13,7 @@ function open() {
   return { merger, controller, failures, events, start: () => merger.start(controller.signal) }
 }
 
-/** An iterable that knows no signal and gives what the test resolves. */
+/** An iterable that ignores the signal and yields what the test resolves. */
 function plain() {
   const next = deferred<IteratorResult<Message>>()
   const iterable = {
@@ -65,7 +65,7 @@ describe('an input', () => {
     expect(second.signal?.aborted).toBe(true)
   })
 
-  it('that is stopped leaves the others alone', async () => {
+  it('that is stopped does not affect the others', async () => {
     const { merger, events, start, failures } = open()
     const [stopped, kept] = [new FedSource(), new FedSource()]
     const input = merger.add(stopped, events)
@@ -77,7 +77,7 @@ describe('an input', () => {
     expect(failures).toEqual([])
   })
 
-  it('that fails is told of, but not when it fails by the abort', async () => {
+  it('that fails is reported, but not when it fails by the abort', async () => {
     const { merger, controller, events, failures, start } = open()
     const [early, late] = [new FedSource(), new FedSource([], { heedsSignal: false })]
     merger.add(early, events)
@@ -92,7 +92,7 @@ describe('an input', () => {
     expect(failures).toEqual([failure])
   })
 
-  it('that gives a message after the abort has it nacked', async () => {
+  it('that yields a message after the abort has it nacked', async () => {
     const { merger, controller, events, start } = open()
     const source = new FedSource([], { heedsSignal: false })
     const { ended } = merger.add(source, events)
@@ -106,7 +106,7 @@ describe('an input', () => {
     expect(source.returned).toBe(1)
   })
 
-  it('whose message nobody took before the abort has it nacked', async () => {
+  it('whose message was not read before the abort has it nacked', async () => {
     const { merger, controller, events, start } = open()
     const waiting = tracked('m1')
     const { ended } = merger.add(new FedSource([waiting]), events)
@@ -119,8 +119,8 @@ describe('an input', () => {
   })
 })
 
-describe('an input that knows no signal', () => {
-  it('is left at the abort, and what it gives later is nacked', async () => {
+describe('an input that ignores the signal', () => {
+  it('is abandoned at the abort, and its later messages are nacked', async () => {
     const { merger, controller, events, start, failures } = open()
     const { iterable, next } = plain()
     const { ended } = merger.add(iterable, events)
@@ -136,7 +136,7 @@ describe('an input that knows no signal', () => {
     expect(failures).toEqual([])
   })
 
-  it('may fail after it was left: nobody is told', async () => {
+  it('may fail after it was abandoned: the failure is ignored', async () => {
     const { merger, controller, events, start, failures } = open()
     const { iterable, next } = plain()
     const { ended } = merger.add(iterable, events)
@@ -150,7 +150,7 @@ describe('an input that knows no signal', () => {
 })
 
 describe('the iteration', () => {
-  it('ends at once when its signal was aborted before the start, and its inputs see that', async () => {
+  it('ends immediately when its signal was aborted before the start, and its inputs see that', async () => {
     const { merger, controller, events, start } = open()
     const source = new FedSource([tracked('m1')])
     const { iterable } = plain()
@@ -162,7 +162,7 @@ describe('the iteration', () => {
     expect(iterable.returned).toBe(1)
   })
 
-  it('goes on without inputs until it is closed', async () => {
+  it('continues without inputs until it is closed', async () => {
     const { merger, start } = open()
     start()
     expect(await hasEnded(merger)).toBe(false)

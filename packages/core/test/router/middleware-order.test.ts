@@ -11,7 +11,7 @@ function part(role: MiddlewareRole, resource?: object): Middleware {
   return middleware({ role, resource }, (next) => next)
 }
 
-/** `transaction inbox@other` and so on, outermost first; stores are on the one database unless they say otherwise. */
+/** `transaction inbox@other` and so on, outermost first; stores use the same database unless stated otherwise. */
 function chain(text: string): Middleware[] {
   return text.split(' ').map((word) => {
     const [role, place] = word.split('@') as [MiddlewareRole, string | undefined]
@@ -24,7 +24,7 @@ function check(text: string, ackStrategy: AckStrategy = 'onSuccess'): void {
   checkMiddlewareOrder(chain(text), 'place-order', ackStrategy)
 }
 
-describe('orders that work', () => {
+describe('valid orders', () => {
   it.each([
     'transaction inbox outbox',
     'transaction outbox',
@@ -59,13 +59,13 @@ describe('orders that work', () => {
     expect(() => check('transaction', 'forward')).not.toThrow()
   })
 
-  it('take parts of no resource for parts of the same', () => {
+  it('treat parts of no resource as parts of the same', () => {
     const parts = [part('transaction'), part('inbox'), part('outbox')]
     expect(() => checkMiddlewareOrder(parts, 'h', 'onSuccess')).not.toThrow()
   })
 })
 
-describe('orders that are refused', () => {
+describe('invalid orders', () => {
   it.each([
     ['transaction retry', 'retry inside a transaction'],
     ['leasedInbox retry transaction', 'retry inside a transaction, inbox or outbox'],
@@ -123,7 +123,7 @@ describe('orders that are refused', () => {
     expect(() => checkMiddlewareOrder([right], 'h', 'onSuccess')).not.toThrow()
   })
 
-  it('are found when the router starts, across its own and the handler’s middleware', async () => {
+  it("are detected when the router starts, across its own and the handler's middleware", async () => {
     const { router } = openWorld()
     router.use(part('transaction', database))
     router.handle(handling(() => []))
@@ -139,7 +139,7 @@ describe('orders that are refused', () => {
     expect(router.health().state).toBe('idle')
   })
 
-  it('are found for the ack strategy of the router', async () => {
+  it('are detected for the ack strategy of the router', async () => {
     const { router } = openWorld({ ackStrategy: 'forward' })
     router.use(...chain('transaction inbox')).handle(handling(() => []))
     await failureOf(router.run(sourceOf()), 'ACKORD_MIDDLEWARE_ORDER')

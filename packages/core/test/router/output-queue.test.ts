@@ -25,7 +25,7 @@ function stateOf(promise: Promise<void> | undefined): { state: string; error?: u
 }
 
 describe('OutputQueue', () => {
-  it('takes an offer as delivered when the reader has taken all of it', async () => {
+  it('counts an offer as delivered when the reader has read all of it', async () => {
     const queue = openQueue()
     const offer = stateOf(queue.offer([a, b]))
     expect((await queue.next()).value).toBe(a)
@@ -36,14 +36,14 @@ describe('OutputQueue', () => {
     expect(offer.state).toBe('taken')
   })
 
-  it('serves readers that wait at once, in the order they came', async () => {
+  it('serves waiting readers immediately, in their order', async () => {
     const queue = openQueue()
     const [first, second] = [queue.next(), queue.next()]
     expect(queue.offer([a, b])).toBeUndefined()
     expect([(await first).value, (await second).value]).toEqual([a, b])
   })
 
-  it('keeps what waiting readers leave over for the next ones', async () => {
+  it('keeps the rest for the next readers', async () => {
     const queue = openQueue()
     const first = queue.next()
     const offer = stateOf(queue.offer([a, b]))
@@ -61,11 +61,11 @@ describe('OutputQueue', () => {
     expect([(await queue.next()).value, (await queue.next()).value, (await queue.next()).value]).toEqual([a, b, c])
   })
 
-  it('takes an empty offer for delivered', () => {
+  it('counts an empty offer as delivered', () => {
     expect(openQueue().offer([])).toBeUndefined()
   })
 
-  it('ends readers that wait and later ones', async () => {
+  it('ends waiting readers and later ones', async () => {
     const queue = openQueue()
     const waiting = queue.next()
     queue.end()
@@ -74,7 +74,7 @@ describe('OutputQueue', () => {
     expect(await queue.next()).toEqual({ done: true, value: undefined })
   })
 
-  it('tells the error to the reader that waits, and only to that', async () => {
+  it('passes the error to the waiting reader, and only to that', async () => {
     const queue = openQueue()
     const [first, second] = [queue.next(), queue.next()]
     queue.end({ error: broken })
@@ -83,7 +83,7 @@ describe('OutputQueue', () => {
     expect((await queue.next()).done).toBe(true)
   })
 
-  it('tells the error to the next reader when none waits, after what was offered', async () => {
+  it('passes the error to the next reader when none waits, after what was offered', async () => {
     const queue = openQueue()
     void queue.offer([a])
     queue.end({ error: broken })
@@ -92,7 +92,7 @@ describe('OutputQueue', () => {
     expect((await queue.next()).done).toBe(true)
   })
 
-  it('refuses what was not taken, and later offers that nobody waits for', async () => {
+  it('rejects offers that were not read, and later ones without a waiting reader', async () => {
     const queue = openQueue()
     const [first, second] = [stateOf(queue.offer([a, b])), stateOf(queue.offer([c]))]
     await queue.next()
@@ -110,7 +110,7 @@ describe('OutputQueue', () => {
     expect((await waiting).value).toBe(c)
   })
 
-  it('refuses everything once the reader has left, and waits for what leaving starts', async () => {
+  it('rejects everything once the reader has left, and waits for what leaving starts', async () => {
     const stopped = deferred()
     const queue = openQueue(() => stopped.promise)
     const before = stateOf(queue.offer([a]))
@@ -130,7 +130,7 @@ describe('OutputQueue', () => {
     expect(await queue.next()).toEqual({ done: true, value: undefined })
   })
 
-  it('hands nothing to a reader that waits once the queue was left', async () => {
+  it('passes nothing to a waiting reader once the queue was left', async () => {
     const queue = openQueue()
     const waiting = queue.next()
     const leaving = queue.return()

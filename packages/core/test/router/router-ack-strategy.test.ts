@@ -39,7 +39,7 @@ describe('onSuccess', () => {
     expect(inputs[1]?.calls[0]?.error).toBe(broken)
   })
 
-  it('acks an input of a pipe only when all of its outputs were taken', async () => {
+  it('acks an input of a pipe only when all of its outputs were read', async () => {
     const { router } = openWorld()
     router.handle(handling(() => [placed('a'), placed('b')]))
     const input = tracked('m1')
@@ -71,7 +71,7 @@ describe('onSuccess', () => {
     expect(verdicts(input)).toEqual(['ack'])
   })
 
-  it('leaves a verdict alone that the handler has given', async () => {
+  it('keeps a verdict of the handler', async () => {
     const { router } = openWorld()
     const inputs = trackedSome(3)
     router.handle(
@@ -100,7 +100,7 @@ describe('onSuccess', () => {
     expect(router.health()).toMatchObject({ failed: 1, lastError: broken })
   })
 
-  it('settles an output that has an acking of its own by what became of it', async () => {
+  it('settles an output that has an acking of its own by its result', async () => {
     const { router } = openWorld()
     const [sent, refused] = [trackedMessage('a', { type: 'order.placed' }), trackedMessage('b', { type: 'order.placed' })]
     router.handle(handling(({ id }) => [id === 'm1' ? sent.message : refused.message]))
@@ -132,7 +132,7 @@ describe('onSuccess', () => {
     expect(verdicts(input)).toEqual(['ack'])
   })
 
-  it('gives outputs no values of the input', async () => {
+  it('copies no values of the input to outputs', async () => {
     const { router } = openWorld()
     const key = contextKey<string>('tenant')
     const input = tracked('m1')
@@ -169,7 +169,7 @@ describe('outputs with an acking of their own', () => {
     expect([verdicts(input), verdicts(other)]).toEqual([['reject'], ['nack']])
   })
 
-  it('nack the input when their broker does not take the ack', async () => {
+  it('nack the input when their broker does not accept the ack', async () => {
     const { router } = openWorld()
     const other = trackedMessage('passed on', whole, { answer: () => Promise.reject(broken) })
     router.handle(handling(() => [placed(), other.message]))
@@ -181,7 +181,7 @@ describe('outputs with an acking of their own', () => {
 })
 
 describe('manual', () => {
-  it('knows a message as settled that its handler acks later', async () => {
+  it('recognises a message as settled that its handler acks later', async () => {
     const { router, logger } = openWorld({ ackStrategy: 'manual' })
     router.handle(handling(() => []))
     const input = tracked('m1')
@@ -251,7 +251,7 @@ describe('manual', () => {
     await run
   })
 
-  it('hands outputs on without settling the input', async () => {
+  it('delivers outputs without settling the input', async () => {
     const { router } = openWorld({ ackStrategy: 'manual' })
     router.handle(handling(() => [placed()]))
     const input = tracked('m1')
@@ -261,7 +261,7 @@ describe('manual', () => {
 })
 
 describe.each<NonNullable<RouterOptions['ackStrategy']>>(['onSuccess', 'manual', 'forward'])('under %s', (ackStrategy) => {
-  it.each(['nack', 'reject'] as const)('outputs are not handed on when the handler settles with %s', async (verdict) => {
+  it.each(['nack', 'reject'] as const)('outputs are not delivered when the handler settles with %s', async (verdict) => {
     const { router } = openWorld({ ackStrategy })
     router.handle(
       handling(async (message) => {
@@ -276,7 +276,7 @@ describe.each<NonNullable<RouterOptions['ackStrategy']>>(['onSuccess', 'manual',
     expect(verdicts(input)).toEqual([verdict])
   })
 
-  it('outputs are handed on when the handler has acked', async () => {
+  it('outputs are delivered when the handler has acked', async () => {
     const { router } = openWorld({ ackStrategy })
     router.handle(
       handling(async (message) => {
@@ -314,7 +314,7 @@ describe.each<NonNullable<RouterOptions['ackStrategy']>>(['onSuccess', 'manual',
   })
 })
 
-/** What a store does: the message's verdicts wait for the end, and one that refuses it rolls back. */
+/** Like a store: the message's verdicts wait for the end, and a nack or reject rolls back. */
 function transactions(log: string[], commitFails = false): Middleware {
   return (next) =>
     async function transaction(message, context) {
@@ -359,13 +359,13 @@ describe('verdicts inside a transaction', () => {
     expect(onSuccess.log).toEqual(['commit', 'publish', 'ack'])
   })
 
-  it('are forgotten when the commit fails: an ack becomes a nack', async () => {
+  it('are dropped when the commit fails: an ack becomes a nack', async () => {
     const { log, calls } = await settledIn({ ackStrategy: 'manual', commitFails: true }, (message) => message.ack().then(() => []))
     expect(log).toEqual(['rollback', 'nack'])
     expect(calls).toMatchObject([{ verdict: 'nack', error: broken }])
   })
 
-  it('roll back when they refuse the message, and then outputs are not handed on', async () => {
+  it('roll back when they nack or reject the message, and then outputs are not delivered', async () => {
     const { log, calls } = await settledIn({ ackStrategy: 'onSuccess' }, async (message) => {
       await message.nack(broken, { retryAfter: 3 })
       return [placed()]
@@ -410,7 +410,7 @@ describe('a transaction in a retry', () => {
     expect(publisher.calls).toEqual([])
   })
 
-  it('takes the ack of a failed attempt back, and keeps that of the next', async () => {
+  it('drops the ack of a failed attempt, and keeps that of the next', async () => {
     let attempts = 0
     const { log, input } = await retried({ ackStrategy: 'manual' }, async (message) => {
       await message.ack()
@@ -467,7 +467,7 @@ describe('forward', () => {
     expect(input.calls).toMatchObject([{ verdict: 'reject', error: broken }])
   })
 
-  it('acks an input without outputs at once', async () => {
+  it('acks an input without outputs immediately', async () => {
     const { input, outputs } = await forwarded(() => [])
     expect(outputs).toEqual([])
     expect(verdicts(input)).toEqual(['ack'])
@@ -509,7 +509,7 @@ describe('forward', () => {
     expect(verdicts(input)).toEqual(['ack'])
   })
 
-  it('takes the same output twice for two, unless it has an id', async () => {
+  it('treats the same output twice as two, unless it has an id', async () => {
     const twice = placed('a')
     const { input, outputs } = await forwarded(() => [twice, twice])
     expect(new Set(outputs.map(({ id }) => id)).size).toBe(2)
@@ -533,7 +533,7 @@ describe('forward', () => {
     expect(verdicts(input)).toEqual(['ack'])
   })
 
-  it.each(['nack', 'reject'] as const)('gives the %s of such an output to both', async (verdict) => {
+  it.each(['nack', 'reject'] as const)('applies the %s of such an output to both', async (verdict) => {
     const own = trackedMessage('a', { type: 'order.placed' })
     const { input, outputs } = await forwarded(() => [own.message])
     await outputs[0]?.[verdict](broken)
@@ -541,14 +541,14 @@ describe('forward', () => {
     expect(verdicts(input)).toEqual([verdict])
   })
 
-  it('nacks the input when the output’s own broker does not take the ack', async () => {
+  it("nacks the input when the output's own broker does not accept the ack", async () => {
     const own = trackedMessage('a', { type: 'order.placed' }, { answer: () => Promise.reject(broken) })
     const { input, outputs } = await forwarded(() => [own.message])
     await expect(outputs[0]?.ack()).rejects.toBe(broken)
     expect(input.calls).toMatchObject([{ verdict: 'nack', error: broken }])
   })
 
-  it('passes outputs of an input without acking on as they are', async () => {
+  it('passes outputs of an input without acking on unchanged', async () => {
     const { router } = openWorld({ ackStrategy: 'forward' })
     const own = trackedMessage('a', { type: 'order.placed' })
     router.handle(handling(() => [placed('plain'), own.message]))
@@ -561,7 +561,7 @@ describe('forward', () => {
     expect(verdicts(own)).toEqual(['ack'])
   })
 
-  it('gives the input’s values to outputs that have none, and does not touch those that have', async () => {
+  it("copies the input's values to outputs that have none, and does not change those that have", async () => {
     const key = contextKey<string>('tenant')
     const other = contextKey<string>('other')
     const input = tracked('m1')
@@ -571,7 +571,7 @@ describe('forward', () => {
     expect(outputs.map((output) => output.value(other))).toEqual([undefined, 'own'])
   })
 
-  it('gives outputs nothing of the context, such as a transaction', async () => {
+  it('copies nothing of the context to outputs, such as a transaction', async () => {
     const { router } = openWorld({ ackStrategy: 'forward' })
     const transaction = contextKey<string>('transaction', { callScoped: true })
     const tenant = contextKey<string>('tenant')
@@ -625,7 +625,7 @@ describe('forward', () => {
     expect(verdicts(input)).toEqual(['nack'])
   })
 
-  it('reports that the broker did not take the ack of an input, whoever acked its outputs', async () => {
+  it('reports that the broker did not accept the ack of an input, whoever acked its outputs', async () => {
     const { router, logger } = openWorld({ ackStrategy: 'forward' })
     router.handle(handling(() => [placed('a')]))
     const source = new FedSource([tracked('m1', { answer: () => Promise.reject(broken) })])
@@ -638,7 +638,7 @@ describe('forward', () => {
     await outputs.return?.()
   })
 
-  it('takes a message as handled when only the ack of its input fails', async () => {
+  it('counts a message as handled when only the ack of its input fails', async () => {
     const { router } = openWorld({ ackStrategy: 'forward' })
     router.handle(handling(() => [placed('a')]))
     const input = tracked('m1', { answer: () => Promise.reject(broken) })
@@ -647,7 +647,7 @@ describe('forward', () => {
     expect(router.health()).toMatchObject({ handled: 1, failed: 0, lastError: broken })
   })
 
-  it('waits at the end of a pipe for acks that are under way', async () => {
+  it('waits at the end of a pipe for acks in flight', async () => {
     const answer = deferred()
     const { router } = openWorld({ ackStrategy: 'forward' })
     router.handle(handling(() => [placed('a')]))
@@ -665,7 +665,7 @@ describe('forward', () => {
     expect(ended).toBe(true)
   })
 
-  it('does not wait at the end of a pipe for outputs that nobody has settled yet', async () => {
+  it('does not wait at the end of a pipe for unsettled outputs', async () => {
     const { router } = openWorld({ ackStrategy: 'forward' })
     router.handle(handling(() => [placed('a')]))
     const input = tracked('m1')
@@ -675,7 +675,7 @@ describe('forward', () => {
     expect(verdicts(input)).toEqual(['ack'])
   })
 
-  it('handles forks of one message with one ordering key in turn, without waiting for each other', async () => {
+  it('handles forks of one message with one ordering key in order, without waiting for each other', async () => {
     const { router } = openWorld({ ackStrategy: 'forward', orderingKey: 'partitionkey', concurrency: 2 })
     router.handle(handling(() => [placed()]))
     const input = tracked('m1', { attributes: { partitionkey: 'key' } })
@@ -688,7 +688,7 @@ describe('forward', () => {
     expect(verdicts(input)).toEqual(['ack'])
   })
 
-  it('does not wait for a fork whose original a sibling has had nacked', async () => {
+  it('does not wait for a fork whose original was nacked through a sibling', async () => {
     const { router } = openWorld({ ackStrategy: 'forward', orderingKey: 'partitionkey', concurrency: 2 })
     router.handle(handling(() => [placed()]))
     const input = tracked('m1')
@@ -735,7 +735,7 @@ describe('forward', () => {
     expect(verdicts(input)).toEqual(['ack'])
   })
 
-  it('leaves no listener on the handlers’ signal once an output is settled', async () => {
+  it("leaves no listener on the handlers' signal once an output is settled", async () => {
     const { router } = openWorld({ ackStrategy: 'forward', orderingKey: 'partitionkey' })
     let signal = new AbortController().signal
     router.handle(
@@ -754,7 +754,7 @@ describe('forward', () => {
     await outputs.return?.()
   })
 
-  it('lends the values of each input to an output that is the same object every time', async () => {
+  it('copies the values of each input to an output that is the same object every time', async () => {
     const { router } = openWorld({ ackStrategy: 'forward' })
     const tenant = contextKey<string>('tenant')
     const attributes = { type: 'order.placed', id: 'constant', source: '/s', specversion: '1.0', time: '2026-01-01T00:00:00Z' }

@@ -27,7 +27,7 @@ import { settlePromises } from '../support/virtual-runtime.ts'
 
 const broken = new Error('broken')
 
-/** Handles one message with a handler that fails, and says what became of it. */
+/** Handles one message with a handler that fails, and returns the verdict. */
 async function settledWith(thrown: unknown, options: RouterOptions = {}, message: TrackedOptions = {}) {
   const { router, logger } = openWorld(options)
   router.handle(
@@ -138,7 +138,7 @@ describe('a message that is at fault itself', () => {
     expect(decided.map(({ calls }) => calls[0]?.verdict)).toEqual([verdict, verdict, verdict, 'reject', 'reject', 'reject'])
   })
 
-  it('is delivered again under onUnknownType nack only up to maxDeliveries', async () => {
+  it('is redelivered under onUnknownType nack only up to maxDeliveries', async () => {
     const { router } = openWorld({ onUnknownType: 'nack', maxDeliveries: 3 })
     router.handle(handling(() => []))
     const inputs = [2, 3].map((deliveryCount) => tracked('m1', { type: 'unknown', deliveryCount }))
@@ -158,16 +158,16 @@ describe('a message that is at fault itself', () => {
 })
 
 describe('onError', () => {
-  it('may ask for a delay', async () => {
+  it('may request a delay', async () => {
     const { calls } = await settledWith(broken, { onError: () => ({ retryAfter: 1234 }) })
     expect(calls).toEqual([{ verdict: 'nack', error: broken, options: { retryAfter: 1234 } }])
   })
 
-  it('may decide nothing', async () => {
+  it('may return nothing', async () => {
     expect((await settledWith(broken, { onError: () => {} })).calls[0]?.verdict).toBe('nack')
   })
 
-  it('may throw, which is logged, and the message is settled all the same', async () => {
+  it('may throw, which is logged, and the message is settled nevertheless', async () => {
     const failure = new Error('onError is broken')
     const { calls, logger } = await settledWith(broken, {
       onError() {
@@ -184,9 +184,9 @@ describe('onError', () => {
     ['a promise', Promise.resolve('ack')],
     ['an object without retryAfter', {}],
     ['a negative delay', { retryAfter: -1 }],
-    ['a delay that is no number', { retryAfter: '5' }],
+    ['a delay that is not a number', { retryAfter: '5' }],
     ['NaN as delay', { retryAfter: Number.NaN }],
-  ])('that decides %s is told so in the log, and the message is settled as if it had decided nothing', async (_what, decision) => {
+  ])('that returns %s is reported in the log, and the message is settled as if it had returned nothing', async (_what, decision) => {
     const { calls, logger } = await settledWith(broken, {
       onError: () => decision as ErrorDecision,
       redeliveryDelay: constantBackoff(50, { jitter: 0 }),
@@ -195,7 +195,7 @@ describe('onError', () => {
     expect(logger.at('error').map(({ text }) => text)).toEqual([expect.stringContaining('onError'), expect.stringContaining('broken')])
   })
 
-  it('that is async and fails does not bring the process down', async () => {
+  it('that is async and fails does not crash the process', async () => {
     const unhandled = await unhandledDuring(async () => {
       const { calls } = await settledWith(broken, { onError: (async () => Promise.reject(new Error('late'))) as never })
       expect(calls[0]?.verdict).toBe('nack')
@@ -203,7 +203,7 @@ describe('onError', () => {
     expect(unhandled).toEqual([])
   })
 
-  it('is told errors of every stage', async () => {
+  it('is called with errors of every stage', async () => {
     const told: string[] = []
     const { router } = openWorld({
       concurrency: 2,
@@ -228,7 +228,7 @@ describe('onError', () => {
   })
 })
 
-describe('what is thrown', () => {
+describe('a thrown value', () => {
   it.each([
     ['a text', 'oops'],
     ['undefined', undefined],
@@ -285,7 +285,7 @@ describe('what is thrown', () => {
 })
 
 describe('redelivery', () => {
-  it('is asked for later and later, as the broker’s count grows', async () => {
+  it("is requested with growing delays, by the broker's count", async () => {
     const delays: unknown[] = []
     for (const deliveryCount of [1, 2, 3, 20, 2000]) {
       const { calls } = await settledWith(broken, {}, { deliveryCount })
@@ -300,7 +300,7 @@ describe('redelivery', () => {
     expect(last).toBeLessThanOrEqual(72_000)
   })
 
-  it('takes the delay for a first delivery when the broker does not count', async () => {
+  it('uses the delay of a first delivery when the broker does not count', async () => {
     const attempts: number[] = []
     await settledWith(broken, {
       redeliveryDelay(attempt) {
@@ -311,13 +311,13 @@ describe('redelivery', () => {
     expect(attempts).toEqual([1])
   })
 
-  it('takes the delay that an error asks for', async () => {
+  it('uses the retryAfter of an error', async () => {
     const error = Object.assign(new Error('busy'), { retryAfter: 4000 })
     const { calls } = await settledWith(error)
     expect(calls).toEqual([{ verdict: 'nack', error, options: { retryAfter: 4000 } }])
   })
 
-  it.each<unknown>([-1, Number.NaN, '4000', undefined, null])('ignores a delay of %s that an error asks for', async (retryAfter) => {
+  it.each<unknown>([-1, Number.NaN, '4000', undefined, null])('ignores a retryAfter of %s of an error', async (retryAfter) => {
     const error = Object.assign(new Error('busy'), { retryAfter })
     const { calls } = await settledWith(error, { redeliveryDelay: constantBackoff(50, { jitter: 0 }) })
     expect(calls).toEqual([{ verdict: 'nack', error, options: { retryAfter: 50 } }])
@@ -376,7 +376,7 @@ describe('maxDeliveries', () => {
     expect(input.calls[0]).toHaveProperty('error.message', text)
   })
 
-  it('does not count a delivery that an open circuit turned away', async () => {
+  it('does not count a delivery that an open circuit rejected', async () => {
     const { router, runtime } = openWorld({ maxDeliveries: 3 })
     let calls = 0
     router.use(circuitBreakerMiddleware({ failures: 1, runtime, logger: silentLogger }))
@@ -393,7 +393,7 @@ describe('maxDeliveries', () => {
     expect(last.calls).toMatchObject([{ error: { code: 'ACKORD_CIRCUIT_OPEN' } }])
   })
 
-  it('does not count a delivery that came while another worker had the message, and does not log it as an error', async () => {
+  it('does not count a delivery while another worker had the message, and does not log it as an error', async () => {
     const { router, logger } = openWorld({ maxDeliveries: 3 })
     router.handle(
       handling(() => {
@@ -406,7 +406,7 @@ describe('maxDeliveries', () => {
     expect(logger.lines.map(({ level, fields }) => [level, 'err' in fields])).toEqual([['debug', false]])
   })
 
-  it('tries a message once more that came above the limit: deliveries are not attempts, and its ack may have been lost', async () => {
+  it('tries a message once more above the limit: deliveries are not attempts, and its ack may have been lost', async () => {
     const { router } = openWorld({ maxDeliveries: 3 })
     router.handle(handling(() => []))
     const input = tracked('m1', { deliveryCount: 6 })
@@ -420,7 +420,7 @@ describe('maxDeliveries', () => {
     expect(calls).toMatchObject([{ verdict: 'reject', error }])
   })
 
-  it('leaves the last word to onError', async () => {
+  it('lets onError decide', async () => {
     const { calls } = await settledWith(broken, { maxDeliveries: 1, onError: () => 'nack' }, { deliveryCount: 1 })
     expect(calls).toMatchObject([{ verdict: 'nack', error: { code: 'ACKORD_MAX_DELIVERIES' } }])
   })
@@ -439,7 +439,7 @@ describe('maxDeliveries', () => {
   })
 })
 
-describe('a verdict that the broker does not take', () => {
+describe('a verdict that the broker does not accept', () => {
   const refusal = new Error('channel closed')
   const answers: [string, () => Promise<void>][] = [
     ['a rejection', () => Promise.reject(refusal)],
@@ -491,7 +491,7 @@ describe('a verdict that the broker does not take', () => {
     expect(unhandled).toEqual([])
   })
 
-  it.each(answers)('may be that of a handler which did not wait for it: %s', async (_what, answer) => {
+  it.each(answers)('may be that of a handler that did not wait for it: %s', async (_what, answer) => {
     const unhandled = await unhandledDuring(async () => {
       const { router } = openWorld({ ackStrategy: 'manual' })
       router.handle(handling((message) => void message.ack()))
@@ -501,7 +501,7 @@ describe('a verdict that the broker does not take', () => {
     expect(unhandled).toEqual([])
   })
 
-  it('may be that of a handler which fails by it', async () => {
+  it('may be that of a handler that fails because of it', async () => {
     const { router } = openWorld({ ackStrategy: 'manual' })
     router.handle(
       handling(async (message) => {
@@ -514,7 +514,7 @@ describe('a verdict that the broker does not take', () => {
     expect(router.health()).toMatchObject({ failed: 1, lastError: refusal })
   })
 
-  it('is waited for when the handler fails while its own ack is under way', async () => {
+  it('is waited for when the handler fails while its own ack is in flight', async () => {
     const { router } = openWorld()
     const answer = deferred()
     router.handle(

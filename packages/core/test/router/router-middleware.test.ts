@@ -25,7 +25,7 @@ import {
 import { settlePromises } from '../support/virtual-runtime.ts'
 
 describe('the order of middleware', () => {
-  it('puts the first registered outermost, that of the handler inside the router’s, and all inside acking', async () => {
+  it("puts the first one added outermost, that of the handler inside the router's, and all inside acking", async () => {
     const { router } = openWorld()
     const log: string[] = []
     const named =
@@ -50,7 +50,7 @@ describe('the order of middleware', () => {
     ])
   })
 
-  it('gives a handler’s middleware to that handler only', async () => {
+  it("applies a handler's middleware to that handler only", async () => {
     const { router } = openWorld()
     const seen: unknown[] = []
     const note: Middleware = (next) => (message, context) => {
@@ -79,7 +79,7 @@ describe('the order of middleware', () => {
     expect(wrapped).toBe(1)
   })
 
-  it('runs router middleware also for messages that no handler takes', async () => {
+  it('runs router middleware also for messages without a handler', async () => {
     const { router } = openWorld()
     const seen: unknown[] = []
     router.use((next) => async (message, context) => {
@@ -96,7 +96,7 @@ describe('the order of middleware', () => {
     expect(verdicts(input)).toEqual(['ack'])
   })
 
-  it('lets middleware answer without the handler', async () => {
+  it('lets middleware return without calling the handler', async () => {
     const { router } = openWorld()
     const handled: unknown[] = []
     router.use(() => async () => [placed('from middleware')])
@@ -109,7 +109,7 @@ describe('the order of middleware', () => {
     expect(verdicts(input)).toEqual(['ack'])
   })
 
-  it('takes middleware that is not async and throws', async () => {
+  it('accepts middleware that is not async and throws', async () => {
     const { router } = openWorld()
     router.use(() => () => {
       throw new Error('not async')
@@ -119,7 +119,7 @@ describe('the order of middleware', () => {
     expect(input.calls).toMatchObject([{ verdict: 'nack', error: { message: 'not async' } }])
   })
 
-  it('takes middleware that is not async and returns outputs', async () => {
+  it('accepts middleware that is not async and returns outputs', async () => {
     const { router } = openWorld()
     router.use((() => () => [placed('sync')]) as unknown as Middleware)
     router.handle(handling(() => []))
@@ -130,9 +130,9 @@ describe('the order of middleware', () => {
     ['undefined', undefined],
     ['null', null],
     ['a number', 5],
-    ['an empty text', ''],
+    ['an empty string', ''],
     ['a set', new Set()],
-  ])('nacks a message whose middleware lost the outputs and gave back %s', async (_what, value) => {
+  ])('nacks a message whose middleware dropped the outputs and returned %s', async (_what, value) => {
     const { router } = openWorld()
     router.use((next) => async (message, context) => {
       await next(message, context)
@@ -243,7 +243,7 @@ describe('next', () => {
     expect(verdicts(input)).toEqual(['ack'])
   })
 
-  it('counts per message: the next one begins anew', async () => {
+  it('counts per message: the next one starts anew', async () => {
     const { router } = openWorld({ concurrency: 3 })
     let calls = 0
     router.use((next) => (message, context) => next(message, context))
@@ -278,7 +278,7 @@ describe('next', () => {
   })
 })
 
-describe('a message that waits for its handler’s turn', () => {
+describe("a message that waits for its handler's turn", () => {
   it('has no middleware around it yet, so that it holds no transaction', async () => {
     const { router } = openWorld({ concurrency: 10 })
     const most = { open: 0, running: 0 }
@@ -327,7 +327,7 @@ describe('the ambient context', () => {
     return level === 0 ? currentContext() : await deep(level - 1)
   }
 
-  it('is the very argument, in handler and middleware, deep in the stack, across awaits and timers', async () => {
+  it('is the same object as the argument, in handler and middleware, deep in the stack, across awaits and timers', async () => {
     const { router } = openWorld()
     const same: boolean[] = []
     router.use((next) => async (message, context) => {
@@ -353,7 +353,7 @@ describe('the ambient context', () => {
     expect(currentContext()).toBeUndefined()
   })
 
-  it('is each message’s own among those handled at once', async () => {
+  it('is separate for concurrent messages', async () => {
     const { router } = openWorld({ concurrency: 10 })
     const gate = deferred()
     const ids: unknown[] = []
@@ -373,7 +373,7 @@ describe('the ambient context', () => {
     for (const [own, ambient] of ids as [string, string][]) expect(ambient).toBe(own)
   })
 
-  it.each(['the handler’s turn', 'the throttle'])('is each message’s own after it has waited for %s', async (what) => {
+  it.each(['the handler’s turn', 'the throttle'])("is each message's own after it has waited for %s", async (what) => {
     const { router, runtime } = openWorld({ concurrency: 5 })
     const seen: boolean[] = []
     const concurrency = what === 'the throttle' ? 5 : 1
@@ -392,7 +392,7 @@ describe('the ambient context', () => {
     expect(seen).toEqual(Array(10).fill(true))
   })
 
-  it('is not lent to the reading loop of another router by a handler that publishes to it', async () => {
+  it('does not leak into the reading loop of another router by a handler that publishes to it', async () => {
     await using world = new MemoryWorld()
     const seen: unknown[] = []
     const first = openWorld().router.handle(handling(() => world.broker.publish('second', [tracked('m2').message]).then(() => [])))
@@ -406,7 +406,7 @@ describe('the ambient context', () => {
     expect(seen).toEqual([undefined])
   })
 
-  it('is not there where messages are read, settled and published', async () => {
+  it('does not exist where messages are read, settled and published', async () => {
     const { router } = openWorld()
     const seen: unknown[] = []
     router.handle(handling(() => [placed()]))
@@ -423,7 +423,7 @@ describe('the ambient context', () => {
     expect(seen).toEqual([undefined, undefined, undefined, undefined])
   })
 
-  it.each(['stop()', 'its signal'])('is not lent to the nacks of others by a handler that stops the router by %s', async (means) => {
+  it.each(['stop()', 'its signal'])('does not leak into the nacks of others by a handler that stops the router by %s', async (means) => {
     const { router } = openWorld({ orderingKey: 'partitionkey' })
     const controller = new AbortController()
     const seen: unknown[] = []
@@ -441,7 +441,7 @@ describe('the ambient context', () => {
     expect(seen).toEqual([undefined])
   })
 
-  it('is not there with `ambient: false`, and the argument works all the same', async () => {
+  it('does not exist with `ambient: false`, and the argument works nevertheless', async () => {
     const { router } = openWorld({ ambient: false, processTimeout: 1000 })
     const seen: unknown[] = []
     router.handle(
@@ -488,7 +488,7 @@ describe('the ambient context', () => {
     expect(own).toBe(true)
   })
 
-  it('leaves other storages alone', async () => {
+  it('does not affect other storages', async () => {
     const storage = new AsyncLocalStorage<string>()
     const { router } = openWorld()
     const seen: unknown[] = []
@@ -497,7 +497,7 @@ describe('the ambient context', () => {
     expect(seen).toEqual(['tenant'])
   })
 
-  it('gives a handler’s signal and deadline, of the shutdown and of the expiry', async () => {
+  it("has a handler's signal and deadline, of the shutdown and of the expiry", async () => {
     const { router, runtime } = openWorld({ shutdownTimeout: 0 })
     let context: Context | undefined
     router.handle(

@@ -29,7 +29,7 @@ describe('a misspelt option', () => {
     ['A source of the memory broker', () => new MemoryBroker().source('orders', { deadletter: 'dead' } as object)],
     ['A receiver', () => createReceiver({ deadletter: 'discard' } as object)],
     ['An engine', () => new Engine(new Router(), { marshaller: 1 } as object)],
-  ])('is refused, not ignored: %s', (owner, make) => {
+  ])('is rejected, not ignored: %s', (owner, make) => {
     expect(make).toThrow(
       expect.objectContaining({
         code: 'ACKORD_INVALID_OPTION',
@@ -38,11 +38,11 @@ describe('a misspelt option', () => {
     )
   })
 
-  it('is refused by run() too, and so is a destination without a publisher', async () => {
+  it('is rejected by run() too, and so is a destination without a publisher', async () => {
     const source = new MemoryBroker().source('orders')
     const router = new Router().handle(handler)
     await expect(router.run(source, { marshall: 1 } as object)).rejects.toThrow("run() has no option 'marshall'")
-    await expect(router.run(source, { destination: 'events' })).rejects.toThrow('publisher must be given with a destination.')
+    await expect(router.run(source, { destination: 'events' })).rejects.toThrow('publisher is required with a destination.')
     expect(router.health().state).toBe('idle')
   })
 })
@@ -96,14 +96,14 @@ describe('middleware that', () => {
     expect(calls).toMatchObject([{ verdict: 'nack', error: { code: 'ACKORD_NEXT_NOT_AWAITED' } }])
   })
 
-  it('answers without calling next is none of that', async () => {
+  it('returns without calling next is valid', async () => {
     const { message, calls } = trackedMessage(1, { type: 'order.place' })
     const router = new Router().use(() => async () => []).handle(handler)
     await through(router, message)
     expect(calls).toEqual([{ verdict: 'ack' }])
   })
 
-  it('is written for another library is refused when the router starts', () => {
+  it('is written for another library is rejected when the router starts', () => {
     const express = (async (_message: unknown, _context: unknown, next: () => Promise<unknown>) => await next()) as unknown as Middleware
     const router = new Router().use(express).handle(handler)
     expect(() => router.pipe(only()).next()).toThrow(
@@ -111,7 +111,7 @@ describe('middleware that', () => {
     )
   })
 
-  it('calls next without the message is told so', async () => {
+  it('calls next without the message gets an error', async () => {
     const logger = recordingLogger()
     const { message, calls } = trackedMessage(1, { type: 'order.place' })
     const router = new Router({ logger }).use((next) => async () => await (next as unknown as () => Promise<[]>)()).handle(handler)
@@ -121,7 +121,7 @@ describe('middleware that', () => {
     ])
   })
 
-  it('has a role nobody knows is refused: the order check would be off', () => {
+  it('has an unknown role is rejected: the order check would be off', () => {
     expect(() => middleware({ role: 'dead-letter' as MiddlewareRole }, (next) => next)).toThrow(/role must be one of 'retry', 'deadLetter'/)
   })
 })
@@ -152,7 +152,7 @@ describe('stop() in a handler', () => {
 })
 
 describe('a slow stop', () => {
-  it('names the messages whose handlers go on', async () => {
+  it('names the messages whose handlers still run', async () => {
     const runtime = new VirtualRuntime()
     const logger = recordingLogger()
     let release = () => {}
@@ -176,7 +176,7 @@ describe('a slow stop', () => {
 })
 
 describe('the log of a message that was not handled', () => {
-  it('says what the broker saw: acked before it failed, or nobody waiting', async () => {
+  it('contains what the broker saw: acked before it failed, or no acking', async () => {
     const logger = recordingLogger()
     const acked = trackedMessage(1, { type: 'order.place' })
     const router = new Router({ logger })
@@ -202,14 +202,14 @@ describe('manual acking', () => {
 })
 
 describe('a source that yields typed messages', () => {
-  it('is told so, and the message is not lost', async () => {
+  it('gets an error, and the message is not lost', async () => {
     const logger = recordingLogger()
     const { message, calls } = trackedMessage({ a: 1 }, { type: 'order.place' })
     const router = new Router({ logger }).handle(handler)
-    // What a JavaScript source may yield.
+    // A JavaScript source may yield anything.
     await router.run({ messages: () => only(message) as AsyncGenerator<Message<Uint8Array>> })
     expect(calls).toMatchObject([
-      { verdict: 'nack', error: { code: 'ACKORD_WRONG_DATA', message: expect.stringContaining('A source yields bytes') } },
+      { verdict: 'nack', error: { code: 'ACKORD_WRONG_DATA', message: expect.stringContaining('A source must yield bytes') } },
     ])
   })
 })

@@ -20,7 +20,7 @@ import { settlePromises } from '../support/virtual-runtime.ts'
 
 const broken = new Error('broken')
 
-/** Handlers that a test lets go one by one. */
+/** Handlers that a test releases one by one. */
 function gated() {
   const gates = new Map<string, Deferred<void>>()
   const started: string[] = []
@@ -67,7 +67,7 @@ describe('concurrency', () => {
     expect(work.most()).toBe(1)
   })
 
-  it('handles as many at once as it may, never more, and reads no further', async () => {
+  it('handles as many concurrently as allowed, never more, and reads no further', async () => {
     const { router } = openWorld({ concurrency: 3 })
     const work = gated()
     const source = new FedSource(trackedSome(5))
@@ -83,7 +83,7 @@ describe('concurrency', () => {
     expect(work.most()).toBe(3)
   })
 
-  it('counts a message as in hand until its ack is answered', async () => {
+  it('counts a message as in flight until its ack is answered', async () => {
     const { router } = openWorld({ concurrency: 2 })
     const answer = deferred()
     const seen: unknown[] = []
@@ -96,7 +96,7 @@ describe('concurrency', () => {
     expect(seen).toHaveLength(4)
   })
 
-  it('handles no more messages of a handler at once than that handler allows', async () => {
+  it('handles no more messages of a handler concurrently than that handler allows', async () => {
     const { router } = openWorld({ concurrency: 4 })
     const narrow = gated()
     const wide = gated()
@@ -117,7 +117,7 @@ describe('concurrency', () => {
 })
 
 describe('orderingKey', () => {
-  it('handles messages of a key in turn and others in parallel', async () => {
+  it('handles messages of a key in order and others in parallel', async () => {
     const { router } = openWorld({ concurrency: 3, orderingKey: 'partitionkey' })
     const work = gated()
     const run = router.handle(handling(work.handle)).run(sourceOf(...keyed('aabac')))
@@ -133,7 +133,7 @@ describe('orderingKey', () => {
     await run
   })
 
-  it('does not begin with a message of a key before the one before it is settled at the broker', async () => {
+  it('does not start a message of a key before the previous one is settled at the broker', async () => {
     const { router } = openWorld({ concurrency: 2, orderingKey: 'partitionkey' })
     const answer = deferred()
     const seen: unknown[] = []
@@ -147,7 +147,7 @@ describe('orderingKey', () => {
     expect(seen).toEqual(['m1', 'm2'])
   })
 
-  it('takes a function, and messages without a key are in nobody’s way', async () => {
+  it('accepts a function, and messages without a key wait for no other', async () => {
     const { router } = openWorld({ concurrency: 3, orderingKey: ({ subject }) => subject })
     const work = gated()
     const inputs = [
@@ -163,7 +163,7 @@ describe('orderingKey', () => {
     await run
   })
 
-  it('takes keys for what they are, also those that objects have as members', async () => {
+  it('compares keys exactly, also those that are names of object members', async () => {
     const { router } = openWorld({ concurrency: 2, orderingKey: ({ subject }) => subject })
     const seen: unknown[] = []
     router.handle(handling(({ id }) => void seen.push(id)))
@@ -172,7 +172,7 @@ describe('orderingKey', () => {
     expect(seen).toHaveLength(4)
   })
 
-  it('nacks those of a key that were read after one that is nacked, with its delay', async () => {
+  it('nacks messages of a key that were read after a nacked one, with its delay', async () => {
     const { router } = openWorld({ concurrency: 2, orderingKey: 'partitionkey', redeliveryDelay: () => 700 })
     const work = gated()
     const inputs = keyed('aabaa')
@@ -212,7 +212,7 @@ describe('orderingKey', () => {
     expect(inputs.map(({ calls }) => calls[0]?.options)).toEqual([{ retryAfter: 55 }, { retryAfter: 55 }])
   })
 
-  it.each(['reject', 'ack'] as const)('goes on with a key after %s', async (decision) => {
+  it.each(['reject', 'ack'] as const)('continues with a key after %s', async (decision) => {
     const { router } = openWorld({ concurrency: 2, orderingKey: 'partitionkey', onError: () => decision })
     const inputs = keyed('aa')
     router.handle(
@@ -261,7 +261,7 @@ describe('orderingKey', () => {
     expect(work.most()).toBe(1)
   })
 
-  it('nacks a message whose key cannot be told, and goes on', async () => {
+  it('nacks a message whose key cannot be determined, and continues', async () => {
     const { router, logger } = openWorld({
       concurrency: 2,
       orderingKey({ id }) {
@@ -389,7 +389,7 @@ describe('orderingKey', () => {
     expect(seen).toEqual(['k1', 'k1', 'k2'])
   })
 
-  it('does not send a message back behind itself: each delivery is an attempt', async () => {
+  it('does not nack a message behind itself: each delivery is an attempt', async () => {
     await using world = new MemoryWorld()
     const { router } = openWorld({ concurrency: 4, orderingKey: 'partitionkey', maxDeliveries: 3, redeliveryDelay: () => 0 })
     await world.broker.publish(
@@ -475,17 +475,17 @@ describe('orderingKey', () => {
 
         expect(most).toBeLessThanOrEqual(concurrency)
         expect(runtime.timers).toBe(0)
-        // Everything that was read is settled, once; what was not is untouched.
+        // Everything that was read is settled, once; the rest is unchanged.
         for (const [index, input] of inputs.entries()) expect(input.calls).toHaveLength(read.includes(index) ? 1 : 0)
         for (const key of ['a', 'b', 'c']) {
           const own = events.filter(({ index }) => steps[index]?.key === key)
-          // In turn: start, end, start, end, with rising indexes.
+          // In order: start, end, start, end, with rising indexes.
           own.forEach((event, place) => {
             expect(event.kind).toBe(place % 2 === 0 ? 'start' : 'end')
             if (place % 2 === 1) expect(event.index).toBe(own[place - 1]?.index)
             else if (place > 0) expect(event.index).toBeGreaterThan(own[place - 1]?.index ?? Infinity)
           })
-          // What had been read behind a nacked one was not handled.
+          // Messages that had been read behind a nacked one were not handled.
           for (const end of own.filter(({ kind, index }) => kind === 'end' && steps[index]?.outcome === 'nack')) {
             const behind = read.slice(0, end.readSoFar).filter((index) => index > end.index && steps[index]?.key === key)
             for (const index of behind) {

@@ -44,12 +44,12 @@ describe('completing outputs', () => {
     })
   })
 
-  it('takes an empty id, source or specversion for a missing one', async () => {
+  it('treats an empty id, source or specversion as missing', async () => {
     const { outputs } = await outputsOf(() => [placed('a', { id: '', source: '', specversion: '', time: '2026-01-01T00:00:00Z' })])
     expect(outputs[0]?.attributes).toMatchObject({ id: '00000000-0000-4000-8000-000000000001', source: '/orders', specversion: '1.0' })
   })
 
-  it('never overwrites what is given', async () => {
+  it('never overwrites existing attributes', async () => {
     const given = {
       type: 'order.placed',
       id: 'own',
@@ -66,7 +66,7 @@ describe('completing outputs', () => {
     expect(outputs[1]?.attributes).toMatchObject(input)
   })
 
-  it('takes correlation and trace from the input, and invents none', async () => {
+  it('copies correlation and trace from the input, and invents none', async () => {
     const trace = { correlationid: 'c-1', traceparent: '00-aa-bb-01', tracestate: 'x=1' }
     const { outputs } = await outputsOf(() => [placed('a'), placed('b', { correlationid: 'own' })], trace)
     expect(outputs[0]?.attributes).toMatchObject(trace)
@@ -80,7 +80,7 @@ describe('completing outputs', () => {
     ['correlationid', 1024],
     ['traceparent', 55],
     ['tracestate', 512],
-  ] as const)('leaves out a %s that is longer than %i characters, and says so once', async (name, limit) => {
+  ] as const)('omits a %s that is longer than %i characters, and logs it once', async (name, limit) => {
     const { router, logger } = openWorld()
     router.use(correlationMiddleware()).handle(handling(() => [new Message('a', { type: 'order.placed' })]))
     const trace = { correlationid: 'c', traceparent: 'p', tracestate: 's' }
@@ -89,7 +89,7 @@ describe('completing outputs', () => {
     )
     const outputs = await collect(router.pipe(sourceOf(...inputs)))
     expect(outputs.map(({ attributes }) => String(attributes[name] ?? '').length)).toEqual([limit, 0, 0])
-    // The others are taken over; only a state without its parent means nothing.
+    // The others are copied; only a tracestate without its traceparent is meaningless.
     const [, second] = outputs
     const others = Object.keys(trace).filter((other) => other !== name && !(name === 'traceparent' && other === 'tracestate'))
     for (const other of others) expect(second?.attributes[other]).toBeDefined()
@@ -98,10 +98,10 @@ describe('completing outputs', () => {
     expect(lines[0]?.fields).toMatchObject({ attribute: name, length: limit + 1, limit })
   })
 
-  it('takes nothing from the input that is not a text', async () => {
+  it('copies nothing from the input that is not a string', async () => {
     const { router } = openWorld()
     router.handle(handling(() => [placed()]))
-    // A broker may hand on what another library wrote.
+    // A broker may pass on what another library wrote.
     const input = tracked('m1', { attributes: { correlationid: 42 as never } })
     const publisher = recordingPublisher()
     await router.run(sourceOf(input), { publisher, destination: 'orders' })
@@ -109,7 +109,7 @@ describe('completing outputs', () => {
     expect(publisher.calls[0]?.messages[0]?.attributes.correlationid).toBeUndefined()
   })
 
-  it('gives outputs that middleware puts before the handler’s other ids than those', () => {
+  it("gives outputs that middleware adds before the handler's other ids than those", () => {
     const complete = outputCompleter(new VirtualRuntime(), '/orders')
     const context = rootContext().with(outputIdsKey, deterministicIds('consumer', '/shop', 'm1'))
     const input = tracked('m1').message
@@ -125,20 +125,20 @@ describe('completing outputs', () => {
     expect(outputs[0]?.attributes).not.toHaveProperty('tracestate')
   })
 
-  it('does not change the handler’s own message', async () => {
+  it("does not change the handler's own message", async () => {
     const own = placed('a')
     const { outputs } = await outputsOf(() => [own])
     expect(own.attributes).toEqual({ type: 'order.placed' })
     expect(outputs[0]?.id).toBeDefined()
   })
 
-  it.each(['2026-01-01T00:00:00Z', new Date(5)])('passes a complete output on as it is (time %s)', async (time) => {
+  it.each(['2026-01-01T00:00:00Z', new Date(5)])('passes a complete output on unchanged (time %s)', async (time) => {
     const own = placed('a', { id: 'i', source: '/s', specversion: '1.0', time, priority: 3 })
     const { outputs } = await outputsOf(() => [own])
     expect(outputs[0]).toBe(own)
   })
 
-  it('takes ids from the context, in turn and by type, so that a second run gives the same', async () => {
+  it('uses ids from the context, in order and by type, so that a second run produces the same', async () => {
     const ids: Middleware = (next) => (message, context) =>
       next(message, context.with(outputIdsKey, deterministicIds('orders', message.source ?? '', message.id ?? '')))
     const produce = () => [placed('a'), placed('b', { id: 'own' }), placed('c')]
@@ -149,7 +149,7 @@ describe('completing outputs', () => {
     expect(second.outputs.map(({ id }) => id)).toEqual(first.outputs.map(({ id }) => id))
   })
 
-  it('completes what middleware adds around the handler', async () => {
+  it('completes outputs that middleware adds around the handler', async () => {
     const adds: Middleware = (next) => async (message, context) => [...(await next(message, context)), placed('added')]
     const { outputs } = await outputsOf(() => [placed('a')], { correlationid: 'c' }, [adds])
     expect(outputs.map(({ data }) => data)).toEqual(['a', 'added'])
@@ -168,7 +168,7 @@ describe('completing outputs', () => {
     expect(seen).toEqual([['id', 'source', 'specversion', 'time', 'type']])
   })
 
-  it('gives all outputs of an instant the time of it, and later ones theirs', async () => {
+  it('gives all outputs of an instant the same time, and later ones theirs', async () => {
     const { router, runtime } = openWorld()
     router.handle(
       handling(async ({ id }) => {
@@ -183,7 +183,7 @@ describe('completing outputs', () => {
   })
 })
 
-describe('bad outputs', () => {
+describe('invalid outputs', () => {
   class ForeignMessage {
     readonly data = 1
     readonly attributes = { type: 'order.placed' }
@@ -205,15 +205,15 @@ describe('bad outputs', () => {
     ['a message of another copy', [new ForeignMessage()], 'ACKORD_INVALID_OUTPUT', /another copy of @ackord\/core/],
     ['an output without type', [new Message('a', {})], 'ACKORD_INVALID_OUTPUT', /has no type/],
     ['an output with an empty type', [new Message('a', { type: '' })], 'ACKORD_INVALID_OUTPUT', /has no type/],
-    ['a type that is no text', [new Message('a', { type: 5 } as never)], 'ACKORD_INVALID_ATTRIBUTES', /'type'/],
-    ['an id that is no text', [placed('a', { id: 5 } as never)], 'ACKORD_INVALID_ATTRIBUTES', /'id'/],
+    ['a type that is not a string', [new Message('a', { type: 5 } as never)], 'ACKORD_INVALID_ATTRIBUTES', /'type'/],
+    ['an id that is not a string', [placed('a', { id: 5 } as never)], 'ACKORD_INVALID_ATTRIBUTES', /'id'/],
     ['a null id', [placed('a', { id: null } as never)], 'ACKORD_INVALID_ATTRIBUTES', /'id'/],
-    ['a time that is none', [placed('a', { time: 'noon' })], 'ACKORD_INVALID_ATTRIBUTES', /'time'/],
+    ['an invalid time', [placed('a', { time: 'noon' })], 'ACKORD_INVALID_ATTRIBUTES', /'time'/],
     ['an object as extension', [placed('a', { extra: {} } as never)], 'ACKORD_INVALID_ATTRIBUTES', /'extra'/],
     ['NaN as extension', [placed('a', { extra: Number.NaN })], 'ACKORD_INVALID_ATTRIBUTES', /'extra'/],
     ['an attribute named data', [placed('a', { data: 'x' })], 'ACKORD_INVALID_ATTRIBUTES', /'data'/],
-    ['an id given twice', [placed('a', { id: 'x' }), placed('b', { id: 'x' })], 'ACKORD_DUPLICATE_ID', /Outputs 0 and 1 .*'x'/],
-  ])('nacks a message that results in %s, and hands nothing on', async (_what, result, code, problem) => {
+    ['a duplicate id', [placed('a', { id: 'x' }), placed('b', { id: 'x' })], 'ACKORD_DUPLICATE_ID', /Outputs 0 and 1 .*'x'/],
+  ])('nacks a message that results in %s, and delivers nothing', async (_what, result, code, problem) => {
     const { outputs, input } = await outputsOf(() => result)
     expect(outputs).toEqual([])
     expect(input.calls).toMatchObject([{ verdict: 'nack', error: { code, message: expect.stringMatching(problem) } }])
@@ -221,17 +221,17 @@ describe('bad outputs', () => {
 
   const whole = { id: 'i', source: '/s', specversion: '1.0', time: '2026-01-01T00:00:00Z' }
   it.each<[string, Record<string, unknown>]>([
-    ['a time that is no text', { ...whole, time: 5 }],
-    ['a subject that is no text', { ...whole, subject: 5 }],
+    ['a time that is not a string', { ...whole, time: 5 }],
+    ['a subject that is not a string', { ...whole, subject: 5 }],
     ['an object as extension', { ...whole, extra: {} }],
-    ['an expiry that is none', { ...whole, expirytime: 5 }],
-  ])('nacks it also when the output lacks nothing: %s', async (_what, attributes) => {
+    ['an invalid expiry', { ...whole, expirytime: 5 }],
+  ])('nacks it also when the output is complete: %s', async (_what, attributes) => {
     const { outputs, input } = await outputsOf(() => [placed('a', attributes as Attributes)])
     expect(outputs).toEqual([])
     expect(input.calls).toMatchObject([{ verdict: 'nack', error: { code: 'ACKORD_INVALID_ATTRIBUTES' } }])
   })
 
-  it('nacks it at the latest when the output is to be published: a text that is no time', async () => {
+  it('nacks it at the latest when the output is published: a string that is not a time', async () => {
     const { router } = openWorld()
     router.handle(handling(() => [placed('a', { ...whole, time: 'noon' })]))
     const publisher = recordingPublisher()
@@ -241,18 +241,18 @@ describe('bad outputs', () => {
     expect(input.calls).toMatchObject([{ verdict: 'nack', error: { code: 'ACKORD_INVALID_ATTRIBUTES' } }])
   })
 
-  it('takes the same id under two sources for two', async () => {
+  it('treats the same id under two sources as two', async () => {
     const { outputs } = await outputsOf(() => [placed('a', { id: 'x', source: '/a' }), placed('b', { id: 'x', source: '/b' })])
     expect(outputs).toHaveLength(2)
   })
 
-  it('takes undefined for no outputs', async () => {
+  it('treats undefined as no outputs', async () => {
     const { outputs, input } = await outputsOf(() => undefined)
     expect(outputs).toEqual([])
     expect(verdicts(input)).toEqual(['ack'])
   })
 
-  it('wants a source, of the output, the handler or the router', async () => {
+  it('requires a source, of the output, the handler or the router', async () => {
     const { router } = openWorld({ source: undefined })
     router.handle(handling(({ id }) => [id === 'm1' ? placed() : placed('a', { source: '/own' })]))
     const inputs = trackedSome(2)
@@ -351,7 +351,7 @@ describe('publishing outputs', () => {
     expect(inputs[0]?.calls).toMatchObject([{ verdict: 'reject', error: { code: 'ACKORD_PUBLISH_FAILED', retryable: false } }])
   })
 
-  it('asks for the input again after the longest pause that the broker asked for', async () => {
+  it('requests a redelivery of the input after the longest pause that the broker requested', async () => {
     const { inputs } = await published(
       () => [placed('a'), placed('b'), placed('c')],
       async () => [
@@ -370,7 +370,7 @@ describe('publishing outputs', () => {
     ['no list', undefined],
     ['a list of something else', [undefined, null]],
     ['a list with a hole', new Array(2)],
-  ])('nacks the input when the publisher answers with %s', async (_what, results) => {
+  ])('nacks the input when the publisher returns %s', async (_what, results) => {
     const { inputs } = await published(
       () => [placed('a'), placed('b')],
       async () => results as PublishResult[],
@@ -421,7 +421,7 @@ describe('publishing outputs', () => {
     expect(inputs[0]?.calls).toMatchObject([{ verdict: 'nack', error: broken }])
   })
 
-  it.each(['', undefined, 5])('nacks the input when the destination function gives %j', async (value) => {
+  it.each(['', undefined, 5])('nacks the input when the destination function returns %j', async (value) => {
     const { calls, inputs } = await published(
       () => [placed()],
       undefined,
@@ -460,14 +460,14 @@ describe('publishing outputs', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('refuses a publishTimeout that cannot work', async () => {
+  it('rejects an invalid publishTimeout', async () => {
     const { router } = openWorld()
     router.handle(handling(() => []))
     const run = router.run(sourceOf(), { publisher: recordingPublisher(), destination: 'orders', publishTimeout: 0 })
     await expect(run).rejects.toThrow(/^publishTimeout must be/)
   })
 
-  it('publishes for many messages at once without a warning about listeners', async () => {
+  it('publishes for many concurrent messages without a MaxListenersExceededWarning', async () => {
     const warnings: Error[] = []
     const onWarning = (warning: Error) => void warnings.push(warning)
     process.on('warning', onWarning)

@@ -38,7 +38,7 @@ function untilAborted(context: Context): Promise<never> {
 }
 
 describe('a graceful stop', () => {
-  it('starts no message that was read before a pause in which it came', async () => {
+  it('starts no message that was read before a pause during which the stop happened', async () => {
     const pause = deferred()
     const begun = deferred()
     const { router, runtime } = openWorld({ concurrency: 4 })
@@ -97,7 +97,7 @@ describe('a graceful stop', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('tells the source by its signal', async () => {
+  it('aborts the signal of the source', async () => {
     const { router } = openWorld()
     const source = new FedSource()
     const run = router.handle(handling(() => [])).run(source)
@@ -108,7 +108,7 @@ describe('a graceful stop', () => {
     expect(source.signal?.aborted).toBe(true)
   })
 
-  it('leaves a source that has more to give', async () => {
+  it('ends a source that has more messages', async () => {
     const { router } = openWorld()
     const gate = deferred()
     router.handle(handling(() => gate.promise))
@@ -123,7 +123,7 @@ describe('a graceful stop', () => {
     expect(source.pulls).toBe(1)
   })
 
-  it('waits for the source to give back what it holds', async () => {
+  it('waits for the source to release what it holds', async () => {
     const { router } = openWorld()
     router.handle(handling(() => []))
     const released = deferred()
@@ -146,7 +146,7 @@ describe('a graceful stop', () => {
     expect(stopped.done).toBe(true)
   })
 
-  it.each(['run', 'pipe'] as const)('waits until the iterator of a %s has let go', async (way) => {
+  it.each(['run', 'pipe'] as const)('waits until the iterator of a %s has ended', async (way) => {
     const { router } = openWorld()
     const gate = deferred()
     const left = deferred()
@@ -167,7 +167,7 @@ describe('a graceful stop', () => {
     expect(router.health().state).toBe('idle')
   })
 
-  it('nacks what only waits for its turn, and what comes after the stop', async () => {
+  it('nacks messages that wait for their turn, and those that arrive after the stop', async () => {
     const { router } = openWorld({ concurrency: 1, orderingKey: 'partitionkey' })
     const gate = deferred()
     router.handle(handling(() => gate.promise))
@@ -177,7 +177,7 @@ describe('a graceful stop', () => {
     await settlePromises()
     expect(router.health()).toMatchObject({ inFlight: 1, queued: 3 })
     const stopped = router.stop()
-    // The one behind the running one of its key waits for it: nacked before it, it would come again before it.
+    // The message behind the running one of its key waits for it: nacked before it, it would be redelivered before it.
     expect(router.health()).toMatchObject({ state: 'stopping', inFlight: 1, queued: 1 })
     const late = tracked('late')
     source.push(late)
@@ -213,7 +213,7 @@ describe('a graceful stop', () => {
     expect([run.done, stopped.done]).toEqual([true, true])
   })
 
-  it('survives a nack that the broker does not take', async () => {
+  it('survives a nack that the broker does not accept', async () => {
     const { router, logger } = openWorld({ concurrency: 1, orderingKey: 'partitionkey' })
     const gate = deferred()
     const refusal = new Error('connection lost')
@@ -244,7 +244,7 @@ describe('a graceful stop', () => {
     expect(verdicts(input)).toEqual(['ack'])
   })
 
-  it('may be asked for before the start, twice, during and after', async () => {
+  it('may be requested before the start, twice, during and after', async () => {
     const { router } = openWorld()
     router.handle(handling(() => []))
     await router.stop()
@@ -261,7 +261,7 @@ describe('a graceful stop', () => {
     expect(router.health()).toMatchObject({ state: 'idle', handled: 2 })
   })
 
-  it('may come in the same turn as the start', async () => {
+  it('may be requested in the same tick as the start', async () => {
     const { router } = openWorld()
     router.handle(handling(() => []))
     const source = new FedSource(trackedSome(2))
@@ -280,7 +280,7 @@ describe('a graceful stop', () => {
     expect(router.health().state).toBe('idle')
   })
 
-  it('ends a run at once whose signal was aborted before', async () => {
+  it('ends a run immediately if its signal was aborted before', async () => {
     const { router } = openWorld()
     const seen: unknown[] = []
     router.handle(handling(({ id }) => void seen.push(id)))
@@ -292,7 +292,7 @@ describe('a graceful stop', () => {
     expect(source.returned).toBe(1)
   })
 
-  it('ends in time when the signal was aborted before and the source cannot be left', async () => {
+  it('ends in time when the signal was aborted before and the source cannot be ended', async () => {
     const { router, runtime } = openWorld({ shutdownTimeout: 1000 })
     router.handle(handling(() => []))
     const source = new FedSource()
@@ -303,7 +303,7 @@ describe('a graceful stop', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('takes a source that throws the reason of its signal for one that ended', async () => {
+  it('treats a source that throws the reason of its signal as ended', async () => {
     const { router, runtime } = openWorld()
     router.handle(handling(() => []))
     async function* messages({ signal }: { signal: AbortSignal }) {
@@ -324,14 +324,14 @@ describe('a graceful stop', () => {
     const run = router.run(source)
     await settlePromises()
     const stopped = router.stop()
-    source.fail(new Error('could not give back'))
+    source.fail(new Error('could not release'))
     await stopped
-    await expect(run).rejects.toMatchObject({ code: 'ACKORD_SOURCE_FAILED', cause: { message: 'could not give back' } })
+    await expect(run).rejects.toMatchObject({ code: 'ACKORD_SOURCE_FAILED', cause: { message: 'could not release' } })
   })
 })
 
 describe('a source that ignores its signal', () => {
-  it('holds a run up only until the shutdownTimeout has passed and a warning was given', async () => {
+  it('delays a run only until the shutdownTimeout has passed and a warning was logged', async () => {
     const { router, runtime, logger } = openWorld({ shutdownTimeout: 1000 })
     router.handle(handling(() => []))
     const source = new FedSource([], { heedsSignal: false })
@@ -353,7 +353,7 @@ describe('a source that ignores its signal', () => {
     expect(source.returned).toBeGreaterThan(0)
   })
 
-  it('does not hold a pipe up', async () => {
+  it('does not delay a pipe', async () => {
     const { router, runtime } = openWorld()
     router.handle(handling(() => []))
     const controller = new AbortController()
@@ -369,7 +369,7 @@ describe('a source that ignores its signal', () => {
     expect(verdicts(late)).toEqual(['nack'])
   })
 
-  it('is left by a pipe while it waits, so that it can let go of what it listens to', async () => {
+  it('is ended by a pipe while it waits, so that it can release its listeners', async () => {
     const { router } = openWorld()
     router.handle(handling(() => [placed()]))
     const emitter = new EventEmitter()
@@ -438,7 +438,7 @@ describe('a forced stop', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('comes at once with a shutdownTimeout of 0', async () => {
+  it('happens immediately with a shutdownTimeout of 0', async () => {
     const { router, runtime } = openWorld({ shutdownTimeout: 0 })
     router.handle(handling((_message, context) => untilAborted(context)))
     const input = tracked('m1')
@@ -450,7 +450,7 @@ describe('a forced stop', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('never comes with a shutdownTimeout of Infinity', async () => {
+  it('never happens with a shutdownTimeout of Infinity', async () => {
     const { router, runtime } = openWorld({ shutdownTimeout: Infinity })
     const gate = deferred()
     router.handle(handling(() => gate.promise))
@@ -465,7 +465,7 @@ describe('a forced stop', () => {
     expect(verdicts(input)).toEqual(['ack'])
   })
 
-  it('comes also when the source had ended before the stop', async () => {
+  it('happens also when the source had ended before the stop', async () => {
     const { router, runtime } = openWorld({ concurrency: 2, shutdownTimeout: 1000 })
     router.handle(handling((_message, context) => untilAborted(context)))
     const input = tracked('m1')
@@ -478,7 +478,7 @@ describe('a forced stop', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('comes also when the source had failed before the stop', async () => {
+  it('happens also when the source had failed before the stop', async () => {
     const { router, runtime } = openWorld({ concurrency: 2, shutdownTimeout: 1000 })
     router.handle(handling((_message, context) => untilAborted(context)))
     const source = new FedSource([tracked('m1')])
@@ -510,7 +510,7 @@ describe('a forced stop', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('nacks messages that wait for their handler’s turn', async () => {
+  it("nacks messages that wait for their handler's turn", async () => {
     const { router, runtime } = openWorld({ concurrency: 3, shutdownTimeout: 1000 })
     const gate = deferred()
     router.handle(
@@ -529,7 +529,7 @@ describe('a forced stop', () => {
     expect(verdicts(inputs[0] ?? { calls: [] })).toEqual(['ack'])
   })
 
-  it('nacks inputs whose outputs were not taken from the pipe', async () => {
+  it('nacks inputs whose outputs were not read from the pipe', async () => {
     const { router, runtime } = openWorld({ concurrency: 2, shutdownTimeout: 1000 })
     router.handle(handling(({ id }) => [placed(`${id}-a`), placed(`${id}-b`)]))
     const inputs = trackedSome(3)
@@ -545,7 +545,7 @@ describe('a forced stop', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('still hands outputs that come after it to a reader that waits', async () => {
+  it('still passes later outputs to a waiting reader', async () => {
     const { router, runtime } = openWorld({ shutdownTimeout: 1000 })
     const gate = deferred()
     router.handle(
@@ -567,7 +567,7 @@ describe('a forced stop', () => {
     expect(verdicts(input)).toEqual(['ack'])
   })
 
-  it('nacks an input whose handler gives outputs only after it, and nobody reads', async () => {
+  it('nacks an input whose handler returns outputs only after it, without a reader', async () => {
     const { router, runtime } = openWorld({ concurrency: 2, shutdownTimeout: 1000 })
     const gate = deferred()
     router.handle(
@@ -624,7 +624,7 @@ describe('a forced stop', () => {
     expect(verdicts(input)).toEqual(['nack'])
   })
 
-  it('nacks inputs that wait under forward for their outputs to be settled, and their outputs’ own acking', async () => {
+  it("nacks inputs that wait under forward for their outputs to be settled, and the outputs' own acking", async () => {
     const { router, runtime } = openWorld({ ackStrategy: 'forward', orderingKey: 'partitionkey', shutdownTimeout: 1000 })
     const own = trackedMessage('own', { type: 'order.placed' })
     router.handle(handling(({ id }) => [id === 'm1' ? placed() : own.message, placed('never taken')]))
@@ -650,7 +650,7 @@ describe('a forced stop', () => {
     expect(verdicts(own)).toEqual(['nack'])
   })
 
-  it('does not spend the last delivery of a message', async () => {
+  it('does not use up the last delivery of a message', async () => {
     const { router } = openWorld({ maxDeliveries: 3, shutdownTimeout: 0 })
     router.handle(handling((_message, context) => untilAborted(context)))
     const input = tracked('m1', { deliveryCount: 3 })
@@ -669,7 +669,7 @@ describe('processTimeout', () => {
     return { ...world, contexts }
   }
 
-  it('aborts the signal, and a handler that heeds it fails and is nacked', async () => {
+  it('aborts the signal, and a handler that observes it fails and is nacked', async () => {
     const { router, runtime, contexts } = timedWorld()
     router.handle(
       handling((_message, context) => {
@@ -688,7 +688,7 @@ describe('processTimeout', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('waits for a handler that goes on, and takes its late success for one', async () => {
+  it('waits for a handler that continues, and treats its late success as one', async () => {
     const { router, runtime, contexts } = timedWorld()
     const gate = deferred()
     router.handle(
@@ -710,7 +710,7 @@ describe('processTimeout', () => {
     expect(verdicts(input)).toEqual(['ack'])
   })
 
-  it('leaves a handler alone that is in time', async () => {
+  it('does not affect a handler that is in time', async () => {
     const { router, runtime, contexts } = timedWorld()
     router.handle(
       handling(async (_message, context) => {
@@ -728,7 +728,7 @@ describe('processTimeout', () => {
     expect(verdicts(input)).toEqual(['ack'])
   })
 
-  it('reports the earlier of its end and the message’s expiry as the deadline', async () => {
+  it("reports the earlier of its end and the message's expiry as the deadline", async () => {
     const { router, runtime, contexts } = timedWorld()
     router.handle(handling((_message, context) => void contexts.push(context)))
     const expirytime = new Date(runtime.now() + 40)
@@ -736,7 +736,7 @@ describe('processTimeout', () => {
     expect(contexts.map(({ deadline }) => deadline)).toEqual([expirytime.getTime(), runtime.now() + 100])
   })
 
-  it('still counts while a stop is graceful', async () => {
+  it('still applies while a stop is graceful', async () => {
     const { router, runtime, contexts } = timedWorld({ shutdownTimeout: 1000 })
     router.handle(
       handling((_message, context) => {
@@ -754,7 +754,7 @@ describe('processTimeout', () => {
     expect(input.calls).toMatchObject([{ error: { code: 'ACKORD_PROCESS_TIMEOUT' } }])
   })
 
-  it('gives way to a forced stop that comes first', async () => {
+  it('is superseded by a forced stop that comes first', async () => {
     const { router, runtime, contexts } = timedWorld({ shutdownTimeout: 50 })
     router.handle(
       handling((_message, context) => {
@@ -794,7 +794,7 @@ describe('processTimeout', () => {
     expect(input.calls).toMatchObject([{ verdict: 'nack', error: { code: 'ACKORD_PROCESS_TIMEOUT' } }])
   })
 
-  it('gives a signal that many may listen to without a warning', async () => {
+  it('provides a signal with many listeners without a MaxListenersExceededWarning', async () => {
     const warnings = await warningsDuring(async () => {
       const { router, runtime } = openWorld({ processTimeout: 1000 })
       router.handle(
@@ -807,7 +807,7 @@ describe('processTimeout', () => {
     expect(warnings).toEqual([])
   })
 
-  it('is each message’s own', async () => {
+  it("is each message's own", async () => {
     const { router, runtime, contexts } = timedWorld({ concurrency: 2 })
     const source = new FedSource()
     router.handle(
@@ -831,7 +831,7 @@ describe('processTimeout', () => {
 })
 
 describe('leaving a pipe', () => {
-  it('nacks inputs whose outputs were not taken, and everything queued', async () => {
+  it('nacks inputs whose outputs were not read, and everything queued', async () => {
     const { router } = openWorld({ concurrency: 2, orderingKey: 'partitionkey' })
     const gate = deferred()
     router.handle(
@@ -855,7 +855,7 @@ describe('leaving a pipe', () => {
     expect(router.health().state).toBe('idle')
   })
 
-  it('ends reads that wait', async () => {
+  it('ends waiting reads', async () => {
     const { router } = openWorld()
     router.handle(handling(() => []))
     const outputs = router.pipe(new FedSource())
@@ -865,7 +865,7 @@ describe('leaving a pipe', () => {
     expect([(await first).done, (await second).done]).toEqual([true, true])
   })
 
-  it('leaves the pipe that it reads from', async () => {
+  it('ends the pipe that it reads from', async () => {
     for (const waits of [true, false]) {
       const gate = deferred()
       const first = openWorld().router.handle(handling(({ id }) => [placed(id)]))

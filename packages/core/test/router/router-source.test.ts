@@ -21,7 +21,7 @@ import { settlePromises } from '../support/virtual-runtime.ts'
 const lost = new Error('connection lost')
 
 describe('a source that fails', () => {
-  it.each([1, 3])('lets what is in hand be finished and settled, then fails the run (concurrency %i)', async (concurrency) => {
+  it.each([1, 3])('lets messages in flight be finished and settled, then fails the run (concurrency %i)', async (concurrency) => {
     const { router } = openWorld({ concurrency, orderingKey: 'partitionkey' })
     const gate = deferred()
     router.handle(handling(() => gate.promise))
@@ -42,7 +42,7 @@ describe('a source that fails', () => {
     expect(router.health().state).toBe('idle')
   })
 
-  it('waits for the broker’s answers before the run fails', async () => {
+  it("waits for the broker's answers before the run fails", async () => {
     const { router } = openWorld({ concurrency: 2 })
     const answer = deferred()
     router.handle(handling(() => []))
@@ -59,7 +59,7 @@ describe('a source that fails', () => {
     expect(ended).toBe(true)
   })
 
-  it('fails the reader of a pipe after the outputs that were made', async () => {
+  it('fails the reader of a pipe after the outputs that were produced', async () => {
     const { router } = openWorld()
     router.handle(handling(({ id }) => [placed(id)]))
     const source = new FedSource(trackedSome(2))
@@ -72,7 +72,7 @@ describe('a source that fails', () => {
     expect(seen).toEqual(['m1', 'm2'])
   })
 
-  it('fails the first of several readers that wait, and ends the others', async () => {
+  it('fails the first of several waiting readers, and ends the others', async () => {
     const { router } = openWorld()
     router.handle(handling(() => []))
     const source = new FedSource()
@@ -87,7 +87,7 @@ describe('a source that fails', () => {
     expect(await outputs.next()).toEqual({ done: true, value: undefined })
   })
 
-  it('may fail at once, in messages() or when iterated', async () => {
+  it('may fail immediately, in messages() or when iterated', async () => {
     const { router } = openWorld()
     router.handle(handling(() => []))
     const throwing = {
@@ -111,7 +111,7 @@ describe('a source that fails', () => {
     ['nothing', undefined],
     ['a list', [new Message('a')]],
     ['a promise', Promise.resolve([])],
-  ])('fails the run when messages() gives %s', async (_what, value) => {
+  ])('fails the run when messages() returns %s', async (_what, value) => {
     const { router } = openWorld()
     router.handle(handling(() => []))
     await expect(router.run({ messages: () => value as never })).rejects.toMatchObject({ code: 'ACKORD_SOURCE_FAILED' })
@@ -153,7 +153,7 @@ describe('a source that yields something else', () => {
     ['null', null],
     ['a text', 'message'],
     ['something of the same shape', { data: 1, attributes: { type: 'order.place' } }],
-  ])('fails and is left: %s', async (_what, value) => {
+  ])('fails and is ended: %s', async (_what, value) => {
     const { router } = openWorld({ concurrency: 2 })
     router.handle(handling(() => []))
     const input = tracked('m1')
@@ -172,7 +172,7 @@ describe('a source that yields something else', () => {
     expect(released).toBe(true)
   })
 
-  it('fails when the source cannot be left', async () => {
+  it('fails when the source cannot be ended', async () => {
     const { router } = openWorld()
     const source = new FedSource([tracked('m1')], { heedsSignal: false })
     source.return = () => Promise.reject(lost)
@@ -186,7 +186,7 @@ describe('a source that never waits for I/O', () => {
   // More than it takes until the event loop turns, and few enough to end by itself if it never does.
   const most = 5000
 
-  it.each([1, 4])('does not keep timers and signals out (concurrency %i)', async (concurrency) => {
+  it.each([1, 4])('does not starve timers and signals (concurrency %i)', async (concurrency) => {
     const router = new Router({ logger: silentLogger, concurrency }).handle(handling(() => []))
     const controller = new AbortController()
     let read = 0
@@ -202,7 +202,7 @@ describe('a source that never waits for I/O', () => {
     expect(read).toBeLessThan(most)
   })
 
-  it('may be a topic that the handlers feed themselves', async () => {
+  it('may be a topic that the handlers publish to', async () => {
     const broker = new MemoryBroker({ logger: silentLogger })
     const router = new Router({ logger: silentLogger, source: '/orders' })
     const controller = new AbortController()
@@ -224,7 +224,7 @@ describe('a source that never waits for I/O', () => {
 })
 
 describe('a pipe of nothing', () => {
-  it('is refused when it is made', async () => {
+  it('is rejected when it is created', async () => {
     const { router } = openWorld()
     router.handle(handling(() => []))
     await failureOf(() => router.pipe(undefined as never), 'ACKORD_INVALID_OPTION')

@@ -72,7 +72,7 @@ describe('a store that refuses writes', () => {
     expect(store.rows.filter((id) => id.startsWith('b'))).toEqual(['b1', 'b2', 'b3', 'b4', 'b5'])
   })
 
-  it('gives the messages back once, when the router stops', async () => {
+  it('nacks the messages once, when the router stops', async () => {
     const { router, runtime, store, logger } = openStoreWorld({ concurrency: 3 })
     store.full = true
     const messages = trackedSome(10)
@@ -86,14 +86,14 @@ describe('a store that refuses writes', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('goes on with the next message, if the one that is tried fails for a reason of its own', async () => {
+  it('continues with the next message, if the one that is tried fails for a reason of its own', async () => {
     const { router, runtime, store, logger } = openStoreWorld({ concurrency: 2 })
     store.full = true
     const broken = tracked('broken')
     const good = tracked('good')
     const run = router.run(sourceOf(broken, good))
     await settlePromises()
-    // From now on the first one does not get as far as the store.
+    // From now on the first one fails before it writes to the store.
     Object.defineProperty(broken.message, 'data', { get: () => new Uint8Array([1]) })
     await runtime.advance(300)
     expect(verdicts(broken)).toEqual(['reject'])
@@ -129,7 +129,7 @@ describe('a store that refuses writes', () => {
     },
   )
 
-  it('does not keep a message that is refused although others are not', async () => {
+  it('does not keep a message that is refused although others are accepted', async () => {
     const { router, runtime, logger } = openWorld({ concurrency: 2 })
     router.handle(
       handling(async ({ id }) => {
@@ -163,7 +163,7 @@ describe('a store that refuses writes', () => {
     expect(verdicts(odd)).toEqual([])
     await runtime.advance(120_000)
     expect([odd, good].map(verdicts)).toEqual([['nack'], ['ack']])
-    // It has shown that the fault is its own.
+    // This shows that the fault is its own.
     for (const message of [again, other]) source.push(message)
     await settlePromises()
     expect([again, other].map(verdicts)).toEqual([['nack'], ['ack']])

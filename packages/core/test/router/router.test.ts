@@ -21,7 +21,7 @@ import {
 import { settlePromises } from '../support/virtual-runtime.ts'
 
 describe('routing', () => {
-  it('hands each message to the handler of its type and acks it', async () => {
+  it('passes each message to the handler of its type and acks it', async () => {
     const { router } = openWorld()
     const seen: string[] = []
     router.handle(handling(({ id }) => void seen.push(`place ${id}`), 'order.place'))
@@ -47,7 +47,7 @@ describe('routing', () => {
     expect(orders.seen).toEqual([{ total: 3 }])
   })
 
-  it('takes types by their whole name, also those that objects have as members', async () => {
+  it('matches types by their whole name, also those that are names of object members', async () => {
     const { router } = openWorld()
     router.handle(handling(() => [], 'order.place'))
     const input = tracked('m1', { type: 'constructor' })
@@ -55,7 +55,7 @@ describe('routing', () => {
     expect(verdicts(input)).toEqual(['reject'])
   })
 
-  it('hands on what the matcher takes, and only that', async () => {
+  it('passes on what the matcher matches, and only that', async () => {
     const { router } = openWorld()
     const seen: unknown[] = []
     router.handle(
@@ -68,7 +68,7 @@ describe('routing', () => {
     expect(inputs.map(verdicts)).toEqual([['ack'], ['reject']])
   })
 
-  it('nacks a message whose matcher throws, and goes on', async () => {
+  it('nacks a message whose matcher throws, and continues', async () => {
     const { router } = openWorld()
     const inputs = trackedSome(2)
     let calls = 0
@@ -86,7 +86,7 @@ describe('routing', () => {
     expect(inputs.map(verdicts)).toEqual([['nack'], ['ack']])
   })
 
-  it('works for messages that nobody waits for', async () => {
+  it('works for messages without acking', async () => {
     const { router } = openWorld()
     router.handle(handling(() => [placed()]))
     async function* messages() {
@@ -107,7 +107,7 @@ describe('reading', () => {
     expect(seen).toEqual([[1, 'a']])
   })
 
-  it('reads the data with the marshaler it was given', async () => {
+  it('reads the data with the configured marshaler', async () => {
     const { router } = openWorld()
     const seen: unknown[] = []
     router.handle(handling(({ data }) => void seen.push(data)))
@@ -115,7 +115,7 @@ describe('reading', () => {
     expect(seen[0]).toBeInstanceOf(Uint8Array)
   })
 
-  it('rejects what cannot be read and goes on with the others', async () => {
+  it('rejects unreadable messages and continues with the others', async () => {
     const { router, logger } = openWorld()
     router.handle(handling(() => []))
     const broken = tracked('m1')
@@ -163,12 +163,12 @@ describe('configuration', () => {
     ['onUnknownType', { onUnknownType: 'drop' as 'nack' }],
     ['onError', { onError: 'nack' as never }],
     ['source', { source: '' }],
-  ])('refuses a bad %s when the router is made', async (option, options) => {
+  ])('rejects an invalid %s when the router is created', async (option, options) => {
     const error = await failureOf(() => new Router(options), 'ACKORD_INVALID_OPTION')
     expect(error.message).toContain(option)
   })
 
-  it('refuses a second handler of a type and names both', async () => {
+  it('rejects a second handler of a type and names both', async () => {
     const { router } = openWorld()
     router.handle(
       handling(() => []),
@@ -207,23 +207,23 @@ describe('configuration', () => {
         ),
     ],
     [
-      'a matcher that is no function',
+      'a matcher that is not a function',
       () =>
         openWorld().router.handle(
           handling(() => []),
           { match: 'x' as never },
         ),
     ],
-    ['middleware that is no function', () => openWorld().router.use({} as never)],
+    ['middleware that is not a function', () => openWorld().router.use({} as never)],
     [
-      'handler middleware that is no function',
+      'handler middleware that is not a function',
       () =>
         openWorld().router.handle(
           handling(() => []),
           { use: [1 as never] },
         ),
     ],
-  ])('refuses %s', async (_what, configure) => {
+  ])('rejects %s', async (_what, configure) => {
     expect((await failureOf(configure, 'ACKORD_INVALID_OPTION')).message).not.toBe('')
   })
 
@@ -232,30 +232,28 @@ describe('configuration', () => {
     await failureOf(() => openWorld().router.pipe(sourceOf()), 'ACKORD_INVALID_OPTION')
   })
 
-  it('refuses a run without a source', async () => {
+  it('rejects a run without a source', async () => {
     const { router } = openWorld()
     router.handle(handling(() => []))
-    expect((await failureOf(router.run(undefined as never), 'ACKORD_INVALID_OPTION')).message).toContain(
-      'run(source) must be given a source',
-    )
+    expect((await failureOf(router.run(undefined as never), 'ACKORD_INVALID_OPTION')).message).toContain('run(source) must be a source')
     expect(router.health().state).toBe('idle')
   })
 
-  it.each([undefined, '', 5])('refuses a publisher with the destination %j', async (destination) => {
+  it.each([undefined, '', 5])('rejects a publisher with the destination %j', async (destination) => {
     const { router } = openWorld()
     router.handle(handling(() => []))
     const run = router.run(sourceOf(), { publisher: recordingPublisher(), destination: destination as string })
     expect((await failureOf(run, 'ACKORD_INVALID_OPTION')).message).toContain('destination')
   })
 
-  it('refuses a publisher that cannot publish', async () => {
+  it('rejects a publisher that cannot publish', async () => {
     const { router } = openWorld()
     router.handle(handling(() => []))
     const run = router.run(sourceOf(), { publisher: {} as never, destination: 'orders' })
     expect((await failureOf(run, 'ACKORD_INVALID_OPTION')).message).toContain('publisher')
   })
 
-  it('refuses use() and handle() once it was started, also after it has ended', async () => {
+  it('rejects use() and handle() once it was started, also after it has ended', async () => {
     const { router } = openWorld()
     router.handle(handling(() => []))
     const source = new FedSource()
@@ -270,7 +268,7 @@ describe('configuration', () => {
 })
 
 describe('runs', () => {
-  it('refuses a second run at the same time, and the first goes on', async () => {
+  it('rejects a second run at the same time, and the first continues', async () => {
     const { router } = openWorld()
     router.handle(handling(() => []))
     const source = new FedSource()
@@ -284,7 +282,7 @@ describe('runs', () => {
     expect(verdicts(input)).toEqual(['ack'])
   })
 
-  it('refuses the second of two pipes that were made before one was read', async () => {
+  it('rejects the second of two pipes that were created before one was read', async () => {
     const { router } = openWorld()
     router.handle(handling(() => [placed()]))
     const [first, second] = [router.pipe(sourceOf(tracked('m1'))), router.pipe(sourceOf(tracked('m2')))]
@@ -294,7 +292,7 @@ describe('runs', () => {
     await first.return?.()
   })
 
-  it('runs again after it has ended, and counts on', async () => {
+  it('runs again after it has ended, and continues to count', async () => {
     const { router } = openWorld()
     router.handle(handling(() => []))
     await router.run(sourceOf(...trackedSome(2)))
@@ -338,7 +336,7 @@ describe('runs', () => {
 })
 
 describe('health', () => {
-  it('tells the state, what is in hand and what went wrong', async () => {
+  it('reports the state, messages in flight and failures', async () => {
     const { router } = openWorld({ concurrency: 2, orderingKey: 'partitionkey' })
     const gates = new Map(['m1', 'm2', 'm3', 'm4'].map((id) => [id, deferred()]))
     router.handle(handling(({ id }) => gates.get(id ?? '')?.promise))
@@ -368,7 +366,7 @@ describe('health', () => {
     expect(inputs.map(verdicts)).toEqual([['ack'], ['ack'], ['nack'], ['nack']])
   })
 
-  it('counts what one-by-one handling has in flight', async () => {
+  it('counts the message in flight of one-by-one handling', async () => {
     const { router } = openWorld()
     const gate = deferred()
     router.handle(handling(() => gate.promise))

@@ -1,7 +1,7 @@
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 
-/** Collects at once, so that a `WeakRef` tells whether something is still kept. */
+/** Runs the garbage collector, so that a `WeakRef` shows whether an object is still referenced. */
 export function collectGarbage(): void {
   setFlagsFromString('--expose-gc')
   runInNewContext('gc')()

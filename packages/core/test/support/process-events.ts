@@ -1,6 +1,6 @@
 import { settlePromises } from './virtual-runtime.ts'
 
-/** What was rejected and left alone while the work ran. Vitest's own listener would end the file, so it steps aside. */
+/** The unhandled rejections while the work ran. Vitest's own listener would end the file, so it is removed meanwhile. */
 export async function unhandledDuring(work: () => Promise<void>): Promise<unknown[]> {
   const unhandled: unknown[] = []
   const onUnhandled = (reason: unknown) => void unhandled.push(reason)
@@ -17,7 +17,7 @@ export async function unhandledDuring(work: () => Promise<void>): Promise<unknow
   }
 }
 
-/** What Node warned of while the work ran, such as too many listeners. */
+/** The warnings of Node while the work ran, such as too many listeners. */
 export async function warningsDuring(work: () => Promise<void>): Promise<Error[]> {
   const warnings: Error[] = []
   const onWarning = (warning: Error) => void warnings.push(warning)

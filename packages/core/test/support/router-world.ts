@@ -15,7 +15,7 @@ import { VirtualRuntime } from './virtual-runtime.ts'
 export type { Deferred } from '../../../testkit/src/helpers/tracked-message.ts'
 export { deferred } from '../../../testkit/src/helpers/tracked-message.ts'
 
-/** A router on a clock of its own, whose log is kept. */
+/** A router on a clock of its own, with a recorded log. */
 export function openWorld(options: RouterOptions = {}): {
   readonly runtime: VirtualRuntime
   readonly logger: ReturnType<typeof recordingLogger>
@@ -36,7 +36,7 @@ export interface TrackedOptions {
   readonly data?: unknown
   readonly attributes?: Attributes
   readonly deliveryCount?: number
-  /** What the broker says to a verdict. */
+  /** The broker's answer to a verdict. */
   readonly answer?: () => void | Promise<void>
 }
 
@@ -47,7 +47,7 @@ export function tracked(id: string, options: TrackedOptions = {}): Tracked {
   return trackedMessage(bytes, { id, type, source: '/shop', specversion: '1.0', ...attributes }, rest)
 }
 
-/** Some of them, with ids that start with the prefix and end with the place, from 1. */
+/** Several messages, with ids that start with the prefix and end with the position, from 1. */
 export function trackedSome(count: number, options: TrackedOptions = {}, prefix = 'm'): Tracked[] {
   return Array.from({ length: count }, (_, index) => tracked(`${prefix}${index + 1}`, options))
 }
@@ -56,19 +56,19 @@ export function verdicts({ calls }: { readonly calls: readonly AckRecord[] }): s
   return calls.map((call) => call.verdict)
 }
 
-/** A handler of `order.place` unless it says otherwise. It may break the rules, as one written in JavaScript may. */
+/** A handler of `order.place` by default. It may break the rules, as one written in JavaScript may. */
 export function handling(handle: (message: Message, context: Context) => unknown, type = 'order.place'): Handler {
   return { type, handle: handle as Handler['handle'] }
 }
 
-/** An output that has what only a handler can give it. */
+/** An output with the attributes that only a handler can set. */
 export function placed(data: unknown = 'placed', attributes: Attributes = {}): Message {
   return new Message(data, { type: 'order.placed', ...attributes })
 }
 
 type Pull = Deferred<IteratorResult<RawMessage, undefined>>
 
-/** A source that the test feeds. It ends when its signal is aborted, unless it is told to ignore that. */
+/** A source that the test feeds. It ends when its signal is aborted, unless it is configured to ignore that. */
 export class FedSource implements Source, AsyncIterableIterator<RawMessage> {
   readonly #queue: RawMessage[] = []
   readonly #heedsSignal: boolean
@@ -76,7 +76,7 @@ export class FedSource implements Source, AsyncIterableIterator<RawMessage> {
   #end: 'done' | { readonly error: unknown } | undefined
   /** How often the reader left. */
   returned = 0
-  /** How often a message was asked for. */
+  /** How often a message was requested. */
   pulls = 0
   signal: AbortSignal | undefined
 
@@ -148,7 +148,7 @@ export interface PublishCall {
   readonly signal: AbortSignal
 }
 
-/** A publisher that keeps what it was given. */
+/** A publisher that records its calls. */
 export function recordingPublisher(
   answer: (call: PublishCall) => Promise<readonly PublishResult[]> = async ({ messages }) => messages.map(() => ({ ok: true })),
 ): Publisher & { readonly calls: PublishCall[] } {
@@ -169,7 +169,7 @@ export async function collect<T>(iterable: AsyncIterable<T>): Promise<T[]> {
   return all
 }
 
-/** What the work fails with; the test fails if it does not, or with another code. */
+/** The error of the work; the test fails if there is none, or one with another code. */
 export async function failureOf(work: Promise<unknown> | (() => unknown), code: ErrorCode): Promise<AckordError> {
   let thrown: unknown
   try {

@@ -8,7 +8,7 @@ export interface AckRecord {
   readonly options?: NackOptions
 }
 
-/** A message whose verdicts are written down as the broker would see them. */
+/** A message whose verdicts are recorded as the broker would see them. */
 export function trackedMessage<T>(
   data: T,
   attributes: Attributes = {},

@@ -153,8 +153,8 @@ describe('map', () => {
     ],
     ['returns a promise', (async () => ({})) as never, 'returned an instance of Promise'],
     ['returns null', () => null as never, 'returned null'],
-    ['gives no name', () => ({ destination: '' }), 'the destination must be a non-empty string'],
-    ['gives no bytes', () => ({ message: new Message({ a: 1 }, event('bad').attributes) as never }), 'bytes as its data'],
+    ['returns no name', () => ({ destination: '' }), 'the destination must be a non-empty string'],
+    ['returns no bytes', () => ({ message: new Message({ a: 1 }, event('bad').attributes) as never }), 'bytes as its data'],
     ['changes the id', ({ message }) => ({ message: message.withAttributes({ id: 'another' }) }), 'must keep its id'],
   ]
 

@@ -20,7 +20,7 @@ describe('the size of a record', () => {
   it.each([
     ['data', recordOf(1000), 1000 + attributes + 6],
     ['attributes', recordOf(0, { note: 'x'.repeat(500) }), attributes + 510 + 6],
-    ['attributes that take several bytes a letter', recordOf(0, { note: '訂🚚é' }), attributes + 10 + 9 + 6],
+    ['attributes with several bytes per character', recordOf(0, { note: '訂🚚é' }), attributes + 10 + 9 + 6],
     ['attributes that are bytes, as base64', recordOf(0, { hash: new Uint8Array(30) }), attributes + 10 + 40 + 6],
     ['the destination', recordOf(0, {}, 'größe'), attributes + 7],
   ])('includes %s: at the limit it is accepted, one byte over it is not', (_, record, size) => {

@@ -101,9 +101,9 @@ describe('publishing', () => {
     const messages = ['empty', 'good', 'missing', 'torn'].map((id) => event(id))
     const results = await publisher.publish(world.stream, messages, { signal: never })
     expect(results.map((result) => (result.ok ? 'ok' : String((result.error as Error).cause)))).toEqual([
-      'InvalidOptionError: What stream() gives must be a text that is not empty; it is "".',
+      'InvalidOptionError: What stream() gives must be a non-empty string; it is "".',
       'ok',
-      'InvalidOptionError: What stream() gives must be a text that is not empty; it is undefined.',
+      'InvalidOptionError: What stream() gives must be a non-empty string; it is undefined.',
       'InvalidOptionError: What stream() gives must be well-formed Unicode.',
     ])
     expect(await idsIn(world, world.stream)).toEqual(['good'])
