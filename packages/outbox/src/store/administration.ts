@@ -69,11 +69,11 @@ export class OperatorLog {
     this.#logger.info(fields, 'Outbox records were made ready again.')
   }
 
-  parked(parked: readonly string[], reason: string): void {
+  parked(parked: readonly unknown[], reason: string): void {
     if (parked.length > 0) this.#logger.info({ ...this.#fields, reason, parked }, 'An operator parked outbox records.')
   }
 
-  discarded(discarded: readonly string[], reason: string): void {
+  discarded(discarded: readonly unknown[], reason: string): void {
     if (discarded.length > 0) this.#logger.info({ ...this.#fields, reason, discarded }, 'Parked outbox records were discarded.')
   }
 }

@@ -69,8 +69,7 @@ export const listingScenarios: readonly OutboxScenario[] = [
       for (const after of ['', 'bogus', 'null', '[]', '{}', '-1', `${next}x`]) {
         await assert.rejects(
           world.store.list({}, { limit: 2, after }),
-          (error) =>
-            isAckordError(error, 'ACKORD_INVALID_OPTION') && error.message.startsWith('after is an invalid cursor'),
+          (error) => isAckordError(error, 'ACKORD_INVALID_OPTION') && error.message.startsWith('after is an invalid cursor'),
           `'${after}' must be refused`,
         )
       }
