@@ -2,25 +2,25 @@ import { keySlot } from './client/keys.ts'
 import { type RedisPort, type Reply, type Script, script } from './client/port.ts'
 import { internalsOf, type Redis } from './transaction/redis.ts'
 
-/** Whether what Redis has confirmed survives a crash, for one of its settings. */
+/** Whether confirmed writes survive a crash, by one setting of the server. */
 export interface DurabilityCheck {
   readonly name: 'appendonly' | 'appendfsync' | 'maxmemory-policy' | 'replicas'
-  /** `unknown`: Redis does not tell, as most managed ones. */
+  /** `unknown`: the server does not reveal the setting, as most managed ones. */
   readonly state: 'ok' | 'violated' | 'unknown'
-  /** What was found, and what to do about it. */
+  /** The finding, and what to do about it. */
   readonly text: string
-  /** Which server, on a cluster the address of the master. */
+  /** The server; on a cluster the address of the master. */
   readonly server: string
 }
 
 export interface DurabilityReport {
-  /** The worst of the checks: a violation counts more than what is not known. */
+  /** The worst of the checks: `violated`, then `unknown`, then `ok`. */
   readonly state: 'ok' | 'violated' | 'unknown'
-  /** On a cluster those of every master. */
+  /** On a cluster the checks of every master. */
   readonly checks: readonly DurabilityCheck[]
 }
 
-/** What is known of one server; settings that it does not tell are missing. */
+/** Settings of one server; those that it does not reveal are missing. */
 interface Facts {
   readonly server: string
   readonly information: ReadonlyMap<string, string>
@@ -30,10 +30,10 @@ interface Facts {
 const settingNames = ['appendonly', 'appendfsync', 'no-appendfsync-on-rewrite', 'maxmemory-policy', 'min-replicas-to-write'] as const
 
 /**
- * Looks at what the server does with a write that it has confirmed. A promise that rests on Redis holds as far as this does: with
- * `appendfsync everysec` a power cut takes the last second, with asynchronous replicas a failover takes what they had not yet got, and a policy that evicts
- * takes inbox markers and outbox entries when memory is short.
- * It changes nothing, and asks with CONFIG GET and INFO only.
+ * Checks what the server does with a confirmed write. Every guarantee of this package holds as far as these settings do: with
+ * `appendfsync everysec` a power failure loses the last second, with asynchronous replicas a failover loses what they had not received yet, and with an eviction
+ * policy the server evicts inbox markers and outbox entries when memory is full.
+ * It changes nothing, and uses only CONFIG GET and INFO.
  */
 export async function checkDurability(redis: Redis): Promise<DurabilityReport> {
   const { port } = internalsOf(redis)
@@ -53,7 +53,7 @@ function appendOnly({ server, information, settings }: Facts): DurabilityCheck {
   const found = settings.get(name) ?? { '1': 'yes', '0': 'no' }[information.get('aof_enabled') ?? '']
   if (found === undefined) return { name, server, state: 'unknown', text: hidden(name, 'that it is yes') }
   if (found === 'yes') return { name, server, state: 'ok', text: 'Writes go to the append-only file.' }
-  const text = 'There is no append-only file: a restart goes back to the last snapshot, and all since then is lost. Set appendonly yes.'
+  const text = 'There is no append-only file: a restart loses all writes since the last snapshot. Set appendonly yes.'
   return { name, server, state: 'violated', text }
 }
 
@@ -87,26 +87,26 @@ function replicas({ server, information, settings }: Facts): DurabilityCheck {
   const wanted = settings.get('min-replicas-to-write')
   const connected = information.get('connected_slaves')
   if (information.get('role') === 'slave') {
-    return { name, server, state: 'violated', text: 'It is a replica: it takes no writes. Connect to the master.' }
+    return { name, server, state: 'violated', text: 'The server is a replica, which accepts no writes. Connect to the master.' }
   }
   if (connected === undefined) return { name, server, state: 'unknown', text: hidden('INFO replication', 'how many replicas there are') }
   if (connected === '0') {
-    const text = 'It has no replica: when its disk is lost, all is lost. Add one, and set min-replicas-to-write 1.'
+    const text = 'The server has no replica: if its disk is lost, all data is lost. Add one, and set min-replicas-to-write 1.'
     return { name, server, state: 'violated', text }
   }
-  // Told only where there is a minimum.
+  // The server reports it only if there is a minimum.
   const minimum = wanted ?? (information.has('min_slaves_good_slaves') ? '1' : undefined)
   if (minimum === undefined) return { name, server, state: 'unknown', text: hidden('min-replicas-to-write', 'that it is 1 or more') }
   if (minimum === '0') {
-    const text = `It has ${connected} replicas, but confirms writes without any: cut off from them it goes on, and a failover loses what came since. Set min-replicas-to-write 1.`
+    const text = `The server has ${connected} replicas, but confirms writes without any: disconnected from them it continues, and a failover loses the writes since then. Set min-replicas-to-write 1.`
     return { name, server, state: 'violated', text }
   }
-  const text = `It takes writes only with replicas connected, and has ${connected}. They get them a little later: a failover may lose the last moment.`
+  const text = `The server accepts writes only with connected replicas, and has ${connected}. They receive writes a little later: a failover may lose the last moment.`
   return { name, server, state: 'ok', text }
 }
 
 function hidden(what: string, wish: string): string {
-  return `The server does not tell ${what}, as managed ones often do not. See ${wish} in the console of whoever runs it.`
+  return `The server does not reveal ${what}, as is common for managed servers. Check ${wish} in the console of the provider.`
 }
 
 async function serverFacts(port: RedisPort): Promise<Facts> {
@@ -114,7 +114,7 @@ async function serverFacts(port: RedisPort): Promise<Facts> {
   return { server: 'the server', information: toInformation(reply), settings: await settingsOf(port) }
 }
 
-/** One at a time: 6.0 takes no more. */
+/** One at a time: Redis 6.0 accepts only one name. */
 async function settingsOf(port: RedisPort): Promise<ReadonlyMap<string, string>> {
   const ask = (name: string) => asked(() => port.send({ name: 'CONFIG', args: ['GET', name], keys: [] }))
   const replies = await Promise.all(settingNames.map(ask))
@@ -125,10 +125,10 @@ function isPair(reply: Reply | undefined): reply is readonly Reply[] {
   return Array.isArray(reply) && reply.length >= 2
 }
 
-// A key leads to the node; nothing is read or written under it. CONFIG is not for scripts.
+// The key selects the node; it is neither read nor written. CONFIG is not allowed in scripts.
 const information: Script = script(`return redis.call('INFO')`)
 
-/** Each by a key that it has the slot of. CONFIG has no key: any node answers it, and nobody knows which. */
+/** Reaches each master by a key in one of its slots. CONFIG has no key: any node answers it, and the client does not say which. */
 async function masterFacts(port: RedisPort): Promise<readonly Facts[]> {
   const slots = await asked(() => port.send({ name: 'CLUSTER', args: ['SLOTS'], keys: [] }))
   const masters = new Map<string, number>()
@@ -145,13 +145,13 @@ async function masterFacts(port: RedisPort): Promise<readonly Facts[]> {
   )
 }
 
-/** The one node that answered is enough to know that something is wrong, and not enough to know that all is well. */
+/** The answer of one node is enough to know of a violation, but not to know that there is none. */
 async function someNode(port: RedisPort): Promise<readonly DurabilityCheck[]> {
   const check = fsync({ server: 'one of the nodes', information: new Map(), settings: await settingsOf(port) })
   return check.state === 'violated' ? [check] : []
 }
 
-/** Found by trying: one in 16,384 is. */
+/** Found by trying: one key in 16,384 matches. */
 function keyIn(slot: number, keyPrefix: string): string {
   for (let attempt = 0; ; attempt += 1) {
     const key = `ackord-${attempt}`
@@ -159,7 +159,7 @@ function keyIn(slot: number, keyPrefix: string): string {
   }
 }
 
-/** `undefined` if it is not allowed. What is wrong with the connection is the caller's to know. */
+/** `undefined` if the server does not allow it. Connection errors are rethrown. */
 async function asked(ask: () => Promise<Reply>): Promise<Reply | undefined> {
   try {
     return await ask()

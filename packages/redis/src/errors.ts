@@ -3,7 +3,7 @@ import { nameOf } from '@ackord/core/internal'
 import { shownKey } from './client/argument.ts'
 import type { RedisArgument } from './client/port.ts'
 
-/** Some commands of a transaction were carried out and one failed. It is not tried again: what was done would be done twice. */
+/** Some commands of a transaction were carried out and one failed. It is not retried: the commands would be carried out twice. */
 export class PartialCommitError extends AckordError {
   static {
     this.prototype.name = 'PartialCommitError'
@@ -12,13 +12,13 @@ export class PartialCommitError extends AckordError {
   constructor(owner: string, detail: string) {
     super(
       'ACKORD_PARTIAL_COMMIT',
-      `A command failed in the middle of the commit of ${owner}; those before it were carried out, those behind it were not: ${detail}. Put right by hand what is there. With rollback: true it is undone where that is possible.`,
+      `A command failed in the middle of the commit of ${owner}; the commands before it were carried out, those after it were not: ${detail}. Repair the data manually. With rollback: true the commands before it are undone where that is possible.`,
       { retryable: false },
     )
   }
 }
 
-/** Nobody knows whether it was committed: no answer, and none to the question for it. */
+/** Whether the transaction was committed is unknown: neither the commit nor the question about it was answered. */
 export class CommitUnknownError extends AckordError {
   static {
     this.prototype.name = 'CommitUnknownError'
@@ -27,7 +27,7 @@ export class CommitUnknownError extends AckordError {
   constructor(owner: string, cause: unknown) {
     super(
       'ACKORD_COMMIT_UNKNOWN',
-      `It is not known whether the transaction of ${owner} was committed: Redis did not answer. The message will come again, and its inbox decides.`,
+      `It is unknown whether the transaction of ${owner} was committed: Redis did not answer. The message is delivered again, and its inbox decides.`,
       { cause },
     )
   }
@@ -40,11 +40,11 @@ export class TransactionAbortedError extends AckordError {
   }
 
   constructor(owner: string, detail: string, options: { readonly cause?: unknown; readonly retryable?: boolean } = {}) {
-    super('ACKORD_TRANSACTION_ABORTED', `The transaction of ${owner} was not committed, and nothing of it is there: ${detail}`, options)
+    super('ACKORD_TRANSACTION_ABORTED', `The transaction of ${owner} was not committed, and nothing was written: ${detail}`, options)
   }
 }
 
-/** What a transaction expected was no longer so, as often as it was run. Nothing was written. */
+/** A key that a transaction expects or watches was changed by another client, in every attempt. Nothing was written. */
 export class TransactionConflictError extends AckordError {
   static {
     this.prototype.name = 'TransactionConflictError'
@@ -54,12 +54,12 @@ export class TransactionConflictError extends AckordError {
     const which = key === undefined ? 'a key' : `the key ${shownKey(key)}`
     super(
       'ACKORD_TRANSACTION_CONFLICT',
-      `The transaction of ${owner} was not committed, and nothing of it is there: ${which} was changed by somebody else after it was read, each time.`,
+      `The transaction of ${owner} was not committed, and nothing was written: ${which} was changed by another client after it was read, in every attempt.`,
     )
   }
 }
 
-/** The lease on a message was lost while it was handled. Nothing was written; whoever has it now handles it. */
+/** The lease on a message was lost while it was handled. Nothing was written; the worker that has the lease now handles the message. */
 export class LeaseLostError extends AckordError {
   static {
     this.prototype.name = 'LeaseLostError'
@@ -68,43 +68,46 @@ export class LeaseLostError extends AckordError {
   constructor(owner: string) {
     super(
       'ACKORD_LEASE_LOST',
-      `The lease on ${owner} ran out while it was handled, so that another worker may have it. Nothing was written. If handlers take that long, or the process stalls, use a longer lease.`,
+      `The lease on ${owner} expired while it was handled, and another worker may have it. Nothing was written. If handlers take that long, or the process stalls, use a longer lease.`,
     )
   }
 }
 
-/** Somebody else is handling the message. That is not the same as done, so it is not acked. */
+/** Another worker is handling the message. The message is not done yet, so it is not acked. */
 export class InboxBusyError extends AckordError {
   static {
     this.prototype.name = 'InboxBusyError'
   }
 
-  /** Milliseconds after which the lease of the other one ends if it does not renew it. */
+  /** Milliseconds after which the lease of the other worker expires if it is not renewed. */
   readonly retryAfter: number
 
   constructor(owner: string, retryAfter: number) {
-    super('ACKORD_INBOX_BUSY', `Another worker is handling ${owner}. It comes again later; if it was handled by then, it is a duplicate.`)
+    super(
+      'ACKORD_INBOX_BUSY',
+      `Another worker is handling ${owner}. The message is delivered again later; if it was handled by then, it is a duplicate.`,
+    )
     this.retryAfter = retryAfter
   }
 }
 
-/** A command, or a whole transaction, with more arguments than one script can take. Nothing was written. */
+/** A command, or a whole transaction, has more arguments than one script accepts. Nothing was written. */
 export class CommandTooLongError extends AckordError {
   static {
     this.prototype.name = 'CommandTooLongError'
   }
 
   constructor(command: string | undefined, count: number, limit: number) {
-    const advice = 'Write less in one message, or spread it over several transactions.'
+    const advice = 'Write less in one message, or use several transactions.'
     const text =
       command === undefined
-        ? `A transaction has ${count} arguments, and Redis accepts ${limit} in one call. Nothing of it was written. ${advice}`
+        ? `A transaction has ${count} arguments, and Redis accepts ${limit} in one call. Nothing was written. ${advice}`
         : `${command} has ${count} arguments, and a Redis script can pass on ${limit}. It was not added to the transaction. Split it into several commands.`
     super('ACKORD_COMMAND_TOO_LONG', text, { retryable: false })
   }
 }
 
-/** A key that cannot commit together with the others. */
+/** A key in another slot than the other keys of its transaction. */
 export class CrossSlotError extends AckordError {
   static {
     this.prototype.name = 'CrossSlotError'
@@ -113,7 +116,7 @@ export class CrossSlotError extends AckordError {
   constructor(key: RedisArgument, anchor: RedisArgument) {
     super(
       'ACKORD_CROSS_SLOT',
-      `The key ${shownKey(key)} is in another slot than ${shownKey(anchor)}, so that on a cluster they cannot commit together. Give both the same tag, by redis.key(tag, …); the inbox has its own by the option tag. On a single server, slotCheck: 'cluster' allows it.`,
+      `The key ${shownKey(key)} is in another slot than ${shownKey(anchor)}; on a cluster they cannot commit together. Give both keys the same tag with redis.key(tag, …); the inbox has the option tag. On a single server, slotCheck: 'cluster' allows it.`,
     )
   }
 }
@@ -121,6 +124,6 @@ export class CrossSlotError extends AckordError {
 export function outputsWithoutOutbox(message: Message, count: number): AckordError {
   return new AckordError(
     'ACKORD_INVALID_OUTPUT',
-    `Handling ${nameOf(message)} gave ${count} outputs, and there is an inbox around it but no outbox. If the process ended after the commit they would be lost, because the message would come back as a duplicate. Add outboxMiddleware() inside of the transaction.`,
+    `Handling ${nameOf(message)} returned ${count} outputs inside of an inbox, without an outbox. If the process ended after the commit they would be lost, because the message would come back as a duplicate. Add outboxMiddleware() inside of the transaction.`,
   )
 }

@@ -1,7 +1,7 @@
 import { type NodeRedisClient, type NodeRedisCluster, nodeRedisPort } from './client/node-redis.ts'
 import { Redis, type RedisOptions } from './transaction/redis.ts'
 
-/** On a client of node-redis, or on its cluster's. It stays the caller's: connected and closed by whoever made it. */
+/** Redis on a client of node-redis, or on a cluster client. The caller connects and closes the client. */
 export function fromNodeRedis(client: NodeRedisClient | NodeRedisCluster, options: RedisOptions = {}): Redis {
   return new Redis(client, nodeRedisPort(client), options)
 }

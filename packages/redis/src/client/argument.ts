@@ -4,36 +4,36 @@ import type { RedisArgument } from './port.ts'
 
 export type RedisKey = string | Uint8Array
 
-/** What a command takes. A number must be finite; bytes go through as they are. */
+/** An argument of a command. A number must be finite; bytes are passed on as they are. */
 export type RedisValue = string | number | bigint | Uint8Array
 
-/** As it goes to the server. Clients turn `undefined`, objects and arrays into some text or other: here they are refused, in the caller's own stack. */
+/** Clients convert `undefined`, objects and arrays to arbitrary strings: here they are refused, by a throw in the caller's stack. */
 export function toArgument(command: string, value: RedisValue): RedisArgument {
   if (typeof value === 'string') return value
   if (typeof value === 'number' && Number.isFinite(value)) return String(value)
   if (typeof value === 'bigint') return String(value)
   if (value instanceof Uint8Array) return toBuffer(value)
   const found = typeof value === 'number' ? String(value) : describeValue(value)
-  throw new InvalidOptionError(`An argument of ${command}`, `must be a text, a finite number, a bigint or a Uint8Array; it is ${found}.`)
+  throw new InvalidOptionError(`An argument of ${command}`, `must be a string, a finite number, a bigint or a Uint8Array; it is ${found}.`)
 }
 
 export function toKey(command: string, key: RedisKey): RedisArgument {
   if (typeof key === 'string') return key
   if (key instanceof Uint8Array) return toBuffer(key)
-  throw new InvalidOptionError(`A key of ${command}`, `must be a text or a Uint8Array; it is ${describeValue(key)}.`)
+  throw new InvalidOptionError(`A key of ${command}`, `must be a string or a Uint8Array; it is ${describeValue(key)}.`)
 }
 
-/** Redis would find out that it is none in the middle of a transaction, when others have been carried out. */
+/** Redis would detect an invalid integer only in the middle of a transaction, after other commands have run. */
 export function toWhole(command: string, value: number | bigint): string {
   if (typeof value === 'bigint' ? BigInt.asIntN(64, value) === value : Number.isSafeInteger(value)) return String(value)
   const found = typeof value === 'number' || typeof value === 'bigint' ? String(value) : describeValue(value)
   throw new InvalidOptionError(
     `An argument of ${command}`,
-    `must be a whole number, of 64 bits at most, as a bigint where it is large; it is ${found}.`,
+    `must be an integer of at most 64 bits, as a bigint if it is large; it is ${found}.`,
   )
 }
 
-/** A number that need not be whole. `Infinity` where the command knows it. */
+/** A finite number, or, with `infinite`, also `Infinity`. */
 export function toReal(command: string, value: number, { infinite = false }: { readonly infinite?: boolean } = {}): string {
   if (typeof value === 'number' && Number.isFinite(value)) return String(value)
   if (infinite && value === Infinity) return '+inf'
@@ -46,7 +46,7 @@ function toBuffer(bytes: Uint8Array): Buffer {
   return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
 }
 
-/** A key or a name in an error text: bytes as text, long ones cut. */
+/** A key or a name in an error message: bytes as text, long ones truncated. */
 export function shownKey(key: RedisArgument): string {
   const text = typeof key === 'string' ? key : key.toString('utf8')
   return `'${text.length > 100 ? `${text.slice(0, 100)}…` : text}'`

@@ -1,16 +1,16 @@
-/** Why a call was not carried out, as far as its error tells. */
+/** Why a call failed, as far as its error says. */
 export interface CallFailure {
   /**
-   * - `refusesWrites`: the server takes no writes at the moment: full, read only, or without the replicas it needs
+   * - `refusesWrites`: the server accepts no writes at the moment: out of memory, read only, or without the replicas that it needs
    * - `server`: the server answered with another error
    * - `process`: the call failed in this process, and would fail again
-   * - `unanswered`: no answer, or no connection
+   * - `unanswered`: there was no answer, or no connection
    */
   readonly kind: 'refusesWrites' | 'server' | 'process' | 'unanswered'
   readonly text: string
 }
 
-/** The server's errors begin with a word in capitals. A cluster's client that gave up puts the last one behind words of its own. */
+/** The server's errors begin with a word in capitals. A cluster client that gives up puts the last one behind words of its own. */
 const serverError = /(?:^|Last error: (?:\w+: )?)-?([A-Z][A-Z0-9]+ .*)$/s
 
 export function callFailureOf(error: unknown): CallFailure {
@@ -21,7 +21,7 @@ export function callFailureOf(error: unknown): CallFailure {
   return { kind: ours ? 'process' : 'unanswered', text: error.message }
 }
 
-/** Whether a server that answers this takes no writes at all, whatever they are. */
+/** Whether this is the answer of a server that accepts no writes at all. */
 export function isRefusalOfWrites(text: string): boolean {
   return /^-?(?:OOM|READONLY|NOREPLICAS|MISCONF)\b/.test(text)
 }

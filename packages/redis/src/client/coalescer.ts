@@ -1,11 +1,11 @@
 import { outside } from '@ackord/core'
 
 export interface CoalescerOptions<Item> {
-  /** The most that one call takes. */
+  /** The maximum number of items in one call. */
   readonly size: number
-  /** How many bytes an item takes, about. Default: it does not matter. */
+  /** The approximate size of an item in bytes. Default: sizes are ignored. */
   readonly weightOf?: ((item: Item) => number) | undefined
-  /** Only items of the same number share a call. */
+  /** Only items with the same number share a call. */
   readonly groupOf: (item: Item) => number
   /** Resolves when the call is answered. Never rejects. */
   readonly run: (items: readonly Item[]) => Promise<void>
@@ -17,13 +17,13 @@ interface Lane<Item> {
   planned: boolean
 }
 
-/** So that there is always something on its way, and what comes meanwhile goes together. */
+/** Two calls at a time keep the connection busy, and items that arrive meanwhile share the next call. */
 const callsAtOnce = 2
 
-/** In bytes: everybody else waits while the server reads a call and carries it out. */
+/** In bytes: all other clients wait while the server reads and runs a call. */
 const heaviestCall = 1_048_576
 
-/** Gathers what comes in one tick, or while earlier calls are under way, into calls for several. It grows with the load; where there is none, nothing waits. */
+/** Gathers items that arrive in one tick, or while earlier calls run, into one call. Calls grow with the load; without load no item waits. */
 export class Coalescer<Item> {
   readonly #options: CoalescerOptions<Item>
   readonly #lanes = new Map<number, Lane<Item>>()
@@ -51,7 +51,7 @@ export class Coalescer<Item> {
   #plan(number: number, lane: Lane<Item>): void {
     if (lane.planned || lane.running >= callsAtOnce) return
     lane.planned = true
-    // After the turn of those that were woken by the same answer. It belongs to no message.
+    // After the callbacks of the same answer. It runs outside of any message's context.
     outside(() => queueMicrotask(() => queueMicrotask(() => this.#run(number, lane))))
   }
 
@@ -71,7 +71,7 @@ export class Coalescer<Item> {
     if (lane.waiting.length > 0) this.#plan(number, lane)
   }
 
-  /** How many of the first ones go into one call: at least one. */
+  /** How many of the first items go into one call: at least one. */
   #fitting(waiting: readonly Item[], size: number): number {
     const { weightOf } = this.#options
     const most = Math.min(waiting.length, size)

@@ -3,7 +3,7 @@ import { hostname } from 'node:os'
 import { pid } from 'node:process'
 import type { Runtime } from '@ackord/core'
 
-/** One of a kind: processes of one host, and pods that come and go under one name, must not share a consumer. */
+/** Unique: processes of one host, and pods that come and go under one name, must not share a consumer. */
 export function consumerName(runtime: Runtime): string {
   return `${hostname()}-${pid}-${runtime.uuid().replaceAll('-', '').slice(0, 12)}`
 }

@@ -1,7 +1,7 @@
 import { AckordError, type Runtime } from '@ackord/core'
 import type { RedisArgument, RedisCommand, RedisPort, Reply, Script, SendOptions } from './port.ts'
 
-/** The server forgets scripts when it restarts, fails over, or is told to: then it gets the text, with the same arguments, and knows it again. */
+/** The server forgets scripts at a restart, a failover or SCRIPT FLUSH. Then it is sent the whole script with the same arguments. */
 export async function evaluateBySha(
   send: RedisPort['send'],
   script: Script,
@@ -26,7 +26,7 @@ function isUnknownScript(error: unknown): boolean {
   return error instanceof Error && error.message.startsWith('NOSCRIPT')
 }
 
-/** The port, with calls that reject when there is no answer in time. What was asked may happen all the same, and later. */
+/** The port, with calls that reject if there is no answer in time. The server may still carry them out, also later. */
 export function withDeadline<Port extends RedisPort>(port: Port, deadline: number, runtime: Runtime): Port {
   function within(name: string, answer: Promise<Reply>, onLate: SendOptions['onLate']): Promise<Reply> {
     return new Promise((resolve, reject) => {
@@ -57,6 +57,6 @@ export function withDeadline<Port extends RedisPort>(port: Port, deadline: numbe
 function unanswered(name: string, deadline: number): AckordError {
   return new AckordError(
     'ACKORD_REDIS_UNANSWERED',
-    `Redis did not answer ${name} within ${deadline} ms. Whether it was carried out is not known. Look at the connection, or give it a longer deadline.`,
+    `Redis did not answer ${name} within ${deadline} ms. Whether it was carried out is unknown. Check the connection, or set a longer deadline.`,
   )
 }

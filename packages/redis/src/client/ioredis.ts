@@ -3,7 +3,7 @@ import { evaluateBySha } from './evaluate.ts'
 import { type DedicatedPort, type RedisArgument, type RedisCommand, type RedisPort, type Reply, type SendOptions, script } from './port.ts'
 import { toReply } from './reply.ts'
 
-/** What is used of ioredis 5 and 6, the cluster's client included. Nothing of it is imported. */
+/** The part of ioredis 5 and 6 that is used, including its cluster client. Nothing is imported from it. */
 export interface IoredisClient {
   readonly options: {
     readonly enableAutoPipelining?: boolean | undefined
@@ -12,11 +12,11 @@ export interface IoredisClient {
   }
   readonly isCluster: boolean
   readonly status: string
-  // biome-ignore lint/suspicious/noExplicitAny: the client's own overloads end in a callback, which a narrower type would refuse.
+  // biome-ignore lint/suspicious/noExplicitAny: the client's own overloads end in a callback, which a narrower type would reject.
   call(command: string, ...args: any[]): Promise<unknown>
   // biome-ignore lint/suspicious/noExplicitAny: as above.
   callBuffer(command: string, ...args: any[]): Promise<unknown>
-  // biome-ignore lint/suspicious/noExplicitAny: the cluster's client takes its nodes before its options.
+  // biome-ignore lint/suspicious/noExplicitAny: the cluster client takes its nodes before its options.
   duplicate(...args: any[]): IoredisClient
   connect(): Promise<unknown>
   disconnect(): void
@@ -24,7 +24,7 @@ export interface IoredisClient {
   on(event: 'error', listener: (error: any) => void): unknown
 }
 
-/** It does not find the keys of these, neither for its prefix nor for the node of a cluster. In a script they are keys like others. */
+/** The client does not find the keys of these commands, neither for its prefix nor for the node of a cluster. In a script they are keys like others. */
 const containers: ReadonlySet<string> = new Set(['XGROUP', 'XINFO'])
 const container = script('return redis.call(ARGV[1], ARGV[2], KEYS[1], unpack(ARGV, 3))')
 
@@ -34,9 +34,9 @@ export function ioredisPort(client: IoredisClient): RedisPort {
     throw new InvalidOptionError('enableAutoPipelining', text)
   }
 
-  // It puts its prefix before the keys by itself.
+  // The client adds its prefix to the keys.
   async function call(name: string, args: readonly RedisArgument[], options: SendOptions | undefined): Promise<Reply> {
-    // As one array, which the client flattens: spread, some 100,000 arguments overflow the stack.
+    // As one array, which the client flattens: spread, about 100,000 arguments overflow the stack.
     return toReply(name, options?.binary === true ? await client.callBuffer(name, args) : await client.call(name, args))
   }
 
@@ -59,15 +59,15 @@ export function ioredisPort(client: IoredisClient): RedisPort {
 
 async function dedicate(client: IoredisClient, signal: AbortSignal | undefined): Promise<DedicatedPort> {
   signal?.throwIfAborted()
-  // It is not connected yet, and its first command waits for that.
+  // The duplicate is not connected yet; its first command waits for the connection.
   const patient = { enableOfflineQueue: true }
   const own = client.isCluster ? client.duplicate([], patient) : client.duplicate(patient)
-  // What a command cannot do is told by its own promise; without a listener the client prints it.
+  // A failed command rejects its own promise; without a listener the client prints the error.
   own.on('error', () => {})
   const close = () => own.disconnect()
   signal?.addEventListener('abort', close, { once: true })
   try {
-    // With `lazyConnect` it waits to be told.
+    // With `lazyConnect` the client connects only when asked to.
     if (own.status === 'wait') await own.connect()
   } catch (error) {
     close()

@@ -2,12 +2,12 @@ import { InvalidOptionError } from '@ackord/core'
 import { describeValue } from '@ackord/core/internal'
 import type { RedisArgument } from './port.ts'
 
-/** The tag of keys that were given none of their own. */
+/** The default tag of keys. */
 export const defaultTag = 'ackord'
 
 /**
- * `{tag}:part:part`. Keys of one tag are in one slot of a cluster, and only those commit together. What would end the tag, or be taken for
- * the border of two parts, is written as `%7D`, `%3A` and `%25`, so that different parts never make the same key.
+ * `{tag}:part:part`. Keys with the same tag are in one slot of a cluster, and only those commit together. Characters that would end the tag or separate
+ * two parts are encoded as `%7D`, `%3A` and `%25`, so that different parts never make the same key.
  */
 export function redisKey(tag: string | number | bigint, ...parts: readonly (string | number | bigint)[]): string {
   let key = `{${encoded('tag', tag, /[%}]/)}}`
@@ -18,9 +18,9 @@ export function redisKey(tag: string | number | bigint, ...parts: readonly (stri
 function encoded(what: string, value: string | number | bigint, odd: RegExp): string {
   if (typeof value !== 'string') {
     if (typeof value === 'bigint' || Number.isFinite(value)) return String(value)
-    throw new InvalidOptionError(`A ${what} of key()`, `must be a text, a finite number or a bigint; it is ${describeValue(value)}.`)
+    throw new InvalidOptionError(`A ${what} of key()`, `must be a string, a finite number or a bigint; it is ${describeValue(value)}.`)
   }
-  // An empty tag is none: the whole key would decide on the slot.
+  // Redis ignores an empty tag: the whole key would select the slot.
   if (value === '' && what === 'tag') throw new InvalidOptionError('The tag of key()', 'must not be empty.')
   return odd.test(value) ? value.replaceAll('%', '%25').replaceAll(what === 'tag' ? '}' : ':', what === 'tag' ? '%7D' : '%3A') : value
 }
@@ -33,7 +33,7 @@ const table: readonly number[] = Array.from({ length: 256 }, (_, byte) => {
   return crc
 })
 
-/** The slot of a cluster that a key is in, as CLUSTER KEYSLOT tells it. The key is the one the server sees, with any prefix. */
+/** The slot of a key, as CLUSTER KEYSLOT reports it. The key is the one that the server sees, with any prefix. */
 export function keySlot(key: RedisArgument): number {
   const bytes = typeof key === 'string' ? Buffer.from(key) : key
   const tagged = hashTagBytes(bytes)
@@ -42,7 +42,7 @@ export function keySlot(key: RedisArgument): number {
   return crc % slots
 }
 
-/** What is between the first `{` and the next `}`, unless there is nothing between them. */
+/** The text between the first `{` and the next `}`, unless it is empty. */
 function hashTagBytes(key: Buffer): Buffer {
   const open = key.indexOf('{')
   if (open === -1) return key
@@ -50,15 +50,15 @@ function hashTagBytes(key: Buffer): Buffer {
   return close <= open + 1 ? key : key.subarray(open + 1, close)
 }
 
-/** Where keys are, as the server sees them: with the client's prefix. */
+/** The slots of keys as the server sees them: with the client's prefix. */
 export class KeySpace {
   readonly #prefix: string
   readonly #checked: boolean
   // With a tag in the prefix all keys are in its slot.
   readonly #oneSlot: boolean
-  // Whether the tag of a key decides, whatever is before it.
+  // Whether the tag of a key selects its slot, whatever is before it.
   readonly #byTag: boolean
-  // Numbers that are tags of the slot, found by trying.
+  // Numbers that are tags of a slot, found by trying.
   readonly #tags = new Map<number, number>()
 
   constructor(prefix: string, { checked }: { readonly checked: boolean }) {
@@ -73,7 +73,7 @@ export class KeySpace {
     return keySlot(typeof key === 'string' ? this.#prefix + key : Buffer.concat([Buffer.from(this.#prefix), key]))
   }
 
-  /** A key of this name in the slot of another one. */
+  /** A key with this name in the slot of another one. */
   beside(key: RedisArgument, name: string): string {
     if (!this.#checked || this.#oneSlot) return name
     const tag = this.#byTag && typeof key === 'string' ? hashTag(key) : undefined
@@ -90,7 +90,7 @@ export class KeySpace {
   /** Whether two keys may be in one transaction. */
   together(one: RedisArgument, other: RedisArgument): boolean {
     if (!this.#checked || this.#oneSlot || one === other) return true
-    // Most have the same tag, which is quicker to see than to compute.
+    // Most keys have the same tag, and comparing tags is faster than computing slots.
     if (this.#byTag && typeof one === 'string' && typeof other === 'string') {
       const tag = hashTag(one)
       if (tag !== undefined && tag === hashTag(other)) return true

@@ -3,14 +3,14 @@ import type { RedisArgument, RedisPort, Reply } from './port.ts'
 import type { QueuedCommand } from './queued-command.ts'
 import { asList } from './reply.ts'
 
-/** A command whose keys come first until it is known where they belong. */
+/** A command whose keys come first until their positions are known. */
 export interface RawCommand extends QueuedCommand {
   args: readonly RedisArgument[]
   keys: readonly number[]
 }
 
 interface KnownCommand {
-  /** How many words, the name included; negative: at least as many. */
+  /** The number of words, including the name; negative: at least as many. */
   readonly arity: number
   readonly flags: ReadonlySet<string>
   readonly firstKey: number
@@ -18,7 +18,7 @@ interface KnownCommand {
   readonly step: number
 }
 
-/** What the server says about commands that have no method of ours. In a script it would find out about them only when others have been carried out. */
+/** What the server reports about commands without a method in `RedisWrites`. In a script it would detect errors only after other commands have run. */
 export class KnownCommands {
   readonly #port: RedisPort
   readonly #known = new Map<string, KnownCommand | undefined>()
@@ -29,8 +29,8 @@ export class KnownCommands {
   }
 
   /**
-   * Puts the keys where the command has them. Throws, or rejects where the server has to be asked first, if it cannot be in a transaction;
-   * `undefined` if there is nothing to wait for.
+   * Moves the keys to their positions. Throws, or rejects if the server must be asked first, if the command is not possible in a transaction;
+   * returns `undefined` if there is nothing to wait for.
    */
   complete(command: RawCommand): Promise<void> | undefined {
     if (this.#known.has(command.name)) {
@@ -59,7 +59,7 @@ export class KnownCommands {
     const others = command.args.slice(command.keys.length)
     const words = Array.from({ length: command.args.length }, (_, index) => {
       const word = positions.includes(index + 1) ? keys.shift() : others.shift()
-      // As many of both as there are words: that was looked at.
+      // There are as many of both as there are words: that was checked.
       return word as RedisArgument
     })
     command.args = words
@@ -83,7 +83,7 @@ function readInfo(reply: Reply): KnownCommand | undefined {
 function problemOf({ args, keys }: RawCommand, known: KnownCommand | undefined): string | undefined {
   if (known === undefined) return 'is a command that this server does not know.'
   const { arity, flags } = known
-  // Since Redis 7.2 commands that block are allowed in scripts, where they do not block. They are refused on every version alike.
+  // Since Redis 7.2 blocking commands are allowed in scripts, where they do not block. They are refused on every version alike.
   if (flags.has('noscript') || flags.has('blocking')) return 'is a command that cannot be in a script, and so in no transaction.'
   if (!flags.has('write')) return 'is a command that writes nothing. Read through the client, not through Ackord.'
   if (flags.has('movablekeys')) return 'is a command whose keys may be anywhere. Use a method that has them in their places.'
@@ -93,7 +93,7 @@ function problemOf({ args, keys }: RawCommand, known: KnownCommand | undefined):
   return expected === keys.length ? undefined : `names ${keys.length} keys, and with these arguments the command has ${expected}.`
 }
 
-/** The places of the keys among the words, of which the name is the first, at 0. */
+/** The positions of the keys among the words. The name is at 0. */
 function keysOf({ firstKey, lastKey, step }: KnownCommand, words: number): number[] {
   if (firstKey === 0) return []
   const last = lastKey < 0 ? words + lastKey : lastKey

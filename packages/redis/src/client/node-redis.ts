@@ -2,18 +2,18 @@ import { evaluateBySha } from './evaluate.ts'
 import type { DedicatedPort, RedisArgument, RedisCommand, RedisPort, Reply, SendOptions } from './port.ts'
 import { toReply } from './reply.ts'
 
-/** What is used of node-redis. Nothing of it is imported. */
+/** The part of node-redis that is used. Nothing is imported from it. */
 export interface NodeRedisClient {
   readonly options?: { readonly keyPrefix?: RedisArgument | undefined } | undefined
   sendCommand(args: RedisArgument[], options?: NodeRedisCommandOptions): Promise<unknown>
   duplicate(): NodeRedisClient
   connect(): Promise<unknown>
   destroy(): void
-  // biome-ignore lint/suspicious/noExplicitAny: the client's own overloads are of any listener.
+  // biome-ignore lint/suspicious/noExplicitAny: the client's own overloads accept any listener.
   on(event: 'error', listener: (error: any) => void): unknown
 }
 
-/** What is used of its cluster's client. */
+/** The part of its cluster client that is used. */
 export interface NodeRedisCluster extends Omit<NodeRedisClient, 'sendCommand' | 'duplicate' | 'options'> {
   readonly slots: readonly unknown[]
   readonly _keyPrefix?: RedisArgument | undefined
@@ -30,7 +30,7 @@ interface NodeRedisCommandOptions {
   readonly typeMapping?: Readonly<Record<number, unknown>>
 }
 
-// The client's own numbers for the types of RESP, which are the bytes of the protocol. The user's mapping must not reach us, so ours is told in each call.
+// The client's numbers for the types of RESP, which are the bytes of the protocol. The user's type mapping must not apply here, so each call passes its own.
 const blobString = '$'.charCodeAt(0)
 const simpleString = '+'.charCodeAt(0)
 const map = '%'.charCodeAt(0)
@@ -41,7 +41,7 @@ export function nodeRedisPort(client: NodeRedisClient | NodeRedisCluster): Redis
   const cluster = isCluster(client)
   const keyPrefix = String((cluster ? client._keyPrefix : client.options?.keyPrefix) ?? '')
 
-  /** Its own prefix is for its typed methods; here it is for us to add. */
+  /** The client adds its prefix only in its typed methods; here it must be added. */
   function wire({ name, args, keys }: RedisCommand): RedisArgument[] {
     const words: RedisArgument[] = [name, ...args]
     if (keyPrefix !== '') for (const index of keys) words[index + 1] = prefixed(args[index] as RedisArgument)
@@ -76,13 +76,13 @@ function isCluster(client: NodeRedisClient | NodeRedisCluster): client is NodeRe
 async function dedicate(client: NodeRedisClient | NodeRedisCluster, signal: AbortSignal | undefined): Promise<DedicatedPort> {
   signal?.throwIfAborted()
   const own = client.duplicate()
-  // What a command cannot do is told by its own promise; without a listener the client throws it at the process.
+  // A failed command rejects its own promise; without a listener the client would end the process.
   own.on('error', () => {})
   const close = () => {
     try {
       own.destroy()
     } catch {
-      // It was closed already, which some versions take for an error.
+      // It was closed already, which is an error in some versions.
     }
   }
   signal?.addEventListener('abort', close, { once: true })

@@ -1,49 +1,49 @@
 import { createHash } from 'node:crypto'
 
-/** As it goes to the server. */
+/** An argument of a command. */
 export type RedisArgument = string | Buffer
 
 export interface RedisCommand {
   readonly name: string
   readonly args: readonly RedisArgument[]
-  /** Which of the arguments are keys. The first one of them leads to the node of a cluster. */
+  /** The indexes of the arguments that are keys. The first key selects the node of a cluster. */
   readonly keys: readonly number[]
 }
 
-/** In the shape of RESP2, whatever the client speaks. Numbers may come as text, if the client was told to give them so: compare `String(reply)`. */
+/** In the form of RESP2, whatever the client speaks. Numbers may be strings, depending on the client's options: compare `String(reply)`. */
 export type Reply = string | number | bigint | Buffer | null | boolean | readonly Reply[]
 
 export interface SendOptions {
-  /** Whether text comes as bytes. Default: false. */
+  /** Whether strings are returned as bytes. Default: false. */
   readonly binary?: boolean | undefined
-  /** Told when the server did not know a script and was given it whole. Default: nothing. */
+  /** Called when the server did not know a script and was sent the whole. Optional. */
   readonly onReload?: (() => void) | undefined
-  /** Called when a deadline has passed, with the answer that may still come. Default: it is ignored. */
+  /** Called when a deadline has passed, with the answer that may still come. Optional. */
   readonly onLate?: ((answer: Promise<Reply>) => void) | undefined
 }
 
 /** Sends commands in the order of the calls. Its promises may never settle: every caller sets a deadline of its own. */
 export interface RedisPort {
-  /** The client's own, which it puts before every key that it is given. */
+  /** The client's prefix, which it adds to every key. */
   readonly keyPrefix: string
   readonly cluster: boolean
-  /** Rejects with the server's error or the client's. */
+  /** Rejects with an error of the server or the client. */
   send(command: RedisCommand, options?: SendOptions): Promise<Reply>
-  /** By the script's digest, and whole if the server does not know it. All keys are in one slot. */
+  /** Sends the script's digest, and the whole script if the server does not know it. All keys are in one slot. */
   evaluate(script: Script, keys: readonly RedisArgument[], args: readonly RedisArgument[], options?: SendOptions): Promise<Reply>
   /**
-   * A connection for nobody else, made like the client's: what blocks or watches must not be on the one that all share. May never settle. The
-   * signal ends the attempt: clients go on trying by themselves, for ever.
+   * A connection of its own, with the client's options: commands that block or watch must not be sent on the shared one. May never settle. The
+   * signal ends the attempt: clients retry by themselves, without an end.
    */
   dedicate(signal?: AbortSignal): Promise<DedicatedPort>
 }
 
 export interface DedicatedPort extends RedisPort {
-  /** Also while a command blocks: it then rejects. */
+  /** Also while a command blocks, which then rejects. */
   close(): Promise<void>
 }
 
-/** A Lua script. Every key that it touches is in KEYS: only then a cluster, an ACL and the client's key prefix know of it. */
+/** A Lua script. KEYS has every key that it uses: clusters, ACLs and the client's key prefix need them. */
 export interface Script {
   readonly lua: string
   readonly sha: string

@@ -1,4 +1,4 @@
-/** Of a script: `split(text)` gives the words of a text, and how many they are. */
+/** For scripts: `split(text)` returns the words of a string, and their number. */
 export const splitLua = `local function split(text)
   local parts, count = {}, 0
   for part in string.gmatch(text, '%S+') do

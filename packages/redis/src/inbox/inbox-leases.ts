@@ -9,7 +9,7 @@ export interface Lease {
   readonly token: string
 }
 
-/** What a marker said: `mine`, or what it holds. */
+/** The state of a marker: `mine` and `free`, or the value that it holds. */
 export type Begun = { readonly state: 'mine' | 'free' } | { readonly state: 'held'; readonly held: string; readonly remaining: number }
 
 interface Beginning extends Lease {
@@ -18,7 +18,7 @@ interface Beginning extends Lease {
 }
 
 interface Held extends Lease {
-  /** Since when it has been held, in turns of the timer. */
+  /** For how many turns of the timer it has been held. */
   turns: number
 }
 
@@ -27,16 +27,16 @@ export interface InboxLeasesOptions {
   readonly space: KeySpace
   readonly runtime: Runtime
   readonly logger: Logger
-  /** Milliseconds; 0 only looks at markers. */
+  /** Milliseconds; 0 only reads markers. */
   readonly lease: number
-  /** How many share a call. */
+  /** How many messages share a call. */
   readonly size: number
 }
 
 const mine: Begun = { state: 'mine' }
 const free: Begun = { state: 'free' }
 
-/** The leases on the messages in hand. One timer renews all of them; those of one tick are taken together. */
+/** The leases on the messages that are being handled. One timer renews all of them; leases of one tick are taken in one call. */
 export class InboxLeases {
   readonly #options: InboxLeasesOptions
   readonly #beginnings: Coalescer<Beginning>
@@ -53,7 +53,7 @@ export class InboxLeases {
     })
   }
 
-  /** Takes the lease if nobody has it. */
+  /** Takes the lease if it is free. */
   begin(lease: Lease): Promise<Begun> {
     const { marker, token } = lease
     return new Promise((resolve, reject) => this.#beginnings.add({ marker, token, resolve, reject }))
@@ -67,7 +67,7 @@ export class InboxLeases {
     return () => this.#held.delete(held)
   }
 
-  /** Never rejects: if it cannot be given up, it runs out. */
+  /** Never rejects: a lease that cannot be released expires. */
   async release({ marker, token }: Lease): Promise<void> {
     const { port, logger, lease } = this.#options
     try {
@@ -75,7 +75,7 @@ export class InboxLeases {
     } catch (error) {
       logger.warn(
         { err: error, lease },
-        'The lease on a message could not be given up. The message is not handled again before it runs out.',
+        'The lease on a message could not be released. The message is not handled again before the lease expires.',
       )
     }
   }
@@ -96,7 +96,7 @@ export class InboxLeases {
           for (let index = 0; index < items.length; index += 1) answerTo(items[index] as Beginning, String(answers[index]))
         },
         (error: unknown) => {
-          // The server may have refused all because of one.
+          // The server may have refused the whole call because of one message.
           if (items.length > 1 && !isAckordError(error, 'ACKORD_REDIS_UNANSWERED')) {
             for (const item of items) void this.#begin([item])
             return
@@ -104,7 +104,7 @@ export class InboxLeases {
           const { kind, text } = callFailureOf(error)
           for (const item of items) {
             item.reject(kind === 'refusesWrites' ? new StoreRefusesWritesError('Redis', text, { cause: error }) : error)
-            // It may have been taken all the same, or be so later, by nobody.
+            // The lease may have been taken all the same, or may be taken later; then it would have no owner.
             if (lease > 0) void this.release(item)
           }
         },
@@ -116,7 +116,7 @@ export class InboxLeases {
     return runtime.setTimeout(() => this.#turn(), lease / 3, { keepAlive: false })
   }
 
-  /** One that has been held for less than a turn has two thirds of its time left, and most are given up before. */
+  /** A lease that has been held for less than a turn has two thirds of its time left, and most are released before. */
   #turn(): void {
     this.#timer = this.#held.size === 0 ? undefined : this.#nextTurn()
     const due: Held[] = []
@@ -134,9 +134,9 @@ export class InboxLeases {
       const markers = group.map(({ marker }) => marker)
       const answers = (await port.evaluate(renewScript, markers, args)) as readonly unknown[]
       group.forEach((held, index) => {
-        // It may have been committed or given up meanwhile.
+        // It may have been committed or released meanwhile.
         if (String(answers[index]) === '1' || !this.#held.delete(held)) return
-        // Its commit says so too, and louder.
+        // The commit reports the lost lease as an error.
         logger.debug({ lease }, 'The lease on a message was lost while it was handled. Its writes will not be committed.')
       })
     } catch (error) {
@@ -154,15 +154,15 @@ export class InboxLeases {
       else group.push(held)
     }
     return [...groups.values()].flatMap((group) =>
-      Array.from({ length: Math.ceil(group.length / renewedAtOnce) }, (_, index) =>
-        group.slice(index * renewedAtOnce, (index + 1) * renewedAtOnce),
+      Array.from({ length: Math.ceil(group.length / renewedPerCall) }, (_, index) =>
+        group.slice(index * renewedPerCall, (index + 1) * renewedPerCall),
       ),
     )
   }
 }
 
-const renewedAtOnce = 500
-const untilTheNextLook = 1_000
+const renewedPerCall = 500
+const defaultRetryAfter = 1_000
 
 function answerTo({ resolve, reject }: Beginning, answer: string): void {
   if (answer === '+') resolve(mine)
@@ -170,8 +170,8 @@ function answerTo({ resolve, reject }: Beginning, answer: string): void {
   else if (answer.startsWith('=')) {
     const space = answer.indexOf(' ')
     const remaining = Number(answer.slice(1, space))
-    // One that somebody made without an end.
-    resolve({ state: 'held', held: answer.slice(space + 1), remaining: remaining > 0 ? remaining : untilTheNextLook })
+    // A marker without an expiry, which another client wrote.
+    resolve({ state: 'held', held: answer.slice(space + 1), remaining: remaining > 0 ? remaining : defaultRetryAfter })
   } else reject(refusedToRecord(answer.slice(1)))
 }
 
@@ -181,11 +181,11 @@ function refusedToRecord(text: string): Error {
 }
 
 /**
- * Takes the lease on each message that nobody has.
+ * Takes the lease on each message that has none.
  *
- *     KEYS: markers. ARGV: lease, then the token for each; a lease of 0 only looks
+ *     KEYS: markers. ARGV: lease, then the token of each; a lease of 0 only reads
  *
- * The answer to each: '+' if it is ours, '' if nobody has it, '=' and the rest of the lease and what the marker holds, '-' and an error.
+ * The answer for each: '+' if the lease is ours, '' if it is free, '=' with the remaining time and the value of the marker, '-' with an error.
  */
 export const beginScript: Script = script(`
 local lease, answers = ARGV[1], {}
@@ -203,7 +203,7 @@ for n = 1, #KEYS do
 end
 return answers`)
 
-/** KEYS: markers. ARGV: lease, then the token for each. 1 for each that was still held, 0 for the others. A marker that is done keeps its own time. */
+/** KEYS: markers. ARGV: lease, then the token of each. Answers 1 for each lease that was still held, 0 for the others. The expiry of a done marker is not changed. */
 const renewScript: Script = script(`
 local answers = {}
 for n = 1, #KEYS do
@@ -211,7 +211,7 @@ for n = 1, #KEYS do
 end
 return answers`)
 
-/** KEYS: a marker. ARGV: its token. Gives the lease up if it is still held. */
+/** KEYS: a marker. ARGV: its token. Releases the lease if it is still held. */
 const releaseScript: Script = script(`
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
 return 0`)

@@ -36,42 +36,42 @@ import { type InboxClaim, UnitOfWork } from '../transaction/unit-of-work.ts'
 import { type Begun, InboxLeases, type Lease } from './inbox-leases.ts'
 
 export interface InboxOptions {
-  /** Names this reader, so that two consumers may each process a message once. It has no default: shared by accident, it loses messages. */
+  /** The name of this consumer: each consumer processes a message once. It has no default: two consumers with the same name lose messages. */
   readonly consumer: string
   /**
-   * - `exclusive`: a lease while the message is handled, renewed, and checked by the commit. A duplicate that comes meanwhile is nacked.
-   *   After a crash the message is handled when the lease has run out.
-   * - `optimistic`: no lease. Duplicates that come at the same time are all handled, and one of them commits.
-   * - `mark-first`: the message counts as done before it is handled. **A crash in between loses it.**
+   * - `exclusive`: a lease while the message is handled, renewed, and checked by the commit. A duplicate that arrives meanwhile is nacked.
+   *   After a crash the message is handled again when the lease has expired.
+   * - `optimistic`: no lease. Duplicates that arrive at the same time are all handled, and one of them commits.
+   * - `mark-first`: the message is marked as done before it is handled. **A crash in between loses it.**
    *
    * Default: `exclusive`.
    */
   readonly mode?: 'exclusive' | 'optimistic' | 'mark-first' | undefined
   /**
-   * Tags the key of the marker. It commits with the writes of the handler, so their keys need the same tag: `redis.key(tag, …)`. One tag is
-   * one slot, so that on a cluster it is taken from the message. Default: `'ackord'`.
+   * The hash tag of the marker's key. The marker commits with the writes of the handler, so their keys need the same tag: `redis.key(tag, …)`. One tag is
+   * one slot: on a cluster, derive it from the message. Default: `'ackord'`.
    */
   readonly tag?: string | ((message: Message) => string) | undefined
-  /** Milliseconds. What a crash costs until the message is handled again. Default: 30,000. */
+  /** Milliseconds. After a crash, the message is handled again this much later. Default: 30,000. */
   readonly lease?: number | undefined
   /**
-   * Milliseconds after the commit for which duplicates are recognised. It must be longer than the broker may deliver a message again. A marker
-   * takes about 150 bytes: at 1,000 messages/s a day is 13 GB. Default: 24 hours.
+   * Milliseconds after the commit for which duplicates are recognised. It must be longer than the broker may redeliver a message. A marker
+   * takes about 150 bytes: 1,000 messages per second for a day take 13 GB. Default: 24 hours.
    */
   readonly retention?: number | undefined
-  /** What makes a message the same one, in place of its source and id. Default: source and id. */
+  /** Identifies a message instead of its source and id. Default: source and id. */
   readonly key?: ((message: Message) => string) | undefined
-  /** Told each duplicate, before it is acked. What it throws fails the message. Default: nothing. */
+  /** Called with each duplicate before it is acked. If it throws, the message fails. Optional. */
   readonly onDuplicate?: ((message: Message) => void | Promise<void>) | undefined
-  /** Gets a debug line per duplicate. Default: none. */
+  /** Logs a debug line per duplicate. Default: none. */
   readonly logger?: Logger | undefined
   /** Counts `ackord.inbox.duplicates` and `ackord.inbox.busy`. Default: none. */
   readonly metrics?: Metrics | undefined
 }
 
 /**
- * Handles a message once: that it is done is recorded by the commit of the transaction inside, so that both are there or neither.
- * A duplicate is acked and not handled. Outputs need an outbox inside: handed to a broker after the commit, a crash would lose them.
+ * Handles a message once: the marker that it is done commits with the transaction inside, so that both are there or neither.
+ * A duplicate is acked and not handled. Outputs need an outbox inside: published after the commit, they would be lost in a crash.
  */
 export function inboxMiddleware(redis: Redis, options: InboxOptions): Middleware {
   const { consumer, mode = 'exclusive', tag = defaultTag, lease = 30_000, retention = 86_400_000, ...others } = options
@@ -88,20 +88,27 @@ export function inboxMiddleware(redis: Redis, options: InboxOptions): Middleware
   const metrics = givenMetrics === undefined ? undefined : guardMetrics(givenMetrics)
 
   const internals = internalsOf(redis)
-  const { port, runtime, coalesce, home, tokens } = internals
+  const { port, runtime, coalesce, queueContext, tokens } = internals
   const markerOf = markerMaker(consumer)
   const held = { exclusive: lease, optimistic: 0, 'mark-first': retention }[mode]
-  const leases = new InboxLeases({ port, space: home.space, runtime, logger: internals.logger, lease: Math.ceil(held), size: coalesce })
+  const leases = new InboxLeases({
+    port,
+    space: queueContext.space,
+    runtime,
+    logger: internals.logger,
+    lease: Math.ceil(held),
+    size: coalesce,
+  })
 
   async function skip(message: Message): Promise<readonly Message[]> {
     metrics?.count('ackord.inbox.duplicates', 1, { consumer })
     logger.debug({ consumer, type: message.type, id: message.id }, 'A duplicate was skipped.')
     await onDuplicate?.(message)
-    await message.ack() // Also under `manual`, where nobody else would.
+    await message.ack() // Also under `manual`, where the handler is not called.
     return none
   }
 
-  /** What becomes of a message whose marker holds something. */
+  /** Handles a message whose marker exists. */
   function met(message: Message, marker: string, remaining: number): Promise<readonly Message[]> {
     if (marker.startsWith('done:')) return skip(message)
     if (marker.startsWith('partial:'))
@@ -190,7 +197,7 @@ const nothing: Promise<void> = Promise.resolve()
 
 const mayBeDone: readonly ErrorCode[] = ['ACKORD_COMMIT_UNKNOWN', 'ACKORD_PARTIAL_COMMIT', 'ACKORD_INVALID_OUTPUT']
 
-/** The seed's own order. What it loses: everything that happens between the mark and the commit, if the process ends there. */
+/** The order that simple inboxes use. If the process ends between the mark and the commit, the message is lost. */
 async function markedFirst(next: Process, message: Message, context: Context, release: () => Promise<void>): Promise<readonly Message[]> {
   try {
     const outputs = await enter(context, () => next(message, context))
@@ -198,19 +205,19 @@ async function markedFirst(next: Process, message: Message, context: Context, re
     if (isSettled(message) && message.state !== 'acked') await release()
     return outputs
   } catch (error) {
-    // What may have been carried out must not be so again.
+    // A message whose writes may have been carried out must not be handled again.
     if (!mayBeDone.some((code) => isAckordError(error, code))) await release()
     throw error
   }
 }
 
-/** What makes a message the same one for a consumer. Compared byte for byte. */
+/** Identifies a message for a consumer. Compared byte for byte. */
 interface InboxKey {
   readonly source: string
   readonly id: string
 }
 
-/** The message's source and id, or what `key` gives in their place. Throws, and not to be retried, at what no inbox could tell apart. */
+/** The message's source and id, or the result of `key`. Throws an error that is not retryable if there is no identity. */
 function inboxKeyOf(message: Message, key: ((message: Message) => string) | undefined): InboxKey {
   if (key !== undefined) return { source: '', id: checkPart(message, 'inbox key', key(message)) }
   const { source = '', id } = message.attributes
@@ -219,11 +226,11 @@ function inboxKeyOf(message: Message, key: ((message: Message) => string) | unde
 }
 
 /**
- * `{tag}:inbox:consumer:hash`. A marker stays for as long as the window is, one per message, so that its key is short: half of a SHA-256
- * has enough bits that no two messages ever meet.
+ * `{tag}:inbox:consumer:hash`. Every message has a marker for the whole retention, so its key is short: half of a SHA-256
+ * has enough bits that two messages never collide.
  */
 function markerMaker(consumer: string): (tag: string, key: InboxKey) => string {
-  // Most have the tag of the one before.
+  // Most messages have the tag of the one before.
   let lastTag: string | undefined
   let start = ''
   return (tag, { source, id }) => {
@@ -240,7 +247,7 @@ function checkPart(message: Message, part: string, value: unknown): string {
   const missing = value === undefined || value === null || value === ''
   throw new AckordError(
     missing ? 'ACKORD_MISSING_ATTRIBUTE' : 'ACKORD_INVALID_ATTRIBUTES',
-    `The inbox cannot recognise ${nameOf(message)}: ${missing ? `it has no ${part}` : `its ${part} is ${describeValue(value)}, not a text`}.`,
+    `The inbox cannot recognise ${nameOf(message)}: ${missing ? `it has no ${part}` : `its ${part} is ${describeValue(value)}, not a string`}.`,
     { retryable: false },
   )
 }

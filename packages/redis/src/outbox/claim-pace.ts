@@ -5,30 +5,30 @@ type OnLate = (answer: Promise<Reply>) => void
 
 interface ClaimCall {
   readonly lease: number
-  /** The most bytes that the claim may take, of which it is one call. */
+  /** The most bytes that the whole claim may take. */
   readonly claimBytes: number
-  /** The most bytes that it asks for. */
+  /** The most bytes that this call asks for. */
   readonly maxBytes: number
-  /** Sends it. */
+  /** Sends the call. */
   readonly send: (onLate: OnLate) => Promise<Reply>
-  /** How many bytes of records an answer has brought. */
+  /** How many bytes of records a reply has. */
   readonly bytesOf: (reply: Reply) => number
-  /** Releases what a late answer brought: nobody waits for it any more. */
+  /** Releases the records of a late reply: no caller waits for them any more. */
   readonly release: (reply: Reply) => Promise<void>
 }
 
-/** What a claim without a limit is cut down to after a late answer, before it is halved. */
+/** The limit of a claim without one after a late answer, before it is halved. */
 const largest = 16 * 1024 * 1024
 
 /**
- * Keeps claims whose answers miss the deadline from piling up at the server and from using up the attempts of records that nobody received. While one is
- * unanswered no other is sent to the same place; what a late answer brings is released; and each late answer halves the bytes of the next claims, so
- * that over a slow connection at least one record at a time arrives within the deadline. Answers that were at least half full double them again: most calls
- * bring nothing, and say nothing about the connection.
+ * Keeps claims that miss the deadline from piling up at the server, and from using up the attempts of records that were never received. While a claim is
+ * unanswered, no other is sent to the same source; the records of a late answer are released; and each late answer halves the bytes of the next claims, so
+ * that over a slow connection at least one record at a time arrives within the deadline. Answers that are at least half full double them again: most
+ * answers are empty, and say nothing about the connection.
  */
 export class ClaimPace {
   readonly #runtime: Runtime
-  /** Until when a place is not asked again, by the monotonic clock. */
+  /** Until when a source is not asked again, by the monotonic clock. */
   readonly #unanswered = new Map<unknown, number>()
   #cap = Infinity
 
@@ -47,13 +47,13 @@ export class ClaimPace {
     this.#unanswered.delete(place)
     const onLate: OnLate = (answer) => {
       this.#cap = Math.max(1, Math.min(maxBytes, largest) / 2)
-      // What it took is free when its lease has run out, even if the client never settles the promise.
+      // Its records are free again when their lease has expired, even if the client never settles the promise.
       const end = this.#runtime.monotonic() + lease
       this.#unanswered.set(place, end)
       const answered = () => {
         if (this.#unanswered.get(place) === end) this.#unanswered.delete(place)
       }
-      // If they cannot be released either, their lease runs out.
+      // If they cannot be released either, their lease expires.
       answer.then(release).then(answered, answered)
     }
     const reply = await send(onLate)
@@ -69,6 +69,6 @@ export class ClaimPace {
 
 function stillUnanswered(): AckordError {
   const text =
-    'Redis has not answered an earlier claim of this outbox yet, so no other one is sent. Look at the connection, or give it a longer deadline.'
+    'Redis has not answered an earlier claim of this outbox yet, so no other one is sent. Check the connection, or set a longer deadline.'
   return new AckordError('ACKORD_REDIS_UNANSWERED', text)
 }

@@ -1,4 +1,4 @@
-/** How much a claim may still take. Its steps share one, so that all of them together keep to `limit` and `maxBytes`. */
+/** How much a claim may still take. All steps of a claim share one, so that together they keep to `limit` and `maxBytes`. */
 export class ClaimRoom {
   #count: number
   #bytes: number
@@ -35,13 +35,13 @@ export class ClaimRoom {
     if (count > 0 || bytes > 0) this.#isEmpty = false
   }
 
-  /** The next record is too large for what is left. */
+  /** The next record is too large for the bytes that are left. */
   close(): void {
     this.#isFull = true
   }
 }
 
-/** What one of several is asked for. */
+/** The part of a claim that one of several sources is asked for. */
 export interface Share {
   readonly count: number
   readonly maxBytes: number
@@ -56,7 +56,7 @@ export interface Given<Thing> {
   readonly stopped: boolean
 }
 
-/** As a script takes them: the most bytes, and '1' if the first record is claimed however large it is. */
+/** The arguments of a script: the most bytes, and '1' if the first record is claimed however large it is. */
 export function byteArguments({ maxBytes, atLeastOne }: Omit<Share, 'count'>): readonly [string, string] {
   return [String(Math.min(Math.floor(maxBytes), Number.MAX_SAFE_INTEGER)), atLeastOne ? '1' : '0']
 }

@@ -1,16 +1,16 @@
 import type { ClaimRoom, Given, Share } from './claim-room.ts'
 
 /**
- * Asks several givers for things until the room is full. Each round asks them at the same time, each for its share of the count and of the bytes, and the next round
- * asks those again that had all they were asked for. So a round takes as long as its slowest giver, and a giver that has much keeps none that has
- * little from being asked. With more givers than places only the first are asked: the caller rotates them.
+ * Asks several sources for records until the room is full. Each round asks them concurrently, each for its share of the count and of the bytes; the next round
+ * asks those again that returned their whole share. So a round takes as long as its slowest source, and a source with many records does not keep
+ * one with few from being asked. If there are more sources than records to claim, only the first are asked: the caller rotates them.
  *
- * A giver whose next thing is larger than its share is asked again at the end, alone, for all the bytes that are left.
+ * A source whose next record is larger than its share is asked again at the end, alone, for all the bytes that are left.
  *
- * A giver that got nothing because its next thing did not fit is kept in `passedOver`, if given, and the next call asks it first, for one thing: beside givers that always
- * have something it would never get its turn otherwise.
+ * A source that returned nothing because its next record did not fit is kept in `passedOver`, if given, and the next call asks it first, for one record: beside sources that always
+ * have records it would never get its turn otherwise.
  *
- * What they give goes to the end of `things`. If one fails, this rejects with its error, and what the others gave is in `things` all the same.
+ * Records are added to the end of `things`. If a source fails, this rejects with its error, and the records of the others are in `things` all the same.
  */
 export async function fillInShares<Giver, Thing>(
   things: Thing[],
@@ -28,7 +28,7 @@ export async function fillInShares<Giver, Thing>(
     if (stopped && given.length === 0) passedOver.add(giver)
   }
   const [waiting] = passedOver
-  // Only into an empty room does it fit for sure; otherwise it would close the room to the others.
+  // It fits for sure only into an empty room; otherwise it would close the room to the others.
   if (waiting !== undefined && room.isEmpty && room.isOpen) {
     passedOver.delete(waiting)
     if (givers.length > 1 && givers.includes(waiting)) await askAlone(waiting, 1)

@@ -1,4 +1,4 @@
-/** One sequence of many that are each in the order of their milliseconds. Those of the same one are gathered and sorted. */
+/** Merges sequences that are each sorted by millisecond. Items of the same millisecond are gathered and sorted. */
 export async function* mergeByAge<T>(
   sources: readonly AsyncGenerator<T, void, void>[],
   millisecondOf: (item: T) => number,

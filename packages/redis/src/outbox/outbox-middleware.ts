@@ -19,13 +19,13 @@ import type { RedisTransaction } from '../transaction/transaction.ts'
 export interface OutboxOptions {
   /** Where the outputs are stored. */
   readonly outbox: OutboxWriter<RedisTransaction>
-  /** Where the relay will publish an output: always to one place, or as the output says. */
+  /** The destination of an output: always the same, or a function of the output. */
   readonly destination: Destination
   /** Default: JSON. */
   readonly marshaler?: Marshaler | undefined
-  /** For outputs that middleware added without one. Default: none, and they are refused. */
+  /** The source of outputs that middleware added without one. Default: none, and they are refused. */
   readonly source?: string | undefined
-  /** Default: the one of the Redis object. */
+  /** Default: the runtime of the Redis object. */
   readonly runtime?: Runtime | undefined
 }
 
@@ -39,16 +39,16 @@ export function outboxMiddleware(redis: Redis, options: OutboxOptions): Middlewa
   const complete = outputCompleter(runtime, source)
 
   return middleware({ role: 'outbox', resource: redis }, (next) => {
-    // Chained by hand: it runs once per message.
+    // No async/await on the hot path: saves promises.
     return function storeOutputs(message, context) {
-      // Before the handler runs: its side effects could not be taken back.
+      // Before the handler runs: its side effects could not be undone.
       const transaction = internals.find(context)
       if (transaction === undefined) return Promise.reject(new TransactionRequiredError('outboxMiddleware()'))
       return next(message, context).then((given) => {
         if (given.length === 0) return given
-        // The router has done so at the handler's return; middleware in between may have added some.
+        // The router completes the handler's outputs; middleware in between may have added others.
         const outputs = complete(given, message, context)
-        // All of them first: half of the events must not be there if one cannot be marshalled and somebody catches that.
+        // All outputs are marshalled before the first is stored: if one fails and the error is caught, none of them must be stored.
         const records = outputs.map((output) => ({ destination: destinationOf(output, destination), message: marshal(output, marshaler) }))
         return outbox.append(transaction, records).then(() => {
           settleWith(transaction.scope, outputs, message)
@@ -61,7 +61,7 @@ export function outboxMiddleware(redis: Redis, options: OutboxOptions): Middlewa
 
 const none: readonly Message[] = []
 
-/** An output with an acking of its own came from somewhere, which waits to hear whether it is stored. The message itself is the router's to settle. */
+/** An output with an acking of its own has a source that waits until it is stored. The router settles the message itself. */
 function settleWith(scope: TransactionScope, outputs: readonly Message[], message: Message): void {
   for (const output of outputs) {
     const acking = ackingOf(output)

@@ -3,26 +3,26 @@ import { checkDuration, describeValue, messageOf, nameOf } from '@ackord/core/in
 import { attributesToJson, checkRecordSize, type NewOutboxRecord } from '@ackord/outbox'
 import type { RedisArgument } from '../client/port.ts'
 
-/** The fields of an entry, as they are stored. */
+/** The fields of a stored entry. */
 type StreamFields = Readonly<Record<string, string | Uint8Array>>
 
-/** Turns a message into the fields of an entry, and back. The field `ackord` is the outbox's own. */
+/** Turns a message into the fields of an entry, and back. The field `ackord` is reserved for the outbox. */
 export interface StreamCodec {
   readonly marshal: (message: RawMessage) => StreamFields
-  /** Throws at what it cannot read: the record is parked then. */
+  /** Throws if it cannot read the fields: then the record is parked. */
   readonly unmarshal: (fields: ReadonlyMap<string, Uint8Array>) => RawMessage
 }
 
 /**
- * `<order>;<delay>;`, and by default the attributes as JSON behind it: a field more per entry is felt when hundreds are read at once.
- * The order is that in which a process stored its records: ids of different streams tell it to the millisecond only.
+ * `<order>;<delay>;`, and by default the attributes as JSON behind it: another field per entry is measurable when hundreds are read at once.
+ * The order is that in which a process stored its records: ids of different streams have the order of milliseconds only.
  */
 const ownField = 'ackord'
 const ownName = Buffer.from(ownField)
 const dataField = 'data'
 const dataName = Buffer.from(dataField)
 
-/** What the entry of a record holds. Throws at what could not be read back, before anything is stored. `codec`: if it is not the default. `maxSize`: not for what is stored already. */
+/** The fields of a record's entry. Throws if they could not be read back, before anything is stored. `codec`: `undefined` for the default. `maxSize`: not for stored records. */
 export function fieldsOf(
   record: NewOutboxRecord,
   codec: StreamCodec | undefined,
@@ -48,7 +48,7 @@ export function fieldsOf(
 }
 
 export interface ReadRecord {
-  /** Empty if it cannot be read, and then `problem` says why. */
+  /** Empty if the entry cannot be read; `problem` says why. */
   readonly message: RawMessage
   readonly problem: string | undefined
   /** Milliseconds. */
@@ -56,7 +56,7 @@ export interface ReadRecord {
   readonly order: string
 }
 
-/** The fields as the server gives them: names and values in turn. */
+/** Reads the fields as the server returns them: names and values in turn. */
 export function readFields(fields: readonly Buffer[], codec: StreamCodec | undefined): ReadRecord {
   let order = ''
   let delay = 0
@@ -67,7 +67,7 @@ export function readFields(fields: readonly Buffer[], codec: StreamCodec | undef
     const first = text.indexOf(';')
     const second = text.indexOf(';', first + 1)
     order = text.slice(0, first)
-    // Hardly any has one.
+    // Few records have a delay.
     if (second > first + 1) delay = Number(text.slice(first + 1, second)) || 0
     const message = codec === undefined ? readDefault(fields, text.slice(second + 1)) : readByCodec(fields, codec)
     return { message, problem: undefined, delay, order }
@@ -95,7 +95,7 @@ export function attributesFromJson(parsed: unknown): Attributes {
   if (typeof parsed === 'object' && parsed !== null && !Array.isArray(parsed)) {
     let plain = true
     for (const name in parsed) plain &&= isPlain((parsed as Record<string, unknown>)[name])
-    // Every value was looked at.
+    // Every value was checked.
     if (plain) return parsed as Attributes
   }
   throw new Error('its attributes are not the JSON of an object with texts, numbers and booleans.')
@@ -105,12 +105,12 @@ function isPlain(value: unknown): boolean {
   return typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean'
 }
 
-/** Throws at what no store of this package could give back. */
+/** Throws if no store of this package could return the record. */
 export function checkRecord(destination: string, message: RawMessage): void {
   const { data, attributes } = message
   if (!(data instanceof Uint8Array)) throw invalid(message, `has data that is not bytes but ${describeValue(data)}; marshal() it first`)
   if (typeof destination !== 'string' || destination === '') throw invalid(message, 'cannot be stored: its destination is empty')
-  // Encoded, every lone surrogate becomes the same replacement character, and two destinations one.
+  // Encoded, every lone surrogate becomes the same replacement character, and two destinations would become one.
   if (!destination.isWellFormed()) throw invalid(message, 'cannot be stored: its destination is not well-formed Unicode')
   checkAttributes(attributes, () => nameOf(message))
   const missing = missingAttributes({ specversion: '1.0', ...attributes })
@@ -127,7 +127,7 @@ export function toBuffer(bytes: Uint8Array): Buffer {
   return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
 }
 
-/** Not a Buffer, which has methods of its own. */
+/** Not a Buffer, whose methods differ. */
 export function toBytes(buffer: Buffer): Uint8Array {
   return new Uint8Array(buffer.buffer, buffer.byteOffset, buffer.byteLength)
 }

@@ -12,19 +12,19 @@ export interface WakeUpsOptions {
   readonly deadline: number
 }
 
-/** What follows one place. */
+/** Follows one source of wake-ups. */
 export interface Follower {
-  /** For nobody else: what blocks must not be where others wait. */
+  /** A connection of its own: blocking reads must not delay other commands. */
   readonly port: DedicatedPort
   readonly signal: AbortSignal
-  /** Wakes, and then pauses. Gives whether to go on. */
+  /** Wakes the consumer, and then pauses. Resolves to whether to go on. */
   wake(): Promise<boolean>
 }
 
-/** Milliseconds between two hints: while there is a steady flow, none is needed for each record. */
+/** Milliseconds between two hints: in a steady flow, not every record needs one. */
 const pause = 10
 
-/** Yields when something has come to one of these places. Each is followed on a connection of its own until the signal, or until one fails. */
+/** Yields when one of these sources has something new. Each is followed on a connection of its own until the signal, or until one fails. */
 export async function* wakeUps<Place>(
   { port, runtime }: { readonly port: RedisPort; readonly runtime: Runtime },
   places: readonly Place[],
@@ -33,7 +33,7 @@ export async function* wakeUps<Place>(
 ): AsyncGenerator<void, void, void> {
   const stop = new AbortController()
   const signal = AbortSignal.any([options.signal, stop.signal])
-  // Each place listens to it: avoids Node's MaxListenersExceededWarning.
+  // Each source listens to the signal: avoids Node's MaxListenersExceededWarning.
   setMaxListeners(0, signal)
   let failure: { readonly error: unknown } | undefined
   let following: readonly Promise<void>[] = []
@@ -69,7 +69,7 @@ export async function* wakeUps<Place>(
 /** The signal closes the connection, also while a command blocks, and ends the work without an error. */
 async function withOwnPort(port: RedisPort, signal: AbortSignal, work: (own: DedicatedPort) => Promise<void>): Promise<void> {
   const opening = port.dedicate(signal)
-  // It may be slow to come, and then nobody waits for it any more.
+  // The connection may come late, when nothing waits for it any more.
   opening.catch(() => {})
   let own: DedicatedPort
   try {
@@ -91,11 +91,11 @@ async function withOwnPort(port: RedisPort, signal: AbortSignal, work: (own: Ded
   }
 }
 
-/** Follows a stream that holds one entry, which writers replace to tell that they have stored something. `block`: milliseconds that one read waits. */
+/** Follows a stream with one entry, which writers replace when they have stored something. `block`: milliseconds for which one read waits. */
 export async function followWakeStream(key: string, block: number, { port, signal, wake }: Follower): Promise<void> {
   let known: string | undefined
   while (!signal.aborted) {
-    // Looked at after each wait: when all was deleted, the ids begin anew, and none of them would be behind the one that is known.
+    // Read after each wait: if the stream was deleted, its ids begin again, and none of them would be behind the known one.
     const last = await lastId(port, key)
     if (last !== known) {
       known = last

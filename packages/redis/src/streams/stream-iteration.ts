@@ -21,7 +21,7 @@ export interface IterationSettings {
   readonly group: string
   readonly read: (entry: StreamEntry) => StreamContent
   readonly maxDeliveries: number
-  /** Where rejected entries go other than to a stream beside theirs. */
+  /** Receives rejected entries, unless they go to a stream beside their own. */
   readonly receiver: ReceiverOptions | undefined
   readonly trim: { readonly interval: number; readonly run: () => Promise<unknown> } | undefined
   readonly open: (offer: (entries: readonly HeldEntry[]) => void) => Reading
@@ -29,7 +29,7 @@ export interface IterationSettings {
 
 const refusedDelay = exponentialBackoff()
 
-/** One iteration, a consumer of its own: it reads from the first `next()` on. */
+/** One iteration, which is a consumer of its own. It reads from the first `next()` on. */
 export class StreamIteration {
   readonly #settings: IterationSettings
   readonly #owner: IterationOwner
@@ -52,7 +52,7 @@ export class StreamIteration {
     )
   }
 
-  /** Ends the iteration and gives back what was yielded and is not settled. Idempotent. */
+  /** Ends the iteration and releases yielded messages that are not settled. Idempotent. */
   async dispose(): Promise<void> {
     await this.messages.end()
     await this.#reading?.dispose()
@@ -74,7 +74,7 @@ export class StreamIteration {
       try {
         await trim.run()
       } catch (err) {
-        logger.warn({ err }, 'What is acked could not be trimmed; it is tried again.')
+        logger.warn({ err }, 'Acked entries could not be trimmed. The source tries again.')
       }
     }
   }
@@ -85,7 +85,7 @@ export class StreamIteration {
     return this.#messageOf(entry)
   }
 
-  /** `undefined` for an entry that is rejected here, because nobody else could, or should. */
+  /** `undefined` for an entry that is rejected here, without being handled. */
   #messageOf(entry: HeldEntry): RawMessage | undefined {
     const { read, maxDeliveries, logger, group } = this.#settings
     const { stream, id, deliveries } = entry
@@ -93,14 +93,14 @@ export class StreamIteration {
     try {
       const content = read(entry)
       if (deliveries <= maxDeliveries) return this.#message(entry, content)
-      const text = `Entry ${id} of stream '${stream}' was delivered ${deliveries} times; the maxDeliveries of the source is ${maxDeliveries}. It may be what ends its consumers.`
+      const text = `Entry ${id} of stream '${stream}' was delivered ${deliveries} times; the maxDeliveries of the source is ${maxDeliveries}. It may be crashing its consumers.`
       refused = { content, error: new AckordError('ACKORD_MAX_DELIVERIES', text, { retryable: false }) }
     } catch (cause) {
       const text = `Entry ${id} of stream '${stream}' cannot be read.`
       refused = { content: unreadContent(entry), error: new AckordError('ACKORD_INVALID_MESSAGE', text, { retryable: false, cause }) }
     }
     logger.error({ err: refused.error, stream, group, id }, 'An entry is rejected without being handled.')
-    // What the server does not take is delivered again, and rejected again.
+    // If the server refuses it, the entry is delivered again, and rejected again.
     void this.#message(entry, refused.content).reject(refused.error)
     return undefined
   }
@@ -118,7 +118,7 @@ export class StreamIteration {
     return message
   }
 
-  /** In the first form that a stream can have: the sender's attributes may be such that no entry can be made of them. */
+  /** Tries the forms of a dead letter until one fits: some attributes cannot be written into an entry. */
   async #reject(entry: HeldEntry, message: RawMessage, error: unknown): Promise<void> {
     const { runtime, logger, group } = this.#settings
     const { shard, stream, id, deliveries } = entry
@@ -135,13 +135,13 @@ export class StreamIteration {
         if (isRetryable(failure)) break
       }
     }
-    logger.error({ err: refusal, stream, id }, 'The dead-letter stream did not take a rejected entry; it will be delivered again.')
+    logger.error({ err: refusal, stream, id }, 'A rejected entry could not be added to the dead-letter stream. It is delivered again.')
     await shard.nack(entry, refusedDelay(deliveries, runtime.random), true)
     throw refusal
   }
 }
 
-/** What was given back untried has not been delivered, as far as limits go. */
+/** A delivery that was released untried does not count towards limits. */
 function countsAsDelivery(error: unknown): boolean {
   return !isAckordError(error, 'ACKORD_SHUTDOWN') && !isAckordError(error, 'ACKORD_KEY_NACKED')
 }

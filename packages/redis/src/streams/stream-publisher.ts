@@ -10,18 +10,18 @@ export interface StreamPublisherOptions {
   /** The stream for a message to this destination. Default: the stream of that name. */
   readonly stream?: ((destination: string, message: RawMessage) => string) | undefined
   /**
-   * Spreads each stream over so many, `orders:0`, `orders:1` and so on, by the message's `partitionkey`; those without one by their id. Sources
-   * have to have the same number. Changing it tears the order of keys, unless the streams are empty meanwhile. Default: one stream under its own name.
+   * Spreads each stream over this number of streams, `orders:0`, `orders:1` and so on, by the message's `partitionkey`, or by its id without one. Sources
+   * need the same number. Changing it breaks the order of keys, unless the streams are empty at that time. Default: one stream under its own name.
    */
   readonly shards?: number | undefined
-  /** The most bytes of a message, attributes included; a larger one fails for good. Redis itself takes 512 MB. Default: 64 MB. */
+  /** The maximum size of a message in bytes, including its attributes; larger messages fail permanently. Redis itself accepts 512 MB. Default: 64 MB. */
   readonly maxSize?: number | undefined
 }
 
 /**
- * Adds messages to streams. What is `ok` is in the stream; how safe it is there is the server's setting, see `checkDurability()`. Nothing is ever
- * trimmed here. The messages of a call go to each stream in as few round trips as there are chunks of some megabytes; of one `partitionkey` they
- * are in the order of the call, and when one fails those of its key behind it are not added. One that is tried again after a lost answer is there twice.
+ * Adds messages to streams. A message with the result `ok` is in the stream; how durable it is there depends on the server, see `checkDurability()`. The publisher
+ * never trims. The messages of a call go to each stream in as few round trips as there are chunks of some megabytes; those of one `partitionkey`
+ * are added in the order of the call, and if one fails, those of its key behind it are not added. A message that is retried after a lost answer is there twice.
  */
 export function streamPublisher(redis: Redis, options: StreamPublisherOptions = {}): Publisher & AsyncDisposable {
   const { stream = (destination) => destination, shards, maxSize = 64 * 1024 * 1024, ...unknown } = options
@@ -43,7 +43,7 @@ interface Outgoing extends NewEntry {
   readonly index: number
 }
 
-// What one script takes: the server does nothing else meanwhile.
+// The size of one script: the server does nothing else meanwhile.
 const most = { count: 500, size: 4 * 1024 * 1024 }
 
 class StreamPublisher implements Publisher, AsyncDisposable {
@@ -64,7 +64,7 @@ class StreamPublisher implements Publisher, AsyncDisposable {
     return await this.#calls.run(destination, options.signal, () => this.#publish(destination, messages, options.signal))
   }
 
-  /** Waits for what is being published; the client stays open. */
+  /** Waits for calls of `publish()` that run; the client stays open. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#calls.close()
   }
@@ -108,7 +108,7 @@ class StreamPublisher implements Publisher, AsyncDisposable {
     return shardName(name, shardOf(message.partitionKey ?? message.id ?? this.#redis.runtime.uuid(), shards))
   }
 
-  /** One chunk after the other: sent together, a later one could be taken where an earlier one is not. Never rejects. */
+  /** One chunk after the other: sent together, the server could accept a later chunk but not an earlier one. Never rejects. */
   async #add(stream: string, entries: readonly Outgoing[], results: PublishResult[], signal: AbortSignal): Promise<void> {
     const failedKeys = new Set<string>()
     for (const chunk of inChunks(entries, most)) {
@@ -139,16 +139,16 @@ function lengthOf(field: RedisArgument): number {
   return typeof field === 'string' ? Buffer.byteLength(field) : field.length
 }
 
-/** What is to be added to a stream. */
+/** A message that is to be added to a stream. */
 export interface NewEntry {
-  /** When one of a key fails, those of the same key behind it are not added. */
+  /** If one message of a key fails, those of the same key behind it are not added. */
   readonly key: string | undefined
   readonly fields: readonly RedisArgument[]
   readonly size: number
 }
 
-// KEYS: the stream. ARGV per entry: a number for its key or 0, how many names and values, these.
-// Answers per entry: '' if it was added, 'HELD' behind one of its key that was not, or what the server said.
+// KEYS: the stream. ARGV per entry: a number for its key or 0, the number of names and values, then these.
+// Answers per entry: '' if it was added, 'HELD' behind one of its key that was not, or the error of the server.
 const add = script(`
 local answers, failed, at = {}, {}, 1
 while at <= #ARGV do
@@ -165,7 +165,7 @@ while at <= #ARGV do
 end
 return answers`)
 
-/** Rejects when nothing is known of any of them. */
+/** Rejects if the results of all entries are unknown. */
 export async function addEntries(port: RedisPort, stream: string, entries: readonly NewEntry[]): Promise<readonly PublishResult[]> {
   if (entries.length === 0) return []
   const numbers = new Map<string, number>()
@@ -182,18 +182,18 @@ export async function addEntries(port: RedisPort, stream: string, entries: reado
   })
 }
 
-/** What the server, the client or the deadline said of an XADD. */
+/** The result of an XADD that failed: an error of the server, the client or the deadline. */
 function notAdded(stream: string, cause: unknown): PublishFailure {
   if (says(cause, 'too large', 'invalid bulk length', 'string exceeds maximum')) {
     return { ok: false, error: failed(`A message is too large for stream '${stream}'.`, { cause, retryable: false }), permanent: true }
   }
   if (says(cause, 'WRONGTYPE')) {
-    const text = `The key '${stream}' is not a stream. Publish under another name, or remove what is there.`
+    const text = `The key '${stream}' is not a stream. Publish under another name, or delete the key.`
     return { ok: false, error: failed(text, { cause, retryable: false }), permanent: true, scope: 'destination' }
   }
   return {
     ok: false,
-    error: failed(`Redis did not take a message to stream '${stream}': ${reasonOf(cause)}`, { cause }),
+    error: failed(`Redis did not accept a message for stream '${stream}': ${reasonOf(cause)}`, { cause }),
     scope: 'destination',
   }
 }
@@ -208,9 +208,9 @@ function reasonOf(cause: unknown): string {
   return 'the cause says why. It may have it all the same.'
 }
 
-/** An earlier message of its key was not added: behind it, it would be out of order. */
+/** An earlier message with the same key was not added: added behind it, this one would be out of order. */
 function heldBack(stream: string): PublishFailure {
-  const text = `An earlier message with the same partitionkey was not added to stream '${stream}', so this one was not tried.`
+  const text = `An earlier message with the same partitionkey was not added to stream '${stream}', so this one was not added.`
   return { ok: false, error: failed(text), scope: 'destination' }
 }
 
@@ -219,7 +219,7 @@ function aborted(cause: unknown): PublishFailure {
 }
 
 function wrongData(destination: string, data: unknown): PublishFailure {
-  const text = `Redis carries bytes; a message to '${destination}' has ${describeValue(data)}. Marshal it first.`
+  const text = `Redis stores bytes; a message to '${destination}' has ${describeValue(data)}. Marshal it first.`
   return { ok: false, error: new AckordError('ACKORD_WRONG_DATA', text, { retryable: false }), permanent: true }
 }
 

@@ -23,54 +23,54 @@ import { trimStream } from './trim-stream.ts'
 
 export interface StreamSourceOptions extends Omit<ReceiverOptions, 'deadLetter' | 'runtime' | 'logger'> {
   readonly stream: string
-  /** Consumers of one group share its messages; each group gets every message. It is made when it is not there. */
+  /** Consumers of one group share its messages; each group gets every message. The group is created if it does not exist. */
   readonly group: string
-  /** Reads so many streams, `orders:0`, `orders:1` and so on, as a publisher with the same number writes them. Default: one stream under its own name. */
+  /** Reads this number of streams, `orders:0`, `orders:1` and so on, as a publisher with the same number writes them. Default: one stream under its own name. */
   readonly shards?: number | undefined
   /**
-   * `none`: every instance reads every shard; messages may overtake each other when several are handled at once, are nacked or taken over.
-   * `perKey`: each shard is read by one instance at a time, and of each `partitionkey` one message is handed out at a time, the next one when it is
+   * `none`: every instance reads every shard; messages may overtake each other if several are handled at once, nacked or taken over.
+   * `perKey`: each shard is read by one instance at a time, and one message of each `partitionkey` is delivered at a time, the next one when it is
    * acked or dead-lettered. Default: 'none'.
    */
   readonly order?: 'none' | 'perKey' | undefined
-  /** Where a group that is made now starts: at the first entry, or with what is added from now on. Default: 'oldest'. */
+  /** Where a new group starts: at the first entry, or with entries that are added from now on. Default: 'oldest'. */
   readonly from?: 'oldest' | 'newest' | undefined
-  /** How many messages an iteration may hold that are not settled, divided among its shards; at least one each. A router needs at least its `concurrency`. Default: 100. */
+  /** The maximum number of unsettled messages of an iteration, divided among its shards; at least one each. A router needs at least its `concurrency`. Default: 100. */
   readonly prefetch?: number | undefined
   /**
-   * A message that was delivered more often goes to the dead letter without being handed out: it may be what ends its consumers. The router's own
-   * `maxDeliveries` is the one for messages that fail. Default: Infinity, no limit.
+   * A message with more deliveries than this goes to the dead letter without being handled: it may be crashing its consumers. The router's own
+   * `maxDeliveries` is for messages that fail. Default: Infinity, no limit.
    */
   readonly maxDeliveries?: number | undefined
   /**
-   * Where rejected messages go: a stream, in the same step as they are acked, for which it has to be in the same slot; a publisher and destination;
+   * Where rejected messages go: a stream in the same slot, in the same step in which they are acked; a publisher and destination;
    * or `'discard'`. Default: the stream beside their own, `{orders}:dead` for `orders`.
    */
   readonly deadLetter?: string | ReceiverOptions['deadLetter']
-  /** What a message is, from what the stream has. What it throws rejects the entry. Default: as `streamPublisher()` writes them; entries of others as a JSON object of their fields. */
+  /** Reads an entry as a message. If it throws, the entry is rejected. Default: the format of `streamPublisher()`; entries of other writers as a JSON object of their fields. */
   readonly read?: ((entry: StreamEntry) => StreamContent) | undefined
-  /** Milliseconds that a read waits for an entry at the server, on a connection of its own. Also how soon nacked messages of others are looked for. Default: 1,000. */
+  /** Milliseconds for which a read waits for an entry at the server, on a connection of its own. Also the interval at which it looks for nacked messages of others. Default: 1,000. */
   readonly block?: number | undefined
-  /** Milliseconds after which a message that nobody keeps alive is taken from its consumer; living ones renew theirs at a third of it. For order `none`. Default: 60,000. */
+  /** Milliseconds without renewal after which a message is taken over from its consumer; live consumers renew theirs at a third of it. For order `none`. Default: 60,000. */
   readonly claimIdle?: number | undefined
-  /** Milliseconds between two looks for such messages. Default: 30,000. */
+  /** Milliseconds between two searches for such messages. Default: 30,000. */
   readonly claimInterval?: number | undefined
-  /** Milliseconds that a shard belongs to an instance without a sign of life. For order `perKey`. Default: 30,000. */
+  /** Milliseconds without renewal after which a shard is taken over from its instance. For order `perKey`. Default: 30,000. */
   readonly lease?: number | undefined
-  /** Milliseconds between two runs of `trimStream()`. Default: nothing is trimmed. */
+  /** Milliseconds between two runs of `trimStream()`. Default: the source never trims. */
   readonly trimInterval?: number | undefined
   /** The pause after a failed read. Default: 100 ms × 2ⁿ up to 30 s, ± 20 %. */
   readonly backoff?: Backoff | undefined
-  /** Told once when a stream cannot be read and once when it is again, of a group that is made again, and of entries that are rejected unread or lost. Default: the logger of `redis`. */
+  /** Logs once when a stream cannot be read and once when it can be again, when a group is created again, and entries that are rejected unread or lost. Default: the logger of `redis`. */
   readonly logger?: Logger | undefined
 }
 
 /**
  * The messages of a stream, or of its shards, for one consumer group. Each iteration is a consumer of its own, with a connection of its own for each
- * shard that it reads. It may be iterated several times, also at once.
+ * shard that it reads. It may be iterated several times, also concurrently.
  *
- * A lost connection, a restarted server, a group that is gone with its stream: it is logged once, and read again once that is possible.
- * Settling a message that another consumer has by now rejects with `ACKORD_LEASE_LOST`.
+ * After a lost connection, a server restart or the loss of the group with its stream, it logs once and reads again as soon as that is possible.
+ * Settling a message that another consumer has taken over rejects with `ACKORD_LEASE_LOST`.
  */
 export function streamSource(redis: Redis, options: StreamSourceOptions): Source & AsyncDisposable {
   const {
@@ -132,7 +132,7 @@ export function streamSource(redis: Redis, options: StreamSourceOptions): Source
     const settings: Omit<ShardSettings, 'group'> = {
       redis: internals,
       from: from === 'oldest' ? '0' : '$',
-      // Redis takes whole milliseconds only.
+      // Redis accepts only whole milliseconds.
       block: Math.ceil(block),
       claimIdle: Math.ceil(claimIdle),
       claimInterval,
@@ -157,7 +157,7 @@ export function streamSource(redis: Redis, options: StreamSourceOptions): Source
   return new IteratedSource((signal, owner) => new StreamIteration(settings, signal, owner))
 }
 
-/** One per stream. Scripts name it also where rejected messages go elsewhere. */
+/** One per stream. Scripts need the key also where rejected messages go elsewhere. */
 function deadLetterStreams(
   { port }: RedisInternals,
   streams: readonly string[],

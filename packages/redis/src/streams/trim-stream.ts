@@ -5,16 +5,16 @@ import { shardNames } from './entries/stream-names.ts'
 
 export interface TrimStreamOptions {
   readonly stream: string
-  /** As the publisher and the sources have it. */
+  /** The same number as that of the publisher and the sources. */
   readonly shards?: number | undefined
-  /** The most entries that one step deletes: the server does nothing else meanwhile. Default: 1,000. */
+  /** The maximum number of entries that one step deletes: the server does nothing else meanwhile. Default: 1,000. */
   readonly limit?: number | undefined
-  /** Whether `XTRIM MINID` may be used, which is faster. Default: true, and only where the server has it, from 6.2 on. */
+  /** Whether `XTRIM MINID` may be used, which is faster. Default: true, on servers that have it, from 6.2 on. */
   readonly minId?: boolean | undefined
 }
 
-// Reading what is acked and deleting it is one step: in between, nobody can have read or acked anything.
-// KEYS: the stream. ARGV: limit, 1 if MINID may be used. Answers how many entries were deleted, and 1 if there may be more.
+// Finding the acked entries and deleting them is one step: no client can read or ack an entry in between.
+// KEYS: the stream. ARGV: limit, 1 if MINID may be used. Answers the number of deleted entries, and 1 if there may be more.
 const trim: Script = script(`
 local stream, limit = KEYS[1], tonumber(ARGV[1])
 -- Compared as text, because the halves of an id have 64 bits and a number in Lua has 53.
@@ -27,7 +27,7 @@ local function less(left, right)
   return false
 end
 if redis.call('EXISTS', stream) == 0 then return { 0, 0 } end
--- What lies before it, or up to and with it, every group has acked.
+-- Every group has acked the entries before it, or up to and including it.
 local bound, included
 for _, facts in ipairs(redis.call('XINFO', 'GROUPS', stream)) do
   local group = {}
@@ -36,7 +36,7 @@ for _, facts in ipairs(redis.call('XINFO', 'GROUPS', stream)) do
   local until_, with = first or group['last-delivered-id'], not first
   if not bound or less(until_, bound) or (until_ == bound and not with) then bound, included = until_, with end
 end
--- Without a group nobody has had anything.
+-- Without a group no entry was delivered.
 if not bound or bound == '0-0' then return { 0, 0 } end
 local function hasMinId()
   if ARGV[2] ~= '1' then return false end
@@ -50,7 +50,7 @@ if hasMinId() then
   local deleted = redis.call('XTRIM', stream, 'MINID', '~', bound, 'LIMIT', limit)
   if deleted > 0 then return { deleted, 1 } end
 end
--- The rest by their ids. In short pages, because a range has the fields of its entries too.
+-- The rest by their ids. In short pages, because a range also returns the fields of its entries.
 local ids, from = {}, '-'
 while #ids < limit do
   local count, before = math.min(100, limit - #ids + 1), #ids
@@ -59,15 +59,15 @@ while #ids < limit do
     if #ids < limit and entry[1] ~= from and (included or entry[1] ~= bound) then ids[#ids + 1] = entry[1] end
   end
   if #found < count or #ids == before then break end
-  -- It comes again as the first of the next page: a range without its start is not for all servers.
+  -- The last entry is also the first of the next page: older servers have no exclusive ranges.
   from = ids[#ids]
 end
 if #ids == 0 then return { 0, 0 } end
 return { redis.call('XDEL', stream, unpack(ids)), #ids == limit and 1 or 0 }`)
 
 /**
- * Deletes what every group of a stream has acked, and nothing else; without a group nothing. Resolves to the number of entries.
- * A group that is made later, also one that starts at the first entry, does not get what was deleted: make the groups before you trim.
+ * Deletes the entries that every group of a stream has acked, and no others; without a group none. Resolves to the number of entries.
+ * A group that is created later, also one that starts at the first entry, does not get the deleted entries: create the groups before you trim.
  */
 export async function trimStream(redis: Redis, options: TrimStreamOptions): Promise<number> {
   const { stream, shards, limit = 1000, minId = true, ...unknown } = options

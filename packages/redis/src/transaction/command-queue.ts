@@ -10,33 +10,33 @@ import type { RedisWrites } from './redis-writes.ts'
 import { splitCommand } from './split-command.ts'
 import type { RedisTransaction } from './transaction.ts'
 
-/** What must be so for a transaction to commit. `field` only where it is about one of a hash; `null`: there must be nothing. */
+/** A condition for the commit of a transaction. `field`: of a hash; `null`: the key or field must not exist. */
 export interface Guard {
   readonly key: RedisArgument
   readonly field?: RedisArgument | undefined
   readonly value: RedisArgument | null
-  /** Whether the value is a fingerprint of all that the key holds. Default: false. */
+  /** Whether the value is a fingerprint of the whole key. Default: false. */
   readonly whole?: boolean | undefined
 }
 
-/** What the transactions of a client share. */
-export interface QueueHome {
+/** Shared by the transactions of a client. */
+export interface QueueContext {
   readonly space: KeySpace
   readonly known: KnownCommands
 }
 
 const none: readonly never[] = []
 
-/** Redis before 7.0 closes the connection at a call of 1,048,576 words; what a transaction brings along besides its commands is left out here. */
+/** Redis before 7.0 closes the connection at a call with 1,048,576 words; the words of a transaction besides its commands are not counted here. */
 const maxArguments = 1_000_000
 
-/** The writes of a transaction that has begun. */
+/** A transaction that has begun: its queued commands, events and guards. */
 export class CommandQueue implements RedisTransaction, WriteTarget {
   readonly scope: TransactionScope
-  readonly #home: QueueHome
+  readonly #context: QueueContext
   readonly #owner: () => string
   readonly #commands: QueuedCommand[] = []
-  // Made when they are needed: a queue is made per message.
+  // Created when they are needed: there is a queue per message.
   #events: QueuedCommand[] | undefined
   #guards: Guard[] | undefined
   #fragments: CommitFragment[] | undefined
@@ -46,9 +46,9 @@ export class CommandQueue implements RedisTransaction, WriteTarget {
   #ended = false
   #arguments = 0
 
-  /** `owner` names the message or function in texts. */
-  constructor(home: QueueHome, scope: TransactionScope, owner: () => string, anchor: RedisArgument | undefined) {
-    this.#home = home
+  /** `owner` names the message or function in errors. */
+  constructor(context: QueueContext, scope: TransactionScope, owner: () => string, anchor: RedisArgument | undefined) {
+    this.#context = context
     this.scope = scope
     this.#owner = owner
     this.#anchor = anchor
@@ -93,7 +93,7 @@ export class CommandQueue implements RedisTransaction, WriteTarget {
     }
   }
 
-  /** How many bytes all arguments take, about. */
+  /** The approximate size of all arguments in bytes. */
   get weight(): number {
     let weight = 4 * this.#arguments
     for (const { args } of this.#commands) for (const argument of args) weight += argument.length
@@ -106,16 +106,16 @@ export class CommandQueue implements RedisTransaction, WriteTarget {
     return this.#writer
   }
 
-  /** The writer's. */
+  /** For the writer. */
   run(command: QueuedCommand): Promise<void> {
     this.queue(command)
     return done
   }
 
-  /** The writer's. */
+  /** For the writer. */
   runUnknown(command: RawCommand): Promise<void> {
-    const check = this.#home.known.complete(command)
-    // Told at the commit, and to whoever awaits the write.
+    const check = this.#context.known.complete(command)
+    // The commit and the caller of the write get the error.
     check?.catch(() => {})
     this.queue(command)
     if (check === undefined) return done
@@ -131,7 +131,7 @@ export class CommandQueue implements RedisTransaction, WriteTarget {
   queueEvent(command: QueuedCommand): void {
     this.#check(command)
     const { cancels } = command
-    // A nested transaction brings its cancellations along, and they hold for the events of the outer one.
+    // The cancellations of a nested transaction apply to the events of the outer one.
     const events = cancels === undefined ? (this.#events ?? []) : this.events.filter((event) => !cancels(event))
     this.#add(events, command)
     this.#events = events
@@ -155,21 +155,21 @@ export class CommandQueue implements RedisTransaction, WriteTarget {
     this.#guards.push(guard)
   }
 
-  /** Throws if the key cannot be in this transaction. The first one decides where it is. */
+  /** Throws if the key cannot be in this transaction. The first key determines the slot. */
   checkKey(key: RedisArgument): void {
     if (this.#ended) throw ended(this.#owner())
     this.#anchor ??= key
-    if (!this.#home.space.together(this.#anchor, key)) throw new CrossSlotError(key, this.#anchor)
+    if (!this.#context.space.together(this.#anchor, key)) throw new CrossSlotError(key, this.#anchor)
   }
 
-  /** What the commit has to wait for; `undefined` if there is nothing. Rejects if it must not be. */
+  /** What the commit must wait for; `undefined` if there is nothing. Rejects if the transaction must not commit. */
   get checks(): Promise<unknown> | undefined {
     return this.#checks === undefined ? undefined : Promise.all(this.#checks)
   }
 
-  /** A transaction inside of this one, whose writes come into this one if it succeeds. */
+  /** A transaction inside of this one, whose writes are added to this one if it succeeds. */
   nested(scope: TransactionScope): CommandQueue {
-    return new CommandQueue(this.#home, scope, this.#owner, this.#anchor)
+    return new CommandQueue(this.#context, scope, this.#owner, this.#anchor)
   }
 
   absorb(inner: CommandQueue): void {
@@ -179,7 +179,7 @@ export class CommandQueue implements RedisTransaction, WriteTarget {
     for (const check of inner.#checks ?? none) this.#waitFor(check)
   }
 
-  /** From now on it refuses everything. */
+  /** Refuses everything from now on. */
   end(): void {
     this.#ended = true
   }
@@ -201,7 +201,7 @@ export class CommandQueue implements RedisTransaction, WriteTarget {
     this.#arguments += length + 2
     if (this.#arguments > maxArguments) {
       const error = new CommandTooLongError(undefined, this.#arguments, maxArguments)
-      // Whoever catches it must not commit the part that fitted.
+      // A caller that catches the error must not commit the part that fitted.
       const failed = Promise.reject(error)
       failed.catch(() => {})
       this.#waitFor(failed)
@@ -214,7 +214,7 @@ export class CommandQueue implements RedisTransaction, WriteTarget {
   }
 }
 
-/** Most commands are this short, and need no look. */
+/** Most commands are shorter than this, and need no check. */
 const alwaysFits = 1_000
 
 const done: Promise<void> = Promise.resolve()
@@ -222,6 +222,6 @@ const done: Promise<void> = Promise.resolve()
 function ended(owner: string): AckordError {
   return new AckordError(
     'ACKORD_SCOPE_ENDED',
-    `A write was made after the transaction of ${owner} had ended. Await every write before its function returns.`,
+    `A write was made after the transaction of ${owner} had ended. Await every write before the handler or the function of write() returns.`,
   )
 }

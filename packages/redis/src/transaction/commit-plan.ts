@@ -20,7 +20,7 @@ const letters: Readonly<Record<KeyKind, string>> = {
   any: 'a',
 }
 
-/** Writes a transaction as the commit script reads it, to the end of both lists. */
+/** Appends a transaction to both lists, in the form that the commit script reads. */
 export function addTransaction(keys: RedisArgument[], args: RedisArgument[], marker: string, token: string, queue: CommandQueue): void {
   keys.push(marker)
   const at = args.push(token, '') - 1

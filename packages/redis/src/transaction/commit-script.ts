@@ -2,36 +2,36 @@ import { type Script, script } from '../client/port.ts'
 import type { CommitFragment } from '../client/queued-command.ts'
 
 /**
- * Commits the transactions of several messages, one after the other; what becomes of one says nothing about the next. Nothing of this is ever
- * thrown: a thrown error would take the others with it, and its text differs from server to server.
+ * Commits the transactions of several messages, one after the other; the result of one says nothing about the next. It never throws:
+ * an error would affect the other messages, and its text differs from server to server.
  *
  *     KEYS: for each message its marker, then the keys of its guards and commands, in their order
- *     ARGV: rule, retention, then for each message: token, plan, then for each guard and command what follows its keys
+ *     ARGV: rule, retention, then for each message: token, plan, then for each guard and command its name and its arguments that are not keys
  *     rule: 'lease': the marker must hold the token. 'once': there must be no marker
- *     plan: for each guard and command its kind, how many keys it has, ':' if they lead and '@' if not, and how many further arguments
+ *     plan: for each guard and command its kind, the number of keys, ':' if they come first and '@' if not, and the number of further arguments
  *
- * The answer to each is one of
+ * The answer for each message is one of
  *
- *     OK answers           committed; the marker is done:<token>. The answers are those to the events for a Lua outbox
- *     DONE                 it had been, by these very bytes: the client sent them twice
- *     LOST held            the marker holds this instead; nothing written
- *     TYPE n found         the n-th key holds something else than it must; nothing written
- *     VALUE n problem      the n-th cannot be carried out on what the key holds; nothing written
- *     MISSING n            the n-th key must be there; nothing written
+ *     OK answers           committed; the marker is done:<token>. The answers are those of fragments
+ *     DONE                 committed before, by the same call: the client sent it twice
+ *     LOST held            the marker holds this value instead; nothing written
+ *     TYPE n found         the n-th key has another type than it must; nothing written
+ *     VALUE n problem      the n-th command is not possible with the value of its key; nothing written
+ *     MISSING n            the n-th key must exist; nothing written
  *     CONFLICT n           the n-th guard does not hold; nothing written
- *     EVENT n error        the n-th is for an outbox, which does not take it; nothing written
- *     REFUSED error        the server takes no writes: out of memory, read only; nothing written
+ *     EVENT n error        the n-th command is that of a fragment, which refuses it; nothing written
+ *     REFUSED error        the server accepts no writes: out of memory, read only; nothing written
  *     PARTIAL n error      the n-th failed and those before it were carried out; the marker is partial:<token>:…
  *     UNDONE n error       the same, and those before it were undone; there is no marker
  *
- * The marker is written before the commands, because a server that takes no writes refuses the first one only. So commands run inside of Lua's
- * own `pcall`, and whatever fails there, an error of Lua included, makes the marker `partial:` before anything else is done.
+ * The marker is written before the commands, because a server that accepts no writes refuses only the first one. So commands run inside of Lua's
+ * own `pcall`, and any failure there, including an error of Lua, makes the marker `partial:` before anything else is done.
  */
 function commitLua(undo: boolean, fragments: readonly CommitFragment[]): string {
   return `local rule, retention = ARGV[1], ARGV[2]
 local wanted = { s = 'string', i = 'string', f = 'string', p = 'string', h = 'hash', c = 'hash', r = 'hash', l = 'list', e = 'set', z = 'zset', x = 'stream', L = 'list' }
 local guards = { g = true, n = true, k = true, m = true, w = true }
--- Of commands that write to their first key whatever it holds: what the others may hold.
+-- For commands that write to their first key whatever it holds: the types that the other keys may have.
 local sources = { u = { zset = true, set = true }, t = { set = true }, b = { string = true } }
 -- By their letters: commands that Redis does not have.
 local fragments = {}
@@ -40,7 +40,7 @@ local shape = '(%a)(%d+)([:@])(%d+)'
 local guarded = pcall
 local gmatch, sub, find, call, pcall = string.gmatch, string.sub, string.find, redis.call, redis.pcall
 
--- The words of a command whose keys do not all lead: its first argument tells where they are.
+-- The words of a command whose keys do not come first: its first argument has the positions of the keys.
 local function spread(a, k, keys, argc)
   local words, place = {}, {}
   local n = 0
@@ -57,7 +57,7 @@ local function spread(a, k, keys, argc)
   return words
 end
 
--- A whole number of up to 64 bits, which a Lua number cannot hold: as thousands of millions and the rest. nil if Redis would not take it for one.
+-- An integer of up to 64 bits, which a Lua number cannot hold: as billions and the rest. nil if Redis would not accept it.
 local function whole(text)
   if not text or #text > 20 or text ~= '0' and not find(text, '^-?[1-9]%d*$') then return end
   local sign, digits = 1, text
@@ -75,13 +75,13 @@ local function sum(high, low, otherHigh, otherLow)
   return high, low
 end
 
--- Redis takes neither blanks nor what is no number; Lua takes both.
+-- Redis accepts neither blanks nor text that is not a number; Lua accepts both.
 local function isReal(text)
   local value = #text < 5000 and not find(text, '[%s%znN]') and tonumber(text)
   return value and value > -math.huge and value < math.huge
 end
 
--- Of counters: adds up what a transaction does to one, and says if that is too much for Redis.
+-- For counters: adds up what a transaction does to one, and reports an overflow.
 local function count(n, id, held, name, amount, sums)
   local known = sums[id]
   local high, low
@@ -97,10 +97,10 @@ local function count(n, id, held, name, amount, sums)
   sums[id] = { high, low }
 end
 
--- What keys hold, as far as a message before has written to them: many share the stream of their events.
+-- The types of keys that an earlier message has written to: many share the stream of their events.
 local known = {}
 
--- What a command makes of the value under its key. Not for keys that an earlier command of the same transaction has written to: that is not there yet.
+-- Checks a command against the value of its key. Not for keys that an earlier command of the same transaction writes to: the new value is not there yet.
 local function checkValue(kind, n, key, a, found, sums)
   if kind == 'i' then
     local name = string.upper(ARGV[a])
@@ -120,7 +120,7 @@ local function checkValue(kind, n, key, a, found, sums)
   end
 end
 
--- Whether a command leaves what its key holds as it is. An expiry that has passed deletes the key.
+-- Whether a command keeps the value of its key. An expiry in the past deletes the key.
 local expiries = { EXPIRE = 0, PEXPIRE = 0, EXPIREAT = 1, PEXPIREAT = 1000 }
 local function keeps(name, time)
   local perSecond = expiries[name]
@@ -130,7 +130,7 @@ end
 
 local valued = { i = true, c = true, f = true, r = true, p = true, L = true }
 
--- 'seen': the types of keys that commands before it have, or true. 'changed': keys whose values are no longer what the server holds.
+-- 'seen': the types of keys that earlier commands use, or true. 'changed': keys whose values will no longer be those that the server has.
 local function check(kind, n, key, a, first, seen, changed)
   if guards[kind] then
     local value, expected
@@ -154,7 +154,7 @@ local function check(kind, n, key, a, first, seen, changed)
   if kind == 'a' and keeps(string.upper(ARGV[a]), ARGV[a + 1]) then return end
   if before then
     if want and before ~= true and before ~= want then return 'TYPE ' .. n .. ' ' .. before end
-    -- SET, DEL, RENAME and the like: from here on the key may hold something else.
+    -- SET, DEL, RENAME and the like: from here on the key may have another type.
     if not want then seen[key] = true end
   else
     seen[key] = want or true
@@ -177,15 +177,15 @@ local function check(kind, n, key, a, first, seen, changed)
   if kind ~= 'i' and kind ~= 'c' then changed[key] = true end
 end
 ${undo ? undoLua : ''}
--- The plan of a message, read once. The tables are used again for the next.
+-- The plan of a message, read once. The tables are reused for the next.
 local kinds, counts, places, argcs = {}, {}, {}, {}
 
--- Writes the marker and carries the commands of a message out. Gives the error of the one that failed, or, second, why the server takes no writes.
--- 'current' says which one failed, also if Lua itself does.
+-- Writes the marker and runs the commands of a message. Returns the error of the failed command, or, second, why the server accepts no writes.
+-- 'current' is the number of the failed command, also if Lua itself fails.
 local current
 local function apply(marker, token, n, from, fromKey, saved, stored)
   current = 0
-  -- The first write: a server that takes none refuses here.
+  -- The first write: a server that accepts none refuses here.
   local written = pcall('SET', marker, 'done:' .. token, 'PX', retention)
   if written.err then return nil, written.err end
   for m = 1, n do
@@ -224,7 +224,7 @@ while a < last do
     else answer = 'LOST ' .. (held or '') end
   end
 
-  -- Before the first write: what would fail is found while nothing has been written.
+  -- Before the first write: errors are detected while nothing has been written.
   local from, fromKey, n, seen, changed = a + 2, k + 1, 0, {}, {}
   for _, own in pairs(fragments) do
     if own.begin then own.begin() end
@@ -252,7 +252,7 @@ while a < last do
 
   local stored = {}
   if not answer then
-    -- Nothing comes between a failure and the marker that tells it.
+    -- No statement may come between a failure and the marker that records it.
     local whole, problem, refusal = guarded(apply, marker, token, n, from, fromKey, saved, stored) if not whole or problem then local text = current .. ' ' .. tostring(type(problem) == 'table' and problem.err or problem) pcall('SET', marker, 'partial:' .. token .. ':' .. text, 'PX', retention)
       answer = 'PARTIAL ' .. text
       known = {}
@@ -264,14 +264,14 @@ end
 return answers`
 }
 
-/** More would make everybody wait while they are copied. */
-const mostElements = 1_000
-const mostBytes = 65_536
+/** Larger keys are not saved: all other clients would wait while they are copied. */
+const maxElements = 1_000
+const maxBytes = 65_536
 
 const undoLua = `
 local sizes = { hash = 'HLEN', list = 'LLEN', set = 'SCARD', zset = 'ZCARD' }
 
--- Keeps what each key holds. A stream of more than one entry is not copied: what is added to it can be taken out again.
+-- Saves the value of each key. A stream with more than one entry is not copied: added entries can be deleted again.
 local function save(plan, a, k, saved)
   for kind, keys, place, argc in gmatch(plan, shape) do
     if not guards[kind] and (not fragments[kind] or fragments[kind].type) then
@@ -280,8 +280,8 @@ local function save(plan, a, k, saved)
         if not saved[key] then
           local found = call('TYPE', key).ok
           local one = { found = found }
-          if found == 'string' then one.large = call('STRLEN', key) > ${mostBytes}
-          elseif sizes[found] then one.large = call(sizes[found], key) > ${mostElements} end
+          if found == 'string' then one.large = call('STRLEN', key) > ${maxBytes}
+          elseif sizes[found] then one.large = call(sizes[found], key) > ${maxElements} end
           if found == 'stream' and call('XLEN', key) > 1 then one.added = {}
           elseif found ~= 'none' and not one.large then one.dump, one.ttl = call('DUMP', key), call('PTTL', key) end
           saved[key] = one
@@ -293,19 +293,19 @@ local function save(plan, a, k, saved)
 end
 
 local function note(saved, name, keys, k, reply, option)
-  -- What has no key cannot be put back.
+  -- A write without a key cannot be restored.
   if keys == '0' then saved[0] = { touched = true, large = true } end
   for j = 0, keys - 1 do
     local one = saved[KEYS[k + j]]
     one.touched = true
     if one.added then
-      -- With an option before the id it may have trimmed entries, which cannot be put back. Nor can a stream that another command has written to or replaced.
+      -- With an option before the id it may have trimmed entries, which cannot be restored. Nor can a stream that another command has written to or replaced.
       if name == 'XADD' and find(option, '^[%d*]') then one.added[#one.added + 1] = reply else one.large = true end
     end
   end
 end
 
--- In parts: a call takes some thousand words.
+-- In parts: a call accepts some thousand words.
 local function remove(key, ids)
   for from = 1, #ids, 1000 do
     local reply = pcall('XDEL', key, unpack(ids, from, math.min(from + 999, #ids)))
@@ -313,7 +313,7 @@ local function remove(key, ids)
   end
 end
 
--- All or nothing: with one key that cannot be put back, the others would only hide what happened.
+-- All or nothing: if one key cannot be restored, restoring the others would only hide what happened.
 local function restore(saved)
   for _, one in pairs(saved) do if one.touched and one.large then return false end end
   for key, one in pairs(saved) do
@@ -329,7 +329,7 @@ local function restore(saved)
 end
 `
 
-/** Not after an error of Lua itself: nobody knows then whether the command was carried out. */
+/** Not after an error of Lua itself: then it is unknown whether the command was carried out. */
 const undoneLua = `if whole then
         local tried, restored = guarded(restore, saved)
         if tried and restored then answer = 'UNDONE ' .. text pcall('DEL', marker) end
@@ -346,7 +346,7 @@ end`
 /** The one that most transactions use. */
 export const commitScript: Script = script(commitLua(false, []))
 
-/** By whether they undo, and their fragments. There are few: what a service queues does not change from message to message. */
+/** By whether they undo, and their fragments. There are few: a service queues the same kinds of commands for all messages. */
 const scripts = new Map<string, Script>([['false', commitScript]])
 
 /** The script for transactions with commands of these fragments. `undo`: whether a transaction is undone when a command fails. */

@@ -9,16 +9,16 @@ import { addTransaction } from './commit-plan.ts'
 import { commitScriptFor } from './commit-script.ts'
 import { resolveScript } from './resolve-script.ts'
 
-/** When a transaction may commit, and what of it stays. */
+/** When a transaction may commit, and how long its marker stays. */
 export interface CommitRule {
   /**
-   * `lease`: while the marker holds the token. `once`: if there is no marker. `own`: the same, where nobody else has this marker, so that it
-   * can be used to keep out what comes too late.
+   * `lease`: while the marker holds the token. `once`: if there is no marker. `own`: the same, with a marker that no other transaction has, so that it
+   * can be used as a fence against a late commit.
    */
   readonly marker: 'lease' | 'once' | 'own'
   /** Milliseconds for which the marker stays. */
   readonly retention: number
-  /** Whether it is undone when a command fails. */
+  /** Whether the transaction is undone when a command fails. */
   readonly undo: boolean
 }
 
@@ -29,7 +29,7 @@ export interface CommitRequest {
   readonly queue: CommandQueue
 }
 
-/** As the commit script has it, or `UNKNOWN`, with why. `FENCED`: it was not committed, and will not be. */
+/** The answer of the commit script; `UNKNOWN`, with the cause; or `FENCED`: it was not committed, and will not be. */
 export interface CommitAnswer {
   readonly verdict:
     | 'OK'
@@ -55,7 +55,7 @@ interface Waiting extends CommitRequest {
 
 const ok: CommitAnswer = { verdict: 'OK', detail: '' }
 
-/** Sends commits, those of one tick together, and finds out what became of one that was not answered. */
+/** Sends commits, those of one tick in one call, and finds out the result of commits that were not answered. */
 export class Committer {
   readonly #port: RedisPort
   readonly #space: KeySpace
@@ -95,7 +95,7 @@ export class Committer {
     try {
       return this.#send(items)
     } catch (error) {
-      // Whoever waits must be answered, also when a call cannot be made.
+      // Every caller must get an answer, also if the call cannot be made.
       this.#failed(items, error)
       return nothing
     }
@@ -117,7 +117,7 @@ export class Committer {
   }
 
   #failed(items: readonly Waiting[], error: unknown): void {
-    // The server may have refused all because of one. Sent again alone, what was committed answers that it is.
+    // The server may have refused the whole call because of one transaction. Sent again alone, committed transactions answer DONE.
     if (items.length > 1 && !isAckordError(error, 'ACKORD_REDIS_UNANSWERED')) for (const item of items) void this.#run([item])
     else for (const item of items) this.#resolve(item, error)
   }
@@ -128,7 +128,7 @@ export class Committer {
       (reply) => {
         const resolved = readAnswer(reply)
         if (resolved.verdict !== 'LOST' || resolved.detail !== '') answer({ ...resolved, cause })
-        // Without a fence, one that is not there may still come, unless the call itself has failed.
+        // Without a fence, the commit may still arrive later, unless the call itself has failed.
         else answer({ verdict: callFailureOf(cause).kind === 'unanswered' ? 'UNKNOWN' : 'FENCED', detail: '', cause })
       },
       () => answer({ verdict: 'UNKNOWN', detail: '', cause }),
@@ -152,7 +152,7 @@ function readAnswer(reply: unknown): CommitAnswer {
   const text = String(reply)
   if (text === 'OK') return ok
   const space = text.indexOf(' ')
-  // One of the script's own words.
+  // One of the words of the script.
   if (space === -1) return { verdict: text as CommitAnswer['verdict'], detail: '' }
   return { verdict: text.slice(0, space) as CommitAnswer['verdict'], detail: text.slice(space + 1) }
 }

@@ -5,11 +5,11 @@ type Value = RedisValue
 type Whole = number | bigint
 
 export interface SetOptions {
-  /** Milliseconds after which the key goes. Default: never. */
+  /** Milliseconds after which the key expires. Default: never. */
   readonly expiry?: number | undefined
-  /** Only if the key is `missing`, or only if it is `present`. Default: both. */
+  /** Only if the key is `missing`, or only if it is `present`. Default: always. */
   readonly only?: 'missing' | 'present' | undefined
-  /** Whether the expiry that the key has stays. Default: false. */
+  /** Whether the key keeps its expiry. Default: false. */
   readonly keepExpiry?: boolean | undefined
 }
 
@@ -19,13 +19,13 @@ export interface StreamAddOptions {
 }
 
 /**
- * The writes of Redis, by the names that Redis has for them: inside of a transaction they are queued, and commit with it; elsewhere they are
- * sent at once. They give nothing back, because inside of a transaction there is nothing yet: read through the client.
+ * The write commands of Redis, by their own names: inside of a transaction they are queued, and commit with it; elsewhere they are
+ * sent at once. They return nothing, because inside of a transaction there is no result yet: read through the client.
  *
- * What cannot be written is refused before it is queued or sent, by a throw in the caller's own stack.
+ * Invalid arguments are refused before the command is queued or sent, by a throw in the caller's stack.
  */
 export interface RedisWrites {
-  // Texts
+  // Strings
   set(key: Key, value: Value, options?: SetOptions): Promise<void>
   setnx(key: Key, value: Value): Promise<void>
   setex(key: Key, seconds: Whole, value: Value): Promise<void>
@@ -108,8 +108,8 @@ export interface RedisWrites {
   renamenx(key: Key, to: Key): Promise<void>
 
   /**
-   * A command that has no method here: its keys, then its other arguments, both in their order. The server is asked once per command
-   * whether it writes, can be in a script, and takes as many.
+   * A command without a method here: its keys, then its other arguments, both in their order. The server is asked once per command
+   * whether it writes, is allowed in scripts, and accepts this number of arguments.
    */
   raw(name: string, keys: readonly Key[], ...args: readonly Value[]): Promise<void>
 }

@@ -16,7 +16,7 @@ import { withDeadline } from '../client/evaluate.ts'
 import { KeySpace, redisKey } from '../client/keys.ts'
 import { KnownCommands } from '../client/known-commands.ts'
 import type { RedisPort } from '../client/port.ts'
-import { CommandQueue, type QueueHome } from './command-queue.ts'
+import { CommandQueue, type QueueContext } from './command-queue.ts'
 import { Committer } from './committer.ts'
 import { createWriter } from './redis-writer.ts'
 import type { RedisWrites } from './redis-writes.ts'
@@ -28,13 +28,13 @@ export interface RedisOptions {
   /** Milliseconds after which a command counts as unanswered: the promises of a client may never settle. Default: 5 seconds. */
   readonly deadline?: number | undefined
   /**
-   * Whether keys of a transaction must be in one slot: `always`, so that a service does not break on the day of its cluster, or only where
-   * there is a `cluster`. Default: `always`.
+   * Whether keys of a transaction must be in one slot: `always`, so that a service still works after a move to a cluster, or only on
+   * a `cluster`. Default: `always`.
    */
   readonly slotCheck?: 'always' | 'cluster' | undefined
   /**
-   * How many messages of one tick share a call, to begin or to commit; on a cluster those of one slot. Each is still committed or not on its
-   * own. Default: 50. 1: none.
+   * How many messages of one tick share a call to begin or to commit; on a cluster those of one slot. Each is still committed or not on its
+   * own. Default: 50. 1: every message has its own call.
    */
   readonly coalesce?: number | undefined
   /** Default: `consoleLogger`. */
@@ -43,7 +43,7 @@ export interface RedisOptions {
   readonly runtime?: Runtime | undefined
 }
 
-/** What the middleware, the stores and the broker of this package use. */
+/** For the middleware, the stores and the broker of this package. */
 export interface RedisInternals {
   /** Each of its calls ends within the deadline. */
   readonly port: RedisPort
@@ -51,9 +51,9 @@ export interface RedisInternals {
   readonly logger: Logger
   readonly runtime: Runtime
   readonly coalesce: number
-  readonly home: QueueHome
+  readonly queueContext: QueueContext
   readonly committer: Committer
-  /** A text that nobody else has, and that is never given again. */
+  /** Returns a unique string. */
   readonly tokens: () => string
   find(context: Context): CommandQueue | undefined
   enter(context: Context, transaction: CommandQueue): Context
@@ -63,7 +63,7 @@ export interface RedisInternals {
 }
 
 export interface CommandsOptions {
-  /** Whether a missing transaction is an error instead of a reason to send at once. Default: false. */
+  /** Whether a missing transaction is an error. Default: false, commands are sent at once. */
   readonly required?: boolean | undefined
 }
 
@@ -72,7 +72,7 @@ interface ClientKeys {
   readonly unit: ContextKey<UnitOfWork>
 }
 
-/** For siblings. */
+/** @internal */
 export let internalsOf: (redis: Redis) => RedisInternals
 
 // By the client, however often it is wrapped: with two keys, a repository would miss the transaction of its own client.
@@ -104,7 +104,7 @@ export class Redis {
       logger: guardLogger(logger),
       runtime,
       coalesce,
-      home: { space, known },
+      queueContext: { space, known },
       committer: new Committer(limited, space, coalesce),
       tokens: tokenMaker(runtime),
       find: (context) => context.get(key.transaction),
@@ -115,7 +115,7 @@ export class Redis {
     this.#direct = directWriter(limited, known)
   }
 
-  /** `{tag}:part:part`, a key that commits together with others of its tag. What would end the tag or be taken for the border of two parts is encoded. */
+  /** `{tag}:part:part`, a key that commits together with others of its tag. Characters that would end the tag or separate two parts are encoded. */
   key(tag: string | number | bigint, ...parts: readonly (string | number | bigint)[]): string {
     return redisKey(tag, ...parts)
   }
@@ -128,14 +128,14 @@ export class Redis {
     return this.#direct
   }
 
-  /** The transaction that this context is in; `undefined` outside of one. `context` defaults to the ambient one. */
+  /** The transaction of this context; `undefined` outside of one. `context` defaults to the ambient one. */
   transaction(context: Context | undefined = currentContext()): RedisTransaction | undefined {
     return context === undefined ? undefined : this.#internals.find(context)
   }
 
   /**
-   * Does the work in a transaction, outside of a router: a request, a job. Its writes commit together when it resolves, and are forgotten when it
-   * rejects or the context's signal is aborted. In a transaction of ours it is a part of it. `context` defaults to the ambient one.
+   * Runs the work in a transaction, outside of a router: a request, a job. Its writes commit together when it resolves, and are dropped when it
+   * rejects or the context's signal is aborted. Inside of another transaction it becomes a part of that one. `context` defaults to the ambient one.
    *
    *     await redis.write(async (transaction) => {
    *       await redis.commands().hset(redis.key('orders', id), { total: 5 })
@@ -152,7 +152,7 @@ export class Redis {
     return await runTransaction(
       {
         message: undefined,
-        // It is there: the runner put it there.
+        // The runner has put it there.
         run: (inside) => work(this.#internals.find(inside) as CommandQueue, inside),
       },
       context,
@@ -162,7 +162,7 @@ export class Redis {
   /** A context inside of this transaction, for work that was begun elsewhere. */
   withTransaction(context: Context, transaction: RedisTransaction): Context {
     if (transaction instanceof CommandQueue) return this.#internals.enter(context, transaction)
-    throw new AckordError('ACKORD_TRANSACTION_REQUIRED', 'withTransaction() was given no transaction that write() or a middleware began.')
+    throw new AckordError('ACKORD_TRANSACTION_REQUIRED', 'withTransaction() requires a transaction that write() or a middleware began.')
   }
 
   #runByDefault(): RunTransaction {
@@ -195,7 +195,7 @@ function keysOf(client: object): ClientKeys {
   return key
 }
 
-/** Gives texts that nobody else has: one part for the process, and a number. A random one for each would be dear. */
+/** Returns unique strings: one part for the process, and a number. A random one for each is expensive. */
 function tokenMaker(runtime: Runtime): () => string {
   const own = Buffer.from(runtime.uuid().replaceAll('-', ''), 'hex').toString('base64url')
   let made = 0

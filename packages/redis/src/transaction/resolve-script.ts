@@ -1,8 +1,8 @@
 import { type Script, script } from '../client/port.ts'
 
 /**
- * What became of a commit that was not answered. KEYS: the marker. ARGV: token, rule, how long to fence. If it has not come yet, it is
- * refused from now on: to look and then to delete would let it through in between.
+ * Finds out the result of a commit that was not answered. KEYS: the marker. ARGV: token, rule, how long to fence. A commit that has not arrived yet is
+ * refused from now on: with separate calls to read and to delete the marker, it could arrive in between.
  */
 export const resolveScript: Script = script(`
 local held, token = redis.call('GET', KEYS[1]), ARGV[1]
@@ -18,7 +18,7 @@ if ARGV[2] == 'fence' and not held then
 end
 return 'LOST ' .. (held or '')`)
 
-/** KEYS: any. What each holds, as a text of its own; '' where there is nothing. */
+/** KEYS: any. Returns a fingerprint of each key; '' for keys that do not exist. */
 export const fingerprintScript: Script = script(`
 local prints = {}
 for n = 1, #KEYS do

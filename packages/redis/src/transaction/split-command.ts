@@ -3,15 +3,15 @@ import type { QueuedCommand } from '../client/queued-command.ts'
 import { CommandTooLongError } from '../errors.ts'
 
 /**
- * The most words of one command in a script. Lua's `unpack` fails from about 8,000 values on, after the commands before it were carried out,
+ * The maximum number of words of one command in a script. Lua's `unpack` fails from about 8,000 values on, after the commands before it have run,
  * and the server needs room on the same stack to read the reply.
  */
 const maxWords = 7_000
 
-/** How many words each part of a split command has at most. */
+/** The maximum number of words in each part of a split command. */
 const partWords = 4_000
 
-/** Commands that may be several: how many leading words each part repeats, and how many words belong together behind them. */
+/** Commands that can be split: how many leading words each part repeats, and how many words behind them belong together. */
 interface Division {
   readonly leading: 0 | 1
   readonly group: 1 | 2
@@ -39,7 +39,7 @@ const divisions: ReadonlyMap<string, Division> = new Map([
   ['MSET', { leading: 0, group: 2 }],
 ])
 
-/** The command, or several that do the same one after the other. Throws if it has more words than a script can pass on and cannot be split. */
+/** The command, or several with the same effect. Throws if it has more words than a script can pass on and cannot be split. */
 export function splitCommand(command: QueuedCommand): readonly QueuedCommand[] {
   const { args } = command
   // A fragment reads its arguments one by one, and never passes them on as a whole.
@@ -63,11 +63,11 @@ function divisionOf({ name, args, keys }: QueuedCommand): Division | undefined {
   const division = divisions.get(name.toUpperCase())
   if (division === undefined) return undefined
   const { leading, group } = division
-  // A command whose words are not as they should be would be split into commands that are.
+  // Splitting a command with a wrong number of words would make valid commands of it.
   if ((args.length - leading) % group !== 0) return undefined
   if (leading === 1) {
     if (keys.length !== 1 || keys[0] !== 0) return undefined
-    // ZADD may have options before the first score, which hold for all.
+    // ZADD may have options before the first score, which apply to all.
     return name.toUpperCase() === 'ZADD' && !isScore(args[1]) ? undefined : division
   }
   const expected = args.length / group

@@ -4,8 +4,8 @@ import { internalsOf, type Redis } from './redis.ts'
 import { type TransactionOptions, transactionRunner } from './run-transaction.ts'
 
 /**
- * Gathers the writes of a message and commits them together when the handler succeeds: with the marker of the inbox outside of it, or alone.
- * They are forgotten when it fails, its signal is aborted, or the message is nacked or rejected in it. Acks wait for the commit.
+ * Queues the writes of a message and commits them together when the handler succeeds: with the marker of the inbox around it, or alone.
+ * They are dropped if the handler fails, its signal is aborted, or it nacks or rejects the message. Acks wait for the commit.
  */
 export function transactionMiddleware(redis: Redis, options: TransactionOptions = {}): Middleware {
   const runTransaction = transactionRunner(internalsOf(redis), 'transactionMiddleware()', options)

@@ -112,8 +112,8 @@ export class UnitOfWork {
     if (claim === undefined) return
     if (isSettled(message) && message.state !== 'acked') return await this.release()
     const { marker, token, rule, retention } = claim
-    const { home, logger, committer } = this.#internals
-    const queue = new CommandQueue(home, new TransactionScope(context, { logger }), () => nameOf(message), marker)
+    const { queueContext, logger, committer } = this.#internals
+    const queue = new CommandQueue(queueContext, new TransactionScope(context, { logger }), () => nameOf(message), marker)
     const answer = await committer.commit({ rule: { marker: rule, retention, undo: false }, marker, token, queue })
     if (answer.verdict !== 'OK' && answer.verdict !== 'DONE') throw commitError(answer, queue, nameOf(message), rule)
     this.#state = 'committed'
@@ -131,7 +131,7 @@ export class UnitOfWork {
 
   #attempt<R>(terms: TransactionTerms, work: TransactionWork<R>, context: Context, number: number): Promise<R> {
     const scope = new TransactionScope(context, { logger: terms.logger })
-    const queue = new CommandQueue(this.#internals.home, scope, () => ownerOf(work.message), this.#claim?.marker)
+    const queue = new CommandQueue(this.#internals.queueContext, scope, () => ownerOf(work.message), this.#claim?.marker)
     const attempt: Attempt<R> = { terms, work, context, number, scope, queue }
     const worked = (result: R) => this.#worked(attempt, result)
     const failed = (error: unknown) => this.#failed(attempt, error)
@@ -183,9 +183,9 @@ export class UnitOfWork {
     const { terms, queue } = attempt
     const claim = this.#claim
     if (claim === undefined && queue.isEmpty) return this.#committed(attempt, result)
-    const { committer, home, tokens } = this.#internals
+    const { committer, queueContext, tokens } = this.#internals
     const token = claim?.token ?? tokens()
-    const marker = claim?.marker ?? home.space.beside(queue.anchor ?? '', `ackord-tx:${token}`)
+    const marker = claim?.marker ?? queueContext.space.beside(queue.anchor ?? '', `ackord-tx:${token}`)
     const retention = claim?.retention ?? Math.ceil(terms.replayWindow)
     const rule = { marker: claim?.rule ?? 'own', retention, undo: terms.rollback } as const
     return committer.commit({ rule, marker, token, queue }).then((answer) => this.#answered(attempt, answer, result))

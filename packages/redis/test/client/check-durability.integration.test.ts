@@ -68,7 +68,7 @@ describe.each(singles)('checkDurability() on $name [B18]', (kind) => {
     const report = await checkDurability(client.redis)
     expect(report.state).toBe('unknown')
     expect(Object.values(states(report))).toEqual(['unknown', 'unknown', 'unknown', 'unknown'])
-    expect(report.checks[0]?.text).toContain('does not tell')
+    expect(report.checks[0]?.text).toContain('does not reveal')
   })
 })
 

@@ -21,8 +21,8 @@ describe('redisKey()', () => {
 
   it('refuses an empty tag, which would be none, and what is no text', () => {
     expect(() => redisKey('')).toThrow('must not be empty')
-    expect(() => redisKey('a', undefined as never)).toThrow('must be a text')
-    expect(() => redisKey(Number.NaN)).toThrow('must be a text')
+    expect(() => redisKey('a', undefined as never)).toThrow('must be a string')
+    expect(() => redisKey(Number.NaN)).toThrow('must be a string')
   })
 })
 

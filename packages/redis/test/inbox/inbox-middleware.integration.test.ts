@@ -584,6 +584,6 @@ describe('inboxMiddleware()', () => {
       order,
     )
     expect(order.verdicts).toEqual(['nack'])
-    expect(logger.lines.map(({ text }) => text)).toContainEqual(expect.stringContaining('could not be given up'))
+    expect(logger.lines.map(({ text }) => text)).toContainEqual(expect.stringContaining('could not be released'))
   })
 })

@@ -4,47 +4,47 @@ import type { LuaShard } from './layout.ts'
 import type { LuaShards } from './lua-shards.ts'
 import type { OutboxScript } from './scripts/prelude.ts'
 
-/** What the parts of a Lua outbox share. */
-export interface LuaHome {
+/** Shared by the parts of a Lua outbox. */
+export interface LuaOutboxContext {
   readonly port: RedisPort
   readonly shards: LuaShards
   readonly runtime: Runtime
   readonly logger: Logger
   readonly metrics: Metrics | undefined
-  /** The most bytes of a record. */
+  /** The maximum size of a record in bytes. */
   readonly maxSize: number
   /** Whether it has order per key. */
   readonly ordered: boolean
 }
 
-// Of each outbox, for what works on one from beside it: expiry, repair.
-const homes = new WeakMap<object, LuaHome>()
+// The context of each outbox, for expiry and repair, which work on an outbox from outside.
+const contexts = new WeakMap<object, LuaOutboxContext>()
 
-export function withHome<Outbox extends object>(outbox: Outbox, home: LuaHome): Outbox {
-  homes.set(outbox, home)
+export function withContext<Outbox extends object>(outbox: Outbox, context: LuaOutboxContext): Outbox {
+  contexts.set(outbox, context)
   return outbox
 }
 
-export function homeOf(outbox: object): LuaHome {
-  const home = homes.get(outbox)
-  if (home === undefined) throw new InvalidOptionError('outbox', 'must be what luaOutbox() gave, not a copy or a wrapper of it.')
-  return home
+export function contextOf(outbox: object): LuaOutboxContext {
+  const context = contexts.get(outbox)
+  if (context === undefined) throw new InvalidOptionError('outbox', 'must be the result of luaOutbox() itself, not a copy or a wrapper.')
+  return context
 }
 
 /** Runs a script on the keys of a shard. */
 export function runOn(
-  home: LuaHome,
+  context: LuaOutboxContext,
   shard: LuaShard,
   script: OutboxScript,
   args: readonly RedisArgument[],
   options: Pick<SendOptions, 'binary' | 'onLate'> = {},
 ): Promise<Reply> {
-  return runWith(home, shard.keys, script, args, options)
+  return runWith(context, shard.keys, script, args, options)
 }
 
-/** Runs a script on the keys of a shard and others of its slot. */
+/** Runs a script on the keys of a shard and other keys in its slot. */
 export async function runWith(
-  { port, runtime, metrics }: LuaHome,
+  { port, runtime, metrics }: LuaOutboxContext,
   keys: readonly string[],
   script: OutboxScript,
   args: readonly RedisArgument[],

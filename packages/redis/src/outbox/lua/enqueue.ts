@@ -1,12 +1,12 @@
 import { Coalescer } from '../../client/coalescer.ts'
 import type { RedisArgument } from '../../client/port.ts'
-import { type LuaHome, runOn } from './context.ts'
+import { type LuaOutboxContext, runOn } from './context.ts'
 import type { LuaShard } from './layout.ts'
-import type { HandOver } from './pre-lease.ts'
+import type { PreLeases } from './pre-lease.ts'
 import type { StoredRecord } from './record-body.ts'
 import { enqueueScript } from './scripts/enqueue.ts'
 
-/** What became of a record: it is stored now, it was already, or another one is there under its id, and it is not stored. */
+/** Whether a record was stored, was stored before, or was not stored because a different record has its id. */
 export type EnqueueResult = 'inserted' | 'duplicate' | 'conflict'
 
 export interface EnqueueTerms {
@@ -14,15 +14,16 @@ export interface EnqueueTerms {
   readonly strict: boolean
   /** Whether the outbox has order per key. */
   readonly ordered: boolean
-  /** Of whoever takes the records right away. Default: nobody. */
+  /** The lease of a relay that receives the records without a claim. Default: none. */
   readonly lease?: { readonly token: string; readonly duration: number } | undefined
 }
 
-/** As `ackord.enqueue` takes them. */
+/** The arguments of `ackord.enqueue`. */
 export function enqueueArguments(records: readonly StoredRecord[], { strict, ordered, lease }: EnqueueTerms): RedisArgument[] {
   const mode = `${strict ? '1' : '0'}${ordered ? 'o' : ''}`
   const args: RedisArgument[] = [String(records.length), mode, lease?.token ?? '', String(Math.ceil(lease?.duration ?? 0))]
-  for (const { id, lane, destination, print, delay, body } of records) args.push(id, lane, destination, print, String(delay), body)
+  for (const { id, destinationHash, destination, print, delay, body } of records)
+    args.push(id, destinationHash, destination, print, String(delay), body)
   return args
 }
 
@@ -42,29 +43,29 @@ export function readEnqueueAnswer(reply: string): EnqueueAnswer {
 interface EnqueueCall {
   readonly shard: LuaShard
   readonly records: readonly StoredRecord[]
-  /** Whether a relay of this process may have them without a claim. */
+  /** Whether a relay of this process may receive the records without a claim. */
   readonly handsOver: boolean
   readonly resolve: (results: readonly EnqueueResult[]) => void
   readonly reject: (error: unknown) => void
 }
 
-/** How many calls of `enqueue()` one script takes. */
-const mostCalls = 100
+/** The maximum number of calls of `enqueue()` in one script. */
+const maxCalls = 100
 
 /**
- * Stores records without a transaction. What comes in one tick, or while others are on their way, goes in one call of the script for each shard: each record is answered
- * by itself, and what fails one (a key of another type, full memory, no answer) fails all.
+ * Stores records without a transaction. Calls of one tick, or during an earlier script, share one script per shard: each record has a result of its own,
+ * and an error (a key of another type, full memory, no answer) fails all.
  */
 export class EnqueueCalls {
-  readonly #home: LuaHome
-  readonly #handOver: HandOver
+  readonly #context: LuaOutboxContext
+  readonly #preLeases: PreLeases
   readonly #calls: Coalescer<EnqueueCall>
 
-  constructor(home: LuaHome, handOver: HandOver) {
-    this.#home = home
-    this.#handOver = handOver
+  constructor(context: LuaOutboxContext, preLeases: PreLeases) {
+    this.#context = context
+    this.#preLeases = preLeases
     this.#calls = new Coalescer({
-      size: mostCalls,
+      size: maxCalls,
       weightOf: ({ records }) => records.reduce((sum, { body }) => sum + body.length, 0),
       groupOf: ({ shard, handsOver }) => 2 * shard.number + (handsOver ? 1 : 0),
       run: (calls) => this.#run(calls),
@@ -72,7 +73,7 @@ export class EnqueueCalls {
   }
 
   enqueue(shard: LuaShard, records: readonly StoredRecord[]): Promise<readonly EnqueueResult[]> {
-    const handsOver = this.#handOver.takes(records)
+    const handsOver = this.#preLeases.takes(records)
     return new Promise((resolve, reject) => this.#calls.add({ shard, records, handsOver, resolve, reject }))
   }
 
@@ -89,21 +90,21 @@ export class EnqueueCalls {
     }
   }
 
-  /** All are of one shard. */
+  /** All calls are for one shard. */
   async #store(calls: readonly EnqueueCall[]): Promise<readonly EnqueueResult[]> {
     const [{ shard, handsOver }] = calls as [EnqueueCall]
     const records = calls.length === 1 ? (calls[0] as EnqueueCall).records : calls.flatMap((call) => call.records)
-    const lease = handsOver ? this.#handOver.lease(records) : undefined
+    const lease = handsOver ? this.#preLeases.lease(records) : undefined
     const answer = String(
-      await runOn(this.#home, shard, enqueueScript, enqueueArguments(records, { strict: false, ordered: this.#home.ordered, lease })),
+      await runOn(this.#context, shard, enqueueScript, enqueueArguments(records, { strict: false, ordered: this.#context.ordered, lease })),
     )
     lease?.handOver(shard, answer)
-    return countEnqueued(this.#home, answer)
+    return countEnqueued(this.#context, answer)
   }
 }
 
-/** What became of each, which is also counted. */
-export function countEnqueued({ metrics }: LuaHome, answer: string): readonly EnqueueResult[] {
+/** Reads the results, and counts them in the metrics. */
+export function countEnqueued({ metrics }: LuaOutboxContext, answer: string): readonly EnqueueResult[] {
   const { results } = readEnqueueAnswer(answer)
   if (metrics === undefined) return results
   for (const result of new Set(results)) {

@@ -1,59 +1,59 @@
 import { redisKey } from '../../client/keys.ts'
 
 /**
- * What a Lua outbox keeps, and where. Every shard has all of it under one hash tag, so that each transition is one script.
+ * The keys of a Lua outbox. Each shard has all of them under one hash tag, so that each transition is one script.
  *
  *     entries       hash    id → body (`record-body.ts`); never decoded in Lua, changed only by an operator's edit
- *     state         hash    id → status attempts seq created at lane print until token, with blanks between them
+ *     state         hash    id → status attempts seq created at destinationHash print until token, with blanks between them
  *     errors        hash    id → the last error
- *     ready         zset    lane class seq id, all with score 0, hence in the order of these: what may be claimed now
+ *     ready         zset    destinationHash class seq id, all with score 0, so that they sort by these: records that may be claimed now
  *     waiting       zset    the same members, by when they may be claimed: delayed, or backing off
  *     inflight      zset    id, by when the lease ends
  *     sent          zset    id, by when it was published: only where published records are retained
  *     index         zset    status seq id, all with score 0: every record once, for listing
- *     destinations  hash    lane → name, of those that have records
- *     counts        hash    lane status → how many: `o` open, `i` of these in flight, `f` parked, `s` published
- *     seq           string  the last number given
+ *     destinations  hash    destinationHash → name, for destinations that have records
+ *     counts        hash    destinationHash status → number of records: `o` open, `i` in flight (these are open, too), `f` parked, `s` published
+ *     seq           string  the last sequence number
  *     meta          hash    layout → the number of this layout
- *     wake          stream  one entry; a new one is a hint that there is something to claim
- *     keys          zset    place lane key seq id, all with score 0: what has an ordering key, only with order per key
+ *     wake          stream  one entry; a new one is a hint that there are records to claim
+ *     keys          zset    place destinationHash key seq id, all with score 0: records with an ordering key, only with order per key
  *     pollers       zset    the store objects that claim, by when the lease of each ends: only with order per key
  *
- * - **id**: 22 characters, a digest of destination, source and message id (`record-body.ts`). What is appended twice is one record.
- * - **status**: `O` open, `S` published, `F` parked; in `index` and `counts` in small letters.
+ * - **id**: 22 characters, a digest of destination, source and message id (`record-body.ts`). A record that is appended twice is stored once.
+ * - **status**: `O` open, `S` published, `F` parked; in `index` and `counts` in lower case.
  * - **seq**: 16 digits, from INCR. It is the order in which records were stored, however many in a millisecond.
- * - **at**: when it may be claimed, was published or was parked. Of a leased record: what it was before the claim.
- * - **lane**: 8 characters, a digest of the destination. **class**: `f` never tried, `r` tried before.
- *   With order per key: `k` for all that have a key.
- * - **print**: a digest of what the record says, to tell a duplicate from a conflict. With order per key: then a dot and **key**, 12 characters, a digest of
+ * - **at**: when it may be claimed, was published or was parked. For a leased record: its value before the claim.
+ * - **destinationHash**: 8 characters, a digest of the destination. **class**: `f` never tried, `r` tried before.
+ *   With order per key: `k` for all records with a key.
+ * - **print**: a digest of the content of the record, to distinguish a duplicate from a conflict. With order per key: then a dot and **key**, 12 characters, a digest of
  *   the ordering key, if there is one.
- * - **place**: `o` open, `i` in hand, `f` parked.
- * - **until**, **token**: of the lease; 0 and nothing without one. A claim holds while the token is its own and `until` has not come. With order per key the
- *   token begins with the name of the store object and a slash, and the claim holds while the token is its own and the object is among the living `pollers`;
- *   `until` is for what its own object does not know of, because an answer was lost.
+ * - **place**: `o` open, `i` in flight, `f` parked.
+ * - **until**, **token**: the lease; 0 and empty without one. A claim holds while the token is its own and `until` has not passed. With order per key the
+ *   token begins with the name of the store object and a slash, and the claim holds while the token is its own and the object is a live one in `pollers`;
+ *   `until` is for records that its own object does not know of, because an answer was lost.
  *
- * What holds between any two scripts:
+ * Invariants between any two scripts:
  *
  * - an id has a body, a state and one member of `index`, whose letter is its status; or none of the three
  * - open: in exactly one of `ready`, `waiting` and `inflight`; with a token in `inflight`, by `until`. Parked and published: in none
  * - published: in `sent`, by `at`
- * - open or parked, with a key: in `keys`, once, by its place. All others: not
- * - `counts` are the numbers of what is in `index` and `inflight`
+ * - open or parked, with a key: in `keys`, once, by its place. All others: not in `keys`
+ * - `counts` are the numbers of members of `index` and `inflight`
  *
- * Scripts keep to these rules (`scripts/prelude.ts` has what they share):
+ * Rules for scripts (`scripts/prelude.ts` has their common parts):
  *
- * - KEYS are those of a shard, in this order, from some place on; all of them are declared, whether needed or not
- * - the type of every key is checked before the first write; a wrong one is an error reply, and nothing is written
- * - the time is the server's; durations come from outside
- * - the body first, then the places where a record is from now on, then its state, and then it is taken out of where it was. What refuses a write in the
- *   middle, such as a missing permission, leaves a member that claims do not believe, and a record that is found again, at worst when its lease has
- *   run out; only `counts` may then be wrong, until a repair
- * - scripts that free memory or change what is there begin with a removal that removes nothing: a server whose memory is full takes
- *   the rest of a script if it took its first write
+ * - KEYS are those of a shard, in this order, from some index on; all of them are declared, whether needed or not
+ * - the type of every key is checked before the first write; a wrong type is an error reply, and nothing is written
+ * - the time is the server's; durations are arguments
+ * - a record's body is written first, then its new index members, then its state; then its old index members are removed. If a write in the
+ *   middle is refused, for example for a missing permission, there is a member that claims ignore, and a record that is found again, at the latest when its lease has
+ *   expired; only `counts` may then be wrong, until a repair
+ * - scripts that free memory or change records begin with a removal that removes nothing: a server whose memory is full accepts
+ *   the rest of a script if it accepted its first write
  */
 export const layoutVersion = 1
 
-/** The layout of an outbox with order per key. One without is as it was before there was any order, so that relays of earlier versions work on it, and on no other. */
+/** The layout of an outbox with order per key. An outbox without order has the earlier layout, so that relays of earlier versions can use it, and cannot use one with order. */
 export const orderedLayoutVersion = 2
 
 const kinds = [
@@ -80,21 +80,21 @@ export const keyNames: readonly KeyName[] = kinds.map(([name]) => name)
 export const keyTypes: readonly string[] = kinds.map(([, type]) => type)
 export const keyCount: number = kinds.length
 
-/** How far behind a shard's first key this one is. */
+/** The offset of this key from a shard's first key. */
 export function offsetOf(name: KeyName): number {
   return keyNames.indexOf(name)
 }
 
-/** A part of an outbox that is in one slot. */
+/** A part of an outbox in one slot. */
 export class LuaShard {
   readonly number: number
   readonly tag: string
   /** In the order of the layout. */
   readonly keys: readonly string[]
   readonly #name: string
-  /** Where the next claim begins, so that each lane has its turn. */
+  /** The destination behind which the next claim begins, so that each destination has its turn. */
   cursor = ''
-  /** With order per key: of each lane, the key behind which the next claim begins. */
+  /** With order per key: the key of each destination behind which the next claim begins. */
   readonly keyCursors: Map<string, string> = new Map()
 
   constructor(number: number, tag: string, name: string) {
@@ -104,12 +104,12 @@ export class LuaShard {
     this.keys = keyNames.map((one) => this.key(one))
   }
 
-  /** A key beside the others: for what else belongs to the outbox. */
+  /** Another key in the slot of the shard. */
   key(...parts: readonly string[]): string {
     return redisKey(this.tag, this.#name, ...parts)
   }
 
-  /** The record's id as callers know it. */
+  /** The id of a record for callers. */
   idOf(entry: string): string {
     return `${entry}.${this.number}`
   }

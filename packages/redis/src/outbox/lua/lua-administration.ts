@@ -17,10 +17,10 @@ import {
 import type { Reply } from '../../client/port.ts'
 import { asList } from '../../client/reply.ts'
 import { mergeByAge } from '../merge-by-age.ts'
-import { type LuaHome, runOn } from './context.ts'
+import { type LuaOutboxContext, runOn } from './context.ts'
 import type { LuaShard } from './layout.ts'
 import type { Place } from './lua-shards.ts'
-import { bodyOf, keyDigest, laneOf, readBody } from './record-body.ts'
+import { bodyOf, hashDestination, keyDigest, readBody } from './record-body.ts'
 import { discardScript, parkScript, rearmScript, replaceScript, retentionScript } from './scripts/operate.ts'
 import { getScript, listScript, statsScript } from './scripts/read.ts'
 
@@ -28,16 +28,16 @@ interface Listed {
   readonly record: OutboxRecord
   readonly shard: LuaShard
   readonly seq: string
-  /** As it was read. */
+  /** The state as it was read. */
   readonly state: string
 }
 
-/** How many records one script reads or changes: others wait meanwhile. */
+/** How many records one script reads or changes: other clients wait meanwhile. */
 const pageSize = 100
-const mostDeleted = 1000
+const maxDeleted = 1000
 const maxErrorLength = 10_000
 
-/** `RearmOptions` as the scripts take them. */
+/** `RearmOptions` as arguments of the scripts. */
 interface Rearming {
   readonly state: 'parked' | 'published'
   readonly delay: string
@@ -46,28 +46,28 @@ interface Rearming {
 
 const letters: Readonly<Record<OutboxState, string>> = { ready: 'o', waiting: 'o', leased: 'o', parked: 'f', published: 's' }
 
-/** The operators' side of the store. */
-export function luaAdministration(home: LuaHome): OutboxAdmin {
-  const { shards, ordered, logger, metrics } = home
+/** The store for operators. */
+export function luaAdministration(context: LuaOutboxContext): OutboxAdmin {
+  const { shards, ordered, logger, metrics } = context
   const log = new OperatorLog(logger)
 
-  /** From a place on, in the order in which they were stored. */
+  /** The records of a shard behind a sequence number, in the order in which they were stored. */
   async function* recordsOf(shard: LuaShard, letter: string, after: string): AsyncGenerator<Listed, void, void> {
     for (let from = after; ; ) {
-      const reply = await runOn(home, shard, listScript, [letter, from, String(pageSize)], { binary: true })
+      const reply = await runOn(context, shard, listScript, [letter, from, String(pageSize)], { binary: true })
       const [now, ...rows] = asList(reply)
       for (const row of rows) {
         const [member, ...rest] = asList(row)
         const listed = toListed(shard, String(member).slice(17), rest, Number(String(now)))
         from = String(member).slice(1, 17)
-        // One whose state is gone is none; whatever else is left of it is for a repair. The index says where to go on, whatever a state says.
+        // A record without a state does not exist; a repair removes its remains. The position is that of the index, whatever the state says.
         if (listed !== undefined) yield { ...listed, seq: from }
       }
       if (rows.length < pageSize) return
     }
   }
 
-  /** Oldest first, those behind the cursor. */
+  /** The records behind the cursor, oldest first. */
   async function* matching(filter: OutboxFilter, cursor: Cursor): AsyncGenerator<Listed, void, void> {
     const { state } = filter
     const wanted = state === undefined ? ['o', 'f', 's'] : [letters[state]]
@@ -84,7 +84,7 @@ export function luaAdministration(home: LuaHome): OutboxAdmin {
   }
 
   async function read({ shard, entry }: Place): Promise<Listed | undefined> {
-    const [now, row] = asList(await runOn(home, shard, getScript, [entry], { binary: true }))
+    const [now, row] = asList(await runOn(context, shard, getScript, [entry], { binary: true }))
     const [, ...rest] = asList(row)
     return toListed(shard, entry, rest, Number(String(now)))
   }
@@ -93,7 +93,7 @@ export function luaAdministration(home: LuaHome): OutboxAdmin {
     return [...new Set(ids)].flatMap((id) => shards.find(id) ?? [])
   }
 
-  /** Runs for the places of a shard together; gives what each call gave. */
+  /** Calls `work` with records of one shard at a time. Resolves to the results. */
   async function byShard<T>(places: readonly Place[], work: (shard: LuaShard, entries: readonly string[]) => Promise<T>): Promise<T[]> {
     const results: T[] = []
     for (const shard of shards.all) {
@@ -111,15 +111,17 @@ export function luaAdministration(home: LuaHome): OutboxAdmin {
     const message = editMessage(record.message, edit)
     if (ordered) shards.checkKey(message, shard)
     const body = bodyOf(destination, message)
-    const args = [place.entry, found.state, body, laneOf(destination), destination, delay, keepAttempts, keyDigest(message)]
-    return Number(await runOn(home, shard, replaceScript, args))
+    const args = [place.entry, found.state, body, hashDestination(destination), destination, delay, keepAttempts, keyDigest(message)]
+    return Number(await runOn(context, shard, replaceScript, args))
   }
 
   async function rearmPlaces(places: readonly Place[], edit: OutboxEdit, rearming: Rearming): Promise<number> {
     if (isEmptyEdit(edit)) {
       const { state, delay, keepAttempts } = rearming
       const args = [letters[state].toUpperCase(), delay, keepAttempts]
-      const counts = await byShard(places, async (shard, entries) => Number(await runOn(home, shard, rearmScript, [...args, ...entries])))
+      const counts = await byShard(places, async (shard, entries) =>
+        Number(await runOn(context, shard, rearmScript, [...args, ...entries])),
+      )
       return counts.reduce((sum, count) => sum + count, 0)
     }
     let count = 0
@@ -167,7 +169,7 @@ export function luaAdministration(home: LuaHome): OutboxAdmin {
     async park(ids, reason) {
       const text = reason.slice(0, maxErrorLength)
       const parked = await byShard(placesOf(ids), async (shard, entries) => {
-        const own = asList(await runOn(home, shard, parkScript, [text, ...entries]))
+        const own = asList(await runOn(context, shard, parkScript, [text, ...entries]))
         return own.map((entry) => shard.idOf(String(entry)))
       })
       const all = parked.flat()
@@ -177,7 +179,7 @@ export function luaAdministration(home: LuaHome): OutboxAdmin {
 
     async discard(ids, reason) {
       const discarded = await byShard(placesOf(ids), async (shard, entries) => {
-        const gone = asList(await runOn(home, shard, discardScript, entries))
+        const gone = asList(await runOn(context, shard, discardScript, entries))
         return gone.map((entry) => shard.idOf(String(entry)))
       })
       const all = discarded.flat()
@@ -188,7 +190,7 @@ export function luaAdministration(home: LuaHome): OutboxAdmin {
 
     async stats() {
       const sum = new StatsSum()
-      for (const reply of await Promise.all(shards.all.map((shard) => runOn(home, shard, statsScript, [])))) {
+      for (const reply of await Promise.all(shards.all.map((shard) => runOn(context, shard, statsScript, [])))) {
         const [age, ...rows] = asList(reply)
         if (Number(age) >= 0) sum.addAge(Number(age))
         for (const row of rows) {
@@ -206,8 +208,8 @@ export function luaAdministration(home: LuaHome): OutboxAdmin {
       let deleted = 0
       for (const shard of shards.all) {
         for (let full = true; full && deleted < limit; ) {
-          const asked = Math.min(limit - deleted, mostDeleted)
-          const reply = asList(await runOn(home, shard, retentionScript, [String(Math.floor(olderThan)), String(asked)]))
+          const asked = Math.min(limit - deleted, maxDeleted)
+          const reply = asList(await runOn(context, shard, retentionScript, [String(Math.floor(olderThan)), String(asked)]))
           deleted += Number(reply[0])
           full = Number(reply[1]) === asked
         }
@@ -229,7 +231,7 @@ function toListed(shard: LuaShard, entry: string, rest: readonly Reply[], now: n
   const state = String(text)
   const [status, attempts, seq = '', created, at, , , until, token] = state.split(' ')
   const read = Buffer.isBuffer(body) ? readBody(body) : undefined
-  // With order per key, which a token with a slash tells, what is in hand is shown as what it was.
+  // With order per key, which a slash in the token shows, records in flight are listed with their state before the claim.
   const leased = status === 'O' && token !== '' && token?.includes('/') !== true && Number(until) > now
   const availableAt = Number(at)
   const record: OutboxRecord = {
@@ -254,7 +256,7 @@ function inOrder(one: Listed, other: Listed): number {
   return one.seq < other.seq ? -1 : one.seq > other.seq ? 1 : 0
 }
 
-/** Of each shard, how far it was read. */
+/** The last sequence number that was read of each shard. */
 type Cursor = Map<number, string>
 
 function cursorOf(after: string, shards: number): Cursor {
@@ -262,7 +264,7 @@ function cursorOf(after: string, shards: number): Cursor {
     const pairs = JSON.parse(after) as readonly unknown[]
     if (pairs.length > 0 && pairs.every(isRead) && pairs.every(([number]) => number < shards)) return new Map(pairs)
   } catch {
-    // It is no JSON, or no list.
+    // Not JSON, or not a list.
   }
   throw invalidCursor(after)
 }

@@ -6,21 +6,21 @@ import { asList } from '../../client/reply.ts'
 import { ClaimPace } from '../claim-pace.ts'
 import { byteArguments, ClaimRoom, type Given, type Share } from '../claim-room.ts'
 import { fillInShares } from '../fair-shares.ts'
-import { type LuaHome, runOn } from './context.ts'
+import { type LuaOutboxContext, runOn } from './context.ts'
 import type { LuaShard } from './layout.ts'
-import { laneOf, readBody } from './record-body.ts'
+import { hashDestination, readBody } from './record-body.ts'
 import { claimScript } from './scripts/claim.ts'
 import { claimOrderedScript } from './scripts/claim-ordered.ts'
 import { leaveScript, releaseScript, renewScript } from './scripts/lease.ts'
 import type { OutboxScript } from './scripts/prelude.ts'
 import { settleScript } from './scripts/settle.ts'
 
-/** What one script looks at besides what it gives: others wait meanwhile. */
+/** How many further records one script reads: other clients wait meanwhile. */
 const budget = 1000
 
-/** With order per key: how many scripts look for keys that have something to give, before the next claim goes on. */
+/** With order per key: how many scripts search for keys with claimable records before the next claim goes on. */
 const mostSearches = 10
-/** Of so many destinations it is known where the next claim begins among their keys. */
+/** The maximum number of destinations for which the key where the next claim begins is remembered. */
 const mostCursors = 1000
 
 interface ClaimTerms {
@@ -29,7 +29,7 @@ interface ClaimTerms {
   readonly claimBytes: number
   readonly classes: string
   readonly choice: 'all' | 'only' | 'except'
-  readonly lanes: string
+  readonly destinationHashes: string
   readonly behindParked: NonNullable<ClaimOptions['behindParked']>
 }
 
@@ -40,7 +40,7 @@ interface Unreadable {
 
 interface TakenRecord {
   readonly seq: string
-  /** Of those with an ordering key: their lane and key. */
+  /** For records with an ordering key: the hashes of their destination and key. */
   readonly line: string
   readonly record: ClaimedRecord
 }
@@ -55,27 +55,27 @@ interface Held<C extends Claim> {
   readonly entry: string
 }
 
-/** The relay's side of the store. */
+/** The relay's side of the store: claims records, and renews, releases and settles them. */
 export class LuaClaims implements Pick<OutboxStore, 'renew' | 'release'> {
-  readonly #home: LuaHome
+  readonly #context: LuaOutboxContext
   readonly #rules: ClaimRules
   readonly #tokens: () => string
   readonly #pace: ClaimPace
-  /** The name of this store object among those that poll, with order per key. */
+  /** The name of this store object among the pollers, with order per key. */
   readonly #name: string
-  /** Shards whose next record was too large for what the others left. */
+  /** Shards whose next record was too large for the bytes that the others left. */
   readonly #passedOver = new Set<LuaShard>()
   /** Which shard is asked first: another one each time. */
   #turn = 0
   /** Whether the last claim did only a part, which is logged once. */
-  #complained = false
+  #hasWarned = false
 
-  constructor(home: LuaHome, rules: ClaimRules, tokens: () => string) {
-    this.#home = home
+  constructor(context: LuaOutboxContext, rules: ClaimRules, tokens: () => string) {
+    this.#context = context
     this.#rules = rules
     this.#tokens = tokens
     this.#name = tokens()
-    this.#pace = new ClaimPace(home.runtime)
+    this.#pace = new ClaimPace(context.runtime)
   }
 
   async claim({
@@ -96,14 +96,14 @@ export class LuaClaims implements Pick<OutboxStore, 'renew' | 'release'> {
       claimBytes: this.#pace.limit(maxBytes ?? Infinity),
       classes: { only: 'r', never: 'f', both: 'fr' }[retried ?? 'both'],
       choice: wanted !== undefined ? 'only' : except === undefined || except.length === 0 ? 'all' : 'except',
-      lanes: [...new Set(wanted ?? except)].map(laneOf).join(' '),
+      destinationHashes: [...new Set(wanted ?? except)].map(hashDestination).join(' '),
       behindParked,
     }
     if (wanted?.length === 0) return []
     this.#turn += 1
     const records: ClaimedRecord[] = []
     const unreadable: Unreadable[] = []
-    const shards = this.#home.shards.all
+    const shards = this.#context.shards.all
     const first = this.#turn % shards.length
     const inTurn = [...shards.slice(first), ...shards.slice(0, first)]
     const room = new ClaimRoom(limit, terms.claimBytes)
@@ -113,12 +113,12 @@ export class LuaClaims implements Pick<OutboxStore, 'renew' | 'release'> {
     } catch (error) {
       failure = { error }
     }
-    // What cannot be put away now is found again when its lease has run out; the others are not to wait for that.
-    if (unreadable.length > 0) await this.#park(unreadable).catch((error: unknown) => this.#complain(error))
-    // What was taken before something failed is leased by now: kept back, it would wait until that has run out.
+    // A record that cannot be parked now is found again when its lease has expired; the others do not wait for that.
+    if (unreadable.length > 0) await this.#park(unreadable).catch((error: unknown) => this.#warn(error))
+    // Records that were taken before a step failed are leased by now: not returned, they would wait until the lease has expired.
     if (failure !== undefined && records.length === 0) throw failure.error
-    if (failure !== undefined) this.#complain(failure.error)
-    else this.#complained = false
+    if (failure !== undefined) this.#warn(failure.error)
+    else this.#hasWarned = false
     return records
   }
 
@@ -132,14 +132,14 @@ export class LuaClaims implements Pick<OutboxStore, 'renew' | 'release'> {
     await this.#fenced(releaseScript, claims, () => [])
   }
 
-  /** With order per key: what this store object had is anybody's at once. */
+  /** With order per key: other store objects may claim this object's records at once. */
   async leave(): Promise<void> {
-    await Promise.all(this.#home.shards.all.map((shard) => runOn(this.#home, shard, leaveScript, [this.#name])))
+    await Promise.all(this.#context.shards.all.map((shard) => runOn(this.#context, shard, leaveScript, [this.#name])))
   }
 
   async settle(outcomes: readonly LuaOutcome[]): Promise<readonly ('applied' | 'lost')[]> {
-    const settings = settleSettings(this.#rules, this.#home.runtime.random(), this.#home.metrics !== undefined)
-    // All of them first: one that is wrong must not leave the others half told.
+    const settings = settleSettings(this.#rules, this.#context.runtime.random(), this.#context.metrics !== undefined)
+    // All outcomes are checked before the first is sent: an invalid one must not leave others settled.
     const words = new Map(outcomes.map((outcome) => [outcome, wordsOf(outcome, this.#rules)]))
     const letters = (held: readonly Held<LuaOutcome>[]) => held.map(({ claim }) => words.get(claim)?.[0] ?? '').join('')
     const more = (held: readonly Held<LuaOutcome>[]) => held.flatMap(({ claim }) => words.get(claim)?.slice(1) ?? [])
@@ -153,14 +153,14 @@ export class LuaClaims implements Pick<OutboxStore, 'renew' | 'release'> {
     return outcomes.map((_, place) => (lost.has(place) ? 'lost' : 'applied'))
   }
 
-  /** Until there is enough, or nothing more. A step that moves much gives others a turn before the next one. */
+  /** Until there is enough, or nothing more. A step that moves many records lets other clients run before the next one. */
   async #take(shard: LuaShard, share: Share, terms: ClaimTerms, unreadable: Unreadable[]): Promise<Given<ClaimedRecord>> {
     const taken: TakenRecord[] = []
-    /** Of keys of which a record cannot be read: where that was. */
+    /** For keys with a record that cannot be read: the sequence number of that record. */
     const ended = new Map<string, string>()
-    const { ordered } = this.#home
+    const { ordered } = this.#context
     const token = ordered ? `${this.#name}/${this.#tokens()}` : this.#tokens()
-    const { lease, claimBytes, classes, choice, lanes, behindParked } = terms
+    const { lease, claimBytes, classes, choice, destinationHashes, behindParked } = terms
     const script = ordered ? claimOrderedScript : claimScript
     const searches = ordered ? mostSearches : Infinity
     let bytes = 0
@@ -176,7 +176,7 @@ export class LuaClaims implements Pick<OutboxStore, 'renew' | 'release'> {
         ordered ? this.#name : classes,
         String(budget),
         choice,
-        lanes,
+        destinationHashes,
         shard.cursor,
         ...room,
       ]
@@ -188,13 +188,13 @@ export class LuaClaims implements Pick<OutboxStore, 'renew' | 'release'> {
           claimBytes,
           maxBytes,
           bytesOf: (answer) => Number(asList(answer)[4]),
-          send: (onLate) => runOn(this.#home, shard, script, args, { binary: true, onLate }),
+          send: (onLate) => runOn(this.#context, shard, script, args, { binary: true, onLate }),
           release: (late) => this.release(rowsOf(late, ordered).map(([entry]) => ({ id: shard.idOf(String(entry)), token }))),
         })
       } catch (error) {
         if (taken.length === 0) throw error
-        // What was taken is leased by now: kept back, it would wait until that has run out.
-        this.#complain(error)
+        // The records are leased by now: not returned, they would wait until the lease has expired.
+        this.#warn(error)
         break
       }
       const [cursor, isMore, removed, parked, size, isFull, keyCursors] = asList(reply)
@@ -204,7 +204,7 @@ export class LuaClaims implements Pick<OutboxStore, 'renew' | 'release'> {
       more = String(isMore) === '1'
       bytes += Number(size)
       stopped = String(isFull) === '1'
-      this.#tellRemoved(shard, Number(removed), Number(parked))
+      this.#reportRemoved(shard, Number(removed), Number(parked))
       for (const [entry, body, attempts, created, seqText, behind = '', lineText = ''] of rows) {
         const { destination, message, problem } = readBody(body as Buffer)
         const claim = { id: shard.idOf(String(entry)), token }
@@ -219,13 +219,12 @@ export class LuaClaims implements Pick<OutboxStore, 'renew' | 'release'> {
           if (line !== '' && seq < (ended.get(line) ?? '~')) ended.set(line, seq)
         }
       }
-      // Those that cannot be read do not stand before the others.
+      // Records that cannot be read do not keep the others back.
       more ||= rows.length === asked
     }
-    // What comes behind one that cannot be read goes back: the next claim knows whether it may be given.
+    // Records behind one that cannot be read are released: the next claim knows whether they may be delivered.
     const isBehind = ({ seq, line }: TakenRecord) => seq > (ended.get(line) ?? '~')
-    if (ended.size > 0)
-      await this.release(taken.filter(isBehind).map(({ record }) => record)).catch((error: unknown) => this.#complain(error))
+    if (ended.size > 0) await this.release(taken.filter(isBehind).map(({ record }) => record)).catch((error: unknown) => this.#warn(error))
     const things = taken
       .filter((one) => !isBehind(one))
       .sort((one, other) => (one.seq < other.seq ? -1 : one.seq > other.seq ? 1 : 0))
@@ -234,7 +233,7 @@ export class LuaClaims implements Pick<OutboxStore, 'renew' | 'release'> {
   }
 
   async #park(unreadable: readonly Unreadable[]): Promise<void> {
-    const { logger, metrics } = this.#home
+    const { logger, metrics } = this.#context
     for (const { claim, problem } of unreadable) {
       logger.error({ id: claim.id }, `An outbox record is parked. ${problem}`)
       metrics?.count('ackord.outbox.unreadable', 1, {})
@@ -242,7 +241,7 @@ export class LuaClaims implements Pick<OutboxStore, 'renew' | 'release'> {
     await this.settle(unreadable.map(({ claim, problem }) => ({ ...claim, result: 'parked', error: problem })))
   }
 
-  /** Runs a script for the claims of each shard that can be ours. Gives the places of those that do not hold, however it came to that. */
+  /** Runs a script for the claims of each shard. Resolves to the indexes of claims that no longer hold, or never did. */
   async #fenced<C extends Claim>(
     script: OutboxScript,
     claims: readonly C[],
@@ -253,7 +252,7 @@ export class LuaClaims implements Pick<OutboxStore, 'renew' | 'release'> {
     const lost = new Set<number>()
     const byShard = new Map<LuaShard, (Held<C> & { readonly place: number })[]>()
     for (const [place, claim] of claims.entries()) {
-      const found = this.#home.shards.find(claim.id)
+      const found = this.#context.shards.find(claim.id)
       if (found === undefined || !/^\S+$/.test(claim.token)) {
         lost.add(place)
         continue
@@ -270,7 +269,7 @@ export class LuaClaims implements Pick<OutboxStore, 'renew' | 'release'> {
         tokens.size === 1 ? ([...tokens][0] as string) : held.map(({ claim }) => claim.token).join(' '),
         ...wordsFor(held),
       ]
-      for (const index of asList(lostIn(await runOn(this.#home, shard, script, args)))) {
+      for (const index of asList(lostIn(await runOn(this.#context, shard, script, args)))) {
         const one = held[Number(index)]
         if (one !== undefined) lost.add(one.place)
       }
@@ -281,14 +280,14 @@ export class LuaClaims implements Pick<OutboxStore, 'renew' | 'release'> {
 
   #readSettled(reply: Reply): Reply | undefined {
     const [lost, ages] = asList(reply)
-    for (const age of asList(ages)) this.#home.metrics?.observe('ackord.outbox.delivery_duration', Number(age), {})
+    for (const age of asList(ages)) this.#context.metrics?.observe('ackord.outbox.delivery_duration', Number(age), {})
     return lost
   }
 
-  #tellRemoved(shard: LuaShard, removed: number, parked: number): void {
-    const { logger, metrics } = this.#home
+  #reportRemoved(shard: LuaShard, removed: number, parked: number): void {
+    const { logger, metrics } = this.#context
     if (removed > 0) {
-      logger.warn({ tag: shard.tag, removed }, 'An outbox had entries in its indexes without a record behind them; they were removed.')
+      logger.warn({ tag: shard.tag, removed }, 'An outbox had index entries without a record. They were removed.')
       metrics?.count('ackord.outbox.orphans', removed, {})
     }
     if (parked > 0) {
@@ -297,14 +296,14 @@ export class LuaClaims implements Pick<OutboxStore, 'renew' | 'release'> {
     }
   }
 
-  #complain(error: unknown): void {
-    const text = 'A part of the records of an outbox could not be claimed; they are tried again, and the others are published.'
-    if (!this.#complained) this.#home.logger.warn({ err: error }, text)
-    this.#complained = true
+  #warn(error: unknown): void {
+    const text = 'Some records of an outbox could not be claimed. They are tried again; the others are published.'
+    if (!this.#hasWarned) this.#context.logger.warn({ err: error }, text)
+    this.#hasWarned = true
   }
 }
 
-/** Id, body, attempts, created and seq of each record that a claim gave; with order per key also what it is behind, and its lane and key. */
+/** Id, body, attempts, created and seq of each claimed record; with order per key also the parked record before it, and the hashes of its destination and key. */
 function rowsOf(reply: Reply, ordered: boolean): readonly (readonly (Reply | undefined)[])[] {
   const words = asList(reply)
   const rows: (readonly (Reply | undefined)[])[] = []
@@ -314,7 +313,7 @@ function rowsOf(reply: Reply, ordered: boolean): readonly (readonly (Reply | und
 }
 
 function cursorsOf({ keyCursors }: LuaShard): string {
-  return Array.from(keyCursors, ([lane, key]) => `${lane} ${key}`).join(' ')
+  return Array.from(keyCursors, ([destinationHash, key]) => `${destinationHash} ${key}`).join(' ')
 }
 
 function keepCursors({ keyCursors }: LuaShard, text: string): void {
@@ -323,15 +322,15 @@ function keepCursors({ keyCursors }: LuaShard, text: string): void {
   for (let at = 0; at + 1 < words.length; at += 2) keyCursors.set(words[at] as string, words[at + 1] as string)
 }
 
-/** What became of a claimed record. One that failed without `retryAfter` waits as the back-off of the store says, and is parked at its `maxAttempts`. */
+/** The outcome of a claimed record. A failed one without `retryAfter` waits for the back-off of the store, and is parked at its `maxAttempts`. */
 export type LuaOutcome = Outcome | (Claim & { readonly result: 'failed'; readonly error: string; readonly retryAfter?: undefined })
 
 export interface LuaBackoff {
   /** Milliseconds after the first failure. Default: 1,000. */
   readonly initial?: number | undefined
-  /** What each further failure multiplies it by. Default: 2. */
+  /** The factor of each further failure. Default: 2. */
   readonly factor?: number | undefined
-  /** The most milliseconds, before the jitter. Default: 60,000. */
+  /** The maximum in milliseconds, before the jitter. Default: 60,000. */
   readonly max?: number | undefined
   /** Which part of it is random, more or less. Default: 0.2. */
   readonly jitter?: number | undefined
@@ -356,13 +355,13 @@ export function checkBackoff(options: LuaBackoff): SettleRules['backoff'] {
   return { initial, factor, max, jitter }
 }
 
-/** As the script takes them. */
+/** The back-off as arguments of the script. */
 function settleSettings({ retain, backoff, maxAttempts }: SettleRules, random: number, wantsAges: boolean): readonly string[] {
   const { initial, factor, max, jitter } = backoff
   return [retain ? '1' : '0', ...[initial, factor, max, jitter, random, maxAttempts].map(String), wantsAges ? '1' : '0']
 }
 
-/** A letter, and what it needs. */
+/** The letter of an outcome, and its arguments. */
 function wordsOf(outcome: LuaOutcome, { redact }: SettleRules): readonly string[] {
   if (outcome.result === 'published') return ['p']
   const error = shortened(redacted(outcome.error, redact))
@@ -372,18 +371,18 @@ function wordsOf(outcome: LuaOutcome, { redact }: SettleRules): readonly string[
   return ['f', String(Math.ceil(outcome.retryAfter)), error]
 }
 
-/** What throws must not keep the outcome from being stored, nor let the text through. */
+/** If `redact` throws, the outcome is stored all the same, without the text. */
 function redacted(error: string, redact: SettleRules['redact']): string {
   try {
     return redact === undefined ? error : String(redact(error))
   } catch {
-    return 'What it failed with is not shown: redact() threw.'
+    return 'The error is not shown: redact() threw.'
   }
 }
 
 const mostCharacters = 10_000
 
-/** Nobody reads more than this. A character that is two units is not cut in half. */
+/** Longer texts are cut, but not within a surrogate pair. */
 function shortened(error: string): string {
   if (error.length <= mostCharacters) return error
   const last = error.charCodeAt(mostCharacters - 1)

@@ -4,7 +4,7 @@ import { checkDurability, type DurabilityCheck, type DurabilityReport } from '..
 import { keySlot } from '../../client/keys.ts'
 import { type Script, script } from '../../client/port.ts'
 import { internalsOf, type Redis } from '../../transaction/redis.ts'
-import { homeOf, type LuaHome } from './context.ts'
+import { contextOf, type LuaOutboxContext } from './context.ts'
 import type { LuaShard } from './layout.ts'
 import type { LuaOutbox } from './lua-outbox.ts'
 import { RoundRunner, type RunnerHealth } from './round-runner.ts'
@@ -13,12 +13,12 @@ const checkNames = ['appendonly', 'appendfsync', 'maxmemory-policy', 'replicas',
 
 export interface LuaDurabilityCheck extends Omit<DurabilityCheck, 'name'> {
   readonly name: (typeof checkNames)[number]
-  /** Whether it is among those that were said to be accepted: then it does not count. */
+  /** Whether the check is in `accept`: then it does not count. */
   readonly accepted: boolean
 }
 
 export interface LuaDurabilityReport {
-  /** The worst of the checks that count: a violation counts more than what is not known. */
+  /** The worst of the checks that count: `violated`, then `unknown`, then `ok`. */
   readonly state: DurabilityReport['state']
   readonly checks: readonly LuaDurabilityCheck[]
 }
@@ -26,15 +26,15 @@ export interface LuaDurabilityReport {
 export interface LuaDurabilityOptions {
   /** Milliseconds between two checks, ± 10 %. Default: 1 minute. */
   readonly interval?: number | undefined
-  /** What `start()` rejects for: a violation, or also what is not known. What keeps the outbox from working at all is always a reason. Default: nothing else. */
+  /** What `start()` rejects for: a violation, or also unknown settings. It always rejects if the outbox cannot work at all. Default: only then. */
   readonly failAtStart?: 'violated' | 'unknown' | undefined
   /** Checks that need not hold, such as `replicas`, or `appendfsync` where the last second may be lost. Default: none. */
   readonly accept?: readonly LuaDurabilityCheck['name'][] | undefined
-  /** Told every report. Default: nothing. */
+  /** Called with every report. Optional. */
   readonly onReport?: ((report: LuaDurabilityReport) => void) | undefined
-  /** Told what is not well, and when that changes. Default: that of the outbox. */
+  /** Logs failed checks, and when they change. Default: the logger of the outbox. */
   readonly logger?: Logger | undefined
-  /** Counts `ackord.outbox.durability_violations`, at each check, by its name. Default: that of the outbox. */
+  /** Counts `ackord.outbox.durability_violations` at each check, by its name. Default: the metrics of the outbox. */
   readonly metrics?: Metrics | undefined
 }
 
@@ -42,21 +42,21 @@ export interface LuaDurabilityHealth extends RunnerHealth {
   readonly lastReport: LuaDurabilityReport | undefined
 }
 
-/** Whether what the outbox has confirmed survives a crash: at the start, and from time to time, since settings change. It does not keep the process alive. */
+/** Checks whether the records of the outbox survive a crash: at the start, and periodically, since settings change. It does not keep the process alive. */
 export interface LuaDurability extends AsyncDisposable {
   check(): Promise<LuaDurabilityReport>
-  /** Checks, and rejects for what it was told to; then checks from time to time, and only tells. One that runs goes on as it does. */
+  /** Checks, and rejects as `failAtStart` says; then checks periodically, and only reports. Has no effect if it runs already. */
   start(): Promise<LuaDurabilityReport>
   /** Idempotent in every state. */
   stop(): Promise<void>
   health(): LuaDurabilityHealth
 }
 
-/** On top of `checkDurability()`: the version, the slots of the keys, and whether scripts may do all that they must. It changes nothing that counts. */
+/** Checks what `checkDurability()` does, and the version, the slots of the keys, and whether scripts have all permissions. It changes no records. */
 export function luaDurability(redis: Redis, outbox: LuaOutbox, options: LuaDurabilityOptions = {}): LuaDurability {
-  const home = homeOf(outbox)
-  const { interval = 60_000, failAtStart, accept = [], onReport, logger: givenLogger = home.logger, ...ports } = options
-  const { metrics: givenMetrics = home.metrics, ...unknown } = ports
+  const context = contextOf(outbox)
+  const { interval = 60_000, failAtStart, accept = [], onReport, logger: givenLogger = context.logger, ...ports } = options
+  const { metrics: givenMetrics = context.metrics, ...unknown } = ports
   checkNoMore('luaDurability()', unknown)
   checkDuration('interval', interval, { min: 1 })
   if (failAtStart !== undefined) checkChoice('failAtStart', failAtStart, ['violated', 'unknown'])
@@ -65,14 +65,14 @@ export function luaDurability(redis: Redis, outbox: LuaOutbox, options: LuaDurab
   if (onReport !== undefined) checkFunction('onReport', onReport)
   const logger = guardLogger(givenLogger)
   const metrics = givenMetrics === undefined ? undefined : guardMetrics(givenMetrics)
-  const { runtime } = home
-  /** What was told last of each check. */
+  const { runtime } = context
+  /** The last logged state of each check. */
   const told = new Map<string, string>()
   let lastReport: LuaDurabilityReport | undefined
 
   async function look(): Promise<{ report: LuaDurabilityReport; unusable: AckordError | undefined }> {
-    const [unusable, { checks }, versions] = await Promise.all([unusableFor(outbox), checkDurability(redis), versionsOf(home)])
-    const all = [...checks, ...versions, slots(home), scripts(unusable)].map((check) => ({
+    const [unusable, { checks }, versions] = await Promise.all([unusableFor(outbox), checkDurability(redis), versionsOf(context)])
+    const all = [...checks, ...versions, slots(context), scripts(unusable)].map((check) => ({
       ...check,
       accepted: accept.includes(check.name),
     }))
@@ -81,7 +81,7 @@ export function luaDurability(redis: Redis, outbox: LuaOutbox, options: LuaDurab
     return { report: { state: isSome('violated') ? 'violated' : isSome('unknown') ? 'unknown' : 'ok', checks: all }, unusable }
   }
 
-  function tell(report: LuaDurabilityReport): void {
+  function logChanges(report: LuaDurabilityReport): void {
     lastReport = report
     for (const { name, server, state, text, accepted } of report.checks) {
       if (accepted) continue
@@ -90,8 +90,8 @@ export function luaDurability(redis: Redis, outbox: LuaOutbox, options: LuaDurab
       const before = told.get(key) ?? 'ok'
       told.set(key, state)
       if (state === before) continue
-      if (state === 'ok') logger.info({ check: name, server }, `The durability of the outbox is as it should be again. ${text}`)
-      else logger.warn({ check: name, server, state }, `The durability of the outbox is not what it should be. ${text}`)
+      if (state === 'ok') logger.info({ check: name, server }, `The durability of the outbox is sufficient again. ${text}`)
+      else logger.warn({ check: name, server, state }, `The durability of the outbox is not sufficient. ${text}`)
     }
     try {
       onReport?.(report)
@@ -101,7 +101,7 @@ export function luaDurability(redis: Redis, outbox: LuaOutbox, options: LuaDurab
   }
 
   async function round(): Promise<number> {
-    tell((await look()).report)
+    logChanges((await look()).report)
     return pause()
   }
 
@@ -111,7 +111,7 @@ export function luaDurability(redis: Redis, outbox: LuaOutbox, options: LuaDurab
 
   async function begin(): Promise<LuaDurabilityReport> {
     const { report, unusable } = await look()
-    tell(report)
+    logChanges(report)
     if (unusable !== undefined) throw unusable
     const { state } = report
     if (state === 'violated' ? failAtStart !== undefined : state === 'unknown' && failAtStart === 'unknown') throw notDurable(report)
@@ -119,7 +119,7 @@ export function luaDurability(redis: Redis, outbox: LuaOutbox, options: LuaDurab
   }
 
   async function stop(): Promise<void> {
-    // One that is starting does not go on.
+    // A start that runs at the same time is cancelled.
     starting = undefined
     await runner.stop()
   }
@@ -145,7 +145,7 @@ export function luaDurability(redis: Redis, outbox: LuaOutbox, options: LuaDurab
 
 type Found = Omit<LuaDurabilityCheck, 'accepted'>
 
-/** What is wrong with the connection is the caller's to know. */
+/** Connection errors are rethrown. */
 async function unusableFor(outbox: LuaOutbox): Promise<AckordError | undefined> {
   try {
     await outbox.verify()
@@ -160,13 +160,13 @@ function scripts(unusable: AckordError | undefined): Found {
   const name = 'scripts'
   const server = 'all shards'
   if (unusable !== undefined) return { name, server, state: 'violated', text: unusable.message }
-  return { name, server, state: 'ok', text: 'Scripts may do all that they must.' }
+  return { name, server, state: 'ok', text: 'Scripts have all permissions that they need.' }
 }
 
-// A key leads to the node; nothing is read or written under it.
+// The key selects the node; it is neither read nor written.
 const information: Script = script(`return redis.call('INFO', 'server')`)
 
-function versionsOf({ port, shards }: LuaHome): Promise<readonly Found[]> {
+function versionsOf({ port, shards }: LuaOutboxContext): Promise<readonly Found[]> {
   return Promise.all(
     shards.all.map(async (shard): Promise<Found> => {
       const name = 'version'
@@ -174,7 +174,7 @@ function versionsOf({ port, shards }: LuaHome): Promise<readonly Found[]> {
       const found = await port.evaluate(information, [shard.key('state')], []).then(String, notAllowed)
       const version = /^redis_version:(\d+)\.(\S+)/m.exec(found ?? '')
       if (version === null)
-        return { name, server, state: 'unknown', text: 'The server does not tell its version. It must be 6.0 or newer.' }
+        return { name, server, state: 'unknown', text: 'The server does not report its version. It must be 6.0 or newer.' }
       const [, major = '', rest = ''] = version
       if (Number(major) >= 6) return { name, server, state: 'ok', text: `It is version ${major}.${rest}.` }
       return { name, server, state: 'violated', text: `It is version ${major}.${rest}, and must be 6.0 or newer. Upgrade it.` }
@@ -188,12 +188,12 @@ function notAllowed(error: unknown): undefined {
   throw error
 }
 
-function slots({ port, shards }: LuaHome): Found {
+function slots({ port, shards }: LuaOutboxContext): Found {
   const name = 'slots'
   const server = 'all shards'
   const spread = shards.all.find((shard) => slotsOf(shard, port.keyPrefix).size > 1)
   if (spread === undefined || !port.cluster) return { name, server, state: 'ok', text: 'The keys of each shard are in one slot.' }
-  const text = `The keys of {${spread.tag}} are in several slots: the client's key prefix '${port.keyPrefix}' hides their tag. Take another one.`
+  const text = `The keys of {${spread.tag}} are in several slots: the client's key prefix '${port.keyPrefix}' hides their tag. Use another prefix.`
   return { name, server, state: 'violated', text }
 }
 
@@ -204,20 +204,20 @@ function slotsOf(shard: LuaShard, prefix: string): ReadonlySet<number> {
 function notDurable({ checks }: LuaDurabilityReport): AckordError {
   const wrong = checks.filter(({ state, accepted }) => !accepted && state !== 'ok')
   const listed = wrong.map(({ name, server, state, text }) => `${name} of ${server} is ${state}: ${text}`).join(' ')
-  const text = `The outbox is not as durable as failAtStart wants it. ${listed} What is meant to be so goes into accept.`
+  const text = `The outbox is not as durable as failAtStart requires. ${listed} List checks that need not hold in accept.`
   return new AckordError('ACKORD_SCHEMA', text)
 }
 
 export interface WaitForReplicasOptions {
-  /** How many replicas must have it. */
+  /** How many replicas must have the writes. */
   readonly replicas: number
   /** Milliseconds. Shorter than the deadline of `redis`. */
   readonly timeout: number
 }
 
 /**
- * Waits until replicas have all that was written on this client's connection before, and resolves to how many of them do: fewer than asked for when the time
- * is over. They have it in memory: without a replica, or after all of them are lost, it is no more durable than before. What else is sent on the connection waits as well.
+ * Waits until replicas have all writes that were sent on this client's connection before, and resolves to the number of replicas that do: fewer than `replicas` if the time
+ * is over. They have them in memory: without a replica, or if all of them are lost, the writes are no more durable than before. Other commands on the connection wait as well.
  */
 export async function waitForReplicas(redis: Redis, options: WaitForReplicasOptions): Promise<number> {
   const { port, deadline } = internalsOf(redis)

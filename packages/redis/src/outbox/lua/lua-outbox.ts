@@ -26,78 +26,78 @@ import { asList } from '../../client/reply.ts'
 import { internalsOf, type Redis } from '../../transaction/redis.ts'
 import type { RedisTransaction } from '../../transaction/transaction.ts'
 import { cancelDirectly, cancelInTransaction } from './cancel-records.ts'
-import { type LuaHome, runOn, withHome } from './context.ts'
+import { type LuaOutboxContext, runOn, withContext } from './context.ts'
 import { countEnqueued, EnqueueCalls, type EnqueueResult, enqueueArguments } from './enqueue.ts'
 import { keyCount, type LuaShard } from './layout.ts'
 import { luaAdministration } from './lua-administration.ts'
 import { checkBackoff, type LuaBackoff, LuaClaims, type LuaOutcome } from './lua-claims.ts'
 import { LuaShards } from './lua-shards.ts'
 import { luaWakeUps } from './lua-wake-ups.ts'
-import { HandOver } from './pre-lease.ts'
+import { PreLeases } from './pre-lease.ts'
 import { type StoredRecord, storedRecord } from './record-body.ts'
 import { outboxFragment } from './scripts/commit-fragment.ts'
 import { enqueueScript } from './scripts/enqueue.ts'
 import { verifyScript } from './scripts/verify.ts'
 
 export interface LuaOutboxOptions {
-  /** What the keys are called, behind their tag: `{tag}:lua-outbox:…`. Default: `lua-outbox`. */
+  /** The name of the keys, behind their tag: `{tag}:lua-outbox:…`. Default: `lua-outbox`. */
   readonly name?: string | undefined
-  /** The hash tag, hence the slot, of the keys. Further shards have their number behind it: `{tag:1}`. Default: `ackord`. */
+  /** The hash tag of the keys, which selects their slot. Further shards have their number behind it: `{tag:1}`. Default: `ackord`. */
   readonly tag?: string | undefined
   /**
-   * Into how many parts it is divided, each in a slot of its own: one slot is one core. A record is in the part of its transaction's other keys, else by
-   * its ordering key, else by its id. More can be added later, fewer cannot: what is in the others would not be found. Default: 1.
+   * The number of shards, each in a slot of its own: one slot uses one core. A record is in the shard of its transaction's other keys, otherwise by
+   * its ordering key, otherwise by its id. Shards can be added later, but not removed: their records would not be found. Default: 1.
    */
   readonly shards?: number | undefined
   /**
-   * `perKey`: events of one destination and ordering key (`partitionkey`) are published in the order of their commits; the keys are divided among the relays. All events
-   * of a key are in the shard of the key, so a transaction may store only those whose shard is in its slot, and the number of shards must stay as it is while there
-   * are events. It is chosen once for a `name`: an outbox that was begun with order cannot be used without, nor the other way round. Default: `none`.
+   * `perKey`: events of one destination and ordering key (`partitionkey`) are published in the order of their commits; the relays share the keys. All events
+   * of a key are in the shard of the key, so a transaction may store only those whose shard is in its slot, and the number of shards must not change while there
+   * are events. It is fixed for a `name`: an outbox that was begun with order cannot be used without, nor the other way round. Default: `none`.
    */
   readonly order?: 'none' | 'perKey' | undefined
-  /** With `order: 'perKey'`: whether one relay at a time polls a shard. The others take over when it stops, or when its lease is over. Default: false. */
+  /** With `order: 'perKey'`: whether one relay at a time polls a shard. Another takes over when it stops, or when its lease expires. Default: false. */
   readonly exclusive?: boolean | undefined
   /**
-   * Whether published records are kept until `deletePublished()`, by the relay's `cleanup` or by hand. For that long they are known, so that what is stored
-   * again is a duplicate; without it, until they are published. Default: false.
+   * Whether published records are kept until `deletePublished()`, which the relay's `cleanup` or an operator calls. While a record is kept, storing it
+   * again is a duplicate; otherwise only until it is published. Default: false.
    */
   readonly retain?: boolean | undefined
-  /** The most bytes of a record: of its data, its attributes as JSON and its destination. A larger one is refused, before anything is written. Default: 5 MB. */
+  /** The maximum size of a record in bytes: its data, its attributes as JSON and its destination. Larger records are refused before anything is written. Default: 5 MB. */
   readonly maxSize?: number | undefined
   /**
-   * What a transaction or script does whose record has the id of another one that says something else: `refuse`, so that nothing of it is stored, or `ignore`, so
-   * that the first one stays. `enqueue()` tells it of what is stored already, and refuses two in one call. Default: `refuse`.
+   * What happens to a transaction or script whose record has the id of a different one: `refuse`: nothing of it is stored. `ignore`: the
+   * first record stays. `enqueue()` reports conflicts with stored records, and refuses two in one call. Default: `refuse`.
    */
   readonly onConflict?: 'refuse' | 'ignore' | undefined
-  /** For outcomes without `retryAfter`, by the attempts that are stored. The relay gives one always, by its own `backoff`. Default: 1 s × 2ⁿ up to 1 min, ± 20 %. */
+  /** For outcomes without `retryAfter`, by the stored attempts. The relay always passes one, from its own `backoff`. Default: 1 s × 2ⁿ up to 1 min, ± 20 %. */
   readonly backoff?: LuaBackoff | undefined
-  /** After how many attempts an outcome without `retryAfter` parks its record. Default: 10. */
+  /** The number of attempts after which an outcome without `retryAfter` parks its record. Default: 10. */
   readonly maxAttempts?: number | undefined
-  /** What is stored of an error text, which may hold what nobody should read. Default: the text, up to 10,000 characters. */
+  /** Redacts an error text before it is stored. Default: the text, up to 10,000 characters. */
   readonly redact?: ((error: string) => string) | undefined
-  /** Milliseconds that a read for wake-ups blocks. Default: 1,000. */
+  /** Milliseconds for which a read for wake-ups blocks. Default: 1,000. */
   readonly block?: number | undefined
-  /** Told of records that cannot be read, of what was left in indexes, and of what operators do. Default: the logger of `redis`. */
+  /** Logs records that cannot be read, index entries without a record, and what operators do. Default: the logger of `redis`. */
   readonly logger?: Logger | undefined
-  /** Counts what is stored, cancelled, parked as unreadable, removed from indexes, re-armed, discarded and deleted. Default: nothing. */
+  /** Counts records that are stored, cancelled, parked as unreadable, removed from indexes, re-armed, discarded and deleted. Optional. */
   readonly metrics?: Metrics | undefined
 }
 
-/** For a MULTI of your own, or a script of your own: the keys and arguments of records that are to be stored. */
+/** For a MULTI or a script of your own: the keys and arguments of records that are to be stored. */
 export interface PreparedRecords {
-  /** A script that only stores them, with these keys and arguments. In a MULTI it must go whole: a digest that the server does not know fails alone. */
+  /** A script that only stores them, with these keys and arguments. In a MULTI, send the whole script: EVALSHA with an unknown digest fails alone. */
   readonly lua: string
-  /** All in one slot. Behind the client's own prefix, as its `eval` adds it. */
+  /** All in one slot. Without the client's key prefix, which its `eval` adds. */
   readonly keys: readonly string[]
   readonly args: readonly RedisArgument[]
 }
 
-/** An outbox in which every transition is one script: the relay's side, the operators', and the writing one. */
+/** An outbox in which every transition is one script: for the relay, for operators, and for transactions that store records. */
 export interface LuaOutbox extends OutboxStore, OutboxAdmin, OutboxWriter<RedisTransaction> {
   settle(outcomes: readonly LuaOutcome[]): Promise<readonly ('applied' | 'lost')[]>
   /**
-   * Stores records without a transaction, and tells of each what became of it, in their order. Those of one shard are one step, maybe with those of
-   * other calls. It can be repeated after a failure: what is there is a duplicate.
+   * Stores records without a transaction. Resolves to the result of each, in their order. Those of one shard are stored in one step, maybe with those of
+   * other calls. It can be repeated after a failure: stored records are duplicates.
    */
   enqueue(records: readonly NewOutboxRecord[]): Promise<readonly EnqueueResult[]>
   /**
@@ -107,15 +107,15 @@ export interface LuaOutbox extends OutboxStore, OutboxAdmin, OutboxWriter<RedisT
   cancel(transaction: RedisTransaction, references: readonly OutboxReference[]): Promise<undefined>
   /** Removes delayed records without a transaction. Resolves to whether each was removed, in their order. It can be repeated after a failure. */
   cancelNow(references: readonly OutboxReference[]): Promise<readonly boolean[]>
-  /** Throws at what cannot be stored. `tag`: one that `tagOf()` gave. Default: by the first record. */
+  /** Throws if a record cannot be stored. `tag`: a result of `tagOf()`. Default: by the first record. */
   prepare(records: readonly NewOutboxRecord[], options?: { readonly tag?: string | undefined }): PreparedRecords
-  /** The tag of what belongs to this ordering key: with it, `redis.key(tag, …)` is in the slot of its events. */
+  /** The tag of an ordering key: with it, `redis.key(tag, …)` is in the slot of the key's events. */
   tagOf(orderingKey: string): string
-  /** Tries every command on every shard, for the start of a service. Rejects with what is missing: a permission, scripts, a key that holds something else. */
+  /** Tries every command on every shard, for the start of a service. Rejects with what is missing: a permission, scripts, a key of another type. */
   verify(): Promise<void>
 }
 
-/** The outbox of a Redis whose business writes are Redis writes. Does no I/O until it is used. */
+/** An outbox for services whose business writes are Redis writes. Does no I/O until it is used. */
 export function luaOutbox(redis: Redis, options: LuaOutboxOptions = {}): LuaOutbox {
   const internals = internalsOf(redis)
   const { port, deadline, runtime } = internals
@@ -147,7 +147,7 @@ export function luaOutbox(redis: Redis, options: LuaOutboxOptions = {}): LuaOutb
   checkCount('maxAttempts', maxAttempts)
   checkDuration('block', block, { min: 1 })
   if (redact !== undefined) checkFunction('redact', redact)
-  const home: LuaHome = {
+  const context: LuaOutboxContext = {
     port,
     shards: new LuaShards({ tag, name, count, keyPrefix: port.keyPrefix }),
     runtime,
@@ -156,14 +156,14 @@ export function luaOutbox(redis: Redis, options: LuaOutboxOptions = {}): LuaOutb
     maxSize,
     ordered,
   }
-  const { shards } = home
-  const claims = new LuaClaims(home, { retain, backoff: checkBackoff(backoff), maxAttempts, redact, exclusive }, internals.tokens)
-  const handOver = new HandOver(runtime, internals.tokens)
-  const calls = new EnqueueCalls(home, handOver)
+  const { shards } = context
+  const claims = new LuaClaims(context, { retain, backoff: checkBackoff(backoff), maxAttempts, redact, exclusive }, internals.tokens)
+  const preLeases = new PreLeases(runtime, internals.tokens)
+  const calls = new EnqueueCalls(context, preLeases)
   const strict = onConflict === 'refuse'
 
   function storedRecords(records: readonly NewOutboxRecord[]): readonly StoredRecord[] {
-    const stored = records.map((record) => storedRecord(record, home))
+    const stored = records.map((record) => storedRecord(record, context))
     const prints = new Map<string, string>()
     for (const [index, { id, print }] of stored.entries()) {
       if (strict && prints.has(id) && prints.get(id) !== print) throw sameId(records[index] as NewOutboxRecord)
@@ -172,7 +172,7 @@ export function luaOutbox(redis: Redis, options: LuaOutboxOptions = {}): LuaOutb
     return stored
   }
 
-  /** Which of the records go where: by the ordering key, and those without one to `keyless`, or by their id. */
+  /** The indexes of the records for each shard: by the ordering key, and those without one for `keyless`, or by their id. */
   function placesByShard(records: readonly NewOutboxRecord[], keyless?: LuaShard): ReadonlyMap<LuaShard, readonly number[]> {
     const byShard = new Map<LuaShard, number[]>()
     for (const [place, { message }] of records.entries()) {
@@ -190,29 +190,29 @@ export function luaOutbox(redis: Redis, options: LuaOutboxOptions = {}): LuaOutb
     renew: (held, lease) => claims.renew(held, lease),
     release: (held) => claims.release(held),
     settle: (outcomes) => claims.settle(outcomes),
-    ...luaAdministration(home),
-    ...(ordered ? { leave: () => claims.leave() } : { attach: (taker: RecordTaker) => handOver.attach(taker) }),
-    wakeUps: ({ signal }) => luaWakeUps(home, { signal, block, deadline }),
+    ...luaAdministration(context),
+    ...(ordered ? { leave: () => claims.leave() } : { attach: (taker: RecordTaker) => preLeases.attach(taker) }),
+    wakeUps: ({ signal }) => luaWakeUps(context, { signal, block, deadline }),
 
     async append(transaction, records) {
       if (typeof transaction?.queueEvent !== 'function') throw new TransactionRequiredError('append()')
       const [first] = records
       if (first === undefined) return
       const { anchor } = transaction
-      // Where the transaction already is; whether a key elsewhere is allowed is for it to say.
+      // The shard in the slot of the transaction's keys. The transaction decides whether it accepts a key in another slot.
       const beside = (anchor === undefined ? undefined : shards.beside(anchor)) ?? shards.of(first.message)
       const stored = storedRecords(records)
-      const lease = handOver.takes(stored) ? handOver.lease(stored) : undefined
+      const lease = preLeases.takes(stored) ? preLeases.lease(stored) : undefined
       for (const [shard, places] of ordered ? placesByShard(records, beside) : [[beside, [...stored.keys()]] as const]) {
         const own = places.map((place) => stored[place] as StoredRecord)
         transaction.queueEvent({
           name: 'append()',
           args: [...shard.keys, ...enqueueArguments(own, { strict, ordered, lease })],
-          keys: keyPlaces,
+          keys: keyIndexes,
           kind: outboxFragment,
           onStored(answer) {
             lease?.handOver(shard, answer)
-            countEnqueued(home, answer)
+            countEnqueued(context, answer)
           },
         })
       }
@@ -238,11 +238,11 @@ export function luaOutbox(redis: Redis, options: LuaOutboxOptions = {}): LuaOutb
     async cancel(transaction, references) {
       if (typeof transaction?.queueEvent !== 'function') throw new TransactionRequiredError('cancel()')
       checkReferences(references)
-      if (references.length > 0) await cancelInTransaction(home, transaction, references)
+      if (references.length > 0) await cancelInTransaction(context, transaction, references)
       return undefined
     },
 
-    cancelNow: (references) => cancelDirectly(home, references),
+    cancelNow: (references) => cancelDirectly(context, references),
 
     prepare(records, { tag: wanted } = {}) {
       const [first] = records
@@ -257,21 +257,21 @@ export function luaOutbox(redis: Redis, options: LuaOutboxOptions = {}): LuaOutb
 
     async verify() {
       for (const shard of shards.all) {
-        const problems = await verified(home, shard)
+        const problems = await verified(context, shard)
         if (problems.length > 0) throw unusable(shard, problems)
       }
     },
   }
-  return withHome(outbox, home)
+  return withContext(outbox, context)
 }
 
-const keyPlaces: readonly number[] = Array.from({ length: keyCount }, (_, index) => index)
+const keyIndexes: readonly number[] = Array.from({ length: keyCount }, (_, index) => index)
 
-async function verified(home: LuaHome, shard: LuaShard): Promise<readonly string[]> {
+async function verified(context: LuaOutboxContext, shard: LuaShard): Promise<readonly string[]> {
   try {
-    return asList(await runOn(home, shard, verifyScript, [home.ordered ? '1' : '0'])).map(String)
+    return asList(await runOn(context, shard, verifyScript, [context.ordered ? '1' : '0'])).map(String)
   } catch (error) {
-    // Of the server, or of whatever is between it and us; what is wrong with the connection is told as such.
+    // Errors of the server, or of a proxy before it; connection errors are rethrown.
     if (error instanceof Error && /\bNOPERM\b|\bCROSSSLOT\b|unknown command|not allowed|ACL failure/i.test(error.message))
       return [error.message]
     throw error
@@ -284,6 +284,6 @@ function unusable({ tag }: LuaShard, problems: readonly string[]): AckordError {
 }
 
 function sameId({ destination, message }: NewOutboxRecord): AckordError {
-  const text = `Two records for '${destination}' have the id '${message.id}' and say different things. Give each event an id of its own.`
+  const text = `Two records for '${destination}' have the id '${message.id}' and different content. Give each event an id of its own.`
   return new AckordError('ACKORD_DUPLICATE_ID', text)
 }

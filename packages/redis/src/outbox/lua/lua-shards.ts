@@ -11,7 +11,7 @@ export interface LuaShardsOptions {
   readonly keyPrefix: string
 }
 
-/** Where a record is. */
+/** A record: its shard and its id there. */
 export interface Place {
   readonly shard: LuaShard
   readonly entry: string
@@ -23,7 +23,7 @@ export function tagOfShard(tag: string, number: number): string {
 
 const idForm = /^([\w-]{22})\.(\d{1,6})$/
 
-/** The parts of an outbox: `{tag}`, `{tag:1}`, `{tag:2}` and so on. The first has the tag of an outbox that is not divided, so that what is there is found when more are added. */
+/** The shards of an outbox: `{tag}`, `{tag:1}`, `{tag:2}` and so on. The first has the tag of an outbox with one shard, so that its records are found when shards are added. */
 export class LuaShards {
   readonly all: readonly LuaShard[]
   readonly #keyPrefix: string
@@ -35,7 +35,7 @@ export class LuaShards {
     this.#bySlot = new Map(this.all.map((shard) => [this.#slotOf(shard.key('state')), shard]))
   }
 
-  /** By the ordering key, so that what belongs together is together. */
+  /** By the ordering key, so that all records of a key are in one shard. */
   byKey(key: string): LuaShard {
     const { length } = this.all
     const number = length === 1 ? 0 : createHash('sha256').update(key).digest().readUInt32BE() % length
@@ -58,12 +58,12 @@ export class LuaShards {
     return this.all.find((shard) => shard.tag === tag)
   }
 
-  /** The one in the slot of this key. */
+  /** The shard in the slot of this key. */
   beside(key: RedisArgument): LuaShard | undefined {
     return this.#bySlot.get(this.#slotOf(key))
   }
 
-  /** `undefined` for what was never an id of this outbox. */
+  /** `undefined` for an id that this outbox never made. */
   find(id: string): Place | undefined {
     const [, entry, number] = idForm.exec(id) ?? []
     const shard = this.all[Number(number)]

@@ -5,20 +5,20 @@ import { readEnqueueAnswer } from './enqueue.ts'
 import type { LuaShard } from './layout.ts'
 import { readBody, type StoredRecord } from './record-body.ts'
 
-/** Records that are stored already leased to a relay of this process. */
+/** A lease with which records are stored for a relay of this process. */
 export interface PreLease {
   readonly token: string
   /** Milliseconds. */
   readonly duration: number
-  /** When they are stored. Of duplicates nothing is handed over: they are somebody else's. */
+  /** Passes stored records to the relay. Duplicates are not passed on: they may be leased to others. */
   handOver(shard: LuaShard, answer: string): void
 }
 
-/** More of them are no single message's, and a claim is as good. */
-const mostRecords = 16
+/** More records are not from one message, and a claim is as good for them. */
+const maxRecords = 16
 
-/** The relay that takes what this process stores, if there is one. */
-export class HandOver {
+/** The relay of this process that receives stored records without a claim, if there is one. */
+export class PreLeases {
   readonly #runtime: Runtime
   readonly #tokens: () => string
   #taker: RecordTaker | undefined
@@ -35,12 +35,12 @@ export class HandOver {
     }
   }
 
-  /** Whether what is stored by one call, or one transaction, may be taken at all. */
+  /** Whether the records of one call or one transaction may be passed to the relay. */
   takes(records: readonly StoredRecord[]): boolean {
-    return this.#taker !== undefined && records.length <= mostRecords && records.every(({ delay }) => delay === 0)
+    return this.#taker !== undefined && records.length <= maxRecords && records.every(({ delay }) => delay === 0)
   }
 
-  /** For what may be taken. `undefined` if nobody takes them now. */
+  /** `undefined` if no relay accepts them now. */
   lease(records: readonly StoredRecord[]): PreLease | undefined {
     const taker = this.#taker
     if (taker === undefined) return undefined
@@ -55,7 +55,7 @@ export class HandOver {
         const { now, results } = readEnqueueAnswer(answer)
         const taken = records.flatMap(({ id, destination, body }, index): ClaimedRecord[] => {
           if (results[index] !== 'inserted') return []
-          // Read as a claim would, so that publishers see the same either way.
+          // Read as a claim reads it, so that publishers see no difference.
           return [{ id: shard.idOf(id), token, destination, message: readBody(body).message, attempts: 1, createdAt: now }]
         })
         if (taken.length > 0) taker.take(taken, age())

@@ -4,12 +4,12 @@ import { checkDuration, messageOf } from '@ackord/core/internal'
 import { attributesToJson, checkRecordSize, type NewOutboxRecord, type OutboxReference } from '@ackord/outbox'
 import { attributesFromJson, checkRecord, toBuffer, toBytes } from '../record-fields.ts'
 
-/** A record as the scripts take it. */
+/** A record as an argument of the scripts. */
 export interface StoredRecord {
   readonly id: string
-  readonly lane: string
+  readonly destinationHash: string
   readonly destination: string
-  /** With order per key: and the digest of the ordering key. */
+  /** With order per key followed by the digest of the ordering key. */
   readonly print: string
   /** Milliseconds. */
   readonly delay: number
@@ -17,13 +17,13 @@ export interface StoredRecord {
 }
 
 export interface RecordRules {
-  /** The most bytes of a record. */
+  /** The maximum size of a record in bytes. */
   readonly maxSize: number
   /** Whether the outbox has order per key. */
   readonly ordered: boolean
 }
 
-/** Throws at what could not be read back, before anything is stored. */
+/** Throws if the record could not be read back, before anything is stored. */
 export function storedRecord(record: NewOutboxRecord, { maxSize, ordered }: RecordRules): StoredRecord {
   const { destination, message, delay = 0 } = record
   checkRecord(destination, message)
@@ -33,7 +33,7 @@ export function storedRecord(record: NewOutboxRecord, { maxSize, ordered }: Reco
   checkRecordSize(record, attributes, maxSize)
   return {
     id: recordId({ destination, source: source as string, id: id as string }),
-    lane: laneOf(destination),
+    destinationHash: hashDestination(destination),
     destination,
     print: ordered ? withKey(printOf(message), message) : printOf(message),
     delay: Math.ceil(delay),
@@ -41,13 +41,13 @@ export function storedRecord(record: NewOutboxRecord, { maxSize, ordered }: Reco
   }
 }
 
-/** As `ackord.parts` takes it apart. */
+/** The form that `ackord.parts` splits. */
 function withKey(print: string, message: RawMessage): string {
   const key = keyDigest(message)
   return key === '' ? print : `${print}.${key}`
 }
 
-/** By which records of an ordering key lie together; empty without one. */
+/** The digest of the ordering key; empty without one. */
 export function keyDigest({ attributes: { partitionkey } }: RawMessage): string {
   return partitionkey === undefined ? '' : digest(String(partitionkey), 12)
 }
@@ -57,7 +57,7 @@ export function recordId({ destination, source, id }: OutboxReference): string {
   return digest(JSON.stringify([destination, source, id]), 22)
 }
 
-/** `<length>;["destination",{attributes}]` and then the data as it is. The length is that of the JSON, in bytes. */
+/** `<length>;["destination",{attributes}]`, then the data as it is. The length is that of the JSON, in bytes. */
 export function bodyOf(
   destination: string,
   { attributes, data }: RawMessage,
@@ -69,7 +69,7 @@ export function bodyOf(
 
 export interface ReadBody {
   readonly destination: string
-  /** Empty if it cannot be read, and then `problem` says why. */
+  /** Empty if the body cannot be read; `problem` says why. */
   readonly message: RawMessage
   readonly problem: string | undefined
 }
@@ -91,21 +91,21 @@ export function readBody(body: Buffer): ReadBody {
   }
 }
 
-// Few, and asked for with every record.
-const lanes = new Map<string, string>()
-const mostLanes = 10_000
+// There are few destinations, and the hash is needed for every record.
+const destinationHashes = new Map<string, string>()
+const maxHashes = 10_000
 
-/** By which records of a destination lie together. */
-export function laneOf(destination: string): string {
-  const known = lanes.get(destination)
+/** The digest by which the records of a destination are sorted. */
+export function hashDestination(destination: string): string {
+  const known = destinationHashes.get(destination)
   if (known !== undefined) return known
-  if (lanes.size >= mostLanes) lanes.clear()
-  const lane = digest(destination, 8)
-  lanes.set(destination, lane)
-  return lane
+  if (destinationHashes.size >= maxHashes) destinationHashes.clear()
+  const destinationHash = digest(destination, 8)
+  destinationHashes.set(destination, destinationHash)
+  return destinationHash
 }
 
-/** What may differ between two tries to store the same event. */
+/** Attributes that may differ between two attempts to store the same event. */
 const volatile: ReadonlySet<string> = new Set(['time', 'traceparent', 'tracestate'])
 
 function printOf({ attributes, data }: RawMessage): string {

@@ -4,14 +4,14 @@ export interface RunnerHealth {
   readonly state: 'idle' | 'running' | 'stopping'
   /** Whether the last round succeeded. */
   readonly store: 'up' | 'down'
-  /** What a round failed with last, in this run. */
+  /** The last error of a round, in this run. */
   readonly lastError: Error | undefined
 }
 
 export interface RoundTerms {
-  /** As log lines and errors call it. */
+  /** The name in log lines and errors. */
   readonly name: string
-  /** Gives the milliseconds until the next one. Looks at the signal between its calls, each of which has a deadline. */
+  /** Resolves to the milliseconds until the next round. Checks the signal between its calls, each of which has a deadline. */
   readonly round: (signal: AbortSignal) => Promise<number>
   readonly runtime: Runtime
   readonly logger: Logger
@@ -26,7 +26,7 @@ interface Run {
 
 const backoff = exponentialBackoff({ initial: 500, max: 30_000 })
 
-/** Does round after round until it is stopped. One that fails is followed by a longer and longer pause, and told once, as is the end of that. */
+/** Runs rounds until it is stopped. After a failed round the pause grows; the first failure and the recovery are logged. */
 export class RoundRunner {
   readonly #terms: RoundTerms
   #run: Run | undefined
@@ -37,7 +37,7 @@ export class RoundRunner {
     this.#terms = terms
   }
 
-  /** One that runs goes on as it does. */
+  /** Has no effect if it runs already. */
   start(wait = 0): void {
     if (this.#run?.stopping.signal.aborted === true) {
       throw new AckordError('ACKORD_ALREADY_STARTED', `The ${this.#terms.name} is stopping. Await stop() before you start it again.`)
@@ -49,7 +49,7 @@ export class RoundRunner {
     this.#run = { stopping, ended: outside(() => this.#rounds(stopping.signal, wait)) }
   }
 
-  /** Resolves when the round that runs is over. Idempotent in every state. */
+  /** Resolves when the current round has ended. Idempotent in every state. */
   async stop(): Promise<void> {
     const run = this.#run
     if (run === undefined) return
@@ -82,7 +82,7 @@ export class RoundRunner {
     } catch (error) {
       this.#failures += 1
       this.#lastError = toError(error)
-      if (this.#failures === 1) logger.warn({ err: error }, `The ${name} failed, and goes on trying.`)
+      if (this.#failures === 1) logger.warn({ err: error }, `The ${name} failed. It tries again.`)
       return backoff(this.#failures, runtime.random)
     }
   }

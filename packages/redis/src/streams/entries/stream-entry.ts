@@ -1,9 +1,9 @@
 import { AckordError, type Attributes, type AttributeValue, checkAttributes } from '@ackord/core'
 
-/** An entry as the server has it. */
+/** An entry of a stream. */
 export interface StreamEntry {
   readonly stream: string
-  /** The server's own: milliseconds and a sequence number. */
+  /** The id that the server made: milliseconds and a sequence number. */
   readonly id: string
   /** Names and values in turn, as they were added. */
   readonly fields: readonly Buffer[]
@@ -14,16 +14,16 @@ export interface StreamContent {
   readonly attributes: Attributes
 }
 
-// CloudEvents keeps this name for the data, so no attribute can be there.
+// CloudEvents reserves this name for the data, so no attribute can have it.
 const dataField = 'data'
 
-/** Names and values: Lua cannot pass on more in one call. */
-const mostFields = 7000
+/** The maximum number of names and values: Lua cannot pass on more in one call. */
+const maxFields = 7000
 
 /**
- * The one format that the publisher writes and the source reads: the field `data` has the bytes, each attribute is a field of its own name.
- * Text, and instants as their text, are written as they are; of other values the name ends in their type: `attempt;number`, `urgent;boolean`,
- * `digest;bytes`. Throws at what is no attribute, and at more of them than an entry can have here.
+ * The format that the publisher writes and the source reads: the field `data` has the bytes, each attribute is a field with its own name.
+ * Strings, and instants as strings, are written as they are; for other values the name ends in their type: `attempt;number`, `urgent;boolean`,
+ * `digest;bytes`. Throws at invalid attributes, and at more of them than an entry can have.
  */
 export function writeEntry({ data, attributes }: StreamContent): (string | Buffer)[] {
   checkAttributes(attributes, 'the message', { retryable: false })
@@ -33,11 +33,11 @@ export function writeEntry({ data, attributes }: StreamContent): (string | Buffe
     if (value !== undefined) fields.push(fieldName(name, value), fieldValue(value))
   }
   fields.push(dataField, bytesOf(data))
-  if (fields.length > mostFields) throw tooMany(fields.length / 2)
+  if (fields.length > maxFields) throw tooMany(fields.length / 2)
   return fields
 }
 
-/** Entries without `data` are others': they are read as a JSON object of their fields, with the entry's id. Throws at what cannot be read. */
+/** Entries without `data` are those of other writers: they are read as a JSON object of their fields, with the entry's id. Throws if an entry cannot be read. */
 export function readEntry(entry: StreamEntry): StreamContent {
   const values = new Map<string, Buffer>()
   for (let index = 0; index < entry.fields.length; index += 2) {
@@ -57,7 +57,7 @@ export function readEntry(entry: StreamEntry): StreamContent {
   return { data: new Uint8Array(data.buffer, data.byteOffset, data.byteLength), attributes }
 }
 
-/** What is left of an entry that cannot be read, for the dead letter: all of it, with its id. */
+/** An entry that cannot be read, as the content of a dead letter: all fields, and the id. */
 export function unreadContent({ stream, id, fields }: StreamEntry): StreamContent {
   const listed = JSON.stringify(fields.map((field) => field.toString('base64')))
   return {
@@ -112,7 +112,7 @@ function attributeValue(field: string, type: TypeMark, value: Buffer): Attribute
   return number
 }
 
-/** Also under a name such as `__proto__`. */
+/** Works for names such as `__proto__`, too. */
 function define<T>(target: Record<string, T>, name: string, value: T): void {
   Object.defineProperty(target, name, { value, enumerable: true, configurable: true, writable: true })
 }
@@ -132,7 +132,7 @@ function bytesOf(data: Uint8Array): Buffer {
 }
 
 function tooMany(count: number): AckordError {
-  const text = `A message has ${count} attributes with its data, and an entry of a stream can have ${mostFields / 2} here.`
+  const text = `A message has ${count} attributes with its data, and an entry of a stream can have at most ${maxFields / 2}.`
   return new AckordError('ACKORD_INVALID_ATTRIBUTES', text, { retryable: false })
 }
 
@@ -143,7 +143,7 @@ function unreadable(problem: string, cause?: unknown): AckordError {
   })
 }
 
-/** The id right behind this one: ranges of 6.0 cannot leave out where they start. */
+/** The next id: Redis 6.0 has no exclusive ranges. */
 export function nextId(id: string): string {
   const { milliseconds, sequence } = partsOf(id)
   return sequence === lastSequence ? `${milliseconds + 1n}-0` : `${milliseconds}-${sequence + 1n}`

@@ -14,13 +14,13 @@ export interface FreshSettings {
   readonly logger: Logger
 }
 
-/** Reads what no consumer of the group has had, on a connection of its own; makes the group, and makes it again when it is gone. */
+/** Reads entries that no consumer of the group has received, on a connection of its own. Creates the group, and creates it again if it is lost. */
 export class FreshEntries {
   readonly #settings: FreshSettings
   readonly #signal: AbortSignal
   #from: '0' | '$'
   #created = false
-  /** Whether the loss of the group was logged since the last read that worked. */
+  /** Whether the loss of the group was logged since the last successful read. */
   #isReported = false
   #connection: DedicatedPort | undefined
 
@@ -38,13 +38,13 @@ export class FreshEntries {
     this.#created = true
   }
 
-  /** Waits for the first one, up to `block`. Rejects if Redis cannot be reached or refuses; the next call tries anew. */
+  /** Waits for the first entry, up to `block`. Rejects if Redis cannot be reached or refuses; the next call tries again. */
   async read(count: number): Promise<readonly DeliveredEntry[]> {
     const { redis, group, block } = this.#settings
     try {
       await this.createGroup()
       this.#connection ??= await blockingConnection(redis, block, this.#signal)
-      // An abort that came as it was being handed over has found nothing to close.
+      // An abort before the connection was stored has not closed it.
       this.#signal.throwIfAborted()
       const entries = await group.read(this.#connection, count, block)
       this.#isReported = false
@@ -55,11 +55,11 @@ export class FreshEntries {
     }
   }
 
-  /** Whether the error says that there is no group any more, which the next read makes again: from the first entry on, whatever was asked for at the start. */
+  /** Whether the error says that the group does not exist. The next read creates it again: from the first entry on, whatever `start` says. */
   isGone(error: unknown): boolean {
     if (!says(error, 'NOGROUP', 'UNBLOCKED')) return false
     const { stream, group } = this.#settings.group
-    const text = 'The group is gone, with the stream or without it. It is made again, from the first entry on.'
+    const text = 'The consumer group or its stream was deleted. The group is created again, from the first entry on.'
     if (!this.#isReported) this.#settings.logger.warn({ stream, group }, text)
     this.#isReported = true
     this.#created = false
@@ -73,7 +73,7 @@ export class FreshEntries {
   }
 }
 
-/** A connection for reads that wait up to `block` milliseconds: on the shared one they would hold up everybody. */
+/** A connection for reads that wait up to `block` milliseconds: on the shared connection they would block all other commands. */
 async function blockingConnection(redis: RedisInternals, block: number, signal: AbortSignal): Promise<DedicatedPort> {
   const { port, runtime, deadline } = redis
   const late = new AbortController()

@@ -1,8 +1,8 @@
 import { type Script, script } from '../../client/port.ts'
 
-// Only what Redis 6.0 has, and may run in a script there: XREADGROUP may not. Every script may be sent twice by a client that reconnects.
+// Only commands that Redis 6.0 has and allows in scripts: XREADGROUP is not allowed. A client that reconnects may send any of these scripts twice.
 
-/** `claim(id, idle)`: `{ id, fields, deliveries }`, counted as one more delivery. Without its fields when the entry was deleted: then it is acked. `nil`: not there, or not idle for long enough. */
+/** `claim(id, idle)`: `{ id, fields, deliveries }`, counted as one more delivery. Without fields if the entry was deleted: then it is acked. `nil`: it does not exist, or has not been idle for long enough. */
 const claim = `
 local stream, group, consumer = KEYS[1], ARGV[1], ARGV[2]
 local function pending(id)
@@ -13,7 +13,7 @@ local function claim(id, idle)
   if not before then return nil end
   local claimed = redis.call('XCLAIM', stream, group, consumer, idle, id)
   if claimed[1] then return { id, claimed[1][2], before[4] + 1 } end
-  -- From 7.0 on a deleted entry leaves the pending ones by being claimed; before, it is claimed as nothing.
+  -- From 7.0 on, claiming a deleted entry removes it from the pending ones; before, the claim returns nothing.
   if #claimed == 0 and pending(id) then return nil end
   redis.call('XACK', stream, group, id)
   return { id, false, before[4] }
@@ -28,7 +28,7 @@ end
 `
 
 /**
- * Takes nacked entries whose time has come.
+ * Takes nacked entries that are due.
  * KEYS: stream, retry zset. ARGV: group, consumer, limit. Answers the entries, and milliseconds until the next one is due, or -1.
  */
 export const takeDue: Script = script(`${clock}${claim}
@@ -41,7 +41,7 @@ local first = redis.call('ZRANGE', KEYS[2], 0, 0, 'WITHSCORES')
 return { taken, first[2] and math.max(0, tonumber(first[2]) - instant) or -1 }`)
 
 /**
- * Takes entries over that nobody has touched for a while, except those that wait for their time.
+ * Takes over idle entries, except nacked ones that are not due yet.
  * KEYS: stream, retry zset. ARGV: group, consumer, idle time, limit, the ids. Answers the entries.
  */
 export const takeOver: Script = script(`${claim}
@@ -53,8 +53,8 @@ end
 return taken`)
 
 /**
- * Delivers an own entry once more. KEYS: stream. ARGV: group, consumer, id, deliveries so far.
- * Answers the entry, 'GONE' if it is not pending, or 'LOST' if it is another's.
+ * Delivers an entry of this consumer once more. KEYS: stream. ARGV: group, consumer, id, deliveries so far.
+ * Answers the entry, 'GONE' if it is not pending, or 'LOST' if another consumer has it.
  */
 export const takeAgain: Script = script(`${claim}
 local found = pending(ARGV[3])
@@ -63,10 +63,10 @@ if found[2] ~= consumer or found[4] ~= tonumber(ARGV[4]) then return 'LOST' end
 return claim(ARGV[3], 0) or 'GONE'`)
 
 /**
- * Carries verdicts out, each only while the delivery is still this consumer's.
- * KEYS: stream, retry zset, dead-letter stream. ARGV: group, consumer, the name under which nacked entries wait, then per verdict: kind, id,
- * deliveries, how many more values, these. `ack`: none. `nack`: the delay, and the deliveries to count. `dead`: the fields of the letter.
- * Answers per verdict 'OK', 'GONE' (no longer pending: it was settled), 'LOST' (another has it), or what the server said.
+ * Applies verdicts, each only while this consumer still has the delivery.
+ * KEYS: stream, retry zset, dead-letter stream. ARGV: group, consumer, the name of the consumer for nacked entries, then per verdict: kind, id,
+ * deliveries, the number of further values, then these. `ack`: none. `nack`: the delay, and the deliveries to count. `dead`: the fields of the dead letter.
+ * Answers per verdict 'OK', 'GONE' (no longer pending: it was settled), 'LOST' (another consumer has it), or the error of the server.
  */
 export const settle: Script = script(`${clock}
 local stream, group, consumer, waiting = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
@@ -103,7 +103,7 @@ while at <= #ARGV do
 end
 return answers`)
 
-/** Keeps entries from being taken over. KEYS: stream. ARGV: group, consumer, the ids. Answers those that are no longer this consumer's. */
+/** Resets the idle time of entries, so that they are not taken over. KEYS: stream. ARGV: group, consumer, the ids. Answers the ids that this consumer no longer has. */
 export const keep: Script = script(`
 local stream, group, consumer, lost = KEYS[1], ARGV[1], ARGV[2], {}
 for at = 3, #ARGV do
@@ -117,8 +117,8 @@ end
 return lost`)
 
 /**
- * Gives back what the consumer holds and nobody was given, as if it had not been delivered: others get it at once.
- * KEYS: stream, retry zset. ARGV: group, consumer, the name under which entries wait, limit, the ids to keep. Answers how many it gave back.
+ * Releases entries of the consumer that were not yielded, as if they had not been delivered: other consumers get them at once.
+ * KEYS: stream, retry zset. ARGV: group, consumer, the name of the consumer for waiting entries, limit, the ids to keep. Answers the number of released entries.
  */
 export const giveBack: Script = script(`${clock}
 local stream, group, consumer, waiting = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
@@ -133,7 +133,7 @@ for _, found in ipairs(redis.call('XPENDING', stream, group, '-', '+', tonumber(
 end
 return given`)
 
-/** Takes back the count of deliveries that did not happen; the entries stay where they are. KEYS: stream. ARGV: group, consumer, the ids. */
+/** Decrements the count of deliveries that did not happen; the entries stay pending. KEYS: stream. ARGV: group, consumer, the ids. */
 export const uncount: Script = script(`
 local stream, group, consumer = KEYS[1], ARGV[1], ARGV[2]
 for at = 3, #ARGV do
@@ -143,19 +143,19 @@ for at = 3, #ARGV do
   end
 end`)
 
-/** An entry, as XRANGE has it. By a script, because a client that reads from replicas would ask one, which may not have it yet. KEYS: stream. ARGV: group, consumer, id. */
+/** An entry, as XRANGE returns it. By a script, because a client that reads from replicas could ask one that does not have it yet. KEYS: stream. ARGV: group, consumer, id. */
 export const fetch: Script = script(`return redis.call('XRANGE', KEYS[1], ARGV[3], ARGV[3])`)
 
-/** Removes a consumer that holds nothing: with one that does, its entries would be gone. KEYS: stream. ARGV: group, consumer. */
+/** Removes a consumer without pending entries: removing others would lose their entries. KEYS: stream. ARGV: group, consumer. */
 export const removeConsumer: Script = script(`
 if #redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 1, ARGV[2]) > 0 then return 0 end
 redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], ARGV[2])
 return 1`)
 
 /**
- * For the owner of a shard: takes what is pending in a range of ids, whoever has it, and extends the lease.
- * KEYS: stream, lease. ARGV: group, consumer, token, lease in milliseconds, from, to, limit, the ids it has already.
- * Answers 'LOST' if the lease is another's; else the entries, and the last id that was looked at if there may be more.
+ * For the owner of a shard: takes all pending entries in a range of ids, from every consumer, and extends the lease.
+ * KEYS: stream, lease. ARGV: group, consumer, token, lease in milliseconds, from, to, limit, the ids that it has already.
+ * Answers 'LOST' if another instance has the lease; otherwise the entries, and the last id that was read if there may be more.
  */
 export const takeRange: Script = script(`${claim}
 if redis.call('GET', KEYS[2]) ~= ARGV[3] then return 'LOST' end

@@ -11,7 +11,7 @@ interface Waiting {
 const batchCount = 200
 const attempts = 3
 
-/** Sends verdicts in batches: what gathers while one is under way goes with the next. */
+/** Sends verdicts in batches: verdicts that arrive while one batch is sent share the next. */
 export class SettlementQueue {
   readonly #group: StreamGroup
   readonly #runtime: Runtime
@@ -23,11 +23,11 @@ export class SettlementQueue {
     this.#runtime = runtime
   }
 
-  /** 'OK', 'GONE', 'LOST', or what the server said. Rejects when the outcome is not known. */
+  /** 'OK', 'GONE', 'LOST', or the error of the server. Rejects if the outcome is unknown. */
   settle(verdict: Verdict): Promise<string> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ verdict, resolve, reject })
-      // A handler that settles must not lend its context to the verdicts of others.
+      // The verdicts of others must not run in the context of the handler that settles.
       if (!this.#sending) outside(() => void this.#send())
     })
   }
@@ -35,7 +35,7 @@ export class SettlementQueue {
   /** Never rejects. */
   async #send(): Promise<void> {
     this.#sending = true
-    // What is settled in the same turn goes together.
+    // Verdicts of the same turn share a batch.
     await this.#runtime.yield?.()
     while (this.#waiting.length > 0) {
       const batch = this.#next()
@@ -49,14 +49,14 @@ export class SettlementQueue {
     this.#sending = false
   }
 
-  /** A letter goes alone: it may be large. */
+  /** A dead letter is sent alone: it may be large. */
   #next(): readonly Waiting[] {
     const firstLetter = this.#waiting.findIndex(({ verdict }) => verdict.kind === 'dead')
     const count = firstLetter === -1 ? batchCount : Math.max(1, firstLetter)
     return this.#waiting.splice(0, Math.min(count, batchCount))
   }
 
-  /** Tried again when there was no answer: a verdict that was carried out before is answered 'GONE'. */
+  /** Retried if there was no answer: a verdict that was applied before is answered 'GONE'. */
   async #settle(verdicts: readonly Verdict[]): Promise<readonly string[]> {
     for (let attempt = 1; ; attempt += 1) {
       try {

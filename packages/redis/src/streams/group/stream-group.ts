@@ -4,12 +4,12 @@ import type { RedisInternals } from '../../transaction/redis.ts'
 import { companionKey } from '../entries/stream-names.ts'
 import * as scripts from './group-scripts.ts'
 
-/** An entry as the group delivers it. */
+/** A delivery of an entry. */
 export interface DeliveredEntry {
   readonly id: string
   /** `undefined`: it was deleted from the stream while it was pending, and is acked. */
   readonly fields: readonly Buffer[] | undefined
-  /** This one included. */
+  /** Including this one. */
   readonly deliveries: number
 }
 
@@ -25,18 +25,18 @@ export type Verdict =
   | { readonly kind: 'nack'; readonly id: string; readonly deliveries: number; readonly delay: number; readonly count: number }
   | { readonly kind: 'dead'; readonly id: string; readonly deliveries: number; readonly letter: readonly RedisArgument[] }
 
-/** Under this name nacked entries wait in the group until their time has come. No consumer is called so. */
+/** The consumer of nacked entries that are not due yet. No real consumer has this name. */
 const waitingConsumer = 'ackord-waiting'
 
 export interface GroupSettings {
   readonly stream: string
   readonly group: string
   readonly consumer: string
-  /** Where rejected entries go, if that is a stream beside this one. */
+  /** The stream for rejected entries, if it is beside this one. */
   readonly deadLetter: string
 }
 
-/** A stream and one consumer of one of its groups: what is asked of the server, and nothing remembered. */
+/** The commands of one consumer of a group. It has no state. */
 export class StreamGroup {
   readonly stream: string
   readonly group: string
@@ -54,7 +54,7 @@ export class StreamGroup {
     this.#deadLetter = settings.deadLetter
   }
 
-  /** Makes the group, and the stream, if they are not there. */
+  /** Creates the group and the stream if they do not exist. */
   async create(from: '0' | '$'): Promise<void> {
     try {
       await this.#port.send({ name: 'XGROUP', args: ['CREATE', this.stream, this.group, from, 'MKSTREAM'], keys: [1] })
@@ -63,7 +63,7 @@ export class StreamGroup {
     }
   }
 
-  /** Entries that no consumer of the group has had. Waits for one, on a connection of its own. */
+  /** Reads entries that no consumer of the group has received. Waits for one, on a connection of its own. */
   async read(connection: DedicatedPort, count: number, block: number): Promise<readonly DeliveredEntry[]> {
     const args = ['GROUP', this.group, this.consumer, 'COUNT', String(count), 'BLOCK', String(block), 'STREAMS', this.stream, '>']
     const reply = await connection.send({ name: 'XREADGROUP', args, keys: [8] }, { binary: true })
@@ -71,7 +71,7 @@ export class StreamGroup {
     return asList(asList(found)[1]).map((entry) => toEntry([...asList(entry), 1]))
   }
 
-  /** Nacked entries whose time has come, and how many milliseconds it is to the next one's. */
+  /** Takes nacked entries that are due, and returns the milliseconds until the next one is. */
   async takeDue(limit: number): Promise<{ readonly entries: readonly DeliveredEntry[]; readonly next: number }> {
     const reply = await this.#evaluate(scripts.takeDue, [this.#retry], [String(limit)], true)
     const [taken, next] = asList(reply)
@@ -88,7 +88,7 @@ export class StreamGroup {
     return String(reply) === 'GONE' ? 'GONE' : 'LOST'
   }
 
-  /** For the owner of a shard; `LOST` if that is another. `more`: where to go on, if there may be more. */
+  /** For the owner of a shard; `LOST` if another instance owns it. `more`: where to go on, if there may be more. */
   async takeRange(
     lease: { readonly key: string; readonly token: string; readonly duration: number },
     range: { readonly from: string; readonly to: string; readonly limit: number; readonly known: readonly string[] },
@@ -102,7 +102,7 @@ export class StreamGroup {
     return { entries: asList(taken).map(toEntry), more: last === '' ? undefined : last }
   }
 
-  /** One page of what is delivered and not acked. */
+  /** One page of pending entries. */
   async pending(from: string, count: number): Promise<readonly PendingEntry[]> {
     const reply = await this.#port.send({ name: 'XPENDING', args: [this.stream, this.group, from, '+', String(count)], keys: [0] })
     return asList(reply).map((entry) => {
@@ -111,7 +111,7 @@ export class StreamGroup {
     })
   }
 
-  /** One answer per verdict: 'OK', 'GONE', 'LOST', or what the server said. */
+  /** One answer per verdict: 'OK', 'GONE', 'LOST', or the error of the server. */
   async settle(verdicts: readonly Verdict[]): Promise<readonly string[]> {
     const args: RedisArgument[] = [waitingConsumer]
     for (const verdict of verdicts) {
@@ -121,12 +121,12 @@ export class StreamGroup {
     return asList(await this.#evaluate(scripts.settle, [this.#retry, this.#deadLetter], args)).map(String)
   }
 
-  /** The ids that are no longer this consumer's. */
+  /** Returns the ids that this consumer no longer has. */
   async keep(ids: readonly string[]): Promise<readonly string[]> {
     return asList(await this.#evaluate(scripts.keep, [], ids)).map(String)
   }
 
-  /** Everything that this consumer holds, except for these. */
+  /** Releases all entries of this consumer, except these. */
   async giveBack(kept: readonly string[]): Promise<void> {
     const limit = 500
     let given = limit
@@ -139,13 +139,13 @@ export class StreamGroup {
     await this.#evaluate(scripts.uncount, [], ids)
   }
 
-  /** `undefined`: it is not in the stream any more. */
+  /** `undefined`: it is no longer in the stream. */
   async fetch(id: string): Promise<readonly Buffer[] | undefined> {
     const [entry] = asList(await this.#evaluate(scripts.fetch, [], [id], true))
     return entry === undefined ? undefined : (asList(asList(entry)[1]) as readonly Buffer[])
   }
 
-  /** Others that hold nothing and were given nothing for this long. One of them that lives comes to be again with its next entry. */
+  /** Other consumers without pending entries that received none for this long. A live one is created again with its next entry. */
   async removeDeadConsumers(idle: number): Promise<void> {
     const reply = await this.#port.send({ name: 'XINFO', args: ['CONSUMERS', this.stream, this.group], keys: [1] })
     for (const consumer of asList(reply)) {
@@ -156,7 +156,7 @@ export class StreamGroup {
     }
   }
 
-  /** Unless it holds something. */
+  /** Unless the consumer has pending entries. */
   async removeConsumer(): Promise<void> {
     await this.#evaluate(scripts.removeConsumer, [], [])
   }
@@ -180,7 +180,7 @@ function toEntry(reply: Reply): DeliveredEntry {
   }
 }
 
-/** `[name, value, …]`, as the server describes its things. */
+/** Reads `[name, value, …]`, the server's form of an object. */
 function toFacts(list: readonly Reply[]): ReadonlyMap<string, string> {
   return new Map(Array.from({ length: list.length / 2 }, (_, index) => [String(list[2 * index]), String(list[2 * index + 1])]))
 }

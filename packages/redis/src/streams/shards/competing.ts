@@ -7,17 +7,17 @@ import { FreshEntries } from '../group/blocking-reader.ts'
 import type { DeliveredEntry, PendingEntry, StreamGroup } from '../group/stream-group.ts'
 import { HeldEntries, type HeldEntry } from './held-entries.ts'
 import { deadAfter, type Reading, reportDeleted, type Shard, ShardHealth, type ShardSettings } from './shard.ts'
-import { Bell } from './wake-signal.ts'
+import { WakeSignal } from './wake-signal.ts'
 
 const pageSize = 500
-/** Milliseconds that idle entries wait for a quarter of the room, so that they are not taken over one by one. After that any room will do. */
+/** Milliseconds for which idle entries wait for a quarter of the room, so that they are not taken over one by one. After that any room will do. */
 const patience = 20
 
 /**
  * One of several consumers that share a stream, in no order.
  *
- * An entry is pending at the server from being read to being acked. What is held here is kept by a heartbeat; what a dead consumer held goes to
- * whoever finds it idle; what was nacked waits in a zset of the group, for any of them. So each pending entry has exactly one way on.
+ * An entry is pending at the server from its read to its ack. A heartbeat renews the entries of this consumer; other consumers take over the idle entries
+ * of a dead consumer; nacked entries wait in a sorted set of the group, for any consumer. So each pending entry has exactly one way to go on.
  */
 export class CompetingShard implements Shard, Reading {
   readonly finished: Promise<void>
@@ -27,16 +27,16 @@ export class CompetingShard implements Shard, Reading {
   readonly #health: ShardHealth
   readonly #held: HeldEntries
   readonly #ending = new AbortController()
-  // Later than `ending`: what is in hand is kept until it is settled.
+  // Later than `ending`: entries are renewed until they are settled.
   readonly #over = new AbortController()
-  readonly #room: Bell
-  readonly #due: Bell
-  readonly #upkeep: Bell
+  readonly #room: WakeSignal
+  readonly #due: WakeSignal
+  readonly #upkeep: WakeSignal
   #asked = 0
   #dueWaitsForRoom = false
-  /** Where the look for idle entries goes on as soon as there is room. */
+  /** Where the search for idle entries goes on as soon as there is room. */
   #idleFrom: string | undefined
-  /** Whether the next room is for idle entries: while there are some, they and new ones take turns. */
+  /** Whether the next room is for idle entries: while there are some, they and new entries take turns. */
   #isTurnOfIdle = false
   #reading: Promise<unknown> = Promise.resolve()
   #leaving: Promise<void> | undefined
@@ -51,9 +51,9 @@ export class CompetingShard implements Shard, Reading {
     this.#runtime = runtime
     this.#health = new ShardHealth(group.stream, { backoff, runtime, logger })
     this.#held = new HeldEntries(group, runtime, () => this.#freed())
-    this.#room = new Bell(runtime)
-    this.#due = new Bell(runtime)
-    this.#upkeep = new Bell(runtime)
+    this.#room = new WakeSignal(runtime)
+    this.#due = new WakeSignal(runtime)
+    this.#upkeep = new WakeSignal(runtime)
     this.finished = new Promise((resolve) => {
       this.#finish = resolve
     })
@@ -77,7 +77,7 @@ export class CompetingShard implements Shard, Reading {
   async nack(entry: HeldEntry, delay: number, counts: boolean): Promise<void> {
     const { id, deliveries } = entry
     await this.#held.settle(entry, { kind: 'nack', id, deliveries, delay, count: counts ? deliveries : deliveries - 1 })
-    this.#due.ring()
+    this.#due.notify()
   }
 
   async reject(entry: HeldEntry, letter: readonly RedisArgument[]): Promise<void> {
@@ -97,7 +97,7 @@ export class CompetingShard implements Shard, Reading {
     await this.#end()
   }
 
-  /** Entries that nobody has had. */
+  /** Reads entries that no consumer has received. */
   async #read(): Promise<void> {
     const { signal } = this.#ending
     const { block, share } = this.#settings
@@ -110,21 +110,21 @@ export class CompetingShard implements Shard, Reading {
         continue
       }
       try {
-        // Before anything else: without a group there is nothing to look through, and nothing to read.
+        // Before anything else: without a group there is nothing to search and nothing to read.
         await fresh.createGroup()
         if (answerWasLost) await this.#takeIdle({ own: 0, others: Infinity })
         answerWasLost = false
-        // What is nacked meanwhile comes by another way and needs some room too, and what dead consumers left even more.
+        // Entries that are nacked meanwhile need some room too, and entries of dead consumers even more.
         this.#asked = free - Math.floor(free / (this.#idleFrom === undefined ? 4 : 2))
-        // It leaves more room than the read before it.
-        if (this.#idleFrom !== undefined) this.#upkeep.ring()
+        // Leaves more room than the read before it.
+        if (this.#idleFrom !== undefined) this.#upkeep.notify()
         const entries = await fresh.read(this.#asked)
         this.#asked = 0
         this.#accept(entries)
         this.#health.well()
         if (entries.length > 0 && this.#idleFrom !== undefined) {
           this.#isTurnOfIdle = true
-          this.#upkeep.ring()
+          this.#upkeep.notify()
         }
       } catch (error) {
         this.#asked = 0
@@ -134,14 +134,14 @@ export class CompetingShard implements Shard, Reading {
           await this.#health.lostGroup(signal)
           continue
         }
-        // It may have had entries, which are pending here now, and nobody knows of them.
+        // The lost answer may have had entries, which are pending for this consumer without its knowledge.
         answerWasLost = true
         await this.#health.failed(error, signal)
       }
     }
   }
 
-  /** Entries that were nacked, by this consumer or another, and whose time has come. */
+  /** Takes entries that were nacked, by this consumer or another, and are due. */
   async #takeDue(): Promise<void> {
     const { signal } = this.#ending
     const { block, backoff } = this.#settings
@@ -159,17 +159,17 @@ export class CompetingShard implements Shard, Reading {
         pause.succeeded()
         await this.#due.wait(wait, signal)
       } catch {
-        // Whoever reads tells of it.
+        // The loop that reads logs the error.
         await pause.failed(signal)
       }
     }
   }
 
-  /** Keeps what is in hand; takes over what dead consumers left, as fast as there is room, and removes them. */
+  /** Renews the entries of this consumer; takes over those of dead consumers, as fast as there is room, and removes these consumers. */
   async #maintain(): Promise<void> {
     const { claimIdle, claimInterval, block, redis, backoff } = this.#settings
     const { signal } = this.#over
-    // Longer than any answer can take: some clients send a read again whose answer was lost, and nobody is told.
+    // Longer than any answer can take: some clients repeat a read whose answer was lost, without telling the caller.
     const own = Math.ceil(block + redis.deadline)
     const pause = new FailurePause({ backoff, runtime: this.#runtime })
     let keepAt = this.#runtime.monotonic()
@@ -200,7 +200,7 @@ export class CompetingShard implements Shard, Reading {
         }
         pause.succeeded()
       } catch {
-        // Whoever reads tells of it; the next round does what this one could not. What is in hand must be kept all the same.
+        // The loop that reads logs the error; the next round does what this one could not. Entries of this consumer must be renewed all the same.
         wait = Math.min(pause.next(), claimIdle / 3)
         this.#endTurnOfIdle()
       }
@@ -225,13 +225,13 @@ export class CompetingShard implements Shard, Reading {
   }
 
   /**
-   * Takes what has been pending for so many milliseconds and is not in hand, as long as there is room for `least`. Gives where to go on when there is
-   * room again; `undefined` if it has seen everything.
+   * Takes over entries that have been idle for this many milliseconds, as long as there is room for `least`. Returns where to go on when there is
+   * room again; `undefined` if it has seen all.
    */
   async #takeIdle(idleTimes: { readonly own: number; readonly others: number }, start = '-', least = 1): Promise<string | undefined> {
     const { consumer } = this.#group
     for (let from = start; !this.#ending.signal.aborted; ) {
-      // What is taken over for a little room needs no long list.
+      // A short list is enough for little room.
       const count = Math.min(pageSize, Math.max(50, 4 * this.#roomBesideReading()))
       const page = await this.#group.pending(from, count)
       const due = page.filter(
@@ -261,7 +261,7 @@ export class CompetingShard implements Shard, Reading {
   #endTurnOfIdle(): void {
     if (!this.#isTurnOfIdle) return
     this.#isTurnOfIdle = false
-    this.#room.ring()
+    this.#room.notify()
   }
 
   async #claim(entries: readonly PendingEntry[], idleTime: number): Promise<void> {
@@ -270,7 +270,7 @@ export class CompetingShard implements Shard, Reading {
     this.#accept(await this.#group.takeOver(ids, idleTime, ids.length))
   }
 
-  /** How many entries may come by another way than the read that is under way. */
+  /** How many entries may arrive in other ways than by the read that runs. */
   #roomBesideReading(): number {
     return Math.max(this.#settings.share() - this.#held.size - this.#asked, this.#held.size === 0 ? 1 : 0)
   }
@@ -284,7 +284,7 @@ export class CompetingShard implements Shard, Reading {
         reportDeleted(logger, stream, id)
         continue
       }
-      // Two ways have crossed: the server goes by the later one.
+      // It arrived in two ways: the server counts the later one.
       const crossed = this.#held.get(id)
       if (crossed !== undefined && crossed.deliveries >= deliveries) continue
       if (crossed !== undefined) this.#held.lose(crossed, 'taken')
@@ -296,9 +296,9 @@ export class CompetingShard implements Shard, Reading {
   }
 
   #freed(): void {
-    this.#room.ring()
-    if (this.#dueWaitsForRoom) this.#due.ring()
-    if (this.#idleFrom !== undefined) this.#upkeep.ring()
+    this.#room.notify()
+    if (this.#dueWaitsForRoom) this.#due.notify()
+    if (this.#idleFrom !== undefined) this.#upkeep.notify()
     if (this.#hasLeft && this.#held.size === 0) void this.#end()
   }
 
@@ -311,13 +311,13 @@ export class CompetingShard implements Shard, Reading {
     if (this.#held.size === 0) await this.#end()
   }
 
-  /** Also what an answer that was on its way would have brought. */
+  /** Including the entries of an answer that has not arrived yet. */
   async #giveBack(): Promise<void> {
     try {
       await this.#group.giveBack(this.#held.ids)
     } catch (err) {
       if (says(err, 'NOGROUP')) return
-      const text = 'What was read and not handled could not be given back; others get it once it has been idle for their claimIdle.'
+      const text = 'Entries that were read and not handled could not be released. Other consumers take them over after their claimIdle.'
       this.#settings.logger.warn({ err, stream: this.#group.stream }, text)
     }
   }
@@ -328,7 +328,7 @@ export class CompetingShard implements Shard, Reading {
     try {
       await this.#group.removeConsumer()
     } catch {
-      // Another one removes it later.
+      // Another consumer removes it later.
     }
     this.#finish()
   }

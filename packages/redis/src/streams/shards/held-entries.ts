@@ -4,7 +4,7 @@ import { SettlementQueue } from '../group/settlement-queue.ts'
 import type { StreamGroup, Verdict } from '../group/stream-group.ts'
 import type { Shard } from './shard.ts'
 
-/** The deliveries that a shard has in hand. */
+/** The deliveries of a shard that are not settled yet. */
 export class HeldEntries {
   readonly #queue: SettlementQueue
   readonly #entries = new Map<string, HeldEntry>()
@@ -12,7 +12,7 @@ export class HeldEntries {
   readonly #settling = new Map<HeldEntry, Promise<string>>()
   readonly #onFree: (entry: HeldEntry) => void
 
-  /** `onFree` is told of each one that is no longer in hand, except for those that are dropped. */
+  /** `onFree` is called with each delivery that has ended, except dropped ones. */
   constructor(group: StreamGroup, runtime: Runtime, onFree: (entry: HeldEntry) => void) {
     this.#queue = new SettlementQueue(group, runtime)
     this.#onFree = onFree
@@ -22,7 +22,7 @@ export class HeldEntries {
     return this.#entries.size + this.#orphans.size
   }
 
-  /** As the group knows them. */
+  /** The ids in the group. */
   get ids(): string[] {
     return [...this.#entries.keys()]
   }
@@ -47,12 +47,12 @@ export class HeldEntries {
     return this.#entries.get(entry.id) === entry || this.#orphans.has(entry)
   }
 
-  /** Nobody was given it. */
+  /** Removes a delivery that was not yielded. */
   drop(entry: HeldEntry): void {
     if (!this.#orphans.delete(entry) && this.holds(entry)) this.#entries.delete(entry.id)
   }
 
-  /** Their group is gone. They can be finished, but nobody is told: a stream that is made anew may have other entries under their ids. */
+  /** Their group is lost. Handlers may finish, but their verdicts are not sent: a stream that is created again may have other entries with the same ids. */
   orphanAll(): void {
     for (const entry of this.#entries.values()) this.#orphans.add(entry)
     this.#entries.clear()
@@ -63,23 +63,23 @@ export class HeldEntries {
     this.#letGo(entry)
   }
 
-  /** Without a word about what is free: nothing more is read. */
+  /** Without calling `onFree`: nothing more is read. */
   loseAll(loss: Loss): void {
     for (const entry of this.all) entry.loss = loss
     this.#entries.clear()
     this.#orphans.clear()
   }
 
-  /** It was not pending under this consumer's name a moment ago. */
+  /** The entry was not pending for this consumer a moment ago. */
   missed(id: string): void {
     const entry = this.#entries.get(id)
-    // Settled meanwhile, it is not pending either.
+    // An entry that was settled meanwhile is not pending either.
     if (entry !== undefined && !this.#settling.has(entry)) this.lose(entry, 'taken')
   }
 
   /**
-   * Rejects if the delivery is another's by now, if there was no answer, or if the server refused; only in the last case the entry stays in hand.
-   * Without an answer it may still be pending: then it is found idle, and delivered again.
+   * Rejects if another consumer has the delivery, if there was no answer, or if the server refused; only in the last case the delivery is kept.
+   * Without an answer it may still be pending: then a consumer finds it idle, and it is delivered again.
    */
   async settle(entry: HeldEntry, verdict: Verdict): Promise<void> {
     if (!this.holds(entry)) throw lossError(entry)
@@ -108,7 +108,7 @@ export class HeldEntries {
     }
   }
 
-  /** Resolves when the verdicts that are under way are answered. */
+  /** Resolves when all verdicts that were sent are answered. */
   async answered(): Promise<void> {
     await Promise.allSettled(this.#settling.values())
   }
@@ -123,9 +123,9 @@ export class HeldEntries {
 /** One delivery of an entry, until it is settled or lost. */
 export interface HeldEntry extends StreamEntry {
   readonly shard: Shard
-  /** This one included. */
+  /** Including this one. */
   readonly deliveries: number
-  /** Whether it was handed out, so that its holder settles it. */
+  /** Whether it was yielded, so that the receiver settles it. */
   yielded: boolean
   /** Why it cannot be settled here any more. */
   loss: Loss | undefined
@@ -135,15 +135,15 @@ export type Loss = 'taken' | 'disposed'
 
 export function lossError({ id, stream, loss }: HeldEntry): AckordError {
   if (loss === 'disposed') {
-    const text = `The source was disposed before entry ${id} of stream '${stream}' was settled; it is delivered again, and the late verdict has no effect. Settle what was yielded before disposing the source.`
+    const text = `The source was disposed before entry ${id} of stream '${stream}' was settled; it is delivered again, and the late verdict has no effect. Settle all yielded messages before disposing the source.`
     return new AckordError('ACKORD_SHUTDOWN', text)
   }
-  const text = `Entry ${id} of stream '${stream}' was taken over by another consumer, or its group is gone; the late verdict has no effect. If handlers stall, give the source a longer claimIdle or lease.`
+  const text = `Entry ${id} of stream '${stream}' was taken over by another consumer, or its group was deleted; the late verdict has no effect. If handlers are slow, set a longer claimIdle or lease on the source.`
   return new AckordError('ACKORD_LEASE_LOST', text)
 }
 
-/** The server refused, or there was no answer. */
+/** The server refused the verdict, or did not answer. */
 function unsettled({ id, stream }: HeldEntry, cause: unknown): AckordError {
-  const text = `Redis did not take the verdict on entry ${id} of stream '${stream}'; unless it was carried out all the same, the entry is delivered again.`
+  const text = `Redis did not accept the verdict on entry ${id} of stream '${stream}'; unless it was carried out all the same, the entry is delivered again.`
   return new AckordError('ACKORD_LEASE_LOST', text, { cause })
 }

@@ -1,17 +1,17 @@
-/** An entry that waits behind another one of its key. Its fields may have been let go, and are fetched again when its turn comes. */
+/** An entry that waits behind another one of its key. Its fields may have been dropped; they are read again when its turn comes. */
 export interface WaitingEntry {
   readonly id: string
   readonly deliveries: number
   readonly fields: readonly Buffer[] | undefined
 }
 
-/** The keys that have an entry under way, and what waits behind it. */
+/** The keys with an entry that is being handled, and the entries that wait behind it. */
 export class KeyQueues {
   readonly #waiting = new Map<string, WaitingEntry[]>()
   #size = 0
   #withFields = 0
 
-  /** How many wait. */
+  /** The number of waiting entries. */
   get size(): number {
     return this.#size
   }
@@ -25,7 +25,7 @@ export class KeyQueues {
     return [...this.#waiting.values()].flatMap((entries) => entries.map(({ id }) => id))
   }
 
-  /** Whether the key was free, and now has one under way. */
+  /** Whether the key was free; if so, it now has an entry that is being handled. */
   open(key: string): boolean {
     if (this.#waiting.has(key)) return false
     this.#waiting.set(key, [])
@@ -38,7 +38,7 @@ export class KeyQueues {
     if (entry.fields !== undefined) this.#withFields += 1
   }
 
-  /** The one under way is done: the next one, or `undefined`, and the key is free. */
+  /** The entry of the key is done: returns the next one; `undefined` if there is none and the key is free. */
   next(key: string): WaitingEntry | undefined {
     const entry = this.#waiting.get(key)?.shift()
     if (entry === undefined) {

@@ -8,7 +8,7 @@ import { HeldEntries, type HeldEntry, lossError } from './held-entries.ts'
 import { KeyQueues, type WaitingEntry } from './key-queues.ts'
 import { deadAfter, type Reading, reportDeleted, type Shard, ShardHealth, type ShardSettings } from './shard.ts'
 import type { ShardLease } from './shard-ownership.ts'
-import { Bell } from './wake-signal.ts'
+import { WakeSignal } from './wake-signal.ts'
 
 export interface OrderedShardSettings extends ShardSettings {
   readonly lease: ShardLease
@@ -16,16 +16,16 @@ export interface OrderedShardSettings extends ShardSettings {
 }
 
 const pageSize = 500
-// More are not read: each costs some hundred bytes here.
+// More are not read: each takes some hundred bytes in memory.
 const mostWaiting = 10_000
 
 /**
- * The one consumer of a stream that reads it, by a lease. Of each key one entry is handed out at a time, the next one when it is acked or
- * dead-lettered; a nacked one keeps those behind it waiting.
+ * The one consumer that reads a stream, by a lease. One entry of each key is delivered at a time, the next one when it is acked or
+ * dead-lettered; a nacked entry keeps those behind it waiting.
  *
- * What keeps the order when a lease runs out unnoticed: the next owner first takes over all that is pending. After each read an owner proves its lease and, in the same
- * step, takes what lies pending before the entries it has read, which is what a late read of the one before has been given. And a verdict is
- * taken only from whom the entry is pending for, so that the one before does not come to the second entry of a key.
+ * The order holds also if a lease expires unnoticed: the next owner first takes over all pending entries. After each read an owner proves its lease and, in the same
+ * step, takes the pending entries before those that it has read, which a late read of the previous owner may have received. And a verdict is
+ * accepted only from the consumer for which the entry is pending, so that the previous owner does not get to the second entry of a key.
  */
 export class OrderedShard implements Shard, Reading {
   readonly finished: Promise<void>
@@ -36,10 +36,10 @@ export class OrderedShard implements Shard, Reading {
   readonly #held: HeldEntries
   readonly #keys = new KeyQueues()
   readonly #keyOf = new Map<string, string>()
-  // Nacked, and to be handed out again.
+  // Nacked entries that are to be delivered again.
   readonly #delayed = new Map<string, Timer>()
   readonly #ending = new AbortController()
-  readonly #room: Bell
+  readonly #room: WakeSignal
   #seen = '0-0'
   #cleanAt = 0
   #warned = false
@@ -58,7 +58,7 @@ export class OrderedShard implements Shard, Reading {
     this.#runtime = runtime
     this.#health = new ShardHealth(group.stream, { backoff, runtime, logger })
     this.#held = new HeldEntries(group, runtime, (entry) => this.#freed(entry))
-    this.#room = new Bell(runtime)
+    this.#room = new WakeSignal(runtime)
     this.finished = new Promise((resolve) => {
       this.#finish = resolve
     })
@@ -84,7 +84,7 @@ export class OrderedShard implements Shard, Reading {
     this.#advance(entry.id)
   }
 
-  /** It stays pending here: nobody else may have it before those behind it. */
+  /** It stays pending for this consumer: no other may have it before those behind it. */
   async nack(entry: HeldEntry, delay: number, counts: boolean): Promise<void> {
     const { id } = entry
     if (!this.#held.holds(entry)) throw lossError(entry)
@@ -94,9 +94,9 @@ export class OrderedShard implements Shard, Reading {
     this.#freed(entry)
   }
 
-  /** The lease is another's: what is here is theirs to deliver. */
+  /** Another instance has the lease, and delivers the entries. */
   lose(): void {
-    // Its own release takes the lease away, too.
+    // Releasing the shard would delete the lease, too.
     if (this.#isLost || this.#hasEnded) return
     this.#isLost = true
     this.#settings.logger.warn({ stream: this.#group.stream }, 'The lease of a shard was lost; another consumer reads it.')
@@ -130,7 +130,7 @@ export class OrderedShard implements Shard, Reading {
         await fresh.createGroup()
         if (recovering) recovering = await this.#recover(free)
         else await this.#proceed(await fresh.read(free))
-        // An answer that was lost, of which some clients do not tell, leaves entries pending here that nobody knows of.
+        // A lost answer, which some clients do not report, leaves entries pending here without this consumer's knowledge.
         if (await this.#cleanUp()) recovering = true
         this.#health.well()
       } catch (error) {
@@ -144,7 +144,7 @@ export class OrderedShard implements Shard, Reading {
     }
   }
 
-  /** A page of what is pending behind all that was seen, whoever had it. Whether there may be more. */
+  /** Takes a page of pending entries behind all that were seen, from every consumer. Returns whether there may be more. */
   async #recover(limit: number): Promise<boolean> {
     const taken = await this.#group.takeRange(this.#settings.lease, { from: nextId(this.#seen), to: '+', limit, known: [] })
     if (taken === 'LOST') {
@@ -159,7 +159,7 @@ export class OrderedShard implements Shard, Reading {
     return false
   }
 
-  /** Whether it was time for it. */
+  /** Whether a search was due. */
   async #cleanUp(): Promise<boolean> {
     const now = this.#runtime.monotonic()
     if (now < this.#cleanAt) return false
@@ -168,7 +168,7 @@ export class OrderedShard implements Shard, Reading {
     return true
   }
 
-  /** The group is gone. What was read of it is read again; what is in hand can be finished. */
+  /** The group is lost. Its entries are read again; handlers may finish those that they have. */
   #forget(): void {
     for (const timer of this.#delayed.values()) timer.cancel()
     this.#delayed.clear()
@@ -243,15 +243,15 @@ export class OrderedShard implements Shard, Reading {
     return entry
   }
 
-  /** The entry is done: the next one of its key comes. */
+  /** The entry is done: the next one of its key is delivered. */
   #advance(id: string): void {
     const key = this.#keyOf.get(id)
     this.#keyOf.delete(id)
     if (key === undefined || this.#ending.signal.aborted) return
     const next = this.#keys.next(key)
-    // The next message has nothing to do with the context in which this one was settled.
+    // The next message must not run in the context in which this one was settled.
     if (next !== undefined) outside(() => void this.#handOut(next))
-    this.#room.ring()
+    this.#room.notify()
   }
 
   async #handOut({ id, deliveries, fields: kept }: WaitingEntry): Promise<void> {
@@ -283,7 +283,7 @@ export class OrderedShard implements Shard, Reading {
     } else if (entry === 'GONE' || entry.fields === undefined) {
       if (entry !== 'GONE') reportDeleted(this.#settings.logger, this.#group.stream, id)
       this.#advance(id)
-      this.#room.ring()
+      this.#room.notify()
     } else {
       this.#settings.offer([this.#hold(id, entry.fields, entry.deliveries)])
     }
@@ -297,7 +297,7 @@ export class OrderedShard implements Shard, Reading {
       try {
         return await ask()
       } catch (error) {
-        // With the group the entry is gone too.
+        // With the group, the entry is lost too.
         if (says(error, 'NOGROUP')) return undefined
         await idle(this.#runtime, backoff(attempt, this.#runtime.random), signal)
       }
@@ -306,9 +306,9 @@ export class OrderedShard implements Shard, Reading {
   }
 
   #freed(entry: HeldEntry): void {
-    // Nobody knows whether the verdict was carried out: it is looked at again.
+    // It is unknown whether the verdict was applied: the entry is read again.
     if (entry.loss === 'taken' && !this.#ending.signal.aborted) this.#delay(entry.id, entry.deliveries, 0)
-    this.#room.ring()
+    this.#room.notify()
     if (this.#hasLeft && this.#held.size === 0) void this.#end()
   }
 
@@ -331,7 +331,7 @@ export class OrderedShard implements Shard, Reading {
     if (this.#held.size === 0) await this.#end()
   }
 
-  /** If that fails, they count as delivered once more than they were. */
+  /** If that fails, the entries count as delivered once more than they were. */
   async #uncount(ids: readonly string[]): Promise<boolean> {
     try {
       await this.#group.uncount(ids)
@@ -348,7 +348,7 @@ export class OrderedShard implements Shard, Reading {
       await this.#settings.lease.release()
       await this.#group.removeConsumer()
     } catch {
-      // The lease runs out.
+      // The lease expires.
     }
     this.#finish()
   }

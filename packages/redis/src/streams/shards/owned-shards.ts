@@ -5,10 +5,10 @@ import type { HeldEntry } from './held-entries.ts'
 import { OrderedShard } from './ordered.ts'
 import { type Reading, ShardHealth, type ShardSettings, sharing } from './shard.ts'
 import { ShardLease, type ShardMembers } from './shard-ownership.ts'
-import { Bell } from './wake-signal.ts'
+import { WakeSignal } from './wake-signal.ts'
 
 export interface OwnedShardsSettings extends Omit<ShardSettings, 'group' | 'share' | 'offer'> {
-  /** The name that the shards stand for. */
+  /** The name of the stream without shard numbers. */
   readonly stream: string
   /** One per shard, with the key of its lease. */
   readonly shards: readonly { readonly group: StreamGroup; readonly leaseKey: string }[]
@@ -25,7 +25,7 @@ interface Owned {
   leaving: boolean
 }
 
-/** Each shard is read by one instance, by a lease, and each instance has its part of them. One that has too many hands over what it has finished. */
+/** Each shard is read by one instance, by a lease, and the instances share the shards evenly. An instance with too many releases one when its entries are settled. */
 export class OwnedShards implements Reading {
   readonly finished: Promise<void>
   readonly #settings: OwnedShardsSettings
@@ -34,7 +34,7 @@ export class OwnedShards implements Reading {
   readonly #ending = new AbortController()
   readonly #over = new AbortController()
   readonly #health: ShardHealth
-  readonly #bell: Bell
+  readonly #wakeSignal: WakeSignal
   #sharing: Promise<void> = Promise.resolve()
   #looking: Promise<void> = Promise.resolve()
   #leaving: Promise<void> | undefined
@@ -46,7 +46,7 @@ export class OwnedShards implements Reading {
     this.#settings = settings
     this.#runtime = redis.runtime
     this.#health = new ShardHealth(stream, { backoff, runtime: redis.runtime, logger }, sharing)
-    this.#bell = new Bell(redis.runtime)
+    this.#wakeSignal = new WakeSignal(redis.runtime)
     this.finished = new Promise((resolve) => {
       this.#finish = resolve
     })
@@ -85,7 +85,7 @@ export class OwnedShards implements Reading {
         if (signal.aborted) return
         await this.#health.failed(error, signal)
       }
-      await this.#bell.wait(Math.min(block, lease / 3), signal)
+      await this.#wakeSignal.wait(Math.min(block, lease / 3), signal)
     }
   }
 
@@ -105,7 +105,7 @@ export class OwnedShards implements Reading {
       void owned.shard.leave()
     }
     let missing = part - kept.length
-    // Each starts elsewhere, so that they do not ask for the same one.
+    // Each instance starts at another shard, so that they do not ask for the same one.
     const start = Math.floor(this.#runtime.random() * shards.length)
     for (let step = 0; step < shards.length && missing > 0 && !this.#ending.signal.aborted; step += 1) {
       const candidate = shards[(start + step) % shards.length]
@@ -129,24 +129,24 @@ export class OwnedShards implements Reading {
     this.#owned.set(group, owned)
     void shard.finished.then(() => {
       this.#owned.delete(group)
-      this.#bell.ring()
+      this.#wakeSignal.notify()
       if (this.#ending.signal.aborted) this.#endIfDone()
     })
     shard.run().catch((error: unknown) => this.#fail(error))
-    // Left while the lease was on its way.
+    // Left while the lease was being taken.
     if (this.#ending.signal.aborted) await shard.leave()
     return true
   }
 
   async #leave(): Promise<void> {
     this.#ending.abort()
-    // It may be about to say that this one is alive, or to get another shard.
+    // It may be about to renew its membership, or to get another shard.
     await this.#sharing.catch(() => {})
     await Promise.all([...this.#owned.values()].map(({ shard }) => shard.leave()))
     try {
       await this.#settings.members.leave()
     } catch {
-      // The others see it when its time is over.
+      // The other instances notice when its membership expires.
     }
     this.#endIfDone()
   }

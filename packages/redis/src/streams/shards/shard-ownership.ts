@@ -1,6 +1,6 @@
 import { type RedisPort, type Script, script } from '../../client/port.ts'
 
-/** KEYS: lease. ARGV: token, milliseconds. Answers whether it was still held. */
+/** KEYS: lease. ARGV: token, milliseconds. Answers whether the lease was still held. */
 const renew: Script = script(`
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('PEXPIRE', KEYS[1], ARGV[2])`)
@@ -10,7 +10,7 @@ const release: Script = script(`
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 return redis.call('DEL', KEYS[1])`)
 
-/** The right to read a shard. Its token is used once, so that a late answer is never taken for a newer one's. */
+/** The lease on a shard. Its token is used once, so that a late answer is never mistaken for that of a newer lease. */
 export class ShardLease {
   readonly key: string
   readonly token: string
@@ -32,7 +32,7 @@ export class ShardLease {
       // A client that reconnects may have sent it twice.
       return String(await this.#port.send({ name: 'GET', args: [key], keys: [0] })) === token
     } catch (error) {
-      // It may be this one's all the same, and then nobody would read for as long as it lasts.
+      // The lease may be this instance's all the same; then no instance would read the shard until it expires.
       this.release().catch(() => {})
       throw error
     }
@@ -47,7 +47,7 @@ export class ShardLease {
   }
 }
 
-/** KEYS: members zset. ARGV: member, milliseconds that it counts for. Answers the members. */
+/** KEYS: members zset. ARGV: member, milliseconds for which it counts. Answers the members. */
 const join: Script = script(`
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -56,7 +56,7 @@ redis.call('ZADD', KEYS[1], now + tonumber(ARGV[2]), ARGV[1])
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return redis.call('ZRANGE', KEYS[1], 0, -1)`)
 
-/** Those who share the shards of a stream among them. */
+/** The instances that share the shards of a stream. */
 export class ShardMembers {
   readonly #port: RedisPort
   readonly #key: string
@@ -68,7 +68,7 @@ export class ShardMembers {
     this.#member = member
   }
 
-  /** Says that this one is alive, and how many of the shards are its part: all parts differ by one at most. */
+  /** Renews the membership of this instance, and returns how many shards are its share: all shares differ by at most one. */
   async part(shards: number, duration: number): Promise<number> {
     const reply = await this.#port.evaluate(join, [this.#key], [this.#member, String(duration)])
     const members = (reply as readonly unknown[]).map(String).sort()

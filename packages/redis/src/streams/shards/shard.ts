@@ -6,26 +6,26 @@ import type { RedisInternals } from '../../transaction/redis.ts'
 import type { StreamGroup } from '../group/stream-group.ts'
 import type { HeldEntry } from './held-entries.ts'
 
-/** What an iteration has of one stream. */
+/** A stream, as an iteration reads it. */
 export interface Shard {
   /** Whether the entry can still be settled here. */
   holds(entry: HeldEntry): boolean
   ack(entry: HeldEntry): Promise<void>
-  /** `counts`: whether this delivery was one. */
+  /** `counts`: whether the delivery counts. */
   nack(entry: HeldEntry, delay: number, counts: boolean): Promise<void>
-  /** Puts a letter into the dead-letter stream and acks, in one step. If the server refuses it, the entry is still in hand. */
+  /** Adds a dead letter to its stream and acks the entry, in one step. If the server refuses it, the delivery is kept. */
   reject(entry: HeldEntry, letter: readonly RedisArgument[]): Promise<void>
 }
 
-/** All that an iteration reads. */
+/** All streams of an iteration. */
 export interface Reading {
-  /** Reads until it is left. Rejects with what will not heal. */
+  /** Reads until it is left. Rejects with errors that are permanent. */
   run(): Promise<void>
-  /** Reads no more and gives back what was not yielded. Idempotent. */
+  /** Stops reading and releases entries that were not yielded. Idempotent. */
   leave(): Promise<void>
-  /** Gives back also what was yielded and is not settled. Idempotent. */
+  /** Releases also yielded entries that are not settled. Idempotent. */
   dispose(): Promise<void>
-  /** Resolves when it was left and nothing is left to be settled. */
+  /** Resolves when it was left and all verdicts are answered. */
   readonly finished: Promise<void>
 }
 
@@ -38,40 +38,40 @@ export interface ShardSettings {
   readonly claimInterval: number
   readonly backoff: Backoff
   readonly logger: Logger
-  /** How many entries it may hold. */
+  /** The maximum number of unsettled entries. */
   readonly share: () => number
-  /** Takes what is ready to be handed out, in this order. */
+  /** Receives the entries that are ready to be yielded, in this order. */
   readonly offer: (entries: readonly HeldEntry[]) => void
 }
 
-/** Milliseconds after which a consumer that holds nothing, and was given nothing, is removed. */
+/** Milliseconds after which a consumer without pending entries that received none is removed. */
 export const deadAfter = 60_000
 
-/** A pending entry without a body: somebody has trimmed too much. */
+/** A pending entry without a body: another client trimmed too much. */
 export function reportDeleted(logger: Logger, stream: string, id: string): void {
   const text =
-    'A pending entry was deleted from its stream before it was handled: it is lost. Trim only what is acked, as trimStream() does.'
+    'A pending entry was deleted from its stream before it was handled: it is lost. Trim only acked entries, as trimStream() does.'
   logger.error({ stream, id }, text)
 }
 
-/** What is told when it goes, and when it is back. */
+/** The log lines for the loss of a connection, and for its return. */
 interface HealthTexts {
   readonly lost: string
   readonly back: string
 }
 
 const reading: HealthTexts = {
-  lost: 'The stream is not read: Redis cannot be reached, or refuses. It is tried again.',
+  lost: 'The stream cannot be read: Redis cannot be reached, or refuses. The source tries again.',
   back: 'The stream is read again.',
 }
 
-/** Of those who read in order. What an instance has, it may still read meanwhile, each shard being on a node of its own. */
+/** For instances that read in order. An instance may still read the shards that it has, because each may be on another node. */
 export const sharing: HealthTexts = {
-  lost: 'The shards are not shared out: Redis cannot be reached, or refuses. It is tried again.',
-  back: 'The shards are shared out again.',
+  lost: 'The shards cannot be assigned: Redis cannot be reached, or refuses. The source tries again.',
+  back: 'The shards are assigned again.',
 }
 
-/** Tells a stream that cannot be read at the moment from one that never will be; says so once when it goes and once when it is back. */
+/** Distinguishes temporary from permanent errors of a stream; logs once when it cannot be read and once when it can be again. */
 export class ShardHealth {
   readonly #stream: string
   readonly #ports: { readonly backoff: Backoff; readonly runtime: Runtime; readonly logger: Logger }
@@ -96,7 +96,7 @@ export class ShardHealth {
     this.#pause.succeeded()
   }
 
-  /** Waits before the next try. Throws at what will not heal. */
+  /** Waits before the next try. Throws permanent errors. */
   async failed(error: unknown, signal: AbortSignal): Promise<void> {
     if (says(error, 'WRONGTYPE', 'NOPERM', 'NOAUTH', 'WRONGPASS')) throw unreadable(this.#stream, error)
     if (!this.#isDown) this.#ports.logger.warn({ err: error, stream: this.#stream }, this.#texts.lost)
@@ -104,7 +104,7 @@ export class ShardHealth {
     await this.#pause.failed(signal)
   }
 
-  /** The group is gone, which is told elsewhere. Waits before it is made again. */
+  /** The group is lost, which is logged elsewhere. Waits before it is created again. */
   async lostGroup(signal: AbortSignal): Promise<void> {
     await this.#pause.failed(signal)
   }

@@ -1,24 +1,24 @@
 import type { Runtime } from '@ackord/core'
 
-/** Lets a loop sleep until something happens or the time is over. A ring that nobody waits for is kept for the next one who does. */
-export class Bell {
+/** Lets a loop sleep until a notification or a time-out. A notification that arrives while the loop does not wait is kept for the next wait. */
+export class WakeSignal {
   readonly #runtime: Runtime
-  #rung = false
+  #notified = false
   #wake: (() => void) | undefined
 
   constructor(runtime: Runtime) {
     this.#runtime = runtime
   }
 
-  ring(): void {
-    if (this.#wake === undefined) this.#rung = true
+  notify(): void {
+    if (this.#wake === undefined) this.#notified = true
     else this.#wake()
   }
 
-  /** Resolves at a ring, an abort, or after so many milliseconds. One at a time. */
+  /** Resolves at a notification, an abort, or after this many milliseconds. One wait at a time. */
   wait(delay: number, signal: AbortSignal): Promise<void> {
-    if (this.#rung || signal.aborted || delay <= 0) {
-      this.#rung = false
+    if (this.#notified || signal.aborted || delay <= 0) {
+      this.#notified = false
       return Promise.resolve()
     }
     return new Promise((resolve) => {

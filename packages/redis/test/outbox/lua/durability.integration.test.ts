@@ -83,7 +83,7 @@ describe('R37: luaDurability() at the start', () => {
     })
     await using lenient = luaDurability(redis, outbox, { failAtStart: 'violated', logger: silentLogger })
     expect((await lenient.start()).state).toBe('unknown')
-    await expect(luaDurability(redis, outbox, { failAtStart: 'unknown', logger: silentLogger }).start()).rejects.toThrow('does not tell')
+    await expect(luaDurability(redis, outbox, { failAtStart: 'unknown', logger: silentLogger }).start()).rejects.toThrow('does not reveal')
   })
 
   it.each([
@@ -168,10 +168,7 @@ describe('R37: luaDurability() from time to time', () => {
     expect(counted).toHaveLength(2)
     await durability.stop()
     const texts = logger.lines.filter(({ level }) => level !== 'error').map(({ level, text }) => `${level} ${text.split('.')[0]}`)
-    expect(texts).toEqual([
-      'warn The durability of the outbox is not what it should be',
-      'info The durability of the outbox is as it should be again',
-    ])
+    expect(texts).toEqual(['warn The durability of the outbox is not sufficient', 'info The durability of the outbox is sufficient again'])
     // The listener's own trouble is told, and changes nothing.
     expect(logger.at('error')).toHaveLength(reports.length)
     expect(runtime.timers).toBe(0)

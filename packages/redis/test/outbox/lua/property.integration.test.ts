@@ -3,7 +3,7 @@ import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import type { LuaExpiry } from '../../../src/outbox/lua/expiry/lua-expiry.ts'
 import { repairLuaOutbox } from '../../../src/outbox/lua/repair/repair.ts'
-import { ExpiryWorld, expired, revoked } from './expiry-world.ts'
+import { ExpiryWorld, expired, revoked } from './expiry/expiry-world.ts'
 import { brokenInvariants } from './invariants.ts'
 import { failed, failedByStore, type LuaWorld, parked, published, record } from './lua-world.ts'
 

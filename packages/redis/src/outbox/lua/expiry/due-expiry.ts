@@ -4,12 +4,12 @@ import type { Reply } from '../../../client/port.ts'
 import { toBytes } from '../../record-fields.ts'
 import type { LuaShard } from '../layout.ts'
 
-/** What is due, as it was recorded. */
+/** A due expiry, as it was recorded. */
 export interface DueExpiry {
   readonly subject: string
-  /** Milliseconds since the epoch. NaN if what is there is no time. */
+  /** Milliseconds since the epoch. NaN if the stored value is not a time. */
   readonly dueAt: number
-  /** `undefined` if it is missing: then it is parked. */
+  /** `undefined` if it is missing: then the expiry is parked. */
   readonly context: Uint8Array | undefined
   /** The tag under which it is recorded. Default: that of the subject. */
   readonly tag?: string | undefined
@@ -20,11 +20,11 @@ export interface DueExpiries {
   readonly expiries: readonly DueExpiry[]
   /** By the server's clock. */
   readonly now: number
-  /** Milliseconds until the next one that is not due yet, by the server's clock; `undefined` without one. */
+  /** Milliseconds until the next expiry is due, by the server's clock; `undefined` without one. */
   readonly nextIn: number | undefined
 }
 
-/** As a sorted set keeps it exactly, and a Date takes it. */
+/** A time that a sorted set stores exactly, and a Date accepts. */
 export function isTime(value: number): boolean {
   return Number.isSafeInteger(value) && value >= 0 && value <= 8.64e15
 }
@@ -35,7 +35,7 @@ export function checkTime(option: string, value: number): void {
   throw new InvalidOptionError(option, `must be a whole number of milliseconds since the epoch; it is ${found}.`)
 }
 
-/** Of the rows that a script gave. */
+/** Reads the rows of the script's reply. */
 export function toExpiries({ tag }: LuaShard, rows: readonly Reply[]): DueExpiry[] {
   const expiries: DueExpiry[] = []
   for (let at = 0; at < rows.length; at += 3) {
@@ -51,7 +51,7 @@ export function toExpiries({ tag }: LuaShard, rows: readonly Reply[]): DueExpiry
   return expiries
 }
 
-/** Oldest first. What is no time comes before, as in the set. */
+/** Oldest first. Invalid times come before, as in the sorted set. */
 export function byAge(one: DueExpiry, other: DueExpiry): number {
   return (isTime(one.dueAt) ? one.dueAt : -1) - (isTime(other.dueAt) ? other.dueAt : -1)
 }

@@ -3,15 +3,15 @@ import { InvalidOptionError } from '@ackord/core'
 import type { LuaShard } from '../layout.ts'
 
 /**
- * What expiry keeps beside the keys of a shard, under their tag; a script has them behind those, in this order.
+ * The keys of an expiry, under the tag of a shard. In scripts they follow those of the shard, in this order.
  *
  *     due       zset  subject, by when it expires, in milliseconds
- *     contexts  hash  subject → what its event is made of
+ *     contexts  hash  subject → the context of its event
  *     revoked   zset  subject, by when the mark ends
- *     decided   zset  'd' dueAt ' ' subject: this expiry was decided. 's' subject: it has expired. Both by when that may be forgotten
+ *     decided   zset  'd' dueAt ' ' subject: this expiry was decided. 's' subject: it has expired. Both by when they may be forgotten
  *     parked    hash  subject → dueAt parkedAt reason
  *
- * A subject that is marked has no event that says it expired, whoever decides, and whatever was recorded again. An expiry that is decided is not decided
+ * A marked subject never gets an expiry event, whichever process decides, and whatever was recorded again. A decided expiry is not decided
  * again, also when its event was published and deleted long ago.
  */
 export const expiryKeyNames = ['due', 'contexts', 'revoked', 'decided', 'parked'] as const
@@ -24,7 +24,7 @@ export function expiryKey(shard: LuaShard, name: string, key: ExpiryKeyName): st
   return shard.key(name, key)
 }
 
-/** Those of the shard, and behind them those of the expiry. */
+/** The keys of the shard, then those of the expiry. */
 export function keysWithExpiry(shard: LuaShard, name: string): readonly string[] {
   return [...shard.keys, ...expiryKeyNames.map((key) => expiryKey(shard, name, key))]
 }
@@ -37,7 +37,7 @@ export function namespaceBytes(namespace: string): Buffer {
   throw new InvalidOptionError('namespace', `must be a UUID, such as '7c0f3a6e-2b5d-4e1f-9a8b-6c4d2e0f1a3b'; it is '${namespace}'.`)
 }
 
-/** UUIDv3 of `subject|dueAt`: whoever decides on an expiry, and however often, its event has the same id. */
+/** UUIDv3 of `subject|dueAt`: the event of an expiry has the same id, whichever process decides it, and however often. */
 export function expiryId(namespace: Buffer, subject: string, dueAt: number): string {
   const bytes = Buffer.from(hash('md5', Buffer.concat([namespace, Buffer.from(`${subject}|${dueAt}`)]), 'hex'), 'hex')
   bytes.writeUInt8((bytes.readUInt8(6) & 0x0f) | 0x30, 6)

@@ -1,46 +1,46 @@
 import type { Logger, Metrics } from '@ackord/core'
 import { checkCount, checkDuration, checkFunction, checkNoMore, guardLogger, guardMetrics } from '@ackord/core/internal'
-import { homeOf } from '../context.ts'
+import { contextOf } from '../context.ts'
 import { RoundRunner, type RunnerHealth } from '../round-runner.ts'
 import type { ExpiryDecision, ExpiryEvent, LuaExpiry } from './lua-expiry.ts'
 
 export interface ExpiryWorkerOptions {
-  /** How many are decided in a round; the next one follows at once if there were as many. Default: 100. */
+  /** The maximum number of decisions in a round; the next round follows at once if there were as many. Default: 100. */
   readonly batchSize?: number | undefined
-  /** The most milliseconds between two rounds, up to 20 % less: how late what was recorded meanwhile may be. It looks earlier for what it knows of. Default: 1,000. */
+  /** The maximum milliseconds between two rounds, up to 20 % less: how late an expiry may be that was recorded meanwhile. Known expiries are decided on time. Default: 1,000. */
   readonly pollInterval?: number | undefined
-  /** Default: that of the outbox. */
+  /** Default: the logger of the outbox. */
   readonly logger?: Logger | undefined
-  /** Sets `ackord.outbox.expiry_lag`, how late the oldest of a round is. Default: that of the outbox. */
+  /** Sets `ackord.outbox.expiry_lag`, how late the oldest expiry of a round is. Default: the metrics of the outbox. */
   readonly metrics?: Metrics | undefined
 }
 
 export interface ExpiryWorkerHealth extends RunnerHealth {
-  /** Since it was made. */
+  /** Since the worker was created. */
   readonly decisions: Readonly<Record<ExpiryDecision, number>>
 }
 
-/** Decides what is due. Does nothing until it is started. */
+/** Decides due expiries. Does nothing until it is started. */
 export interface ExpiryWorker extends AsyncDisposable {
-  /** Looks at once, and goes on until `stop()`. One that runs goes on as it does. */
+  /** Begins at once, and goes on until `stop()`. Has no effect if it runs already. */
   start(): this
-  /** Resolves when the decisions in hand are taken. Idempotent in every state. */
+  /** Resolves when the decisions that have begun are made. Idempotent in every state. */
   stop(): Promise<void>
   health(): ExpiryWorkerHealth
 }
 
 const jitter = 0.2
 
-/** Any number of them may run, in any number of processes: they take the same decisions, and each counts once. */
+/** Any number of workers may run, in any number of processes: they make the same decisions, and each counts once. */
 export function expiryWorker(expiry: LuaExpiry, event: ExpiryEvent, options: ExpiryWorkerOptions = {}): ExpiryWorker {
-  const home = homeOf(expiry)
-  const { batchSize = 100, pollInterval = 1000, logger = home.logger, metrics = home.metrics, ...unknown } = options
+  const context = contextOf(expiry)
+  const { batchSize = 100, pollInterval = 1000, logger = context.logger, metrics = context.metrics, ...unknown } = options
   checkNoMore('expiryWorker()', unknown)
   checkFunction('event', event)
   checkCount('batchSize', batchSize)
   checkDuration('pollInterval', pollInterval, { min: 1 })
   const meter = metrics === undefined ? undefined : guardMetrics(metrics)
-  const { runtime } = home
+  const { runtime } = context
   const decisions: Record<ExpiryDecision, number> = { enqueued: 0, duplicate: 0, revoked: 0, not_due: 0, parked: 0 }
 
   async function round(signal: AbortSignal): Promise<number> {
@@ -48,7 +48,7 @@ export function expiryWorker(expiry: LuaExpiry, event: ExpiryEvent, options: Exp
     const [oldest] = expiries
     meter?.gauge('ackord.outbox.expiry_lag', oldest === undefined || Number.isNaN(oldest.dueAt) ? 0 : now - oldest.dueAt, {})
     if (signal.aborted) return 0
-    // One that fails does not keep the others from being decided; it comes again.
+    // A failed decision does not keep the others from being made; it is tried again.
     const results = await Promise.allSettled(expiries.map((due) => expiry.decideExpiry(due, event)))
     const failed = results.find((result) => result.status === 'rejected')
     for (const result of results) if (result.status === 'fulfilled') decisions[result.value] += 1

@@ -15,7 +15,7 @@ import type { QueuedCommand } from '../../../client/queued-command.ts'
 import { asList } from '../../../client/reply.ts'
 import type { RedisTransaction } from '../../../transaction/transaction.ts'
 import { toBuffer } from '../../record-fields.ts'
-import { homeOf, runWith, withHome } from '../context.ts'
+import { contextOf, runWith, withContext } from '../context.ts'
 import { enqueueArguments } from '../enqueue.ts'
 import type { LuaShard } from '../layout.ts'
 import type { LuaOutbox, PreparedRecords } from '../lua-outbox.ts'
@@ -27,85 +27,85 @@ import { type ParkedExpiries, parkedExpiries } from './parked-expiries.ts'
 import { decideScript, dueScript, extendFragment, recordScript, revokeScript } from './scripts.ts'
 
 export interface LuaExpiryOptions {
-  /** What its keys are called, behind the outbox's. Two on one outbox need two names, and two namespaces. Default: `expiry`. */
+  /** The name of the keys, behind that of the outbox. Two on one outbox need two names, and two namespaces. Default: `expiry`. */
   readonly name?: string | undefined
-  /** Milliseconds for which a revocation is remembered beyond the due time. Whoever records late must come before its end. Default: 7 days. */
+  /** Milliseconds for which a revocation is remembered beyond the due time. A late recording must come before that. Default: 7 days. */
   readonly grace?: number | undefined
-  /** Milliseconds for which a decision is remembered beyond the due time, so that it is not taken again, whatever the outbox retains. Default: 7 days. */
+  /** Milliseconds for which a decision is remembered beyond the due time, so that it is not made again, whatever the outbox retains. Default: 7 days. */
   readonly remember?: number | undefined
 }
 
-/** What an event is made of. */
+/** The content of an expiry event. */
 export interface Expiry {
   readonly subject: string
   readonly dueAt: number
   readonly context: Uint8Array
-  /** The same whenever this expiry is decided. */
+  /** The same at every decision of this expiry. */
   readonly eventId: string
 }
 
-/** Makes the event. Its message gets the id of the expiry, whatever it has. Pure, and the same each time: one that throws parks the expiry. */
+/** Creates the event. Its message always gets the id of the expiry. Must be pure: the same result each time. If it throws, the expiry is parked. */
 export type ExpiryEvent = (expiry: Expiry) => NewOutboxRecord
 
 /**
- * `enqueued`: its event is stored. `duplicate`: it was decided before. `revoked`: there is no event. `not_due`: its time has not come, it was issued again, or
- * nothing is recorded; all is as it was. `parked`: its event cannot be made; it waits for an operator.
+ * `enqueued`: the event was stored. `duplicate`: the expiry was decided before. `revoked`: there is no event. `not_due`: it is not due yet, was issued again, or
+ * is not recorded; nothing was changed. `parked`: the event cannot be created; the expiry waits for an operator.
  */
 export type ExpiryDecision = 'enqueued' | 'duplicate' | 'revoked' | 'not_due' | 'parked'
 
-/** `moved`: it had another due time. `revoked`: it is revoked, and nothing was recorded. `decided`: this very expiry was decided before; the same. */
+/** `moved`: it had another due time. `revoked`: the subject is revoked, and nothing was recorded. `decided`: this expiry was decided before, and nothing was recorded. */
 export type ExpiryRecording = 'recorded' | 'moved' | 'revoked' | 'decided'
 
 /** `duplicate`: it was revoked before. `expired`: it had expired before; nothing was stored. */
 export type Revocation = 'revoked' | 'duplicate' | 'expired'
 
 export interface RecordExpiryOptions {
-  /** Whether a subject that was revoked is valid again. Default: false, so that a recording that comes late does not undo a revocation. */
+  /** Whether a revoked subject becomes valid again. Default: false, so that a late recording does not undo a revocation. */
   readonly reissue?: boolean | undefined
 }
 
 export interface RevokeOptions {
-  /** What becomes of the event of a subject that has expired already: `skip`, so that there is one event, or `store`, so that it comes behind. Default: `skip`. */
+  /** The event of a subject that has expired before: `skip`: it is not stored, so that there is one event. `store`: it is stored after the expiry's. Default: `skip`. */
   readonly afterExpiry?: 'skip' | 'store' | undefined
 }
 
 export interface CutoffOptions {
-  /** Milliseconds since the epoch: what is due later is not due yet. Never later than the server's clock. Default: the server's clock. */
+  /** Milliseconds since the epoch: later expiries are not due yet. Never later than the server's clock. Default: the server's clock. */
   readonly cutoff?: number | undefined
 }
 
 /**
- * Events for what is over at a time. All calls may be repeated after a failure, and made by any number of processes at once: each is one script, and the first one
- * decides. Subjects are in the shard of their name as an ordering key: `outbox.tagOf(subject)`. The number of shards must stay as it is while something is
- * recorded: a revocation would be looked for in another one.
+ * Events for subjects that expire. All calls can be repeated after a failure, and made by any number of processes concurrently: each is one script, and the first one
+ * decides. A subject is in the shard of its name as an ordering key: `outbox.tagOf(subject)`. The number of shards must not change while expiries are
+ * recorded: a revocation would look for them in another shard.
  *
  *     recorded ─ revoke() ─▶ revoked
  *     recorded ─ decideExpiry(), from the due time on ─▶ expired, its event stored     or ─▶ parked ─ rearmParked() ─▶ recorded
  */
 export interface LuaExpiry extends ParkedExpiries {
-  /** `dueAt`: milliseconds since the epoch. What was recorded before is replaced. */
+  /** `dueAt`: milliseconds since the epoch. Replaces an earlier recording. */
   recordExpiry(subject: string, dueAt: number, context: Uint8Array, options?: RecordExpiryOptions): Promise<ExpiryRecording>
-  /** The same as a part of a transaction, so that what is issued is one step with its expiry. What was revoked stays so, and is told by the decision. */
+  /** The same as a part of a transaction, so that issuing a subject and recording its expiry are one step. A revoked subject stays revoked, which the decision reports. */
   recordExpiryIn(transaction: RedisTransaction, subject: string, dueAt: number, context: Uint8Array, options?: RecordExpiryOptions): void
   /** Reads only. */
   dueExpiries(limit: number, options?: CutoffOptions): Promise<DueExpiries>
   /** Stores the event, unless it is not due, was revoked or was decided before: all in one step. */
   decideExpiry(due: DueExpiry, event: ExpiryEvent, options?: CutoffOptions): Promise<ExpiryDecision>
-  /** Stores the event, and takes care that there is none of the expiry: both in one step. The id of the event should be the same at a second try. */
+  /** Stores the event and prevents that of the expiry, in one step. Use the same event id when you try again. */
   revoke(subject: string, event: NewOutboxRecord, options?: RevokeOptions): Promise<Revocation>
-  /** The same for a MULTI or a script of your own, behind `outboxLua` and `expiryLua`: as `ackord.revokeExpiry` takes it. */
+  /** The same for a MULTI or a script of your own, behind `outboxLua` and `expiryLua`: the arguments of `ackord.revokeExpiry`. */
   prepareRevoke(subject: string, event: NewOutboxRecord, options?: RevokeOptions): PreparedRecords
   /** The id of the event. */
   eventId(subject: string, dueAt: number): string
 }
 
 const day = 24 * 60 * 60 * 1000
-const longestReason = 1000
+const maxReasonLength = 1000
 
-/** `namespace`: a UUID of your own, from which and from subject and due time the ids of the events are made. It must never change. */
+/** `namespace`: a UUID of your own. Event ids are made from it, the subject and the due time, so it must never change. */
 export function luaExpiry(outbox: LuaOutbox, namespace: string, options: LuaExpiryOptions = {}): LuaExpiry {
-  const home = homeOf(outbox)
-  const { shards, logger, metrics, maxSize, ordered } = home
+  const outboxContext = contextOf(outbox)
+  const { shards, logger, metrics, maxSize, ordered } = outboxContext
   const { name = 'expiry', grace = 7 * day, remember = 7 * day, ...unknown } = options
   checkNoMore('luaExpiry()', unknown)
   const bytes = namespaceBytes(namespace)
@@ -116,7 +116,7 @@ export function luaExpiry(outbox: LuaOutbox, namespace: string, options: LuaExpi
   const rememberText = String(Math.ceil(remember))
 
   function run(shard: LuaShard, script: OutboxScript, args: readonly RedisArgument[], binary = false): Promise<Reply> {
-    return runWith(home, keysWithExpiry(shard, name), script, args, { binary })
+    return runWith(outboxContext, keysWithExpiry(shard, name), script, args, { binary })
   }
 
   function shardOf(subject: string): LuaShard {
@@ -129,7 +129,7 @@ export function luaExpiry(outbox: LuaOutbox, namespace: string, options: LuaExpi
     return enqueueArguments([storedRecord(event, { maxSize, ordered })], { strict, ordered })
   }
 
-  /** Throws at an event that cannot be stored. */
+  /** Throws if the event cannot be stored. */
   function revokeArguments(subject: string, event: NewOutboxRecord, { afterExpiry = 'skip', ...more }: RevokeOptions): RedisArgument[] {
     checkNoMore('revoke()', more)
     checkChoice('afterExpiry', afterExpiry, ['skip', 'store'])
@@ -137,7 +137,7 @@ export function luaExpiry(outbox: LuaOutbox, namespace: string, options: LuaExpi
     return [subject, graceText, afterExpiry === 'skip' ? '1' : '0', ...stored]
   }
 
-  /** The arguments of the event, or why there is none. */
+  /** The arguments of the event, or the reason why there is none. */
   function eventArguments({ subject, dueAt, context }: DueExpiry, shard: LuaShard, event: ExpiryEvent): readonly RedisArgument[] | string {
     if (!isTime(dueAt)) return 'Its due time is none.'
     if (context === undefined) return 'Its context is missing.'
@@ -145,10 +145,10 @@ export function luaExpiry(outbox: LuaOutbox, namespace: string, options: LuaExpi
       const eventId = expiryId(bytes, subject, dueAt)
       const { message, ...rest } = event({ subject, dueAt, context, eventId })
       const record = { ...rest, message: message.withAttributes({ id: eventId }) }
-      // Another text of the same expiry, by another version of the service, is no conflict: the first one decides.
+      // Another content of the same expiry, by another version of the service, is no conflict: the first one is stored.
       return eventOf(record, shard, false)
     } catch (error) {
-      return `Its event cannot be made: ${messageOf(toError(error))}`.slice(0, longestReason)
+      return `Its event cannot be created: ${messageOf(toError(error))}`.slice(0, maxReasonLength)
     }
   }
 
@@ -172,7 +172,7 @@ export function luaExpiry(outbox: LuaOutbox, namespace: string, options: LuaExpi
         transaction.queue({ name: command, args: [expiryKey(shard, name, key), ...args], keys: [0], kind })
       queue('HSET', 'hash', 'contexts', subject, value)
       queue('ZADD', 'zset', 'due', String(dueAt), subject)
-      // A mark that is there must outlive this due time too.
+      // An existing mark must outlive this due time too.
       if (reissue) queue('ZREM', 'zset', 'revoked', subject)
       else queue('extend()', extendFragment, 'revoked', String(dueAt + Math.ceil(grace)), subject)
       queue('ZREM', 'zset', 'decided', `s${subject}`)
@@ -233,7 +233,7 @@ export function luaExpiry(outbox: LuaOutbox, namespace: string, options: LuaExpi
     },
   }
 
-  return withHome(expiry, home)
+  return withContext(expiry, outboxContext)
 }
 
 function checkContext(context: Uint8Array, maxSize: number): Uint8Array {

@@ -13,24 +13,24 @@ export interface ParkedExpiry {
   readonly reason: string
 }
 
-/** What operators do with expiries that could not be decided. */
+/** Actions of operators on expiries that could not be decided. */
 export interface ParkedExpiries {
-  /** At most about so many, in no order. */
+  /** About this many at most, in no order. */
   listParked(limit: number): Promise<readonly ParkedExpiry[]>
-  /** They are due again. Gives how many it was. */
+  /** Makes them due again. Resolves to the number of expiries. */
   rearmParked(subjects: readonly string[]): Promise<number>
-  /** Removes them for good, without an event. Gives how many it was. */
+  /** Deletes them without an event. Resolves to the number of expiries. */
   discardParked(subjects: readonly string[], reason: string): Promise<number>
 }
 
-export interface ParkedHome {
+export interface ParkedContext {
   readonly shards: readonly LuaShard[]
   readonly logger: Logger
   readonly shardOf: (subject: string) => LuaShard
   readonly run: (shard: LuaShard, script: OutboxScript, args: readonly string[]) => Promise<Reply>
 }
 
-export function parkedExpiries({ shards, logger, shardOf, run }: ParkedHome): ParkedExpiries {
+export function parkedExpiries({ shards, logger, shardOf, run }: ParkedContext): ParkedExpiries {
   async function unpark(subjects: readonly string[], back: '0' | '1'): Promise<number> {
     const byShard = new Map<LuaShard, string[]>()
     for (const subject of new Set(subjects)) {

@@ -5,24 +5,24 @@ import { type OutboxScript, outboxLua, outboxScript } from '../scripts/prelude.t
 import { expiryKeyTypes } from './expiry-keys.ts'
 
 /**
- * The steps of expiry, for any script that has `outboxLua` before it. `k` is the place of a shard's first key in KEYS, with those of the expiry behind the
+ * The steps of expiry, for any script that has `outboxLua` before it. `k` is the index of a shard's first key in KEYS, with those of the expiry behind the
  * shard's; `a` that of a step's first argument in ARGV.
  *
- *     ackord.expiryProblem(k, e)   what keeps a step from being taken, as the text of an error, or nil. `e`: where the records begin, if it has any.
- *                                  To be asked before the first write. A revocation that will store nothing is in conflict with no event
+ *     ackord.expiryProblem(k, e)   why a step is not possible, as the text of an error, or nil. `e`: the index of the event's arguments, if there is one.
+ *                                  To be called before the first write. A revocation that stores nothing has no conflict
  *
  *     ackord.recordExpiry(k, a)    subject, dueAt, context, grace, '1' if it is issued again
- *         gives: 'recorded', 'moved', 'revoked' or 'decided'
+ *         returns: 'recorded', 'moved', 'revoked' or 'decided'
  *         writes: context, due, out of revoked, decided and parked. Revoked: the mark
  *
- *     ackord.revokeExpiry(k, a)    subject, grace, '1' if one that has expired is left alone; then the event, as `ackord.enqueue` takes it
- *         gives: 'revoked', 'duplicate' or 'expired'
+ *     ackord.revokeExpiry(k, a)    subject, grace, '1' if an expired subject is left as it is; then the event, as for `ackord.enqueue`
+ *         returns: 'revoked', 'duplicate' or 'expired'
  *         writes: the event, the mark, out of contexts, parked and, last, due
  *
- *     ackord.decideExpiry(k, a)    subject, dueAt or '' if it is no time, cutoff or '', remember, why it is to be parked or '';
- *                                  then, if it is not, the event
- *         gives: 'enqueued', 'duplicate', 'revoked', 'not_due' or 'parked'
- *         writes: the event, that it is decided, out of contexts, parked and, last, due. Parked: parked, out of due. Not due: nothing
+ *     ackord.decideExpiry(k, a)    subject, dueAt or '' if it is not a time, cutoff or '', remember, the reason to park it or '';
+ *                                  then, unless it is parked, the event
+ *         returns: 'enqueued', 'duplicate', 'revoked', 'not_due' or 'parked'
+ *         writes: the event, decided, out of contexts, parked and, last, due. Parked: parked, out of due. Not due: nothing
  */
 export const expiryLua: string = `do
   local call = redis.call
@@ -34,7 +34,7 @@ export const expiryLua: string = `do
     return ends and ends > ackord.now()
   end
   local function decision(dueAt, subject) return 'd' .. whole(dueAt) .. ' ' .. subject end
-  -- What need not be remembered any longer, a few at a time.
+  -- Removes expired marks, a few at a time.
   local function prune(key)
     local old = call('ZRANGEBYSCORE', key, '-inf', whole(ackord.now()), 'LIMIT', 0, 20)
     if #old > 0 then call('ZREM', key, unpack(old)) end
@@ -45,7 +45,7 @@ export const expiryLua: string = `do
     call('HDEL', parked, subject)
     call('ZREM', due, subject)
   end
-  -- Why a revocation stores nothing, or nil; and whether what is recorded is left over from an expiry that was decided.
+  -- Why a revocation stores nothing, or nil; and whether the record is left over from a decided expiry.
   local function before(k, a)
     local due, _, revoked, decided = keysOf(k)
     local subject = ARGV[a]
@@ -59,7 +59,7 @@ export const expiryLua: string = `do
   function ackord.expiryProblem(k, e)
     local problem
     if e then problem = ackord.check(k, e) else problem = ackord.problem(k) end
-    -- Only the event of a revocation is checked for it, which is three behind the first argument.
+    -- Only the event of a revocation is checked for conflicts; it is three behind the first argument.
     local conflict = problem and string.find(problem, '^CONFLICT ')
     if problem and not conflict then return problem end
     for i = 1, #types do
@@ -77,7 +77,7 @@ export const expiryLua: string = `do
     local due, contexts, revoked, decided, parked = keysOf(k)
     local subject, dueAt, grace, again = ARGV[a], tonumber(ARGV[a + 1]), tonumber(ARGV[a + 3]), ARGV[a + 4] == '1'
     if live(revoked, subject) and not again then
-      -- What comes late, by a second try of whoever issued it, may come later still.
+      -- The issuer may repeat a late recording even later.
       if tonumber(call('ZSCORE', revoked, subject)) < dueAt + grace then call('ZADD', revoked, whole(dueAt + grace), subject) end
       return 'revoked'
     end
@@ -124,7 +124,7 @@ export const expiryLua: string = `do
       return 'duplicate'
     end
     if not score then return 'not_due' end
-    -- It may have been issued again since it was looked at: then it is another expiry, with another event.
+    -- It may have been issued again since it was read: then it is another expiry, with another event.
     if dueAt and (tonumber(score) ~= dueAt or dueAt > math.min(cutoff or now, now)) then return 'not_due' end
     if not dueAt and string.find(score, '^%d+$') then return 'not_due' end
     if reason == '' and call('HEXISTS', contexts, subject) == 0 then reason = 'Its context is missing.' end
@@ -143,7 +143,7 @@ export const expiryLua: string = `do
   end
 end`
 
-/** What all of them begin with. KEYS: those of a shard, and those of the expiry. */
+/** The beginning of all scripts. KEYS: those of a shard, and those of the expiry. */
 const begin = `${outboxLua}${expiryLua}
 local function refused(e)
   local problem = ackord.expiryProblem(1, e)
@@ -152,21 +152,21 @@ end
 local due, contexts, revoked, decided, parked = unpack(KEYS, ${keyCount + 1})
 `
 
-/** As `ackord.recordExpiry`, whose arguments are all that it has. */
+/** ARGV: those of `ackord.recordExpiry`. */
 export const recordScript: OutboxScript = outboxScript(
   'expiry_record',
   `${begin}
 return refused() or ackord.recordExpiry(1, 1)`,
 )
 
-/** As `ackord.revokeExpiry`, whose arguments are all that it has. */
+/** ARGV: those of `ackord.revokeExpiry`. */
 export const revokeScript: OutboxScript = outboxScript(
   'expiry_revoke',
   `${begin}
 return refused(4) or ackord.revokeExpiry(1, 1)`,
 )
 
-/** As `ackord.decideExpiry`, whose arguments are all that it has. */
+/** ARGV: those of `ackord.decideExpiry`. */
 export const decideScript: OutboxScript = outboxScript(
   'expiry_decide',
   `${begin}
@@ -174,10 +174,10 @@ return refused(ARGV[5] == '' and 6 or nil) or ackord.decideExpiry(1, 1)`,
 )
 
 /**
- * Reads what is due, oldest first. Writes nothing.
+ * Reads due expiries, oldest first. Writes nothing.
  *
  *     ARGV: how many, cutoff or ''
- *     gives: the time; milliseconds until the next that is not due yet, or -1; then of each subject, dueAt and context
+ *     returns: the time; milliseconds until the next one is due, or -1; then for each its subject, dueAt and context
  */
 export const dueScript: OutboxScript = outboxScript(
   'expiry_due',
@@ -197,10 +197,10 @@ return reply`,
 )
 
 /**
- * Reads some of what is parked. Writes nothing.
+ * Reads some parked expiries. Writes nothing.
  *
  *     ARGV: cursor, about how many
- *     gives: the next cursor; then of each subject, and dueAt, parkedAt and reason in one text
+ *     returns: the next cursor; then for each its subject, and dueAt, parkedAt and reason as one string
  */
 export const parkedScript: OutboxScript = outboxScript(
   'expiry_parked',
@@ -209,11 +209,11 @@ return refused() or redis.call('HSCAN', parked, ARGV[1], 'COUNT', ARGV[2])`,
 )
 
 /**
- * Puts back what is parked, or removes it for good.
+ * Makes parked expiries due again, or removes them.
  *
- *     ARGV: '1' to put it back, '0' to remove it; subjects
- *     gives: how many it was
- *     writes: of each due, out of parked. Removed: out of contexts and parked
+ *     ARGV: '1' to make them due, '0' to remove them; subjects
+ *     returns: the number of expiries
+ *     writes: for each due, out of parked. Removed: out of contexts and parked
  */
 export const unparkScript: OutboxScript = outboxScript(
   'expiry_unpark',
@@ -226,7 +226,7 @@ for i = 2, #ARGV do
   local subject = ARGV[i]
   local dueAt = string.match(redis.call('HGET', parked, subject) or '', '^(%d+) ')
   if dueAt then
-    -- What was issued again since then is not touched.
+    -- An expiry that was recorded again since then is not changed.
     local recorded = redis.call('ZSCORE', due, subject)
     if ARGV[1] == '1' and not recorded then redis.call('ZADD', due, dueAt, subject) end
     if ARGV[1] == '0' and not recorded then redis.call('HDEL', contexts, subject) end

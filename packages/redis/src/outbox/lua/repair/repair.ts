@@ -2,38 +2,38 @@ import { idle, type RawMessage } from '@ackord/core'
 import { checkCount, checkDuration, checkNoMore } from '@ackord/core/internal'
 import type { Reply } from '../../../client/port.ts'
 import { asList } from '../../../client/reply.ts'
-import { homeOf, type LuaHome, runWith } from '../context.ts'
+import { contextOf, type LuaOutboxContext, runWith } from '../context.ts'
 import type { LuaShard } from '../layout.ts'
 import type { LuaOutbox } from '../lua-outbox.ts'
-import { laneOf, readBody, storedRecord } from '../record-body.ts'
+import { hashDestination, readBody, storedRecord } from '../record-body.ts'
 import { RunnerLock } from './runner-lock.ts'
 import { adoptScript, type RepairClass, type RepairPhase, repairClasses, repairPhases, repairStepScript } from './scripts.ts'
 
 export interface RepairOptions {
-  /** Whether it only counts. It then writes nothing, not even its place, and needs no lock. Default: false. */
+  /** Whether it only counts. It then writes nothing, not even its position, and needs no lock. Default: false. */
   readonly dryRun?: boolean | undefined
-  /** About how many entries of an index one script looks at: others wait meanwhile. Default: 200. */
+  /** About how many index entries one script reads: other clients wait meanwhile. Default: 200. */
   readonly batchSize?: number | undefined
-  /** How many such steps it takes on each shard. Default: Infinity, until it has seen all. */
+  /** The maximum number of such steps on each shard. Default: Infinity, the whole shard. */
   readonly batches?: number | undefined
-  /** Whether it goes on where the last one stopped, whoever that was. Default: false. */
+  /** Whether it continues where the last repair stopped, also that of another process. Default: false. */
   readonly resume?: boolean | undefined
-  /** Up to how many records of a shard the numbers of `stats()` are counted anew, which is one script. Default: 20,000. */
+  /** The maximum number of records of a shard whose counts for `stats()` are recomputed, which is one script. Default: 20,000. */
   readonly mostCounted?: number | undefined
-  /** Milliseconds after which somebody else may go on, if this process has stopped answering. Default: 30 seconds. */
+  /** Milliseconds after which another process may continue if this one no longer answers. Default: 30 seconds. */
   readonly lease?: number | undefined
-  /** Ends it between two steps. */
+  /** Stops it between two steps. */
   readonly signal?: AbortSignal | undefined
 }
 
 export interface RepairReport {
-  /** What was put right, or, with `dryRun`, would be. */
+  /** The repaired problems, or, with `dryRun`, the problems found. */
   readonly counts: Readonly<Record<RepairClass, number>>
-  /** Whether it came to the end of every shard. */
+  /** Whether it reached the end of every shard. */
   readonly finished: boolean
-  /** Shards that somebody else repairs, or took over. */
+  /** Shards that another process repairs, or took over. */
   readonly busy: number
-  /** Shards with too many records to count them anew. */
+  /** Shards with too many records to recompute their counts. */
   readonly uncounted: number
 }
 
@@ -47,14 +47,14 @@ interface Terms {
   readonly signal: AbortSignal | undefined
 }
 
-/** Between two steps others get at the server. */
-const breath = 2
+/** Between two steps the server serves other clients. */
+const pauseBetweenSteps = 2
 /** Bodies are read with their ids; they may be large. */
 const bodiesAtOnce = 10
 
 /**
- * Looks for what the scripts never leave, and a lost write, a missing permission or a hand on the keys may: and puts it right. Every find and its repair are one
- * step, so that it is safe while everything runs. What it cannot know it parks; it deletes nothing that is a record.
+ * Finds and repairs inconsistencies that scripts never leave behind, but lost writes, missing permissions or manual changes of the keys may. Each finding and its repair are one
+ * step, so that it is safe to run at any time. Records whose state is unknown are parked; no record is deleted.
  */
 export async function repairLuaOutbox(outbox: LuaOutbox, options: RepairOptions = {}): Promise<RepairReport> {
   const {
@@ -72,14 +72,14 @@ export async function repairLuaOutbox(outbox: LuaOutbox, options: RepairOptions 
   checkCount('batches', batches, { infinite: true })
   checkCount('mostCounted', mostCounted, { min: 0 })
   checkDuration('lease', lease, { min: 1000 })
-  const home = homeOf(outbox)
+  const context = contextOf(outbox)
   const terms: Terms = { dryRun, batchSize, batches, resume, mostCounted, lease, signal }
-  const passes = home.shards.all.map((shard) => new ShardPass(home, shard, terms))
+  const passes = context.shards.all.map((shard) => new ShardPass(context, shard, terms))
   try {
     for (const pass of passes) if (signal?.aborted !== true) await pass.run()
   } finally {
-    // Also what was done before something failed.
-    if (!dryRun) tell(home, sumOf(passes))
+    // Including what was done before a failure.
+    if (!dryRun) report(context, sumOf(passes))
   }
   return {
     counts: sumOf(passes),
@@ -95,36 +95,33 @@ function sumOf(passes: readonly ShardPass[]): Record<RepairClass, number> {
   return sums
 }
 
-function tell({ logger, metrics }: LuaHome, counts: Readonly<Record<RepairClass, number>>): void {
+function report({ logger, metrics }: LuaOutboxContext, counts: Readonly<Record<RepairClass, number>>): void {
   for (const name of repairClasses) if (counts[name] > 0) metrics?.count('ackord.outbox.repaired', counts[name], { class: name })
-  // Leases run out every day.
+  // Expired leases are normal.
   const odd = repairClasses.some((name) => name !== 'expired' && counts[name] > 0)
   if (odd)
-    logger.warn(
-      { ...counts },
-      'An outbox was repaired: its keys did not agree with each other. Look for lost writes, or hands on its keys.',
-    )
+    logger.warn({ ...counts }, 'An outbox was repaired: its keys were inconsistent. Check for lost writes, or manual changes of its keys.')
 }
 
-/** One way through a shard, or a part of it. */
+/** One pass over a shard, or a part of it. */
 class ShardPass {
   readonly counts: Record<RepairClass, number> = zeros()
   finished = false
   busy = false
   uncounted = false
-  readonly #home: LuaHome
+  readonly #context: LuaOutboxContext
   readonly #shard: LuaShard
   readonly #terms: Terms
   readonly #keys: readonly string[]
   readonly #lock: RunnerLock
-  /** Lanes whose name was found. */
+  /** Hashes of destinations whose name was found. */
   readonly #named = new Set<string>()
 
-  constructor(home: LuaHome, shard: LuaShard, terms: Terms) {
-    this.#home = home
+  constructor(context: LuaOutboxContext, shard: LuaShard, terms: Terms) {
+    this.#context = context
     this.#shard = shard
     this.#terms = terms
-    this.#lock = new RunnerLock(home.port, shard, { role: 'repair', token: home.runtime.uuid(), lease: terms.lease })
+    this.#lock = new RunnerLock(context.port, shard, { role: 'repair', token: context.runtime.uuid(), lease: terms.lease })
     this.#keys = [...shard.keys, shard.key('repair'), this.#lock.key]
   }
 
@@ -140,7 +137,7 @@ class ShardPass {
     try {
       await this.#steps()
     } finally {
-      // What cannot be given back runs out.
+      // A lock that cannot be released expires.
       await this.#lock.release().catch(() => false)
     }
   }
@@ -149,7 +146,7 @@ class ShardPass {
     const { batches, signal } = this.#terms
     let { phase, cursor } = await this.#begin()
     for (let step = 0; step < batches && !this.busy; step += 1) {
-      if (step > 0 && !(await idle(this.#home.runtime, breath, signal))) return
+      if (step > 0 && !(await idle(this.#context.runtime, pauseBetweenSteps, signal))) return
       const next = await this.#step(phase, cursor)
       if (next === undefined) return
       const at = repairPhases.indexOf(phase)
@@ -166,7 +163,7 @@ class ShardPass {
 
   async #begin(): Promise<{ phase: RepairPhase; cursor: string }> {
     if (this.#terms.resume && !this.#terms.dryRun) {
-      const reply = await this.#home.port.send({ name: 'HMGET', args: [this.#shard.key('repair'), 'phase', 'cursor'], keys: [0] })
+      const reply = await this.#context.port.send({ name: 'HMGET', args: [this.#shard.key('repair'), 'phase', 'cursor'], keys: [0] })
       const [phase, cursor] = asList(reply).map(String)
       const known = repairPhases.find((one) => one === phase)
       if (known !== undefined && cursor !== undefined && /^\d+$/.test(cursor)) return { phase: known, cursor }
@@ -174,14 +171,14 @@ class ShardPass {
     return { phase: repairPhases[0], cursor: '0' }
   }
 
-  /** Gives the next cursor; `undefined` if somebody else has taken over. */
+  /** Returns the next cursor; `undefined` if another process has taken over. */
   async #step(phase: RepairPhase, cursor: string): Promise<string | undefined> {
     const { dryRun, batchSize, mostCounted } = this.#terms
     const most = phase === 'entries' ? Math.min(batchSize, bodiesAtOnce) : batchSize
     const following = repairPhases[repairPhases.indexOf(phase) + 1] ?? ''
     const { token, lease } = this.#lock
     const args = [phase, cursor, String(most), dryRun ? '1' : '0', token, lease, String(mostCounted), following]
-    const reply = asList(await runWith(this.#home, this.#keys, repairStepScript, args, { binary: true }))
+    const reply = asList(await runWith(this.#context, this.#keys, repairStepScript, args, { binary: true }))
     const [next, numbers, uncounted, ...asked] = reply
     if (String(next) === 'lost') {
       this.busy = true
@@ -196,27 +193,31 @@ class ShardPass {
     return String(next)
   }
 
-  /** What needs a body to be read. `false` if somebody else has taken over. */
-  async #adopt([missing, id, lane, body]: readonly Reply[]): Promise<boolean> {
+  /** Repairs records whose body must be read. `false` if another process has taken over. */
+  async #adopt([missing, id, destinationHash, body]: readonly Reply[]): Promise<boolean> {
     const { destination, message, problem } = readBody(Buffer.isBuffer(body) ? body : Buffer.from(String(body)))
     const name = String(missing) === 'name'
-    if (name && (problem !== undefined || laneOf(destination) !== String(lane) || this.#named.has(String(lane)))) return true
+    if (
+      name &&
+      (problem !== undefined || hashDestination(destination) !== String(destinationHash) || this.#named.has(String(destinationHash)))
+    )
+      return true
     const { dryRun } = this.#terms
     const { token, lease } = this.#lock
     const print = name || problem !== undefined ? '-' : printOf(destination, message)
-    const args = [token, lease, String(missing), String(id), laneOf(destination), destination, print]
-    const result = dryRun ? 1 : Number(await runWith(this.#home, this.#keys, adoptScript, args))
+    const args = [token, lease, String(missing), String(id), hashDestination(destination), destination, print]
+    const result = dryRun ? 1 : Number(await runWith(this.#context, this.#keys, adoptScript, args))
     if (result === -1) {
       this.busy = true
       return false
     }
-    if (name) this.#named.add(String(lane))
+    if (name) this.#named.add(String(destinationHash))
     if (result === 1) this.counts[name ? 'strays' : 'stateless'] += 1
     return true
   }
 }
 
-/** So that the same event, stored again, is a duplicate. One that could not be stored is told from every other. */
+/** The same print as at `append()`, so that the same event, stored again, is a duplicate. An event that could not be stored gets a unique one. */
 function printOf(destination: string, message: RawMessage): string {
   try {
     return storedRecord({ destination, message }, { maxSize: Infinity, ordered: true }).print

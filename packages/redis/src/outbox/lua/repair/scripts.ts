@@ -16,30 +16,30 @@ export const repairClasses = [
   'stateless',
   /** (f) a state without a body: open ones are parked. */
   'bodiless',
-  /** (g) what else is in an index and should not be, or the other way round. */
+  /** (g) another wrong or missing index entry. */
   'strays',
-  /** (h) a time or a score that is none, or not the one that the record has. */
+  /** (h) a time or a score that is invalid, or not that of the record. */
   'times',
-  /** Numbers of `counts` that are wrong. */
+  /** Wrong numbers in `counts`. */
   'counts',
 ] as const
 
 export type RepairClass = (typeof repairClasses)[number]
 
-/** The parts of a pass. What is wrong in an index is removed first, then what is missing is added, so that one pass is enough. */
+/** The phases of a pass. Wrong index entries are removed first, then missing ones are added, so that one pass is enough. */
 export const repairPhases = ['ready', 'waiting', 'inflight', 'sent', 'index', 'keys', 'errors', 'state', 'entries', 'sums'] as const
 
 export type RepairPhase = (typeof repairPhases)[number]
 
 /**
- * Looks at a part of a shard, and puts right what it finds in the same step, so that it may run while everything else does.
+ * Checks a part of a shard, and repairs what it finds in the same step, so that it may run at any time.
  *
- *     KEYS: those of a shard, the place of the pass, the lock
- *     ARGV: phase, cursor, about how many, '1' to change nothing, token and lease of the lock, the most records whose numbers are counted anew;
- *           then the phase that comes next
- *     gives: 'lost' if the lock is somebody else's, and nothing else. Else the next cursor; how many of each class; '1' if the numbers were not counted;
- *            then of each whose body must be read: 'state' or 'name' for what is missing, id, lane, body
- *     writes: of each record where it is from now on, then its state, then out of where it was; counts; the place of the pass
+ *     KEYS: those of a shard, the position of the pass, the lock
+ *     ARGV: phase, cursor, about how many, '1' to change nothing, token and lease of the lock, the most records whose counts are recomputed;
+ *           then the next phase
+ *     returns: 'lost' alone, if another process has the lock. Otherwise the next cursor; the number of findings of each class; '1' if the counts were not recomputed;
+ *            then for each record whose body must be read: 'state' or 'name' for what is missing, id, destinationHash, body
+ *     writes: for each record its new index entries, then its state, then out of the old ones; counts; the position of the pass
  */
 export const repairStepScript: OutboxScript = outboxScript(
   'repair_step',
@@ -64,25 +64,25 @@ local function has(key, one) return redis.call('ZSCORE', key, one) end
 local letters = { O = 'o', S = 's', F = 'f' }
 local latest, longest = 8.64e15, 30 * 24 * 3600 * 1000
 local function formed(id) return #id == 22 and string.find(id, '^[%w_-]+$') end
--- Of what can be no state, nothing is believed.
+-- An invalid state is ignored.
 local function look(id, text)
   if not formed(id) then return end
   local s = ackord.read(text or redis.call('HGET', state, id))
-  if s and letters[s.status] and #s.seq == 16 and #s.lane == 8 and string.find(s.lane, '^[%w_-]+$') and (s.key == '' or #s.key == 12) then return s end
+  if s and letters[s.status] and #s.seq == 16 and #s.destinationHash == 8 and string.find(s.destinationHash, '^[%w_-]+$') and (s.key == '' or #s.key == 12) then return s end
 end
 local function endless(s) return s.expires > now + longest end
-local function ask(what, id, lane)
+local function ask(what, id, destinationHash)
   local n = #reply
-  reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = what, id, lane, redis.call('HGET', entries, id) or ''
+  reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = what, id, destinationHash, redis.call('HGET', entries, id) or ''
 end
--- Where it is in keys, or nil if it is not there.
+-- Its member of keys, or nil if it has none.
 local function lineOf(id, s)
   if s.status ~= 'S' then return ackord.line(s.status == 'F' and 'f' or s.token == '' and 'o' or 'i', id, s) end
 end
 local function lapse(id, s)
   local before = lineOf(id, s)
   s.expires, s.token = 0, ''
-  count(s.lane, 'i', -1)
+  count(s.destinationHash, 'i', -1)
   if not dry then
     redis.call('ZADD', ready, 0, member(id, s))
     lineUp('o', id, s)
@@ -94,9 +94,9 @@ local function park(id, s, reason)
   write('ZADD', index, 0, 'f' .. s.seq .. id)
   write('HSET', errors, id, reason)
   local one, before = member(id, s), lineOf(id, s)
-  if s.token ~= '' then count(s.lane, 'i', -1) end
-  count(s.lane, 'o', -1)
-  count(s.lane, 'f', 1)
+  if s.token ~= '' then count(s.destinationHash, 'i', -1) end
+  count(s.destinationHash, 'o', -1)
+  count(s.destinationHash, 'f', 1)
   local opened = 'o' .. s.seq .. id
   s.status, s.at, s.expires, s.token = 'F', now, 0, ''
   if not dry then lineUp('f', id, s) end
@@ -201,7 +201,7 @@ function phases.state(id, text)
   local s = look(id, text)
   local body = redis.call('HEXISTS', entries, id) == 1
   if not s then
-    -- One with a body is given a state when the bodies are looked at.
+    -- A record with a body gets a state when the bodies are read.
     if not body then
       tally('bodiless')
       write('HDEL', state, id)
@@ -247,16 +247,16 @@ function phases.state(id, text)
   if ackord.write(s) ~= was then write('HSET', state, id, ackord.write(s)) end
   if not body then
     tally('bodiless')
-    -- An empty one, so that it is listed, and known again for as long as it is kept.
+    -- An empty body, so that the record is listed, and recognised for as long as it is kept.
     write('HSET', entries, id, '')
     if s.status == 'O' then park(id, s, 'It cannot be read: its body is missing.') end
-  elseif redis.call('HEXISTS', destinations, s.lane) == 0 then ask('name', id, s.lane) end
+  elseif redis.call('HEXISTS', destinations, s.destinationHash) == 0 then ask('name', id, s.destinationHash) end
 end
 function phases.entries(id)
   if formed(id) and not look(id) then ask('state', id, '') end
 end
 
--- With what is no number no record of its lane could change its state, here neither.
+-- With an invalid number in counts, no record of its destination could change its state, here neither.
 if phase == '${repairPhases[0]}' and cursor == '0' then
   local counted = redis.call('HGETALL', counts)
   for i = 1, #counted, 2 do
@@ -283,8 +283,8 @@ if phase == 'sums' then
     for i = 1, #flat, 2 do
       local s = look(flat[i], flat[i + 1])
       if s then
-        add(s.lane .. letters[s.status])
-        if s.token ~= '' then add(s.lane .. 'i') end
+        add(s.destinationHash .. letters[s.status])
+        if s.token ~= '' then add(s.destinationHash .. 'i') end
       end
     end
     local counted = redis.call('HGETALL', counts)
@@ -328,35 +328,35 @@ return reply`,
 )
 
 /**
- * Parks what has a body and no state, or names a lane, if that is still so.
+ * Parks a record with a body and no state, or stores the name of a destination, if that is still missing.
  *
- *     KEYS: those of a shard, the place of the pass, the lock
- *     ARGV: token and lease of the lock, 'state' or 'name' for what is missing, id, lane, destination, print
- *     gives: 1, or 0 if it is not so any longer, or -1 if the lock is somebody else's
- *     writes: 'state': seq, error, index, keys, state, the name of the lane; counts. 'name': that
+ *     KEYS: those of a shard, the position of the pass, the lock
+ *     ARGV: token and lease of the lock, 'state' or 'name' for what is missing, id, destinationHash, destination, print
+ *     returns: 1, or 0 if it is no longer missing, or -1 if another process has the lock
+ *     writes: 'state': seq, error, index, keys, state, the name of the destination; counts. 'name': that
  */
 export const adoptScript: OutboxScript = outboxScript(
   'adopt',
   `${shardLua}
 ${heldLua}
-local token, lease, missing, id, lane, name, print = unpack(ARGV)
+local token, lease, missing, id, destinationHash, name, print = unpack(ARGV)
 if not held(KEYS[${keyCount + 2}], token, lease) then return -1 end
-if missing == 'name' then return redis.call('HSETNX', destinations, lane, name) end
+if missing == 'name' then return redis.call('HSETNX', destinations, destinationHash, name) end
 local statuses = { O = true, S = true, F = true }
 local s = ackord.read(redis.call('HGET', state, id))
-if s and statuses[s.status] and #s.seq == 16 and #s.lane == 8 or redis.call('HEXISTS', entries, id) == 0 then return 0 end
+if s and statuses[s.status] and #s.seq == 16 and #s.destinationHash == 8 or redis.call('HEXISTS', entries, id) == 0 then return 0 end
 open()
 local number = string.format('%016.0f', redis.call('INCRBY', seq, 1))
 redis.call('HSET', errors, id, 'Its state was missing or broken: whether it was published is not known.')
 redis.call('ZADD', index, 0, 'f' .. number .. id)
 local said, key = ackord.parts(print)
 if not ackord.ordered(1) then key = '' end
-local adopted = { status = 'F', attempts = 0, seq = number, created = string.format('%.0f', now), at = now, lane = lane,
+local adopted = { status = 'F', attempts = 0, seq = number, created = string.format('%.0f', now), at = now, destinationHash = destinationHash,
   print = said, key = key, expires = 0, token = '' }
 lineUp('f', id, adopted)
 redis.call('HSET', state, id, ackord.write(adopted))
-redis.call('HSETNX', destinations, lane, name)
-ackord.count(lane, 'f', 1)
+redis.call('HSETNX', destinations, destinationHash, name)
+ackord.count(destinationHash, 'f', 1)
 ackord.flush(1)
 return 1`,
 )

@@ -3,28 +3,28 @@ import { offsetOf } from '../layout.ts'
 /**
  * Removes delayed records, in the script of the outbox or in the commit of a transaction, behind `ackordLua` and `enqueueLua`:
  *
- *     ackord.checkCancel(k, a)   what keeps the records from being cancelled, as the text of an error, or nil
- *     ackord.cancel(k, a)        removes those that wait for their time. Gives a sign for each: '-' removed, '=' left alone
+ *     ackord.checkCancel(k, a)   why the records cannot be cancelled, as the text of an error, or nil
+ *     ackord.cancel(k, a)        removes delayed records. Returns a sign for each: '-' removed, '=' not changed
  *
  *     KEYS from k on: those of a shard
- *     ARGV from a on: how many; then of each its id and lane
- *     writes: of each state, body, error, index, then out of waiting, ready, inflight and keys; counts. `ackord.began` says whether it has written
+ *     ARGV from a on: the number of records; then for each its id and destinationHash
+ *     writes: for each state, body, error, index, then out of waiting, ready, inflight and keys; counts. `ackord.began` says whether it has written
  *
- * A record that was cancelled can be stored again by the same transaction, with another body: `checkCancel` tells `ackord.check` of it.
+ * A cancelled record can be stored again by the same transaction, with another body: `checkCancel` records that for `ackord.check`.
  */
 export const cancelLua: string = `do
   local call = redis.call
-  local function waits(k, id, lane)
+  local function waits(k, id, destinationHash)
     local s = ackord.read(call('HGET', KEYS[k + ${offsetOf('state')}], id))
     local now = ackord.now()
-    -- The id is that of the record as it was stored. An operator may have given it another destination since.
-    if s and s.status == 'O' and s.lane == lane and s.at > now and (s.token == '' or s.expires <= now) then return s end
+    -- The id is that of the record as it was stored. An operator may have changed its destination since.
+    if s and s.status == 'O' and s.destinationHash == destinationHash and s.at > now and (s.token == '' or s.expires <= now) then return s end
   end
   function ackord.checkCancel(k, a)
     local problem = ackord.problem(k)
     if problem then return problem end
     local count = tonumber(ARGV[a])
-    if not count or #ARGV < a + count * 2 then return 'ERR the records to cancel are not as cancel() gave them' end
+    if not count or #ARGV < a + count * 2 then return 'ERR the records to cancel are not those of cancel()' end
     for i = 1, count do
       local id = ARGV[a + i * 2 - 1]
       local planned = ackord.planned[id]
@@ -48,8 +48,8 @@ export const cancelLua: string = `do
         call('ZREM', KEYS[k + ${offsetOf('ready')}], member)
         call('ZREM', KEYS[k + ${offsetOf('inflight')}], id)
         if line then call('ZREM', KEYS[k + ${offsetOf('keys')}], line) end
-        ackord.count(s.lane, 'o', -1)
-        if s.token ~= '' then ackord.count(s.lane, 'i', -1) end
+        ackord.count(s.destinationHash, 'o', -1)
+        if s.token ~= '' then ackord.count(s.destinationHash, 'i', -1) end
       end
     end
     ackord.flush(k)

@@ -2,11 +2,11 @@ import { cancelLua } from './cancel-fragment.ts'
 import { ackordLua, type OutboxScript, outboxScript } from './prelude.ts'
 
 /**
- * Removes records that wait for their time.
+ * Removes delayed records.
  *
  *     KEYS: those of a shard
- *     ARGV: as `ackord.cancel` takes them
- *     gives: a sign for each
+ *     ARGV: those of `ackord.cancel`
+ *     returns: a sign for each
  *     writes: as `ackord.cancel`
  */
 export const cancelScript: OutboxScript = outboxScript(

@@ -1,10 +1,10 @@
 /**
- * What claims with and without order share. Behind `shardLua`, with `limit` and `budget`, and with ARGV from 6 on: 'all', 'only' or 'except', lanes, the lane to begin
- * behind, the most bytes of all bodies together, '1' if the first record is claimed even if it is larger. Moves those to `ready` whose time has come.
+ * Common to claims with and without order. Behind `shardLua`, with `limit` and `budget`, and with ARGV from 6 on: 'all', 'only' or 'except', destination hashes, the one to begin
+ * behind, the most bytes of all bodies together, '1' if the first record is claimed even if it is larger. Moves due records to `ready`.
  */
 export const claimLua: string = `local choice, chosen, cursor = ARGV[6], {}, ARGV[8]
-local lanes = split(ARGV[7])
-for _, lane in ipairs(lanes) do chosen[lane] = true end
+local destinationHashes = split(ARGV[7])
+for _, destinationHash in ipairs(destinationHashes) do chosen[destinationHash] = true end
 local maxBytes, atLeastOne = tonumber(ARGV[9]), ARGV[10] == '1'
 local removed, parked, more = 0, 0, '0'
 local statuses = { O = true, S = true, F = true }
@@ -16,53 +16,53 @@ local function park(id, s, reason)
   redis.call('HSET', errors, id, reason)
   redis.call('HSET', state, id, ackord.write(s))
   redis.call('ZREM', index, 'o' .. s.seq .. id)
-  ackord.count(s.lane, 'o', -1)
-  ackord.count(s.lane, 'f', 1)
+  ackord.count(s.destinationHash, 'o', -1)
+  ackord.count(s.destinationHash, 'f', 1)
   parked = parked + 1
 end
 
--- What waited and need not any longer.
+-- Records that waited and are due.
 local due = redis.call('ZRANGEBYSCORE', waiting, '-inf', now, 'LIMIT', 0, budget)
 for _, one in ipairs(due) do redis.call('ZADD', ready, 0, one) end
 remove('ZREM', waiting, due)`
 
-/** `serving`: the lanes to claim from, in turn. `classes` are those that are asked for, `known` all that there can be. */
-export const lanesLua: string = `-- From lane to lane. Empty ones are never met, however many destinations there once were.
+/** `serving`: the destinations to claim from, in turn. `classes` are those that are asked for, `known` all possible ones. */
+export const lanesLua: string = `-- From destinationHash to destinationHash. Empty ones are never met, however many destinations there once were.
 local serving, met = {}, {}
 local function walk(from, last)
   while #serving < limit do
     local first = redis.call('ZRANGEBYLEX', ready, from, last, 'LIMIT', 0, 1)[1]
     if not first then return end
-    local lane, class = string.sub(first, 1, 8), string.sub(first, 9, 9)
+    local destinationHash, class = string.sub(first, 1, 8), string.sub(first, 9, 9)
     if #first ~= 47 or not string.find(first, '^[%w_-]+$') or not string.find(known, class, 1, true) then
       redis.call('ZREM', ready, first)
       removed = removed + 1
-    elseif choice == 'except' and chosen[lane] then from = '(' .. lane .. '~'
+    elseif choice == 'except' and chosen[destinationHash] then from = '(' .. destinationHash .. '~'
     elseif string.find(classes, class, 1, true) then
-      if not met[lane] then serving[#serving + 1] = lane end
-      met[lane] = true
-      from = '(' .. lane .. '~'
-    elseif class == 'f' then from = '[' .. lane .. 'r'
-    else from = '(' .. lane .. '~' end
+      if not met[destinationHash] then serving[#serving + 1] = destinationHash end
+      met[destinationHash] = true
+      from = '(' .. destinationHash .. '~'
+    elseif class == 'f' then from = '[' .. destinationHash .. 'r'
+    else from = '(' .. destinationHash .. '~' end
   end
 end
 if choice == 'only' then
-  -- Behind the one that was served last, so that each has its turn.
+  -- Behind the destination that was served last, so that each has its turn.
   local after = 0
-  for i, lane in ipairs(lanes) do if lane == cursor then after = i end end
-  for i = 1, #lanes do serving[i] = lanes[(after + i - 1) % #lanes + 1] end
+  for i, destinationHash in ipairs(destinationHashes) do if destinationHash == cursor then after = i end end
+  for i = 1, #destinationHashes do serving[i] = destinationHashes[(after + i - 1) % #destinationHashes + 1] end
 else
   walk('(' .. cursor .. '~', '+')
   walk('-', '[' .. cursor .. '~')
 end`
 
-/** `first(lane, most, classes)`: members of `ready`. */
+/** `first(destinationHash, most, classes)`: members of `ready`. */
 export const oldestLua: string = `local function seqOf(one) return string.sub(one, 10, 25) end
 -- Oldest first, whether they were tried before or not.
-local function first(lane, most, classes)
+local function first(destinationHash, most, classes)
   local pages, places, page = {}, {}, {}
   for class in string.gmatch(classes, '.') do
-    pages[#pages + 1] = redis.call('ZRANGEBYLEX', ready, '[' .. lane .. class, '(' .. lane .. class .. '~', 'LIMIT', 0, most)
+    pages[#pages + 1] = redis.call('ZRANGEBYLEX', ready, '[' .. destinationHash .. class, '(' .. destinationHash .. class .. '~', 'LIMIT', 0, most)
     places[#pages] = 1
   end
   while #page < most do

@@ -3,18 +3,18 @@ import { pollerLua } from './poller-fragment.ts'
 import { type OutboxScript, outboxScript, shardLua } from './prelude.ts'
 
 /**
- * Gives records with order per key: of each key a run from its first record on, and nothing while something of the key is in hand. What has no key is given
- * beside, in no order. The digests of keys are divided evenly among the store objects that live; what one had that lives no longer is claimable again, with
- * the attempt counted. Keys are found from one to the next, so that what lies behind the first records of a key is never looked at.
+ * Claims records with order per key: for each key a run from its first record on, and none while a record of the key is in flight. Records without a key are claimed
+ * beside them, in no order. The live store objects share the digests of keys evenly; records of an object that is no longer live are claimable again, with
+ * the attempt counted. Keys are found from one to the next, so that records behind the first ones of a key are never read.
  *
  *     KEYS: those of a shard
- *     ARGV: limit, lease, token, the name of the store object, how many keys and members to look at besides; 'all', 'only' or 'except', lanes, the lane to begin behind, the most
- *           bytes of all bodies together, '1' if the first record is claimed even if it is larger; what becomes of records behind a parked one: 'given', 'kept'
- *           or 'marked'; '1' if one store object at a time may poll; '1' if what has a key comes before what has none; lanes, and the key to begin behind in each
- *     gives: the lane to begin behind next time; '1' if there may be more that it did not look at; how many members were removed; how many
- *            records were parked; the bytes of all bodies; '1' if it stopped before a record that was too large; lanes, and the key to begin behind in each;
- *            then id, body, attempts, created, seq, the parked record that it is behind or '', and lane and key or '' of each
- *     writes: pollers; of each inflight, keys, state, then out of ready, waiting and keys; counts
+ *     ARGV: limit, lease, token, the name of the store object, how many further keys and members to read; 'all', 'only' or 'except', destination hashes, the one to begin behind, the most
+ *           bytes of all bodies together, '1' if the first record is claimed even if it is larger; what happens to records behind a parked one: 'given', 'kept'
+ *           or 'marked'; '1' if one store object at a time may poll; '1' if records with a key come before those without; destination hashes, and the key to begin behind in each
+ *     returns: the destination to begin behind next time; '1' if there may be more that it did not read; the number of removed members; the number
+ *            of parked records; the bytes of all bodies; '1' if it stopped before a record that was too large; destination hashes, and the key to begin behind in each;
+ *            then for each record id, body, attempts, created, seq, the parked record before it or '', and destinationHash and key or ''
+ *     writes: pollers; for each inflight, keys, state, then out of ready, waiting and keys; counts
  */
 export const claimOrderedScript: OutboxScript = outboxScript(
   'claim_ordered',
@@ -26,14 +26,14 @@ end
 ${pollerLua}
 local limit, lease, token, mine, budget = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5])
 local behindParked, exclusive, keyedFirst, cursors = ARGV[11], ARGV[12] == '1', ARGV[13] == '1', {}
-for lane, key in string.gmatch(ARGV[14], '(%S+) (%S+)') do cursors[lane] = key end
+for destinationHash, key in string.gmatch(ARGV[14], '(%S+) (%S+)') do cursors[destinationHash] = key end
 
 if exclusive then
   for name in pairs(living()) do if name ~= mine then return { ARGV[8], '0', 0, 0, 0, '0', '' } end end
 end
 ${claimLua}
 
--- What was in the hands of those who are gone may be what ended them, so that is an attempt. What is in our own, and was heard of by nobody in time, was never received.
+-- Records of objects that are gone may have crashed them, so that counts as an attempt. Records of this object that it does not know of, because an answer was lost, were never received.
 local gone = {}
 for _, name in ipairs(redis.call('ZRANGEBYSCORE', pollers, '-inf', '+inf')) do if not living()[name] then gone[#gone + 1] = name end end
 local inHand
@@ -60,7 +60,7 @@ redis.call('ZADD', pollers, now + lease, mine)
 living()[mine] = true
 if #due == budget then more = '1' end
 
--- Which part of all digests is ours: those of the first two letters.
+-- Our share of all digests, by their first two letters.
 local names, low, high = {}, nil, nil
 for name in pairs(living()) do names[#names + 1] = name end
 table.sort(names)
@@ -83,7 +83,7 @@ local reply, count, looked, bytes, full = { cursor, '0', 0, 0, 0, '0', '' }, 0, 
 local given = {}
 ${oldestLua}
 
--- The length of a body is known before the body is read, so that no more is in memory than what is given. false: it does not fit.
+-- The length of a body is known before the body is read, so that only claimed bodies are in memory. false: it does not fit.
 local function give(id, s, size, behind)
   if bytes + size > maxBytes and (count > 0 or not atLeastOne) then
     full = true
@@ -97,15 +97,15 @@ local function give(id, s, size, behind)
   redis.call('ZREM', ready, one)
   if isKeyed then redis.call('ZREM', waiting, one) end
   stepOut('o', id, s)
-  ackord.count(s.lane, 'i', 1)
+  ackord.count(s.destinationHash, 'i', 1)
   local n = #reply
   reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5] = id, false, s.attempts + 1, s.created, s.seq
-  reply[n + 6], reply[n + 7] = behind or '', isKeyed and s.lane .. s.key or ''
+  reply[n + 6], reply[n + 7] = behind or '', isKeyed and s.destinationHash .. s.key or ''
   given[#given + 1] = id
   count, bytes = count + 1, bytes + size
   return true
 end
--- What cannot be given is parked.
+-- Records that cannot be read are parked.
 local function putAway(id, s, reason)
   local one = member(id, s)
   lineUp('f', id, s)
@@ -114,15 +114,15 @@ local function putAway(id, s, reason)
   redis.call('ZREM', ready, one)
   redis.call('ZREM', waiting, one)
 end
-local function broken(id, lane, key, number)
-  local s = { attempts = 0, seq = number, created = string.format('%.0f', now), lane = lane, print = '-', key = key }
+local function broken(id, destinationHash, key, number)
+  local s = { attempts = 0, seq = number, created = string.format('%.0f', now), destinationHash = destinationHash, print = '-', key = key }
   putAway(id, s, 'It cannot be read: its state is missing or broken.')
 end
 
--- The first of those of a key at a place of which that is true; members of which it is not are removed.
-local function firstAt(letter, lane, key, status)
+-- The first member of a key at a place that fulfils the condition; others are removed.
+local function firstAt(letter, destinationHash, key, status)
   while true do
-    local from = letter .. lane .. key
+    local from = letter .. destinationHash .. key
     local one = redis.call('ZRANGEBYLEX', keys, '[' .. from, '(' .. from .. '~', 'LIMIT', 0, 1)[1]
     if not one then return end
     local id = string.sub(one, 38)
@@ -132,7 +132,7 @@ local function firstAt(letter, lane, key, status)
     removed = removed + 1
   end
 end
--- The next record of a run that may be given, or nil if there is none: then the run is over.
+-- The next record of a run that may be claimed, or nil if the run has ended.
 local function peek(run)
   while not run.over do
     local one = run.page[run.at]
@@ -153,7 +153,7 @@ local function peek(run)
       putAway(id, s, 'It cannot be read: its body is missing.')
       break
     elseif size > 0 and not (s and statuses[s.status]) then
-      broken(id, run.lane, run.key, string.sub(one, 22, 37))
+      broken(id, run.destinationHash, run.key, string.sub(one, 22, 37))
       break
     end
     redis.call('ZREM', keys, one)
@@ -169,14 +169,14 @@ local function takeOf(run)
   return true
 end
 
--- A lane: its keys within our part, from behind the one that was met last on, and what has no key.
-local function queueOf(lane)
-  local after, start = cursors[lane], '[o' .. lane .. low
+-- A destination: its keys within our share, from behind the one that was read last, and records without a key.
+local function queueOf(destinationHash)
+  local after, start = cursors[destinationHash], '[o' .. destinationHash .. low
   if after and (after < low or after >= high) then after = nil end
-  return { lane = lane, page = {}, taken = 0, runs = {}, at = 0, start = start, after = after, met = after, from = after and '(o' .. lane .. after .. '~' or start,
-    last = '(o' .. lane .. high, isWrapped = not after, isKeyedNext = keyedFirst }
+  return { destinationHash = destinationHash, page = {}, taken = 0, runs = {}, at = 0, start = start, after = after, met = after, from = after and '(o' .. destinationHash .. after .. '~' or start,
+    last = '(o' .. destinationHash .. high, isWrapped = not after, isKeyedNext = keyedFirst }
 end
--- The run of the next key that has something to give.
+-- The run of the next key that has claimable records.
 local function nextRun(queue)
   while not queue.isDone do
     if looked >= budget then
@@ -186,18 +186,18 @@ local function nextRun(queue)
     local one = redis.call('ZRANGEBYLEX', keys, queue.from, queue.last, 'LIMIT', 0, 1)[1]
     if not one then
       if queue.isWrapped then break end
-      queue.isWrapped, queue.from, queue.last = true, queue.start, '[o' .. queue.lane .. queue.after .. '~'
+      queue.isWrapped, queue.from, queue.last = true, queue.start, '[o' .. queue.destinationHash .. queue.after .. '~'
     elseif #one ~= 59 or not string.find(one, '^[%w_-]+$') then
       redis.call('ZREM', keys, one)
       removed, looked = removed + 1, looked + 1
     else
       local key = string.sub(one, 10, 21)
-      queue.before, queue.met, queue.from = queue.met, key, '(o' .. queue.lane .. key .. '~'
-      if not firstAt('i', queue.lane, key, 'O') then
-        local head = 'o' .. queue.lane .. key
-        local run = { lane = queue.lane, key = key, page = {}, at = 1, most = 1, from = '[' .. head, last = '(' .. head .. '~' }
+      queue.before, queue.met, queue.from = queue.met, key, '(o' .. queue.destinationHash .. key .. '~'
+      if not firstAt('i', queue.destinationHash, key, 'O') then
+        local head = 'o' .. queue.destinationHash .. key
+        local run = { destinationHash = queue.destinationHash, key = key, page = {}, at = 1, most = 1, from = '[' .. head, last = '(' .. head .. '~' }
         if behindParked ~= 'given' then
-          local id, s = firstAt('f', queue.lane, key, 'F')
+          local id, s = firstAt('f', queue.destinationHash, key, 'F')
           run.parked, run.parkedSeq = id, s and s.seq
         end
         if peek(run) then return run end
@@ -216,7 +216,7 @@ local function takeKeyed(queue)
     queue.met = queue.before
     return false
   end
-  -- Each has had one: another one of each.
+  -- Each destination has had one: another one of each.
   while #queue.runs > 0 and not full do
     queue.at = queue.at % #queue.runs + 1
     if takeOf(queue.runs[queue.at]) then return true end
@@ -227,13 +227,13 @@ local function takeKeyed(queue)
   end
   return false
 end
--- What is given, or cannot be, is in ready no longer, so that the next page begins behind it.
+-- Records that are claimed or parked are no longer in ready, so that the next page begins behind them.
 local share = math.max(1, math.floor(limit / math.max(1, #serving)))
 local function takeKeyless(queue)
   while true do
     if queue.taken == #queue.page then
       if queue.page.isLast then return false end
-      queue.page, queue.taken = first(queue.lane, share, 'fr'), 0
+      queue.page, queue.taken = first(queue.destinationHash, share, 'fr'), 0
       queue.page.isLast = #queue.page < share
       if #queue.page == 0 then return false end
     end
@@ -248,7 +248,7 @@ local function takeKeyless(queue)
       end
       putAway(id, s, 'It cannot be read: its body is missing.')
     elseif size > 0 and not (s and statuses[s.status]) then
-      broken(id, queue.lane, '', seqOf(one))
+      broken(id, queue.destinationHash, '', seqOf(one))
       redis.call('ZREM', ready, one)
     else
       redis.call('ZREM', ready, one)
@@ -269,9 +269,9 @@ local function takeOne(queue)
   return take(queue) or not full and other(queue)
 end
 
--- One of each lane, then a second of each, so that none of many waits for the others, and a limit in bytes cuts runs at their ends.
+-- One of each destination, then a second of each, so that no destination waits for the others, and a limit in bytes cuts runs at their ends.
 local queues = {}
-for i, lane in ipairs(serving) do queues[i] = queueOf(lane) end
+for i, destinationHash in ipairs(serving) do queues[i] = queueOf(destinationHash) end
 local hasMore = true
 while hasMore and count < limit and not full do
   hasMore = false
@@ -279,14 +279,14 @@ while hasMore and count < limit and not full do
     if count >= limit or full then break end
     if takeOne(queue) then
       hasMore = true
-      reply[1] = queue.lane
+      reply[1] = queue.destinationHash
     end
   end
 end
 for i, body in ipairs(fetch(entries, given)) do reply[7 + 7 * (i - 1) + 2] = body end
 ackord.flush(1)
 local met = {}
-for _, queue in ipairs(queues) do if queue.met then met[#met + 1] = queue.lane .. ' ' .. queue.met end end
+for _, queue in ipairs(queues) do if queue.met then met[#met + 1] = queue.destinationHash .. ' ' .. queue.met end end
 reply[2], reply[3], reply[4], reply[5], reply[6], reply[7] = more, removed, parked, bytes, full and '1' or '0', table.concat(met, ' ')
 return reply`,
 )

@@ -2,16 +2,16 @@ import { claimLua, lanesLua, oldestLua } from './claim-fragment.ts'
 import { type OutboxScript, outboxScript, shardLua } from './prelude.ts'
 
 /**
- * Leases records that may be claimed. Before that it moves those to `ready` whose time has come and whose lease has run out. What cannot be given leaves
- * the indexes that claims look at: a record without a body or a readable state is parked, a member without a record is removed.
+ * Leases records. Before that it moves due records, and those with an expired lease, to `ready`. Records that cannot be claimed are removed from
+ * the indexes that claims read: a record without a body or a valid state is parked, a member without a record is removed.
  *
  *     KEYS: those of a shard
- *     ARGV: limit, lease, token, class ('f', 'r' or 'fr'), how many to look at besides, 'all', 'only' or 'except', lanes, the lane to begin behind,
+ *     ARGV: limit, lease, token, class ('f', 'r' or 'fr'), how many further records to read, 'all', 'only' or 'except', destination hashes, the one to begin behind,
  *           the most bytes of all bodies together, '1' if the first record is claimed even if it is larger
- *     gives: the lane to begin behind next time; '1' if there may be more that it did not look at; how many members were removed; how many
- *            records were parked; the bytes of all bodies; '1' if it stopped before a record that was too large; then id, body, attempts, created
- *            and seq of each
- *     writes: of each inflight, state, then out of ready; counts
+ *     returns: the destination to begin behind next time; '1' if there may be more that it did not read; the number of removed members; the number
+ *            of parked records; the bytes of all bodies; '1' if it stopped before a record that was too large; then for each record id, body, attempts, created
+ *            and seq
+ *     writes: for each inflight, state, then out of ready; counts
  */
 export const claimScript: OutboxScript = outboxScript(
   'claim',
@@ -23,13 +23,13 @@ end
 local limit, lease, token, classes, budget = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5])
 ${claimLua}
 
--- What was leased to somebody who did not settle it.
+-- Records whose lease has expired.
 local expired = redis.call('ZRANGEBYSCORE', inflight, '-inf', now, 'LIMIT', 0, budget)
 local found = fetch(state, expired)
 for i, id in ipairs(expired) do
   local s = ackord.read(found[i])
   if s and s.status == 'O' then
-    if s.token ~= '' then ackord.count(s.lane, 'i', -1) end
+    if s.token ~= '' then ackord.count(s.destinationHash, 'i', -1) end
     s.expires, s.token = 0, ''
     redis.call('ZADD', ready, 0, member(id, s))
     redis.call('HSET', state, id, ackord.write(s))
@@ -45,9 +45,9 @@ ${lanesLua}
 
 local reply, count, looked, bytes, full = { cursor, more, 0, 0, 0, '0' }, 0, 0, 0, false
 ${oldestLua}
--- The length of a body is known before the body is read, so that no more is in memory than what is given.
-local function take(lane, most)
-  local page, ids = first(lane, most, classes), {}
+-- The length of a body is known before the body is read, so that only claimed bodies are in memory.
+local function take(destinationHash, most)
+  local page, ids = first(destinationHash, most, classes), {}
   for i, one in ipairs(page) do ids[i] = string.sub(one, 26) end
   local states, given = fetch(state, ids), {}
   for i, id in ipairs(ids) do
@@ -63,14 +63,14 @@ local function take(lane, most)
         s.attempts, s.expires, s.token = s.attempts + 1, now + lease, token
         redis.call('ZADD', inflight, s.expires, id)
         redis.call('HSET', state, id, ackord.write(s))
-        ackord.count(s.lane, 'i', 1)
+        ackord.count(s.destinationHash, 'i', 1)
         local n = #reply
         reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5] = id, false, s.attempts, s.created, s.seq
         given[#given + 1] = id
         count, bytes = count + 1, bytes + size
       end
     elseif size > 0 and not (s and statuses[s.status]) then
-      s = { attempts = 0, seq = seqOf(page[i]), created = string.format('%.0f', now), lane = lane, print = '-' }
+      s = { attempts = 0, seq = seqOf(page[i]), created = string.format('%.0f', now), destinationHash = destinationHash, print = '-' }
       park(id, s, 'It cannot be read: its state is missing or broken.')
     else
       removed = removed + 1
@@ -81,21 +81,21 @@ local function take(lane, most)
   looked = looked + #page
   return #page == most, #page > 0
 end
--- In shares, so that none of many waits for the others; what some leave over is for whoever has more.
+-- In shares, so that no destination waits for the others; what some do not use is for those that have more.
 local share = math.max(1, math.floor(limit / math.max(1, #serving)))
 while #serving > 0 and count < limit and not full do
   local left = {}
-  for _, lane in ipairs(serving) do
+  for _, destinationHash in ipairs(serving) do
     if count >= limit then break end
     if looked >= limit + budget then
       more = '1'
       left = {}
       break
     end
-    local isMore, hasTaken = take(lane, math.min(share, limit - count))
-    if isMore then left[#left + 1] = lane end
-    -- A lane whose first record did not fit is the first one of the next claim.
-    if hasTaken or not full then reply[1] = lane end
+    local isMore, hasTaken = take(destinationHash, math.min(share, limit - count))
+    if isMore then left[#left + 1] = destinationHash end
+    -- A destination whose first record did not fit is the first one of the next claim.
+    if hasTaken or not full then reply[1] = destinationHash end
     if full then break end
   end
   serving = left

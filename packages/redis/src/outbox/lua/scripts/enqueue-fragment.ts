@@ -1,30 +1,30 @@
 import { layoutVersion, offsetOf, orderedLayoutVersion } from '../layout.ts'
 
 /**
- * Stores records, in whatever script it is put into, behind `ackordLua`: the outbox's own, the commit of a transaction, a user's. Everything is checked by the first
- * function and written by the second, so that a script can do its own checks and writes in between:
+ * Stores records, in any script that has `ackordLua` before it: that of the outbox, the commit of a transaction, a user's. The first function checks everything
+ * and the second one writes, so that a script can do its own checks and writes in between:
  *
- *     ackord.check(k, a)     what keeps the records from being stored, as the text of an error, or nil
- *     ackord.enqueue(k, a)   stores those that are not there yet. Gives '<now>:' and a sign for each: '+' inserted, '=' duplicate, '!' conflict
+ *     ackord.check(k, a)     why the records cannot be stored, as the text of an error, or nil
+ *     ackord.enqueue(k, a)   stores those that are not stored yet. Returns '<now>:' and a sign for each: '+' inserted, '=' duplicate, '!' conflict
  *
  *     KEYS from k on: those of a shard
- *     ARGV from a on: how many; '1' if a conflict is an error, else '0', and behind it 'o' if there is order per key; token and lease of whoever takes them at once, or '' and 0;
- *                     then of each its id, lane, destination, print with key, delay, body
- *     writes: seq; of each body, where it is found, index, state; counts; the hint. The last two fail nothing. `ackord.began` says whether it has written
+ *     ARGV from a on: the number of records; '1' if a conflict is an error, else '0', and behind it 'o' if there is order per key; token and lease of a relay that receives them without a claim, or '' and 0;
+ *                     then for each its id, destinationHash, destination, print with key, delay, body
+ *     writes: seq; for each body, its index entries, index, state; counts; the hint. Failures of the last two are ignored. `ackord.began` says whether it has written
  *
  * Arguments are made by `enqueueArguments()` or, for users, by `prepare()`.
  */
 export const enqueueLua: string = `do
   local perRecord, head = 6, 4
   local call = redis.call
-  -- What was checked and is not stored yet, by id: two that are stored in one step may be in conflict with each other. false: the same step cancels what is stored
+  -- Records that were checked and are not stored yet, by id: two records of one step may be in conflict with each other. false: the same step cancels the record that is stored
   -- or was to be.
   ackord.planned = {}
   function ackord.check(k, a)
     local problem = ackord.problem(k) or ackord.mismatch(k, string.sub(ARGV[a + 1] or '', 2) == 'o')
     if problem then return problem end
     local count = tonumber(ARGV[a])
-    if not count or #ARGV < a + head + count * perRecord - 1 then return 'ERR the records of an outbox are not as prepare() gave them' end
+    if not count or #ARGV < a + head + count * perRecord - 1 then return 'ERR the records of an outbox are not those of prepare()' end
     for i = 1, count do
       local at = a + head + (i - 1) * perRecord
       local name = call('HGET', KEYS[k + ${offsetOf('destinations')}], ARGV[at + 1])
@@ -65,14 +65,14 @@ export const enqueueLua: string = `do
     if #fresh == 0 then return reply end
     local last = call('INCRBY', KEYS[k + ${offsetOf('seq')}], #fresh)
     ackord.began = true
-    -- Relays of earlier versions know nothing of order, and must not claim what has one.
+    -- Relays of earlier versions do not know order per key, and must not claim such records.
     if string.sub(ARGV[a + 1], 2) == 'o' then call('HSETNX', KEYS[k + ${offsetOf('meta')}], 'layout', '${orderedLayoutVersion}') end
     for i, at in ipairs(fresh) do
-      local id, lane, delay = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 4])
+      local id, destinationHash, delay = ARGV[at], ARGV[at + 1], tonumber(ARGV[at + 4])
       local leased = token ~= '' and delay == 0
       local print, key = ackord.parts(ARGV[at + 3])
       local s = { status = 'O', attempts = leased and 1 or 0, seq = string.format('%016.0f', last - #fresh + i), created = string.format('%.0f', now),
-        at = now + delay, lane = lane, print = print, key = key, expires = leased and now + lease or 0, token = leased and token or '' }
+        at = now + delay, destinationHash = destinationHash, print = print, key = key, expires = leased and now + lease or 0, token = leased and token or '' }
       call('HSET', entries, id, ARGV[at + 5])
       if leased then call('ZADD', KEYS[k + ${offsetOf('inflight')}], s.expires, id)
       elseif delay > 0 then call('ZADD', KEYS[k + ${offsetOf('waiting')}], s.at, ackord.member(id, s))
@@ -81,9 +81,9 @@ export const enqueueLua: string = `do
       if line then call('ZADD', KEYS[k + ${offsetOf('keys')}], 0, line) end
       call('ZADD', index, 0, 'o' .. s.seq .. id)
       call('HSET', state, id, ackord.write(s))
-      redis.pcall('HSETNX', KEYS[k + ${offsetOf('destinations')}], lane, ARGV[at + 2])
-      ackord.count(lane, 'o', 1)
-      if leased then ackord.count(lane, 'i', 1) end
+      redis.pcall('HSETNX', KEYS[k + ${offsetOf('destinations')}], destinationHash, ARGV[at + 2])
+      ackord.count(destinationHash, 'o', 1)
+      if leased then ackord.count(destinationHash, 'i', 1) end
     end
     ackord.flush(k)
     redis.pcall('HSETNX', KEYS[k + ${offsetOf('meta')}], 'layout', '${layoutVersion}')

@@ -2,11 +2,11 @@ import { enqueueLua } from './enqueue-fragment.ts'
 import { ackordLua, type OutboxScript, outboxScript } from './prelude.ts'
 
 /**
- * Stores records that are not there yet.
+ * Stores records that are not stored yet.
  *
  *     KEYS: those of a shard
- *     ARGV: as `ackord.enqueue` takes them
- *     gives: '<now>:' and a sign for each
+ *     ARGV: those of `ackord.enqueue`
+ *     returns: '<now>:' and a sign for each
  *     writes: as `ackord.enqueue`
  */
 export const enqueueScript: OutboxScript = outboxScript(

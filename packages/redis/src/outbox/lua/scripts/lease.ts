@@ -2,12 +2,12 @@ import { pollerLua } from './poller-fragment.ts'
 import { type OutboxScript, outboxScript, shardLua } from './prelude.ts'
 
 /**
- * Extends the leases that still hold, and, with order per key, those of the store objects that have them.
+ * Extends the leases that still hold, and, with order per key, those of their store objects.
  *
  *     KEYS: those of a shard
  *     ARGV: lease; ids; tokens, or one for all
- *     gives: the places of those that were lost, from 0
- *     writes: of each inflight, state; pollers
+ *     returns: the indexes of lost claims, from 0
+ *     writes: for each inflight, state; pollers
  */
 export const renewScript: OutboxScript = outboxScript(
   'renew',
@@ -34,12 +34,12 @@ return lost`,
 )
 
 /**
- * Gives back what is still held, as it was before the claim.
+ * Releases claims that still hold: restores the state before the claim.
  *
  *     KEYS: those of a shard
  *     ARGV: ids; tokens, or one for all
- *     gives: the places of those that were lost, from 0
- *     writes: of each ready or waiting, keys, state; inflight; counts
+ *     returns: the indexes of lost claims, from 0
+ *     writes: for each ready or waiting, keys, state; inflight; counts
  */
 export const releaseScript: OutboxScript = outboxScript(
   'release',
@@ -59,7 +59,7 @@ for i, id in ipairs(ids) do
     lineUp('o', id, s)
     redis.call('HSET', state, id, ackord.write(s))
     stepOut('i', id, s)
-    ackord.count(s.lane, 'i', -1)
+    ackord.count(s.destinationHash, 'i', -1)
     done[#done + 1] = id
   else
     lost[#lost + 1] = i - 1
@@ -71,13 +71,13 @@ return lost`,
 )
 
 /**
- * With order per key: a store object claims no more, and others may have its keys at once. What it has in hand all the same may have been published, so that is
+ * With order per key: a store object stops claiming, and others may claim its keys at once. Records that it still has in flight may have been published, so that counts as
  * an attempt.
  *
  *     KEYS: those of a shard
  *     ARGV: the name of the store object
- *     gives: 1, or 0 if its time was over
- *     writes: of each ready, keys, state; inflight, pollers; counts; the hint
+ *     returns: 1, or 0 if its lease had expired
+ *     writes: for each ready, keys, state; inflight, pollers; counts; the hint
  */
 export const leaveScript: OutboxScript = outboxScript(
   'leave',

@@ -5,8 +5,8 @@ import { type OutboxScript, outboxScript, shardLua } from './prelude.ts'
  *
  *     KEYS: those of a shard
  *     ARGV: the status to look for ('F' or 'S'), milliseconds until they may be claimed, '1' if their attempts still count, ids
- *     gives: the number of records
- *     writes: of each ready or waiting, keys, index, state, then out of index, keys and sent; counts; the hint
+ *     returns: the number of records
+ *     writes: for each ready or waiting, keys, index, state, then out of index, keys and sent; counts; the hint
  */
 export const rearmScript: OutboxScript = outboxScript(
   'rearm',
@@ -26,8 +26,8 @@ for i, id in ipairs(ids) do
     redis.call('HSET', state, id, ackord.write(s))
     redis.call('ZREM', index, letter .. s.seq .. id)
     if status == 'S' then redis.call('ZREM', sent, id) else stepOut('f', id, s) end
-    ackord.count(s.lane, letter, -1)
-    ackord.count(s.lane, 'o', 1)
+    ackord.count(s.destinationHash, letter, -1)
+    ackord.count(s.destinationHash, 'o', 1)
     count = count + 1
   end
 end
@@ -37,29 +37,29 @@ return count`,
 )
 
 /**
- * Makes a parked or published record ready again with another body, if nothing was done to it since it was read.
+ * Makes a parked or published record ready again with another body, if its state has not changed since it was read.
  *
  *     KEYS: those of a shard
- *     ARGV: id, the text of its state as it was read, body, lane, destination, milliseconds until it may be claimed, '1' if its attempts still
+ *     ARGV: id, its state as it was read, body, destinationHash, destination, milliseconds until it may be claimed, '1' if its attempts still
  *           count, the digest of its ordering key, or ''
- *     gives: 1, or 0 if its state has changed
+ *     returns: 1, or 0 if its state has changed
  *     writes: body, ready or waiting, keys, index, state, then out of index, keys and sent; counts; the hint
  */
 export const replaceScript: OutboxScript = outboxScript(
   'replace',
   `${shardLua}
-local id, text, body, lane, name, delay, keep, key = unpack(ARGV)
+local id, text, body, destinationHash, name, delay, keep, key = unpack(ARGV)
 local s = redis.call('HGET', state, id) == text and ackord.read(text)
 if not s or s.status ~= 'F' and s.status ~= 'S' then return 0 end
 local letter = string.lower(s.status)
-local known = redis.call('HGET', destinations, lane)
+local known = redis.call('HGET', destinations, destinationHash)
 if known and known ~= name then return redis.error_reply('ERR two destinations of an outbox have the same digest: ' .. known .. ', ' .. name) end
-ackord.count(s.lane, letter, -1)
+ackord.count(s.destinationHash, letter, -1)
 local before = ackord.line('f', id, s)
-ackord.count(lane, 'o', 1)
-s.status, s.attempts, s.at, s.lane, s.key = 'O', keep == '1' and s.attempts or 0, now + tonumber(delay), lane, ackord.ordered(1) and key or ''
+ackord.count(destinationHash, 'o', 1)
+s.status, s.attempts, s.at, s.destinationHash, s.key = 'O', keep == '1' and s.attempts or 0, now + tonumber(delay), destinationHash, ackord.ordered(1) and key or ''
 redis.call('HSET', entries, id, body)
-redis.call('HSETNX', destinations, lane, name)
+redis.call('HSETNX', destinations, destinationHash, name)
 await(id, s)
 lineUp('o', id, s)
 redis.call('ZADD', index, 0, 'o' .. s.seq .. id)
@@ -72,11 +72,11 @@ return 1`,
 )
 
 /**
- * Removes parked records for good.
+ * Deletes parked records.
  *
  *     KEYS: those of a shard
  *     ARGV: ids
- *     gives: the ids of those that it removed
+ *     returns: the ids of the deleted records
  *     writes: state, body, error, index, keys; counts
  */
 export const discardScript: OutboxScript = outboxScript(
@@ -90,7 +90,7 @@ for i, id in ipairs(ARGV) do
     gone[#gone + 1] = id
     members[#members + 1] = 'f' .. s.seq .. id
     lines[#lines + 1] = ackord.line('f', id, s)
-    ackord.count(s.lane, 'f', -1)
+    ackord.count(s.destinationHash, 'f', -1)
   end
 end
 forget(gone, members)
@@ -100,11 +100,11 @@ return gone`,
 )
 
 /**
- * Removes published records that are old enough, found by when they were published.
+ * Deletes published records that are old enough, by when they were published.
  *
  *     KEYS: those of a shard
  *     ARGV: milliseconds, limit
- *     gives: how many it removed, and how many it looked at
+ *     returns: the number of deleted records, and of those that it read
  *     writes: state, body, error, index, sent; counts
  */
 export const retentionScript: OutboxScript = outboxScript(
@@ -118,7 +118,7 @@ for i, id in ipairs(ids) do
   if s and s.status == 'S' and s.at <= before then
     gone[#gone + 1] = id
     members[#members + 1] = 's' .. s.seq .. id
-    ackord.count(s.lane, 's', -1)
+    ackord.count(s.destinationHash, 's', -1)
   elseif s and s.status == 'S' then redis.call('ZADD', sent, s.at, id)
   else stale[#stale + 1] = id end
 end
@@ -134,8 +134,8 @@ return { #gone, #ids }`,
  *
  *     KEYS: those of a shard
  *     ARGV: the reason, ids
- *     gives: the ids of the records that it parked
- *     writes: of each index, keys, error, state, then out of ready, waiting and inflight; counts
+ *     returns: the ids of the parked records
+ *     writes: for each index, keys, error, state, then out of ready, waiting and inflight; counts
  */
 export const parkScript: OutboxScript = outboxScript(
   'park',
@@ -150,7 +150,7 @@ for i, id in ipairs(ids) do
     seen[id] = true
     parked[#parked + 1], members[#members + 1] = id, member(id, s)
     local letter = s.token == '' and 'o' or 'i'
-    if s.token ~= '' then ackord.count(s.lane, 'i', -1) end
+    if s.token ~= '' then ackord.count(s.destinationHash, 'i', -1) end
     s.status, s.at, s.expires, s.token = 'F', now, 0, ''
     redis.call('ZADD', index, 0, 'f' .. s.seq .. id)
     lineUp('f', id, s)
@@ -158,8 +158,8 @@ for i, id in ipairs(ids) do
     redis.call('HSET', state, id, ackord.write(s))
     redis.call('ZREM', index, 'o' .. s.seq .. id)
     stepOut(letter, id, s)
-    ackord.count(s.lane, 'o', -1)
-    ackord.count(s.lane, 'f', 1)
+    ackord.count(s.destinationHash, 'o', -1)
+    ackord.count(s.destinationHash, 'f', 1)
   end
 end
 remove('ZREM', ready, members)

@@ -1,11 +1,11 @@
 /**
- * Behind `shardLua`: who polls an outbox with order per key, and which claims hold. A store object lives in `pollers` for as long as it claims or renews. One whose time
- * is over holds nothing, also while nobody has taken its place.
+ * Behind `shardLua`: which store objects poll an outbox with order per key, and which claims hold. A store object is live in `pollers` for as long as it claims or renews. One whose
+ * lease has expired holds nothing, also while no other has taken over.
  *
- *     living()          the names of those who live
- *     ownerOf(token)    the name of whoever claimed with this token, or nil without order per key
+ *     living()          the names of the live store objects
+ *     ownerOf(token)    the name of the store object that claimed with this token, or nil without order per key
  *     holds(s, token)   whether a claim of this record holds
- *     lapse(id, s)      makes a record in hand claimable again; it is for the caller to take it out of inflight
+ *     lapse(id, s)      makes a record in flight claimable again; the caller removes it from inflight
  */
 export const pollerLua: string = `local longestLease = 30 * 24 * 3600 * 1000
 local lives
@@ -28,7 +28,7 @@ local function holds(s, token)
 end
 local function lapse(id, s)
   s.expires, s.token = 0, ''
-  ackord.count(s.lane, 'i', -1)
+  ackord.count(s.destinationHash, 'i', -1)
   redis.call('ZADD', ready, 0, member(id, s))
   lineUp('o', id, s)
   redis.call('HSET', state, id, ackord.write(s))

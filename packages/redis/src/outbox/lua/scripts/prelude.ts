@@ -4,18 +4,18 @@ import { keyNames, keyTypes, layoutVersion, offsetOf, orderedLayoutVersion } fro
 import { enqueueLua } from './enqueue-fragment.ts'
 
 /**
- * What the scripts share, as a table `ackord`. `k` is the place of a shard's first key in KEYS, `a` that of the first argument in ARGV.
+ * Common to the scripts: a table `ackord`. `k` is the index of a shard's first key in KEYS, `a` that of the first argument in ARGV.
  *
  *     ackord.now()             milliseconds, by the server's clock; the same during a script
- *     ackord.problem(k)        what is wrong with a shard's keys, or nil. To be asked before the first write
- *     ackord.mismatch(k, ordered)   what is wrong if an outbox with order per key is used without, or the other way round, or nil
+ *     ackord.problem(k)        the problem of a shard's keys, or nil. To be called before the first write
+ *     ackord.mismatch(k, ordered)   an error if an outbox with order per key is used without, or the other way round, or nil
  *     ackord.ordered(k)        whether the outbox was begun with order per key
  *     ackord.parts(print)      a print, and the ordering key behind it, or ''
- *     ackord.read(text)        a state as a table, or nil if it is none
- *     ackord.write(state)      the text of it
- *     ackord.member(id, state)         where a record is in `ready` or `waiting`
- *     ackord.line(letter, id, state)   where it is in `keys`, or nil if it has no ordering key
- *     ackord.count(lane, letter, change), ackord.flush(k)   gathers changes of `counts`, and writes them
+ *     ackord.read(text)        a state as a table, or nil if it is invalid
+ *     ackord.write(state)      a state as a string
+ *     ackord.member(id, state)         the member of a record in `ready` or `waiting`
+ *     ackord.line(letter, id, state)   its member in `keys`, or nil if it has no ordering key
+ *     ackord.count(destinationHash, letter, change), ackord.flush(k)   gathers changes of `counts`, and writes them
  */
 export const ackordLua: string = `local ackord = {}
 do
@@ -58,25 +58,25 @@ do
   local shape = '^(%u) (%d+) (%d+) (%d+) (%d+) (%S+) (%S+) (%d+) (%S*)$'
   function ackord.read(text)
     if not text then return end
-    local status, attempts, seq, created, at, lane, print, expires, token = string.match(text, shape)
+    local status, attempts, seq, created, at, destinationHash, print, expires, token = string.match(text, shape)
     if not status then return end
     local said, key = ackord.parts(print)
-    return { status = status, attempts = tonumber(attempts), seq = seq, created = created, at = tonumber(at), lane = lane, print = said, key = key,
+    return { status = status, attempts = tonumber(attempts), seq = seq, created = created, at = tonumber(at), destinationHash = destinationHash, print = said, key = key,
       expires = tonumber(expires), token = token }
   end
   local function keyed(s) return s.key and s.key ~= '' end
   function ackord.write(s)
     local print = keyed(s) and s.print .. '.' .. s.key or s.print
-    return string.format('%s %.0f %s %s %.0f %s %s %.0f %s', s.status, s.attempts, s.seq, s.created, s.at, s.lane, print, s.expires, s.token)
+    return string.format('%s %.0f %s %s %.0f %s %s %.0f %s', s.status, s.attempts, s.seq, s.created, s.at, s.destinationHash, print, s.expires, s.token)
   end
-  function ackord.member(id, s) return s.lane .. (keyed(s) and 'k' or s.attempts > 0 and 'r' or 'f') .. s.seq .. id end
-  function ackord.line(letter, id, s) return keyed(s) and letter .. s.lane .. s.key .. s.seq .. id or nil end
+  function ackord.member(id, s) return s.destinationHash .. (keyed(s) and 'k' or s.attempts > 0 and 'r' or 'f') .. s.seq .. id end
+  function ackord.line(letter, id, s) return keyed(s) and letter .. s.destinationHash .. s.key .. s.seq .. id or nil end
   local changes = {}
-  function ackord.count(lane, letter, change)
-    local field = lane .. letter
+  function ackord.count(destinationHash, letter, change)
+    local field = destinationHash .. letter
     changes[field] = (changes[field] or 0) + change
   end
-  -- They are for people: what cannot be counted must not fail what was done. A destination without records is forgotten, by its name too.
+  -- Counts are for operators: a failure to count must not fail the script. A destination without records is removed, including its name.
   function ackord.flush(k)
     local gathered, counts, ended = changes, KEYS[k + ${offsetOf('counts')}], {}
     changes = {}
@@ -86,14 +86,14 @@ do
         if string.sub(field, -1) ~= 'i' then ended[string.sub(field, 1, -2)] = true end
       end
     end
-    for lane in pairs(ended) do
-      local left = redis.pcall('HMGET', counts, lane .. 'o', lane .. 'f', lane .. 's')
-      if not (left.err or left[1] or left[2] or left[3]) then redis.pcall('HDEL', KEYS[k + ${offsetOf('destinations')}], lane) end
+    for destinationHash in pairs(ended) do
+      local left = redis.pcall('HMGET', counts, destinationHash .. 'o', destinationHash .. 'f', destinationHash .. 's')
+      if not (left.err or left[1] or left[2] or left[3]) then redis.pcall('HDEL', KEYS[k + ${offsetOf('destinations')}], destinationHash) end
     end
   end
 end`
 
-/** For scripts whose KEYS are those of one shard: each by its name, and what is wrong with one is the answer. */
+/** For scripts whose KEYS are those of one shard: a local variable for each key, and an error reply if a key has a problem. */
 export const shardLua: string = `${ackordLua}
 local ${keyNames.join(', ')} = unpack(KEYS)
 do
@@ -102,7 +102,7 @@ do
 end
 local now = ackord.now()
 ${splitLua}
--- Of many fields at once: a call takes some thousand words.
+-- Many fields in several calls: one call accepts some thousand words.
 local function fetch(key, ids)
   local found = {}
   for from = 1, #ids, 1000 do
@@ -116,7 +116,7 @@ local function remove(command, key, members)
   for from = 1, #members, 1000 do redis.call(command, key, unpack(members, from, math.min(from + 999, #members))) end
 end
 local member = ackord.member
--- What has an ordering key is among those of its key from now on, and is taken from where it was.
+-- Adds a record with an ordering key to those of its key, and removes it from its old place.
 local function lineUp(letter, id, s)
   local one = ackord.line(letter, id, s)
   if one then redis.call('ZADD', keys, 0, one) end
@@ -125,12 +125,12 @@ local function stepOut(letter, id, s)
   local one = ackord.line(letter, id, s)
   if one then redis.call('ZREM', keys, one) end
 end
--- Lets the rest of the script through where memory is full.
+-- Lets the server accept the rest of the script if its memory is full.
 local function open() redis.call('ZREM', inflight, '') end
 local function await(id, s)
   if s.at > now then redis.call('ZADD', waiting, s.at, member(id, s)) else redis.call('ZADD', ready, 0, member(id, s)) end
 end
--- Of records that are gone. The state first: without it nothing else counts.
+-- Deletes records. The state first: without it the rest is ignored.
 local function forget(ids, members)
   remove('HDEL', state, ids)
   remove('HDEL', entries, ids)
@@ -139,8 +139,8 @@ local function forget(ids, members)
 end`
 
 /**
- * For the top of a script of your own, so that a business write and its event are one step. The keys and arguments that `prepare()` gave go
- * anywhere among the script's own; `k` and `a` are the places of the first ones.
+ * For the top of a script of your own, so that a business write and its event are one step. The keys and arguments of `prepare()` go
+ * anywhere among the script's own; `k` and `a` are the indexes of the first ones.
  *
  *     local problem = ackord.check(k, a)          -- before the script's first write
  *     if problem then return redis.error_reply(problem) end
@@ -148,13 +148,13 @@ end`
  *     local stored = ackord.enqueue(k, a)          -- the events first
  *     …                                            -- then your own writes
  *
- * `ackord.enqueue` gives `<milliseconds>:` and a sign for each record: `+` inserted, `=` duplicate, `!` conflict. The name `ackord` is taken.
+ * `ackord.enqueue` returns `<milliseconds>:` and a sign for each record: `+` inserted, `=` duplicate, `!` conflict. The name `ackord` is reserved.
  */
 export const outboxLua: string = `${ackordLua}
 ${enqueueLua}
 `
 
-/** A script of the outbox. By its name metrics tell how long it takes. */
+/** A script of the outbox. Metrics have its name. */
 export interface OutboxScript extends Script {
   readonly name: string
 }

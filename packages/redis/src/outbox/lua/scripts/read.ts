@@ -5,7 +5,7 @@ import { type OutboxScript, outboxScript, shardLua } from './prelude.ts'
  *
  *     KEYS: those of a shard
  *     ARGV: ids
- *     gives: the time; then of each its id, state, body and error
+ *     returns: the time; then for each its id, state, body and error
  */
 export const getScript: OutboxScript = outboxScript(
   'get',
@@ -21,7 +21,7 @@ return reply`,
  *
  *     KEYS: those of a shard
  *     ARGV: the letter of their status, the seq behind which to begin, or '', how many
- *     gives: the time; then of each its member of the index, state, body and error
+ *     returns: the time; then for each its member of the index, state, body and error
  */
 export const listScript: OutboxScript = outboxScript(
   'list',
@@ -37,24 +37,24 @@ return reply`,
 )
 
 /**
- * Counts records by destination and state. Writes nothing. Beyond 1,000 each, those whose time has come and those whose lease has run out count as waiting
+ * Counts records by destination and state. Writes nothing. Beyond 1,000 each, due records and those with an expired lease count as waiting
  * and as leased, until a claim has moved them.
  *
  *     KEYS: those of a shard
  *     ARGV: none
- *     gives: the age of the oldest open one in milliseconds, or -1; then of each destination its name and how many are ready, waiting, leased, parked, published
+ *     returns: the age of the oldest open one in milliseconds, or -1; then for each destination its name and the numbers of ready, waiting, leased, parked and published records
  */
 export const statsScript: OutboxScript = outboxScript(
   'stats',
   `${shardLua}
 local due, over = {}, {}
 for _, one in ipairs(redis.call('ZRANGEBYSCORE', waiting, '-inf', now, 'LIMIT', 0, 1000)) do
-  local lane = string.sub(one, 1, 8)
-  due[lane] = (due[lane] or 0) + 1
+  local destinationHash = string.sub(one, 1, 8)
+  due[destinationHash] = (due[destinationHash] or 0) + 1
 end
 for _, text in ipairs(fetch(state, redis.call('ZRANGEBYSCORE', inflight, '-inf', now, 'LIMIT', 0, 1000))) do
   local s = ackord.read(text)
-  if s then over[s.lane] = (over[s.lane] or 0) + 1 end
+  if s then over[s.destinationHash] = (over[s.destinationHash] or 0) + 1 end
 end
 local counted = {}
 local flat = redis.call('HGETALL', counts)
@@ -64,15 +64,15 @@ local oldest = first and ackord.read(redis.call('HGET', state, string.sub(first,
 local reply = { oldest and math.max(0, now - tonumber(oldest.created)) or -1 }
 local names = redis.call('HGETALL', destinations)
 for i = 1, #names, 2 do
-  local lane = names[i]
-  local opened, leased = counted[lane .. 'o'] or 0, counted[lane .. 'i'] or 0
-  local parked, published = counted[lane .. 'f'] or 0, counted[lane .. 's'] or 0
+  local destinationHash = names[i]
+  local opened, leased = counted[destinationHash .. 'o'] or 0, counted[destinationHash .. 'i'] or 0
+  local parked, published = counted[destinationHash .. 'f'] or 0, counted[destinationHash .. 's'] or 0
   if opened + parked + published > 0 then
-    local late = over[lane] or 0
-    local unclaimed = redis.call('ZLEXCOUNT', ready, '[' .. lane, '(' .. lane .. '~') + (due[lane] or 0)
+    local late = over[destinationHash] or 0
+    local unclaimed = redis.call('ZLEXCOUNT', ready, '[' .. destinationHash, '(' .. destinationHash .. '~') + (due[destinationHash] or 0)
     local inHand = math.max(0, leased - late)
     local wait = math.max(0, opened - leased - unclaimed)
-    -- With order per key there are no leases of records: what is in hand is shown as what it was.
+    -- With order per key records have no leases: those in flight are shown with their state before the claim.
     if ackord.ordered(1) then late, inHand = late + inHand, 0 end
     reply[#reply + 1] = { names[i + 1], unclaimed + late, wait, inHand, parked, published }
   end

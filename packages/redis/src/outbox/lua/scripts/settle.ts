@@ -2,14 +2,14 @@ import { pollerLua } from './poller-fragment.ts'
 import { type OutboxScript, outboxScript, shardLua } from './prelude.ts'
 
 /**
- * Applies outcomes to those claims that still hold.
+ * Applies outcomes to claims that still hold.
  *
  *     KEYS: those of a shard
- *     ARGV: '1' if published records are kept; initial, factor, max and jitter of the back-off; a number from 0 to 1; most attempts; '1' if
- *           the ages are wanted; ids; tokens, or one for all; letters; then what the letters need. `p` published: nothing. `f` failed: milliseconds until it may be claimed, or ''
- *           for the back-off of its attempts and parking at the most of them, and the error. `k` parked: the error
- *     gives: the places of those that were lost, from 0; and the milliseconds from storing to now of those that are published, if wanted
- *     writes: published and not kept: state, body, error, index, inflight, keys. The others: error, where they are from now on, state, inflight, keys. counts
+ *     ARGV: '1' if published records are kept; initial, factor, max and jitter of the back-off; a number from 0 to 1; the maximum of attempts; '1' if
+ *           the ages are wanted; ids; tokens, or one for all; letters; then the arguments of the letters. `p` published: none. `f` failed: milliseconds until it may be claimed, or ''
+ *           for the back-off of its attempts and parking at their maximum, and the error. `k` parked: the error
+ *     returns: the indexes of lost claims, from 0; and the milliseconds from storing to now of published records, if wanted
+ *     writes: published and not kept: state, body, error, index, inflight, keys. The others: error, their new index entries, state, inflight, keys. counts
  */
 export const settleScript: OutboxScript = outboxScript(
   'settle',
@@ -25,7 +25,7 @@ local found, seen = fetch(state, ids), {}
 local lost, ages, gone, goneMembers, done = {}, {}, {}, {}, {}
 open()
 
--- From the attempts that are stored: the power is bounded before it is one.
+-- From the stored attempts: the exponent is bounded before it is used.
 local function backoff(attempts, i)
   local delay = max
   local power = math.pow(factor, math.min(math.max(attempts - 1, 0), 1000))
@@ -38,8 +38,8 @@ local function close(id, s, status, letter)
   redis.call('ZADD', index, 0, letter .. s.seq .. id)
   redis.call('HSET', state, id, ackord.write(s))
   redis.call('ZREM', index, 'o' .. s.seq .. id)
-  ackord.count(s.lane, 'o', -1)
-  ackord.count(s.lane, letter, 1)
+  ackord.count(s.destinationHash, 'o', -1)
+  ackord.count(s.destinationHash, letter, 1)
 end
 
 for i, id in ipairs(ids) do
@@ -49,12 +49,12 @@ for i, id in ipairs(ids) do
   if not held then
     lost[#lost + 1] = i - 1
   else
-    -- The first of two outcomes for one claim decides.
+    -- Of two outcomes for one claim, the first counts.
     seen[id] = true
     -- With order per key an attempt counts here.
     if ownerOf(s.token) and letter ~= 'p' then s.attempts = s.attempts + 1 end
     s.expires, s.token = 0, ''
-    ackord.count(s.lane, 'i', -1)
+    ackord.count(s.destinationHash, 'i', -1)
     if letter == 'p' then
       if wantsAges then ages[#ages + 1] = math.max(0, now - tonumber(s.created)) end
       if keep then
@@ -65,7 +65,7 @@ for i, id in ipairs(ids) do
       else
         gone[#gone + 1] = id
         goneMembers[#goneMembers + 1] = 'o' .. s.seq .. id
-        ackord.count(s.lane, 'o', -1)
+        ackord.count(s.destinationHash, 'o', -1)
       end
       stepOut('i', id, s)
     else

@@ -2,12 +2,12 @@ import { keyNames } from '../layout.ts'
 import { ackordLua, type OutboxScript, outboxScript } from './prelude.ts'
 
 /**
- * Tries every command that the scripts use, in a way that changes nothing that counts, and looks at the keys.
+ * Tries every command that the scripts use, without changing any record, and checks the keys.
  *
  *     KEYS: those of a shard
  *     ARGV: '1' if there is order per key, else '0'
- *     gives: what went wrong, as texts
- *     writes: meta; seq and wake, if they are not there; a hint
+ *     returns: the problems, as strings
+ *     writes: meta; seq and wake, if they do not exist; a hint
  */
 export const verifyScript: OutboxScript = outboxScript(
   'verify',
@@ -21,7 +21,7 @@ local function try(...)
   if type(reply) == 'table' and reply.err then problems[#problems + 1] = (...) .. ': ' .. reply.err end
 end
 try('INCRBY', seq, 0)
--- Not its layout: with or without order, that is for whoever stores the first record.
+-- Not its layout: the first stored record decides whether there is order.
 try('HSETNX', meta, 'verified', 0)
 try('HSET', meta, 'checked', 1)
 try('HINCRBY', meta, 'verified', 1)

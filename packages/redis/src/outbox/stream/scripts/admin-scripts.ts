@@ -2,9 +2,9 @@ import { type Script, script } from '../../../client/port.ts'
 import { clock, groupInfo, members, parkedConsumer, types, waitingConsumer } from './prelude.ts'
 
 /**
- * KEYS: the six of a destination. ARGV: group, first id, last id, how many at most, and the consumer whose entries are meant, or ''.
- * Gives the time, and of each entry, in order: id, fields, state, deliveries that count, when it can be claimed, until when it is leased, when it was parked, last error.
- * 'unread' is one that nobody has read yet.
+ * KEYS: the six of a destination. ARGV: group, first id, last id, maximum number, and the consumer whose entries are listed, or '' for all.
+ * Returns the time, and for each entry, in order: id, fields, state, deliveries that count, when it can be claimed, until when it is leased, when it was parked, last error.
+ * 'unread': no consumer has read it yet.
  */
 export const listEntries: Script = script(`${clock}
 ${members}
@@ -18,7 +18,7 @@ if ARGV[5] == '' then
 else
   local page = redis.pcall('XPENDING', stream, group, ARGV[2], ARGV[3], ARGV[4], ARGV[5])
   for _, pending in ipairs(page.err and {} or page) do
-    -- One that is gone is told by its id alone, so that whoever asks page by page goes on behind it.
+    -- A missing entry is returned as its id alone, so that the next page begins behind it.
     entries[#entries + 1] = redis.call('XRANGE', stream, pending[1], pending[1])[1] or { pending[1] }
   end
 end
@@ -51,7 +51,7 @@ return reply`)
 
 /**
  * Makes parked entries ready again. KEYS: the six of a destination. ARGV: group, milliseconds until they may be claimed, '1' if their attempts still count, then ids.
- * Gives the number of entries.
+ * Returns the number of entries.
  */
 export const rearmParked: Script = script(`${clock}
 ${members}
@@ -75,12 +75,12 @@ end
 return count`)
 
 /**
- * Parks entries that no claim holds. KEYS: the six of a destination. ARGV: group, the reason, then ids. Gives the ids of those that it parked.
+ * Parks entries that no claim holds. KEYS: the six of a destination. ARGV: group, the reason, then ids. Returns the ids of the parked entries.
  *
- * An entry that the group has not read yet becomes pending for the consumer `parked` without being read: the group's last id stays where it is, so that the entries
- * before it are still read in their turn. Such an entry always has a field in `uncounted`; by that `takeFresh` knows it, and passes it by.
+ * An entry that the group has not read yet becomes pending for the consumer `parked` without being read: the group's last id is not changed, so that the entries
+ * before it are still read in their turn. Such an entry always has a field in `uncounted`, by which `takeFresh` recognises and skips it.
  *
- * If the group was lost together with what it had parked, the next claim has to tell of that, and nothing is parked here.
+ * If the group was lost together with its parked entries, the next claim must report that, and nothing is parked here.
  */
 export const parkEntries: Script = script(`${clock}
 ${members}
@@ -118,9 +118,9 @@ end
 return parked`)
 
 /**
- * Puts another entry in the place of one that is parked. KEYS: the six of a destination, the stream that the new one goes to, the set of destinations, the stream for wake-ups,
- * and `uncounted` of the new one's destination. ARGV: group, id, the destination, '1' if the attempts still count, then the new one's fields. Gives its id, or '' if the
- * other one was not parked.
+ * Replaces a parked entry. KEYS: the six of a destination, the stream of the new entry, the set of destinations, the stream for wake-ups,
+ * and `uncounted` of the new entry's destination. ARGV: group, id, the destination, '1' if the attempts still count, then the fields of the new entry. Returns its id, or '' if the
+ * old one was not parked.
  */
 export const replaceParked: Script = script(`${members}
 ${types}
@@ -133,7 +133,7 @@ if not pending or pending[2] ~= '${parkedConsumer}' then return '' end
 local attempts = ARGV[4] == '1' and pending[4] - (tonumber(redis.call('HGET', KEYS[6], id)) or 0) or 0
 local added = redis.call('XADD', KEYS[7], '*', unpack(ARGV, 5))
 if attempts > 0 then
-  -- Without a group the first claim would take the attempts for those of a group that was lost.
+  -- Without a group the first claim would mistake the attempts for those of a lost group.
   if redis.call('XLEN', KEYS[7]) == 1 then redis.pcall('XGROUP', 'CREATE', KEYS[7], ARGV[1], '0') end
   redis.call('HSET', KEYS[10], added, 1 - attempts)
 end
@@ -146,7 +146,7 @@ redis.call('HDEL', KEYS[5], id)
 redis.call('HDEL', KEYS[6], id)
 return added`)
 
-/** KEYS: the six of a destination. ARGV: group, then ids. Removes those that are parked. Gives their ids. */
+/** KEYS: the six of a destination. ARGV: group, then ids. Deletes those that are parked. Returns their ids. */
 export const discardParked: Script = script(`${members}
 ${types}
 local problem = checkKeys(1)
@@ -168,8 +168,8 @@ end
 return discarded`)
 
 /**
- * KEYS: the six of a destination. ARGV: group. Gives how many are ready, waiting, leased and parked, and how old in milliseconds the oldest is that is not parked, or -1.
- * Delayed ones that nobody has read yet count as ready.
+ * KEYS: the six of a destination. ARGV: group. Returns the numbers of ready, waiting, leased and parked entries, and the age in milliseconds of the oldest that is not parked, or -1.
+ * Delayed entries that no consumer has read yet count as ready.
  */
 export const countEntries: Script = script(`${clock}
 ${types}
@@ -221,7 +221,7 @@ if not consumers.err then
   end
 end
 ready = ready + math.max(0, redis.call('XLEN', stream) - pending)
--- The first that nobody has read. One that was parked unread is none; of many such in a row only some are looked at.
+-- The first unread entry. Entries that were parked unread do not count; of many in a row only some are read.
 local looked, from = 0, last
 repeat
   local page, unread = redis.call('XRANGE', stream, from, '+', 'COUNT', parked > 0 and 10 or 2), nil

@@ -1,18 +1,18 @@
 import { type Script, script } from '../../../client/port.ts'
 import { byteRoom, clock, groupInfo, members, parkedConsumer, types, waitingConsumer } from './prelude.ts'
 
-/** The most entries that are read at once. They are in memory before their sizes are known. */
+/** The maximum number of entries that are read at once. They are in memory before their sizes are known. */
 const pageSize = 16
 
-/** The most parked entries that one script passes by. The next claim goes on behind them. */
+/** The maximum number of parked entries that one script skips. The next claim continues behind them. */
 const maxPassed = 1000
 
 /**
- * Takes what may be claimed and was read before.
+ * Takes entries that were read before and are due.
  * KEYS: the set of destinations; per destination its six keys. ARGV: group, consumer, limit, the most bytes, whether the first entry is taken even if it is larger,
- * whether to take from `ready` (1 or 0), and from `retry`, and whether to tell the destinations.
- * Gives these, the bytes, '1' if it stopped before an entry that did not fit, and per destination a list of { id, fields, delivery, uncounted } and one of ids whose entry is gone,
- * or what is wrong with its keys.
+ * whether to take from `ready` (1 or 0), and from `retry`, and whether to return the destinations.
+ * Returns these, the bytes, '1' if it stopped before an entry that did not fit, and per destination a list of { id, fields, delivery, uncounted } and one of ids whose entry is missing,
+ * or the problem of its keys.
  */
 export const takeDue: Script = script(`${clock}
 ${members}
@@ -30,7 +30,7 @@ local function take(destination, key, most)
   for _, member in ipairs(due) do
     local id = entry(member)
     local answer = redis.pcall('XPENDING', stream, group, id, id, 1)
-    -- The group is lost. It is made again by \`takeFresh\`, and all that is in the stream is read anew.
+    -- The group is lost. \`takeFresh\` creates it again, and all entries of the stream are read again.
     if answer.err then return false end
     local pending = answer[1]
     if not pending or pending[2] == '${waitingConsumer}' then
@@ -57,7 +57,7 @@ for destination = 1, destinations do
   reply[destination + 3] = wrong and wrong.err or { {}, {} }
   more[destination] = { not wrong and ARGV[6] == '1', not wrong and ARGV[7] == '1' }
 end
--- In shares, so that none of many waits for the others; what some leave over is for whoever has more.
+-- In shares, so that no destination waits for the others; what some do not use is for those that have more.
 local share = math.max(1, math.floor(limit / math.max(1, 2 * destinations)))
 local found = true
 while found and taken < limit and not full do
@@ -75,13 +75,13 @@ reply[2], reply[3] = bytes, full and '1' or '0'
 return reply`)
 
 /**
- * Takes what nobody has read yet: what XREADGROUP does, which takes no limit in bytes and may not be in a script before Redis 7. Creates groups that are missing.
- * If a group was there before and is lost, nobody knows any more what was read: all that is in the stream comes anew, also what was parked, and what is noted about it goes.
+ * Takes entries that no consumer has read, like XREADGROUP, which has no limit in bytes and is not allowed in scripts before Redis 7. Creates missing groups.
+ * If an existing group was lost, it is unknown which entries were read: all entries of the stream are delivered again, including parked ones, and the other keys are deleted.
  * KEYS: per destination its six. ARGV: group, consumer, limit, the most bytes, whether the first entry is taken even if it is larger.
- * Gives the bytes, '1' if it stopped before an entry that did not fit, and per destination a list of { id, fields, uncounted }, how many were parked in a group that was lost,
- * and '1' if the destination is empty; or what is wrong with its keys.
+ * Returns the bytes, '1' if it stopped before an entry that did not fit, and per destination a list of { id, fields, uncounted }, the number of entries that were parked in a lost group,
+ * and '1' if the destination is empty; or the problem of its keys.
  *
- * An entry behind the group's last id may be pending already, if an operator parked it before it was read, whatever became of it since: it is passed by. Such entries have a
+ * An entry behind the group's last id may be pending already, if an operator parked it before it was read: it is skipped, whatever its state is now. Such entries have a
  * field in `uncounted`. So does an entry that an operator stored with its earlier attempts: it is taken as its second delivery, so that the field is removed in the end.
  */
 export const takeFresh: Script = script(`${types}
@@ -104,7 +104,7 @@ for destination = 1, destinations do
       hasNotes[destination] = redis.call('HLEN', KEYS[first + 5]) > 0
     elseif hasStream then
       parked = redis.call('ZCARD', KEYS[first + 3])
-      -- A server whose memory is full takes DEL, and then what comes after it in the same script. Without the group nothing could be published to make room.
+      -- A server whose memory is full accepts DEL, and then the rest of the same script. Without the group nothing could be published to free memory.
       for i = 1, 5 do redis.call('DEL', KEYS[first + i]) end
       redis.call('XGROUP', 'CREATE', KEYS[first], group, '0')
       last[destination] = '0-0'
@@ -113,7 +113,7 @@ for destination = 1, destinations do
     if isEmpty then last[destination] = nil end
   end
 end
--- A range without its start is not for all servers.
+-- Older servers have no exclusive ranges.
 local function after(id)
   local head, digits = string.match(id, '^(%d+%-)(%d+)$')
   local nines = string.match(digits, '9*$')
@@ -121,7 +121,7 @@ local function after(id)
   if rest == '' then return head .. '1' .. string.rep('0', #nines) end
   return head .. string.sub(rest, 1, -2) .. (tonumber(string.sub(rest, -1)) + 1) .. string.rep('0', #nines)
 end
--- One at first and then more and more, as long as entries are small: how large they are is known only when they are in memory.
+-- One entry at first and then more and more, as long as they are small: sizes are known only when entries are in memory.
 local page = 1
 local function claim(stream, ids, delivery, lastId)
   if #ids == 0 then return end
@@ -129,7 +129,7 @@ local function claim(stream, ids, delivery, lastId)
   for _, word in ipairs({ 'FORCE', 'RETRYCOUNT', delivery, 'JUSTID', 'LASTID', lastId }) do command[#command + 1] = word end
   redis.call(unpack(command))
 end
--- What 'uncounted' has of these entries.
+-- The fields of these entries in 'uncounted'.
 local function notesOf(destination, entries)
   if not hasNotes[destination] or #entries == 0 then return {} end
   local ids = {}
@@ -162,7 +162,7 @@ local function take(destination, most)
       last[destination] = seen
       claim(stream, ids, 1, seen)
       claim(stream, again, 2, seen)
-      -- Without the permission for it the next claim passes them by again.
+      -- Without the permission for it, the next claim skips them again.
       if #ids + #again == 0 then redis.pcall('XGROUP', 'SETID', stream, group, seen) end
     end
     if passed >= ${maxPassed} then return false end
@@ -185,10 +185,10 @@ reply[1], reply[2] = bytes, full and '1' or '0'
 return reply`)
 
 /**
- * Takes over what is pending for consumers whose lease has run out, and removes those that hold nothing and have not been seen for long.
+ * Takes over entries of consumers whose lease has expired, and removes consumers that have no entries and were idle for long.
  * KEYS: the six of a destination. ARGV: group, consumer, limit, the most bytes, whether the first entry is taken even if it is larger, milliseconds that count as the lease of a consumer
- * whose name tells none, and after which one that holds nothing is removed; how many to look at, and where the last look ended: consumer and id.
- * Gives a list of { id, fields, delivery, uncounted }, one of ids whose entry is gone, where this look ended ('' if it saw all), the bytes, and '1' if it stopped before an
+ * without a lease in its name, and after which a consumer without entries is removed; how many entries to read, and where the last search ended: consumer and id.
+ * Returns a list of { id, fields, delivery, uncounted }, one of ids whose entry is missing, where this search ended ('' if it saw all), the bytes, and '1' if it stopped before an
  * entry that did not fit.
  */
 export const takeOver: Script = script(`${types}
@@ -224,13 +224,13 @@ local function look(name, lease, from)
     end
     budget = budget - #page
     if #page < count then return end
-    -- The last one is seen twice, because a range without its start is not for all servers.
+    -- The last entry is read twice: older servers have no exclusive ranges.
     if budget < 2 then return from end
   end
 end
 local consumers = redis.pcall('XINFO', 'CONSUMERS', stream, group)
 if consumers.err then
-  -- Nobody has read it yet, or all was deleted.
+  -- No consumer has read it yet, or the stream was deleted.
   if string.find(consumers.err, 'NOGROUP', 1, true) or string.find(consumers.err, 'no such key', 1, true) then return reply end
   return consumers
 end
@@ -252,9 +252,9 @@ reply[5], reply[6] = bytes, full and '1' or '0'
 return reply`)
 
 /**
- * Puts aside what was read before its time. KEYS: the six of a destination. ARGV: group, the consumer that read them, then id and delay of each.
- * Gives the ids of those whose time has not come, and of those that the consumer no longer holds: they were cancelled or taken over meanwhile. A delivery that only
- * found out about the delay is no attempt.
+ * Puts aside entries that were read before their delay ended. KEYS: the six of a destination. ARGV: group, the consumer that read them, then id and delay of each.
+ * Returns the ids of entries that are not due, and of those that the consumer no longer holds, because they were cancelled or taken over meanwhile. A delivery that only
+ * found the delay is no attempt.
  */
 export const putAside: Script = script(`${clock}
 ${members}
@@ -278,10 +278,10 @@ end
 return early`)
 
 /**
- * Drops destinations that have no record: they leave the set of destinations, so that no claim asks for them, and what is kept of them is deleted once they have
- * been empty for long enough. A commit adds its destinations to the set together with its records, hence before or after this, never in between.
+ * Drops destinations without records: they are removed from the set of destinations, so that claims do not ask for them, and their keys are deleted once they have
+ * been empty for long enough. A commit adds its destinations to the set together with its records, so it runs before or after this script, never in between.
  * KEYS: the set of destinations, the sorted set of empty ones by when they were dropped, per destination its six. ARGV: group, milliseconds after which keys are deleted, then the
- * destination of each destination.
+ * names of the destinations.
  */
 export const dropEmpty: Script = script(`${clock}
 ${types}
@@ -298,7 +298,7 @@ for destination = 1, #ARGV - 2 do
     redis.call('ZREM', KEYS[2], name)
     redis.call('SADD', KEYS[1], name)
   elseif redis.call('SREM', KEYS[1], name) == 0 and (not group or now - string.match(group.last, '^%d+') >= tonumber(ARGV[2])) then
-    -- Not earlier: a stream that is made anew may give ids again if the server's clock was set back, and a late settlement would meet another record.
+    -- Not earlier: a stream that is created again may reuse ids if the server's clock was set back, and a late settlement would apply to another record.
     for i = 0, 5 do redis.call('DEL', KEYS[first + i]) end
     redis.call('ZREM', KEYS[2], name)
   else
@@ -306,6 +306,6 @@ for destination = 1, #ARGV - 2 do
   end
 end`)
 
-/** KEYS: the sorted set of empty destinations. ARGV: milliseconds, how many at most. Gives those that were dropped at least so long ago. */
+/** KEYS: the sorted set of empty destinations. ARGV: milliseconds, maximum number. Returns destinations that were dropped at least this long ago. */
 export const longEmpty: Script = script(`${clock}
 return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now - tonumber(ARGV[1]), 'LIMIT', 0, ARGV[2])`)

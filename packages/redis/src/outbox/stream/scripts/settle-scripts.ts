@@ -1,9 +1,9 @@
 import { type Script, script } from '../../../client/port.ts'
 import { clock, holding, members, parkedConsumer, types, waitingConsumer } from './prelude.ts'
 
-// What they share. KEYS: six of a destination, for each relay that claimed something there. ARGV: group, then for each of these: the relay's name; the
-// ids in their order; of each its delivery with a letter behind it, or one for all, both with blanks between them, because many arguments are slow;
-// then what each letter needs. Gives the places of those that were lost.
+// Common to all. KEYS: the six of a destination, for each relay with claims there. ARGV: group, then for each of these: the relay's name; the
+// ids in their order; for each its delivery followed by a letter, or one for all, both with blanks between them, because many arguments are slow;
+// then the arguments of the letters. Returns the indexes of lost claims.
 
 const forEachHeld = (work: string): string => `${types}
 ${holding}
@@ -38,9 +38,9 @@ for first = 1, #KEYS - 5, 6 do
   end`
 
 /**
- * `p`: published. `f`: failed, with the milliseconds until it may be tried again, and the error. `k`: parked, with the error.
- * The first write is one that a server takes whose memory is full; it lets those through that come after it. That it is nobody's any more is written
- * last: if the server refuses something before that, for want of a permission, the record is still held, and taken over later.
+ * `p`: published. `f`: failed, with the milliseconds until it may be retried, and the error. `k`: parked, with the error.
+ * The first write is one that a server accepts when its memory is full; then it accepts the following ones. The claim is given up
+ * last: if the server refuses a write before that, for a missing permission, the record is still claimed, and taken over later.
  */
 export const settleHeld: Script = script(`${clock}
 ${members}
@@ -72,7 +72,7 @@ ${forEachHeld(`if letter == 'p' then
 end
 return lost`)
 
-/** `r`: as it was before the claim. In the same order. */
+/** `r`: restores the state before the claim. Writes in the same order. */
 export const releaseHeld: Script = script(`${members}
 ${forEachHeld(`if held then
       redis.call('ZREM', KEYS[first + 1], member(id))
@@ -83,7 +83,7 @@ ${forEachHeld(`if held then
 end
 return lost`)
 
-/** `r`: leased anew. The last of ARGV is for how long. */
+/** `r`: renews the lease. The last of ARGV is its duration. */
 export const renewHeld: Script = script(`${forEachHeld(`if held then
       finished = finished + 1
       done[finished] = id

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { brokenInvariants } from './invariants.ts'
-import { hour, idsOf, LuaWorld, lease, parked, record } from './lua-world.ts'
+import { brokenInvariants } from '../invariants.ts'
+import { hour, idsOf, LuaWorld, lease, parked, record } from '../lua-world.ts'
 
 function referenceOf(id: string, destination = 'orders') {
   return { destination, source: '/shop', id }

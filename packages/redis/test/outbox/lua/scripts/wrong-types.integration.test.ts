@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
-import { redisKey } from '../../../src/client/keys.ts'
-import { keyNames, keyTypes } from '../../../src/outbox/lua/layout.ts'
-import type { LuaOutbox } from '../../../src/outbox/lua/lua-outbox.ts'
-import { failed, hour, LuaWorld, lease, parked, published, record, records } from './lua-world.ts'
+import { redisKey } from '../../../../src/client/keys.ts'
+import { keyNames, keyTypes } from '../../../../src/outbox/lua/layout.ts'
+import type { LuaOutbox } from '../../../../src/outbox/lua/lua-outbox.ts'
+import { failed, hour, LuaWorld, lease, parked, published, record, records } from '../lua-world.ts'
 
 interface Held {
   readonly open: readonly { readonly id: string; readonly token: string }[]

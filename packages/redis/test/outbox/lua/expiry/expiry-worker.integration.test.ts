@@ -1,18 +1,18 @@
 import { deferred, VirtualRuntime } from '@ackord/testkit'
 import { describe, expect, it } from 'vitest'
-import { startRedis } from '../../../../../scripts/servers/index.mjs'
-import { homeOf, withHome } from '../../../src/outbox/lua/context.ts'
-import { type ExpiryWorkerOptions, expiryWorker } from '../../../src/outbox/lua/expiry/expiry-worker.ts'
-import { type LuaExpiry, luaExpiry } from '../../../src/outbox/lua/expiry/lua-expiry.ts'
-import { until } from '../../support/until.ts'
+import { startRedis } from '../../../../../../scripts/servers/index.mjs'
+import { contextOf, withContext } from '../../../../src/outbox/lua/context.ts'
+import { type ExpiryWorkerOptions, expiryWorker } from '../../../../src/outbox/lua/expiry/expiry-worker.ts'
+import { type LuaExpiry, luaExpiry } from '../../../../src/outbox/lua/expiry/lua-expiry.ts'
+import { until } from '../../../support/until.ts'
+import { lease } from '../lua-world.ts'
 import { ExpiryWorld, expired, namespace } from './expiry-world.ts'
-import { lease } from './lua-world.ts'
 
 const context = Uint8Array.of(1)
 
 /** The same expiry with other calls, as a server that behaves so would have it. */
 function changed(expiry: LuaExpiry, calls: Partial<LuaExpiry>): LuaExpiry {
-  return withHome({ ...expiry, ...calls }, homeOf(expiry))
+  return withContext({ ...expiry, ...calls }, contextOf(expiry))
 }
 
 /** Records many in one step, the number being how long ago each was due. */
@@ -133,7 +133,7 @@ describe('expiryWorker()', () => {
     await until('it is up', () => worker.health().store === 'up')
     await worker.stop()
     const texts = world.world.logger.lines.map(({ level, text }) => `${level} ${text}`)
-    expect(texts).toEqual(['warn The expiry worker failed, and goes on trying.', 'info The expiry worker works again.'])
+    expect(texts).toEqual(['warn The expiry worker failed. It tries again.', 'info The expiry worker works again.'])
   })
 
   it('goes on by itself when the server was killed and is there again', { timeout: 60_000 }, async () => {
@@ -150,7 +150,7 @@ describe('expiryWorker()', () => {
     await until('the one behind is decided', () => worker.health().decisions.enqueued === 4)
     await worker.stop()
     const lines = (text: string) => world.world.logger.lines.filter((line) => line.text === text).length
-    expect(lines('The expiry worker failed, and goes on trying.')).toBe(lines('The expiry worker works again.'))
+    expect(lines('The expiry worker failed. It tries again.')).toBe(lines('The expiry worker works again.'))
     await world.relay()
     expect(world.published).toHaveLength(4)
   })

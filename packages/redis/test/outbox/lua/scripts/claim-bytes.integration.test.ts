@@ -1,5 +1,5 @@
-import { testClaimBytes } from '../../support/claim-bytes-suite.ts'
-import { LuaWorld, lease, record } from './lua-world.ts'
+import { testClaimBytes } from '../../../support/claim-bytes-suite.ts'
+import { LuaWorld, lease, record } from '../lua-world.ts'
 
 testClaimBytes({
   name: 'the Lua outbox',

@@ -1,8 +1,8 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { repairLuaOutbox } from '../../../src/outbox/lua/repair/repair.ts'
-import { brokenInvariants } from './invariants.ts'
-import { LuaWorld, lease, published } from './lua-world.ts'
+import { repairLuaOutbox } from '../../../../src/outbox/lua/repair/repair.ts'
+import { brokenInvariants } from '../invariants.ts'
+import { LuaWorld, lease, published } from '../lua-world.ts'
 import { fill, type Mess, mess, messes } from './repair-mess.ts'
 
 const runs = process.env['ACKORD_PROOF'] === '1' ? 500 : 40

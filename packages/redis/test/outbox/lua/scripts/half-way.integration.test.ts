@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest'
-import { startRedis } from '../../../../../scripts/servers/index.mjs'
-import type { RedisPort } from '../../../src/client/port.ts'
-import { luaOutbox } from '../../../src/outbox/lua/lua-outbox.ts'
-import { Redis } from '../../../src/transaction/redis.ts'
-import { idsOf, LuaWorld, lease, record, records } from './lua-world.ts'
+import { startRedis } from '../../../../../../scripts/servers/index.mjs'
+import type { RedisPort } from '../../../../src/client/port.ts'
+import { luaOutbox } from '../../../../src/outbox/lua/lua-outbox.ts'
+import { Redis } from '../../../../src/transaction/redis.ts'
+import { idsOf, LuaWorld, lease, record, records } from '../lua-world.ts'
 
 describe('a transaction whose event cannot be stored', () => {
   it.each(['incrby'])('is undone with rollback: true, where the server refuses %s', async (command) => {

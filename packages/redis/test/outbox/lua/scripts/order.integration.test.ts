@@ -1,17 +1,17 @@
 import { silentLogger } from '@ackord/core'
 import { type NewOutboxRecord, Relay } from '@ackord/outbox'
 import { describe, expect, it } from 'vitest'
-import { redisKey } from '../../../src/client/keys.ts'
-import type { RedisPort } from '../../../src/client/port.ts'
-import { keysWithExpiry } from '../../../src/outbox/lua/expiry/expiry-keys.ts'
-import { luaExpiry } from '../../../src/outbox/lua/expiry/lua-expiry.ts'
-import { luaOutbox } from '../../../src/outbox/lua/lua-outbox.ts'
-import { repairLuaOutbox } from '../../../src/outbox/lua/repair/repair.ts'
-import { outboxLua } from '../../../src/outbox/lua/scripts/prelude.ts'
-import { Redis } from '../../../src/transaction/redis.ts'
-import { until } from '../../support/until.ts'
-import { namespace } from './expiry-world.ts'
-import { brokenInvariants } from './invariants.ts'
+import { redisKey } from '../../../../src/client/keys.ts'
+import type { RedisPort } from '../../../../src/client/port.ts'
+import { keysWithExpiry } from '../../../../src/outbox/lua/expiry/expiry-keys.ts'
+import { luaExpiry } from '../../../../src/outbox/lua/expiry/lua-expiry.ts'
+import { luaOutbox } from '../../../../src/outbox/lua/lua-outbox.ts'
+import { repairLuaOutbox } from '../../../../src/outbox/lua/repair/repair.ts'
+import { outboxLua } from '../../../../src/outbox/lua/scripts/prelude.ts'
+import { Redis } from '../../../../src/transaction/redis.ts'
+import { until } from '../../../support/until.ts'
+import { namespace } from '../expiry/expiry-world.ts'
+import { brokenInvariants } from '../invariants.ts'
 import {
   failed,
   hour,
@@ -24,7 +24,7 @@ import {
   published,
   type RecordSettings,
   record,
-} from './lua-world.ts'
+} from '../lua-world.ts'
 
 const order = 'perKey'
 

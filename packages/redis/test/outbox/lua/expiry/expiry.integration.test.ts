@@ -1,16 +1,16 @@
 import { Message } from '@ackord/core'
 import { describe, expect, it } from 'vitest'
-import { startRedis } from '../../../../../scripts/servers/index.mjs'
-import { expiryKeyNames, expiryKeyTypes } from '../../../src/outbox/lua/expiry/expiry-keys.ts'
-import { type LuaExpiryOptions, luaExpiry } from '../../../src/outbox/lua/expiry/lua-expiry.ts'
-import { expiryLua } from '../../../src/outbox/lua/expiry/scripts.ts'
-import { keyCount, keyNames, keyTypes } from '../../../src/outbox/lua/layout.ts'
-import { outboxLua } from '../../../src/outbox/lua/scripts/prelude.ts'
-import { redisKinds } from '../../support/redis-clients.ts'
-import { problemsOn60, recordRedis } from '../../support/redis-recording.ts'
+import { startRedis } from '../../../../../../scripts/servers/index.mjs'
+import { expiryKeyNames, expiryKeyTypes } from '../../../../src/outbox/lua/expiry/expiry-keys.ts'
+import { type LuaExpiryOptions, luaExpiry } from '../../../../src/outbox/lua/expiry/lua-expiry.ts'
+import { expiryLua } from '../../../../src/outbox/lua/expiry/scripts.ts'
+import { keyCount, keyNames, keyTypes } from '../../../../src/outbox/lua/layout.ts'
+import { outboxLua } from '../../../../src/outbox/lua/scripts/prelude.ts'
+import { redisKinds } from '../../../support/redis-clients.ts'
+import { problemsOn60, recordRedis } from '../../../support/redis-recording.ts'
+import { brokenInvariants } from '../invariants.ts'
+import { lease, published } from '../lua-world.ts'
 import { ExpiryWorld, expired, namespace, revoked } from './expiry-world.ts'
-import { brokenInvariants } from './invariants.ts'
-import { lease, published } from './lua-world.ts'
 
 const context = Uint8Array.of(0, 1, 255)
 const clients = redisKinds.filter(({ name }) => !name.startsWith('ioredis 5'))
@@ -275,7 +275,7 @@ describe('expiry', () => {
     expect(await decide()).toEqual({})
     const parked = new Map((await expiry.listParked(10)).map((one) => [one.subject, one]))
     expect(parked.get('lost')).toEqual({ subject: 'lost', dueAt: start, parkedAt: start, reason: 'Its context is missing.' })
-    expect(parked.get('poison')?.reason).toBe('Its event cannot be made: no such holder')
+    expect(parked.get('poison')?.reason).toBe('Its event cannot be created: no such holder')
     expect(parked.get('large')?.reason).toContain('maxSize')
     expect(parked.get('endless')?.reason).toBe('Its due time is none.')
     expect(parked.size).toBe(5)

@@ -2,11 +2,11 @@ import { silentLogger, systemRuntime } from '@ackord/core'
 import { Relay } from '@ackord/outbox'
 import { deferred } from '@ackord/testkit'
 import { describe, expect, it, vi } from 'vitest'
-import { luaOutbox } from '../../../src/outbox/lua/lua-outbox.ts'
-import { Redis } from '../../../src/transaction/redis.ts'
-import { until } from '../../support/until.ts'
-import { brokenInvariants } from './invariants.ts'
-import { failed, hour, idsOf, LuaWorld, lease, parked, published, record, records } from './lua-world.ts'
+import { luaOutbox } from '../../../../src/outbox/lua/lua-outbox.ts'
+import { Redis } from '../../../../src/transaction/redis.ts'
+import { until } from '../../../support/until.ts'
+import { brokenInvariants } from '../invariants.ts'
+import { failed, hour, idsOf, LuaWorld, lease, parked, published, record, records } from '../lua-world.ts'
 
 describe('claims', () => {
   it('R9: what is not due is invisible, delayed or backing off', async () => {

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
-import type { KeyName } from '../../../src/outbox/lua/layout.ts'
-import { hour, type LuaWorld, lease, parked, published, record } from './lua-world.ts'
+import type { KeyName } from '../../../../src/outbox/lua/layout.ts'
+import { hour, type LuaWorld, lease, parked, published, record } from '../lua-world.ts'
 
 /** Something that was done to the keys of an outbox past its scripts. `pick` chooses among what is there. */
 export interface Mess {

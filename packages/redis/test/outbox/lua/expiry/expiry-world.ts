@@ -1,15 +1,15 @@
 import { randomUUID } from 'node:crypto'
 import { Message } from '@ackord/core'
 import type { NewOutboxRecord } from '@ackord/outbox'
-import { type ExpiryKeyName, expiryKey, keysWithExpiry } from '../../../src/outbox/lua/expiry/expiry-keys.ts'
+import { type ExpiryKeyName, expiryKey, keysWithExpiry } from '../../../../src/outbox/lua/expiry/expiry-keys.ts'
 import {
   type Expiry,
   type ExpiryDecision,
   type LuaExpiry,
   type LuaExpiryOptions,
   luaExpiry,
-} from '../../../src/outbox/lua/expiry/lua-expiry.ts'
-import { LuaWorld, type LuaWorldSettings, lease, published } from './lua-world.ts'
+} from '../../../../src/outbox/lua/expiry/lua-expiry.ts'
+import { LuaWorld, type LuaWorldSettings, lease, published } from '../lua-world.ts'
 
 export const namespace = '7c0f3a6e-2b5d-4e1f-9a8b-6c4d2e0f1a3b'
 

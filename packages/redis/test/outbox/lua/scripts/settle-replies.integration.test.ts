@@ -2,10 +2,10 @@ import { silentLogger } from '@ackord/core'
 import { Redis as Ioredis } from 'ioredis'
 import { createClient } from 'redis'
 import { expect, it } from 'vitest'
-import { fromIoredis, fromNodeRedis, type Redis } from '../../../src/index.ts'
-import { luaOutbox } from '../../../src/outbox/lua/index.ts'
-import { redisUrl } from '../../support/redis-clients.ts'
-import { LuaWorld, lease, published, records } from './lua-world.ts'
+import { fromIoredis, fromNodeRedis, type Redis } from '../../../../src/index.ts'
+import { luaOutbox } from '../../../../src/outbox/lua/index.ts'
+import { redisUrl } from '../../../support/redis-clients.ts'
+import { LuaWorld, lease, published, records } from '../lua-world.ts'
 
 interface Opened extends AsyncDisposable {
   readonly redis: Redis
