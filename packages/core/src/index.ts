@@ -8,9 +8,7 @@ export { MemoryBroker } from './broker/memory/memory-broker.ts'
 export type { MemoryStats } from './broker/memory/memory-topic.ts'
 export type { Publisher, PublishFailure, PublishResult } from './broker/publisher.ts'
 export { publishAll } from './broker/publisher.ts'
-export type { Delivery, ReceiverOptions } from './broker/receiver.ts'
 // Sources, publishers, marshalers
-export { createReceiver } from './broker/receiver.ts'
 export type { Source } from './broker/source.ts'
 export type { AckordErrorOptions, ErrorCode } from './errors.ts'
 export {

@@ -1,36 +1,24 @@
-import { InvalidOptionError } from '@ackord/core'
+import { type AttributeValue, InvalidOptionError } from '@ackord/core'
+import { attributeText, type HeaderCodec, headerCodec, percentDecode, percentEncode } from '@ackord/core/broker'
 
 /**
- * A text as a header carries it, by the rule of the CloudEvents binding for HTTP, which the one for NATS takes over: all but visible ASCII is
- * percent-encoded, as are spaces, quotes and percent signs. Names are written in the same way, and without colons.
+ * The CloudEvents binding for NATS, which encodes values as the one for HTTP does. Names are encoded in the same way, and their colons too. Half of a surrogate pair
+ * becomes a replacement character.
  */
-export function encodeHeader(text: string): string {
-  return needsEncoding.test(text) ? text.replace(encodedInValues, percentEncoded) : text
-}
+export const attributeHeaders: HeaderCodec<string> = headerCodec<string>({
+  prefix: 'ce-',
+  encodeName,
+  decodeName: percentDecode,
+  encodeValue,
+  decodeValue: percentDecode,
+})
 
 export function encodeName(name: string): string {
-  return name.replace(encodedInNames, percentEncoded)
+  return percentEncode(name.toWellFormed()).replaceAll(':', '%3A')
 }
 
-/** What is no percent-encoding of a text is left as it is. */
-export function decodeHeader(text: string): string {
-  return text.replace(/(?:%[0-9A-Fa-f]{2})+/g, (encoded) => {
-    try {
-      return decodeURIComponent(encoded)
-    } catch {
-      return encoded
-    }
-  })
-}
-
-const needsEncoding = /[^!#$&-~]/
-// Whole characters: half of a pair has no UTF-8.
-const encodedInValues = /[^!#$&-~]/gu
-const encodedInNames = /[^!#$&-9;-~]/gu
-
-function percentEncoded(character: string): string {
-  const bytes = Buffer.from(character)
-  return Array.from(bytes, (byte) => `%${byte.toString(16).toUpperCase().padStart(2, '0')}`).join('')
+function encodeValue(value: AttributeValue): string {
+  return percentEncode(attributeText(value).toWellFormed())
 }
 
 /** A subject that can be published to: tokens with dots between them, no wildcards. */

@@ -281,7 +281,7 @@ describe('a connection', () => {
 
     await expect(next).rejects.toMatchObject({ code: 'ACKORD_SOURCE_FAILED', message: expect.stringContaining('maxReconnectAttempts: -1') })
     expect(await publisher.publish(stream, [event('a')], { signal: never })).toMatchObject([
-      { ok: false, scope: 'destination', error: { message: expect.stringContaining('will not come back') } },
+      { ok: false, scope: 'destination', error: { message: expect.stringContaining('will not be restored') } },
     ])
     await source[Symbol.asyncDispose]()
   })

@@ -53,7 +53,7 @@ it('a user that is not allowed to is told so: the publisher blames the destinati
   expect(await publisher.publish('open.placed', [event('a')], { signal: never })).toEqual([{ ok: true }])
   await expect(open(source).next()).rejects.toMatchObject({
     code: 'ACKORD_SOURCE_FAILED',
-    message: expect.stringContaining('the user is not allowed to. Give it the permission'),
+    message: expect.stringContaining('the user is not allowed to. Grant it the permission'),
   })
   await guest.close()
   await admin.close()
@@ -74,7 +74,7 @@ it('a password that is not taken any more ends the source with an error, and is 
 
   await connection.reconnect()
 
-  await expect(next).rejects.toMatchObject({ code: 'ACKORD_SOURCE_FAILED', message: expect.stringContaining('will not come back') })
+  await expect(next).rejects.toMatchObject({ code: 'ACKORD_SOURCE_FAILED', message: expect.stringContaining('will not be restored') })
   expect(attempts).toBeLessThanOrEqual(4)
   expect(await natsPublisher(connection).publish('orders.placed', [event('a')], { signal: never })).toMatchObject([
     { ok: false, scope: 'destination' },

@@ -1,10 +1,10 @@
 import { AckordError, parseMessage, type RawMessage } from '@ackord/core'
+import { structuredContentType } from '@ackord/core/broker'
 import { endOfValue } from '@ackord/core/internal'
 
 /** How the events of a request are written. `unknown`: CloudEvents in a form that we cannot read. */
 export type ContentMode = 'binary' | 'structured' | 'batch' | 'unknown'
 
-export const structuredType = 'application/cloudevents+json'
 export const batchType = 'application/cloudevents-batch+json'
 
 /** What the content type says; `binary` if it says nothing of CloudEvents. */
@@ -13,7 +13,7 @@ export function contentMode(contentType: string | null): ContentMode {
   if (!type.startsWith('application/cloudevents')) return 'binary'
   const charset = parameters.find((parameter) => parameter.startsWith('charset='))?.slice('charset='.length)
   if (charset !== undefined && !/^"?(utf-8|utf8|us-ascii)"?$/.test(charset)) return 'unknown'
-  if (type === structuredType) return 'structured'
+  if (type === structuredContentType) return 'structured'
   return type === batchType ? 'batch' : 'unknown'
 }
 

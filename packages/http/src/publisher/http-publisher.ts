@@ -1,4 +1,3 @@
-import { setMaxListeners } from 'node:events'
 import {
   InvalidOptionError,
   type Publisher,
@@ -9,23 +8,22 @@ import {
   systemRuntime,
 } from '@ackord/core'
 import {
-  abortable,
-  checkChoice,
-  checkCount,
-  checkDuration,
-  checkFunction,
-  checkNoMore,
-  linkedController,
-  PublishCalls,
-} from '@ackord/core/internal'
-import { batchType, structuredType } from '../cloudevents/content-mode.ts'
-import { checkHeaders, checkWritable, encodeHeader, writeHeaders } from '../cloudevents/headers.ts'
+  createPublisher,
+  destinationFailure,
+  type Outgoing,
+  type PublisherDriver,
+  type SendOptions,
+  structuredContentType,
+} from '@ackord/core/broker'
+import { abortable, checkChoice, checkCount, checkDuration, checkFunction, checkNoMore, groupBy } from '@ackord/core/internal'
+import { batchType } from '../cloudevents/content-mode.ts'
+import { checkHeaders, checkWritable, encodeText, writeHeaders } from '../cloudevents/headers.ts'
 import { signingKeys } from '../cloudevents/signature.ts'
-import { aborted, noHeaders, noUrl, unencodable, unrouted, wrongData } from './publish-failures.ts'
-import { sendBatch, sendInLanes } from './send-order.ts'
+import { sendBatch, sendInOrder } from './send-order.ts'
 import {
   checkStatuses,
   type Endpoint,
+  type EventRequest,
   endpointOf,
   type HttpFetch,
   type HttpVerdict,
@@ -101,7 +99,7 @@ export function httpPublisher(options: HttpPublisherOptions = {}): Publisher & A
   checkFunction('fetch', fetch)
   const keys = sign === undefined ? [] : signingKeys('sign', sign)
   const endpoint = url === undefined ? undefined : endpointOf('url', url)
-  return new HttpPublisher({ endpoint, route, mode, headers, concurrency, timeout, statuses, fetch, runtime, keys })
+  return createPublisher(new HttpPublisherDriver({ endpoint, route, mode, headers, concurrency, timeout, statuses, fetch, runtime, keys }))
 }
 
 interface PublisherSettings extends RequestSettings {
@@ -112,95 +110,70 @@ interface PublisherSettings extends RequestSettings {
   readonly concurrency: number
 }
 
-interface Prepared {
-  readonly endpoint: Endpoint
-  readonly headers: Readonly<Record<string, string>>
-  readonly body: Uint8Array
-  readonly name: string
-  readonly key: string | undefined
-}
-
-interface Outgoing extends Prepared {
-  readonly url: string
-  readonly shown: string
-  readonly lane: string | undefined
-  readonly settle: (result: PublishResult) => void
-}
-
-class HttpPublisher implements Publisher, AsyncDisposable {
+class HttpPublisherDriver implements PublisherDriver<EventRequest, Endpoint> {
+  readonly broker = 'HTTP'
+  readonly routeName = 'URL'
+  readonly runtime: Runtime
+  readonly closeTimeout: number
   readonly #settings: PublisherSettings
-  readonly #calls = new PublishCalls('The HTTP publisher')
-  readonly #closing = new AbortController()
-  #disposing: Promise<void> | undefined
 
   constructor(settings: PublisherSettings) {
     this.#settings = settings
-    // Every call listens to it, and Node takes more than ten for a leak.
-    setMaxListeners(0, this.#closing.signal)
+    this.runtime = settings.runtime
+    // As long as one answer may take.
+    this.closeTimeout = settings.timeout
   }
 
-  async publish(
-    destination: string,
-    messages: readonly RawMessage[],
-    options: { readonly signal: AbortSignal },
-  ): Promise<readonly PublishResult[]> {
-    return await this.#calls.run(destination, options.signal, () => this.#publish(destination, messages, options.signal))
-  }
-
-  /** Waits for what is being sent, as long as one answer may take; then gives it up. */
-  [Symbol.asyncDispose](): Promise<void> {
-    this.#disposing ??= this.#dispose()
-    return this.#disposing
-  }
-
-  /** Never rejects. */
-  async #publish(destination: string, messages: readonly RawMessage[], signal: AbortSignal): Promise<readonly PublishResult[]> {
-    const outgoing: Outgoing[] = []
-    const results = messages.map((message) => {
-      const prepared = this.#prepare(destination, message)
-      if ('ok' in prepared) return prepared
-      const { endpoint, key } = prepared
-      return new Promise<PublishResult>((settle) => {
-        const lane = key === undefined ? undefined : `${endpoint.url} ${key}`
-        outgoing.push({ ...prepared, url: endpoint.url, shown: endpoint.shown, lane, settle })
-      })
-    })
-    using stop = linkedController(signal)
-    const onClosing = () => stop.abort(this.#closing.signal.reason)
-    this.#closing.signal.addEventListener('abort', onClosing, { once: true })
+  route(destination: string, message: RawMessage): Endpoint | PublishFailure {
+    const { route, endpoint } = this.#settings
+    if (endpoint !== undefined) return endpoint
+    if (route !== undefined) return endpointOf('route', route(destination, message))
     try {
-      if (outgoing.length > 0) await this.#send(destination, outgoing, stop.signal)
-      return await Promise.all(results)
-    } finally {
-      this.#closing.signal.removeEventListener('abort', onClosing)
+      return endpointOf('destination', destination)
+    } catch (cause) {
+      return notUrl(cause)
     }
   }
 
-  async #send(destination: string, outgoing: readonly Outgoing[], signal: AbortSignal): Promise<void> {
-    let more: Readonly<Record<string, string>>
+  write(message: RawMessage, endpoint: Endpoint): EventRequest {
+    const { mode, runtime } = this.#settings
+    const key = message.partitionKey
+    // In binary mode the signature covers the body and the name, so the name is the id as the header has it.
+    const name = message.id === undefined ? runtime.uuid() : encodeText(message.id, 'id')
+    if (mode === 'binary') return { endpoint, headers: writeHeaders(message.attributes), body: message.data, name, key }
+    checkWritable(message.attributes)
+    const type = mode === 'batch' ? batchType : structuredContentType
+    return { endpoint, headers: { 'content-type': `${type}; charset=utf-8` }, body: Buffer.from(JSON.stringify(message)), name, key }
+  }
+
+  async send(messages: readonly Outgoing<EventRequest>[], { destination, signal }: SendOptions): Promise<void> {
+    let extraHeaders: Readonly<Record<string, string>>
     try {
-      more = await abortable(this.#headers(destination), signal)
+      extraHeaders = await abortable(this.#headers(destination), signal)
     } catch (cause) {
-      for (const { shown, settle } of outgoing) settle(signal.aborted ? aborted(shown, signal.reason) : noHeaders(shown, cause))
+      for (const message of messages) message.settle(noHeaders(message.item.endpoint.shown, cause))
       return
     }
     const { mode, concurrency } = this.#settings
     if (mode !== 'batch') {
-      await sendInLanes(outgoing, concurrency, (item) => this.#request(item, more, signal))
+      await sendInOrder(messages, concurrency, (item) => this.#request(item, extraHeaders, signal))
       return
     }
-    const urls = new Map<string, Outgoing[]>()
-    for (const item of outgoing) urls.set(item.url, [...(urls.get(item.url) ?? []), item])
-    await Promise.all([...urls.values()].map((items) => sendBatch(items, (part) => this.#requestBatch(part, more, signal))))
+    const urls = groupBy(messages, ({ item }) => item.endpoint.url)
+    await Promise.all(Array.from(urls.values(), (batch) => sendBatch(batch, (part) => this.#requestBatch(part, extraHeaders, signal))))
   }
 
-  #request(item: Prepared, more: Readonly<Record<string, string>>, signal: AbortSignal): Promise<PublishResult> {
+  #request(item: EventRequest, extraHeaders: Readonly<Record<string, string>>, signal: AbortSignal): Promise<PublishResult> {
     const { endpoint } = item
     const authorization = endpoint.authorization === undefined ? {} : { authorization: endpoint.authorization }
-    return sendRequest({ ...item, headers: { ...authorization, ...more, ...item.headers } }, this.#settings, signal)
+    return sendRequest({ ...item, headers: { ...authorization, ...extraHeaders, ...item.headers } }, this.#settings, signal)
   }
 
-  #requestBatch(items: readonly Outgoing[], more: Readonly<Record<string, string>>, signal: AbortSignal): Promise<PublishResult> {
+  #requestBatch(
+    items: readonly EventRequest[],
+    extraHeaders: Readonly<Record<string, string>>,
+    signal: AbortSignal,
+  ): Promise<PublishResult> {
     const [first] = items
     if (first === undefined) return Promise.resolve({ ok: true })
     const body = Buffer.concat([
@@ -208,7 +181,7 @@ class HttpPublisher implements Publisher, AsyncDisposable {
       ...items.flatMap((item, index) => (index === 0 ? [item.body] : [comma, item.body])),
       Buffer.from(']'),
     ])
-    return this.#request({ ...first, body, name: this.#settings.runtime.uuid() }, more, signal)
+    return this.#request({ ...first, body, name: this.#settings.runtime.uuid() }, extraHeaders, signal)
   }
 
   async #headers(destination: string): Promise<Readonly<Record<string, string>>> {
@@ -217,39 +190,19 @@ class HttpPublisher implements Publisher, AsyncDisposable {
     checkHeaders(given)
     return Object.fromEntries(Object.entries(given).map(([name, value]) => [name.toLowerCase(), value]))
   }
-
-  #prepare(destination: string, message: RawMessage): Prepared | PublishFailure {
-    const { mode, route, endpoint: fixed, runtime } = this.#settings
-    let endpoint: Endpoint
-    try {
-      endpoint =
-        fixed ?? endpointOf(route === undefined ? 'destination' : 'route', route === undefined ? destination : route(destination, message))
-    } catch (cause) {
-      return route === undefined ? noUrl(cause) : unrouted(destination, cause)
-    }
-    if (!(message.data instanceof Uint8Array)) return wrongData(endpoint.shown, message.data)
-    const key = message.partitionKey
-    try {
-      // Binary, it is the body that is signed, and the name with it: so it is the id as the header has it.
-      const name = message.id === undefined ? runtime.uuid() : encodeHeader(message.id, 'id')
-      if (mode === 'binary') return { endpoint, headers: writeHeaders(message.attributes), body: message.data, name, key }
-      checkWritable(message.attributes)
-      const type = mode === 'batch' ? batchType : structuredType
-      return { endpoint, headers: { 'content-type': `${type}; charset=utf-8` }, body: Buffer.from(JSON.stringify(message)), name, key }
-    } catch (cause) {
-      return unencodable(endpoint.shown, cause)
-    }
-  }
-
-  async #dispose(): Promise<void> {
-    const { runtime, timeout } = this.#settings
-    const timer = runtime.setTimeout(() => this.#closing.abort(this.#calls.closedError()), timeout)
-    try {
-      await this.#calls.close()
-    } finally {
-      timer.cancel()
-    }
-  }
 }
 
 const comma = Buffer.from(',')
+
+/** Without `url` and `route` the destination must be a URL. An invalid one is not shown: it may contain a password. */
+function notUrl(cause: unknown): PublishFailure {
+  return destinationFailure(
+    'The destination is not a URL. Set the option url or route of the publisher, or use absolute URLs as destinations.',
+    cause,
+  )
+}
+
+/** The option `headers` failed. */
+function noHeaders(shown: string, cause: unknown): PublishFailure {
+  return destinationFailure(`Could not determine the headers for ${shown}.`, cause)
+}

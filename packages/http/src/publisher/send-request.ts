@@ -2,9 +2,9 @@ import { InvalidOptionError, type PublishResult, type Runtime } from '@ackord/co
 import { abortable, checkChoice, linkedController } from '@ackord/core/internal'
 import { parseRetryAfter } from '../cloudevents/retry-after.ts'
 import { idHeader, type SigningKey, sign, signatureHeader, timestampHeader } from '../cloudevents/signature.ts'
-import { aborted, refused, tooSlow, unreachable } from './publish-failures.ts'
+import { aborted, refused, timedOut, unreachable } from './publish-failures.ts'
 
-/** What is used of `fetch`. */
+/** The part of `fetch` that is used. */
 export type HttpFetch = (url: string, init: RequestInit) => Promise<Response>
 
 export interface RequestSettings {
@@ -19,8 +19,14 @@ export interface OutgoingRequest {
   readonly endpoint: Endpoint
   readonly headers: Readonly<Record<string, string>>
   readonly body: Uint8Array
-  /** What a signed request is called: the same when it is sent again. */
+  /** Names a signed request; the same when it is sent again. */
   readonly name: string
+}
+
+/** A message as a request. */
+export interface EventRequest extends OutgoingRequest {
+  /** The ordering key. */
+  readonly key: string | undefined
 }
 
 const ok: PublishResult = { ok: true }
@@ -32,7 +38,7 @@ export async function sendRequest(request: OutgoingRequest, settings: RequestSet
   const { shown } = request.endpoint
   if (signal.aborted) return aborted(shown, signal.reason)
   using limit = linkedController(signal)
-  const timer = runtime.setTimeout(() => limit.abort(tooSlow(shown, timeout)), timeout)
+  const timer = runtime.setTimeout(() => limit.abort(new Error(`No answer within ${timeout} ms`)), timeout)
   const answering = ask(request, settings, limit.signal)
   try {
     const response = await abortable(answering, limit.signal)
@@ -45,10 +51,7 @@ export async function sendRequest(request: OutgoingRequest, settings: RequestSet
     answering.then(discard).catch(() => {})
     if (signal.aborted) return aborted(shown, signal.reason)
     if (!limit.signal.aborted) return unreachable(shown, error)
-    // No answer in time is what a proxy would say with this status.
-    const verdict = verdictOf(gatewayTimeout, statuses)
-    const failure = { ok: false, error: limit.signal.reason } as const
-    return verdict === 'retry' ? failure : verdict === 'park' ? { ...failure, permanent: true } : { ...failure, scope: 'destination' }
+    return timedOut(shown, timeout, verdictOf(gatewayTimeout, statuses))
   } finally {
     timer.cancel()
   }
@@ -69,7 +72,7 @@ async function ask({ endpoint, headers, body, name }: OutgoingRequest, settings:
 // Reading a small body to its end gives the connection back to its pool; cancelling it closes the connection.
 const worthReading = 64 * 1024
 
-/** The status has told everything; the body is only read so that nothing is left open. Never rejects. */
+/** Only the status matters; the body is read so that nothing stays open. Never rejects. */
 async function drain(response: Response, signal: AbortSignal): Promise<void> {
   const reader = response.body?.getReader()
   if (reader === undefined) return
@@ -81,12 +84,12 @@ async function drain(response: Response, signal: AbortSignal): Promise<void> {
       size += value.byteLength
     }
   } catch {
-    // Whatever happens to the body, the answer was there.
+    // Whatever happens to the body, there was an answer.
   }
   reader.cancel().catch(() => {})
 }
 
-/** An answer that came too late. */
+/** For an answer that came too late. */
 async function discard(response: Response): Promise<void> {
   await response.body?.cancel()
 }
@@ -95,13 +98,13 @@ async function discard(response: Response): Promise<void> {
 export interface Endpoint {
   /** Without user and password. */
   readonly url: string
-  /** What error texts may show: neither password nor query, where tokens are. */
+  /** For error messages: without the password and the query, which may contain tokens. */
   readonly shown: string
-  /** For the user and password of the URL, if it has them. */
+  /** The header for the user and password of the URL, if it has them. */
   readonly authorization: string | undefined
 }
 
-/** Throws, without showing the value, at what is no URL of HTTP. */
+/** Throws, without showing the value, if it is not an HTTP URL. */
 export function endpointOf(option: string, value: string | URL): Endpoint {
   const url = typeof value === 'string' || value instanceof URL ? parse(String(value)) : undefined
   if (url === undefined || (url.protocol !== 'https:' && url.protocol !== 'http:')) {
@@ -127,7 +130,7 @@ function parse(value: string): URL | undefined {
   }
 }
 
-/** URL encodes some characters of a password by itself. */
+/** `URL` percent-encodes some characters of a password. */
 function decode(text: string): string {
   try {
     return decodeURIComponent(text)
@@ -137,7 +140,7 @@ function decode(text: string): string {
 }
 
 /**
- * What an answer says of a message. `confirmed`: the receiver has it. `retry`: try this message again. `park`: the same message will be refused again.
+ * What an answer means for a message. `confirmed`: the receiver has it. `retry`: try this message again. `park`: the same message will be refused again.
  * `destination`: the receiver is at fault, not the message.
  */
 export type HttpVerdict = 'confirmed' | 'retry' | 'park' | 'destination'
@@ -164,7 +167,7 @@ export function checkStatuses(statuses: StatusVerdicts): void {
   if (typeof statuses !== 'object' || statuses === null)
     throw new InvalidOptionError('statuses', "must be an object such as { 404: 'park' }.")
   for (const [status, verdict] of Object.entries(statuses)) {
-    if (!/^[1-5]\d\d$/.test(status)) throw new InvalidOptionError('statuses', `has '${status}', which is no status of HTTP.`)
+    if (!/^[1-5]\d\d$/.test(status)) throw new InvalidOptionError('statuses', `has '${status}', which is not an HTTP status.`)
     checkChoice(`statuses[${status}]`, verdict, verdicts)
   }
 }

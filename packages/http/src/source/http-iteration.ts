@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
-import type { Attributes, Delivery, RawMessage } from '@ackord/core'
-import { PushedMessages } from '@ackord/core/internal'
+import type { Attributes, RawMessage } from '@ackord/core'
+import { type Delivery, PushedMessages } from '@ackord/core/broker'
 import type { EventContent } from './read-request.ts'
 
 /** What an iteration belongs to. */

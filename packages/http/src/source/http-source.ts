@@ -1,17 +1,15 @@
 import {
   type Attributes,
   consoleLogger,
-  createReceiver,
-  type Delivery,
   InvalidOptionError,
   type Logger,
   outside,
   type RawMessage,
-  type ReceiverOptions,
   type Runtime,
   type Source,
   systemRuntime,
 } from '@ackord/core'
+import { createReceiver, type Delivery, type ReceiverOptions } from '@ackord/core/broker'
 import { checkChoice, checkCount, checkDuration, checkFunction, checkNoMore, guardLogger } from '@ackord/core/internal'
 import { type ContentMode, contentMode } from '../cloudevents/content-mode.ts'
 import { accepted, answer, unavailable } from './answers.ts'

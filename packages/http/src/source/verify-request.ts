@@ -1,7 +1,8 @@
 import { InvalidOptionError, type Logger, type Runtime } from '@ackord/core'
+import { structuredContentType } from '@ackord/core/broker'
 import { abortable, linkedController } from '@ackord/core/internal'
-import { contentMode, structuredType } from '../cloudevents/content-mode.ts'
-import { decodeHeader } from '../cloudevents/headers.ts'
+import { contentMode } from '../cloudevents/content-mode.ts'
+import { decodeText } from '../cloudevents/headers.ts'
 import { idHeader, signatureProblem, signingKeys } from '../cloudevents/signature.ts'
 import { answer, unavailable } from './answers.ts'
 import type { HttpRequest } from './read-request.ts'
@@ -41,9 +42,9 @@ export function requestVerifier(
 /** A signature is over `webhook-id` and the body. Whoever overhears it can send both again, as another event, if the rest is in headers. */
 function headersProblem(headers: Headers, unsignedAttributes: boolean): string | undefined {
   if (contentMode(headers.get('content-type')) !== 'binary') return undefined
-  if (!unsignedAttributes) return `Attributes in headers are not signed, and not taken here. Send ${structuredType}.`
+  if (!unsignedAttributes) return `Attributes in headers are not signed, and not taken here. Send ${structuredContentType}.`
   const [id, signed] = [headers.get('ce-id'), headers.get(idHeader)]
-  if (id !== null && signed !== null && decodeHeader(id) === decodeHeader(signed)) return undefined
+  if (id !== null && signed !== null && decodeText(id) === decodeText(signed)) return undefined
   return `The headers ce-id and ${idHeader} must be the same: only ${idHeader} is signed.`
 }
 

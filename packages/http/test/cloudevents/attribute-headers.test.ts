@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { decodeHeader, encodeHeader, readHeaders, writeHeaders } from '../../src/cloudevents/headers.ts'
+import { decodeText, encodeText, readHeaders, writeHeaders } from '../../src/cloudevents/headers.ts'
 
 const required = { id: 'a', type: 't', source: '/s' }
 const roundTrip = (value: string) => readHeaders(new Headers(writeHeaders({ ...required, subject: value })))?.subject
@@ -14,11 +14,11 @@ describe('header names', () => {
 
 describe('header values', () => {
   it('are percent-encoded as the HTTP binding says', () => {
-    expect(encodeHeader('Euro € 😀', 'x')).toBe('Euro%20%E2%82%AC%20%F0%9F%98%80')
-    expect(encodeHeader('say "100%"\r\n', 'x')).toBe('say%20%22100%25%22%0D%0A')
+    expect(encodeText('Euro € 😀', 'x')).toBe('Euro%20%E2%82%AC%20%F0%9F%98%80')
+    expect(encodeText('say "100%"\r\n', 'x')).toBe('say%20%22100%25%22%0D%0A')
     // All other printable characters stay as they are.
     const printable = Array.from({ length: 0x7e - 0x21 + 1 }, (_, index) => String.fromCharCode(0x21 + index)).join('')
-    expect(encodeHeader(printable, 'x')).toBe(printable.replace('%', '%25').replace('"', '%22'))
+    expect(encodeText(printable, 'x')).toBe(printable.replace('%', '%25').replace('"', '%22'))
   })
 
   it.each(['', ' leading and trailing ', 'line\nbreak\r\n', 'quote " and \\ backslash', '100%', '%41', 'ü€😀', '\u0000\u007f', '"quoted"'])(
@@ -29,11 +29,11 @@ describe('header values', () => {
   )
 
   it('are read from senders that quote or do not encode', () => {
-    expect(decodeHeader('"a \\"b\\" c"')).toBe('a "b" c')
-    expect(decodeHeader('"%C3%BC"')).toBe('ü')
-    expect(decodeHeader('100% sure')).toBe('100% sure')
-    expect(decodeHeader('%ff%C3%BC')).toBe('%ff%C3%BC')
-    expect(decodeHeader('%2541')).toBe('%41')
+    expect(decodeText('"a \\"b\\" c"')).toBe('a "b" c')
+    expect(decodeText('"%C3%BC"')).toBe('ü')
+    expect(decodeText('100% sure')).toBe('100% sure')
+    expect(decodeText('%ff%C3%BC')).toBe('%ff%C3%BC')
+    expect(decodeText('%2541')).toBe('%41')
   })
 })
 

@@ -1,4 +1,5 @@
-import { type Attributes, createReceiver, type RawMessage } from '@ackord/core'
+import type { Attributes, RawMessage } from '@ackord/core'
+import { createReceiver } from '@ackord/core/broker'
 import { recordingLogger, VirtualRuntime } from '@ackord/testkit'
 import { describe, expect, it } from 'vitest'
 import { httpPublisher, httpSource } from '../../src/index.ts'

@@ -1,16 +1,15 @@
 import { type Publisher, type PublishFailure, type PublishResult, type RawMessage, type Runtime, systemRuntime } from '@ackord/core'
 import {
-  abortable,
-  answerTimeout,
-  checkChoice,
-  checkFunction,
-  checkName,
-  checkNoMore,
-  PublishCalls,
-  settledWithin,
-} from '@ackord/core/internal'
-import type { KafkaPort, KafkaProducer, KafkaRecord } from '../port.ts'
-import { aborted, notSent, notTried, unrouted, unwritable, wrongData } from './publish-failures.ts'
+  createPublisher,
+  destinationFailure,
+  notTriedFailure,
+  type Outgoing,
+  type PublisherDriver,
+  permanentFailure,
+  type SendOptions,
+} from '@ackord/core/broker'
+import { abortable, answerTimeout, checkChoice, checkFunction, checkName, checkNoMore, groupBy, settledWithin } from '@ackord/core/internal'
+import type { KafkaFault, KafkaPort, KafkaProducer, KafkaRecord } from '../port.ts'
 import { writeRecord } from './write-record.ts'
 
 export interface KafkaPublisherOptions {
@@ -31,7 +30,7 @@ export function kafkaPublisher(kafka: KafkaPort, options: KafkaPublisherOptions 
   checkFunction('kafka.producer', kafka?.producer)
   checkFunction('route', route)
   checkChoice('mode', mode, ['binary', 'structured'])
-  return new KafkaPublisher(kafka, { route, mode, runtime })
+  return createPublisher(new KafkaPublisherDriver(kafka, { route, mode, runtime }))
 }
 
 interface PublisherSettings {
@@ -40,138 +39,125 @@ interface PublisherSettings {
   readonly runtime: Runtime
 }
 
-interface Outgoing {
+interface TopicRecord {
   readonly topic: string
   readonly record: KafkaRecord
-  /** The first result counts. */
-  readonly settle: (result: PublishResult) => void
 }
 
 const ok: PublishResult = { ok: true }
 
-class KafkaPublisher implements Publisher, AsyncDisposable {
+class KafkaPublisherDriver implements PublisherDriver<TopicRecord> {
+  readonly broker = 'Kafka'
+  readonly routeName = 'topic'
+  readonly runtime: Runtime
   readonly #kafka: KafkaPort
   readonly #settings: PublisherSettings
-  readonly #calls = new PublishCalls('The Kafka publisher')
   readonly #closing = new Set<Promise<void>>()
   #producer: OpenProducer | undefined
-  /** From then on nothing is sent any more, also by calls that have not ended. */
   #closed = false
-  #disposing: Promise<void> | undefined
 
   constructor(kafka: KafkaPort, settings: PublisherSettings) {
     this.#kafka = kafka
     this.#settings = settings
+    this.runtime = settings.runtime
   }
 
-  async publish(
-    destination: string,
-    messages: readonly RawMessage[],
-    options: { readonly signal: AbortSignal },
-  ): Promise<readonly PublishResult[]> {
-    return await this.#calls.run(destination, options.signal, () => this.#publish(destination, messages, options.signal))
+  route(destination: string, message: RawMessage): string {
+    return checkName('route', this.#settings.route(destination, message))
   }
 
-  /** Waits a while for what is being sent, and closes the producer. */
-  [Symbol.asyncDispose](): Promise<void> {
-    this.#disposing ??= this.#dispose()
-    return this.#disposing
+  write(message: RawMessage, topic: string): TopicRecord {
+    return { topic, record: writeRecord(message, this.#settings.mode) }
   }
 
-  /** Never rejects. */
-  async #publish(destination: string, messages: readonly RawMessage[], signal: AbortSignal): Promise<readonly PublishResult[]> {
-    const topics = new Map<string, Outgoing[]>()
-    const results = messages.map((message) => {
-      const prepared = this.#prepare(destination, message)
-      if ('ok' in prepared) return prepared
-      return new Promise<PublishResult>((settle) => {
-        const group = topics.get(prepared.topic)
-        const outgoing = { ...prepared, settle }
-        if (group === undefined) topics.set(prepared.topic, [outgoing])
-        else group.push(outgoing)
-      })
-    })
-    await Promise.all([...topics].map(([topic, group]) => this.#send(topic, group, signal)))
-    return await Promise.all(results)
+  async send(messages: readonly Outgoing<TopicRecord>[], { signal }: SendOptions): Promise<void> {
+    const topics = groupBy(messages, ({ item }) => item.topic)
+    await Promise.all(Array.from(topics, ([topic, group]) => this.#send(topic, group, signal)))
   }
 
-  #prepare(destination: string, message: RawMessage): Omit<Outgoing, 'settle'> | PublishFailure {
-    const { route, mode } = this.#settings
-    if (!(message.data instanceof Uint8Array)) return wrongData(destination, message.data)
-    let topic: string
-    try {
-      topic = checkName('route', route(destination, message))
-    } catch (cause) {
-      return unrouted(destination, cause)
-    }
-    try {
-      return { topic, record: writeRecord(message, mode) }
-    } catch (cause) {
-      return unwritable(topic, cause)
-    }
-  }
-
-  /**
-   * One send for all. A send that is refused for one of its messages is halved until that is alone: the client does not say which it was. Never rejects.
-   */
-  async #send(topic: string, group: readonly Outgoing[], signal: AbortSignal): Promise<void> {
-    const parts: (readonly Outgoing[])[] = [group]
-    let failure: { readonly error: unknown } | undefined
-    for (let part = parts.shift(); part !== undefined; part = parts.shift()) {
-      if (this.#closed) failure ??= { error: this.#calls.closedError() }
-      if (failure !== undefined) {
-        for (const { settle } of part) settle(notTried(topic, failure.error))
-        continue
-      }
-      this.#producer ??= new OpenProducer(this.#kafka, this.#settings.runtime)
-      const producer = this.#producer
-      try {
-        const records = part.map(({ record }) => record)
-        await abortable(producer.send(topic, records, signal), signal)
-        for (const { settle } of part) settle(ok)
-      } catch (error) {
-        const fault = this.#kafka.faultOf(error)
-        const isOver = signal.aborted ? !producer.opening : fault === 'other' || fault === 'access'
-        if (isOver || producer.failed) this.#replace(producer)
-        if (signal.aborted) for (const { settle } of part) settle(aborted(signal.reason))
-        else if (fault === 'message' && part.length > 1) {
-          const middle = Math.ceil(part.length / 2)
-          parts.unshift(part.slice(0, middle), part.slice(middle))
-          continue
-        } else for (const { settle, record } of part) settle(notSent(topic, record.value.byteLength, fault, error))
-        // One that is never taken is not waited for.
-        if (signal.aborted || fault !== 'message') failure = { error }
-      }
-    }
-  }
-
-  /** The next call gets a new one: the client keeps a connection on which no answer comes any more, and one that it could not log in on. */
-  #replace(producer: OpenProducer): void {
-    if (this.#producer !== producer) return
-    this.#producer = undefined
-    // What others send by it may come to its end.
-    const closing = producer.idle().then(() => producer.close())
-    this.#closing.add(closing)
-    void closing.then(() => this.#closing.delete(closing))
-  }
-
-  async #dispose(): Promise<void> {
-    await settledWithin(this.#settings.runtime, answerTimeout, this.#calls.close())
+  async close(): Promise<void> {
     this.#closed = true
     const producer = this.#producer
     this.#producer = undefined
     await Promise.all([producer?.close(), ...this.#closing])
   }
+
+  /**
+   * One send for all messages of a topic. A send that is refused because of one message is halved until that message is alone: the client does not say which one it
+   * was. Never rejects.
+   */
+  async #send(topic: string, group: readonly Outgoing<TopicRecord>[], signal: AbortSignal): Promise<void> {
+    const parts: (readonly Outgoing<TopicRecord>[])[] = [group]
+    let earlier: PublishFailure | undefined
+    for (let part = parts.shift(); part !== undefined; part = parts.shift()) {
+      // The messages are settled already.
+      if (signal.aborted || this.#closed) return
+      if (earlier !== undefined) {
+        const failure = notTriedFailure(`topic '${topic}'`, earlier)
+        for (const message of part) message.settle(failure)
+        continue
+      }
+      this.#producer ??= new OpenProducer(this.#kafka, this.runtime)
+      const producer = this.#producer
+      try {
+        const records = part.map(({ item }) => item.record)
+        await abortable(producer.send(topic, records, signal), signal)
+        for (const message of part) message.settle(ok)
+      } catch (error) {
+        const fault = this.#kafka.faultOf(error)
+        const isUnusable = signal.aborted ? !producer.opening : fault === 'other' || fault === 'access'
+        if (isUnusable || producer.failed) this.#replace(producer)
+        if (signal.aborted) return
+        if (fault === 'message' && part.length > 1) {
+          const middle = Math.ceil(part.length / 2)
+          parts.unshift(part.slice(0, middle), part.slice(middle))
+          continue
+        }
+        let failure: PublishFailure | undefined
+        for (const message of part) {
+          failure = notSent(topic, message.item.record.value.byteLength, fault, error)
+          message.settle(failure)
+        }
+        // A message that is never accepted does not hold back the others.
+        if (fault !== 'message') earlier = failure
+      }
+    }
+  }
+
+  /** The next call gets a new producer: the client keeps a connection on which no more answers come, and one on which it could not log in. */
+  #replace(producer: OpenProducer): void {
+    if (this.#producer !== producer) return
+    this.#producer = undefined
+    // Other sends of this producer may still succeed.
+    const closing = producer.idle().then(() => producer.close())
+    this.#closing.add(closing)
+    void closing.then(() => this.#closing.delete(closing))
+  }
+}
+
+/** What the client said about a message that was sent alone. */
+function notSent(topic: string, size: number, fault: KafkaFault, cause: unknown): PublishFailure {
+  if (fault === 'message') {
+    const text = `Kafka does not accept a message of ${size} bytes to topic '${topic}': it is too large (max.message.bytes), or the topic does not allow records of its form.`
+    return permanentFailure(text, cause)
+  }
+  return destinationFailure(`A message to topic '${topic}' was not confirmed: ${reasonOf(fault)}`, cause)
+}
+
+function reasonOf(fault: KafkaFault): string {
+  if (fault === 'access') return 'the user is not allowed to, or could not log in.'
+  if (fault === 'topic') return 'the topic does not exist. Create it before publishing to it.'
+  return 'the cause says why. Kafka may have stored it nevertheless.'
 }
 
 function toTopic(destination: string): string {
   return destination
 }
 
-/** Milliseconds after which a connection that is still being made is taken for one that nobody answers on. */
-const longestOpening = 10_000
+/** Milliseconds after which a connection that is still being opened counts as unanswered. */
+const maxOpening = 10_000
 
-/** A producer, from the moment that it is wanted until the last send by it has ended. */
+/** A producer, from the moment that it is needed until its last send has ended. */
 class OpenProducer {
   readonly #opening: Promise<KafkaProducer>
   readonly #sends = new Set<Promise<void>>()
@@ -193,34 +179,34 @@ class OpenProducer {
     )
   }
 
-  /** Whether it will never send anything. */
+  /** Whether it could not be opened, and will never send anything. */
   get failed(): boolean {
     return this.#state === 'failed'
   }
 
-  /** Whether it is worth waiting for: given up by each call that has less time than it takes to connect, it would never be there. */
+  /** Whether it is still being opened. Calls with a shorter time limit than connecting takes must not replace it, or no call would ever get a producer. */
   get opening(): boolean {
-    return this.#state === 'opening' && this.#runtime.monotonic() - this.#begun < longestOpening
+    return this.#state === 'opening' && this.#runtime.monotonic() - this.#begun < maxOpening
   }
 
-  /** What was given up before it could be sent is not sent: its caller may have sent it otherwise by then, and more after it. */
+  /** A message whose call was aborted before it could be sent is not sent: the caller may have published it again by then, and others after it. */
   send(topic: string, records: readonly KafkaRecord[], signal: AbortSignal): Promise<void> {
     const sending = this.#opening.then((producer) => {
       signal.throwIfAborted()
       return producer.send(topic, records)
     })
     this.#sends.add(sending)
-    const forget = () => void this.#sends.delete(sending)
-    sending.then(forget, forget)
+    const remove = () => void this.#sends.delete(sending)
+    sending.then(remove, remove)
     return sending
   }
 
-  /** Resolves when all that is being sent has ended, or after a while. */
+  /** Resolves when all sends have ended, or after five seconds. */
   async idle(): Promise<void> {
     await settledWithin(this.#runtime, answerTimeout, Promise.allSettled(this.#sends))
   }
 
-  /** Waits a while for the client. */
+  /** Waits for the client, for up to five seconds. */
   async close(): Promise<void> {
     await settledWithin(
       this.#runtime,

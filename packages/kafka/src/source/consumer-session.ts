@@ -1,4 +1,5 @@
 import { AckordError, type Logger, type Runtime } from '@ackord/core'
+import type { SourceSession } from '@ackord/core/broker'
 import { answerTimeout, settledWithin } from '@ackord/core/internal'
 import type { KafkaConsumer, KafkaConsumerOptions, KafkaMessage, KafkaPartition, KafkaPort } from '../port.ts'
 import { OffsetCommits } from './offset-commits.ts'
@@ -24,7 +25,7 @@ interface Owned extends KafkaPartition {
  *     consuming ─ leave() ─▶ leaving: nothing more is handed out, what is in hand can be settled ─ all is settled ─▶ closed
  *     consuming, leaving ─ crash, or close() ─▶ closed: whoever gets the partitions reads on from what was committed
  */
-export class ConsumerSession {
+export class ConsumerSession implements SourceSession {
   /** Resolves when nothing more comes, with the reason. */
   readonly ended: Promise<unknown>
   /** Resolves when nothing can be settled any more. */
@@ -92,7 +93,7 @@ export class ConsumerSession {
   }
 
   /** Commits what is settled, and leaves the group. Idempotent. */
-  close(loss: Loss): Promise<void> {
+  close(loss: Loss = 'disposed'): Promise<void> {
     this.#closing ??= this.#close(loss)
     return this.#closing
   }
@@ -188,7 +189,7 @@ export class ConsumerSession {
   async #closeIfDone(): Promise<void> {
     if (!this.#leaving) return
     for (const { window } of this.#owned.values()) if (window.inHand > 0) return
-    await this.close('disposed')
+    await this.close()
   }
 
   #setPaused(owned: Owned, paused: boolean, options: { readonly always?: boolean } = {}): void {

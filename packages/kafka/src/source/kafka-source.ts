@@ -2,23 +2,13 @@ import {
   type Attributes,
   type Backoff,
   consoleLogger,
-  createReceiver,
   exponentialBackoff,
   InvalidOptionError,
-  type ReceiverOptions,
   type Source,
   systemRuntime,
 } from '@ackord/core'
-import {
-  checkChoice,
-  checkCount,
-  checkDuration,
-  checkFunction,
-  checkName,
-  checkNoMore,
-  guardLogger,
-  IteratedSource,
-} from '@ackord/core/internal'
+import { createReceiver, createSource, type ReceiverOptions } from '@ackord/core/broker'
+import { checkChoice, checkCount, checkDuration, checkFunction, checkName, checkNoMore, guardLogger } from '@ackord/core/internal'
 import type { KafkaMessage, KafkaPort } from '../port.ts'
 import { Subscription } from './subscription.ts'
 
@@ -85,5 +75,5 @@ export function kafkaSource(kafka: KafkaPort, options: KafkaSourceOptions): Sour
   const logger = guardLogger(given)
   const receive = createReceiver({ deadLetter, deadLetterTimeout, onUndeliverable, runtime, logger })
   const settings = { kafka, topics, group, from, prefetch, attributes, commitInterval, maxDelay, backoff, runtime, logger, receive }
-  return new IteratedSource((signal, owner) => new Subscription(settings, signal, owner))
+  return createSource(() => new Subscription(settings))
 }

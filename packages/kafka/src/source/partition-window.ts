@@ -1,4 +1,5 @@
-import { AckordError, type Runtime, type Timer } from '@ackord/core'
+import type { AckordError, Runtime, Timer } from '@ackord/core'
+import { KeyQueues, leaseLostError, sourceDisposedError } from '@ackord/core/broker'
 import type { KafkaMessage } from '../port.ts'
 
 /** A message of a partition that is not settled. */
@@ -6,7 +7,7 @@ export interface HeldRecord {
   readonly native: KafkaMessage
   readonly window: PartitionWindow
   readonly offset: bigint
-  readonly lane: string | undefined
+  readonly key: string | undefined
   /** How often it was yielded, in this process. */
   deliveries: number
   inHand: boolean
@@ -33,7 +34,7 @@ export class PartitionWindow {
   readonly #options: WindowOptions
   // In the order of their offsets.
   readonly #unsettled = new Map<bigint, HeldRecord>()
-  readonly #lanes = new Map<string, HeldRecord[]>()
+  readonly #keys = new KeyQueues<HeldRecord>()
   #from: bigint | undefined
   #next = 0n
   #inHand = 0
@@ -73,18 +74,13 @@ export class PartitionWindow {
     const begins = this.#from === undefined
     this.#from ??= offset
     this.#next = offset + 1n
-    const lane = native.key === null ? undefined : native.key.toString('latin1')
-    const record: HeldRecord = { native, window: this, offset, lane, deliveries: 0, inHand: false, timer: undefined }
+    // One character per byte: different keys stay different.
+    const key = native.key === null ? undefined : native.key.toString('latin1')
+    const record: HeldRecord = { native, window: this, offset, key, deliveries: 0, inHand: false, timer: undefined }
     this.#unsettled.set(offset, record)
     // A group that has committed nothing begins anew at each rebalance, with 'newest' behind all that came meanwhile.
     if (begins) this.#options.changed()
-    const waiting = lane === undefined ? undefined : this.#lanes.get(lane)
-    if (waiting !== undefined) {
-      waiting.push(record)
-      return
-    }
-    if (lane !== undefined) this.#lanes.set(lane, [record])
-    this.#options.push(record)
+    if (key === undefined || this.#keys.add(key, record)) this.#options.push(record)
   }
 
   /** `false` if it is not to be handed out, or not now. */
@@ -104,11 +100,8 @@ export class PartitionWindow {
   ack(record: HeldRecord): void {
     this.#release(record)
     this.#unsettled.delete(record.offset)
-    const lane = record.lane === undefined ? undefined : this.#lanes.get(record.lane)
-    lane?.shift()
-    const [next] = lane ?? []
+    const next = record.key === undefined ? undefined : this.#keys.next(record.key)
     if (next !== undefined) this.#options.push(next)
-    else if (record.lane !== undefined) this.#lanes.delete(record.lane)
     this.#options.changed()
   }
 
@@ -164,11 +157,7 @@ export class PartitionWindow {
 }
 
 function lossError(loss: Loss, { topic, partition }: KafkaMessage): AckordError {
-  if (loss === 'lost') {
-    const text = `Partition ${partition} of topic '${topic}' was given to another consumer, or the connection was lost, before the message was settled; it is delivered again, and the late verdict has no effect.`
-    return new AckordError('ACKORD_LEASE_LOST', text)
-  }
-  const text =
-    'The source was disposed before the message was settled; it is delivered again, and the late verdict has no effect. Settle what was yielded before disposing the source.'
-  return new AckordError('ACKORD_SHUTDOWN', text)
+  if (loss === 'disposed') return sourceDisposedError('the message')
+  const text = `Partition ${partition} of topic '${topic}' was assigned to another consumer, or the connection was lost, before the message was settled`
+  return leaseLostError(text)
 }

@@ -1,5 +1,5 @@
-import { AckordError, type Attributes, type Backoff, type Delivery, type RawMessage } from '@ackord/core'
-import { abortable, FailurePause, type IterationOwner, PushedMessages } from '@ackord/core/internal'
+import { AckordError, type Attributes, type Backoff, type Logger, type RawMessage, type Runtime } from '@ackord/core'
+import { type Delivery, type FailureState, rejectUnreadable, type SourceDriver } from '@ackord/core/broker'
 import type { KafkaFault, KafkaMessage } from '../port.ts'
 import { ConsumerSession, type SessionSettings } from './consumer-session.ts'
 import type { HeldRecord } from './partition-window.ts'
@@ -11,89 +11,31 @@ export interface SubscriptionSettings extends SessionSettings {
   readonly receive: (delivery: Delivery) => RawMessage
 }
 
-// A consumer that lived this long, in milliseconds, was well: its end is a new failure, not the next one in a row.
-const steady = 10_000
-
-/** One iteration: a member of the group from the first `next()` on, and another one when that is lost. */
-export class Subscription {
-  readonly messages: PushedMessages<HeldRecord>
+/** One iteration: a member of the group from the first `next()` on, and another member when that one is lost. */
+export class Subscription implements SourceDriver<HeldRecord> {
+  readonly backoff: Backoff
+  readonly runtime: Runtime
+  readonly logger: Logger
+  readonly fields: { readonly topics: readonly string[]; readonly group: string }
+  readonly lost = 'The topics are not consumed: Kafka could not be reached, or was lost. It is tried again.'
+  readonly restored = 'The topics are consumed again.'
   readonly #settings: SubscriptionSettings
-  readonly #owner: IterationOwner
-  readonly #sessions = new Set<ConsumerSession>()
 
-  constructor(settings: SubscriptionSettings, signal: AbortSignal, owner: IterationOwner) {
+  constructor(settings: SubscriptionSettings) {
     this.#settings = settings
-    this.#owner = owner
-    this.messages = new PushedMessages<HeldRecord>(
-      {
-        start: () => this.#start(),
-        messageOf: (record) => (record.window.handOut(record) ? this.#receive(record) : undefined),
-        leave: () => this.#leave(),
-        isDisposed: () => owner.disposed,
-      },
-      signal,
-    )
+    this.backoff = settings.backoff
+    this.runtime = settings.runtime
+    this.logger = settings.logger
+    this.fields = { topics: settings.topics, group: settings.group }
   }
 
-  /** Ends the iteration and gives back what was yielded and is not settled. Idempotent. */
-  async dispose(): Promise<void> {
-    const closing = [...this.#sessions].map((session) => session.close('disposed'))
-    await Promise.all([...closing, this.messages.end()])
+  open(push: (record: HeldRecord) => void): ConsumerSession {
+    return new ConsumerSession(this.#settings, push)
   }
 
-  #start(): void {
-    this.#owner.started(this)
-    this.#run().catch((error: unknown) => this.messages.fail(error))
-  }
-
-  async #run(): Promise<void> {
-    const { kafka, topics, group, runtime, backoff, logger } = this.#settings
-    const signal = this.messages.ending
-    let before = false
-    let down = false
-    const pause = new FailurePause({ backoff, runtime })
-    while (!signal.aborted) {
-      let reason: unknown
-      try {
-        const session = await this.#open()
-        const openedAt = runtime.monotonic()
-        if (down) logger.info({ topics, group }, 'The topics are consumed again.')
-        down = false
-        reason = await session.ended
-        if (runtime.monotonic() - openedAt >= steady) {
-          before = true
-          pause.succeeded()
-        }
-      } catch (error) {
-        reason = error
-      }
-      if (signal.aborted) return
-      const fault = kafka.faultOf(reason)
-      if (endsSource(fault, { before })) throw openingFailed(topics, fault, reason)
-      if (!down)
-        logger.warn(
-          { err: reason, topics, group },
-          'The topics are not consumed: Kafka could not be reached, or was lost. It is tried again.',
-        )
-      down = true
-      await pause.failed(signal)
-    }
-  }
-
-  /** Kafka may be away for a long time; an abort does not wait for it. */
-  async #open(): Promise<ConsumerSession> {
-    const session = new ConsumerSession(this.#settings, (record) => this.messages.push(record))
-    this.#sessions.add(session)
-    void session.closed.then(() => {
-      this.#sessions.delete(session)
-      this.#finishIfDone()
-    })
-    await abortable(session.start(), this.messages.ending)
-    return session
-  }
-
-  /** `undefined` for a message that cannot be read; it is rejected here, because nobody else could. */
-  #receive(record: HeldRecord): RawMessage | undefined {
+  /** `undefined` for a record that is not to be handed out now, or that cannot be read. The latter is rejected here, because no handler will see it. */
+  messageOf(record: HeldRecord): RawMessage | undefined {
+    if (!record.window.handOut(record)) return undefined
     const { attributes, logger } = this.#settings
     const { native } = record
     try {
@@ -101,13 +43,17 @@ export class Subscription {
       return this.#message(record, { data: bytesOf(native), attributes: attributes(native) })
     } catch (cause) {
       const { topic, partition, offset } = native
-      const text = `The message at offset ${offset} of partition ${partition} of topic '${topic}' cannot be read.`
-      const error = new AckordError('ACKORD_INVALID_MESSAGE', text, { retryable: false, cause })
-      logger.error({ err: error, topic }, 'A message cannot be read and is rejected.')
-      // What the dead letter does not take is delivered again, and rejected again.
-      void this.#message(record, { data: bytesOf(native), attributes: foreignAttributes(native) }).reject(error)
+      const message = this.#message(record, { data: bytesOf(native), attributes: foreignAttributes(native) })
+      const name = `The message at offset ${offset} of partition ${partition} of topic '${topic}'`
+      rejectUnreadable(message, name, cause, { logger, fields: { topic } })
       return undefined
     }
+  }
+
+  fatalError(reason: unknown, state: FailureState): AckordError | undefined {
+    const { kafka, topics } = this.#settings
+    const fault = kafka.faultOf(reason)
+    return endsSource(fault, state) ? openingFailed(topics, fault, reason) : undefined
   }
 
   #message(record: HeldRecord, content: { readonly data: Uint8Array; readonly attributes: Attributes }): RawMessage {
@@ -127,24 +73,14 @@ export class Subscription {
     this.#settings.logger.error({ topic, partition, offset }, 'A record is skipped; it stays in the topic at this offset.')
     return true
   }
-
-  async #leave(): Promise<void> {
-    // One that has nothing in hand leaves the group before this resolves, so that others get its partitions.
-    await Promise.all([...this.#sessions].map((session) => session.leave()))
-    this.#finishIfDone()
-  }
-
-  #finishIfDone(): void {
-    if (this.messages.ending.aborted && this.#sessions.size === 0) this.#owner.finished(this)
-  }
 }
 
 /**
- * Whether an error ends the source. At first a missing topic does, because it is most likely a mistake in the set-up; later on it may be made
- * anew. What we are not allowed to do is not tried again at any time.
+ * Whether an error ends the source. At first a missing topic does, because it is most likely a mistake in the configuration; later on it may be created again. Missing
+ * permissions end it at any time. KafkaJS reports both after it has started, so a consumer counts as working only after it has run for a while.
  */
-function endsSource(fault: KafkaFault, options: { readonly before: boolean }): boolean {
-  return fault === 'access' || (fault === 'topic' && !options.before)
+function endsSource(fault: KafkaFault, { wasSteady }: FailureState): boolean {
+  return fault === 'access' || (fault === 'topic' && !wasSteady)
 }
 
 function openingFailed(topics: readonly string[], fault: KafkaFault, cause: unknown): AckordError {

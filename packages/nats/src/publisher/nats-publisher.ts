@@ -1,21 +1,12 @@
 import { type Publisher, type PublishFailure, type PublishResult, type RawMessage, type Runtime, systemRuntime } from '@ackord/core'
-import { checkChoice, checkDuration, checkFunction, checkNoMore, inChunks, linkedController, PublishCalls } from '@ackord/core/internal'
+import { createPublisher, type Outgoing, type PublisherDriver, percentEncode, type SendOptions } from '@ackord/core/broker'
+import { checkChoice, checkDuration, checkFunction, checkNoMore, inChunks, linkedController } from '@ackord/core/internal'
 import { headers as clientHeaders } from '@nats-io/transport-node'
 import { isNotAllowed, type NatsConnection } from '../client.ts'
 import { ConnectionWatch } from '../connection-watch.ts'
-import { checkSubject, checkToken, encodeHeader } from '../headers.ts'
+import { checkSubject, checkToken } from '../headers.ts'
 import { checkAnswer, JetStreamError } from '../jetstream-api.ts'
-import {
-  aborted,
-  connectionLost,
-  notConnected,
-  requestFailed,
-  tooLarge,
-  unknownAnswer,
-  unrouted,
-  unwritable,
-  wrongData,
-} from './publish-failures.ts'
+import { connectionLost, notConnected, requestFailed, tooLarge, unknownAnswer } from './publish-failures.ts'
 import { type WrittenMessage, writeMessage, writtenSize } from './write-message.ts'
 
 export interface NatsPublisherOptions {
@@ -58,7 +49,7 @@ export function natsPublisher(connection: NatsConnection, options: NatsPublisher
   if (expectedStream !== undefined) checkToken('expectedStream', expectedStream)
   checkChoice('unroutable', unroutable, ['destination', 'record'])
   checkDuration('timeout', timeout, { min: 1 })
-  return new NatsPublisher(connection, { subject, mode, expectedStream, unroutable, timeout, runtime })
+  return createPublisher(new NatsPublisherDriver(connection, { subject, mode, expectedStream, unroutable, timeout, runtime }))
 }
 
 interface PublisherSettings {
@@ -70,23 +61,25 @@ interface PublisherSettings {
   readonly runtime: Runtime
 }
 
-interface Outgoing {
+/** A message in the format of NATS. */
+interface SubjectMessage {
   readonly subject: string
   readonly written: WrittenMessage
   readonly size: number
-  /** The first result counts. */
-  readonly settle: (result: PublishResult) => void
 }
 
-// What is on its way at once: the client keeps all of it in memory.
-const most = { count: 1000, size: 8 * 1024 * 1024 }
+// The limits of one chunk in flight: the client keeps all of it in memory.
+const chunkLimits = { count: 1000, size: 8 * 1024 * 1024 }
 const ok: PublishResult = { ok: true }
 
-class NatsPublisher implements Publisher, AsyncDisposable {
+class NatsPublisherDriver implements PublisherDriver<SubjectMessage> {
+  readonly broker = 'NATS'
+  readonly routeName = 'subject'
+  // Every call ends by its time limits.
+  readonly closeTimeout = Number.POSITIVE_INFINITY
   readonly #connection: NatsConnection
   readonly #watch: ConnectionWatch
   readonly #settings: PublisherSettings
-  readonly #calls = new PublishCalls('The NATS publisher')
 
   constructor(connection: NatsConnection, settings: PublisherSettings) {
     this.#connection = connection
@@ -94,67 +87,25 @@ class NatsPublisher implements Publisher, AsyncDisposable {
     this.#settings = settings
   }
 
-  async publish(
-    destination: string,
-    messages: readonly RawMessage[],
-    options: { readonly signal: AbortSignal },
-  ): Promise<readonly PublishResult[]> {
-    return await this.#calls.run(destination, options.signal, () => this.#publish(destination, messages, options.signal))
+  route(destination: string, message: RawMessage): string {
+    return checkSubject('subject', this.#settings.subject(destination, message))
   }
 
-  /** Waits for what is being published; the connection stays open. */
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.#calls.close()
-  }
-
-  /** Never rejects. */
-  async #publish(destination: string, messages: readonly RawMessage[], signal: AbortSignal): Promise<readonly PublishResult[]> {
-    const sent: Outgoing[] = []
-    const results = messages.map((message) => {
-      const prepared = this.#prepare(destination, message)
-      if ('ok' in prepared) return prepared
-      return new Promise<PublishResult>((settle) => sent.push({ ...prepared, settle }))
-    })
-    const onAbort = () => {
-      for (const { settle } of sent) settle(aborted(signal.reason))
-    }
-    signal.addEventListener('abort', onAbort, { once: true })
-    try {
-      void this.#sendAll(sent, signal)
-      return await Promise.all(results)
-    } finally {
-      signal.removeEventListener('abort', onAbort)
-    }
-  }
-
-  #prepare(destination: string, message: RawMessage): Omit<Outgoing, 'settle'> | PublishFailure {
+  write(message: RawMessage, subject: string): SubjectMessage {
     const { mode, expectedStream } = this.#settings
-    if (!(message.data instanceof Uint8Array)) return wrongData(destination, message.data)
-    let subject: string
-    try {
-      subject = checkSubject('subject', this.#settings.subject(destination, message))
-    } catch (cause) {
-      return unrouted(destination, cause)
-    }
-    try {
-      const { headers, body } = writeMessage(message, mode)
-      const own: [string, string][] = []
-      if (message.id !== undefined) own.push(['Nats-Msg-Id', messageId(subject, message)])
-      if (expectedStream !== undefined) own.push(['Nats-Expected-Stream', expectedStream])
-      const written = { headers: [...headers, ...own], body }
-      return { subject, written, size: writtenSize(written) }
-    } catch (cause) {
-      return unwritable(destination, cause)
-    }
+    const { headers, body } = writeMessage(message, mode)
+    if (message.id !== undefined) headers['Nats-Msg-Id'] = messageId(subject, message)
+    if (expectedStream !== undefined) headers['Nats-Expected-Stream'] = expectedStream
+    const written = { headers, body }
+    return { subject, written, size: writtenSize(written) }
   }
 
-  /** Never rejects. */
-  async #sendAll(messages: readonly Outgoing[], signal: AbortSignal): Promise<void> {
-    for (const chunk of inChunks(messages, most)) {
+  async send(messages: readonly Outgoing<SubjectMessage>[], { signal }: SendOptions): Promise<void> {
+    for (const chunk of inChunks(messages, chunkLimits, ({ item }) => item.size)) {
       if (!this.#watch.isUp) await this.#connected(signal)
       if (signal.aborted) return
       if (this.#watch.isUp) await this.#sendTogether(chunk)
-      else for (const { settle } of chunk) settle(notConnected(this.#watch.over))
+      else for (const message of chunk) message.settle(notConnected(this.#watch.over))
     }
   }
 
@@ -166,45 +117,45 @@ class NatsPublisher implements Publisher, AsyncDisposable {
     timer.cancel()
   }
 
-  async #sendTogether(messages: readonly Outgoing[]): Promise<void> {
-    // The client leaves requests to their time-out when it loses the connection.
-    const forget = this.#watch.onChange(() => {
-      for (const { subject, settle } of messages) settle(connectionLost(subject))
+  async #sendTogether(messages: readonly Outgoing<SubjectMessage>[]): Promise<void> {
+    // When the client loses the connection, its requests wait until they time out.
+    const unwatch = this.#watch.onChange(() => {
+      for (const message of messages) message.settle(connectionLost(message.item.subject))
       lost()
     })
     let lost: () => void = () => {}
     const gone = new Promise<void>((resolve) => {
       lost = resolve
     })
-    const refused = (subject: string, failure: PublishFailure) => {
-      // NATS tells of one of them only.
-      for (const other of messages) if (other.subject === subject) other.settle(failure)
+    const denied = (subject: string, failure: PublishFailure) => {
+      // NATS reports a missing permission once, not for each message.
+      for (const other of messages) if (other.item.subject === subject) other.settle(failure)
     }
-    await Promise.race([gone, Promise.all(messages.map((message) => this.#send(message, refused)))])
-    forget()
+    await Promise.race([gone, Promise.all(messages.map((message) => this.#send(message, denied)))])
+    unwatch()
   }
 
   /** Never rejects. */
-  async #send(outgoing: Outgoing, refused: (subject: string, failure: PublishFailure) => void): Promise<void> {
-    const { subject, written, size, settle } = outgoing
+  async #send(outgoing: Outgoing<SubjectMessage>, denied: (subject: string, failure: PublishFailure) => void): Promise<void> {
+    const { subject, written, size } = outgoing.item
     const { timeout, unroutable } = this.#settings
     const limit = this.#connection.info?.max_payload
     if (limit !== undefined && size > limit) {
-      settle(tooLarge(subject, `It has ${size} bytes with its headers, and the server's max_payload is ${limit}.`))
+      outgoing.settle(tooLarge(subject, `It has ${size} bytes with its headers, and the server's max_payload is ${limit}.`))
       return
     }
     let answer: Uint8Array
     try {
       const headers = clientHeaders()
-      for (const [name, value] of written.headers) headers.append(name, value)
+      for (const name in written.headers) headers.append(name, written.headers[name] ?? '')
       answer = (await this.#connection.request(subject, written.body, { timeout, headers })).data
     } catch (error) {
       const failure = requestFailed(subject, error, unroutable)
-      settle(failure)
-      if (isNotAllowed(error)) refused(subject, failure)
+      outgoing.settle(failure)
+      if (isNotAllowed(error)) denied(subject, failure)
       return
     }
-    settle(resultOf(subject, answer, unroutable))
+    outgoing.settle(resultOf(subject, answer, unroutable))
   }
 }
 
@@ -217,7 +168,7 @@ function resultOf(subject: string, answer: Uint8Array, unroutable: 'destination'
   }
 }
 
-/** The subject is part of it: a stream may hold the dead letters of its own messages, which have their ids. */
+/** The subject is part of it: a stream may hold the dead letters of its own messages, which have the same ids. */
 function messageId(subject: string, { source = '', id = '' }: RawMessage): string {
-  return [subject, source, id].map(encodeHeader).join(' ')
+  return [subject, source, id].map((part) => percentEncode(part.toWellFormed())).join(' ')
 }

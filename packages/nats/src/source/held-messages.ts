@@ -1,4 +1,5 @@
-import { AckordError, type Runtime, type Timer } from '@ackord/core'
+import type { AckordError, Runtime, Timer } from '@ackord/core'
+import { leaseLostError, sourceDisposedError } from '@ackord/core/broker'
 import { answerTimeout } from '@ackord/core/internal'
 import type { NatsConnection } from '../client.ts'
 import type { ConnectionWatch } from '../connection-watch.ts'
@@ -191,13 +192,11 @@ export interface HeldMessage {
 }
 
 function lossError({ delivery }: HeldMessage, cause?: unknown): AckordError {
-  const text = `There was no connection to NATS to settle message ${delivery.sequence} of stream '${delivery.stream}'; it is delivered again, and the late verdict has no effect.`
-  return new AckordError('ACKORD_LEASE_LOST', text, cause === undefined ? {} : { cause })
+  return leaseLostError(`There was no connection to NATS to settle message ${delivery.sequence} of stream '${delivery.stream}'`, cause)
 }
 
 function disposedError({ delivery }: HeldMessage): AckordError {
-  const text = `The source was disposed before message ${delivery.sequence} of stream '${delivery.stream}' was settled; it is delivered again, and the late verdict has no effect. Settle what was yielded before disposing the source.`
-  return new AckordError('ACKORD_SHUTDOWN', text)
+  return sourceDisposedError(`message ${delivery.sequence} of stream '${delivery.stream}'`)
 }
 
 interface SentVerdict {

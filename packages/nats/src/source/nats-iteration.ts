@@ -1,5 +1,15 @@
-import { AckordError, type Attributes, type Backoff, type Delivery, idle, type Logger, type RawMessage, type Runtime } from '@ackord/core'
-import { abortable, answerTimeout, FailurePause, type IterationOwner, PushedMessages, settledWithin } from '@ackord/core/internal'
+import { type Attributes, type Backoff, idle, type Logger, type RawMessage, type Runtime } from '@ackord/core'
+import {
+  type Connection,
+  type Delivery,
+  type IterationOwner,
+  PushedMessages,
+  type ReconnectOptions,
+  reconnect,
+  rejectUnreadable,
+  type SourceIteration,
+} from '@ackord/core/broker'
+import { abortable, answerTimeout, settledWithin } from '@ackord/core/internal'
 import type { NatsConnection } from '../client.ts'
 import type { ConnectionWatch } from '../connection-watch.ts'
 import { type ConsumerInfo, type JetStreamApi, nanoseconds } from '../jetstream-api.ts'
@@ -27,20 +37,20 @@ export interface IterationSettings {
   readonly receive: (delivery: Delivery) => RawMessage
 }
 
-// A consumer that was read for this long, in milliseconds, was well: its end is a new failure, not the next one in a row.
-const steady = 10_000
 // Milliseconds between two looks at a consumer that others read, and at what is not here yet.
 const standbyPause = 1000
 const gatePause = 50
 
 /** One iteration: it asks for messages from the first `next()` on, and again after a connection was lost. */
-export class NatsIteration {
+export class NatsIteration implements SourceIteration {
   readonly messages: PushedMessages<HeldMessage>
   readonly #settings: IterationSettings
   readonly #owner: IterationOwner
   readonly #held: HeldMessages
   readonly #ordered: OrderedMessages | undefined
   #inbox: PullInbox | undefined
+  // Whether the consumer was there once. It may be so for hours before a source that reads in order has its turn.
+  #wasPrepared = false
   #maxAckPending = 0
   #maxBatch = Number.POSITIVE_INFINITY
   #maxExpires = Number.POSITIVE_INFINITY
@@ -85,46 +95,47 @@ export class NatsIteration {
       this.#ordered?.close()
       this.#inbox?.end(new Error('The connection to NATS was lost'))
     })
-    this.#run().catch((error: unknown) => this.messages.fail(error))
+    reconnect(() => this.#connect(), this.#reconnectOptions(), this.messages.ending).catch((error: unknown) => this.messages.fail(error))
   }
 
-  async #run(): Promise<void> {
+  #reconnectOptions(): ReconnectOptions {
     const { stream, consumer, watch, runtime, backoff, logger } = this.#settings
-    const signal = this.messages.ending
-    let before = false
-    let down = false
-    const pause = new FailurePause({ backoff, runtime })
-    while (!signal.aborted) {
-      let reason: unknown
-      try {
-        await watch.settled(signal)
-        if (signal.aborted) return
-        if (watch.over !== undefined) throw connectionOver(stream, consumer, watch.over.cause)
-        await this.#prepare(signal)
-        before = true
-        const inbox = this.#ordered === undefined ? this.#open() : await this.#openAlone(this.#ordered, signal)
-        const openedAt = runtime.monotonic()
-        if (down) logger.info({ stream, consumer }, 'The consumer is read again.')
-        down = false
-        reason = await abortable(inbox.ended, signal)
-        await abortable(inbox.leave(), signal)
-        if (runtime.monotonic() - openedAt >= steady) pause.succeeded()
-      } catch (error) {
-        if (signal.aborted) return
-        if (watch.over !== undefined) throw connectionOver(stream, consumer, watch.over.cause ?? error)
-        if (endsSource(error, { before })) throw openingFailed(stream, consumer, error)
-        await this.#inbox?.leave()
-        reason = error
-      }
-      if (signal.aborted) return
-      if (!down)
-        logger.warn(
-          { err: reason, stream, consumer },
-          'The consumer is not read: the connection was lost, or it is gone. It is tried again.',
-        )
-      down = true
-      await pause.failed(signal)
+    return {
+      runtime,
+      backoff,
+      logger,
+      fields: { stream, consumer },
+      lost: 'The consumer is not read: the connection was lost, or it is gone. It is tried again.',
+      restored: 'The consumer is read again.',
+      fatalError: (reason, { opening }) => {
+        if (watch.over !== undefined) return connectionOver(stream, consumer, watch.over.cause ?? reason)
+        return opening && endsSource(reason, { wasPrepared: this.#wasPrepared }) ? openingFailed(stream, consumer, reason) : undefined
+      },
     }
+  }
+
+  async #connect(): Promise<Connection> {
+    const { watch } = this.#settings
+    const signal = this.messages.ending
+    try {
+      await watch.settled(signal)
+      signal.throwIfAborted()
+      if (watch.over !== undefined) throw new Error('The connection to NATS is closed')
+      await this.#prepare(signal)
+      this.#wasPrepared = true
+      const inbox = this.#ordered === undefined ? this.#open() : await this.#openAlone(this.#ordered, signal)
+      return { ended: this.#left(inbox) }
+    } catch (error) {
+      await this.#inbox?.leave()
+      throw error
+    }
+  }
+
+  /** Resolves, with the reason, when the inbox has ended and all that NATS had sent to it has been accepted. */
+  async #left(inbox: PullInbox): Promise<unknown> {
+    const reason = await inbox.ended
+    await inbox.leave()
+    return reason
   }
 
   /** Makes what is declared, and takes the consumer's settings. */
@@ -228,18 +239,15 @@ export class NatsIteration {
     this.#inbox?.end(new Error('Another source asks the consumer for messages'))
   }
 
-  /** `undefined` for one that is not here any more, or cannot be read; that one is rejected here, because nobody else could. */
+  /** `undefined` for a message that is not held any more, or that cannot be read. The latter is rejected here, because no handler will see it. */
   #messageOf(held: HeldMessage): RawMessage | undefined {
     const { stream, logger } = this.#settings
     if (!this.#held.has(held) || this.#ordered?.isOpen === false) return undefined
     held.yielded = true
     const content = this.#read(held)
     if (!('error' in content)) return this.#message(held, content)
-    const text = `Message ${held.delivery.sequence} of stream '${stream}' cannot be read.`
-    const error = new AckordError('ACKORD_INVALID_MESSAGE', text, { retryable: false, cause: content.error })
-    logger.error({ err: error, stream }, 'A message cannot be read and is rejected.')
-    // What NATS does not take is delivered again, and rejected again.
-    void this.#message(held, { data: held.delivery.data, attributes: foreignAttributes(held.delivery) }).reject(error)
+    const message = this.#message(held, { data: held.delivery.data, attributes: foreignAttributes(held.delivery) })
+    rejectUnreadable(message, `Message ${held.delivery.sequence} of stream '${stream}'`, content.error, { logger, fields: { stream } })
     return undefined
   }
 

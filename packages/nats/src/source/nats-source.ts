@@ -1,14 +1,6 @@
-import {
-  type Attributes,
-  type Backoff,
-  consoleLogger,
-  createReceiver,
-  exponentialBackoff,
-  type ReceiverOptions,
-  type Source,
-  systemRuntime,
-} from '@ackord/core'
-import { checkChoice, checkCount, checkFunction, checkNoMore, guardLogger, IteratedSource } from '@ackord/core/internal'
+import { type Attributes, type Backoff, consoleLogger, exponentialBackoff, type Source, systemRuntime } from '@ackord/core'
+import { createReceiver, IteratedSource, type ReceiverOptions } from '@ackord/core/broker'
+import { checkChoice, checkCount, checkFunction, checkNoMore, guardLogger } from '@ackord/core/internal'
 import type { NatsConnection } from '../client.ts'
 import { ConnectionWatch } from '../connection-watch.ts'
 import { checkSubject, checkToken } from '../headers.ts'

@@ -1,3 +1,4 @@
+import { KeyQueues } from '@ackord/core/broker'
 import type { HeldMessage } from './held-messages.ts'
 
 /**
@@ -9,7 +10,7 @@ import type { HeldMessage } from './held-messages.ts'
 export class OrderedMessages {
   readonly #keyOf: (held: HeldMessage) => string | undefined
   readonly #offer: (held: HeldMessage) => void
-  readonly #queues = new KeyQueues()
+  readonly #queues = new KeyQueues<HeldMessage>()
   readonly #keys = new Map<HeldMessage, string>()
   readonly #collected = new Set<HeldMessage>()
   #isOpen = false
@@ -70,7 +71,7 @@ export class OrderedMessages {
     this.#collected.clear()
     this.#seen = []
     // The key is taken by another one: that these go back must not free it.
-    for (const held of this.#queues.clear()) this.#keys.delete(held)
+    for (const held of this.#queues.removeWaiting()) this.#keys.delete(held)
   }
 
   /** It has its verdict, or went back. */
@@ -81,33 +82,5 @@ export class OrderedMessages {
     this.#keys.delete(held)
     const next = this.#queues.next(key)
     if (next !== undefined) this.#offer(next)
-  }
-}
-
-/** The keys that have a message under way, and what waits behind it. */
-class KeyQueues {
-  readonly #waiting = new Map<string, HeldMessage[]>()
-
-  /** Whether it may go at once; if not it waits for its turn. */
-  add(key: string, held: HeldMessage): boolean {
-    const queue = this.#waiting.get(key)
-    if (queue === undefined) {
-      this.#waiting.set(key, [])
-      return true
-    }
-    queue.push(held)
-    return false
-  }
-
-  /** The one under way is done: the next one, or `undefined`, and the key is free. */
-  next(key: string): HeldMessage | undefined {
-    const held = this.#waiting.get(key)?.shift()
-    if (held === undefined) this.#waiting.delete(key)
-    return held
-  }
-
-  /** Nothing waits any more; keys that have a message under way keep it. Gives what has waited. */
-  clear(): HeldMessage[] {
-    return [...this.#waiting.values()].flatMap((queue) => queue.splice(0))
   }
 }

@@ -1,7 +1,8 @@
-import { type Attributes, type AttributeValue, missingAttributes, parseMessage } from '@ackord/core'
+import { type Attributes, missingAttributes, parseMessage } from '@ackord/core'
+import { bufferOf, definedAttributes, percentDecode } from '@ackord/core/broker'
 import { setAttribute } from '@ackord/core/internal'
 import type { NatsHeaders, NatsMessage } from '../client.ts'
-import { decodeHeader } from '../headers.ts'
+import { attributeHeaders } from '../headers.ts'
 
 export interface ReadMessage {
   readonly data: Uint8Array
@@ -25,7 +26,7 @@ const structuredType = /^application\/cloudevents(\+json)?\s*(;|$)/i
 /** What a message that is no CloudEvent says about itself. Its place in the stream is an id as good as any. */
 export function foreignAttributes(native: NatsStreamMessage): Attributes {
   const { stream, sequence, subject, time } = native
-  return defined({
+  return definedAttributes({
     id: headerOf(native, 'Nats-Msg-Id') ?? `${stream}:${sequence}`,
     type: subject,
     source: stream,
@@ -42,25 +43,18 @@ function readStructured(body: Uint8Array): ReadMessage {
 }
 
 function readHeaders(headers: NatsHeaders): Attributes | undefined {
-  const attributes: Record<string, AttributeValue> = {}
-  let found = false
-  for (const header of headers.keys()) {
-    const name = attributeName(header)
-    if (name === undefined) continue
-    setAttribute(attributes, name, decodeHeader(headers.get(header)))
-    found = true
-  }
-  return found ? attributes : undefined
-}
-
-/** Some clients write header names in capitals, as HTTP does; the names of attributes have none. */
-function attributeName(header: string): string | undefined {
-  if (header.startsWith('ce-')) return decodeHeader(header.slice(3))
-  return /^ce-/i.test(header) ? header.slice(3).toLowerCase() : undefined
+  const names = headers.keys()
+  const attributes = attributeHeaders.read(names, (name) => headers.get(name))
+  // Some clients write header names in capitals, as HTTP does; attributes have lower-case names.
+  const others = names.filter((name) => /^ce-/i.test(name) && !name.startsWith('ce-'))
+  if (others.length === 0) return attributes
+  const all = attributes ?? {}
+  for (const name of others) setAttribute(all, name.slice(3).toLowerCase(), percentDecode(headers.get(name)))
+  return all
 }
 
 function undeclaredEvent(data: Uint8Array): ReadMessage | undefined {
-  if (data[0] !== openingBrace || !Buffer.from(data.buffer, data.byteOffset, data.byteLength).includes('"specversion"')) return undefined
+  if (data[0] !== openingBrace || !bufferOf(data).includes('"specversion"')) return undefined
   try {
     const event = readStructured(data)
     return missingAttributes(event.attributes).length === 0 ? event : undefined
@@ -76,10 +70,6 @@ function headerOf({ headers }: NatsStreamMessage, name: string): string | undefi
   const found = headers?.keys().find((header) => header.toLowerCase() === wanted)
   const value = found === undefined ? undefined : headers?.get(found)
   return value === '' ? undefined : value
-}
-
-function defined(attributes: Attributes): Attributes {
-  return Object.fromEntries(Object.entries(attributes).filter(([, value]) => value !== undefined))
 }
 
 /** A message of a stream, for the option `attributes`. */

@@ -4,7 +4,7 @@ import { isNotAllowed } from '../client.ts'
 import { consumerNotFound, JetStreamError, streamNotFound } from '../jetstream-api.ts'
 import { DeclarationMismatch } from '../topology.ts'
 
-/** The consumer exists, and is none that messages could be pulled from and acked one by one. */
+/** The consumer exists, but messages cannot be pulled from it and acked one by one. */
 export class UnfitConsumer extends Error {
   static {
     this.prototype.name = 'UnfitConsumer'
@@ -12,18 +12,18 @@ export class UnfitConsumer extends Error {
 }
 
 /**
- * Whether an error while opening ends the source. At first a stream or consumer that is missing does, because it is most likely a mistake in the set-up; later on it
- * may come back: it is being moved, or made anew.
+ * Whether an error while opening ends the source. At first a missing stream or consumer does, because it is most likely a mistake in the configuration; later on it
+ * may come back: it is being moved, or created again.
  */
-export function endsSource(error: unknown, options: { readonly before: boolean }): boolean {
+export function endsSource(error: unknown, options: { readonly wasPrepared: boolean }): boolean {
   if (isNotAllowed(error) || error instanceof DeclarationMismatch || error instanceof UnfitConsumer) return true
   if (!(error instanceof JetStreamError)) return false
   const isMissing = error.code === streamNotFound || error.code === consumerNotFound
-  // Other answers of JetStream are about what was asked for, except those that say that it is not available.
-  return isMissing ? !options.before : error.code < 500 || (error.code >= 10_000 && !unavailable.has(error.code))
+  // Other error codes are about the request, except those that say that JetStream is not available.
+  return isMissing ? !options.wasPrepared : error.code < 500 || (error.code >= 10_000 && !unavailable.has(error.code))
 }
 
-/** JetStream's codes for a cluster without a leader, storage or memory that is not there, and the like. */
+/** JetStream's codes for a cluster without a leader, missing storage or memory, and the like. */
 const unavailable: ReadonlySet<number> = new Set([10_002, 10_008, 10_009, 10_010, 10_023, 10_028, 10_047, 10_077, 10_118])
 
 export function openingFailed(stream: string, consumer: string, cause: unknown): AckordError {
@@ -32,13 +32,13 @@ export function openingFailed(stream: string, consumer: string, cause: unknown):
 }
 
 export function connectionOver(stream: string, consumer: string, cause: unknown): AckordError {
-  const text = `Consumer '${consumer}' of stream '${stream}' cannot be read: the connection is closed and will not come back. Connect with { maxReconnectAttempts: -1 }, and close the connection after the source.`
+  const text = `Consumer '${consumer}' of stream '${stream}' cannot be read: the connection is closed and will not be restored. Connect with { maxReconnectAttempts: -1 }, and close the connection after the source.`
   return new AckordError('ACKORD_SOURCE_FAILED', text, cause === undefined ? {} : { cause })
 }
 
 function advice(cause: unknown): string {
   if (isNotAllowed(cause)) {
-    return 'the user is not allowed to. Give it the permission to publish to $JS.API.CONSUMER.> and $JS.ACK.>, to subscribe to its inbox, and to publish to $JS.API.STREAM.> if the source has declare.stream.'
+    return 'the user is not allowed to. Grant it the permission to publish to $JS.API.CONSUMER.> and $JS.ACK.>, to subscribe to its inbox, and to publish to $JS.API.STREAM.> if the source has declare.stream.'
   }
   if (cause instanceof JetStreamError && cause.code === streamNotFound) {
     return "the stream does not exist. Create it, or have the source do so with declare: { stream: { subjects: ['…'] } }."

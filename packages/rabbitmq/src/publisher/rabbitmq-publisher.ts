@@ -6,11 +6,11 @@ import {
   outside,
   type Publisher,
   type PublishFailure,
-  type PublishResult,
   type RawMessage,
   type Runtime,
   systemRuntime,
 } from '@ackord/core'
+import { createPublisher, destinationFailure, type Outgoing, type PublisherDriver, type SendOptions } from '@ackord/core/broker'
 import {
   abortable,
   answerTimeout,
@@ -18,14 +18,15 @@ import {
   checkDuration,
   checkFunction,
   checkNoMore,
+  groupBy,
   guardLogger,
-  PublishCalls,
+  linkedController,
   settledWithin,
 } from '@ackord/core/internal'
 import type { RabbitmqConnection } from '../client.ts'
 import { isOver, watchConnection } from '../connection-watch.ts'
-import { type Outgoing, PublishChannel } from './publish-channel.ts'
-import { aborted, notConnected, unencodable, unrouted, wrongData } from './publish-failures.ts'
+import { PublishChannel } from './publish-channel.ts'
+import type { Envelope } from './publish-failures.ts'
 import { writeBinary, writeStructured } from './write-message.ts'
 
 /** Where in RabbitMQ a message goes. The exchange `''` is the default one: it knows each queue by its name. */
@@ -87,7 +88,9 @@ export function rabbitmqPublisher(connection: RabbitmqConnection, options: Rabbi
   checkChoice('mode', mode, ['binary', 'structured'])
   checkDuration('connectTimeout', connectTimeout, { min: 1 })
   watchConnection(connection, guardLogger(logger))
-  return new RabbitmqPublisher(connection, { route, mandatory, unroutable, persistent, mode, connectTimeout, runtime })
+  return createPublisher(
+    new RabbitmqPublisherDriver(connection, { route, mandatory, unroutable, persistent, mode, connectTimeout, runtime }),
+  )
 }
 
 interface PublisherSettings {
@@ -100,106 +103,67 @@ interface PublisherSettings {
   readonly runtime: Runtime
 }
 
-class RabbitmqPublisher implements Publisher, AsyncDisposable {
+class RabbitmqPublisherDriver implements PublisherDriver<Envelope, RabbitmqRoute> {
+  readonly broker = 'RabbitMQ'
+  readonly runtime: Runtime
   readonly #connection: RabbitmqConnection
   readonly #settings: PublisherSettings
-  // One per exchange: RabbitMQ closes the channel on which somebody publishes to an exchange that is missing, and the others have nothing to do with it.
+  // One per exchange: RabbitMQ closes the channel of a publish to a missing exchange, and messages to other exchanges must not fail with it.
   readonly #channels = new Map<string, Promise<PublishChannel>>()
-  readonly #calls = new PublishCalls('The RabbitMQ publisher')
-  #disposing: Promise<void> | undefined
 
   constructor(connection: RabbitmqConnection, settings: PublisherSettings) {
     this.#connection = connection
     this.#settings = settings
+    this.runtime = settings.runtime
   }
 
-  async publish(
-    destination: string,
-    messages: readonly RawMessage[],
-    options: { readonly signal: AbortSignal },
-  ): Promise<readonly PublishResult[]> {
-    return await this.#calls.run(destination, options.signal, () => this.#publish(destination, messages, options.signal))
+  route(destination: string, message: RawMessage): RabbitmqRoute {
+    return checkRoute(this.#settings.route(destination, message))
   }
 
-  /** Waits a while for what is being published, and closes its channels. */
-  [Symbol.asyncDispose](): Promise<void> {
-    this.#disposing ??= this.#dispose()
-    return this.#disposing
+  write(message: RawMessage, { exchange, routingKey }: RabbitmqRoute): Envelope {
+    return { exchange, routingKey, ...(this.#settings.mode === 'binary' ? writeBinary(message) : writeStructured(message)) }
   }
 
-  /** Never rejects. */
-  async #publish(destination: string, messages: readonly RawMessage[], signal: AbortSignal): Promise<readonly PublishResult[]> {
-    const exchanges = new Map<string, Outgoing[]>()
-    const sent: Outgoing[] = []
-    const results = messages.map((message) => {
-      const prepared = this.#prepare(destination, message)
-      if ('ok' in prepared) return prepared
-      return new Promise<PublishResult>((settle) => {
-        const outgoing = { ...prepared, settle }
-        sent.push(outgoing)
-        const group = exchanges.get(outgoing.exchange)
-        if (group === undefined) exchanges.set(outgoing.exchange, [outgoing])
-        else group.push(outgoing)
-      })
-    })
-    const onAbort = () => {
-      for (const { settle } of sent) settle(aborted(signal.reason))
-    }
-    signal.addEventListener('abort', onAbort, { once: true })
-    try {
-      for (const [exchange, group] of exchanges) void this.#send(exchange, group, signal)
-      return await Promise.all(results)
-    } finally {
-      signal.removeEventListener('abort', onAbort)
-    }
+  async send(messages: readonly Outgoing<Envelope>[], { signal }: SendOptions): Promise<void> {
+    const exchanges = groupBy(messages, ({ item }) => item.exchange)
+    await Promise.all(Array.from(exchanges, ([exchange, group]) => this.#send(exchange, group, signal)))
   }
 
-  #prepare(destination: string, message: RawMessage): Omit<Outgoing, 'settle'> | PublishFailure {
-    if (!(message.data instanceof Uint8Array)) return wrongData(destination, message.data)
-    let route: RabbitmqRoute
-    try {
-      route = checkRoute(this.#settings.route(destination, message))
-    } catch (cause) {
-      return unrouted(destination, cause)
-    }
-    try {
-      const { exchange, routingKey } = route
-      return { exchange, routingKey, ...(this.#settings.mode === 'binary' ? writeBinary(message) : writeStructured(message)) }
-    } catch (cause) {
-      return unencodable(route, cause)
-    }
+  async close(): Promise<void> {
+    const closing = Array.from(this.#channels.values(), async (opening) => (await opening).close())
+    this.#channels.clear()
+    await settledWithin(this.runtime, answerTimeout, Promise.allSettled(closing))
   }
 
   /** Never rejects. */
-  async #send(exchange: string, group: readonly Outgoing[], signal: AbortSignal): Promise<void> {
+  async #send(exchange: string, group: readonly Outgoing<Envelope>[], signal: AbortSignal): Promise<void> {
     let channel: PublishChannel
     try {
       channel = await this.#channel(exchange, signal)
     } catch (error) {
-      for (const { settle } of group) settle(this.#notConnected(error))
+      const failure = this.#notConnected(error)
+      for (const message of group) message.settle(failure)
       return
     }
     await channel.send(group, signal)
   }
 
   async #channel(exchange: string, signal: AbortSignal): Promise<PublishChannel> {
-    const { runtime, connectTimeout } = this.#settings
+    const { connectTimeout } = this.#settings
     let opening = this.#channels.get(exchange)
     if (opening === undefined) {
-      // Left open for the next call if it takes too long for this one. The call's context must not stay behind in it.
+      // If it takes too long for this call it stays open for the next one, so it must not keep the context of this call.
       opening = outside(() => this.#open(exchange))
       this.#channels.set(exchange, opening)
       opening.catch(() => this.#channels.delete(exchange))
     }
-    const waiting = new AbortController()
-    const timer = runtime.setTimeout(() => waiting.abort(tooLate(connectTimeout)), connectTimeout)
-    const onAbort = () => waiting.abort(signal.reason)
-    signal.addEventListener('abort', onAbort, { once: true })
+    using waiting = linkedController(signal)
+    const timer = this.runtime.setTimeout(() => waiting.abort(connectTimedOut(connectTimeout)), connectTimeout)
     try {
       return await abortable(opening, waiting.signal)
     } finally {
       timer.cancel()
-      signal.removeEventListener('abort', onAbort)
     }
   }
 
@@ -208,19 +172,12 @@ class RabbitmqPublisher implements Publisher, AsyncDisposable {
     return new PublishChannel(channel, { ...this.#settings, onClosed: () => this.#channels.delete(exchange) })
   }
 
+  /** The connection is down, or closed for good. */
   #notConnected(error: unknown): PublishFailure {
     const text = isOver(this.#connection, error)
-      ? 'The connection to RabbitMQ is closed and will not come back. Connect with { recovery: true }, and close the connection after the publisher.'
+      ? 'The connection to RabbitMQ is closed and will not be restored. Connect with { recovery: true }, and close the connection after the publisher.'
       : 'There is no connection to RabbitMQ.'
-    return notConnected(text, error)
-  }
-
-  async #dispose(): Promise<void> {
-    const { runtime } = this.#settings
-    await settledWithin(runtime, answerTimeout, this.#calls.close())
-    const closing = [...this.#channels.values()].map(async (opening) => (await opening).close())
-    this.#channels.clear()
-    await settledWithin(runtime, answerTimeout, Promise.allSettled(closing))
+    return destinationFailure(text, error)
   }
 }
 
@@ -230,13 +187,13 @@ function toQueue(destination: string): RabbitmqRoute {
 
 function checkRoute(route: RabbitmqRoute): RabbitmqRoute {
   if (typeof route?.exchange === 'string' && typeof route.routingKey === 'string') return route
-  throw new InvalidOptionError('route', 'must return { exchange, routingKey }, two texts.')
+  throw new InvalidOptionError('route', 'must return { exchange, routingKey }, two strings.')
 }
 
 function checkFlag(option: string, value: boolean): void {
   if (typeof value !== 'boolean') throw new InvalidOptionError(option, 'must be true or false.')
 }
 
-function tooLate(timeout: number): AckordError {
+function connectTimedOut(timeout: number): AckordError {
   return new AckordError('ACKORD_PUBLISH_FAILED', `RabbitMQ was not connected within ${timeout} ms.`)
 }

@@ -1,4 +1,5 @@
 import { AckordError, type Runtime, type Timer } from '@ackord/core'
+import { leaseLostError, type SourceSession, sourceDisposedError } from '@ackord/core/broker'
 import { answerTimeout, settledWithin } from '@ackord/core/internal'
 import type { RabbitmqChannel, RabbitmqMessage } from '../client.ts'
 import { type CountHeader, countHeader, serverVersion } from '../server-version.ts'
@@ -33,7 +34,7 @@ export interface ChannelDelivery {
  *     consuming ─ leave(), or RabbitMQ cancels ─▶ leaving: nothing more comes, what was yielded can be settled ─ all is settled ─▶ closed
  *     consuming, leaving ─ channel or connection lost, or close() ─▶ closed: RabbitMQ delivers again what is not settled
  */
-export class ConsumerChannel {
+export class ConsumerChannel implements SourceSession {
   /** Resolves when nothing more comes, with the reason. */
   readonly ended: Promise<Error>
   /** Resolves when nothing can be settled any more. */
@@ -136,7 +137,7 @@ export class ConsumerChannel {
   }
 
   /** Has RabbitMQ deliver again what is not settled. Idempotent. */
-  close(loss: Loss): Promise<void> {
+  close(loss: Loss = 'disposed'): Promise<void> {
     this.#lose(loss)
     this.#closing ??= settledWithin(this.#settings.runtime, answerTimeout, this.#channel.close())
     return this.#closing
@@ -198,7 +199,7 @@ export class ConsumerChannel {
   }
 
   async #closeIfDone(): Promise<void> {
-    if (this.#quiet && this.#unsettled.size === 0) await this.close('disposed')
+    if (this.#quiet && this.#unsettled.size === 0) await this.close()
   }
 
   #checkOpen(): void {
@@ -219,15 +220,8 @@ export class ConsumerChannel {
 type Loss = 'lost' | 'disposed'
 
 function lossError(loss: Loss, cause: unknown): AckordError {
-  const options = cause === undefined ? {} : { cause }
-  if (loss === 'lost') {
-    const text =
-      'The channel to RabbitMQ was lost before the message was settled; it is delivered again, and the late verdict has no effect.'
-    return new AckordError('ACKORD_LEASE_LOST', text, options)
-  }
-  const text =
-    'The source was disposed before the message was settled; it is delivered again, and the late verdict has no effect. Settle what was yielded before disposing the source.'
-  return new AckordError('ACKORD_SHUTDOWN', text, options)
+  if (loss === 'disposed') return sourceDisposedError('the message', cause)
+  return leaseLostError('The channel to RabbitMQ was lost before the message was settled', cause)
 }
 
 function cancelled(queue: string): AckordError {

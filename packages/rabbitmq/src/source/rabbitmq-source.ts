@@ -2,14 +2,13 @@ import {
   type Attributes,
   type Backoff,
   consoleLogger,
-  createReceiver,
   exponentialBackoff,
   InvalidOptionError,
-  type ReceiverOptions,
   type Source,
   systemRuntime,
 } from '@ackord/core'
-import { checkCount, checkDuration, checkFunction, checkName, checkNoMore, guardLogger, IteratedSource } from '@ackord/core/internal'
+import { createReceiver, createSource, type ReceiverOptions } from '@ackord/core/broker'
+import { checkCount, checkDuration, checkFunction, checkName, checkNoMore, guardLogger } from '@ackord/core/internal'
 import type { RabbitmqConnection, RabbitmqMessage } from '../client.ts'
 import { watchConnection } from '../connection-watch.ts'
 import { queueDeclaration, queueDeclarer, type RabbitmqQueueOptions } from '../topology/declare-topology.ts'
@@ -111,5 +110,5 @@ export function rabbitmqSource(connection: RabbitmqConnection, options: Rabbitmq
     logger,
     receive,
   }
-  return new IteratedSource((signal, owner) => new Subscription(settings, signal, owner))
+  return createSource(() => new Subscription(settings))
 }

@@ -1,8 +1,7 @@
-import { type Attributes, type AttributeValue, parseMessage } from '@ackord/core'
-import { setAttribute } from '@ackord/core/internal'
+import { type Attributes, parseMessage } from '@ackord/core'
+import { definedAttributes, isStructuredContentType } from '@ackord/core/broker'
 import type { RabbitmqMessage } from '../client.ts'
-
-const prefixes = ['cloudEvents:', 'cloudEvents_'] as const
+import { attributeHeaders, instantOf } from '../cloudevents.ts'
 
 /**
  * CloudEvents in binary mode (headers) or structured mode (content type `application/cloudevents+json`); anything else by its AMQP properties.
@@ -13,25 +12,23 @@ export function readMessage(native: RabbitmqMessage, queue: string): { readonly 
   const attributes = readHeaders(native)
   if (attributes !== undefined) return { data, attributes }
   const { contentType } = native.properties
-  if (typeof contentType === 'string' && structuredType.test(contentType)) return parseMessage(data)
+  if (typeof contentType === 'string' && isStructuredContentType(contentType)) return parseMessage(data)
   return { data, attributes: foreignAttributes(native, queue) }
 }
-
-const structuredType = /^application\/cloudevents\+json\s*(;|$)/i
 
 /** A view, not a copy. */
 export function bytesOf({ content }: RabbitmqMessage): Uint8Array {
   return new Uint8Array(content.buffer, content.byteOffset, content.byteLength)
 }
 
-/** What a message that is no CloudEvent says about itself. It gets no id that it does not have: a made-up one would pass every duplicate. */
+/** The attributes of a message that is no CloudEvent, from its AMQP properties. A message without an id gets none: with a generated one, no inbox would recognise duplicates. */
 export function foreignAttributes({ properties }: RabbitmqMessage, queue: string): Attributes {
   const { headers, messageId, type, appId, correlationId, contentType, timestamp } = properties
-  return defined({
+  return definedAttributes({
     id: text(messageId),
     type: text(type),
     source: text(appId) ?? queue,
-    time: instant(timestamp),
+    time: instantOf(timestamp),
     datacontenttype: text(contentType),
     correlationid: text(correlationId),
     traceparent: text(headerOf(headers, 'traceparent')),
@@ -46,47 +43,12 @@ export function headerOf(headers: RabbitmqMessage['properties']['headers'], name
 
 function readHeaders({ properties }: RabbitmqMessage): Attributes | undefined {
   const { headers = {}, contentType } = properties
-  const attributes: Record<string, AttributeValue> = {}
-  let found = false
   // Own headers only: amqplib lets a header table named `__proto__` become the prototype.
-  for (const header of Object.keys(headers)) {
-    const prefix = prefixes.find((candidate) => header.startsWith(candidate))
-    const value = prefix === undefined ? undefined : attributeValue(headers[header])
-    if (prefix === undefined || value === undefined) continue
-    setAttribute(attributes, header.slice(prefix.length), value)
-    found = true
-  }
-  if (!found) return undefined
-  if (typeof contentType === 'string') attributes['datacontenttype'] ??= contentType
+  const attributes = attributeHeaders.read(Object.keys(headers), (name) => headers[name])
+  if (attributes !== undefined && typeof contentType === 'string') attributes['datacontenttype'] ??= contentType
   return attributes
-}
-
-/** `undefined` for what CloudEvents has no type for: null, lists, tables. */
-function attributeValue(value: unknown): AttributeValue | undefined {
-  if (typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean') return value
-  if (value instanceof Uint8Array) return new Uint8Array(value)
-  return isTimestamp(value) ? instant(value.value) : undefined
-}
-
-/** How amqplib shows a header of AMQP's type timestamp. */
-function isTimestamp(value: unknown): value is { readonly value: unknown } {
-  return typeof value === 'object' && value !== null && '!' in value && value['!'] === 'timestamp' && 'value' in value
-}
-
-// AMQP counts in seconds, but many producers write milliseconds. In seconds this is the year 5138.
-const surelyMilliseconds = 1e11
-const latest = 8.64e15
-
-function instant(value: unknown): string | undefined {
-  if (typeof value !== 'number') return undefined
-  const milliseconds = value < surelyMilliseconds ? value * 1000 : value
-  return milliseconds >= 0 && milliseconds <= latest ? new Date(milliseconds).toISOString() : undefined
 }
 
 function text(value: unknown): string | undefined {
   return typeof value === 'string' && value !== '' ? value : undefined
-}
-
-function defined(attributes: Attributes): Attributes {
-  return Object.fromEntries(Object.entries(attributes).filter(([, value]) => value !== undefined))
 }

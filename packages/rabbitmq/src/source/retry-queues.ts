@@ -69,8 +69,8 @@ export class RetryQueues {
       this.#used = true
       const result = await new Promise<PublishResult>((settle) => {
         giveUp.signal.addEventListener('abort', () => settle({ ok: false, error: giveUp.signal.reason }), { once: true })
-        const outgoing = { exchange: '', routingKey: retryQueue(queue, delay), body: native.content, properties, settle }
-        void channel.send([outgoing], giveUp.signal)
+        const item = { exchange: '', routingKey: retryQueue(queue, delay), body: native.content, properties }
+        void channel.send([{ item, settle }], giveUp.signal)
       })
       // What is wrong with this message says nothing about the next one.
       if (!result.ok && result.permanent !== true) this.#unusable(result.error)

@@ -1,5 +1,6 @@
-import { AckordError, type Attributes, type Backoff, type Delivery, isAckordError, type Logger, type RawMessage } from '@ackord/core'
-import { abortable, FailurePause, type IterationOwner, PushedMessages } from '@ackord/core/internal'
+import { AckordError, type Attributes, type Backoff, isAckordError, type Logger, type RawMessage } from '@ackord/core'
+import { type Delivery, type FailureState, rejectUnreadable, type SourceDriver } from '@ackord/core/broker'
+import { abortable } from '@ackord/core/internal'
 import { type RabbitmqChannel, type RabbitmqConnection, type RabbitmqMessage, replyCode } from '../client.ts'
 import { isOver } from '../connection-watch.ts'
 import { type ChannelDelivery, ConsumerChannel, type ConsumerSettings } from './consumer-channel.ts'
@@ -19,102 +20,62 @@ export interface SubscriptionSettings extends Omit<ConsumerSettings, 'retries'> 
   readonly receive: (delivery: Delivery) => RawMessage
 }
 
-// A consumer that lived this long, in milliseconds, was well: its end is a new failure, not the next one in a row.
-const steady = 10_000
-
 /** One iteration: it consumes from the first `next()` on, and opens another channel when one is lost. */
-export class Subscription {
+export class Subscription implements SourceDriver<ChannelDelivery> {
+  readonly backoff: SubscriptionSettings['backoff']
+  readonly runtime: SubscriptionSettings['runtime']
+  readonly logger: Logger
+  readonly fields: { readonly queue: string }
+  readonly lost = 'The queue is not consumed: the channel to RabbitMQ was lost. It is opened again.'
+  readonly restored = 'The queue is consumed again.'
   readonly #settings: SubscriptionSettings
-  readonly #owner: IterationOwner
-  // The one that consumes, and earlier ones with messages that are not settled.
-  readonly #consumers = new Set<ConsumerChannel>()
   readonly #retries: RetryQueues | undefined
-  readonly messages: PushedMessages<ChannelDelivery>
 
-  constructor(settings: SubscriptionSettings, signal: AbortSignal, owner: IterationOwner) {
+  constructor(settings: SubscriptionSettings) {
     this.#settings = settings
-    this.#owner = owner
+    this.backoff = settings.backoff
+    this.runtime = settings.runtime
+    this.logger = settings.logger
+    this.fields = { queue: settings.queue }
     this.#retries = settings.retryQueues ? new RetryQueues({ ...settings, connection: settings.retryConnection }) : undefined
-    this.messages = new PushedMessages<ChannelDelivery>(
-      {
-        start: () => this.#start(),
-        messageOf: (delivery) => (delivery.consumer.holds(delivery) ? this.#receive(delivery) : undefined),
-        leave: () => this.#leave(),
-        isDisposed: () => owner.disposed,
-      },
-      signal,
-    )
   }
 
-  /** Ends the iteration and gives back what was yielded and is not settled. Idempotent. */
-  async dispose(): Promise<void> {
-    const left = this.messages.end()
-    await Promise.all([...this.#consumers].map((consumer) => consumer.close('disposed')))
-    await Promise.all([left, this.#retries?.close()])
+  async open(push: (delivery: ChannelDelivery) => void, signal: AbortSignal): Promise<ConsumerChannel> {
+    return new ConsumerChannel(await this.#createChannel(signal), { ...this.#settings, retries: this.#retries }, push)
   }
 
-  #start(): void {
-    this.#owner.started(this)
-    this.#run().catch((error: unknown) => this.messages.fail(error))
+  messageOf(delivery: ChannelDelivery): RawMessage | undefined {
+    return delivery.consumer.holds(delivery) ? this.#receive(delivery) : undefined
   }
 
-  async #run(): Promise<void> {
-    const { connection, queue, runtime, backoff, logger } = this.#settings
-    const signal = this.messages.ending
-    let before = false
-    let down = false
-    const pause = new FailurePause({ backoff, runtime })
-    while (!signal.aborted) {
-      let reason: unknown
-      try {
-        const consumer = await this.#open()
-        const openedAt = runtime.monotonic()
-        if (down) logger.info({ queue }, 'The queue is consumed again.')
-        before = true
-        down = false
-        reason = await consumer.ended
-        void consumer.leave()
-        if (runtime.monotonic() - openedAt >= steady) pause.succeeded()
-      } catch (error) {
-        if (signal.aborted) return
-        if (isOver(connection, error) || endsSource(error, { before })) throw openingFailed(queue, error)
-        reason = error
-      }
-      if (signal.aborted) return
-      if (!down) logger.warn({ err: reason, queue }, 'The queue is not consumed: the channel to RabbitMQ was lost. It is opened again.')
-      down = true
-      await pause.failed(signal)
-    }
-  }
-
-  async #open(): Promise<ConsumerChannel> {
-    const consumer = new ConsumerChannel(await this.#createChannel(), { ...this.#settings, retries: this.#retries }, (delivery) =>
-      this.messages.push(delivery),
-    )
-    this.#consumers.add(consumer)
-    void consumer.closed.then(() => {
-      this.#consumers.delete(consumer)
-      this.#finishIfDone()
-    })
-    // Left while the channel was on its way to us.
-    if (this.messages.ending.aborted) await consumer.leave()
-    await consumer.start()
+  started(): void {
     this.#retries?.restore()
-    return consumer
   }
 
-  /** A connection may be away for a long time; an abort does not wait for it. */
-  async #createChannel(): Promise<RabbitmqChannel> {
+  async finish(): Promise<void> {
+    await this.#retries?.close()
+  }
+
+  // The reason why an open channel ended is no answer to opening one: RabbitMQ also closes it with 406 when an ack takes longer than its consumer_timeout.
+  fatalError(reason: unknown, state: FailureState): AckordError | undefined {
+    const { connection, queue } = this.#settings
+    if (!state.opening || !(isOver(connection, reason) || endsSource(reason, state))) return undefined
+    return openingFailed(queue, reason)
+  }
+
+  /** The connection may be down for a long time; an abort does not wait for it. */
+  async #createChannel(signal: AbortSignal): Promise<RabbitmqChannel> {
     const creating = this.#settings.connection.createChannel()
     try {
-      return await abortable(creating, this.messages.ending)
+      return await abortable(creating, signal)
     } catch (error) {
-      creating.then((late) => late.close()).catch(() => {})
+      // Nobody uses the channel if it is created after the abort.
+      creating.then((unused) => unused.close()).catch(() => {})
       throw error
     }
   }
 
-  /** `undefined` for a message that cannot be read; it is rejected here, because nobody else could. */
+  /** `undefined` for a message that cannot be read. It is rejected here, because no handler will see it. */
   #receive(delivery: ChannelDelivery): RawMessage | undefined {
     const { queue, attributes, logger } = this.#settings
     const native = restoreFields(delivery.native, queue)
@@ -123,11 +84,8 @@ export class Subscription {
       if (attributes === undefined) return this.#message(delivery, readMessage(native, queue))
       return this.#message(delivery, { data: bytesOf(native), attributes: attributes(native) })
     } catch (cause) {
-      const text = `A message of queue '${queue}' cannot be read.`
-      const error = new AckordError('ACKORD_INVALID_MESSAGE', text, { retryable: false, cause })
-      logger.error({ err: error, queue }, 'A message cannot be read and is rejected.')
-      // What the broker does not take is delivered again, and rejected again.
-      void this.#message(delivery, { data: bytesOf(native), attributes: foreignAttributes(native, queue) }).reject(error)
+      const message = this.#message(delivery, { data: bytesOf(native), attributes: foreignAttributes(native, queue) })
+      rejectUnreadable(message, `A message of queue '${queue}'`, cause, { logger, fields: { queue } })
       return undefined
     }
   }
@@ -146,40 +104,29 @@ export class Subscription {
       },
       nack: (error, { retryAfter = 0 }) => {
         counts.failed(native, countHeader, deliveryCount, error)
-        // The router keeps an order per key: a message that waits elsewhere would return behind those of its key.
+        // The router keeps an order per key: a message that waits in a retry queue would return behind later messages of its key.
         if (isAckordError(error, 'ACKORD_KEY_NACKED')) this.#retries?.stop()
         return consumer.requeue(delivery, retryAfter, deliveryCount)
       },
       park: () => consumer.park(delivery),
     })
   }
-
-  async #leave(): Promise<void> {
-    await Promise.all([...this.#consumers].map((consumer) => consumer.leave()))
-    this.#finishIfDone()
-  }
-
-  #finishIfDone(): void {
-    if (!this.messages.ending.aborted || this.#consumers.size > 0) return
-    void this.#retries?.close()
-    this.#owner.finished(this)
-  }
 }
 
-/** AMQP's reply codes that are about the queue or our rights. */
+/** AMQP's reply codes about the queue or the user's permissions. */
 const notAllowed = 403
 const notFound = 404
 const locked = 405
 const mismatch = 406
 
 /**
- * Whether an error while opening ends the source. At first all that RabbitMQ refuses does, because it is most likely a mistake in the set-up. Later on
+ * Whether an error while opening ends the source. At first everything that RabbitMQ refuses does, because it is most likely a mistake in the configuration. Later on
  * a queue that is missing or locked may come back: it is being moved, or its node restarts.
  */
-function endsSource(error: unknown, options: { readonly before: boolean }): boolean {
+function endsSource(error: unknown, { wasOpen }: FailureState): boolean {
   const code = replyCode(error)
   if (code === notAllowed || code === mismatch) return true
-  return !options.before && (code === notFound || code === locked)
+  return !wasOpen && (code === notFound || code === locked)
 }
 
 function openingFailed(queue: string, cause: unknown): AckordError {
@@ -191,12 +138,12 @@ function advice(cause: unknown): string {
     case notFound:
       return "it does not exist. Create it, or have the source do so with declare: { type: 'quorum' }."
     case notAllowed:
-      return "the user is not allowed to. Give it the permission to read, and to configure if the source has 'declare'."
+      return "the user is not allowed to. Grant it the permission to read, and to configure if the source has 'declare'."
     case locked:
-      return 'somebody else consumes it exclusively.'
+      return 'another consumer has exclusive access.'
     case mismatch:
-      return "'declare' is not accepted: the queue exists with other properties, or an argument is wrong."
+      return "'declare' is not accepted: the queue exists with other properties, or an argument is invalid."
     default:
-      return 'the connection is closed and will not come back. Connect with { recovery: true }, and close the connection after the source.'
+      return 'the connection is closed and will not be restored. Connect with { recovery: true }, and close the connection after the source.'
   }
 }

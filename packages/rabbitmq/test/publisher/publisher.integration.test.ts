@@ -196,14 +196,14 @@ describe('a publisher', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('on a connection that was closed says that it will not come back', async () => {
+  it('on a connection that was closed says that it will not be restored', async () => {
     await using world = await openWorld()
     const connection = await connect(rabbitmqUrl, { recovery: true })
     const publisher = rabbitmqPublisher(connection, { logger: world.logger })
     await connection.close()
 
     expect(await publisher.publish('a', [event('a')], { signal: never })).toMatchObject([
-      { ok: false, scope: 'destination', error: { message: expect.stringContaining('will not come back') } },
+      { ok: false, scope: 'destination', error: { message: expect.stringContaining('will not be restored') } },
     ])
   })
 

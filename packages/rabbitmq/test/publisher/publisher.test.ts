@@ -101,7 +101,7 @@ describe('publish()', () => {
 
     expect(await publishing).toMatchObject([
       { ok: false, scope: 'destination', error: { message: expect.stringContaining('was lost') } },
-      { ok: false, scope: 'destination', error: { message: expect.stringContaining('did not take') } },
+      { ok: false, scope: 'destination', error: { message: expect.stringContaining('did not accept') } },
     ])
   })
 

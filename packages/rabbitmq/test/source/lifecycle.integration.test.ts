@@ -208,7 +208,7 @@ describe('a connection', () => {
     proxy.refuse(true)
     proxy.cut()
 
-    await expect(waiting).rejects.toMatchObject({ code: 'ACKORD_SOURCE_FAILED', message: expect.stringContaining('will not come back') })
+    await expect(waiting).rejects.toMatchObject({ code: 'ACKORD_SOURCE_FAILED', message: expect.stringContaining('will not be restored') })
   })
 
   it('that does not recover ends the iteration when it is lost', async () => {

@@ -1,16 +1,6 @@
-import {
-  AckordError,
-  createReceiver,
-  exponentialBackoff,
-  idle,
-  isAckordError,
-  type Logger,
-  Message,
-  type RawMessage,
-  type ReceiverOptions,
-  type Runtime,
-} from '@ackord/core'
-import { deadLetterForms, type IterationOwner, isRetryable, PushedMessages } from '@ackord/core/internal'
+import { AckordError, exponentialBackoff, idle, isAckordError, type Logger, Message, type RawMessage, type Runtime } from '@ackord/core'
+import { createReceiver, type IterationOwner, PushedMessages, type ReceiverOptions } from '@ackord/core/broker'
+import { deadLetterForms, isRetryable } from '@ackord/core/internal'
 import { type StreamContent, type StreamEntry, unreadContent, writeEntry } from './entries/stream-entry.ts'
 import type { HeldEntry } from './shards/held-entries.ts'
 import type { Reading } from './shards/shard.ts'

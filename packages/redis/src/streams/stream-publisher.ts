@@ -1,5 +1,14 @@
-import { AckordError, type Publisher, type PublishFailure, type PublishResult, type RawMessage } from '@ackord/core'
-import { abortable, checkCount, checkFunction, checkName, checkNoMore, describeValue, inChunks, PublishCalls } from '@ackord/core/internal'
+import type { Publisher, PublishFailure, PublishResult, RawMessage } from '@ackord/core'
+import {
+  createPublisher,
+  destinationFailure,
+  type Outgoing,
+  type PublisherDriver,
+  permanentFailure,
+  type SendOptions,
+  unwritableFailure,
+} from '@ackord/core/broker'
+import { abortable, checkCount, checkFunction, checkName, checkNoMore, groupBy, inChunks } from '@ackord/core/internal'
 import { type RedisArgument, type RedisPort, script } from '../client/port.ts'
 import { says } from '../client/reply.ts'
 import { internalsOf, type Redis, type RedisInternals } from '../transaction/redis.ts'
@@ -29,7 +38,7 @@ export function streamPublisher(redis: Redis, options: StreamPublisherOptions = 
   checkFunction('stream', stream)
   if (shards !== undefined) checkCount('shards', shards)
   checkCount('maxSize', maxSize)
-  return new StreamPublisher(internalsOf(redis), { stream, shards, maxSize })
+  return createPublisher(new StreamPublisherDriver(internalsOf(redis), { stream, shards, maxSize }))
 }
 
 interface PublisherSettings {
@@ -38,98 +47,73 @@ interface PublisherSettings {
   readonly maxSize: number
 }
 
-interface Outgoing extends NewEntry {
-  readonly stream: string
-  readonly index: number
-}
+// The limits of one script: the server does nothing else meanwhile.
+const chunkLimits = { count: 500, size: 4 * 1024 * 1024 }
 
-// The size of one script: the server does nothing else meanwhile.
-const most = { count: 500, size: 4 * 1024 * 1024 }
-
-class StreamPublisher implements Publisher, AsyncDisposable {
+class StreamPublisherDriver implements PublisherDriver<NewEntry> {
+  readonly broker = 'Redis'
+  readonly routeName = 'stream'
+  // Every call ends by the deadline of the client.
+  readonly closeTimeout = Number.POSITIVE_INFINITY
   readonly #redis: RedisInternals
   readonly #settings: PublisherSettings
-  readonly #calls = new PublishCalls('The stream publisher')
 
   constructor(redis: RedisInternals, settings: PublisherSettings) {
     this.#redis = redis
     this.#settings = settings
   }
 
-  async publish(
-    destination: string,
-    messages: readonly RawMessage[],
-    options: { readonly signal: AbortSignal },
-  ): Promise<readonly PublishResult[]> {
-    return await this.#calls.run(destination, options.signal, () => this.#publish(destination, messages, options.signal))
-  }
-
-  /** Waits for calls of `publish()` that run; the client stays open. */
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.#calls.close()
-  }
-
-  /** Never rejects. */
-  async #publish(destination: string, messages: readonly RawMessage[], signal: AbortSignal): Promise<readonly PublishResult[]> {
-    const results: PublishResult[] = messages.map(() => ({ ok: true }))
-    const streams = new Map<string, Outgoing[]>()
-    for (const [index, message] of messages.entries()) {
-      const prepared = this.#prepare(destination, message, index)
-      if ('ok' in prepared) {
-        results[index] = prepared
-        continue
-      }
-      const others = streams.get(prepared.stream)
-      if (others === undefined) streams.set(prepared.stream, [prepared])
-      else others.push(prepared)
-    }
-    await Promise.all(Array.from(streams, ([stream, entries]) => this.#add(stream, entries, results, signal)))
-    return results
-  }
-
-  #prepare(destination: string, message: RawMessage, index: number): Outgoing | PublishFailure {
-    if (!(message.data instanceof Uint8Array)) return wrongData(destination, message.data)
-    try {
-      const key = message.partitionKey
-      const stream = this.#streamOf(destination, message)
-      const fields = writeEntry(message)
-      const size = fields.reduce((sum, field) => sum + lengthOf(field), 0)
-      if (size > this.#settings.maxSize) return tooLarge(stream, size, this.#settings.maxSize)
-      return { stream, index, key, fields, size }
-    } catch (cause) {
-      return unwritable(destination, cause)
-    }
-  }
-
-  #streamOf(destination: string, message: RawMessage): string {
+  route(destination: string, message: RawMessage): string | PublishFailure {
     const { stream, shards } = this.#settings
-    const name = checkName('What stream() gives', stream(destination, message))
-    if (shards === undefined) return name
-    return shardName(name, shardOf(message.partitionKey ?? message.id ?? this.#redis.runtime.uuid(), shards))
+    try {
+      const name = checkName('The result of stream()', stream(destination, message))
+      if (shards === undefined) return name
+      return shardName(name, shardOf(message.partitionKey ?? message.id ?? this.#redis.runtime.uuid(), shards))
+    } catch (cause) {
+      return unwritableFailure(this.broker, `'${destination}'`, cause)
+    }
   }
 
-  /** One chunk after the other: sent together, the server could accept a later chunk but not an earlier one. Never rejects. */
-  async #add(stream: string, entries: readonly Outgoing[], results: PublishResult[], signal: AbortSignal): Promise<void> {
+  write(message: RawMessage, stream: string): NewEntry | PublishFailure {
+    const fields = writeEntry(message)
+    const size = fields.reduce((sum, field) => sum + lengthOf(field), 0)
+    if (size > this.#settings.maxSize) return tooLarge(stream, size, this.#settings.maxSize)
+    return { stream, key: message.partitionKey, fields, size }
+  }
+
+  async send(messages: readonly Outgoing<NewEntry>[], { signal }: SendOptions): Promise<void> {
+    const streams = groupBy(messages, ({ item }) => item.stream)
+    await Promise.all(Array.from(streams, ([stream, entries]) => this.#add(stream, entries, signal)))
+  }
+
+  /** One chunk after the other: sent together, a later one could be accepted where an earlier one is not. Never rejects. */
+  async #add(stream: string, entries: readonly Outgoing<NewEntry>[], signal: AbortSignal): Promise<void> {
     const failedKeys = new Set<string>()
-    for (const chunk of inChunks(entries, most)) {
-      const isHeld = ({ key }: Outgoing) => key !== undefined && failedKeys.has(key)
-      for (const entry of chunk) if (isHeld(entry)) results[entry.index] = heldBack(stream)
-      const sent = chunk.filter((entry) => !isHeld(entry))
+    for (const chunk of inChunks(entries, chunkLimits, ({ item }) => item.size)) {
+      if (signal.aborted) return
+      const isHeld = ({ item: { key } }: Outgoing<NewEntry>) => key !== undefined && failedKeys.has(key)
+      for (const entry of chunk) if (isHeld(entry)) entry.settle(heldBack(stream))
+      const sent = failedKeys.size === 0 ? chunk : chunk.filter((entry) => !isHeld(entry))
       const answers = await this.#send(stream, sent, signal)
       for (const [position, entry] of sent.entries()) {
         const answer = answers[position] as PublishResult
-        results[entry.index] = answer
-        if (!answer.ok && entry.key !== undefined) failedKeys.add(entry.key)
+        entry.settle(answer)
+        const { key } = entry.item
+        if (!answer.ok && key !== undefined) failedKeys.add(key)
       }
     }
   }
 
-  async #send(stream: string, entries: readonly Outgoing[], signal: AbortSignal): Promise<readonly PublishResult[]> {
-    if (signal.aborted) return entries.map(() => aborted(signal.reason))
+  async #send(stream: string, entries: readonly Outgoing<NewEntry>[], signal: AbortSignal): Promise<readonly PublishResult[]> {
     try {
-      return await abortable(addEntries(this.#redis.port, stream, entries), signal)
+      const adding = addEntries(
+        this.#redis.port,
+        stream,
+        entries.map(({ item }) => item),
+      )
+      return await abortable(adding, signal)
     } catch (error) {
-      const failure = signal.aborted ? aborted(error) : notAdded(stream, error)
+      const failure = notAdded(stream, error)
       return entries.map(() => failure)
     }
   }
@@ -139,9 +123,10 @@ function lengthOf(field: RedisArgument): number {
   return typeof field === 'string' ? Buffer.byteLength(field) : field.length
 }
 
-/** A message that is to be added to a stream. */
+/** An entry to be added to a stream. */
 export interface NewEntry {
-  /** If one message of a key fails, those of the same key behind it are not added. */
+  readonly stream: string
+  /** When an entry of a key fails, later ones of the same key are not added. */
   readonly key: string | undefined
   readonly fields: readonly RedisArgument[]
   readonly size: number
@@ -182,20 +167,16 @@ export async function addEntries(port: RedisPort, stream: string, entries: reado
   })
 }
 
-/** The result of an XADD that failed: an error of the server, the client or the deadline. */
+/** What the server, the client or the deadline said about an XADD. */
 function notAdded(stream: string, cause: unknown): PublishFailure {
   if (says(cause, 'too large', 'invalid bulk length', 'string exceeds maximum')) {
-    return { ok: false, error: failed(`A message is too large for stream '${stream}'.`, { cause, retryable: false }), permanent: true }
+    return permanentFailure(`A message is too large for stream '${stream}'.`, cause)
   }
   if (says(cause, 'WRONGTYPE')) {
     const text = `The key '${stream}' is not a stream. Publish under another name, or delete the key.`
-    return { ok: false, error: failed(text, { cause, retryable: false }), permanent: true, scope: 'destination' }
+    return { ...permanentFailure(text, cause), scope: 'destination' }
   }
-  return {
-    ok: false,
-    error: failed(`Redis did not accept a message for stream '${stream}': ${reasonOf(cause)}`, { cause }),
-    scope: 'destination',
-  }
+  return destinationFailure(`Redis did not accept a message for stream '${stream}': ${reasonOf(cause)}`, cause)
 }
 
 function reasonOf(cause: unknown): string {
@@ -205,34 +186,14 @@ function reasonOf(cause: unknown): string {
   if (says(cause, 'CLUSTERDOWN', 'TRYAGAIN')) return 'the cluster does not serve that slot at the moment.'
   if (says(cause, 'NOREPLICAS')) return 'it has fewer replicas than min-replicas-to-write.'
   if (says(cause, 'NOPERM', 'NOAUTH', 'WRONGPASS')) return 'the user is not allowed to.'
-  return 'the cause says why. It may have it all the same.'
+  return 'the cause says why. It may have been added nevertheless.'
 }
 
-/** An earlier message with the same key was not added: added behind it, this one would be out of order. */
+/** An earlier message of its key was not added: this one would be out of order. */
 function heldBack(stream: string): PublishFailure {
-  const text = `An earlier message with the same partitionkey was not added to stream '${stream}', so this one was not added.`
-  return { ok: false, error: failed(text), scope: 'destination' }
-}
-
-function aborted(cause: unknown): PublishFailure {
-  return { ok: false, error: failed('Publishing was aborted before Redis had confirmed the message.', { cause }), scope: 'destination' }
-}
-
-function wrongData(destination: string, data: unknown): PublishFailure {
-  const text = `Redis stores bytes; a message to '${destination}' has ${describeValue(data)}. Marshal it first.`
-  return { ok: false, error: new AckordError('ACKORD_WRONG_DATA', text, { retryable: false }), permanent: true }
-}
-
-function unwritable(destination: string, cause: unknown): PublishFailure {
-  const text = `A message to '${destination}' cannot be written as an entry of a stream; the cause says why.`
-  return { ok: false, error: failed(text, { cause, retryable: false }), permanent: true }
+  return destinationFailure(`An earlier message with the same partitionkey was not added to stream '${stream}', so this one was not added.`)
 }
 
 function tooLarge(stream: string, size: number, maxSize: number): PublishFailure {
-  const text = `A message of ${size} bytes to stream '${stream}' is larger than maxSize, ${maxSize}.`
-  return { ok: false, error: failed(text, { retryable: false }), permanent: true }
-}
-
-function failed(text: string, options: { readonly cause?: unknown; readonly retryable?: boolean } = {}): AckordError {
-  return new AckordError('ACKORD_PUBLISH_FAILED', text, options)
+  return permanentFailure(`A message of ${size} bytes to stream '${stream}' is larger than maxSize, ${maxSize}.`)
 }

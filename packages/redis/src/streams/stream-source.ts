@@ -1,14 +1,6 @@
-import { type Backoff, exponentialBackoff, type Logger, type ReceiverOptions, type Source } from '@ackord/core'
-import {
-  checkChoice,
-  checkCount,
-  checkDuration,
-  checkFunction,
-  checkName,
-  checkNoMore,
-  guardLogger,
-  IteratedSource,
-} from '@ackord/core/internal'
+import { type Backoff, exponentialBackoff, type Logger, type Source } from '@ackord/core'
+import { IteratedSource, type ReceiverOptions } from '@ackord/core/broker'
+import { checkChoice, checkCount, checkDuration, checkFunction, checkName, checkNoMore, guardLogger } from '@ackord/core/internal'
 import { consumerName } from '../client/consumer-name.ts'
 import { internalsOf, type Redis, type RedisInternals } from '../transaction/redis.ts'
 import { readEntry, type StreamContent, type StreamEntry } from './entries/stream-entry.ts'

@@ -94,17 +94,17 @@ describe('publishing', () => {
     expect(failureOf(results[1])).toMatchObject({ permanent: true, error: { retryable: false } })
   })
 
-  it('refuses a message for which stream() gives no name', async () => {
+  it('refuses a message for which stream() returns no name', async () => {
     await using world = await openStreams()
     const names: Record<string, string> = { empty: '', torn: 'a\ud800' }
     const publisher = world.publisher({ stream: (destination, { id = '' }) => (id === 'good' ? destination : (names[id] as string)) })
     const messages = ['empty', 'good', 'missing', 'torn'].map((id) => event(id))
     const results = await publisher.publish(world.stream, messages, { signal: never })
     expect(results.map((result) => (result.ok ? 'ok' : String((result.error as Error).cause)))).toEqual([
-      'InvalidOptionError: What stream() gives must be a non-empty string; it is "".',
+      'InvalidOptionError: The result of stream() must be a non-empty string; it is "".',
       'ok',
-      'InvalidOptionError: What stream() gives must be a non-empty string; it is undefined.',
-      'InvalidOptionError: What stream() gives must be well-formed Unicode.',
+      'InvalidOptionError: The result of stream() must be a non-empty string; it is undefined.',
+      'InvalidOptionError: The result of stream() must be well-formed Unicode.',
     ])
     expect(await idsIn(world, world.stream)).toEqual(['good'])
   })

@@ -1,4 +1,5 @@
 import { AckordError, type Runtime } from '@ackord/core'
+import { sourceDisposedError } from '@ackord/core/broker'
 import type { StreamEntry } from '../entries/stream-entry.ts'
 import { SettlementQueue } from '../group/settlement-queue.ts'
 import type { StreamGroup, Verdict } from '../group/stream-group.ts'
@@ -134,10 +135,7 @@ export interface HeldEntry extends StreamEntry {
 export type Loss = 'taken' | 'disposed'
 
 export function lossError({ id, stream, loss }: HeldEntry): AckordError {
-  if (loss === 'disposed') {
-    const text = `The source was disposed before entry ${id} of stream '${stream}' was settled; it is delivered again, and the late verdict has no effect. Settle all yielded messages before disposing the source.`
-    return new AckordError('ACKORD_SHUTDOWN', text)
-  }
+  if (loss === 'disposed') return sourceDisposedError(`entry ${id} of stream '${stream}'`)
   const text = `Entry ${id} of stream '${stream}' was taken over by another consumer, or its group was deleted; the late verdict has no effect. If handlers are slow, set a longer claimIdle or lease on the source.`
   return new AckordError('ACKORD_LEASE_LOST', text)
 }

@@ -1,11 +1,11 @@
 import { idle, outside, type Runtime, type Timer } from '@ackord/core'
+import { KeyQueues } from '@ackord/core/broker'
 import type { RedisArgument } from '../../client/port.ts'
 import { says } from '../../client/reply.ts'
 import { compareIds, nextId, type StreamEntry } from '../entries/stream-entry.ts'
 import { FreshEntries } from '../group/blocking-reader.ts'
 import type { DeliveredEntry, StreamGroup } from '../group/stream-group.ts'
 import { HeldEntries, type HeldEntry, lossError } from './held-entries.ts'
-import { KeyQueues, type WaitingEntry } from './key-queues.ts'
 import { deadAfter, type Reading, reportDeleted, type Shard, ShardHealth, type ShardSettings } from './shard.ts'
 import type { ShardLease } from './shard-ownership.ts'
 import { WakeSignal } from './wake-signal.ts'
@@ -13,6 +13,13 @@ import { WakeSignal } from './wake-signal.ts'
 export interface OrderedShardSettings extends ShardSettings {
   readonly lease: ShardLease
   readonly keyOf: (entry: StreamEntry) => string | undefined
+}
+
+/** An entry that waits behind another one of its key. Its fields may have been dropped to save memory, and are fetched again when its turn comes. */
+interface WaitingEntry {
+  readonly id: string
+  readonly deliveries: number
+  readonly fields: readonly Buffer[] | undefined
 }
 
 const pageSize = 500
@@ -34,7 +41,9 @@ export class OrderedShard implements Shard, Reading {
   readonly #runtime: Runtime
   readonly #health: ShardHealth
   readonly #held: HeldEntries
-  readonly #keys = new KeyQueues()
+  readonly #keys = new KeyQueues<WaitingEntry>()
+  // How many of the waiting entries have their fields.
+  #withFields = 0
   readonly #keyOf = new Map<string, string>()
   // Nacked entries that are to be delivered again.
   readonly #delayed = new Map<string, Timer>()
@@ -173,6 +182,7 @@ export class OrderedShard implements Shard, Reading {
     for (const timer of this.#delayed.values()) timer.cancel()
     this.#delayed.clear()
     this.#keys.clear()
+    this.#withFields = 0
     this.#keyOf.clear()
     for (const entry of this.#held.all) if (!entry.yielded) this.#held.drop(entry)
     this.#held.orphanAll()
@@ -227,10 +237,11 @@ export class OrderedShard implements Shard, Reading {
       }
       const key = this.#settings.keyOf({ stream, id, fields })
       if (key !== undefined) this.#keyOf.set(id, key)
-      if (key === undefined || this.#keys.open(key)) {
+      if (key === undefined || this.#keys.take(key)) {
         offered.push(this.#hold(id, fields, deliveries))
       } else {
-        const roomForFields = this.#keys.withFields < this.#settings.share()
+        const roomForFields = this.#withFields < this.#settings.share()
+        if (roomForFields) this.#withFields += 1
         this.#keys.push(key, { id, deliveries, fields: roomForFields ? fields : undefined })
       }
     }
@@ -249,6 +260,7 @@ export class OrderedShard implements Shard, Reading {
     this.#keyOf.delete(id)
     if (key === undefined || this.#ending.signal.aborted) return
     const next = this.#keys.next(key)
+    if (next?.fields !== undefined) this.#withFields -= 1
     // The next message must not run in the context in which this one was settled.
     if (next !== undefined) outside(() => void this.#handOut(next))
     this.#room.notify()
@@ -317,8 +329,9 @@ export class OrderedShard implements Shard, Reading {
     await this.#reading
     for (const timer of this.#delayed.values()) timer.cancel()
     this.#delayed.clear()
-    const undelivered = this.#keys.ids
+    const undelivered = Array.from(this.#keys.waiting(), ({ id }) => id)
     this.#keys.clear()
+    this.#withFields = 0
     for (const entry of this.#held.all) {
       if (entry.yielded) continue
       undelivered.push(entry.id)

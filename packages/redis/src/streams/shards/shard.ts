@@ -1,5 +1,5 @@
 import { AckordError, type Backoff, type Logger, type Runtime } from '@ackord/core'
-import { FailurePause } from '@ackord/core/internal'
+import { SourceHealth } from '@ackord/core/broker'
 import type { RedisArgument } from '../../client/port.ts'
 import { says } from '../../client/reply.ts'
 import type { RedisInternals } from '../../transaction/redis.ts'
@@ -57,27 +57,24 @@ export function reportDeleted(logger: Logger, stream: string, id: string): void 
 /** The log lines for the loss of a connection, and for its return. */
 interface HealthTexts {
   readonly lost: string
-  readonly back: string
+  readonly restored: string
 }
 
 const reading: HealthTexts = {
   lost: 'The stream cannot be read: Redis cannot be reached, or refuses. The source tries again.',
-  back: 'The stream is read again.',
+  restored: 'The stream is read again.',
 }
 
 /** For instances that read in order. An instance may still read the shards that it has, because each may be on another node. */
 export const sharing: HealthTexts = {
   lost: 'The shards cannot be assigned: Redis cannot be reached, or refuses. The source tries again.',
-  back: 'The shards are assigned again.',
+  restored: 'The shards are assigned again.',
 }
 
 /** Distinguishes temporary from permanent errors of a stream; logs once when it cannot be read and once when it can be again. */
 export class ShardHealth {
   readonly #stream: string
-  readonly #ports: { readonly backoff: Backoff; readonly runtime: Runtime; readonly logger: Logger }
-  readonly #texts: HealthTexts
-  readonly #pause: FailurePause
-  #isDown = false
+  readonly #health: SourceHealth
 
   constructor(
     stream: string,
@@ -85,28 +82,23 @@ export class ShardHealth {
     texts: HealthTexts = reading,
   ) {
     this.#stream = stream
-    this.#ports = ports
-    this.#texts = texts
-    this.#pause = new FailurePause(ports)
+    this.#health = new SourceHealth({ ...ports, ...texts, fields: { stream } })
   }
 
   well(): void {
-    if (this.#isDown) this.#ports.logger.info({ stream: this.#stream }, this.#texts.back)
-    this.#isDown = false
-    this.#pause.succeeded()
+    this.#health.restored()
+    this.#health.steady()
   }
 
   /** Waits before the next try. Throws permanent errors. */
   async failed(error: unknown, signal: AbortSignal): Promise<void> {
     if (says(error, 'WRONGTYPE', 'NOPERM', 'NOAUTH', 'WRONGPASS')) throw unreadable(this.#stream, error)
-    if (!this.#isDown) this.#ports.logger.warn({ err: error, stream: this.#stream }, this.#texts.lost)
-    this.#isDown = true
-    await this.#pause.failed(signal)
+    await this.#health.failed(error, signal)
   }
 
   /** The group is lost, which is logged elsewhere. Waits before it is created again. */
   async lostGroup(signal: AbortSignal): Promise<void> {
-    await this.#pause.failed(signal)
+    await this.#health.wait(signal)
   }
 }
 

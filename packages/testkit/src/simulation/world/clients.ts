@@ -1,7 +1,6 @@
 import {
   type ContextKey,
   contextKey,
-  createReceiver,
   idle,
   type Message,
   type Publisher,
@@ -10,6 +9,7 @@ import {
   type Source,
   silentLogger,
 } from '@ackord/core'
+import { createReceiver } from '@ackord/core/broker'
 import type { ClaimedRecord, NewOutboxRecord } from '@ackord/outbox'
 import type { SimulationRules } from '../plan/simulation-rules.ts'
 import type { Ledger } from './ledger.ts'
