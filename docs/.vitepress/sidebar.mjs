@@ -37,6 +37,7 @@ export const sidebar = [
       { text: 'Kafka', link: '/guides/kafka' },
       { text: 'Redis Streams', link: '/guides/redis-streams' },
       { text: 'HTTP', link: '/guides/http' },
+      { text: 'Write your own broker', link: '/guides/own-broker' },
     ],
   },
   {

@@ -18,6 +18,8 @@ export { createSource } from './broker/create-source.ts'
 export type { IterationOwner, SourceIteration } from './broker/iterated-source.ts'
 export { IteratedSource } from './broker/iterated-source.ts'
 export { KeyQueues } from './broker/key-queues.ts'
+export type { PolledSourceDriver } from './broker/polled-source.ts'
+export { createPolledSource } from './broker/polled-source.ts'
 export {
   abortedFailure,
   destinationFailure,

@@ -30,7 +30,7 @@ export interface SourceDriver<Item> extends ReconnectOptions {
   messageOf(item: Item): RawMessage | undefined
   /** Called when a session has started. */
   started?(): void
-  /** Called when the iteration has ended and all of its sessions are closed. Idempotent. */
+  /** Called once, when the iteration has ended and all of its sessions are closed. Must not reject. */
   finish?(): Promise<void>
 }
 
@@ -45,6 +45,7 @@ class SessionIteration<Item> implements SourceIteration {
   readonly #owner: IterationOwner
   // The one that receives, and earlier ones with messages that are not settled.
   readonly #sessions = new Set<SourceSession>()
+  #finishing: Promise<void> | undefined
 
   constructor(driver: SourceDriver<Item>, signal: AbortSignal, owner: IterationOwner) {
     this.#driver = driver
@@ -64,7 +65,7 @@ class SessionIteration<Item> implements SourceIteration {
     const left = this.messages.end()
     await Promise.all([...this.#sessions].map((session) => session.close()))
     await left
-    await this.#driver.finish?.()
+    await this.#finish()
   }
 
   #start(): void {
@@ -96,7 +97,12 @@ class SessionIteration<Item> implements SourceIteration {
 
   #finishIfDone(): void {
     if (!this.messages.ending.aborted || this.#sessions.size > 0) return
-    void this.#driver.finish?.()
+    void this.#finish()
     this.#owner.finished(this)
+  }
+
+  #finish(): Promise<void> {
+    this.#finishing ??= this.#driver.finish?.() ?? Promise.resolve()
+    return this.#finishing
   }
 }

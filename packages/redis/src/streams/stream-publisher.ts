@@ -151,7 +151,11 @@ end
 return answers`)
 
 /** Rejects if the results of all entries are unknown. */
-export async function addEntries(port: RedisPort, stream: string, entries: readonly NewEntry[]): Promise<readonly PublishResult[]> {
+export async function addEntries(
+  port: RedisPort,
+  stream: string,
+  entries: readonly Omit<NewEntry, 'stream'>[],
+): Promise<readonly PublishResult[]> {
   if (entries.length === 0) return []
   const numbers = new Map<string, number>()
   const args: RedisArgument[] = []
