@@ -33,11 +33,12 @@ async function probe(url) {
 }
 
 /**
- * @param {{ args?: readonly string[] | undefined, files?: Readonly<Record<string, string>> | undefined, port?: number | undefined }} [options]
+ * @param {{ args?: readonly string[] | undefined, files?: Readonly<Record<string, string>> | undefined, port?: number | undefined, env?: Readonly<Record<string, string>> | undefined }} [options]
  *   `args`: as on the command line; they win over ours. `files`: texts by file name, in the directory that the server starts in. `port`: Default: a free one.
+ *   `env`: environment variables of the server, besides ours.
  * @returns {Promise<import('./server.mjs').Server>}
  */
-export async function startRedis({ args = [], files = {}, port } = {}) {
+export async function startRedis({ args = [], files = {}, port, env = {} } = {}) {
   const binary = requireBinary(redis)
   const own = String(port ?? (await freePort()))
   const url = `redis://127.0.0.1:${own}`
@@ -58,6 +59,7 @@ export async function startRedis({ args = [], files = {}, port } = {}) {
         ...['--port', own, '--bind', '127.0.0.1', '--dir', directory, '--daemonize', 'no'],
         ...['--save', '', '--appendonly', 'yes', '--appendfsync', 'no', ...args],
       ],
+      env,
     }),
     ready: async () => {
       await askRedis(url, ['PING'])

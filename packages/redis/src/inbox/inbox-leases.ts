@@ -93,7 +93,7 @@ export class InboxLeases {
       .then(
         (reply) => {
           const answers = reply as readonly unknown[]
-          for (let index = 0; index < items.length; index += 1) answerTo(items[index] as Beginning, String(answers[index]))
+          for (let index = 0; index < items.length; index += 1) answerTo(items[index] as Beginning, String(answers[index]), lease)
         },
         (error: unknown) => {
           // The server may have refused the whole call because of one message.
@@ -164,14 +164,16 @@ export class InboxLeases {
 const renewedPerCall = 500
 const defaultRetryAfter = 1_000
 
-function answerTo({ resolve, reject }: Beginning, answer: string): void {
+function answerTo({ resolve, reject }: Beginning, answer: string, lease: number): void {
   if (answer === '+') resolve(mine)
   else if (answer === '') resolve(free)
   else if (answer.startsWith('=')) {
     const space = answer.indexOf(' ')
-    const remaining = Number(answer.slice(1, space))
-    // A marker without an expiry, which another client wrote.
-    resolve({ state: 'held', held: answer.slice(space + 1), remaining: remaining > 0 ? remaining : defaultRetryAfter })
+    const left = Number(answer.slice(1, space))
+    // A marker without an expiry, which another client wrote, has no time left.
+    const remaining = left > 0 ? left : defaultRetryAfter
+    // If the server's clock was set back, the marker expires that much later. Its holder renews it or releases it within a lease.
+    resolve({ state: 'held', held: answer.slice(space + 1), remaining: lease > 0 ? Math.min(remaining, lease) : remaining })
   } else reject(refusedToRecord(answer.slice(1)))
 }
 

@@ -7,7 +7,7 @@ import { Redis as Redis5 } from 'ioredis-5'
 import { createClient } from 'redis'
 import { describe, expect, it, vi } from 'vitest'
 import { startRedis, startRedisSentinel } from '../../../../scripts/servers/index.mjs'
-import { fromIoredis, fromNodeRedis, type Redis, type RedisTransaction, streamOutbox } from '../../src/index.ts'
+import { checkDurability, fromIoredis, fromNodeRedis, type Redis, type RedisTransaction, streamOutbox } from '../../src/index.ts'
 import { luaOutbox } from '../../src/outbox/lua/index.ts'
 import { streamPublisher, streamSource } from '../../src/streams/index.ts'
 import { selfSignedCertificate } from '../support/certificate.ts'
@@ -288,6 +288,32 @@ describe('eviction', { timeout: 60_000 }, () => {
     const claimed = await outbox.claim({ limit: 100, lease: 1000 })
     expect(claimed.map(({ message }) => message.id)).toEqual(numbered(0, 50))
   })
+
+  it.each(outboxes)(
+    'with allkeys-lru checkDurability() reports a violation, and the %s outbox goes on after its keys were evicted',
+    async (_, make) => {
+      await using server = await startRedis({ args: ['--maxmemory-policy', 'allkeys-lru'] })
+      await using client = await single.open({ url: server.url })
+      const { checks } = await checkDurability(client.redis)
+      expect(checks.find(({ name }) => name === 'maxmemory-policy')).toMatchObject({
+        state: 'violated',
+        text: expect.stringContaining('streams, inbox markers and all else may be evicted'),
+      })
+      const outbox = make(client.redis)
+      for (const id of numbered(0, 50)) await place(client.redis, outbox, id)
+      const keys = ((await client.command('KEYS', '*')) as string[]).filter((key) => key.includes('outbox'))
+      const left = async () => Number(await client.command('EXISTS', ...keys))
+      // All of them are older than what fills the memory.
+      for (let round = 0; round < 20 && (await left()) > 0; round += 1) await evict(client, [])
+      expect([keys.length > 0, await left()]).toEqual([true, 0])
+      // What was evicted is lost, and nothing reports it: only the check before does.
+      expect(await outbox.claim({ limit: 100, lease: 1000 })).toEqual([])
+      await client.command('CONFIG', 'SET', 'maxmemory', '0')
+      for (const id of numbered(50, 60)) await place(client.redis, outbox, id)
+      const claimed = await outbox.claim({ limit: 100, lease: 1000 })
+      expect(claimed.map(({ message }) => message.id)).toEqual(numbered(50, 60))
+    },
+  )
 
   /** Fills the memory until the server has evicted something. */
   async function evict(client: { command(...words: string[]): Promise<unknown> }, expiry: readonly string[]): Promise<void> {
