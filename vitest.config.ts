@@ -7,7 +7,13 @@ export default defineConfig({
   resolve: { conditions },
   ssr: { resolve: { conditions } },
   test: {
-    include: ['packages/*/test/**/*.test.ts', 'test/**/*.test.ts', 'scripts/test/**/*.test.ts', 'examples/*/test/**/*.test.ts'],
+    include: [
+      'packages/*/test/**/*.test.ts',
+      'test/**/*.test.ts',
+      'scripts/test/**/*.test.ts',
+      'proof/test/**/*.test.ts',
+      'examples/*/test/**/*.test.ts',
+    ],
     typecheck: { enabled: true, include: ['packages/*/test/**/*.test-d.ts'], tsconfig: './tsconfig.test.json' },
     // For a test that hangs; a busy machine takes its time.
     testTimeout: 60_000,

@@ -89,7 +89,7 @@ function readPrinted(file) {
 }
 
 function testFiles() {
-  const folders = ['test', ...readdirSync(`${root}packages`).map((name) => `packages/${name}/test`)]
+  const folders = ['test', 'proof/test', ...readdirSync(`${root}packages`).map((name) => `packages/${name}/test`)]
   return folders.flatMap((folder) =>
     readdirSync(root + folder, { recursive: true, encoding: 'utf8' })
       .filter((file) => file.endsWith('.test.ts') && !file.includes('node_modules'))

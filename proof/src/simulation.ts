@@ -1,5 +1,6 @@
-import { reportFailure, searchHistories, simulationMutants } from '@ackord/testkit'
 import type { Bounds } from './bounds.ts'
+import { reportFailure, searchHistories } from './simulation/simulate.ts'
+import { simulationMutants } from './simulation/simulation-mutants.ts'
 
 /** `make test` plays the first 500. */
 const histories = 20_000

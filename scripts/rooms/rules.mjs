@@ -34,7 +34,10 @@ const layers = {
   nats: [['client.ts', 'headers.ts'], ['connection-watch.ts'], ['jetstream-api.ts'], ['topology.ts'], ['source', 'publisher']],
   kafka: [['port.ts', 'cloudevents.ts'], ['source', 'publisher']],
   http: [['cloudevents'], ['source', 'publisher'], ['frameworks']],
-  testkit: [['run', 'helpers'], ['suites', 'crash', 'simulation'], ['mutants']],
+  testkit: [
+    ['run', 'helpers'],
+    ['suites', 'crash'],
+  ],
   cli: [['output'], ['settings'], ['lifecycle.ts', 'session.ts'], ['stores'], ['brokers'], ['demo', 'doctor', 'relay'], ['commands']],
 }
 

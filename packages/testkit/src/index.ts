@@ -32,28 +32,11 @@ export type { Deferred, LogLine, RecordingLogger, TrackedMessage, TrackedMessage
 export { deferred, recordingLogger, sourceOf, trackedMessage } from './helpers/tracked-message.ts'
 export type { VirtualRuntimeOptions } from './helpers/virtual-runtime.ts'
 export { settlePromises, VirtualRuntime } from './helpers/virtual-runtime.ts'
-export type { MemoryRules } from './mutants/memory-rules.ts'
-export { memoryTransactionFeatures, memoryTransactionWorld } from './mutants/memory-transaction-world.ts'
-export { orderMutants } from './mutants/order-mutants.ts'
-export { outboxMutants } from './mutants/outbox-mutants.ts'
-export { publisherMutants } from './mutants/publisher-mutants.ts'
-export { relayMutants } from './mutants/relay-mutants.ts'
-export type { SimulationMutant } from './mutants/simulation-mutants.ts'
-export { simulationMutants } from './mutants/simulation-mutants.ts'
-export { sourceMutants } from './mutants/source-mutants.ts'
-export { inboxMutants, transactionMutants } from './mutants/transaction-mutants.ts'
 // Running scenarios, and what came of it
 export type { ResultRow } from './run/result-table.ts'
 export { formatTable, ResultTable } from './run/result-table.ts'
-export type { Mutant, RunScenarioOptions, Scenario, ScenarioResult, SuiteDepth, TestRunner } from './run/scenario.ts'
+export type { RunScenarioOptions, Scenario, ScenarioResult, SuiteDepth, TestRunner } from './run/scenario.ts'
 export { runScenario } from './run/scenario.ts'
-export type { Invariant, Violation } from './simulation/plan/invariants.ts'
-// Histories in virtual time
-export { invariants } from './simulation/plan/invariants.ts'
-export type { PlanStep, SimulationPlan, SimulationShape } from './simulation/plan/plan.ts'
-export type { SimulationRules } from './simulation/plan/simulation-rules.ts'
-export type { SearchOptions, SearchResult, SimulateOptions, SimulationResult } from './simulation/simulate.ts'
-export { reportFailure, searchHistories, simulate } from './simulation/simulate.ts'
 // Suites
 export type {
   BrokerClaims,
@@ -78,7 +61,7 @@ export type {
   OutboxWorld,
   OutboxWorldOptions,
 } from './suites/outbox/outbox-world.ts'
-// Worlds in memory, and mutants
+// Worlds in memory
 export { memoryOutboxFeatures, openMemoryOutboxWorld, openOrderedMemoryOutboxWorld } from './suites/outbox/outbox-world.ts'
 export type { OutboxSubject } from './suites/outbox/test-outbox-store.ts'
 export { outboxScenarios, testOutboxStore } from './suites/outbox/test-outbox-store.ts'

@@ -11,14 +11,6 @@ export interface Scenario<Open> {
   readonly run: (open: Open) => Promise<string | void>
 }
 
-/** A broken implementation, and the scenario that must notice. */
-export interface Mutant<Open> {
-  /** What is wrong with it. */
-  readonly name: string
-  readonly caughtBy: string
-  readonly open: Open
-}
-
 export interface ScenarioResult {
   readonly scenario: string
   readonly result: 'passed' | 'failed'

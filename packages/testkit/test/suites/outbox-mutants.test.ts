@@ -1,9 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { outboxMutants } from '../../src/mutants/outbox-mutants.ts'
-import { ruledOutboxWorld } from '../../src/mutants/ruled-outbox-world.ts'
-import { memoryOutboxFeatures } from '../../src/suites/outbox/outbox-world.ts'
-import { outboxScenarios, testOutboxStore } from '../../src/suites/outbox/test-outbox-store.ts'
+import { memoryOutboxFeatures, openMemoryOutboxWorld } from '../../src/suites/outbox/outbox-world.ts'
+import { outboxScenarios } from '../../src/suites/outbox/test-outbox-store.ts'
+import { outboxMutants } from '../mutants/outbox/outbox-mutants.ts'
 import { checkMutants } from '../support/check-mutants.ts'
 
-testOutboxStore({ describe, it }, { name: 'RuledOutboxStore', open: ruledOutboxWorld(), features: memoryOutboxFeatures })
-checkMutants(outboxScenarios(memoryOutboxFeatures), outboxMutants, ruledOutboxWorld(), { describe, expect, it })
+checkMutants(outboxScenarios(memoryOutboxFeatures), outboxMutants, openMemoryOutboxWorld, { describe, expect, it })

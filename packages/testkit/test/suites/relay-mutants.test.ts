@@ -1,7 +1,10 @@
+import { Relay } from '@ackord/outbox'
 import { describe, expect, it } from 'vitest'
-import { relayMutants, ruledRelayPorts } from '../../src/mutants/relay-mutants.ts'
-import { relayScenarios, testRelay } from '../../src/suites/relay/test-relay.ts'
+import { openMemoryOutboxWorld } from '../../src/suites/outbox/outbox-world.ts'
+import type { RelayPorts } from '../../src/suites/relay/relay-world.ts'
+import { relayScenarios } from '../../src/suites/relay/test-relay.ts'
+import { relayMutants } from '../mutants/relay/relay-mutants.ts'
 import { checkMutants } from '../support/check-mutants.ts'
 
-testRelay({ describe, it }, { name: 'RuledRelay', ...ruledRelayPorts() })
-checkMutants(relayScenarios, relayMutants, ruledRelayPorts(), { describe, expect, it })
+const ports: RelayPorts = { openStore: openMemoryOutboxWorld, createRelay: (store, setup) => new Relay(store, setup) }
+checkMutants(relayScenarios, relayMutants, ports, { describe, expect, it })

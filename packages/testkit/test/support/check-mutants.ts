@@ -1,7 +1,8 @@
 import type { describe as Describe, expect as Expect, it as It } from 'vitest'
-import { type Mutant, runScenario, type Scenario } from '../../src/run/scenario.ts'
+import { runScenario, type Scenario } from '../../src/run/scenario.ts'
+import type { Mutant } from './mutant.ts'
 
-/** The kit's own proof: every scenario passes on what is right and fails on each of its mutants, by an assertion and not by hanging. */
+/** Proves the suites: every scenario passes on the correct implementation and fails on each of its mutants, by an assertion and not by a time-out. */
 export function checkMutants<Open>(
   scenarios: readonly Scenario<Open>[],
   mutants: readonly Mutant<Open>[],

@@ -1,15 +1,20 @@
 import { randomUUID } from 'node:crypto'
-import { rootContext } from '@ackord/core'
+import { AckordError, rootContext } from '@ackord/core'
 import { MemoryStore } from '../../src/helpers/memory-store.ts'
-import type { TransactionWorld } from '../../src/suites/transaction/transaction-world.ts'
+import type { TransactionFeatures, TransactionWorld } from '../../src/suites/transaction/transaction-world.ts'
 
-/** What users test their handlers on, for the suites that the stores have to pass. */
+export const memoryStoreFeatures: TransactionFeatures = { savepoints: true, failCommit: true, commitByHand: true }
+
 export async function openMemoryStoreWorld(): Promise<TransactionWorld> {
-  const store = new MemoryStore()
+  return memoryStoreWorld(new MemoryStore())
+}
+
+/** The store on which users test their handlers, for the suites that every store has to pass. */
+export function memoryStoreWorld(store: MemoryStore): TransactionWorld {
   const outside = rootContext()
   const transactional = (consumer: string) => store.transactional({ consumer, destination: 'order-events' })
   return {
-    // It has none without an inbox: a consumer of its own has seen no message yet.
+    // The store has no transaction middleware without an inbox: a new consumer has seen no message yet.
     transaction: () => transactional(randomUUID()),
     transactional,
     async write(context, key, value) {
@@ -21,6 +26,9 @@ export async function openMemoryStoreWorld(): Promise<TransactionWorld> {
     async failCommit(context) {
       store.transaction(context)?.get('stock')
       store.executor(outside).set('stock', randomUUID())
+    },
+    async commitByHand() {
+      throw new AckordError('ACKORD_TRANSACTION_REQUIRED', 'The middleware commits: a handler has no way to do it.')
     },
     async read(key) {
       return store.executor(outside).get(key) as string | undefined

@@ -1,0 +1,283 @@
+import { type Attributes, Message, type PublishResult, type RawMessage } from '@ackord/core'
+import type { OpenBrokerWorld } from '../../../src/suites/broker/broker-world.ts'
+import type { Mutant } from '../../support/mutant.ts'
+import type { BrokerRules } from './broker-rules.ts'
+import { brokenBroker } from './decorated-broker.ts'
+
+/** Sources with one defect each, and the scenario that must catch it. */
+export const sourceMutants: readonly Mutant<OpenBrokerWorld>[] = [
+  ...brokenBroker('two sources of one group share the messages: none comes to both, and each gets some', {
+    'every source is a group': { group: (group, source) => `${group} ${source}` },
+    'one source gets all messages': { options: (options) => ({ ...options, prefetch: 100 }), buffers: 10 },
+  }),
+  ...brokenBroker('what is published before and after a source begins arrives, once each', {
+    'earlier messages are omitted': { options: (options) => ({ ...options, from: 'newest' }) },
+    'every message is stored twice': { store: (messages) => [...messages, ...messages] },
+  }),
+  ...brokenBroker('the messages that one call publishes for one key come to one consumer in their order', {
+    'messages are stored in reverse order': { store: (messages) => [...messages].reverse() },
+  }),
+  ...brokenBroker('many publishers and many consumers: everything arrives', {
+    'the last message of a call is lost': { store: (messages) => messages.slice(0, 9) },
+    'every source is a group': { group: (group, source) => `${group} ${source}` },
+  }),
+  ...brokenBroker('messages of one topic do not come from another', {
+    'there is one topic': { destination: () => 'topic1' },
+  }),
+  ...brokenBroker('bytes arrive as they were: none, one, all there are, unicode, JSON that a parser would change', {
+    'bytes are converted to text': { store: changeData((data) => utf8.encode(text.decode(data))) },
+    'JSON is parsed': { store: changeData(parsed) },
+    'empty messages are dropped': { store: (messages) => messages.filter(({ data }) => data.byteLength > 0) },
+  }),
+  ...brokenBroker('a message as large as the broker takes it arrives whole', {
+    'the message is cut': { store: changeData((data) => data.slice(0, 65_536)) },
+  }),
+  ...brokenBroker('attributes arrive as they were: unicode, line breaks, percent signs, quotes, spaces at the ends, nothing', {
+    'spaces are trimmed': { store: changeTexts((value) => value.trim()) },
+    'line breaks become spaces': { store: changeTexts((value) => value.replaceAll(/[\r\n]+/g, ' ')) },
+    'attributes are decoded twice': { store: changeTexts((value) => value.replaceAll('%41', 'A')) },
+    'attributes are stored as Latin-1': { store: changeTexts((value) => Buffer.from(value, 'latin1').toString('latin1')) },
+    'empty attributes are omitted': { store: changeAttributes((attributes) => pick(attributes, (value) => value !== '')) },
+    'strings that look like numbers become numbers': {
+      store: changeAttributes((attributes) => map(attributes, (value) => (value === '0123' ? 123 : value))),
+    },
+  }),
+  ...brokenBroker('an instant keeps its fraction', {
+    'fractions of a second are dropped': {
+      store: changeAttributes((attributes) => map(attributes, (value) => (isInstant(value) ? seconds(value) : value))),
+    },
+  }),
+  ...brokenBroker('200 attributes arrive, and a message without any', {
+    'only 100 attributes are kept': {
+      store: changeAttributes((attributes) => Object.fromEntries(Object.entries(attributes).slice(0, 100))),
+    },
+    'a message without an id is dropped': { store: (messages) => messages.filter(({ id }) => id !== undefined) },
+  }),
+  ...brokenBroker('attributes keep their type: numbers, booleans, bytes', {
+    'every attribute becomes a string': { store: changeAttributes((attributes) => map(attributes, String)) },
+  }),
+  ...brokenBroker('attributes may have any name', {
+    'a name replaces the prototype': { store: changeAttributes((attributes) => Object.assign({}, attributes)) },
+    'names are in lower case': {
+      store: changeAttributes((attributes) =>
+        Object.fromEntries(Object.entries(attributes).map(([name, value]) => [name.toLowerCase(), value])),
+      ),
+    },
+  }),
+  ...brokenBroker('what is acked does not come again', {
+    'an ack does nothing': { ack: () => Promise.resolve() },
+  }),
+  ...brokenBroker('a nacked message comes again, as it was', {
+    'a nack is an ack': { nack: (message) => message.ack() },
+    'a redelivered message has no data': {
+      nack: (message, delay) => message.nack(undefined, { retryAfter: delay }),
+      deliver: (message) => (message.deliveryCount === 1 ? message : message.copy(new Uint8Array())),
+    },
+  }),
+  ...brokenBroker('acking one message does not ack its neighbours', {
+    'earlier messages are acked as well': {
+      async ack(message, { unsettled }) {
+        for (const earlier of unsettled) if (Number(earlier.id?.slice(1)) < Number(message.id?.slice(1))) await earlier.ack()
+        await message.ack()
+      },
+    },
+    'one ack acks all unsettled messages': {
+      async ack(message, { unsettled }) {
+        for (const other of [message, ...unsettled]) await other.ack()
+      },
+    },
+    'an acked message is redelivered with its neighbours': {
+      ack: (message, { unsettled }) => (unsettled.size === 0 ? message.ack() : Promise.resolve()),
+    },
+  }),
+  ...brokenBroker('the first verdict counts: a second one changes nothing', {
+    'a late ack counts': { deliver: lateVerdict('nacked', 'ack') },
+    'a late nack reports success': { deliver: lateVerdict('acked', 'nack') },
+  }),
+  ...brokenBroker('what was not settled comes again when its source is disposed, and a late verdict is refused', {
+    'unsettled messages are acked': {
+      async beforeRedelivery({ unsettled }) {
+        for (const message of unsettled) await message.ack()
+      },
+    },
+    'a late verdict has no effect and reports success': { refusesLateVerdicts: false },
+    'unsettled messages stay with their source': { disposeEndsIterations: false },
+  }),
+  ...brokenBroker('a rejected message is in the dead letter, as it was and with the reason, and does not come again', {
+    'the message is dropped': { deadLetter: () => 'discard' },
+    'there is no reason': {
+      deadLetter: (given) =>
+        given && {
+          ...given,
+          publisher: { publish: (name, letters, options) => given.publisher.publish(name, letters.map(reasonless), options) },
+        },
+    },
+    'the message is redelivered as well': {
+      deadLetter: (given) =>
+        given && {
+          ...given,
+          publisher: {
+            async publish(name, letters, options) {
+              await given.publisher.publish(name, letters, options)
+              throw new Error('no answer')
+            },
+          },
+        },
+    },
+  }),
+  ...brokenBroker(
+    'a rejected message whose attributes the dead letter refuses for good is there in an envelope, whole, and does not come again',
+    {
+      'no other form is tried': { deadLetter: answering((result) => (isRefusal(result) ? { ...result, permanent: false } : result)) },
+      'a refused letter is dropped': { deadLetter: answering((result) => (isRefusal(result) ? { ok: true } : result)) },
+      'the envelope has no data': {
+        deadLetter: (given) =>
+          given && {
+            ...given,
+            publisher: { publish: (name, letters, options) => given.publisher.publish(name, letters.map(dataless), options) },
+          },
+      },
+    },
+  ),
+  ...brokenBroker('a rejected message that the dead letter does not take comes again', {
+    'the answer of the dead letter is ignored': {
+      deadLetter: (given) =>
+        given && { ...given, publisher: { publish: async (_name, letters) => letters.map(() => ({ ok: true }) as const) } },
+    },
+  }),
+  ...brokenBroker('the delivery count is one at first and grows with every nack', {
+    'the count is always one': { deliveryCount: () => 1 },
+    'deliveries are not counted': { deliveryCount: () => undefined },
+  }),
+  ...brokenBroker('a nack with a delay keeps the message away until then, and no other', {
+    'the message is redelivered at once': { nack: (message) => message.nack() },
+    'a short delay becomes a long one': { nack: (message) => message.nack(undefined, { retryAfter: 600_000 }) },
+  }),
+  ...brokenBroker('the messages of a key come in the order they were published, one at a time, whoever takes them', {
+    'keys are ignored': { options: (options) => ({ ...options, orderPerKey: false }) },
+    'messages are stored in reverse order': { store: (messages) => [...messages].reverse() },
+  }),
+  ...brokenBroker('a nacked message comes again before those behind it of its key, and other keys go on meanwhile', {
+    'the next message of the key is delivered': { options: (options) => ({ ...options, orderPerKey: false }) },
+  }),
+  ...brokenBroker('a key whose first message fails for ever does not stop the others', {
+    'all messages have the same key': { store: changeAttributes((attributes) => ({ ...attributes, partitionkey: 'poison' })) },
+    'the next message of the key is delivered': { options: (options) => ({ ...options, orderPerKey: false }) },
+  }),
+  ...brokenBroker('the order of a key holds when one source leaves and another goes on', {
+    'unsettled messages go to the end of the topic': {
+      async beforeRedelivery({ unsettled, append }) {
+        for (const message of unsettled) {
+          await append(message)
+          await message.ack()
+        }
+      },
+    },
+  }),
+  ...brokenBroker('each group gets every message, and its verdicts are its own', {
+    'there is one group': { group: () => 'one' },
+  }),
+  ...brokenBroker('a group that begins later gets what others have settled before', {
+    'settled messages are deleted': { keepsSettled: false },
+  }),
+  ...brokenBroker('an iteration that waits ends with its signal, without an error', {
+    'the signal is ignored': { honoursSignal: false },
+  }),
+  ...brokenBroker('an iteration whose signal was aborted before takes nothing', {
+    'the signal is ignored': { honoursSignal: false },
+  }),
+  ...brokenBroker('leaving a loop gives back what was taken and not yielded', {
+    'messages that were read ahead are kept': { buffers: 5 },
+  }),
+  ...brokenBroker('what was yielded can be settled after the loop was left', {
+    'leaving the loop redelivers unsettled messages': { leaveDisposes: true },
+  }),
+  ...brokenBroker('a source may be disposed before it begins, while it waits, and twice', {
+    'the second dispose is an error': { disposesTwice: false },
+    'iterations continue': { disposeEndsIterations: false },
+  }),
+  ...brokenBroker('a new source goes on where the last one stopped', {
+    'every source begins with the first message': { group: (group, source) => `${group} ${source}` },
+  }),
+  ...brokenBroker('a broker that is restarted at a third and at a half of a run loses nothing that was confirmed', {
+    'unsettled messages are lost': { survivesRestart: false },
+  }),
+]
+
+const utf8 = new TextEncoder()
+const text = new TextDecoder()
+
+function changeData(change: (data: Uint8Array) => Uint8Array): BrokerRules['store'] {
+  return (messages) => messages.map((message) => message.copy(change(message.data)))
+}
+
+function changeAttributes(change: (attributes: Attributes) => Attributes): BrokerRules['store'] {
+  return (messages) => messages.map(({ data, attributes }) => new Message(data, change(attributes)))
+}
+
+function changeTexts(change: (value: string) => string): BrokerRules['store'] {
+  return changeAttributes((attributes) => map(attributes, (value) => (typeof value === 'string' ? change(value) : value)))
+}
+
+function map(attributes: Attributes, change: (value: NonNullable<Attributes[string]>) => NonNullable<Attributes[string]>): Attributes {
+  return Object.fromEntries(Object.entries(attributes).map(([name, value]) => [name, value === undefined ? undefined : change(value)]))
+}
+
+function pick(attributes: Attributes, isKept: (value: unknown) => boolean): Attributes {
+  return Object.fromEntries(Object.entries(attributes).filter(([, value]) => isKept(value)))
+}
+
+function parsed(data: Uint8Array): Uint8Array {
+  try {
+    return utf8.encode(JSON.stringify(JSON.parse(text.decode(data))))
+  } catch {
+    return data
+  }
+}
+
+function isInstant(value: unknown): value is string | Date {
+  return value instanceof Date || (typeof value === 'string' && /^\d{4}-\d{2}-\d{2}T/.test(value))
+}
+
+function seconds(value: string | Date): string {
+  return `${(value instanceof Date ? value.toISOString() : value).slice(0, 19)}Z`
+}
+
+/** A message on which this verdict takes effect even after another one. */
+function lateVerdict(state: RawMessage['state'], verdict: 'ack' | 'nack'): BrokerRules['deliver'] {
+  return (message) =>
+    new Proxy(message, {
+      get(target, name) {
+        if (name === verdict && target.state === state) return () => Promise.resolve(true)
+        const value: unknown = Reflect.get(target, name, target)
+        return typeof value === 'function' ? value.bind(target) : value
+      },
+    })
+}
+
+/** A dead letter whose answers are changed. */
+function answering(change: (result: PublishResult) => PublishResult): BrokerRules['deadLetter'] {
+  return (given) =>
+    given && {
+      ...given,
+      publisher: {
+        async publish(name, letters, options) {
+          const results = await given.publisher.publish(name, letters, options)
+          return results.map(change)
+        },
+      },
+    }
+}
+
+function isRefusal(result: PublishResult): boolean {
+  return !result.ok && result.permanent === true
+}
+
+function dataless(letter: RawMessage): RawMessage {
+  if (letter.attributes['deadletterform'] !== 'envelope') return letter
+  return letter.copy(utf8.encode(JSON.stringify({ ...JSON.parse(text.decode(letter.data)), data_base64: '' })))
+}
+
+function reasonless(letter: RawMessage): RawMessage {
+  return letter.withAttributes({ deadletterreason: undefined })
+}

@@ -1,0 +1,97 @@
+import { Message } from '@ackord/core'
+import { MemoryOutboxStore } from '@ackord/outbox'
+import type { OpenOutboxWorld } from '../../../src/suites/outbox/outbox-world.ts'
+import type { Mutant } from '../../support/mutant.ts'
+import { brokenOutbox, choosing, type Decorate, storing, storingAll } from './decorated-outbox.ts'
+
+/** Appends in a transaction of its own, which commits at once. */
+const appendingAtOnce: Decorate = ({ world }) => ({
+  transaction: () => ({ append: (records) => world.transaction((other) => other.append(records)) }),
+})
+
+const refusingEmptyAppends: Decorate = () => ({
+  transaction: (transaction) => ({
+    async append(records) {
+      if (records.length === 0) throw new Error('the list is empty')
+      await transaction.append(records)
+    },
+  }),
+})
+
+const newestFirst = choosing((found, { limit }) => found.toReversed().slice(0, limit))
+
+/** Stores that lose, reorder or store too early what is appended. */
+export const appendMutants: readonly Mutant<OpenOutboxWorld>[] = [
+  ...brokenOutbox('the fixture is what it says it is', {
+    'the second store has its own data': () => ({ another: async () => new MemoryOutboxStore() }),
+  }),
+  ...brokenOutbox('a committed record can be claimed, as it was given', {
+    'nothing is stored': storingAll(() => []),
+    'the destination is fixed': storing((record) => ({ ...record, destination: 'orders' })),
+    'the store assigns its own message ids': storing(({ message, ...record }) => ({
+      ...record,
+      message: new Message(message.data, { ...message.attributes, id: 'own' }),
+    })),
+  }),
+  ...brokenOutbox('a record cannot be claimed before its transaction commits', {
+    'append does not wait for the commit': appendingAtOnce,
+  }),
+  ...brokenOutbox('an append that is rolled back leaves nothing', {
+    'append is outside of the transaction': appendingAtOnce,
+  }),
+  ...brokenOutbox('append refuses a transaction that has ended', {
+    'a late append is stored by itself': ({ world }) => ({
+      transaction: (transaction) => ({
+        append: (records) => transaction.append(records).catch(() => world.transaction((other) => other.append(records))),
+      }),
+    }),
+  }),
+  ...brokenOutbox('appending nothing is allowed and stores nothing', {
+    'an empty list is an error': refusingEmptyAppends,
+  }),
+  ...brokenOutbox('an append is stored whole or not at all', {
+    'records are stored one by one': () => ({
+      transaction: (transaction) => ({
+        async append(records) {
+          for (const record of records) {
+            if (record.message.id?.includes('\0') === true) throw new Error('an id with a NUL character cannot be stored')
+            await transaction.append([record])
+          }
+        },
+      }),
+    }),
+  }),
+  ...brokenOutbox('records of a destination are claimed in the order they were appended', {
+    'the newest record comes first': newestFirst,
+    'an append is stored in reverse': storingAll((records) => records.toReversed()),
+  }),
+  ...brokenOutbox('what was appended in a savepoint that is rolled back is gone, the rest stays', {
+    'savepoints are ignored': () => ({ transaction: () => ({ savepoint: (work) => work() }) }),
+  }),
+  ...brokenOutbox('what was appended in a savepoint that is released commits with the transaction', {
+    'a released savepoint commits by itself': ({ world }) => {
+      let inSavepoint = false
+      return {
+        transaction: (transaction) => ({
+          async append(records) {
+            if (inSavepoint) await world.transaction((other) => other.append(records))
+            else await transaction.append(records)
+          },
+          async savepoint(work) {
+            inSavepoint = true
+            await work().finally(() => {
+              inSavepoint = false
+            })
+          },
+        }),
+      }
+    },
+  }),
+  ...brokenOutbox('a delayed record waits for its time, and others do not wait for it', {
+    'the delay is ignored': storing((record) => ({ ...record, delay: 0 })),
+    'the first record of the table holds up the others': choosing(async (found, _, store) => {
+      const [first] = (await store.list({}, { limit: 1 })).records
+      return found.filter(({ id }) => id === first?.id)
+    }),
+  }),
+]

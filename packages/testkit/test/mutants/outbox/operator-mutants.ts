@@ -1,0 +1,359 @@
+import { Message } from '@ackord/core'
+import type { OutboxAdmin, OutboxRecord, OutboxReference, OutboxState } from '@ackord/outbox'
+import type { OpenOutboxWorld } from '../../../src/suites/outbox/outbox-world.ts'
+import type { Mutant } from '../../support/mutant.ts'
+import {
+  allRecords,
+  brokenOutbox,
+  type Decorate,
+  LatestClaims,
+  type Outbox,
+  overriding,
+  removeRecords,
+  showing,
+  viewsOf,
+} from './decorated-outbox.ts'
+
+type Rearm = Parameters<OutboxAdmin['rearm']>
+
+/** Changes the arguments of `rearm()`. */
+function rearming(change: (...call: Rearm) => Rearm): Decorate {
+  return overriding((store) => ({ rearm: (...call) => store.rearm(...change(...call)) }))
+}
+
+/** `park()` ignores the ids of which `isParked` says no. */
+function parking(isParked: (record: OutboxRecord) => boolean): Decorate {
+  return overriding((store) => ({
+    async park(ids, reason) {
+      const records = (await allRecords(store)).filter(({ id }) => ids.includes(id))
+      return await store.park(
+        records.filter(isParked).map(({ id }) => id),
+        reason,
+      )
+    },
+  }))
+}
+
+/** `cancel()` removes these records as well. */
+function cancellingAlso(isCancelled: (record: OutboxRecord) => boolean): Decorate {
+  return ({ world }) => {
+    const latest = new LatestClaims()
+    return {
+      store: (store) => ({ claim: (options) => latest.claim(store, options) }),
+      transaction: (transaction) => ({
+        async cancel(references) {
+          const also = (await allRecords(world.store)).filter((record) => isCancelled(record) && isNamed(record, references))
+          await world.store.settle(latest.impersonating(also.map(({ id }) => ({ id, token: '', result: 'published' }))))
+          await removeRecords(
+            world.store,
+            also.map(({ id }) => id),
+          )
+          return ((await transaction.cancel?.(references)) ?? 0) + also.length
+        },
+      }),
+    }
+  }
+}
+
+/** `cancel()` is called with other references. */
+function cancellingOthers(
+  change: (references: readonly OutboxReference[], records: readonly OutboxRecord[]) => readonly OutboxReference[],
+): Decorate {
+  return ({ world }) => ({
+    transaction: (transaction) => ({
+      cancel: async (references) => await transaction.cancel?.(change(references, await allRecords(world.store))),
+    }),
+  })
+}
+
+/** `list()` sorts and pages all records itself. */
+function listing(page: (records: readonly OutboxRecord[], after: string | undefined) => readonly OutboxRecord[]): Decorate {
+  return overriding((store) => ({
+    async list(filter, { limit, after }) {
+      const { records } = await store.list(filter, { limit: 10_000 })
+      const rest = page(records, after)
+      return { records: rest.slice(0, limit), next: rest.length > limit ? rest[limit - 1]?.id : undefined }
+    },
+  }))
+}
+
+/** `deletePublished()` deletes other records. Leased ones cannot be deleted this way. */
+function deleting(isDeleted: (record: OutboxRecord, before: number) => boolean): Decorate {
+  return ({ now }) => ({
+    store: (store) => ({
+      async deletePublished({ olderThan, limit }) {
+        const old = (await allRecords(store)).filter((record) => isDeleted(record, now() - olderThan))
+        return await removeRecords(
+          store,
+          old.slice(0, limit).map(({ id }) => id),
+        )
+      },
+    }),
+  })
+}
+
+/** `stats()` counts one state as another. */
+function counting(from: Exclude<OutboxState, 'ready'>): Decorate {
+  return overriding((store) => ({
+    async stats() {
+      const stats = await store.stats()
+      return { ...stats, destinations: stats.destinations.map((one) => ({ ...one, ready: one.ready + one[from], [from]: 0 })) }
+    },
+  }))
+}
+
+/** `stats()` takes the oldest age of other records. */
+function ageing(counts: (record: OutboxRecord) => boolean): Decorate {
+  return ({ now }) => ({
+    store: (store) => ({
+      async stats() {
+        const ages = (await allRecords(store)).filter(counts).map(({ createdAt }) => now() - createdAt)
+        return { ...(await store.stats()), oldestAge: ages.length === 0 ? undefined : Math.max(...ages) }
+      },
+    }),
+  })
+}
+
+const rearmingPublishedToo = overriding((store) => ({
+  async rearm(which, edit, options) {
+    const published = await store.rearm(which, edit, { ...options, state: 'published' })
+    return published + (await store.rearm(which, edit, { ...options, state: 'parked' }))
+  },
+}))
+
+/** Stores that mislead their operators, or delete too much. */
+export const operatorMutants: readonly Mutant<OpenOutboxWorld>[] = [
+  ...brokenOutbox('rearm makes a parked record ready again, with no attempts counted', {
+    'rearm keeps the attempts': rearming((which, edit, options) => [which, edit, { ...options, keepAttempts: true }]),
+  }),
+  ...brokenOutbox('rearm is idempotent, and leaves alone what is not parked', {
+    'rearm takes any record': () => {
+      const latest = new LatestClaims()
+      return {
+        store: (store) => ({
+          claim: (options) => latest.claim(store, options),
+          async rearm(which, edit, options) {
+            const ids = 'ids' in which ? which.ids : []
+            await store.settle(latest.impersonating(ids.map((id) => ({ id, token: '', result: 'parked', error: '' }))))
+            await store.park(ids, '')
+            return await store.rearm(which, edit, options)
+          },
+        }),
+      }
+    },
+  }),
+  ...brokenOutbox('rearm can edit: another destination, other data, attributes added and replaced', {
+    'the edit is ignored': rearming((which, _, options) => [which, {}, options]),
+    'edited attributes replace all others': overriding((store) => ({
+      async rearm(which, edit = {}, options) {
+        if (edit.attributes === undefined) return await store.rearm(which, edit, options)
+        const names = (await allRecords(store)).flatMap(({ message }) => Object.keys(message.attributes))
+        const removed = Object.fromEntries(names.filter((name) => name !== 'id' && name !== 'type').map((name) => [name, undefined]))
+        return await store.rearm(which, { ...edit, attributes: { ...removed, ...edit.attributes } }, options)
+      },
+    })),
+  }),
+  ...brokenOutbox('rearm by filter takes the parked records that match, and no others', {
+    'the filter is ignored': rearming((which, edit, options) => ['ids' in which ? which : { filter: {} }, edit, options]),
+    'a filter takes records in any state': overriding((store) => ({
+      async rearm(which, edit, options) {
+        if ('filter' in which) await store.park(await idsMatching(store, which.filter), '')
+        return await store.rearm(which, edit, options)
+      },
+    })),
+  }),
+  ...brokenOutbox('rearm can keep the attempts, and put the records off', {
+    'attempts are always set to 0': rearming((which, edit, options) => [which, edit, { ...options, keepAttempts: false }]),
+    'the delay is ignored': rearming((which, edit, options) => [which, edit, { ...options, delay: 0 }]),
+  }),
+  ...brokenOutbox('park keeps ready and waiting records from being published, and leaves all others alone', {
+    'park takes leased records': () => {
+      const latest = new LatestClaims()
+      return {
+        store: (store) => ({
+          claim: (options) => latest.claim(store, options),
+          async park(ids, reason) {
+            const answers = await store.settle(latest.impersonating(ids.map((id) => ({ id, token: '', result: 'parked', error: reason }))))
+            return (await store.park(ids, reason)) + answers.filter((answer) => answer === 'applied').length
+          },
+        }),
+      }
+    },
+    'park takes parked records again': overriding((store) => ({
+      async park(ids, reason) {
+        await store.rearm({ ids })
+        return await store.park(ids, reason)
+      },
+    })),
+    'park leaves waiting records alone': parking(({ state }) => state !== 'waiting'),
+    'the reason is lost': overriding((store) => ({ park: (ids) => store.park(ids, '') })),
+  }),
+  ...brokenOutbox('a record that is parked before its first claim is left out, and those around it are claimed once', {
+    'park ignores records that were never claimed': () => {
+      const latest = new LatestClaims()
+      return {
+        store: (store) => ({
+          claim: (options) => latest.claim(store, options),
+          park: (ids, reason) =>
+            store.park(
+              ids.filter((id) => latest.get(id) !== undefined),
+              reason,
+            ),
+        }),
+      }
+    },
+    'a record that was parked has one attempt too many': () => {
+      const rearmed = new Set<string>()
+      return {
+        store: (store) => ({
+          rearm(which, edit, options) {
+            if ('ids' in which) for (const id of which.ids) rearmed.add(id)
+            return store.rearm(which, edit, options)
+          },
+          claim: async (options) =>
+            (await store.claim(options)).map((one) => (rearmed.has(one.id) ? { ...one, attempts: one.attempts + 1 } : one)),
+        }),
+      }
+    },
+  }),
+  ...brokenOutbox('rearm publishes kept records again, if it is asked for published ones', {
+    'the state is ignored': rearmingPublishedToo,
+    'published records stay as they are': rearming((which, edit, options) => [which, edit, { ...options, state: 'parked' }]),
+    'the time of the first publish stays': () => {
+      const publishedAt = new Map<string, number | undefined>()
+      return {
+        store: (store) => ({
+          async rearm(which, edit, options) {
+            for (const record of await allRecords(store)) publishedAt.set(record.id, record.publishedAt)
+            return await store.rearm(which, edit, options)
+          },
+          ...viewsOf(store, (record) => ({ ...record, publishedAt: record.publishedAt ?? publishedAt.get(record.id) })),
+        }),
+      }
+    },
+  }),
+  ...brokenOutbox('cancel removes records that wait for their time, and no others', {
+    'cancel removes ready records': cancellingAlso(({ state }) => state === 'ready'),
+    'cancel removes leased records': cancellingAlso(({ state }) => state === 'leased'),
+    'cancel leaves failed records alone': cancellingOthers((references, records) =>
+      references.filter((reference) => !records.some((record) => record.attempts > 0 && isNamed(record, [reference]))),
+    ),
+    'cancel does nothing': () => ({ transaction: () => ({ cancel: async () => 2 }) }),
+    'the destination is ignored': cancellingOthers((references) => references.map((one) => ({ ...one, destination: 'orders' }))),
+    'the source is ignored': cancellingOthers((references) => references.map((one) => ({ ...one, source: '/orders' }))),
+    'the count is wrong': () => ({
+      transaction: (transaction) => ({ cancel: async (references) => ((await transaction.cancel?.(references)) ?? 0) + 1 }),
+    }),
+  }),
+  ...brokenOutbox('cancel takes effect only if its transaction commits', {
+    'cancel removes records at once': ({ world }) => ({
+      transaction: () => ({ cancel: (references) => cancelAtOnce(world, references) }),
+    }),
+  }),
+  ...brokenOutbox('cancel sees what its own transaction has appended', {
+    'only committed records are cancelled': ({ world }) => ({
+      transaction: () => ({ cancel: (references) => cancelAtOnce(world, references) }),
+    }),
+  }),
+  ...brokenOutbox('a record whose time has come can no longer be cancelled', {
+    'any delayed record is cancelled': cancellingAlso(({ state, availableAt, createdAt }) => state === 'ready' && availableAt > createdAt),
+  }),
+  ...brokenOutbox('discard removes parked records for good, and no others', {
+    'discard removes any record': overriding((store) => ({ discard: (ids) => removeRecords(store, ids) })),
+  }),
+  ...brokenOutbox('a kept published record can be seen, and is in no way pending', {
+    'rearm takes published records': rearmingPublishedToo,
+    'a published record is claimed again': overriding((store) => ({
+      async claim(options) {
+        await store.rearm({ filter: {} }, {}, { state: 'published' })
+        return await store.claim(options)
+      },
+    })),
+  }),
+  ...brokenOutbox('deletePublished goes by when a record was published, not by when it was stored', {
+    'records are deleted by createdAt': deleting(({ state, createdAt }, before) => state === 'published' && createdAt <= before),
+  }),
+  ...brokenOutbox('deletePublished removes no more than its limit at a time', {
+    'the limit is ignored': overriding((store) => ({
+      deletePublished: ({ olderThan }) => store.deletePublished({ olderThan, limit: Number.MAX_SAFE_INTEGER }),
+    })),
+  }),
+  ...brokenOutbox('deletePublished never touches what is not published, however old', {
+    'every old record is deleted': deleting(({ createdAt }, before) => createdAt <= before),
+    'parked records are deleted too': deleting(({ state }) => state === 'published' || state === 'parked'),
+  }),
+  ...brokenOutbox('list gives all records, oldest first, a page at a time', {
+    'a page begins with the last record of the page before': listing((records, after) =>
+      records.filter(({ id }) => Number(id) >= Number(after ?? 0)),
+    ),
+    'records are sorted by destination': listing((records, after) =>
+      records.toSorted((a, b) => a.destination.localeCompare(b.destination)).filter(({ id }) => Number(id) > Number(after ?? 0)),
+    ),
+  }),
+  ...brokenOutbox('a page goes on where the one before it ended, also when records went meanwhile', {
+    'a page is found by counting': listing((records, after) => records.slice(Number(after ?? 0))),
+  }),
+  ...brokenOutbox('a cursor that is none is refused, and not taken for the start or the end', {
+    'an invalid cursor is taken for the start': listing((records, after) =>
+      records.filter(({ id }) => Number(id) > (Number.parseInt(after ?? '0', 10) || 0)),
+    ),
+    'an invalid cursor is taken for the end': listing((records, after) =>
+      records.filter(({ id }) => after === undefined || Number(id) > Number(after)),
+    ),
+    'text after a cursor is ignored': overriding((store) => ({
+      list: (filter, page) => store.list(filter, { ...page, after: page.after?.replace(/(?<=\d)\D.*$/, '') }),
+    })),
+  }),
+  ...brokenOutbox('list filters by state, destination and type', {
+    'the state is ignored': overriding((store) => ({ list: (filter, page) => store.list({ ...filter, state: undefined }, page) })),
+    'the destination is ignored': overriding((store) => ({
+      list: (filter, page) => store.list({ ...filter, destination: undefined }, page),
+    })),
+    'the type is ignored': overriding((store) => ({ list: (filter, page) => store.list({ ...filter, type: undefined }, page) })),
+  }),
+  ...brokenOutbox('operators see a record as it is, with its message', {
+    'the message can be settled': showing(({ message, ...record }) => ({
+      ...record,
+      message: new Message(message.data, message.attributes, { acking: { ack() {}, nack() {}, reject() {} } }),
+    })),
+  }),
+  ...brokenOutbox('get of a record that is gone resolves to undefined', {
+    'get throws': overriding((store) => ({
+      async get(id) {
+        const record = await store.get(id)
+        if (record === undefined) throw new Error('not found')
+        return record
+      },
+    })),
+  }),
+  ...brokenOutbox('stats count each state of each destination', {
+    'leased records count as ready': counting('leased'),
+    'waiting records count as ready': counting('waiting'),
+  }),
+  ...brokenOutbox('the oldest age is that of the oldest record that is neither published nor parked', {
+    'parked records count': ageing(() => true),
+    'records that were claimed do not count': ageing(
+      ({ state, attempts }) => state !== 'parked' && state !== 'published' && attempts === 0,
+    ),
+  }),
+]
+
+function isNamed({ destination, message }: OutboxRecord, references: readonly OutboxReference[]): boolean {
+  return references.some((one) => one.destination === destination && one.source === message.source && one.id === message.id)
+}
+
+async function idsMatching(store: Outbox, filter: Parameters<OutboxAdmin['list']>[0]): Promise<string[]> {
+  return (await store.list(filter, { limit: 10_000 })).records.map(({ id }) => id)
+}
+
+/** Cancels in a transaction of its own, which sees committed records only. */
+async function cancelAtOnce(
+  world: Awaited<ReturnType<OpenOutboxWorld>>,
+  references: readonly OutboxReference[],
+): Promise<number | undefined> {
+  let count: number | undefined
+  await world.transaction(async (other) => {
+    count = await other.cancel?.(references)
+  })
+  return count
+}

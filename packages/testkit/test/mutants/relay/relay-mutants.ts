@@ -1,0 +1,370 @@
+import { randomUUID } from 'node:crypto'
+import { type PublishResult, toError } from '@ackord/core'
+import { type OutboxStore, type Outcome, Relay } from '@ackord/outbox'
+import { eventLoopTurn } from '../../../src/helpers/virtual-runtime.ts'
+import type { RelayPorts } from '../../../src/suites/relay/relay-world.ts'
+import type { Mutant } from '../../support/mutant.ts'
+import {
+  answering,
+  brokenRelay,
+  ClaimedMessages,
+  type DecorateRelay,
+  isPublisher,
+  mapPublishers,
+  type Publish,
+  publishing,
+  Running,
+  withSetup,
+  withStore,
+} from './decorated-relay.ts'
+
+const never = new Promise<never>(() => {})
+
+const sendsTwice = publishing((publish) => async (...call) => {
+  await publish(...call)
+  return await publish(...call)
+})
+
+/** Records are settled as published when they are claimed. */
+const settlesFirst = withStore((store) => ({
+  async claim(options) {
+    const claimed = await store.claim(options)
+    await store.settle(claimed.map(({ id, token }) => ({ id, token, result: 'published' })))
+    return claimed
+  },
+  renew: async (claims) => claims.map(() => true),
+  settle: async (outcomes) => outcomes.map(() => 'applied'),
+}))
+
+/** One confirmed message of a call counts for all of them. */
+const confirmsAll = answering((results) => (results.some(({ ok }) => ok) ? results.map(() => ({ ok: true })) : results))
+
+/** The dead letter publishes through `change`. */
+function sendingLetters(change: (publish: Publish) => Publish): DecorateRelay {
+  return (_, setup) => ({ setup: withLetters(setup.deadLetter, change) })
+}
+
+function withLetters(deadLetter: DeadLetterOption, change: (publish: Publish) => Publish): { readonly deadLetter: DeadLetterOption } {
+  if (deadLetter === undefined) return { deadLetter }
+  return { deadLetter: { ...deadLetter, publisher: { publish: change(deadLetter.publisher.publish) } } }
+}
+
+type DeadLetterOption = Parameters<DecorateRelay>[1]['deadLetter']
+
+/** These outcomes are settled only after the dead letter has answered, however long it takes. */
+function settlingAfterLetters(waits: (outcome: Outcome) => boolean): DecorateRelay {
+  return (store, setup) => {
+    const letters = new Running()
+    return {
+      setup: withLetters(
+        setup.deadLetter,
+        (publish) =>
+          (...call) =>
+            letters.add(publish(...call)),
+      ),
+      store: {
+        async settle(outcomes) {
+          // The letters of the same batch are sent at the same time.
+          await eventLoopTurn()
+          if (outcomes.some(waits)) await letters.ended()
+          return await store.settle(outcomes)
+        },
+      },
+    }
+  }
+}
+
+/** Changes the outcomes before they are settled. */
+function settling(change: (outcome: Outcome) => Outcome): (store: OutboxStore) => Pick<OutboxStore, 'settle'> {
+  return (store) => ({ settle: (outcomes) => store.settle(outcomes.map(change)) })
+}
+
+/** The real relay with one defect each, and the scenario that must catch it. */
+export const relayMutants: readonly Mutant<RelayPorts>[] = [
+  ...brokenRelay('every committed record is published once, where it belongs', {
+    'every batch is sent twice': sendsTwice,
+    'all records go to one destination': publishing((publish) => (_, messages, options) => publish('orders', messages, options)),
+  }),
+  ...brokenRelay('a relay that is killed while it publishes loses nothing', {
+    'records are settled before they are published': settlesFirst,
+  }),
+  ...brokenRelay('a relay that is killed after publishing, before settling, leaves a duplicate with the same id and loses nothing', {
+    'records are settled before they are published': settlesFirst,
+  }),
+  ...brokenRelay('a relay that is killed after settling leaves no duplicate', {
+    'published records are not settled': withStore((store) => ({
+      async settle(outcomes) {
+        await store.settle(outcomes.filter(({ result }) => result !== 'published'))
+        return outcomes.map(() => 'applied')
+      },
+    })),
+  }),
+  ...brokenRelay('a slow publish keeps its lease: no other relay sends the same', {
+    'leases are not renewed': withStore(() => ({ renew: async (claims) => claims.map(() => true) })),
+  }),
+  ...brokenRelay('two relays that stall at random past their lease lose nothing, and duplicate no more than the leases they lost', {
+    'every batch is sent twice': sendsTwice,
+  }),
+  ...brokenRelay('four relays that stall at random past their lease lose nothing, and duplicate no more than the leases they lost', {
+    'records are settled before they are published': settlesFirst,
+  }),
+  ...brokenRelay('a stop is over when its time is, although a publish hangs, and what has no outcome is given back', {
+    'a stop waits for a publish': withSetup(() => ({ shutdownTimeout: Infinity })),
+    'records without an outcome stay leased': withStore(() => ({ release: async () => {} })),
+  }),
+  ...brokenRelay('a stop is over although publisher and store hang, and nothing is lost', {
+    'a stop waits for the store': (store) => {
+      const calls = new Running()
+      return {
+        store: {
+          renew: (...call) => calls.add(store.renew(...call)),
+          release: (...call) => calls.add(store.release(...call)),
+          settle: (...call) => calls.add(store.settle(...call)),
+        },
+        lifecycle: (relay) => ({
+          async stop() {
+            await relay.stop()
+            await calls.ended()
+          },
+        }),
+      }
+    },
+  }),
+  ...brokenRelay('a record that is parked has a copy in the dead letter, with its id, its bytes and the reason', {
+    'nothing is sent to the dead letter': withSetup(() => ({ deadLetter: undefined })),
+    'the copy has an id of its own': sendingLetters(
+      (publish) => (destination, letters, options) =>
+        publish(
+          destination,
+          letters.map((letter) => letter.withAttributes({ id: randomUUID() })),
+          options,
+        ),
+    ),
+  }),
+  ...brokenRelay('a relay that is killed before the dead letter has the copy leaves the record to the next one, which sends it', {
+    'records are parked before the copy is sent': (store, setup) => {
+      const claimed = new ClaimedMessages()
+      return {
+        store: { claim: (options) => claimed.claim(store, options) },
+        setup: withLetters(setup.deadLetter, (publish) => async (destination, letters, options) => {
+          await store.settle(claimed.of(letters).map(({ id, token }) => ({ id, token, result: 'parked', error: 'too large' })))
+          return await publish(destination, letters, options)
+        }),
+      }
+    },
+  }),
+  ...brokenRelay('a record is parked all the same when the dead letter does not take the copy, and says so', {
+    'without a copy the record is retried': (store, setup) => {
+      let failed = false
+      return {
+        setup: withLetters(setup.deadLetter, (publish) => async (...call) => {
+          const results = await publish(...call)
+          failed = results.some(({ ok }) => !ok)
+          return results
+        }),
+        store: settling(({ id, token, ...outcome }) =>
+          failed && outcome.result === 'parked'
+            ? { id, token, result: 'failed', error: outcome.error, retryAfter: 5000 }
+            : { id, token, ...outcome },
+        )(store),
+      }
+    },
+    'the error does not say that there is no copy': (store, setup) => {
+      let reason = ''
+      return {
+        setup: {
+          publisher: mapPublishers(setup, ({ publish }) => ({
+            async publish(...call) {
+              const results = await publish(...call)
+              for (const result of results) if (!result.ok) reason = toError(result.error).message
+              return results
+            },
+          })),
+        },
+        store: settling((outcome) => (outcome.result === 'parked' ? { ...outcome, error: reason } : outcome))(store),
+      }
+    },
+  }),
+  ...brokenRelay('a dead letter that never answers is given up, and holds up nobody else', {
+    'a dead letter may take for ever': settlingAfterLetters(({ result }) => result === 'parked'),
+    'everything waits for the dead letter': settlingAfterLetters(() => true),
+  }),
+  ...brokenRelay('with a publisher per destination each record goes to its own, and what has none is left for other relays', {
+    'one publisher gets everything': withSetup(({ publisher }) => {
+      if (isPublisher(publisher)) return { publisher }
+      const [first] = Object.values(publisher)
+      if (first === undefined) return { publisher }
+      return { publisher: Object.fromEntries(Object.keys(publisher).map((destination) => [destination, first])) }
+    }),
+    'records without a publisher are claimed and parked': withSetup(({ publisher }) => {
+      if (isPublisher(publisher)) return { publisher }
+      const refuse: Publish = async (_, messages) => messages.map(() => ({ ok: false, error: new Error('no publisher'), permanent: true }))
+      return { publisher: { '*': { publish: refuse }, ...publisher } }
+    }),
+  }),
+  ...brokenRelay('a record whose expirytime has passed is not published: it is parked, and says so', {
+    'expired records are published': withStore((store) => ({
+      async claim(options) {
+        const claimed = await store.claim(options)
+        return claimed.map(({ message, ...one }) => ({ ...one, message: message.withAttributes({ expirytime: undefined }) }))
+      },
+    })),
+    'expired records are dropped': (store, { runtime }) => {
+      const claimed = new ClaimedMessages()
+      const isExpired = (id: string) => (claimed.byRecord(id)?.message.expiryTime?.getTime() ?? Infinity) <= runtime.now()
+      return {
+        store: {
+          claim: (options) => claimed.claim(store, options),
+          ...settling(({ id, token, ...outcome }) => (isExpired(id) ? { id, token, result: 'published' } : { id, token, ...outcome }))(
+            store,
+          ),
+        },
+      }
+    },
+  }),
+  ...brokenRelay('a graceful stop settles what is on its way and leaves nothing leased', {
+    'stop does not wait': () => ({
+      lifecycle: (relay) => ({
+        async stop() {
+          void relay.stop()
+        },
+      }),
+    }),
+  }),
+  ...brokenRelay('stop may come before start, twice, and while idle; start twice is one run', {
+    'a second start is a second run': (store, setup) => {
+      const relays: Relay[] = []
+      return {
+        lifecycle: () => ({
+          start: () => relays.push(new Relay(store, setup).start()),
+          stop: async () => void (await Promise.all(relays.map((relay) => relay.stop()))),
+        }),
+      }
+    },
+    'stop before start waits for ever': () => {
+      let started = false
+      return {
+        lifecycle: (relay) => ({
+          start() {
+            started = true
+            relay.start()
+          },
+          stop: () => (started ? relay.stop() : never),
+        }),
+      }
+    },
+  }),
+  ...brokenRelay('a record that can never be published is parked at once, and the others flow', {
+    'permanent failures are retried': answering((results) =>
+      results.map((result) => (result.ok ? result : { ...result, permanent: false })),
+    ),
+    'one confirmed message counts for all': confirmsAll,
+  }),
+  ...brokenRelay('a record that fails again and again backs off, then is parked with its error', {
+    'a record is retried for ever': withSetup(() => ({ maxAttempts: Infinity })),
+    'a failed record is retried at once': withSetup(() => ({ backoff: () => 0 })),
+  }),
+  ...brokenRelay('of a batch exactly what was confirmed is settled as published', {
+    'one confirmed message counts for all': confirmsAll,
+  }),
+  ...brokenRelay('while a broker is down it is left alone more and more, and no record loses an attempt', {
+    'an outage costs attempts': answering((results) =>
+      results.map((result) => (result.ok ? result : { ok: false, error: result.error, permanent: result.permanent })),
+    ),
+    'the pause does not grow': withSetup(() => ({ destinationBackoff: () => 500 })),
+    'every failure is logged': publishing((publish, { logger }) => async (...call) => {
+      const results = await publish(...call)
+      if (results.some(({ ok }) => !ok)) logger.warn({}, 'A publish failed.')
+      return results
+    }),
+  }),
+  ...brokenRelay('a destination that is down does not hold up the others', {
+    'a pause of one destination is a pause of all': (store, setup) => {
+      let pausedUntil = 0
+      return {
+        setup: {
+          publisher: mapPublishers(setup, ({ publish }) => ({
+            async publish(...call) {
+              const results = await publish(...call)
+              if (results.some(isOutage)) pausedUntil = setup.runtime.now() + 600_000
+              return results
+            },
+          })),
+        },
+        store: { claim: async (options) => (setup.runtime.now() < pausedUntil ? [] : await store.claim(options)) },
+      }
+    },
+  }),
+  ...['answers', 'breaks the connection'].flatMap((how) =>
+    brokenRelay(`a record for which its destination ${how} as if it were down loses attempts and is parked, and the others flow`, {
+      'its failures count as those of the destination': (store, setup) => {
+        const claimed = new ClaimedMessages()
+        const suspects = new Set<string>()
+        return {
+          setup: {
+            publisher: mapPublishers(setup, ({ publish }) => ({
+              async publish(destination, messages, options) {
+                const suspect = (index: number) => suspects.add(messages[index]?.id ?? '')
+                try {
+                  const results = await publish(destination, messages, options)
+                  for (const [index, result] of results.entries()) if (isOutage(result)) suspect(index)
+                  return results
+                } catch (error) {
+                  for (const index of messages.keys()) suspect(index)
+                  throw error
+                }
+              },
+            })),
+          },
+          store: {
+            claim: (options) => claimed.claim(store, options),
+            async settle(outcomes) {
+              const isSuspect = ({ id, result }: Outcome) => result !== 'published' && suspects.has(claimed.byRecord(id)?.message.id ?? '')
+              await store.release(outcomes.filter(isSuspect))
+              await store.settle(outcomes.filter((outcome) => !isSuspect(outcome)))
+              return outcomes.map(() => 'applied')
+            },
+          },
+        }
+      },
+    }),
+  ),
+  ...brokenRelay('a slow destination does not hold up the others', {
+    'the next claim waits for all destinations of a batch': (store, setup) => {
+      const publishes = new Running()
+      return {
+        setup: { publisher: mapPublishers(setup, ({ publish }) => ({ publish: (...call) => publishes.add(publish(...call)) })) },
+        store: {
+          async claim(options) {
+            await publishes.ended()
+            return await store.claim(options)
+          },
+        },
+      }
+    },
+  }),
+  ...brokenRelay('a publisher that throws loses nothing', {
+    'the relay ends at the first error': (store, setup) => {
+      let ended = false
+      return {
+        setup: {
+          publisher: mapPublishers(setup, ({ publish }) => ({
+            publish: (...call) =>
+              publish(...call).catch((error) => {
+                ended = true
+                throw error
+              }),
+          })),
+        },
+        store: { claim: (options) => (ended ? never : store.claim(options)) },
+      }
+    },
+  }),
+  ...brokenRelay('a publish that never answers is given up, with its signal aborted, and tried again', {
+    'a publish may take for ever': withSetup(() => ({ publishTimeout: 1_000_000_000, lease: 2_000_000_000 })),
+  }),
+]
+
+function isOutage(result: PublishResult): boolean {
+  return !result.ok && result.scope === 'destination'
+}
