@@ -11,7 +11,7 @@ function states(report: DurabilityReport): Record<string, string> {
 }
 
 describe.each(singles)('checkDurability() on $name [B18]', (kind) => {
-  it('tells what is right and what is wrong, and what to set', async () => {
+  it('reports which settings are right and wrong, and what to set', async () => {
     await using server = await startRedis({ args: ['--appendfsync', 'always', '--maxmemory-policy', 'noeviction'] })
     await using client = await kind.open({ url: server.url })
     expect(states(await checkDurability(client.redis))).toEqual({
@@ -41,7 +41,7 @@ describe.each(singles)('checkDurability() on $name [B18]', (kind) => {
     expect((await checkDurability(client.redis)).checks[2]?.text).toContain('streams')
   })
 
-  it('does not say that writes are on disk, if they are not synced while the file is rewritten', async () => {
+  it('does not report ok if writes are not synced while the file is rewritten', async () => {
     await using server = await startRedis({ args: ['--appendfsync', 'always', '--no-appendfsync-on-rewrite', 'yes'] })
     await using client = await kind.open({ url: server.url })
     const check = (await checkDurability(client.redis)).checks.find(({ name }) => name === 'appendfsync')
@@ -50,7 +50,7 @@ describe.each(singles)('checkDurability() on $name [B18]', (kind) => {
     expect(states(await checkDurability(client.redis))['appendfsync']).toBe('ok')
   })
 
-  it('says unknown, not ok, of what the user may not ask', async () => {
+  it('reports unknown, not ok, for settings that the user may not read', async () => {
     await using server = await startRedis()
     await using admin = await kind.open({ url: server.url })
     await admin.command('ACL', 'SETUSER', 'app', 'on', '>secret', '~*', '+@all', '-config', '-info')
@@ -73,7 +73,7 @@ describe.each(singles)('checkDurability() on $name [B18]', (kind) => {
 })
 
 describe('checkDurability() with replicas', () => {
-  it('wants writes to need one, and tells a replica from a master', async () => {
+  it('requires min-replicas-to-write, and distinguishes a replica from a master', async () => {
     await using master = await startRedis({ args: ['--appendfsync', 'always', '--repl-diskless-sync-delay', '0'] })
     await using replica = await startRedis()
     const [kind] = singles
@@ -94,7 +94,7 @@ describe('checkDurability() with replicas', () => {
 })
 
 describe.each(clusters)('checkDurability() on $name [B18]', (kind) => {
-  it('looks at every master', async () => {
+  it('checks every master', async () => {
     await using client = await kind.open()
     const report = await checkDurability(client.redis)
     const servers = new Set(report.checks.map(({ server }) => server))

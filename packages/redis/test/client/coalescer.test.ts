@@ -29,14 +29,14 @@ function setUp(size: number) {
 }
 
 describe('Coalescer', () => {
-  it('sends what comes in one tick together, and one alone at once', async () => {
+  it('sends items of one tick together, and a single one at once', async () => {
     const { calls, add } = setUp(50)
     add('a', 'b', 'c')
     await settlePromises()
     expect(calls).toEqual([['a', 'b', 'c']])
   })
 
-  it('gathers while two calls are under way, and goes on when one is answered', async () => {
+  it('gathers items while two calls run, and continues when one is answered', async () => {
     const { calls, answers, add } = setUp(50)
     for (const name of ['a', 'b', 'c', 'd', 'e']) {
       add(name)
@@ -48,7 +48,7 @@ describe('Coalescer', () => {
     expect(calls).toEqual([['a'], ['b'], ['c', 'd', 'e']])
   })
 
-  it('takes no more than its size into a call, nor more bytes than the server should read at once', async () => {
+  it('limits the number of items and bytes of a call', async () => {
     const { calls, answers, coalescer, add } = setUp(2)
     add('a', 'b', 'c', 'd', 'e')
     await settlePromises()
@@ -65,7 +65,7 @@ describe('Coalescer', () => {
     expect(calls.slice(3)).toEqual([['large'], ['larger']])
   })
 
-  it('keeps groups apart, so that a slow one does not hold up another', async () => {
+  it('keeps groups apart, so that a slow one does not delay another', async () => {
     const { calls, coalescer } = setUp(50)
     for (const [name, group] of [
       ['a', 1],
@@ -77,7 +77,7 @@ describe('Coalescer', () => {
     expect(calls).toEqual([['a', 'c'], ['b']])
   })
 
-  it('with a size of 1 sends each alone, however many are under way', () => {
+  it('with a size of 1 sends each item alone, however many calls run', () => {
     const { calls, add } = setUp(1)
     add('a', 'b', 'c')
     expect(calls).toEqual([['a'], ['b'], ['c']])

@@ -26,8 +26,8 @@ async function hangingUp() {
   }
 }
 
-describe('a connection of its own that does not come about', () => {
-  it.each(['node-redis', 'node-redis on a cluster'])('is given up with the signal, and not tried for ever: %s', async (kind) => {
+describe('a dedicated connection that cannot be made', () => {
+  it.each(['node-redis', 'node-redis on a cluster'])('is aborted by the signal, and not retried: %s', async (kind) => {
     await using server = await hangingUp()
     const { url } = server
     const client = kind === 'node-redis' ? createClient({ url }) : createCluster({ rootNodes: [{ url }] })
@@ -40,7 +40,7 @@ describe('a connection of its own that does not come about', () => {
     await settled
   })
 
-  it('is closed where it fails: ioredis with lazyConnect', async () => {
+  it('is closed if it fails: ioredis with lazyConnect', async () => {
     await using server = await hangingUp()
     const redis = fromIoredis(new Ioredis(server.url, { lazyConnect: true }))
     await expect(internalsOf(redis).port.dedicate()).rejects.toThrow()
@@ -61,7 +61,7 @@ describe('a connection of its own that does not come about', () => {
 })
 
 describe('options of ioredis', () => {
-  it('enableOfflineQueue: false is for the client, not for the connections of its own', async () => {
+  it('enableOfflineQueue: false applies to the client, not to dedicated connections', async () => {
     for (const client of [
       new Ioredis(redisUrl, { enableOfflineQueue: false }),
       new Cluster(process.env['REDIS_CLUSTER_URLS']?.split(',') ?? [], { enableOfflineQueue: false }),
@@ -74,7 +74,7 @@ describe('options of ioredis', () => {
     }
   })
 
-  it('enableAutoPipelining is refused: its callBuffer() sends something else than it is given', async () => {
+  it('enableAutoPipelining is refused: its callBuffer() changes the command', async () => {
     const client = new Ioredis(redisUrl, { enableAutoPipelining: true, lazyConnect: true })
     expect(() => fromIoredis(client)).toThrow('enableAutoPipelining')
   })

@@ -70,7 +70,7 @@ describe('the table of Redis 6.0 [B8]', () => {
     expect(problemOn60(line.split(' '), { inScript: false })).toBeUndefined()
   })
 
-  it('knows what scripts may not call', () => {
+  it('knows which commands are not allowed in scripts', () => {
     expect(problemOn60(['XREADGROUP', 'GROUP', 'g', 'c', 'STREAMS', 's', '>'], { inScript: true })).toContain('in a script')
     expect(problemOn60(['CONFIG', 'GET', 'maxmemory'], { inScript: true })).toContain('in a script')
     expect(problemOn60(['XINFO', 'GROUPS', 's'], { inScript: true })).toBeUndefined()
@@ -104,7 +104,7 @@ describe.each(redisKinds.filter(({ cluster }) => !cluster))('a recording on $nam
 })
 
 describe('a recording', () => {
-  it('shows what a script calls that 6.0 does not have: trimming as it is done where MINID was detected', async () => {
+  it('shows commands of a script that 6.0 does not have: trimming with MINID', async () => {
     const [kind] = redisKinds
     if (kind === undefined) throw new Error('There is no client.')
     await using server = await startRedis()

@@ -19,7 +19,7 @@ describe('redisKey()', () => {
     }
   })
 
-  it('refuses an empty tag, which would be none, and what is no text', () => {
+  it('rejects an empty tag, which Redis ignores, and values that are not strings', () => {
     expect(() => redisKey('')).toThrow('must not be empty')
     expect(() => redisKey('a', undefined as never)).toThrow('must be a string')
     expect(() => redisKey(Number.NaN)).toThrow('must be a string')
@@ -40,11 +40,11 @@ describe('KeySpace', () => {
     expect(half.together('{a}', 'a}')).toBe(false)
   })
 
-  it('says nothing where it is not to be checked', () => {
+  it('accepts all keys if slots are not checked', () => {
     expect(new KeySpace('', { checked: false }).together('a', 'b')).toBe(true)
   })
 
-  it('finds a name beside any key, also one without a tag', () => {
+  it('finds a name in the slot of any key, also one without a tag', () => {
     const space = new KeySpace('', { checked: true })
     for (const key of ['{a}:1', 'plain', 'a}b', '{}', Buffer.from([0, 255, 123])]) {
       expect(space.slotOf(space.beside(key, 'name'))).toBe(space.slotOf(key))

@@ -56,7 +56,7 @@ describe('failover by Sentinel', { timeout: 90_000 }, () => {
     ['ioredis 5', (port: number) => new Redis5({ sentinels: [{ host: '127.0.0.1', port }], name: 'main' })],
   ] as const
 
-  it.each(sentinelClients)('what was replicated is there, and relay and source go on by themselves: %s', async (_, connect) => {
+  it.each(sentinelClients)('replicated records are kept, and relay and source continue by themselves: %s', async (_, connect) => {
     await using master = await startRedis()
     await using replica = await startRedis({ args: ['--replicaof', '127.0.0.1', String(master.port)] })
     await using sentinel = await startRedisSentinel({ master: master.port })
@@ -120,7 +120,7 @@ describe('failover by Sentinel', { timeout: 90_000 }, () => {
     client.disconnect()
   })
 
-  it.each(outboxes)('writes that the replica did not get are lost whole, never in part: %s outbox', async (_, make) => {
+  it.each(outboxes)('writes that the replica did not receive are lost as a whole, never in part: %s outbox', async (_, make) => {
     await using master = await startRedis()
     await using replica = await startRedis({ args: ['--replicaof', '127.0.0.1', String(master.port)] })
     const on = (url: string) => {
@@ -251,7 +251,7 @@ describe('TLS', { timeout: 60_000 }, () => {
     ],
   ] as const
 
-  it.each(clients)('commits, relays and reads streams, with connections of its own too: %s', async (_, connect) => {
+  it.each(clients)('commits, relays and reads streams, also on connections of its own: %s', async (_, connect) => {
     await using server = await startTls()
     const [redis, close] = await connect(server.port, server.certificate)
     for (const [, make] of outboxes) {
@@ -278,7 +278,7 @@ describe('TLS', { timeout: 60_000 }, () => {
 describe('eviction', { timeout: 60_000 }, () => {
   const single = redisKinds[0] as (typeof redisKinds)[number]
 
-  it.each(outboxes)('with a volatile policy keys without an expiry stay: all records of the %s outbox are there', async (_, make) => {
+  it.each(outboxes)('a volatile policy evicts no keys without an expiry: all records of the %s outbox are kept', async (_, make) => {
     await using server = await startRedis()
     await using client = await single.open({ url: server.url })
     const outbox = make(client.redis)

@@ -106,7 +106,7 @@ for (const kind of single) {
       })
     }
 
-    it('B4: a commit of which nothing can be learnt is unknown: nacked, nothing deleted, and the marker tells when it comes again', async () => {
+    it('B4: a commit whose result cannot be found out is unknown: nacked, nothing deleted, and the marker decides at the next delivery', async () => {
       let state: 'armed' | 'down' | 'up' = 'armed'
       await using proxy = await startFaultProxy(redisUrl, (bytes) => {
         if (state === 'down') return 'cut before'
@@ -136,8 +136,8 @@ for (const kind of single) {
   })
 }
 
-describe('a server in trouble', () => {
-  it('out of memory: nothing is written, the message waits, and is handled when there is room', async () => {
+describe('a server that refuses', () => {
+  it('out of memory: nothing is written, the message waits, and is handled when memory is free', async () => {
     await using server = await startRedis()
     await using world = await openHandlingWorld(ioredis6, { url: server.url })
     const { redis, key, command } = world
@@ -202,7 +202,7 @@ describe('a server in trouble', () => {
     expect(await command('GET', key('count'))).toBe('2')
   })
 
-  it('FLUSHALL in the middle: nothing is written by who lost his lease, and the message is handled anew', async () => {
+  it('FLUSHALL in the middle: a worker that lost its lease writes nothing, and the message is handled again', async () => {
     await using server = await startRedis()
     await using world = await openHandlingWorld(ioredis6, { url: server.url })
     const { redis, key, command } = world
@@ -225,7 +225,7 @@ describe('a server in trouble', () => {
     expect(await command('GET', key('count'))).toBe('1')
   })
 
-  it('a user who may not write a key or use a command is refused before anything is written, or told of what is half done', async () => {
+  it('a user without the permission for a key or a command is refused before anything is written, or gets a partial commit', async () => {
     await using server = await startRedis()
     await using world = await openHandlingWorld(ioredis6, { url: server.url })
     const { tag, command } = world

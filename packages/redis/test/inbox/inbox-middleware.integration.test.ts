@@ -36,7 +36,7 @@ async function markerOf(world: HandlingWorld): Promise<{ readonly key: string; r
 
 for (const kind of redisKinds) {
   describe(`inboxMiddleware() on ${kind.name}`, () => {
-    it('B1: after a crash between lease and commit the message is not taken for done: it is busy, and then handled', async () => {
+    it('B1: after a crash between lease and commit the message is not a duplicate: it is busy, and then handled', async () => {
       await using world = await openHandlingWorld(kind)
       const counting = countingIn(world)
       const use = inboxAndTransaction(world, { lease: 20_000 })
@@ -61,7 +61,7 @@ for (const kind of redisKinds) {
       expect([again.verdicts, counting.calls(), await counting.effects()]).toEqual([['ack'], 1, 1])
     })
 
-    it('B3: a worker whose lease was taken over or ran out cannot commit', async () => {
+    it('B3: a worker whose lease was taken over or has expired cannot commit', async () => {
       await using world = await openHandlingWorld(kind)
       const counting = countingIn(world)
       for (const fate of ['taken over', 'run out'] as const) {
@@ -112,7 +112,7 @@ for (const kind of redisKinds) {
       expect((await markerOf(world)).held).toMatch(/^partial:/)
     })
 
-    it('many messages at once are committed each on its own, whatever becomes of those beside them', async () => {
+    it('commits many concurrent messages independently of each other', async () => {
       await using world = await openHandlingWorld(kind)
       const { redis, key } = world
       await world.command('SET', key('text'), 'text')
@@ -141,7 +141,7 @@ for (const kind of redisKinds) {
       }
     })
 
-    it('a script that the server has forgotten is told to it again', async () => {
+    it('sends a script again that the server has forgotten', async () => {
       await using world = await openHandlingWorld(kind)
       const counting = countingIn(world)
       const use = inboxAndTransaction(world)
@@ -157,7 +157,7 @@ for (const kind of redisKinds) {
 }
 
 describe('inboxMiddleware()', () => {
-  it('B2: a duplicate that comes while the first is handled is nacked, and counts if the first fails', async () => {
+  it('B2: a duplicate that arrives while the first is handled is nacked, and handled if the first fails', async () => {
     await using world = await openHandlingWorld(ioredis6)
     const counting = countingIn(world)
     const counted: unknown[] = []
@@ -190,7 +190,7 @@ describe('inboxMiddleware()', () => {
     expect([first.verdicts, again.verdicts, await counting.effects()]).toEqual([['nack'], ['ack'], 1])
   })
 
-  it('B4: a failure gives the lease up at once, also when the signal of the handler is aborted by a forced stop', async () => {
+  it('B4: a failure releases the lease at once, also if a forced stop aborts the signal of the handler', async () => {
     await using world = await openHandlingWorld(ioredis6)
     const waiting = deferred()
     const order = trackedMessage('m1')
@@ -211,7 +211,7 @@ describe('inboxMiddleware()', () => {
     expect(await world.keys('inbox:')).toEqual([])
   })
 
-  it('B4: gives the lease up before the nack, so that the message can come again at once', async () => {
+  it('B4: releases the lease before the nack, so that the message can be redelivered at once', async () => {
     await using world = await openHandlingWorld(ioredis6)
     for (const fate of ['throws', 'nacks', 'rejects'] as const) {
       let markers: string[] | undefined
@@ -235,7 +235,7 @@ describe('inboxMiddleware()', () => {
     }
   })
 
-  it('B3: renews the lease of a handler that takes long, by one timer for all, and stops with it', async () => {
+  it('B3: renews the lease of a slow handler, with one timer for all, and stops with it', async () => {
     const runtime = new VirtualRuntime()
     await using world = await openHandlingWorld(ioredis6, { options: { runtime } })
     const lease = 30_000
@@ -296,7 +296,7 @@ describe('inboxMiddleware()', () => {
     expect(await counting.effects()).toBe(odd.length)
   })
 
-  it('B29: the window begins with the commit, not with the first sight', async () => {
+  it('B29: the retention begins with the commit, not with the first delivery', async () => {
     await using world = await openHandlingWorld(ioredis6)
     const retention = 500_000
     let during: number | undefined
@@ -343,7 +343,7 @@ describe('inboxMiddleware()', () => {
     }
   })
 
-  it('tells each duplicate, and a key of its own decides what one is', async () => {
+  it('calls onDuplicate for each duplicate, and the option key identifies messages', async () => {
     await using world = await openHandlingWorld(ioredis6)
     const counting = countingIn(world)
     const duplicates: unknown[] = []
@@ -375,7 +375,7 @@ describe('inboxMiddleware()', () => {
     expect(await world.keys()).toEqual([])
   })
 
-  it('records a message that a middleware inside of it kept from the handler', async () => {
+  it('records a message for which a middleware inside of it did not call the handler', async () => {
     await using world = await openHandlingWorld(ioredis6)
     const filter: Middleware = () => async () => []
     const order = trackedMessage('m1')
@@ -385,7 +385,7 @@ describe('inboxMiddleware()', () => {
     expect((await markerOf(world)).held).toMatch(/^done:/)
   })
 
-  it('B4: gives the lease up when a middleware inside of it throws instead of rejecting', async () => {
+  it('B4: releases the lease when a middleware inside of it throws instead of rejecting', async () => {
     await using world = await openHandlingWorld(ioredis6)
     const throwing: Middleware = () => () => {
       throw new Error('no')
@@ -396,7 +396,7 @@ describe('inboxMiddleware()', () => {
     expect([order.verdicts, await world.keys()]).toEqual([['nack'], []])
   })
 
-  it('optimistic: of those that are handled at once one takes effect, and the others are acked as duplicates', async () => {
+  it('optimistic: of messages that are handled concurrently one takes effect, and the others are acked as duplicates', async () => {
     await using world = await openHandlingWorld(ioredis6)
     const counting = countingIn(world)
     const duplicates: unknown[] = []
@@ -415,7 +415,7 @@ describe('inboxMiddleware()', () => {
     expect(duplicates).toHaveLength(7)
   })
 
-  it('mark-first: counts as done before it is handled, and no longer when it fails', async () => {
+  it('mark-first: marks a message as done before it is handled, and removes the mark when it fails', async () => {
     await using world = await openHandlingWorld(ioredis6)
     const counting = countingIn(world)
     const use = inboxAndTransaction(world, { mode: 'mark-first', retention: 60_000 })
@@ -441,7 +441,7 @@ describe('inboxMiddleware()', () => {
     expect([failing.verdicts, await counting.effects()]).toEqual([['nack'], 1])
   })
 
-  it('optimistic: one that a worker of another mode has by now is not taken for done', async () => {
+  it('optimistic: a message that a worker of another mode has is not a duplicate', async () => {
     await using world = await openHandlingWorld(ioredis6)
     const { redis, key } = world
     const optimistic = trackedMessage('m1')
@@ -525,7 +525,7 @@ describe('inboxMiddleware()', () => {
     expect([order.verdicts, await world.command('GET', key('after'))]).toEqual([['ack'], 'x'])
   })
 
-  it('B3: what tries again between inbox and transaction cannot commit without the lease that was given up', async () => {
+  it('B3: a retry between inbox and transaction cannot commit after the lease was released', async () => {
     await using world = await openHandlingWorld(ioredis6)
     const { redis, key } = world
     const again: Middleware = (next) => (message, context) => next(message, context).catch(() => next(message, beginAttempt(context)))
@@ -567,7 +567,7 @@ describe('inboxMiddleware()', () => {
     expect(make({ window: 5 })).toThrow("no option 'window'")
   })
 
-  it('says so when Redis cannot give a lease up', async () => {
+  it('logs a lease that cannot be released', async () => {
     const logger = recordingLogger()
     await using world = await openHandlingWorld(ioredis6, { options: { logger } })
     const order = trackedMessage('m1')

@@ -9,7 +9,7 @@ import { type RedisKind, redisKinds } from '../support/redis-clients.ts'
 const [ioredis6] = redisKinds as readonly [RedisKind]
 
 describe('outboxMiddleware()', () => {
-  it('B30: marshals all events before it stores one, so that half of them never commit, whoever catches the error', async () => {
+  it('B30: marshals all events before it stores the first, so that a part of them never commits, even if the error is caught', async () => {
     await using world = await openHandlingWorld(ioredis6)
     const { redis, outbox } = world
     const forgiving: Middleware = (next) => async (message, context) => await next(message, context).catch(() => [])
@@ -28,7 +28,7 @@ describe('outboxMiddleware()', () => {
     expect([await world.command('GET', world.key('order')), await world.events()]).toEqual(['placed', []])
   })
 
-  it('fails before the handler runs, where there is no transaction', async () => {
+  it('fails before the handler runs if there is no transaction', async () => {
     await using world = await openHandlingWorld(ioredis6)
     let called = false
     const process = outboxMiddleware(world.redis, { outbox: world.outbox, destination: 'events' })(async () => {
@@ -75,7 +75,7 @@ describe('outboxMiddleware()', () => {
     }
   })
 
-  it('is refused in a wrong place when the router starts', async () => {
+  it('is refused in the wrong position when the router starts', async () => {
     await using world = await openHandlingWorld(ioredis6)
     await using other = await openHandlingWorld(ioredis6)
     const { redis } = world
@@ -103,7 +103,7 @@ describe('outboxMiddleware()', () => {
     expect(() => transactional(redis, { inbox: world.inbox(), outbox: { outbox, destination: 'a' }, retry: 1 } as never)).toThrow('retry')
   })
 
-  it('tells an event that the store refuses, and commits nothing', async () => {
+  it('rejects with the error of an event that the store refuses, and commits nothing', async () => {
     await using world = await openHandlingWorld(ioredis6)
     const { redis } = world
     const order = trackedMessage('m1')

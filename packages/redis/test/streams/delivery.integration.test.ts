@@ -4,7 +4,7 @@ import { redisKinds } from '../support/redis-clients.ts'
 import { event, idsOf, next, numbered, open, openStreams, take, until } from './world.ts'
 
 describe.each(redisKinds)('streams on $name', (kind) => {
-  it('delivers what was published before and after the first read, once each, with bytes and attributes as they were', async () => {
+  it('delivers messages that were published before and after the first read, once each, with the same bytes and attributes', async () => {
     await using world = await openStreams(kind)
     const data = Uint8Array.from({ length: 256 }, (_, byte) => byte)
     const attributes = {
@@ -37,7 +37,7 @@ describe.each(redisKinds)('streams on $name', (kind) => {
     expect(await world.length()).toBe(2)
   })
 
-  it('carries 1 MB, nothing, and a client with a key prefix', async () => {
+  it('delivers 1 MB and empty messages, also with a key prefix', async () => {
     await using world = await openStreams(kind, { keyPrefix: 'svc:' })
     const large = new Uint8Array(1024 * 1024).fill(7)
     await publishAll(world.publisher(), world.stream, [new Message(large, { id: 'large' }), new Message(new Uint8Array(), { id: 'none' })])

@@ -97,7 +97,7 @@ describe.each(singles)('faults, from a publisher through routers to a publisher,
     },
   )
 
-  it('takes a verdict for carried out whose answer was lost on the way', async () => {
+  it('counts a verdict whose answer was lost as carried out', async () => {
     let cuts = 0
     await using proxy = await startFaultProxy(redisUrl, (bytes) => {
       if (!bytes.includes('ackord-waiting') || !bytes.includes('\r\nack\r\n') || cuts > 0) return 'pass'
@@ -112,7 +112,7 @@ describe.each(singles)('faults, from a publisher through routers to a publisher,
     expect(await world.pending()).toBe(0)
   })
 
-  it('handles all that comes after a FLUSHALL in the middle', async () => {
+  it('handles all messages after a FLUSHALL in the middle', async () => {
     await using server = await startRedis()
     await using world = await openStreams(kind, { url: server.url })
     const handled = new Set<string | undefined>()
@@ -138,7 +138,7 @@ describe.each(singles)('faults, from a publisher through routers to a publisher,
     expect(await world.pending()).toBe(0)
   })
 
-  it('hands what a crashed consumer had in hand to another one', async () => {
+  it('delivers the messages of a crashed consumer to another one', async () => {
     await using world = await openStreams(kind)
     const ids = numbered(30)
     await world.fill(ids)

@@ -4,7 +4,7 @@ import { startRedis } from '../../../../scripts/servers/index.mjs'
 import { next, open, openStreams, until } from './world.ts'
 
 describe.each(['none', 'perKey'] as const)('the logger of a stream source with order %s', (order) => {
-  it('is told of a group that is made again and of an entry that cannot be read, and that of the client is not', async () => {
+  it('logs a group that is created again and an entry that cannot be read, and the logger of the client does not', async () => {
     await using world = await openStreams()
     const logger = recordingLogger()
     const read = () => {
@@ -23,7 +23,7 @@ describe.each(['none', 'perKey'] as const)('the logger of a stream source with o
     expect(world.logger.lines).toEqual([])
   })
 
-  it('is told once that the stream is not read, however often it is tried, and once that it is again', async () => {
+  it('logs once that the stream cannot be read, however often it is tried, and once that it can be again', async () => {
     await using server = await startRedis()
     await using world = await openStreams(undefined, { url: server.url, options: { deadline: 500 } })
     const logger = recordingLogger()

@@ -16,7 +16,7 @@ async function fill(world: StreamWorld, ids: readonly string[], shards?: number)
 }
 
 describe('order per key [B20]', () => {
-  it('hands out one message of a key at a time, the next one when it is acked or dead-lettered', async () => {
+  it('delivers one message of a key at a time, the next one when it is acked or dead-lettered', async () => {
     await using world = await openStreams()
     await fill(world, ['a1', 'a2', 'b1', 'a3', 'b2'])
     const messages = open(world.source(ordered))
@@ -36,7 +36,7 @@ describe('order per key [B20]', () => {
     expect(await world.pending()).toBe(0)
   })
 
-  it('lets a nacked message hold back its key and nobody else, however long it waits', async () => {
+  it('a nacked message blocks its key and no other, however long it waits', async () => {
     await using world = await openStreams()
     await fill(world, ['a1', 'a2', 'b1', 'b2'])
     const messages = open(world.source({ ...ordered, prefetch: 1 }))
@@ -61,7 +61,7 @@ describe('order per key [B20]', () => {
     expect((await next(messages)).id).toBe('a2')
   })
 
-  it('is not held up by a key with more messages than it may hold, and fetches those when their turn comes', async () => {
+  it('is not blocked by a key with more messages than prefetch, and reads those when their turn comes', async () => {
     await using world = await openStreams()
     const hot = numbered(60, 'a')
     await fill(world, [...hot, 'b1'])
@@ -79,7 +79,7 @@ describe('order per key [B20]', () => {
     expect(await world.pending()).toBe(0)
   })
 
-  it('leaves a shard to one instance, and hands it over when it stops, with what was not handed out uncounted', async () => {
+  it('one instance reads a shard, and releases it when it stops, without counting deliveries that were not yielded', async () => {
     await using world = await openStreams()
     await fill(world, ['a1', 'a2', 'a3', 'b1'])
     const first = open(world.source({ ...ordered, prefetch: 1 }))
@@ -103,7 +103,7 @@ describe('order per key [B20]', () => {
     expect([a3.id, a3.deliveryCount]).toEqual(['a3', 1])
   })
 
-  it('goes on where a crashed instance was, in order, once its lease has run out', async () => {
+  it('continues in order where a crashed instance was, once its lease has expired', async () => {
     await using world = await openStreams()
     await fill(world, ['a1', 'a2', 'b1', 'a3'])
     const doomed = await world.another()
@@ -123,7 +123,7 @@ describe('order per key [B20]', () => {
     expect((await next(second)).id).toBe('a3')
   })
 
-  it('gives up a lease of which it was not told that it has it', async () => {
+  it('releases a lease if the answer was lost', async () => {
     await using world = await openStreams()
     await fill(world, ['a1'])
     const { port, logger } = internalsOf(world.redis)
@@ -143,7 +143,7 @@ describe('order per key [B20]', () => {
     expect(lost).toBe(1)
   })
 
-  it('keeps the order when another reads with a lease that has run out unnoticed', async () => {
+  it('keeps the order when another instance reads with a lease that has expired unnoticed', async () => {
     await using world = await openStreams()
     await fill(world, ['a1'])
     const messages = open(world.source(ordered))
@@ -167,7 +167,7 @@ describe('order per key [B20]', () => {
     expect(idsOf(rest)).toEqual(['a2', 'a3'])
   })
 
-  it('gives up a shard whose lease another has, and settles nothing of it', async () => {
+  it('leaves a shard whose lease another instance has, and settles nothing of it', async () => {
     await using world = await openStreams()
     await fill(world, ['a1', 'a2'])
     const stalled = open(world.source(ordered))
@@ -224,7 +224,7 @@ describe('order per key [B20]', () => {
     expect(pending).toEqual([0, 0, 0])
   })
 
-  it('divides the shards fairly among instances, as they come and go', async () => {
+  it('divides the shards evenly among instances, as they come and go', async () => {
     await using world = await openStreams()
     const leases = async () => {
       const holders = await Promise.all(numbered(5, '').map((index) => world.command('GET', `{${world.stream}:${index}}:lease:billing`)))
@@ -253,7 +253,7 @@ describe('order per key [B20]', () => {
     expect(await leases()).toEqual([5])
   })
 
-  it('goes on after the stream was deleted, in order', async () => {
+  it('continues in order after the stream was deleted', async () => {
     await using world = await openStreams()
     await fill(world, ['a1', 'a2'])
     const messages = open(world.source(ordered))

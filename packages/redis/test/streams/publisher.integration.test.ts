@@ -17,7 +17,7 @@ async function idsIn(world: StreamWorld, stream: string): Promise<string[]> {
 }
 
 describe.each(redisKinds)('publishing on $name', (kind) => {
-  it('answers each message in its order, and tells which ones failed', async () => {
+  it('returns a result for each message in order, and reports which ones failed', async () => {
     await using world = await openStreams(kind)
     const { stream } = world
     await world.command('SET', `${stream}:5`, 'text')
@@ -68,7 +68,7 @@ describe('publishing', () => {
     expect(await world.length()).toBe(501)
   })
 
-  it('does not add what is behind one of its key that was not added [B20]', async () => {
+  it('does not add messages behind one of their key that was not added [B20]', async () => {
     await using world = await openStreams()
     const entry = (key: string | undefined, ...fields: string[]) => ({ key, fields, size: 1 })
     const entries = [
@@ -86,7 +86,7 @@ describe('publishing', () => {
     expect(await idsIn(world, world.stream)).toEqual(['a1', 'b1', 'x'])
   })
 
-  it('refuses a message that is larger than allowed for good, and sends the others', async () => {
+  it('rejects a message that is too large permanently, and sends the others', async () => {
     await using world = await openStreams()
     const large = new Message(new Uint8Array(2000), { id: 'large' })
     const results = await world.publisher({ maxSize: 1000 }).publish(world.stream, [event('a'), large, event('b')], { signal: never })
@@ -94,7 +94,7 @@ describe('publishing', () => {
     expect(failureOf(results[1])).toMatchObject({ permanent: true, error: { retryable: false } })
   })
 
-  it('refuses a message for which stream() returns no name', async () => {
+  it('rejects a message for which stream() returns no name', async () => {
     await using world = await openStreams()
     const names: Record<string, string> = { empty: '', torn: 'a\ud800' }
     const publisher = world.publisher({ stream: (destination, { id = '' }) => (id === 'good' ? destination : (names[id] as string)) })
@@ -109,7 +109,7 @@ describe('publishing', () => {
     expect(await idsIn(world, world.stream)).toEqual(['good'])
   })
 
-  it('is told by a server that is out of memory, as a fault of the destination that passes [B18]', async () => {
+  it('reports a server that is out of memory as a temporary failure of the destination [B18]', async () => {
     await using server = await startRedis()
     await using world = await openStreams(undefined, { url: server.url })
     await world.fill(['before', 'nacked'])
@@ -130,7 +130,7 @@ describe('publishing', () => {
     expect(await idsIn(world, world.stream)).toEqual(['before', 'nacked', 'a'])
   })
 
-  it('is told by a server that is a replica, and by one without the replicas it wants', async () => {
+  it('reports a server that is a replica, and one without the replicas that it requires', async () => {
     await using server = await startRedis()
     await using world = await openStreams(undefined, { url: server.url })
     await world.fill(['before'])
@@ -146,7 +146,7 @@ describe('publishing', () => {
     expect(await world.length()).toBe(1)
   })
 
-  it('takes no answer in time, and an abort, for a fault of the destination', async () => {
+  it('reports a missing answer and an abort as failures of the destination', async () => {
     await using server = await startRedis()
     await using world = await openStreams(undefined, { url: server.url, options: { deadline: 300 } })
     await world.fill(['before'])

@@ -19,8 +19,8 @@ function linesOf(world: StreamWorld): number {
   return world.logger.at('warn').length + world.logger.at('error').length
 }
 
-describe.each(orders)('a group that is gone, with order %s', { timeout: 60_000 }, (order) => {
-  it.each(singles)('is made again after the server came back without its data: $name', async (kind) => {
+describe.each(orders)('a group that was lost, with order %s', { timeout: 60_000 }, (order) => {
+  it.each(singles)('is created again after the server restarted without its data: $name', async (kind) => {
     await using server = await startRedis({ args: ['--appendonly', 'no'] })
     await using world = await openStreams(kind, { url: server.url, options: { deadline: 1000 } })
     await world.fill(['before'])
@@ -37,7 +37,7 @@ describe.each(orders)('a group that is gone, with order %s', { timeout: 60_000 }
     expect(linesOf(world)).toBeLessThan(10)
   })
 
-  it('is made as soon as memory allows it, with few tries until then', async () => {
+  it('is created as soon as memory allows it, with few attempts until then', async () => {
     await using server = await startRedis()
     await using world = await openStreams(singles[0], { url: server.url })
     await world.fill(['first'])
@@ -79,7 +79,7 @@ describe('entries of dead consumers', { timeout: 240_000 }, () => {
     expect(await world.pending()).toBe(0)
   })
 
-  it('do not wait for a stream that never runs dry, and do not hold it up', async () => {
+  it('do not wait for a busy stream to become empty, and do not delay it', async () => {
     await using world = await openStreams()
     const { command, stream } = world
     await world.fill(numbered(300, 'dead'))
@@ -101,7 +101,7 @@ describe('entries of dead consumers', { timeout: 240_000 }, () => {
     expect(order.findIndex((id) => id.startsWith('fresh'))).toBeLessThan(300)
   })
 
-  it('are taken over, and new entries are read, while most of the prefetch is in hand for long', async () => {
+  it('are taken over, and new entries are read, while slow handlers have most of the prefetch', async () => {
     await using world = await openStreams()
     const { command, stream } = world
     await world.fill(numbered(50, 'dead'))

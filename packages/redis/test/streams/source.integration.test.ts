@@ -25,7 +25,7 @@ async function consumers(world: StreamWorld): Promise<string[]> {
 }
 
 describe('taking over', () => {
-  it('yields what it takes over from a dead consumer, with its deliveries counted [B9]', async () => {
+  it('yields entries that it takes over from a dead consumer, with their deliveries counted [B9]', async () => {
     await using world = await openStreams()
     await world.fill(['m0', 'm1', 'm2'])
     await readByTheDead(world, 2)
@@ -40,7 +40,7 @@ describe('taking over', () => {
     expect(await world.pending()).toBe(0)
   })
 
-  it('never takes what a living consumer has in hand, however long that takes, nor its own [B10]', async () => {
+  it('never takes over entries of a live consumer, however long they are handled, nor its own [B10]', async () => {
     await using world = await openStreams()
     await world.fill(['slow'])
     // Longer than a busy machine may keep this process waiting.
@@ -66,7 +66,7 @@ describe('taking over', () => {
     expect(await held.ack()).toBe(true)
   })
 
-  it('gets past entries that fail for ever at the head of the pending list [B11]', async () => {
+  it('is not blocked by entries at the head of the pending list that always fail [B11]', async () => {
     await using world = await openStreams()
     const poison = numbered(600, 'p')
     await world.fill([...poison, 'good'])
@@ -80,7 +80,7 @@ describe('taking over', () => {
     expect(await world.pending()).toBe(600)
   })
 
-  it('leaves a nacked message alone until its time, however idle it looks, and gives it to any consumer then [B12]', async () => {
+  it('does not take over a nacked message before its delay has ended, and then any consumer gets it [B12]', async () => {
     await using world = await openStreams()
     await world.fill(['m'])
     const first = open(world.source({ claimIdle: 50, claimInterval: 20 }))
@@ -101,7 +101,7 @@ describe('taking over', () => {
     await sentinel.ack()
   })
 
-  it('acks and reports entries that were trimmed while pending, by whichever way they come [B13]', async () => {
+  it('acks and reports entries that were trimmed while pending, in every way they are found [B13]', async () => {
     await using world = await openStreams()
     await world.fill(['m0', 'm1', 'm2', 'good'])
     const [dead, nacked] = await readByTheDead(world, 2)
@@ -115,7 +115,7 @@ describe('taking over', () => {
     expect(reported.sort()).toEqual([dead, nacked].sort())
   })
 
-  it('removes dead consumers only when they hold nothing [B15]', async () => {
+  it('removes dead consumers only when they have no pending entries [B15]', async () => {
     await using world = await openStreams()
     await world.fill(['m0', 'm1'])
     await readByTheDead(world, 1, 'holds-something')
@@ -137,7 +137,7 @@ describe('taking over', () => {
 })
 
 describe('the group', () => {
-  it('starts at the first entry, also when it is made after it; or at the newest [B14]', async () => {
+  it('starts at the first entry, also if it is created later; or at the newest [B14]', async () => {
     await using world = await openStreams()
     await world.fill(['before'])
     expect((await next(open(world.source()))).id).toBe('before')
@@ -148,7 +148,7 @@ describe('the group', () => {
     expect((await pulled).id).toBe('after')
   })
 
-  it('is made again after the stream was deleted, from the first entry on whatever was asked for, and lets late verdicts go [B14]', async () => {
+  it('is created again after the stream was deleted, from the first entry on, and drops late verdicts [B14]', async () => {
     await using world = await openStreams()
     const messages = open(world.source({ from: 'newest' }))
     const pulled = next(messages)
@@ -187,7 +187,7 @@ describe('the group', () => {
     },
   )
 
-  it('gives every message to each group, and shares it within one', async () => {
+  it('delivers every message to each group, and to one consumer of the group', async () => {
     await using world = await openStreams()
     const ids = numbered(30)
     await world.fill(ids)
@@ -201,7 +201,7 @@ describe('the group', () => {
 })
 
 describe('flow', () => {
-  it.each(['none', 'perKey'] as const)('takes durations of parts of a millisecond, in order %s', async (order) => {
+  it.each(['none', 'perKey'] as const)('accepts durations with fractions of a millisecond, in order %s', async (order) => {
     await using world = await openStreams(undefined, { options: { deadline: 5000.5 } })
     await world.fill(['m0'])
     await readByTheDead(world, 1)
@@ -210,7 +210,7 @@ describe('flow', () => {
     expect(idsOf(await take(messages, 2)).sort()).toEqual(['m0', 'm1'])
   })
 
-  it('holds no more than its prefetch, and goes on as messages are settled', async () => {
+  it('holds no more than its prefetch, and continues as messages are settled', async () => {
     await using world = await openStreams()
     await world.fill(numbered(50))
     const messages = open(world.source({ prefetch: 8 }))
@@ -241,7 +241,7 @@ describe('flow', () => {
     expect(await pendingList(world)).toEqual([{ id: taken?.id, consumer: 'thief', deliveries: 2 }])
   })
 
-  it('tells a verdict that comes too late, and changes nothing', async () => {
+  it('rejects a verdict that comes too late, and changes nothing', async () => {
     await using world = await openStreams()
     await world.fill(['a', 'b', 'c'])
     const [ack, nack, reject] = await take(open(world.source()), 3)
@@ -254,7 +254,7 @@ describe('flow', () => {
     expect(await world.length(`{${world.stream}}:dead`)).toBe(0)
   })
 
-  it('does not hold up the shared connection while it waits for entries [B19]', async () => {
+  it('does not block the shared connection while it waits for entries [B19]', async () => {
     await using world = await openStreams()
     const messages = open(world.source({ block: 60_000 }))
     const pulled = next(messages)
@@ -269,7 +269,7 @@ describe('flow', () => {
 })
 
 describe('stopping', () => {
-  it('gives back at once what was not handed out, as if it had not been delivered', async () => {
+  it('releases entries at once that were not yielded, as if they had not been delivered', async () => {
     await using world = await openStreams()
     const ids = numbered(20)
     await world.fill(ids)
@@ -286,7 +286,7 @@ describe('stopping', () => {
     expect(await world.pending()).toBe(0)
   })
 
-  it('gives back also what is in hand when the source is disposed, and tells the late verdict', async () => {
+  it('releases yielded messages when the source is disposed, and rejects the late verdict', async () => {
     await using world = await openStreams()
     await world.fill(['m'])
     const source = world.source()
@@ -314,7 +314,7 @@ describe('stopping', () => {
   })
 })
 
-describe('what cannot be handled', () => {
+describe('entries that cannot be handled', () => {
   it('sends entries that cannot be read to the dead letter, whole and with the reason, and goes on', async () => {
     await using world = await openStreams()
     await world.command('XADD', world.stream, '*', 'n;number', 'many', 'data', 'x')
@@ -330,7 +330,7 @@ describe('what cannot be handled', () => {
     expect(fields.map((field) => Buffer.from(field, 'base64').toString())).toEqual(['n;number', 'many', 'data', 'x'])
   })
 
-  it('reads the entries of others by the option read, and rejects what it throws at', async () => {
+  it('reads entries of other writers with the option read, and rejects entries at which it throws', async () => {
     await using world = await openStreams()
     await world.command('XADD', world.stream, '*', 'kind', 'bad')
     await world.command('XADD', world.stream, '5000000000000-0', 'kind', 'placed', 'body', 'hello')
@@ -346,7 +346,7 @@ describe('what cannot be handled', () => {
     await until(async () => (await world.length(`{${world.stream}}:dead`)) === 1)
   })
 
-  it('dead-letters a message that was delivered too often to dead consumers, without handing it out [B11]', async () => {
+  it('dead-letters a message that was delivered too often to dead consumers, without yielding it [B11]', async () => {
     await using world = await openStreams()
     await world.fill(['killer', 'good'])
     const [id] = await readByTheDead(world, 1)
@@ -359,7 +359,7 @@ describe('what cannot be handled', () => {
     expect(letter.attributes).toMatchObject({ id: 'killer', deadlettercode: 'ACKORD_MAX_DELIVERIES', deadletterdeliveries: 4 })
   })
 
-  it('keeps a rejected message when the dead-letter stream is not a stream, and delivers it again', async () => {
+  it('keeps a rejected message if the key of the dead-letter stream has the wrong type, and delivers it again', async () => {
     await using world = await openStreams()
     await world.fill(['m'])
     await world.command('SET', `{${world.stream}}:dead`, 'text')
@@ -374,7 +374,7 @@ describe('what cannot be handled', () => {
     expect(await world.pending()).toBe(0)
   })
 
-  it('sends rejected messages to another publisher, or drops them, where told so', async () => {
+  it('sends rejected messages to another publisher, or discards them, as configured', async () => {
     await using world = await openStreams()
     await world.fill(['m', 'n'])
     const destination = `${world.stream}:7`
@@ -389,7 +389,7 @@ describe('what cannot be handled', () => {
     expect(await world.length(`{${world.stream}}:dead`)).toBe(0)
   })
 
-  it('ends with an error that says so when the key is not a stream', async () => {
+  it('ends with an error if the key is not a stream', async () => {
     await using world = await openStreams()
     await world.command('SET', world.stream, 'text')
     await expect(next(open(world.source()))).rejects.toSatisfy((error) => isAckordError(error, 'ACKORD_SOURCE_FAILED'))

@@ -10,7 +10,7 @@ function throughRedis(content: StreamContent): StreamContent {
 }
 
 describe('the format of entries', () => {
-  it('brings every type of attribute back as it was, an instant as its text', () => {
+  it('returns every type of attribute unchanged, an instant as a string', () => {
     const attributes = {
       id: 'ü {x}: y',
       text: '',
@@ -34,7 +34,7 @@ describe('the format of entries', () => {
     })
   })
 
-  it('keeps 200 attributes, and takes none for an object of the language', () => {
+  it('keeps 200 attributes, also with names such as __proto__', () => {
     const attributes = Object.fromEntries(Array.from({ length: 200 }, (_, index) => [`header-${index}`, `value ${index}`]))
     Object.defineProperty(attributes, '__proto__', { value: 'text', enumerable: true })
     const { attributes: back } = throughRedis({ data: new Uint8Array(), attributes })
@@ -42,7 +42,7 @@ describe('the format of entries', () => {
     expect(Object.getOwnPropertyDescriptor(back, '__proto__')?.value).toBe('text')
   })
 
-  it('refuses what is no attribute before it is written', () => {
+  it('rejects invalid attributes before they are written', () => {
     const data = new Uint8Array()
     for (const value of [Number.NaN, Number.POSITIVE_INFINITY, new Date(Number.NaN), null, {}, []]) {
       expect(() => writeEntry({ data, attributes: { extra: value as never } })).toThrow("Attribute 'extra'")
@@ -50,7 +50,7 @@ describe('the format of entries', () => {
     expect(() => writeEntry({ data, attributes: { data: 'x' } })).toThrow("Attribute 'data'")
   })
 
-  it('reads the entries of others as a JSON object of their fields, with the id of the entry', () => {
+  it('reads entries of other writers as a JSON object of their fields, with the id of the entry', () => {
     const { data, attributes } = readEntry(entry('orderId', '7', 'total', '3.50'))
     expect(JSON.parse(Buffer.from(data).toString())).toEqual({ orderId: '7', total: '3.50' })
     expect(attributes).toEqual({ id: '1-0', source: 'orders', datacontenttype: 'application/json' })

@@ -13,7 +13,7 @@ async function openGroup(world: StreamWorld, consumer = 'me'): Promise<StreamGro
 }
 
 describe.each(redisKinds)('the scripts of a group on $name', (kind) => {
-  it('may be sent twice, as a client does that has lost the answer', async () => {
+  it('can be sent twice, as a client does after a lost answer', async () => {
     await using world = await openStreams(kind)
     await world.fill(numbered(3))
     const group = await openGroup(world)
@@ -43,7 +43,7 @@ describe.each(redisKinds)('the scripts of a group on $name', (kind) => {
     expect(again.entries.map(({ id, deliveries }) => [id, deliveries])).toEqual([[b.id, 2]])
   })
 
-  it('take nothing for one that has lost the lease of its shard', async () => {
+  it('take no entries for an instance that has lost the lease of its shard', async () => {
     await using world = await openStreams(kind)
     await world.fill(numbered(5))
     const zombie = await openGroup(world, 'zombie')
@@ -74,7 +74,7 @@ describe.each(redisKinds)('the scripts of a group on $name', (kind) => {
     await connection.close()
   })
 
-  it('remove consumers that hold nothing, and no other, nor the one who asks [B15]', async () => {
+  it('remove consumers without pending entries, and no others, nor the caller [B15]', async () => {
     await using world = await openStreams(kind)
     await world.fill(numbered(3))
     const consumers = async () =>

@@ -4,7 +4,7 @@ import { compareIds, nextId } from '../../src/streams/entries/stream-entry.ts'
 import { companionKey, shardNames, shardOf } from '../../src/streams/entries/stream-names.ts'
 
 describe('the names of streams', () => {
-  it('puts a key into the same shard for ever', () => {
+  it('always maps a key to the same shard', () => {
     // Another hash would tear the order of every key: these values are part of the format.
     expect(['', 'a', 'customer-7', 'größe', '{x}: y'].map((key) => shardOf(key, 16))).toEqual([5, 12, 1, 10, 14])
   })
@@ -32,7 +32,7 @@ describe('the names of streams', () => {
     expect(() => companionKey('', '{}x', 'dead')).toThrow('braces that are no hash tag')
   })
 
-  it('knows what comes after an id, and which of two comes first', () => {
+  it('knows the next id, and which of two comes first', () => {
     expect(nextId('5-7')).toBe('5-8')
     expect(nextId('5-18446744073709551615')).toBe('6-0')
     expect(['10-0', '9-1', '9-10', '9-9007199254740993', '9-9007199254740992'].sort(compareIds)).toEqual([

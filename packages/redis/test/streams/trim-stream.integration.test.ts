@@ -6,7 +6,7 @@ import { redisKinds } from '../support/redis-clients.ts'
 import { event, idsOf, numbered, open, openStreams, take, until } from './world.ts'
 
 describe.each(redisKinds)('trimming on $name', (kind) => {
-  it('deletes what every group has acked, and nothing else [B13]', async () => {
+  it('deletes entries that every group has acked, and no others [B13]', async () => {
     await using world = await openStreams(kind)
     const { redis, stream } = world
     await world.fill(numbered(10))
@@ -50,7 +50,7 @@ describe.each([
     expect(await world.length()).toBe(0)
   })
 
-  it('deletes all in bounded steps, and keeps what is nacked or not yet read [B13]', async () => {
+  it('deletes all in bounded steps, and keeps entries that are nacked or not read yet [B13]', async () => {
     await using world = await openStreams()
     const { redis, stream } = world
     await world.fill(numbered(500))
@@ -79,7 +79,7 @@ describe.each([
 })
 
 describe('a source that trims', () => {
-  it('does so again and again, on all shards, and loses nothing meanwhile', async () => {
+  it('does so periodically, on all shards, and loses nothing meanwhile', async () => {
     await using world = await openStreams()
     const publisher = world.publisher({ shards: 2 })
     const stop = new AbortController()

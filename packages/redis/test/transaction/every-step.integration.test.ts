@@ -179,7 +179,7 @@ describe('a commit script that stops at any of its steps', () => {
     60_000,
   )
 
-  it('says nothing about the other messages of its call', async () => {
+  it('does not affect the other messages of its call', async () => {
     const client = new Ioredis(redisUrl)
     const ids = ['m1', 'm2', 'm3']
 

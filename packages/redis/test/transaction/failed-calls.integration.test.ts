@@ -45,7 +45,7 @@ describe('a commit whose call fails', () => {
     })
   }
 
-  it('because its slot is being moved is told as such, and succeeds when it comes again', async () => {
+  it('because its slot is being moved is reported as such, and succeeds when it is delivered again', async () => {
     await using cluster = await startRedisCluster({ nodes: 2 })
     const urls = cluster.nodes.map(({ url }) => url)
     for (const kind of redisKinds.filter(({ cluster: isCluster }) => isCluster)) {

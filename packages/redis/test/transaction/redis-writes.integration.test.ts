@@ -184,7 +184,7 @@ for (const kind of redisKinds.filter(({ name }) => name === 'ioredis 6' || name.
 const [kind] = redisKinds
 
 describe('commands()', () => {
-  it('refuses arguments that a client would turn into some text or other, in the caller’s own stack', async () => {
+  it('rejects arguments that a client would convert to arbitrary strings, in the stack of the caller', async () => {
     await using world = await openHandlingWorld(kind as NonNullable<typeof kind>)
     const { redis, key } = world
     const bad = [undefined, null, true, Number.NaN, Infinity, {}, [], ['a'], new Date(), Symbol('a'), () => {}]
@@ -209,7 +209,7 @@ describe('commands()', () => {
     expect(await world.keys()).toEqual([])
   })
 
-  it('takes all bytes, as values and as keys', async () => {
+  it('accepts all bytes, as values and as keys', async () => {
     await using world = await openHandlingWorld(kind as NonNullable<typeof kind>)
     const bytes = Uint8Array.from({ length: 256 }, (_, index) => index)
     const name = Buffer.concat([Buffer.from(world.key('binary')), bytes])
@@ -225,7 +225,7 @@ describe('commands()', () => {
     await world.command('DEL', name)
   })
 
-  it('splits what is more than a script can hand on, and carries a megabyte', async () => {
+  it('splits commands that are too long for a script, and writes a megabyte', async () => {
     await using world = await openHandlingWorld(kind as NonNullable<typeof kind>)
     const { redis, key } = world
     const members = Array.from({ length: 20_000 }, (_, index) => `m${index}`)
@@ -244,7 +244,7 @@ describe('commands()', () => {
     expect(await world.command('STRLEN', key('large'))).toBe(1_048_576)
   })
 
-  it('asks the server about a raw command before anything is written, also when nobody awaits it', async () => {
+  it('asks the server about a raw command before anything is written, also if it is not awaited', async () => {
     await using world = await openHandlingWorld(kind as NonNullable<typeof kind>)
     const { redis, key } = world
     const wrong: [string, string[], string[], string][] = [
@@ -281,7 +281,7 @@ describe('commands()', () => {
     expect(await world.keys()).toEqual([])
   })
 
-  it('wants a transaction where it is told to, and has it in the middleware', async () => {
+  it('requires a transaction with required: true, and has it in the middleware', async () => {
     await using world = await openHandlingWorld(kind as NonNullable<typeof kind>)
     const { redis } = world
     expect(() => redis.commands(rootContext(), { required: true })).toThrow('found no transaction')

@@ -168,7 +168,7 @@ describe('writes that Redis would refuse in the middle of a commit', () => {
     expect(await textOf(world, 'last')).toBe('x')
   })
 
-  it('is not looked for in what an earlier command of the transaction replaces, also if a message of the same call has written to the key', async () => {
+  it('is not searched in a value that an earlier command of the transaction replaces, also if a message of the same call has written to the key', async () => {
     await using world = await openHandlingWorld(ioredis6)
     const { redis, key, command } = world
     await command('HSET', key('hash'), 'count', 'none yet')

@@ -43,7 +43,7 @@ for (const kind of redisKinds) {
       expect(await world.keys()).toEqual(['text'])
     })
 
-    it('B5: a command that fails in the middle is a partial commit: told as such, rejected, not tried again', async () => {
+    it('B5: a command that fails in the middle is a partial commit: reported, rejected, not retried', async () => {
       await using world = await openHandlingWorld(kind)
       const { redis, key, command } = world
       await command('SET', key('counter'), '9223372036854775807')
@@ -63,7 +63,7 @@ for (const kind of redisKinds) {
       expect([await command('GET', key('before')), await command('GET', key('after'))]).toEqual(['x', null])
     })
 
-    it('B7, B19: two that read and write the same key at once do not lose an update, by watch and by expect', async () => {
+    it('B7, B19: two transactions that read and write the same key concurrently lose no update, with watch and with expect', async () => {
       await using world = await openHandlingWorld(kind)
       const { redis, key, command } = world
       const [watched, guarded, versioned] = [key('watched'), key('guarded'), key('versioned')]
@@ -96,7 +96,7 @@ for (const kind of redisKinds) {
       ])
     })
 
-    it('B17: a key in another slot is refused where it is written, both keys named, and nothing is there', async () => {
+    it('B17: a key in another slot is refused when it is written, both keys are named, and nothing is stored', async () => {
       await using world = await openHandlingWorld(kind)
       const { redis, key } = world
       const order = await handleOne(world, async (_, context) => {
@@ -125,7 +125,7 @@ for (const kind of redisKinds) {
       await world.command('DEL', `${keyPrefix}plain`)
     })
 
-    it('rollback: true leaves nothing of a commit that failed in the middle', async () => {
+    it('rollback: true undoes a commit that failed in the middle', async () => {
       await using world = await openHandlingWorld(kind)
       const { redis, key, command } = world
       await command('SET', key('counter'), '9223372036854775807')
@@ -156,7 +156,7 @@ for (const kind of redisKinds) {
 }
 
 describe('transactionMiddleware()', () => {
-  it('B5: a partial commit stays one, if a key that was written is too large to be saved', async () => {
+  it('B5: a partial commit is not undone if a written key is too large to be saved', async () => {
     await using world = await openHandlingWorld(ioredis6)
     const { redis, key, command } = world
     await command('SET', key('counter'), '9223372036854775807')
@@ -173,7 +173,7 @@ describe('transactionMiddleware()', () => {
     expect(await command('SCARD', key('large'))).toBe(1002)
   })
 
-  it('a partial commit stays one, if XADD has trimmed entries that cannot be put back', async () => {
+  it('a partial commit is not undone if XADD has trimmed entries that cannot be restored', async () => {
     await using world = await openHandlingWorld(ioredis6)
     const { redis, key, command } = world
     await command('SET', key('counter'), '9223372036854775807')
@@ -189,7 +189,7 @@ describe('transactionMiddleware()', () => {
     expect(errorOf(order)).toMatchObject({ code: 'ACKORD_PARTIAL_COMMIT' })
   })
 
-  it('a partial commit stays one, if a stream was replaced that is too long to be saved', async () => {
+  it('a partial commit is not undone if a replaced stream is too long to be saved', async () => {
     await using world = await openHandlingWorld(ioredis6)
     const { redis, key, command } = world
     await command('SET', key('counter'), '9223372036854775807')
@@ -206,7 +206,7 @@ describe('transactionMiddleware()', () => {
     expect(errorOf(order)).toMatchObject({ code: 'ACKORD_PARTIAL_COMMIT' })
   })
 
-  it('rollback: true takes commands without a key', async () => {
+  it('rollback: true accepts commands without a key', async () => {
     await using world = await openHandlingWorld(ioredis6)
     const { redis, key, command } = world
     const publish = { name: 'PUBLISH', args: [key('channel'), 'x'], keys: [], kind: 'any' } as const
@@ -231,7 +231,7 @@ describe('transactionMiddleware()', () => {
     await expect(failing).rejects.toMatchObject({ code: 'ACKORD_PARTIAL_COMMIT' })
   })
 
-  it('rollback: true puts back a stream of one entry that XADD has replaced', async () => {
+  it('rollback: true restores a stream of one entry that XADD has replaced', async () => {
     await using world = await openHandlingWorld(ioredis6)
     const { redis, key, command } = world
     await command('SET', key('counter'), '9223372036854775807')
@@ -248,7 +248,7 @@ describe('transactionMiddleware()', () => {
     expect(await command('XRANGE', key('stream'), '-', '+')).toEqual([['1-1', ['f', 'before']]])
   })
 
-  it('B6: writes give nothing back and reads do not exist, so that none can be taken for an answer', async () => {
+  it('B6: writes return nothing and there are no reads, so that no result is mistaken for an answer', async () => {
     await using world = await openHandlingWorld(ioredis6)
     const { redis, key } = world
     const order = await handleOne(world, async (_, context) => {
@@ -261,7 +261,7 @@ describe('transactionMiddleware()', () => {
     expect(await world.command('GET', key('count'))).toBe('1')
   })
 
-  it('takes a key for what commands before it in the transaction make of it', async () => {
+  it('checks a key against the type that earlier commands of the transaction give it', async () => {
     await using world = await openHandlingWorld(ioredis6)
     const { redis, key, command } = world
     await command('SET', key('a'), 'text')
@@ -276,7 +276,7 @@ describe('transactionMiddleware()', () => {
     expect([await command('SCARD', key('a')), await command('GET', key('c'))]).toEqual([1, 'x'])
   })
 
-  it('refuses what needs a key that is missing, before anything is written', async () => {
+  it('refuses a command that requires a missing key, before anything is written', async () => {
     await using world = await openHandlingWorld(ioredis6)
     const { redis, key } = world
     for (const write of ['rename', 'lset'] as const) {
@@ -290,7 +290,7 @@ describe('transactionMiddleware()', () => {
     expect(await world.keys()).toEqual([])
   })
 
-  it('gives up when what it expects never holds, and has written nothing', async () => {
+  it('fails when its expectation never holds, and has written nothing', async () => {
     await using world = await openHandlingWorld(ioredis6)
     const { redis, key } = world
     let runs = 0
@@ -309,7 +309,7 @@ describe('transactionMiddleware()', () => {
     expect(await world.keys()).toEqual([])
   })
 
-  it('write() commits outside of a router, forgets what failed, and is a part of the transaction around it', async () => {
+  it('write() commits outside of a router, drops failed work, and is a part of the transaction around it', async () => {
     await using world = await openHandlingWorld(ioredis6)
     const { redis, key, command } = world
     expect(
@@ -333,7 +333,7 @@ describe('transactionMiddleware()', () => {
     await expect(redis.write(async () => {}, { context: aborted })).rejects.toThrow('stopped')
   })
 
-  it('lets keys of different slots commit on a single server if it is told to', async () => {
+  it('lets keys of different slots commit on a single server with slotCheck: cluster', async () => {
     const client = new Ioredis(redisUrl)
     const redis = fromIoredis(client, { slotCheck: 'cluster' })
     const [one, two] = [`one-${process.pid}`, `two-${process.pid}`]
@@ -346,7 +346,7 @@ describe('transactionMiddleware()', () => {
     client.disconnect()
   })
 
-  it('watches also where it is inside of another transaction', async () => {
+  it('watches also inside of another transaction', async () => {
     await using world = await openHandlingWorld(ioredis6)
     const { redis, key, command } = world
     let runs = 0
@@ -363,7 +363,7 @@ describe('transactionMiddleware()', () => {
     expect([runs, await command('GET', key('a'))]).toEqual([2, '2'])
   })
 
-  it('takes a window of parts of a millisecond', async () => {
+  it('accepts a replayWindow with fractions of a millisecond', async () => {
     await using world = await openHandlingWorld(ioredis6)
     const { redis, key, command } = world
     await redis.write(async () => await redis.commands().set(key('a'), 'x'), { replayWindow: 1000.5 })

@@ -11,7 +11,7 @@ import { brokenInvariants } from './invariants.ts'
 import { hour, idsOf, ioredis6, LuaWorld, lease, published, record, records } from './lua-world.ts'
 
 describe('storing twice', () => {
-  it('R1, R6: what is stored twice is one record, and the second call says so', async () => {
+  it('R1, R6: a record that is stored twice is stored once, and the second call returns duplicate', async () => {
     await using world = await LuaWorld.open()
     expect(await world.store.enqueue([record('e1'), record('e2')])).toEqual(['inserted', 'inserted'])
     expect(await world.store.enqueue([record('e2'), record('e3'), record('e1')])).toEqual(['duplicate', 'inserted', 'duplicate'])
@@ -24,7 +24,7 @@ describe('storing twice', () => {
     expect(await brokenInvariants(world)).toEqual([])
   })
 
-  it('R2: another body under the same id is a conflict, and the first one stays', async () => {
+  it('R2: a different body with the same id is a conflict, and the first record stays', async () => {
     await using world = await LuaWorld.open()
     await world.store.enqueue([record('e1', { data: Buffer.from('first') })])
     expect(await world.store.enqueue([record('e1', { data: Buffer.from('second') }), record('e2')])).toEqual(['conflict', 'inserted'])
@@ -33,7 +33,7 @@ describe('storing twice', () => {
     expect(await brokenInvariants(world)).toEqual([])
   })
 
-  it('R2: when it happened and in which trace is no difference; what it says is', async () => {
+  it('R2: a different time or trace is a duplicate; different content is a conflict', async () => {
     await using world = await LuaWorld.open()
     const at = (time: string, more: Record<string, string> = {}) => record('e1', { attributes: { time, traceparent: time, ...more } })
     expect(await world.store.enqueue([at('2026-01-01T00:00:00Z')])).toEqual(['inserted'])
@@ -46,7 +46,7 @@ describe('storing twice', () => {
     expect(await world.store.enqueue([same])).toEqual(['duplicate'])
   })
 
-  it('R2: in a transaction a conflict refuses all of it, and with onConflict: ignore the rest commits', async () => {
+  it('R2: a conflict refuses the whole transaction, and with onConflict: ignore the rest commits', async () => {
     await using world = await LuaWorld.open()
     const key = redisKey(world.tag, 'order')
     await world.store.enqueue([record('e1', { data: Buffer.from('first') })])
@@ -68,7 +68,7 @@ describe('storing twice', () => {
     await world.command('DEL', key)
   })
 
-  it('R2: two appends of one transaction that are in conflict with each other refuse it', async () => {
+  it('R2: refuses a transaction with two appends that conflict with each other', async () => {
     await using world = await LuaWorld.open()
     const write = (second: string) =>
       world.redis.write(async (transaction) => {
@@ -82,14 +82,14 @@ describe('storing twice', () => {
     expect(await brokenInvariants(world)).toEqual([])
   })
 
-  it('two records of one call with the same id that say different things are refused before anything is stored', async () => {
+  it('refuses two records of one call with the same id and different content before anything is stored', async () => {
     await using world = await LuaWorld.open()
     const both = [record('e1', { data: Buffer.from('a') }), record('e1', { data: Buffer.from('b') })]
     await expect(world.store.enqueue(both)).rejects.toThrow("have the id 'e1'")
     expect(await world.store.enqueue([record('e1'), record('e1')])).toEqual(['inserted', 'duplicate'])
   })
 
-  it('R4: a published record is known for as long as it is kept', async () => {
+  it('R4: recognises a published record for as long as it is kept', async () => {
     await using world = await LuaWorld.open({ outbox: { retain: true } })
     await world.store.enqueue([record('e1')])
     await world.store.settle((await world.store.claim({ limit: 1, lease })).map(published))
@@ -99,14 +99,14 @@ describe('storing twice', () => {
     expect(await world.store.enqueue([record('e1')])).toEqual(['inserted'])
   })
 
-  it('R4: without retention it is known until it is published', async () => {
+  it('R4: without retention recognises a record until it is published', async () => {
     await using world = await LuaWorld.open()
     await world.store.enqueue([record('e1')])
     await world.store.settle((await world.store.claim({ limit: 1, lease })).map(published))
     expect(await world.store.enqueue([record('e1')])).toEqual(['inserted'])
   })
 
-  it('edge 7: of a hundred at once one is stored, and another body is a conflict', async () => {
+  it('edge 7: stores one of a hundred concurrent records with the same id, and a different body is a conflict', async () => {
     await using world = await LuaWorld.open()
     const stores = [world.store, world.another()]
     const results = await Promise.all(Array.from({ length: 100 }, (_, index) => (stores[index % 2] ?? world.store).enqueue([record('e1')])))
@@ -116,7 +116,7 @@ describe('storing twice', () => {
     expect(await world.store.claim({ limit: 10, lease })).toHaveLength(1)
   })
 
-  it('R5: one record that cannot be stored keeps all of its call from being stored', async () => {
+  it('R5: stores no record of a call if one cannot be stored', async () => {
     await using world = await LuaWorld.open()
     await expect(world.store.enqueue([record('e1'), { ...record('e2'), destination: '' }])).rejects.toThrow('destination')
     await expect(world.store.enqueue([record('e1'), record('e2', { delay: Number.NaN })])).rejects.toThrow('delay')
@@ -125,7 +125,7 @@ describe('storing twice', () => {
 })
 
 describe('what is stored', () => {
-  it('edge 15: bytes survive, and what is too large is refused with the limit', async () => {
+  it('edge 15: keeps all bytes, and refuses a record that is too large with the limit in the message', async () => {
     await using world = await LuaWorld.open()
     const all = {
       empty: new Uint8Array(),
@@ -143,7 +143,7 @@ describe('what is stored', () => {
     await expect(tooLarge).rejects.toThrow('maxSize is 5242880')
   })
 
-  it('edge 16: ids, destinations and tags with all kinds of characters are what they are', async () => {
+  it('edge 16: keeps ids, destinations and tags with all kinds of characters', async () => {
     await using world = await LuaWorld.open({ outbox: { tag: `odd } tag:{ ${randomUUID()}`, name: 'a:b' } })
     const odd = ['a:b', '{x}', 'with blanks', '', '\0', 'größe 訂單', "it's", 'x'.repeat(3000)].filter((id) => id !== '')
     await world.store.enqueue(odd.map((id) => record(id, { destination: `to ${id}` })))
@@ -159,7 +159,7 @@ describe('what is stored', () => {
     await world.command('DEL', ...keys)
   })
 
-  it('edge 16: an error text of a megabyte is cut, and not through a character', async () => {
+  it('edge 16: truncates an error text of a megabyte, but not within a character', async () => {
     await using world = await LuaWorld.open({ outbox: { redact: (error) => error.replaceAll('secret', '…') } })
     await world.store.enqueue([record('e1'), record('e2')])
     const [one, other] = await world.store.claim({ limit: 10, lease })
@@ -174,7 +174,7 @@ describe('what is stored', () => {
     expect((await world.store.get(other.id))?.lastError).toBe('the … is out')
   })
 
-  it('edge 12: ten thousand records of one moment keep their order', async () => {
+  it('edge 12: keeps the order of ten thousand records of one moment', async () => {
     await using world = await LuaWorld.open()
     const all = records(10_000)
     for (let start = 0; start < all.length; start += 1000) await world.store.enqueue(all.slice(start, start + 1000))
@@ -189,7 +189,7 @@ describe('what is stored', () => {
 })
 
 describe('R7: in a MULTI of the user', () => {
-  it('ioredis: business write and event are there together', async () => {
+  it('ioredis: stores business write and event together', async () => {
     await using world = await LuaWorld.open()
     const client = new Ioredis(redisUrl)
     try {
@@ -209,7 +209,7 @@ describe('R7: in a MULTI of the user', () => {
     }
   })
 
-  it('node-redis, with a key prefix: business write and event are there together', async () => {
+  it('node-redis, with a key prefix: stores business write and event together', async () => {
     const keyPrefix = `p-${randomUUID()}:`
     const nodeRedis = redisKinds.find(({ name }) => name === 'node-redis') ?? ioredis6
     await using world = await LuaWorld.open({ kind: nodeRedis, keyPrefix })
@@ -232,7 +232,7 @@ describe('R7: in a MULTI of the user', () => {
     }
   })
 
-  it('edge 3: works after SCRIPT FLUSH, also inside of a pipeline, because the script goes whole', async () => {
+  it('edge 3: works after SCRIPT FLUSH, also inside of a pipeline, because the whole script is sent', async () => {
     await using server = await startRedis()
     await using world = await LuaWorld.open({ url: server.url })
     const client = new Ioredis(server.url)
@@ -306,7 +306,7 @@ describe('R7: in a script of the user, as when a ticket is minted', () => {
     for (const shard of world.shards) expect(await brokenInvariants(world, shard)).toEqual([])
   })
 
-  it('edge 1: a business key of the wrong type, and an outbox key of the wrong type, leave nothing written', async () => {
+  it('edge 1: writes nothing if a business key or an outbox key has the wrong type', async () => {
     await using opened = await openMint()
     const { world, client, mint } = opened
     const tag = world.store.tagOf('t-1')
@@ -323,7 +323,7 @@ describe('R7: in a script of the user, as when a ticket is minted', () => {
     expect(await mint('t-1', 'ada')).toBe('minted')
   })
 
-  it('edge 14: a key that lacks the tag is refused by the library before it is written', async () => {
+  it('edge 14: the library refuses a key without the tag before it is written', async () => {
     await using world = await LuaWorld.open()
     const write = world.redis.write(async (transaction) => {
       transaction.queue({ name: 'SET', args: ['elsewhere', '1'], keys: [0], kind: 'string' })

@@ -34,7 +34,7 @@ async function asUser(url: string, rules: readonly string[]) {
 }
 
 describe('R37: luaDurability() at the start', () => {
-  it('tells all that matters, and rejects for a violation if it is told to', async () => {
+  it('reports all checks, and rejects for a violation with failAtStart', async () => {
     await using server = await startRedis({ args: durable })
     await using world = await LuaWorld.open({ url: server.url })
     const { redis, store } = world
@@ -66,7 +66,7 @@ describe('R37: luaDurability() at the start', () => {
     expect(relaxed.health().state).toBe('idle')
   })
 
-  it('edge 18: what may not be asked is unknown, not ok', async () => {
+  it('edge 18: a setting that may not be read is unknown, not ok', async () => {
     await using server = await startRedis({ args: durable })
     await using user = await asUser(server.url, ['~*', '+@all', '-config', '-info'])
     const { redis, outbox } = user
@@ -99,7 +99,7 @@ describe('R37: luaDurability() at the start', () => {
     expect(durability.health().state).toBe('idle')
   })
 
-  it('one that is stopped while it starts does not go on', async () => {
+  it('does not continue if it is stopped while it starts', async () => {
     await using server = await startRedis({ args: durable })
     await using world = await LuaWorld.open({ url: server.url })
     const durability = luaDurability(world.redis, world.store, { logger: silentLogger })
@@ -113,7 +113,7 @@ describe('R37: luaDurability() at the start', () => {
     await durability[Symbol.asyncDispose]()
   })
 
-  it('tells that the server is not there', async () => {
+  it('rejects when the server cannot be reached', async () => {
     await using server = await startRedis({ args: durable })
     await using world = await LuaWorld.open({ url: server.url, options: { deadline: 300 } })
     await server.kill()
@@ -122,7 +122,7 @@ describe('R37: luaDurability() at the start', () => {
   })
 
   it.each([{ interval: 0 }, { failAtStart: 'always' }, { accept: ['fsync'] }, { accept: 'replicas' }, { every: 5 }, { onReport: 1 }])(
-    'refuses options that cannot be meant: %o',
+    'rejects invalid options: %o',
     async (options) => {
       await using world = await LuaWorld.open()
       expect(() => luaDurability(world.redis, world.store, options as unknown as LuaDurabilityOptions)).toThrow(Object.keys(options)[0])
@@ -130,8 +130,8 @@ describe('R37: luaDurability() at the start', () => {
   )
 })
 
-describe('R37: luaDurability() from time to time', () => {
-  it('edge 18: tells a setting that was changed within one period, once, and that it is right again; the outbox goes on', async () => {
+describe('R37: luaDurability() periodically', () => {
+  it('edge 18: logs a changed setting once within one period, and that it is right again, while the outbox continues', async () => {
     await using server = await startRedis({ args: durable })
     const runtime = new VirtualRuntime()
     await using world = await LuaWorld.open({ url: server.url, options: { runtime } })
@@ -176,7 +176,7 @@ describe('R37: luaDurability() from time to time', () => {
 })
 
 describe.each(redisKinds.filter(({ cluster }) => cluster))('luaDurability() on $name', (kind) => {
-  it('looks at every node of the shards, and at the slots of their keys', async () => {
+  it('checks every node of the shards, and the slots of their keys', async () => {
     await using world = await LuaWorld.open({ kind, outbox: { shards: 3 } })
     const report = await luaDurability(world.redis, world.store).check()
     const named = (name: string) => report.checks.filter((check) => check.name === name)

@@ -27,7 +27,7 @@ async function delaysOf(world: LuaWorld): Promise<number[]> {
 }
 
 describe('R18, R19: the back-off of the store', () => {
-  it('edge 9: is by the stored attempts, never overflows, grows up to its cap', async () => {
+  it('edge 9: uses the stored attempts, never overflows, grows up to its maximum', async () => {
     await using world = await LuaWorld.open({ outbox: { backoff: { jitter: 0 }, maxAttempts: 10_000 } })
     await world.stopClockAt(1_800_000_000_000)
     const tried = [...Array.from({ length: 70 }, (_, index) => index), 100, 500, 1022, 1023, 1024, 1025, 1999, 2000]
@@ -51,7 +51,7 @@ describe('R18, R19: the back-off of the store', () => {
     expect(new Set(delays).size).toBeGreaterThan(25)
   })
 
-  it('no back-off is none, and a factor of 1 does not grow', async () => {
+  it('an initial back-off of 0 stays 0, and a factor of 1 does not grow', async () => {
     for (const [initial, expected] of [
       [0, 0],
       [500, 500],
@@ -63,7 +63,7 @@ describe('R18, R19: the back-off of the store', () => {
     }
   })
 
-  it('edge 9: parks exactly at the most attempts', async () => {
+  it('edge 9: parks exactly at maxAttempts', async () => {
     await using world = await LuaWorld.open({ outbox: { backoff: { initial: 0, jitter: 0 }, maxAttempts: 3 } })
     await world.store.enqueue([record('e1')])
     const states: (string | undefined)[] = []
@@ -80,7 +80,7 @@ describe('R18, R19: the back-off of the store', () => {
   })
 })
 
-describe('edge 9: what comes first decides', () => {
+describe('edge 9: the first of several settlements takes effect', () => {
   const orders = [
     ['published', 'parked', 'rearm'],
     ['published', 'rearm', 'parked'],
@@ -110,7 +110,7 @@ describe('edge 9: what comes first decides', () => {
 })
 
 describe('R20: parked records', () => {
-  it('keep body, error, attempts and times, for ever; are listed, counted, re-armed, and go only by discard', async () => {
+  it('keep body, error, attempts and times; are listed, counted, re-armed, and deleted only by discard', async () => {
     await using world = await LuaWorld.open({ outbox: { retain: true } })
     await world.store.enqueue([record('e1', { attributes: { subject: 's' } }), record('e2')])
     const [one, other] = await world.store.claim({ limit: 2, lease })
@@ -136,14 +136,14 @@ describe('R20: parked records', () => {
     expect(await brokenInvariants(world)).toEqual([])
   })
 
-  it('R21: are parked at once where the outcome says so', async () => {
+  it('R21: are parked at once if the outcome says so', async () => {
     await using world = await LuaWorld.open()
     await world.store.enqueue([record('e1')])
     await world.store.settle((await world.store.claim({ limit: 1, lease })).map((claim) => parked(claim)))
     expect((await world.store.stats()).destinations).toMatchObject([{ ready: 0, waiting: 0, leased: 0, parked: 1 }])
   })
 
-  it('an edit is refused when the record has changed since it was read', async () => {
+  it('refuses an edit of a record that has changed since it was read', async () => {
     await using world = await LuaWorld.open()
     await world.store.enqueue(records(2))
     const claimed = await world.store.claim({ limit: 2, lease })
@@ -160,7 +160,7 @@ describe('R20: parked records', () => {
 })
 
 describe('edge 10: retention', () => {
-  it('takes what is exactly as old as it is told, and not what is a millisecond younger', async () => {
+  it('deletes records that are exactly as old as requested, and none that is a millisecond younger', async () => {
     await using world = await LuaWorld.open({ outbox: { retain: true } })
     const at = 1_800_000_000_000
     await world.stopClockAt(at)
@@ -173,7 +173,7 @@ describe('edge 10: retention', () => {
     expect(await brokenInvariants(world)).toEqual([])
   })
 
-  it('deletes nothing that is not old by a clock that was moved back', async () => {
+  it('deletes no record that is not old enough by a clock that was set back', async () => {
     await using world = await LuaWorld.open({ outbox: { retain: true } })
     await world.store.enqueue(records(3))
     const [one] = await world.store.claim({ limit: 1, lease })
@@ -184,7 +184,7 @@ describe('edge 10: retention', () => {
     expect(await brokenInvariants(world)).toEqual([])
   })
 
-  it('may run while records are re-armed and published', async () => {
+  it('can run while records are re-armed and published', async () => {
     await using world = await LuaWorld.open({ outbox: { retain: true } })
     await world.store.enqueue(records(300))
     const claimed = await world.store.claim({ limit: 300, lease })

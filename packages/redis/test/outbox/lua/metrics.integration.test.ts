@@ -39,7 +39,7 @@ describe('R44: distributions', () => {
     },
   )
 
-  it('the time of each script is observed under its name, also where it fails', async () => {
+  it('observes the duration of each script by its name, also if it fails', async () => {
     await using world = await LuaWorld.open()
     const { metrics, of } = observing()
     const store = world.another({ metrics })

@@ -9,7 +9,7 @@ import { useLuaOutbox } from './lua-outbox-flow.ts'
 import { failed, LuaWorld, lease, parked, published, record, records } from './lua-world.ts'
 
 describe('edge 24', () => {
-  it('storing, a claim of 100, and each way to settle 100 are one round trip', async () => {
+  it('appending, a claim of 100, and every kind of settlement of 100 take one round trip each', async () => {
     await using world = await LuaWorld.open({ outbox: { retain: true } })
     let calls = 0
     const port: RedisPort = {
@@ -47,7 +47,7 @@ describe('edge 24', () => {
     expect((await costOf(() => store.release(held)))[0]).toBe(1)
   })
 
-  it('what a claim does to the server does not grow with what is published or parked', async () => {
+  it('the cost of a claim does not grow with the number of published or parked records', async () => {
     await using server = await startRedis()
     await using world = await LuaWorld.open({ url: server.url, outbox: { retain: true } })
     const commandsOfClaim = async () => {

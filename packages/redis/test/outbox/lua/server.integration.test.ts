@@ -14,7 +14,7 @@ import { failed, failedByStore, hour, idsOf, LuaWorld, lease, parked, published,
 const clients = redisKinds.filter(({ name }) => name === 'ioredis 6' || name === 'node-redis')
 
 describe('R3, edge 2: memory is full', () => {
-  it('nothing is stored, and settle, renew, release, claim and rearm still work', async () => {
+  it('stores nothing, while settle, renew, release, claim and rearm still work', async () => {
     await using server = await startRedis()
     await using world = await LuaWorld.open({ url: server.url, outbox: { retain: true } })
     await world.store.enqueue([...records(8), record('later', { delay: hour })])
@@ -43,7 +43,7 @@ describe('R3, edge 2: memory is full', () => {
     expect(await brokenInvariants(world)).toEqual([])
   })
 
-  it('a relay goes on publishing, each record once', async () => {
+  it('a relay continues to publish, each record once', async () => {
     await using server = await startRedis()
     await using world = await LuaWorld.open({ url: server.url })
     await world.store.enqueue(records(50))
@@ -68,7 +68,7 @@ describe('R3, edge 2: memory is full', () => {
 })
 
 describe('R40, R41, edge 3: the server forgets its scripts', () => {
-  it.each(clients)('everything works on after SCRIPT FLUSH at any time: $name', async (kind) => {
+  it.each(clients)('everything continues to work after SCRIPT FLUSH at any time: $name', async (kind) => {
     await using server = await startRedis()
     await using world = await LuaWorld.open({ kind, url: server.url })
     const flush = () => world.command('SCRIPT', 'FLUSH')
@@ -96,7 +96,7 @@ describe('R40, R41, edge 3: the server forgets its scripts', () => {
     expect(await brokenInvariants(world)).toEqual([])
   })
 
-  it('a call that was not answered can be repeated: what was stored is a duplicate, what was settled is lost', async () => {
+  it('an unanswered call can be repeated: stored records are duplicates, settled claims are lost', async () => {
     await using world = await LuaWorld.open()
     await world.store.enqueue(records(2))
     expect(await world.store.enqueue(records(2))).toEqual(['duplicate', 'duplicate'])
@@ -109,41 +109,44 @@ describe('R40, R41, edge 3: the server forgets its scripts', () => {
 })
 
 describe('R39, edge 5: the server is killed', () => {
-  it.each(['always', 'everysec'])('with appendfsync %s all is as it was: nothing stored is lost, no index is half done', async (fsync) => {
-    await using server = await startRedis({ args: ['--appendfsync', fsync] })
-    await using world = await LuaWorld.open({ url: server.url, outbox: { retain: true } })
-    await world.store.enqueue([...records(6), record('later', { delay: hour })])
-    const [done, waits, given, released, held] = await world.store.claim({ limit: 5, lease })
-    if (!(done && waits && given && released && held)) throw new Error('five records were to be claimed')
-    await world.store.release([released])
-    await world.store.settle([published(done), failed(waits, hour), parked(given)])
-    // Under way while it is killed.
-    const stored: string[] = []
-    const storing = (async () => {
-      for (let number = 0; ; number += 1) {
-        await world.store.enqueue([record(`more ${number}`)])
-        stored.push(`more ${number}`)
-      }
-    })().catch(() => {})
-    await until('some are stored', () => stored.length > 20)
-    const before = (await world.store.list({}, { limit: 10 })).records.slice(0, 7)
-    await server.kill()
-    await storing
-    await server.restart()
-    const after = await vi.waitFor(() => world.store.list({}, { limit: 10_000 }), 15_000)
-    expect(after.records.slice(0, 7).map(({ id, state, attempts, lastError }) => [id, state, attempts, lastError])).toEqual(
-      before.map(({ id, state, attempts, lastError }) => [id, state, attempts, lastError]),
-    )
-    expect(await brokenInvariants(world)).toEqual([])
-    const found = new Set(idsOf(after.records))
-    // A process that is killed leaves what it has written to the kernel: both survive that. A power cut is another matter.
-    expect(stored.filter((id) => !found.has(id))).toEqual([])
-    expect(await world.store.settle([published(held)])).toEqual(['applied'])
-  })
+  it.each(['always', 'everysec'])(
+    'with appendfsync %s the state is the same after the restart: no stored record is lost, no index is incomplete',
+    async (fsync) => {
+      await using server = await startRedis({ args: ['--appendfsync', fsync] })
+      await using world = await LuaWorld.open({ url: server.url, outbox: { retain: true } })
+      await world.store.enqueue([...records(6), record('later', { delay: hour })])
+      const [done, waits, given, released, held] = await world.store.claim({ limit: 5, lease })
+      if (!(done && waits && given && released && held)) throw new Error('five records were to be claimed')
+      await world.store.release([released])
+      await world.store.settle([published(done), failed(waits, hour), parked(given)])
+      // Under way while it is killed.
+      const stored: string[] = []
+      const storing = (async () => {
+        for (let number = 0; ; number += 1) {
+          await world.store.enqueue([record(`more ${number}`)])
+          stored.push(`more ${number}`)
+        }
+      })().catch(() => {})
+      await until('some are stored', () => stored.length > 20)
+      const before = (await world.store.list({}, { limit: 10 })).records.slice(0, 7)
+      await server.kill()
+      await storing
+      await server.restart()
+      const after = await vi.waitFor(() => world.store.list({}, { limit: 10_000 }), 15_000)
+      expect(after.records.slice(0, 7).map(({ id, state, attempts, lastError }) => [id, state, attempts, lastError])).toEqual(
+        before.map(({ id, state, attempts, lastError }) => [id, state, attempts, lastError]),
+      )
+      expect(await brokenInvariants(world)).toEqual([])
+      const found = new Set(idsOf(after.records))
+      // A process that is killed leaves what it has written to the kernel: both survive that. A power cut is another matter.
+      expect(stored.filter((id) => !found.has(id))).toEqual([])
+      expect(await world.store.settle([published(held)])).toEqual(['applied'])
+    },
+  )
 })
 
-describe('edge 21: the server is away for a while', () => {
-  it('a relay waits, says it once, and goes on by itself after a restart and after the server was a replica', async () => {
+describe('edge 21: the server is unavailable for a while', () => {
+  it('a relay waits, logs it once, and continues by itself after a restart and after the server was a replica', async () => {
     await using server = await startRedis({ args: ['--appendfsync', 'always'] })
     await using other = await startRedis()
     await using world = await LuaWorld.open({ url: server.url })
@@ -189,7 +192,7 @@ describe('edge 21: the server is away for a while', () => {
   })
 })
 
-describe('R43, edge 19: what the user may not do', () => {
+describe('R43, edge 19: missing permissions', () => {
   async function asUser(url: string, rules: readonly string[]) {
     const admin = new Ioredis(url)
     await admin.call('ACL', 'SETUSER', 'limited', 'reset', 'on', '>secret', ...rules)
@@ -217,7 +220,7 @@ describe('R43, edge 19: what the user may not do', () => {
     await expect(user.store.verify()).rejects.toThrow('cannot be used')
   })
 
-  it('the permissions that it names are enough for everything', async () => {
+  it('the permissions that it names are sufficient for everything', async () => {
     await using server = await startRedis()
     const names =
       'type time get incrby hget hset hsetnx hmget hstrlen hdel hincrby hgetall zadd zrem zrangebyscore zrangebylex zlexcount xadd xread xrevrange'
@@ -237,7 +240,7 @@ describe('R43, edge 19: what the user may not do', () => {
     expect((await store.stats()).destinations).toHaveLength(1)
   })
 
-  it('what the server refuses in the middle of a script is found again', async () => {
+  it('records are found again after the server refused a write in the middle of a script', async () => {
     await using server = await startRedis()
     await using world = await LuaWorld.open({ url: server.url })
     await world.store.enqueue(records(6))

@@ -15,7 +15,7 @@ import { idsOf, LuaWorld, lease, published, record, records } from './lua-world.
 const clusters = redisKinds.filter(({ cluster }) => cluster)
 
 describe('edge 14: on a cluster', () => {
-  it.each(clusters)('the keys of a shard are in one slot, the shards on several nodes, and a relay finds all: $name', async (kind) => {
+  it.each(clusters)('a relay finds the records of all shards, each in one slot and on several nodes: $name', async (kind) => {
     await using world = await LuaWorld.open({ kind, outbox: { shards: 8 } })
     const slots = new Set<unknown>()
     for (const { keys } of world.shards) {
@@ -37,7 +37,7 @@ describe('edge 14: on a cluster', () => {
     for (const shard of world.shards) expect(await brokenInvariants(world, shard)).toEqual([])
   })
 
-  it('a key of the user without the tag is refused by the server before anything is written', async () => {
+  it('the server refuses a key of the user without the tag before anything is written', async () => {
     const [kind] = clusters
     await using world = await LuaWorld.open({ kind })
     const { lua, keys, args } = world.store.prepare([record('e1')])
@@ -47,7 +47,7 @@ describe('edge 14: on a cluster', () => {
     expect(await world.store.claim({ limit: 10, lease })).toEqual([])
   })
 
-  it('while a slot moves, calls fail and can be repeated, and a relay goes on by itself when it has moved', {
+  it('while a slot is moved, calls fail and can be repeated, and a relay continues by itself afterwards', {
     timeout: 120_000,
   }, async () => {
     await using cluster = await startRedisCluster()
@@ -129,7 +129,7 @@ describe('edge 14: on a cluster', () => {
 })
 
 describe('R38: replicas', () => {
-  it('tells how many have what was stored', async () => {
+  it('resolves to the number of replicas that have the writes', async () => {
     await using server = await startRedis()
     await using replica = await startRedis()
     await using world = await LuaWorld.open({ url: server.url })
@@ -144,7 +144,7 @@ describe('R38: replicas', () => {
     await expect(waitForReplicas(world.redis, { replicas: 1, timeout: 10_000 })).rejects.toThrow('deadline')
   })
 
-  it('edge 3, R39: a replica that takes over has no scripts, and goes on with what it has', async () => {
+  it('edge 3, R39: a promoted replica has no scripts, and continues with the records that it has', async () => {
     await using server = await startRedis()
     await using replica = await startRedis()
     await using world = await LuaWorld.open({ url: server.url })
@@ -163,7 +163,7 @@ describe('R38: replicas', () => {
   })
 })
 
-describe('R49: the store is chosen, and nothing else decides', () => {
+describe('R49: the store is the one that the caller chose', () => {
   it('a stream outbox and a Lua outbox under one tag do not see each other', async () => {
     await using world = await LuaWorld.open()
     const streams = streamOutbox(world.redis, { tags: [world.tag] })

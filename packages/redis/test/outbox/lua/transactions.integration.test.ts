@@ -57,7 +57,7 @@ if (first !== undefined) {
 }
 
 describe('in one commit with business writes', () => {
-  it.each([true, false])('a command that fails leaves no event, with rollback: %s', async (rollback) => {
+  it.each([true, false])('a failed command leaves no event, with rollback: %s', async (rollback) => {
     await using world = await LuaWorld.open()
     const counter = redisKey(world.tag, 'counter')
     const order = redisKey(world.tag, 'order')
@@ -77,7 +77,7 @@ describe('in one commit with business writes', () => {
     await world.command('DEL', counter, order)
   })
 
-  it('transactions that share a call store each their own, and one that is refused does not touch the others', async () => {
+  it('transactions that share a call store their own events, and a refused one does not affect the others', async () => {
     await using world = await LuaWorld.open()
     await world.store.enqueue([record('taken', { data: Buffer.from('other') })])
     const ids = Array.from({ length: 30 }, (_, index) => (index % 10 === 5 ? 'taken' : `e${index}`))
@@ -92,7 +92,7 @@ describe('in one commit with business writes', () => {
     expect(idsOf(await world.store.claim({ limit: 100, lease }))).toEqual(expected)
   })
 
-  it('the events are in the slot of the other keys, whatever their own ordering key', async () => {
+  it('events are stored in the slot of the other keys, whatever their ordering key', async () => {
     await using world = await LuaWorld.open({ outbox: { shards: 4 } })
     for (const shard of world.shards) {
       const key = redisKey(shard.tag, 'order')

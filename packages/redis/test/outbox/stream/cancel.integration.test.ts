@@ -51,7 +51,7 @@ describe('cancel in a transaction', () => {
     expect(await world.store.claim({ limit: 1000, lease })).toHaveLength(250)
   })
 
-  it('drops what the transaction has appended before, across nested transactions that commit', async () => {
+  it('drops records that the transaction has appended before, across nested transactions that commit', async () => {
     await using world = await StreamWorld.open()
     await world.redis.write(async (transaction) => {
       await world.store.append(transaction, [record('a', { delay: hour }), record('b', { delay: hour }), record('now')])
@@ -70,7 +70,7 @@ describe('cancel in a transaction', () => {
     expect(await stored(world)).toEqual(['b', 'now', 'a'])
   })
 
-  it('is refused as a whole if a key of the outbox holds something else', async () => {
+  it('is refused as a whole if a key of the outbox has the wrong type', async () => {
     await using world = await StreamWorld.open()
     await world.append(record('reminder', { delay: hour }))
     await world.command('SET', world.key('retry'), 'a text')
@@ -95,7 +95,7 @@ describe('cancel in a transaction', () => {
     await expect(writing).rejects.toMatchObject({ code: 'ACKORD_CROSS_SLOT' })
   })
 
-  it('holds against a claim that has read the entry and not put it aside yet', async () => {
+  it('works while a claim has read the entry and not put it aside yet', async () => {
     await using world = await StreamWorld.open()
     await world.append(record('reminder', { delay: hour }))
     const port: RedisPort = {
@@ -115,7 +115,7 @@ describe('cancel in a transaction', () => {
     expect(await stored(world)).toEqual([])
     expect(await world.pending()).toEqual([])
   })
-  it('holds against a claim that has read the entry and comes to put it aside when its delay is over', async () => {
+  it('works while a claim that has read the entry puts it aside after its delay has ended', async () => {
     await using world = await StreamWorld.open()
     await world.append(record('reminder', { delay: hour }), record('kept', { delay: hour }))
     const clock = redisKey(world.tag, 'clock')
@@ -139,7 +139,7 @@ describe('cancel in a transaction', () => {
   })
 })
 
-it('a late answer to a claim makes no delayed record ready before its time', async () => {
+it('a late answer to a claim makes no delayed record ready before its delay has ended', async () => {
   await using world = await StreamWorld.open()
   await world.append(record('reminder', { delay: hour }), record('now'))
   const port: RedisPort = {

@@ -36,7 +36,7 @@ function paceWorld() {
 }
 
 describe('the bytes that claims ask for after late answers', () => {
-  it('are not raised by answers that brought nothing', async () => {
+  it('are not raised by empty answers', async () => {
     const { limit, late, answered } = paceWorld()
     await late(limit())
     await late(limit())
@@ -46,7 +46,7 @@ describe('the bytes that claims ask for after late answers', () => {
     expect(limit()).toBe(4 * megabyte)
   })
 
-  it('are doubled once per claim, however many of its calls were filled', async () => {
+  it('are doubled once per claim, however many of its calls were full', async () => {
     const { limit, late, answered } = paceWorld()
     await late(limit())
     await late(limit())

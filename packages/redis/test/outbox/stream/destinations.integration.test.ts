@@ -45,7 +45,7 @@ it('claims ask only for destinations that have records', async () => {
   expect(keys).toBeLessThan(30)
 })
 
-it('a destination with parked or delayed records, or records in hand, stays', async () => {
+it('a destination with parked, delayed or claimed records stays', async () => {
   await using world = await StreamWorld.open()
   await world.append(
     record('parked', { destination: 'parked' }),
@@ -77,7 +77,7 @@ it('the keys of a destination are deleted when it has had no record for the idle
   expect(world.logger.at('warn')).toEqual([])
 })
 
-it('deletes the keys of many destinations in as many claims as it takes, not in as many idle times', async () => {
+it('deletes the keys of many destinations in consecutive claims, without waiting for further idle times', async () => {
   await using world = await StreamWorld.open()
   const clock = redisKey(world.tag, 'clock')
   const { port, move } = movedClock(world.port, clock)
@@ -100,7 +100,7 @@ it('deletes the keys of many destinations in as many claims as it takes, not in 
   await world.command('DEL', clock)
 })
 
-it('forgets destinations of an outbox that an earlier version has filled', async () => {
+it('drops destinations of an outbox that an earlier version has filled', async () => {
   await using world = await StreamWorld.open()
   for (const destination of names(20)) {
     await world.command('SADD', world.destinationsKey, destination)
@@ -110,7 +110,7 @@ it('forgets destinations of an outbox that an earlier version has filled', async
   expect(await world.command('SMEMBERS', world.destinationsKey)).toEqual([])
 })
 
-it('loses nothing that is stored while destinations are dropped and deleted', { timeout: 60_000 }, async () => {
+it('loses no record that is stored while destinations are dropped and deleted', { timeout: 60_000 }, async () => {
   // Dropped with every look that finds nothing, and deleted a millisecond later.
   await using world = await StreamWorld.open({ outbox: { idleTime: 1, block: 20 } })
   const arrived: string[] = []

@@ -16,7 +16,7 @@ function give(backlog: number[], { count, maxBytes, atLeastOne }: Share): Given<
   return { things, bytes, stopped: false }
 }
 
-it('a giver whose first thing is large gets its turn beside one that always has something', async () => {
+it('a source whose first record is large gets its turn beside one that always has records', async () => {
   const backlogs: Record<string, number[]> = { busy: [], large: [90, 90] }
   const passedOver = new Set<string>()
   const given: number[][] = []

@@ -10,7 +10,7 @@ import { TestTransaction } from './test-transaction.ts'
 
 const published = ({ id, token }: { readonly id: string; readonly token: string }) => ({ id, token, result: 'published' }) as const
 
-it('B13: what is published is gone from the stream and from the pending list', async () => {
+it('B13: published records are removed from the stream and from the pending list', async () => {
   await using world = await StreamWorld.open()
   await world.append(...records(700))
   const held = await world.store.claim({ limit: 700, lease })
@@ -19,7 +19,7 @@ it('B13: what is published is gone from the stream and from the pending list', a
   expect(await world.pending()).toEqual([])
 })
 
-it('B13, 30: entries that were trimmed while they were pending are acked and told of once, and the others flow', async () => {
+it('B13, 30: entries that were trimmed while pending are acked and logged once, and the others are published', async () => {
   await using world = await StreamWorld.open()
   await world.append(...records(3))
   const held = await world.store.claim({ limit: 3, lease })
@@ -34,7 +34,7 @@ it('B13, 30: entries that were trimmed while they were pending are acked and tol
   expect(world.counted).toHaveLength(1)
 })
 
-it('B13: entries that were trimmed while they waited for another try are told of, and nothing is left of them', async () => {
+it('B13: entries that were trimmed while they waited for a retry are logged, and leave nothing behind', async () => {
   await using world = await StreamWorld.open()
   await world.append(...records(2))
   const held = await world.store.claim({ limit: 2, lease })
@@ -46,7 +46,7 @@ it('B13: entries that were trimmed while they waited for another try are told of
   expect(await world.command('HLEN', world.key('errors'))).toBe(1)
 })
 
-it('settling an entry that was trimmed meanwhile leaves nothing pending', async () => {
+it('settling a trimmed entry leaves nothing pending', async () => {
   await using world = await StreamWorld.open()
   await world.append(record('e1'))
   const held = await world.store.claim({ limit: 1, lease })
@@ -55,7 +55,7 @@ it('settling an entry that was trimmed meanwhile leaves nothing pending', async 
   expect(await world.pending()).toEqual([])
 })
 
-it('gives what it has claimed where another tag could not be read: kept back, it would wait for the end of its lease', async () => {
+it('returns claimed records if another tag cannot be read: otherwise they would wait until their lease has expired', async () => {
   await using world = await StreamWorld.open()
   const tags = [world.tag, `${world.tag}-broken`]
   let broken = true
@@ -82,7 +82,7 @@ it('gives what it has claimed where another tag could not be read: kept back, it
   await world.command('DEL', ...left)
 })
 
-it('takes ten thousand destinations', { timeout: 60_000 }, async () => {
+it('supports ten thousand destinations', { timeout: 60_000 }, async () => {
   await using world = await StreamWorld.open()
   const count = 10_000
   for (let from = 0; from < count; from += 1000) {
@@ -95,13 +95,13 @@ it('takes ten thousand destinations', { timeout: 60_000 }, async () => {
   await Promise.all(names.map((name) => world.command('DEL', ...world.allKeys(name))))
 })
 
-it('B14: reads what was stored before there was a group', async () => {
+it('B14: reads records that were stored before the group was created', async () => {
   await using world = await StreamWorld.open()
   await world.append(...records(2))
   expect(idsOf(await world.store.claim({ limit: 10, lease }))).toEqual(['e1', 'e2'])
 })
 
-it('B14: makes the group once, whoever comes first', async () => {
+it('B14: creates the group once, with concurrent relays', async () => {
   await using world = await StreamWorld.open()
   await world.append(...records(40))
   const stores = Array.from({ length: 4 }, () => world.another())
@@ -109,7 +109,7 @@ it('B14: makes the group once, whoever comes first', async () => {
   expect(new Set(idsOf(claimed)).size).toBe(40)
 })
 
-it('B14: goes on after all keys were deleted', async () => {
+it('B14: continues after all keys were deleted', async () => {
   await using world = await StreamWorld.open()
   await world.append(record('before'))
   const held = await world.store.claim({ limit: 1, lease })
@@ -125,7 +125,7 @@ it('B14: goes on after all keys were deleted', async () => {
   ])
 })
 
-it('B14: gives everything again after its group was destroyed, and says so', async () => {
+it('B14: delivers everything again after its group was destroyed, and logs it', async () => {
   await using world = await StreamWorld.open()
   await world.append(...records(4))
   const [parked, failed] = await world.store.claim({ limit: 2, lease })
@@ -139,7 +139,7 @@ it('B14: gives everything again after its group was destroyed, and says so', asy
   expect(await world.store.list({ state: 'parked' }, { limit: 10 })).toEqual({ records: [], next: undefined })
 })
 
-it('parks entries that cannot be read, with the reason, and the others flow', async () => {
+it('parks entries that cannot be read, with the reason, and publishes the others', async () => {
   await using world = await StreamWorld.open()
   await world.command('XADD', world.key('to'), '*', 'something', 'else')
   await world.command('XADD', world.key('to'), '*', 'ackord', 'x;;{broken', 'data', '1')
@@ -160,7 +160,7 @@ it('parks entries that cannot be read, with the reason, and the others flow', as
   ).toBe(4)
 })
 
-it('refuses before anything is written where a key holds something else', async () => {
+it('refuses before anything is written if a key has the wrong type', async () => {
   for (const kind of ['ready', 'retry', 'parked', 'errors', 'uncounted'] as const) {
     await using world = await StreamWorld.open()
     await world.append(...records(4))
@@ -189,7 +189,7 @@ it('refuses before anything is written where a key holds something else', async 
   }
 })
 
-it('reads the other streams where one key holds something else, and logs it once', async () => {
+it('reads the other streams if one key has the wrong type, and logs it once', async () => {
   await using world = await StreamWorld.open()
   await world.append(record('e1'), record('e2', { destination: 'invoices' }))
   await world.command('DEL', world.key('to'))
@@ -199,7 +199,7 @@ it('reads the other streams where one key holds something else, and logs it once
   expect(world.logger.at('error')).toHaveLength(1)
 })
 
-it('a claim fails where the user may not look at the groups: it does not take the destination for an empty one', async () => {
+it('a claim fails without the permission for XINFO: the destination does not count as empty', async () => {
   await using server = await startRedis()
   await using world = await StreamWorld.open({ url: server.url })
   await world.command('ACL', 'SETUSER', 'relay', 'on', '>secret', '~*', '+@all', '-xinfo')
@@ -215,7 +215,7 @@ it('a claim fails where the user may not look at the groups: it does not take th
   }
 })
 
-it('claims go on with full memory, also where a destination is new: what is published makes room', async () => {
+it('claims continue with full memory, also for a new destination: publishing frees memory', async () => {
   await using server = await startRedis()
   await using world = await StreamWorld.open({ url: server.url })
   await world.append(...records(3))

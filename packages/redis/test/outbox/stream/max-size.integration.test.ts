@@ -25,7 +25,7 @@ const refused = { code: 'ACKORD_INVALID_OUTPUT', retryable: false, message: expe
 const sized = (size: number) => record('e1', { data: new Uint8Array(size), attributes })
 
 describe.each(single)('maxSize of a stream outbox: $name', (kind) => {
-  it('a message whose event is one byte over it is rejected, and nothing of it is stored', async () => {
+  it('rejects a message whose event is one byte too large, and stores nothing of it', async () => {
     await using world = await StreamWorld.open({ kind, outbox: { maxSize }, options: quiet })
     const { redis, store, tag } = world
     const inbox = { consumer: 'orders', tag }
@@ -50,7 +50,7 @@ describe.each(single)('maxSize of a stream outbox: $name', (kind) => {
     for (const key of (await world.command('KEYS', `{${tag}}*`)) as string[]) await world.command('DEL', key)
   })
 
-  it('append() refuses a record before anything is queued, so that the transaction can go on', async () => {
+  it('append() refuses a record before anything is queued, so that the transaction can continue', async () => {
     await using world = await StreamWorld.open({ kind, outbox: { maxSize } })
     const { redis, store } = world
     await redis.write(async (transaction) => {
@@ -76,13 +76,13 @@ it('counts the message and not the fields that a marshal() of the user’s own m
   expect(claimed.map(({ message }) => message.data.byteLength)).toEqual([1000])
 })
 
-it('is 5 MB if nothing else is said', async () => {
+it('is 5 MB by default', async () => {
   await using world = await StreamWorld.open()
   await expect(world.append(sized(5_242_880))).rejects.toThrow('maxSize is 5242880')
   expect((await world.store.stats()).destinations).toEqual([])
 })
 
-it('does not keep operators from re-arming what is there, whatever their own limit is', async () => {
+it('does not keep operators from re-arming stored records, whatever their own limit is', async () => {
   await using world = await StreamWorld.open()
   await world.append(sized(2000))
   const operators = world.another({ maxSize: 1 })
@@ -94,7 +94,7 @@ it('does not keep operators from re-arming what is there, whatever their own lim
   expect([again?.message.attributes['note'], again?.message.data.byteLength]).toEqual(['again', 2000])
 })
 
-it.each([0, -1, 1.5, Number.NaN, Infinity])('cannot be %s, and that is said when the object is made', async (wrong) => {
+it.each([0, -1, 1.5, Number.NaN, Infinity])('cannot be %s, and the constructor throws', async (wrong) => {
   await using world = await StreamWorld.open()
   expect(() => streamOutbox(world.redis, { maxSize: wrong })).toThrow(/maxSize.* must be a whole number, 1 or more/)
 })

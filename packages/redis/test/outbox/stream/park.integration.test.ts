@@ -11,7 +11,7 @@ async function idOf(world: StreamWorld, messageId: string): Promise<string> {
 }
 
 describe('park', () => {
-  it('works before any relay has made the group, and says so in the log', async () => {
+  it('works before any relay has created the group, and is logged', async () => {
     await using world = await StreamWorld.open()
     await world.append(...records(2))
     const id = await idOf(world, 'e1')
@@ -22,7 +22,7 @@ describe('park', () => {
     expect((await world.store.stats()).destinations).toMatchObject([{ ready: 0, leased: 1, parked: 1 }])
   })
 
-  it('takes a record from a relay whose lease has run out, which can no longer settle it', async () => {
+  it('parks a record of a relay whose lease has expired, which can no longer settle it', async () => {
     await using world = await StreamWorld.open()
     await world.append(record('e1'))
     const [held] = await world.store.claim({ limit: 1, lease })
@@ -35,7 +35,7 @@ describe('park', () => {
     expect(await world.store.get(held.id)).toMatchObject({ state: 'parked', attempts: 1 })
   })
 
-  it('of more unread records than one claim passes by does not keep those behind them from being claimed', async () => {
+  it('of more unread records than one claim skips does not keep those behind them from being claimed', async () => {
     await using world = await StreamWorld.open()
     await world.append(...records(2500))
     await world.append(record('last'))
@@ -47,7 +47,7 @@ describe('park', () => {
     expect(claimed).toEqual(['last'])
   })
 
-  it('and the age of the oldest record: parked records that nobody has read do not count', async () => {
+  it('and the age of the oldest record: unread parked records do not count', async () => {
     await using world = await StreamWorld.open()
     await world.append(...records(15))
     const { records: listed } = await world.store.list({}, { limit: 100 })
@@ -60,7 +60,7 @@ describe('park', () => {
     expect((await world.store.stats()).oldestAge).toBeLessThan(60_000)
   })
 
-  it('leaves a group that was lost with what it had parked to the next claim, which logs it', async () => {
+  it('leaves a group that was lost with its parked records to the next claim, which logs it', async () => {
     await using world = await StreamWorld.open()
     await world.append(...records(2))
     const id = await idOf(world, 'e1')
@@ -87,7 +87,7 @@ describe('rearm', () => {
     expect(await world.command('EXISTS', ...world.allKeys('new').slice(2), ...world.allKeys().slice(2))).toBe(0)
   })
 
-  it('of a delayed record before its time is not undone when its relay dies', async () => {
+  it('of a delayed record before its delay has ended is not undone when its relay crashes', async () => {
     await using world = await StreamWorld.open()
     await world.append(record('e1', { delay: hour }))
     const id = await idOf(world, 'e1')
@@ -121,7 +121,9 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
 
 const runs = process.env['ACKORD_PROOF'] === '1' ? 300 : 30
 
-it('in any history with parked records each record is claimed by one at a time, and published once', { timeout: 600_000 }, async () => {
+it('in any history with parked records each record is claimed by one relay at a time, and published once', {
+  timeout: 600_000,
+}, async () => {
   await fc.assert(fc.asyncProperty(fc.array(steps, { maxLength: 40, size: 'max' }), play), { seed: 7, numRuns: runs })
 })
 

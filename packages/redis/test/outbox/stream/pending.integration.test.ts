@@ -3,7 +3,7 @@ import { pid } from 'node:process'
 import { expect, it, vi } from 'vitest'
 import { idsOf, lease, record, records, StreamWorld } from './stream-world.ts'
 
-it('B8: finds a lease that has run out behind a thousand that have not, page by page', async () => {
+it('B8: finds an expired lease behind a thousand others, page by page', async () => {
   await using world = await StreamWorld.open()
   await world.append(...records(2500))
   const held = await world.store.claim({ limit: 2500, lease })
@@ -13,7 +13,7 @@ it('B8: finds a lease that has run out behind a thousand that have not, page by 
   expect(taken.every(({ attempts }) => attempts === 2)).toBe(true)
 })
 
-it('B9: gives what it takes over at once, in the same claim', async () => {
+it('B9: returns records that it takes over in the same claim', async () => {
   await using world = await StreamWorld.open()
   await world.append(...records(3))
   await world.age(await world.store.claim({ limit: 3, lease }))
@@ -22,7 +22,7 @@ it('B9: gives what it takes over at once, in the same claim', async () => {
   expect(await other.claim({ limit: 10, lease })).toEqual([])
 })
 
-it('B10: renews what is in hand without counting a delivery, and nobody takes it', async () => {
+it('B10: renews claimed records without counting a delivery, and no other relay takes them over', async () => {
   await using world = await StreamWorld.open()
   await world.append(...records(2))
   const held = await world.store.claim({ limit: 2, lease })
@@ -35,7 +35,7 @@ it('B10: renews what is in hand without counting a delivery, and nobody takes it
   expect(await world.store.claim({ limit: 2, lease })).toEqual([])
 })
 
-it('renews to another lease than that of the claim, which all see', async () => {
+it('renews to another lease than that of the claim, which other relays see', async () => {
   await using world = await StreamWorld.open()
   await world.append(record('e1'))
   const held = await world.store.claim({ limit: 1, lease: 1000 })
@@ -45,7 +45,7 @@ it('renews to another lease than that of the claim, which all see', async () => 
   expect(await world.store.settle([{ id: held[0]?.id ?? '', token: held[0]?.token ?? '', result: 'published' }])).toEqual(['applied'])
 })
 
-it('B11: entries at the head whose relay dies each time do not keep those behind them from being taken over', async () => {
+it('B11: entries whose relay crashes every time do not keep those behind them from being taken over', async () => {
   await using world = await StreamWorld.open()
   await world.append(...records(30))
   const held = await world.store.claim({ limit: 30, lease })
@@ -58,7 +58,7 @@ it('B11: entries at the head whose relay dies each time do not keep those behind
   expect(new Set(seen).size).toBe(30)
 })
 
-it('goes on from the first entry when the rest of the list has nothing more', async () => {
+it('continues from the first entry when the rest of the list has no more', async () => {
   await using world = await StreamWorld.open()
   await world.append(...records(2))
   const held = await world.store.claim({ limit: 2, lease })
@@ -69,7 +69,7 @@ it('goes on from the first entry when the rest of the list has nothing more', as
   expect(await other.claim({ limit: 1, lease })).toHaveLength(1)
 })
 
-it('B12: a failure is tried again when the relay says so, however long its lease was', async () => {
+it('B12: a failed record is retried after the delay of the relay, however long its lease was', async () => {
   await using world = await StreamWorld.open()
   await world.append(record('e1'), record('e2'))
   const [first, second] = await world.store.claim({ limit: 2, lease: 3_600_000 })
@@ -81,7 +81,7 @@ it('B12: a failure is tried again when the relay says so, however long its lease
   expect(again.map(({ message, attempts }) => [message.id, attempts])).toEqual([['e1', 2]])
 })
 
-it('B15: names a consumer by host, process and a random part, so that no two share what is pending', async () => {
+it('B15: names a consumer by host, process and a random part, so that no two share pending entries', async () => {
   await using world = await StreamWorld.open()
   await world.append(...records(4))
   await world.store.claim({ limit: 2, lease })
@@ -91,7 +91,7 @@ it('B15: names a consumer by host, process and a random part, so that no two sha
   for (const consumer of consumers) expect(consumer.startsWith(`${hostname()}-${pid}-`)).toBe(true)
 })
 
-it('B15: removes a consumer that is gone when it holds nothing, and never before', async () => {
+it('B15: removes a dead consumer only when it has no pending entries', async () => {
   await using world = await StreamWorld.open({ outbox: { idleTime: 1 } })
   const consumers = async () => (await world.consumers()).filter(({ name }) => name.startsWith('gone'))
   const gone = world.another({ consumer: 'gone' })
@@ -106,7 +106,7 @@ it('B15: removes a consumer that is gone when it holds nothing, and never before
   expect(await consumers()).toEqual([])
 })
 
-it('takes over from a consumer whose name tells no lease after the idle time', async () => {
+it('takes over from a consumer without a lease in its name after the idle time', async () => {
   await using world = await StreamWorld.open({ outbox: { idleTime: 1_800_000 } })
   await world.append(...records(2))
   await world.store.claim({ limit: 1, lease })
@@ -117,7 +117,7 @@ it('takes over from a consumer whose name tells no lease after the idle time', a
   expect(idsOf(await world.another().claim({ limit: 2, lease }))).toEqual(['e2'])
 })
 
-it('looks through the pending list once in an interval', async () => {
+it('searches the pending entries once per interval', async () => {
   await using world = await StreamWorld.open({ outbox: { claimInterval: 3_600_000 } })
   await world.append(record('e1'), record('e2'))
   const held = await world.store.claim({ limit: 1, lease })

@@ -41,7 +41,7 @@ it('with full memory, settle, renew and release still work, and append stores no
   ])
 })
 
-it('what the server refuses in the middle of a settlement, for want of a permission, is not lost', async () => {
+it('loses no record if the server refuses a write in the middle of a settlement for a missing permission', async () => {
   await using server = await startRedis()
   await using world = await StreamWorld.open({ url: server.url })
   await world.append(...records(3))
@@ -56,7 +56,7 @@ it('what the server refuses in the middle of a settlement, for want of a permiss
   expect(idsOf(await world.another().claim({ limit: 10, lease })).sort()).toEqual(['e1', 'e2', 'e3'])
 })
 
-it.each(clients)('works on after SCRIPT FLUSH at any time: $name', async (kind) => {
+it.each(clients)('continues to work after SCRIPT FLUSH at any time: $name', async (kind) => {
   await using server = await startRedis()
   await using world = await StreamWorld.open({ kind, url: server.url })
   const flush = () => world.command('SCRIPT', 'FLUSH')
@@ -83,7 +83,7 @@ it.each(clients)('works on after SCRIPT FLUSH at any time: $name', async (kind) 
   expect(idsOf(await world.store.claim({ limit: 10, lease })).sort()).toEqual(['e2', 'e3', 'e4'])
 })
 
-it.each(clients)('a relay goes on after FLUSHALL in the middle of its work: $name', async (kind) => {
+it.each(clients)('a relay continues after FLUSHALL while it runs: $name', async (kind) => {
   await using server = await startRedis()
   await using world = await StreamWorld.open({ kind, url: server.url, outbox: { block: 50 } })
   const arrived: (string | undefined)[] = []
@@ -109,7 +109,7 @@ it.each(clients)('a relay goes on after FLUSHALL in the middle of its work: $nam
   expect((await world.store.stats()).destinations).toEqual([])
 })
 
-it('everything is as it was after the server was killed and came back', async () => {
+it('the state is the same after the server was killed and restarted', async () => {
   await using server = await startRedis({ args: ['--appendfsync', 'always'] })
   await using world = await StreamWorld.open({ url: server.url })
   await world.append(...records(6), record('later', { delay: 3_600_000 }))

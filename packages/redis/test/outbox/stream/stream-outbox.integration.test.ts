@@ -38,7 +38,7 @@ it('claims 500 by two scripts, and settles 500 by one script', async () => {
   expect(calls).toEqual(['a script'])
 })
 
-it('B13: stores without a limit to the length of the stream; only the stream for wake-ups has one', async () => {
+it('B13: appends without MAXLEN; only the stream for wake-ups has one', async () => {
   await using world = await StreamWorld.open()
   const queued: (readonly (string | Buffer)[])[] = []
   const transaction = { anchor: undefined, queueEvent: ({ name, args }) => void queued.push([name, ...args]) } as RedisTransaction
@@ -51,7 +51,7 @@ it('B13: stores without a limit to the length of the stream; only the stream for
   ])
 })
 
-it('B20: gives the records of a destination in the order of their commits', async () => {
+it('B20: claims the records of a destination in the order of their commits', async () => {
   await using world = await StreamWorld.open()
   const first = new TestTransaction()
   const second = new TestTransaction()
@@ -62,7 +62,7 @@ it('B20: gives the records of a destination in the order of their commits', asyn
   expect(idsOf(await world.store.claim({ limit: 10, lease }))).toEqual(['committed first', 'committed second'])
 })
 
-it.each(single)('hears of what others commit, also to a destination that is new: $name', async (kind) => {
+it.each(single)('is woken by commits of other processes, also to a new destination: $name', async (kind) => {
   await using world = await StreamWorld.open({ kind, outbox: { block: 50 } })
   const stop = new AbortController()
   let woken = 0
@@ -79,7 +79,7 @@ it.each(single)('hears of what others commit, also to a destination that is new:
   await following
 })
 
-it.each(single)('keeps to the prefix of the client: $name', async (kind) => {
+it.each(single)('uses the key prefix of the client: $name', async (kind) => {
   await using world = await StreamWorld.open({ kind, keyPrefix: 'shop:' })
   await world.append(...records(3))
   const [done, failed, parked] = await world.store.claim({ limit: 3, lease })
@@ -94,7 +94,7 @@ it.each(single)('keeps to the prefix of the client: $name', async (kind) => {
   expect(Number(await world.command('EXISTS', world.key('to'), world.key('parked'), world.destinationsKey))).toBe(0)
 })
 
-it('stores and reads by the functions that it is given', async () => {
+it('stores and reads with custom marshal and unmarshal functions', async () => {
   const outbox: StreamOutboxOptions = {
     marshal: ({ data, attributes }) => ({ body: data, kind: String(attributes.type), number: String(attributes.id) }),
     unmarshal(fields) {
@@ -112,7 +112,7 @@ it('stores and reads by the functions that it is given', async () => {
   expect(parked.map(({ lastError }) => lastError)).toEqual(['It cannot be read: the number is odd'])
 })
 
-it('those that are delayed or cannot be read do not stand before the others, however many they are', async () => {
+it('records that are delayed or cannot be read do not block the others, however many they are', async () => {
   await using world = await StreamWorld.open()
   await world.append(...records(25, { delay: 3_600_000 }))
   for (let index = 0; index < 25; index += 1) await world.command('XADD', world.key('to'), '*', 'something', 'else')
@@ -121,7 +121,7 @@ it('those that are delayed or cannot be read do not stand before the others, how
   expect((await world.store.stats()).destinations).toMatchObject([{ ready: 0, waiting: 25, leased: 1, parked: 25 }])
 })
 
-it('ids and destinations with braces, colons, slashes and spaces are told apart', async () => {
+it('distinguishes ids and destinations with braces, colons, slashes and spaces', async () => {
   await using world = await StreamWorld.open()
   const odd = ['{a}', '}', 'a:b', 'a b', '/', 'a/b', '%2F', '{}{x}', ' ', '\n', '🚚']
   await world.append(...odd.map((name) => record(name, { destination: name })))
@@ -132,7 +132,7 @@ it('ids and destinations with braces, colons, slashes and spaces are told apart'
   expect(answers).toEqual(odd.map(() => 'applied'))
 })
 
-it('takes nothing for a claim that is none of its own', async () => {
+it('accepts no claim that it did not make', async () => {
   await using world = await StreamWorld.open()
   await world.append(record('e1'))
   const [held] = await world.store.claim({ limit: 1, lease })
@@ -156,7 +156,7 @@ it('takes nothing for a claim that is none of its own', async () => {
   expect(await world.store.settle([{ id: held.id, token: held.token, result: 'published' }])).toEqual(['applied'])
 })
 
-it('stores nothing if one of the records cannot be stored', async () => {
+it('stores nothing if one record cannot be stored', async () => {
   await using world = await StreamWorld.open()
   const transaction = new TestTransaction()
   const broken = [

@@ -47,7 +47,7 @@ it.each(redisKinds)('B17: a relay reads all tags; each record is in the slot of 
   }
 })
 
-it('gives a claim to all tags and destinations alike, however small it is', async () => {
+it('shares a claim among all tags and destinations, however small it is', async () => {
   await using world = await StreamWorld.open()
   await world.append(
     ...Array.from({ length: 20 }, (_, index) => record(`a${index}`, { destination: 'busy' })),
@@ -60,7 +60,7 @@ it('gives a claim to all tags and destinations alike, however small it is', asyn
   expect(seen).toContain('busy')
 })
 
-it('waits for records of many tags without a warning of Node about listeners', async () => {
+it('waits for records of many tags without the MaxListenersExceededWarning of Node', async () => {
   const tags = Array.from({ length: 20 }, () => `tag-${randomUUID()}`)
   const [ioredis6] = redisKinds as readonly [RedisKind]
   await using world = await StreamWorld.open({ kind: ioredis6, outbox: { tags } })

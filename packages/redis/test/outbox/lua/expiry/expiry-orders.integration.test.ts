@@ -114,7 +114,7 @@ describe('R23, edge 13: every order of record, revoke, decide, and publishing wi
     expect(counts.reduce((sum, count) => sum + count, 0)).toBe(orders.length)
   })
 
-  it('of a revocation and decisions that really race, one is told', async () => {
+  it('of a concurrent revocation and decisions, one takes effect', async () => {
     await using world = await ExpiryWorld.open()
     const subjects = Array.from({ length: 100 }, (_, number) => `t${number}`)
     for (const subject of subjects) await world.expiry.recordExpiry(subject, world.start, Buffer.from(subject))

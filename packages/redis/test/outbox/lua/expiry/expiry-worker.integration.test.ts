@@ -26,7 +26,7 @@ async function recordMany(world: ExpiryWorld, count: number): Promise<void> {
 }
 
 describe('expiryWorker()', () => {
-  it('R30: decides all that is due, oldest first, in bounded rounds, and two at once decide each once', async () => {
+  it('R30: decides all due expiries, oldest first, in bounded rounds, and two workers decide each once', async () => {
     await using world = await ExpiryWorld.open()
     await recordMany(world, 250)
     const asked: number[] = []
@@ -49,7 +49,9 @@ describe('expiryWorker()', () => {
     expect(claimed).toHaveLength(250)
   })
 
-  it('edge 13: 100,000 that are due at once come in order, and no round takes more than its share', { timeout: 60_000 }, async () => {
+  it('edge 13: decides 100,000 expiries that are due at once in order, and no round takes more than its share', {
+    timeout: 60_000,
+  }, async () => {
     await using world = await ExpiryWorld.open({ options: { deadline: 30_000 } })
     await recordMany(world, 100_000)
     const first = await world.expiry.dueExpiries(100)
@@ -66,7 +68,7 @@ describe('expiryWorker()', () => {
     expect((await world.expiry.dueExpiries(1)).expiries[0]?.subject).toBe(`t${String(enqueued + 1).padStart(6, '0')}`)
   })
 
-  it('one that cannot be decided does not stand before the others', async () => {
+  it('an expiry that cannot be decided does not block the others', async () => {
     await using world = await ExpiryWorld.open()
     for (let number = 0; number < 20; number += 1) await world.expiry.recordExpiry(`bad${number}`, world.start - 100, context)
     await world.expiry.recordExpiry('good', world.start, context)
@@ -84,7 +86,7 @@ describe('expiryWorker()', () => {
     expect(worker.health().store).toBe('up')
   })
 
-  it('sleeps until the next is due, and not longer than it is told', async () => {
+  it('sleeps until the next expiry is due, and not longer than pollInterval', async () => {
     const runtime = new VirtualRuntime()
     await using world = await ExpiryWorld.open({ options: { runtime } })
     const sleeps = async (options: ExpiryWorkerOptions = {}) => {
@@ -104,7 +106,7 @@ describe('expiryWorker()', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('waits longer and longer while the server is away, says it once, and goes on by itself', async () => {
+  it('waits longer and longer while the server is unavailable, logs it once, and continues by itself', async () => {
     const runtime = new VirtualRuntime()
     await using world = await ExpiryWorld.open({ options: { runtime } })
     await world.expiry.recordExpiry('t', world.start, context)
@@ -136,7 +138,7 @@ describe('expiryWorker()', () => {
     expect(texts).toEqual(['warn The expiry worker failed. It tries again.', 'info The expiry worker works again.'])
   })
 
-  it('goes on by itself when the server was killed and is there again', { timeout: 60_000 }, async () => {
+  it('continues by itself after the server was killed and restarted', { timeout: 60_000 }, async () => {
     await using server = await startRedis({ args: ['--appendfsync', 'always'] })
     await using world = await ExpiryWorld.open({ url: server.url, options: { deadline: 1000 } })
     await recordMany(world, 3)
@@ -155,7 +157,7 @@ describe('expiryWorker()', () => {
     expect(world.published).toHaveLength(4)
   })
 
-  it('decides what was recorded with fewer shards', async () => {
+  it('decides expiries that were recorded with fewer shards', async () => {
     await using world = await ExpiryWorld.open({ outbox: { shards: 4 } })
     const before = luaExpiry(world.world.another({ shards: 2 }), namespace)
     for (let number = 0; number < 20; number += 1) await before.recordExpiry(`t${number}`, world.start, context)
@@ -167,7 +169,7 @@ describe('expiryWorker()', () => {
     await expect(world.expiry.decideExpiry(unknown, expired)).rejects.toThrow('tag')
   })
 
-  it('a round that could do nothing is followed by a pause', async () => {
+  it('pauses after a round without progress', async () => {
     const runtime = new VirtualRuntime()
     await using world = await ExpiryWorld.open({ options: { runtime } })
     let rounds = 0
@@ -184,7 +186,7 @@ describe('expiryWorker()', () => {
     expect(runtime.nextTimer).toBeGreaterThanOrEqual(800)
   })
 
-  it('a decision that fails keeps no other from being taken', async () => {
+  it('a failed decision does not keep others from being made', async () => {
     await using world = await ExpiryWorld.open()
     for (const subject of ['a', 'b', 'c']) await world.expiry.recordExpiry(subject, world.start, context)
     let failures = 0
@@ -202,7 +204,7 @@ describe('expiryWorker()', () => {
     expect(failures).toBe(1)
   })
 
-  it('starts and stops in every state, and a stop waits for the decision in hand', async () => {
+  it('starts and stops in every state, and stop() waits for the current decision', async () => {
     await using world = await ExpiryWorld.open()
     await world.expiry.recordExpiry('t', world.start, context)
     const begun = deferred<void>()
@@ -231,7 +233,7 @@ describe('expiryWorker()', () => {
     await worker[Symbol.asyncDispose]()
   })
 
-  it.each([{ batchSize: 0 }, { pollInterval: 0 }, { interval: 5 }])('refuses options that cannot be meant: %o', async (options) => {
+  it.each([{ batchSize: 0 }, { pollInterval: 0 }, { interval: 5 }])('rejects invalid options: %o', async (options) => {
     await using world = await ExpiryWorld.open()
     expect(() => expiryWorker(world.expiry, expired, options as ExpiryWorkerOptions)).toThrow(Object.keys(options)[0])
   })

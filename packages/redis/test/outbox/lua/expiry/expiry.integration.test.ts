@@ -16,7 +16,7 @@ const context = Uint8Array.of(0, 1, 255)
 const clients = redisKinds.filter(({ name }) => !name.startsWith('ioredis 5'))
 
 describe.each(clients)('expiry on $name', (kind) => {
-  it('R23: stores the event of what is due, once, with its context and the id of the expiry', async () => {
+  it('R23: stores the event of a due expiry once, with its context and the id of the expiry', async () => {
     await using world = await ExpiryWorld.open({ kind, outbox: { shards: 3 } })
     const { expiry, start } = world
     for (const subject of ['t:1', 't{2}', 't 3 ü']) expect(await expiry.recordExpiry(subject, start + 1000, context)).toBe('recorded')
@@ -38,7 +38,7 @@ describe.each(clients)('expiry on $name', (kind) => {
     for (const shard of world.world.shards) expect(await brokenInvariants(world.world, shard)).toEqual([])
   })
 
-  it('keeps business write and expiry one step, in a transaction', async () => {
+  it('records an expiry in one step with the business write, in a transaction', async () => {
     await using world = await ExpiryWorld.open({ kind, keyPrefix: 'app:', outbox: { shards: 2 } })
     const { redis, store } = world.world
     const ticket = redis.key(store.tagOf('t1'), 'ticket', 't1')
@@ -62,7 +62,7 @@ describe('expiry', () => {
     expect(dns.eventId('a', 2)).not.toBe('9271eb48-34f9-3b6e-b8d9-0cf850c74641')
   })
 
-  it('R24: the mark of a revocation outlives due time and grace, and a recording that comes late does not undo it', async () => {
+  it('R24: the mark of a revocation outlives due time and grace, and a late recording does not undo it', async () => {
     const grace = 10_000
     await using world = await ExpiryWorld.open({ expiry: { grace } })
     const { expiry, start } = world
@@ -81,7 +81,7 @@ describe('expiry', () => {
     expect(await expiry.recordExpiry('early', start + 900_000, context)).toBe('recorded')
   })
 
-  it('edge 13: a mark outlives the due time of what a transaction recorded behind it', async () => {
+  it('edge 13: a mark outlives the due time of an expiry that a transaction recorded after it', async () => {
     await using world = await ExpiryWorld.open({ expiry: { grace: 10_000 } })
     const { expiry, start } = world
     await expiry.revoke('t', revoked('t'))
@@ -93,7 +93,7 @@ describe('expiry', () => {
     expect(world.published).toEqual(['ticket.revoked t'])
   })
 
-  it('edge 13: it does so when others are forgotten, and after the decision', async () => {
+  it('edge 13: the mark stays when others are removed, and after the decision', async () => {
     await using world = await ExpiryWorld.open({ expiry: { grace: 10_000 } })
     const { expiry, start } = world
     await expiry.revoke('t', revoked('t'))
@@ -134,11 +134,11 @@ describe('expiry', () => {
     expect(world.published).toEqual(['ticket.revoked t', 'ticket.expired t'])
   }
 
-  it('edge 13: a mark that has ended stays so when the subject is recorded again', async () => {
+  it('edge 13: an expired mark stays expired when the subject is recorded again', async () => {
     await recordedAfterTheMark((world, dueAt) => world.expiry.recordExpiry('t', dueAt, context))
   })
 
-  it('edge 13: a mark that has ended stays so when a transaction records the subject again', async () => {
+  it('edge 13: an expired mark stays expired when a transaction records the subject again', async () => {
     await recordedAfterTheMark((world, dueAt) =>
       world.world.redis.write(async (transaction) => world.expiry.recordExpiryIn(transaction, 't', dueAt, context)),
     )
@@ -160,7 +160,7 @@ describe('expiry', () => {
     expect(world.published).toEqual(['ticket.expired t'])
   })
 
-  it('R26: what is not due stays, every other decision removes it', async () => {
+  it('R26: an expiry that is not due stays, every other decision removes it', async () => {
     await using world = await ExpiryWorld.open()
     const { expiry, start } = world
     const members = async () => [
@@ -186,7 +186,7 @@ describe('expiry', () => {
     expect(await members()).toEqual([0, 0])
   })
 
-  it('R27: issued again it has another due time and another id, and the old one decides nothing', async () => {
+  it('R27: issued again, a subject has another due time and event id, and a decision on the old one has no effect', async () => {
     await using world = await ExpiryWorld.open()
     const { expiry, start } = world
     await expiry.recordExpiry('t', start, context)
@@ -213,24 +213,27 @@ describe('expiry', () => {
     expect(await expiry.revoke('r', revoked('r'))).toBe('revoked')
   })
 
-  it.each(['alone', 'in a transaction'])('R27: issued again %s after it expired, and parked, it can be revoked', async (how) => {
-    await using world = await ExpiryWorld.open({ expiry: { grace: 1000 } })
-    const { expiry, start } = world
-    await expiry.recordExpiry('t', start, context)
-    await world.decide('t', 0)
-    if (how === 'alone') await expiry.recordExpiry('t', start + 5, context)
-    else await world.world.redis.write(async (transaction) => expiry.recordExpiryIn(transaction, 't', start + 5, context))
-    await world.at(5)
-    expect(await expiry.decideExpiry({ subject: 't', dueAt: start + 5, context: undefined }, expired)).toBe('parked')
-    expect(await expiry.revoke('t', revoked('t'))).toBe('revoked')
-    expect(await expiry.listParked(5)).toEqual([])
-    // The mark is by the due time of what was parked.
-    expect(await world.world.command('ZSCORE', world.key('revoked'), 't')).toBe(String(start + 5 + 1000))
-    await world.relay()
-    expect(world.published).toEqual(['ticket.expired t', 'ticket.revoked t'])
-  })
+  it.each(['alone', 'in a transaction'])(
+    'R27: a subject that was issued again %s after it expired, and parked, can be revoked',
+    async (how) => {
+      await using world = await ExpiryWorld.open({ expiry: { grace: 1000 } })
+      const { expiry, start } = world
+      await expiry.recordExpiry('t', start, context)
+      await world.decide('t', 0)
+      if (how === 'alone') await expiry.recordExpiry('t', start + 5, context)
+      else await world.world.redis.write(async (transaction) => expiry.recordExpiryIn(transaction, 't', start + 5, context))
+      await world.at(5)
+      expect(await expiry.decideExpiry({ subject: 't', dueAt: start + 5, context: undefined }, expired)).toBe('parked')
+      expect(await expiry.revoke('t', revoked('t'))).toBe('revoked')
+      expect(await expiry.listParked(5)).toEqual([])
+      // The mark is by the due time of what was parked.
+      expect(await world.world.command('ZSCORE', world.key('revoked'), 't')).toBe(String(start + 5 + 1000))
+      await world.relay()
+      expect(world.published).toEqual(['ticket.expired t', 'ticket.revoked t'])
+    },
+  )
 
-  it('R28: no cutoff reaches into the future of the server', async () => {
+  it('R28: a cutoff is never later than the clock of the server', async () => {
     await using world = await ExpiryWorld.open()
     const { expiry, start } = world
     await expiry.recordExpiry('past', start - 100, context)
@@ -245,7 +248,7 @@ describe('expiry', () => {
     expect(await expiry.decideExpiry(past, expired, { cutoff: start - 100 })).toBe('enqueued')
   })
 
-  it('R29: what has no context, no time, or no event is parked with its reason, listed, and comes again when it is told to', async () => {
+  it('R29: an expiry without a context, a valid time or an event is parked with its reason, listed, and due again after rearmParked()', async () => {
     await using world = await ExpiryWorld.open()
     const { expiry, start } = world
     for (const subject of ['lost', 'poison', 'large', 'good']) await expiry.recordExpiry(subject, start, Buffer.from(subject))
@@ -290,7 +293,7 @@ describe('expiry', () => {
     expect(await world.world.command('HLEN', world.key('contexts'))).toBe(0)
   })
 
-  it('R29: a context that is lost between the look and the decision parks it too', async () => {
+  it('R29: an expiry is parked if its context is lost between the read and the decision', async () => {
     await using world = await ExpiryWorld.open()
     await world.expiry.recordExpiry('t', world.start, context)
     const [due] = (await world.expiry.dueExpiries(1)).expiries
@@ -301,7 +304,7 @@ describe('expiry', () => {
     expect((await world.world.store.stats()).destinations).toEqual([])
   })
 
-  it('R30: the oldest come first, and not more than asked for, also over several shards', async () => {
+  it('R30: returns the oldest first, at most as many as requested, also over several shards', async () => {
     await using world = await ExpiryWorld.open({ outbox: { shards: 3 } })
     const { expiry, start } = world
     for (let number = 0; number < 30; number += 1) await expiry.recordExpiry(`t${number}`, start - ((number * 7) % 30), context)
@@ -316,7 +319,7 @@ describe('expiry', () => {
     expect(seen).toEqual(Array.from({ length: 30 }, (_, index) => start - 29 + index))
   })
 
-  it('tells an event that cannot be stored, and one whose id another event has', async () => {
+  it('rejects an event that cannot be stored, and one with the id of another event', async () => {
     await using world = await ExpiryWorld.open()
     const { expiry } = world
     await expiry.revoke('t1', revoked('t1', 'same'))
@@ -329,7 +332,7 @@ describe('expiry', () => {
     expect(world.published).toEqual(['ticket.revoked t1'])
   })
 
-  it('tells a second revocation with the same id and other data by its mark, while the first event is stored', async () => {
+  it('reports a second revocation with the same id and other data as a duplicate while the first event is stored', async () => {
     await using world = await ExpiryWorld.open()
     const { expiry, start } = world
     const other = (id: string) => {
@@ -348,7 +351,7 @@ describe('expiry', () => {
     expect(await world.world.dump(world.keys)).toEqual(before)
   })
 
-  it('stores an event behind that of the expiry where that is wanted', async () => {
+  it('stores an event after that of the expiry with afterExpiry: store', async () => {
     await using world = await ExpiryWorld.open()
     await world.expiry.recordExpiry('t', world.start, context)
     await world.decide('t', 0)
@@ -357,7 +360,7 @@ describe('expiry', () => {
     expect(world.published).toEqual(['ticket.expired t', 'ticket.revoked t'])
   })
 
-  it('revokes in a script of the user, as one step with the ticket', async () => {
+  it('revokes in a script of the user, in one step with the ticket', async () => {
     await using world = await ExpiryWorld.open()
     const { redis, store, port } = world.world
     await world.expiry.recordExpiry('t', world.start, context)
@@ -379,7 +382,7 @@ describe('expiry', () => {
     await world.world.command('DEL', ticket)
   })
 
-  it('forgets marks and decisions when their time has come', async () => {
+  it('removes marks and decisions when they have expired', async () => {
     await using world = await ExpiryWorld.open({ expiry: { grace: 1000, remember: 1000 } })
     const { expiry, start } = world
     for (let number = 0; number < 30; number += 1) {
@@ -402,12 +405,12 @@ describe('expiry', () => {
     [{ grace: 0 }, 'grace'],
     [{ remember: Number.NaN }, 'remember'],
     [{ name: '' }, 'name'],
-  ])('refuses options that cannot be meant: %o', async (options, named) => {
+  ])('rejects invalid options: %o', async (options, named) => {
     await using world = await ExpiryWorld.open()
     expect(() => luaExpiry(world.world.store, namespace, options as LuaExpiryOptions)).toThrow(named)
   })
 
-  it('refuses what cannot be meant', async () => {
+  it('rejects invalid arguments', async () => {
     await using world = await ExpiryWorld.open()
     const { expiry, world: inner } = world
     expect(() => luaExpiry(inner.store, 'tickets')).toThrow('namespace')
@@ -425,7 +428,7 @@ describe('expiry', () => {
 describe('R3, edge 1: a key of the wrong type', () => {
   const names = [...keyNames, ...expiryKeyNames]
   const types = [...keyTypes, ...expiryKeyTypes]
-  it.each(names)('%s: every step of expiry refuses, names it, and writes nothing', async (name) => {
+  it.each(names)('%s: every step of expiry fails with the name of the key, and writes nothing', async (name) => {
     await using world = await ExpiryWorld.open()
     const { expiry, start } = world
     await expiry.recordExpiry('t', start, context)
@@ -454,7 +457,7 @@ describe('R3, edge 1: a key of the wrong type', () => {
 })
 
 describe('R3, edge 2: memory is full', () => {
-  it('no event is stored, and the expiry is as it was; what stores nothing still works', async () => {
+  it('stores no event and leaves the expiry unchanged, while steps that store nothing still work', async () => {
     await using server = await startRedis()
     await using world = await ExpiryWorld.open({ url: server.url })
     const { expiry, start } = world
@@ -493,7 +496,7 @@ describe('R42', () => {
     expect(commands.filter(({ inScript }) => inScript).length).toBeGreaterThan(50)
   })
 
-  it('goes on after SCRIPT FLUSH', async () => {
+  it('continues after SCRIPT FLUSH', async () => {
     await using server = await startRedis()
     await using world = await ExpiryWorld.open({ url: server.url })
     for (let round = 0; round < 2; round += 1) {

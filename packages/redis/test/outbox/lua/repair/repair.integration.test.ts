@@ -188,7 +188,7 @@ describe('R31: the classes', () => {
     )
   })
 
-  it('R33: what is put back waits as long as it would have', async () => {
+  it('R33: a restored record waits as long as it would have', async () => {
     await using world = await open()
     const member = await memberOf(world, 'failed')
     const due = await world.command('ZSCORE', world.key('waiting'), member)
@@ -198,7 +198,7 @@ describe('R31: the classes', () => {
     expect(idsOf(await world.store.claim({ limit: 10, lease }))).toEqual(['open'])
   })
 
-  it('what lost its state is known again: the same event is a duplicate, another one a conflict', async () => {
+  it('recognises a record that lost its state: the same event is a duplicate, a different one a conflict', async () => {
     await using world = await open()
     await world.command('HDEL', world.key('state'), (await entryOf(world, 'open')).entry)
     await repairLuaOutbox(world.store)
@@ -210,7 +210,7 @@ describe('R31: the classes', () => {
     expect(idsOf(await world.store.claim({ limit: 10, lease }))).toEqual(['open'])
   })
 
-  it('too many records to count are told', async () => {
+  it('reports shards with too many records to count', async () => {
     await using world = await open()
     await world.command('HSET', world.key('counts'), 'lanelaneo', '3')
     expect(await repairLuaOutbox(world.store, { mostCounted: 5 })).toMatchObject({ uncounted: 1, counts: { counts: 0 } })
@@ -234,8 +234,8 @@ describe.each(redisKinds.filter(({ name }) => !name.startsWith('ioredis 5')))('r
   })
 })
 
-describe('R32: while everything runs', () => {
-  it('a repair beside stores, claims and settlements changes nothing, and nothing is lost', async () => {
+describe('R32: during normal operation', () => {
+  it('a repair during appends, claims and settlements changes nothing, and no record is lost', async () => {
     await using world = await LuaWorld.open({ outbox: { retain: true } })
     const sent: (string | undefined)[] = []
     let storing = true
@@ -296,7 +296,7 @@ function paused(world: LuaWorld) {
 }
 
 describe('R34: one at a time, in steps', () => {
-  it('edge 17: one that was paused for longer than its lease does nothing more, and leaves the lock to the other', async () => {
+  it('edge 17: a repair that was paused for longer than its lease does nothing more, and leaves the lock to the other one', async () => {
     await using world = await open()
     await world.command('DEL', world.key('ready'), world.key('waiting'))
     const one = paused(world)
@@ -320,7 +320,7 @@ describe('R34: one at a time, in steps', () => {
     expect(await repaired(world.store)).toEqual({ unindexed: 3 })
   })
 
-  it('the next one goes on where the last one stopped', async () => {
+  it('a repair continues where the last one stopped', async () => {
     await using world = await LuaWorld.open({ outbox: { retain: true } })
     await world.store.enqueue(records(400))
     await world.command('DEL', world.key('ready'))
@@ -339,7 +339,7 @@ describe('R34: one at a time, in steps', () => {
     expect(await repaired(world.store)).toEqual({})
   })
 
-  it('a place that is none is the beginning, and a key of the wrong type is named', async () => {
+  it('an invalid position means the beginning, and a key of the wrong type is named', async () => {
     await using world = await open()
     const place = world.port.keyPrefix + world.shard.key('repair')
     const lockKey = world.port.keyPrefix + world.shard.key('lock', 'repair')
@@ -359,7 +359,7 @@ describe('R34: one at a time, in steps', () => {
     expect(await world.dump()).toEqual(before)
   })
 
-  it('a signal ends it between two steps, and the lock is free', async () => {
+  it('a signal ends it between two steps, and the lock is released', async () => {
     await using world = await open()
     const controller = new AbortController()
     controller.abort()
@@ -376,7 +376,7 @@ describe('R34: one at a time, in steps', () => {
   })
 
   it.each([{ batchSize: 0 }, { batches: 0 }, { lease: 5 }, { mostCounted: -1 }, { dry: true }])(
-    'refuses options that cannot be meant: %o',
+    'rejects invalid options: %o',
     async (options) => {
       await using world = await LuaWorld.open()
       await expect(repairLuaOutbox(world.store, options as RepairOptions)).rejects.toThrow(Object.keys(options)[0])
@@ -385,7 +385,7 @@ describe('R34: one at a time, in steps', () => {
 })
 
 describe('repairWorker()', () => {
-  it('repairs from time to time, and stops in every state', async () => {
+  it('repairs periodically, and stops in every state', async () => {
     const runtime = new VirtualRuntime()
     await using world = await LuaWorld.open({ outbox: { retain: true }, options: { runtime } })
     await world.store.enqueue(records(3))
@@ -415,7 +415,7 @@ describe('repairWorker()', () => {
   })
 
   it.each([{ interval: 0 }, { batchSize: 0 }, { batches: Number.POSITIVE_INFINITY }, { dryRun: true }])(
-    'refuses options that cannot be meant: %o',
+    'rejects invalid options: %o',
     async (options) => {
       await using world = await LuaWorld.open()
       expect(() => repairWorker(world.store, options as RepairWorkerOptions)).toThrow(Object.keys(options)[0])
@@ -423,8 +423,8 @@ describe('repairWorker()', () => {
   )
 })
 
-describe('R43: what the user may not do', () => {
-  it('the permissions that the guide names are enough for expiry and repair', async () => {
+describe('R43: missing permissions', () => {
+  it('the permissions that the guide names are sufficient for expiry and repair', async () => {
     await using server = await startRedis()
     const names =
       'type time get incrby hget hset hsetnx hmget hstrlen hdel hincrby hgetall zadd zrem zrangebyscore zrangebylex zlexcount xadd zscore hexists hscan zscan hlen zrevrangebylex set pexpire del'
@@ -456,7 +456,7 @@ describe('R43: what the user may not do', () => {
 })
 
 describe('edge 5: the server is killed', () => {
-  it('with appendfsync always a repair after the restart finds nothing but old leases, and nothing stored is lost', async () => {
+  it('with appendfsync always a repair after the restart finds only expired leases, and no stored record is lost', async () => {
     await using server = await startRedis({ args: ['--appendfsync', 'always'] })
     await using world = await LuaWorld.open({ url: server.url, outbox: { retain: true }, options: { deadline: 3000 } })
     await fill(world)
@@ -484,7 +484,7 @@ describe('edge 5: the server is killed', () => {
 })
 
 describe('R3, edge 2: memory is full', () => {
-  it('a repair still puts right what is there', async () => {
+  it('a repair still works', async () => {
     await using server = await startRedis()
     await using world = await LuaWorld.open({ url: server.url, outbox: { retain: true } })
     await world.store.enqueue(records(5))

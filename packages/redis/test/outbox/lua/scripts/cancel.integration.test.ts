@@ -41,7 +41,7 @@ describe('cancel', () => {
     expect(await brokenInvariants(world)).toEqual([])
   })
 
-  it('takes back what the transaction has appended before, which may then append another one under the same id', async () => {
+  it('removes a record that the same transaction appended before, which may then append another one with the same id', async () => {
     await using world = await LuaWorld.open()
     const data = (text: string) => Buffer.from(text)
     await world.redis.write(async (transaction) => {
@@ -54,7 +54,7 @@ describe('cancel', () => {
     expect(await brokenInvariants(world)).toEqual([])
   })
 
-  it('does not take back what the transaction has appended without a delay', async () => {
+  it('does not remove a record that the same transaction appended without a delay', async () => {
     await using world = await LuaWorld.open()
     const writing = world.redis.write(async (transaction) => {
       await world.store.append(transaction, [record('reminder', { data: Buffer.from('first') })])
@@ -65,7 +65,7 @@ describe('cancel', () => {
     expect((await world.store.list({}, { limit: 10 })).records).toEqual([])
   })
 
-  it('and append are refused together if it is too late to cancel', async () => {
+  it('and append are refused together if the record is already due', async () => {
     await using world = await LuaWorld.open()
     await world.store.enqueue([record('reminder')])
     const order = world.redis.key(world.tag, 'order')
@@ -80,7 +80,7 @@ describe('cancel', () => {
     expect(await world.command('EXISTS', order)).toBe(0)
   })
 
-  it('without a transaction says of each record whether it was removed', async () => {
+  it('without a transaction resolves to whether each record was removed', async () => {
     await using world = await LuaWorld.open({ outbox: { shards: 3 } })
     await world.store.enqueue([record('a', { delay: hour }), record('b', { delay: hour }), record('c')])
 
@@ -91,7 +91,7 @@ describe('cancel', () => {
     expect(idsOf(await world.store.claim({ limit: 10, lease }))).toEqual(['c'])
   })
 
-  it('leaves a record alone that an operator moved to another destination', async () => {
+  it('does not remove a record that an operator moved to another destination', async () => {
     await using world = await LuaWorld.open()
     await world.store.enqueue([record('a')])
     const [claimed] = await world.store.claim({ limit: 1, lease })

@@ -9,7 +9,7 @@ import { brokenInvariants } from '../invariants.ts'
 import { failed, hour, idsOf, LuaWorld, lease, parked, published, record, records } from '../lua-world.ts'
 
 describe('claims', () => {
-  it('R9: what is not due is invisible, delayed or backing off', async () => {
+  it('R9: records that are delayed or backing off are not claimed', async () => {
     await using world = await LuaWorld.open()
     await world.store.enqueue([record('later', { delay: hour }), record('now')])
     const [now] = await world.store.claim({ limit: 10, lease })
@@ -22,7 +22,7 @@ describe('claims', () => {
     expect(idsOf(await world.store.claim({ limit: 10, lease, retried: 'only' }))).toEqual(['later', 'now'])
   })
 
-  it('R10: every settle is guarded by state and token, and tells what it really did', async () => {
+  it('R10: every settlement is guarded by state and token, and reports what it did', async () => {
     await using world = await LuaWorld.open()
     const other = world.another()
     await world.store.enqueue(records(4))
@@ -89,7 +89,7 @@ describe('claims', () => {
     expect(await brokenInvariants(world)).toEqual([])
   })
 
-  it('edge 11: the clock of the process decides nothing', async () => {
+  it('edge 11: the clock of the process has no effect', async () => {
     await using world = await LuaWorld.open()
     const stores = [-86_400_000, 86_400_000].map((offset) => {
       const runtime = { ...systemRuntime, now: () => systemRuntime.now() + offset }
@@ -135,7 +135,7 @@ describe('claims', () => {
     expect(await brokenInvariants(world)).toEqual([])
   })
 
-  it('the records of many destinations take turns, however small a claim is', async () => {
+  it('records of many destinations take turns, however small a claim is', async () => {
     await using world = await LuaWorld.open()
     const busy = records(50, 'b', { destination: 'busy' })
     await world.store.enqueue([...busy, record('q1', { destination: 'quiet' }), record('o1', { destination: 'other' })])
@@ -145,7 +145,7 @@ describe('claims', () => {
     expect(seen.sort()).toEqual(['busy', 'other', 'quiet'])
   })
 
-  it('a destination is forgotten with its last record, and known again with the next one', async () => {
+  it('removes a destination with its last record, and adds it again with the next one', async () => {
     await using world = await LuaWorld.open()
     const names = async () => ((await world.command('HVALS', world.key('destinations'))) as string[]).sort()
     await world.store.enqueue(['done', 'parked', 'cancelled'].map((destination) => record('e1', { destination, delay: hour })))
@@ -168,8 +168,8 @@ describe('claims', () => {
   })
 })
 
-describe('R15: what cannot be given leaves what claims look at', () => {
-  it('edge 8: 500 orphans and unreadable records before the good ones do not hold them up', async () => {
+describe('R15: records that cannot be claimed are removed from the indexes of claims', () => {
+  it('edge 8: 500 orphans and unreadable records do not delay the valid records behind them', async () => {
     await using world = await LuaWorld.open()
     const bad = records(500, 'bad')
     await world.store.enqueue(bad)
@@ -207,7 +207,7 @@ describe('R15: what cannot be given leaves what claims look at', () => {
     ).toBe(400)
   })
 
-  it('members that nobody of ours has written are removed', async () => {
+  it('removes index members that Ackord did not write', async () => {
     await using world = await LuaWorld.open()
     await world.command('ZADD', world.key('ready'), '0', 'garbage', '0', '', '0', 'x'.repeat(47), '0', `\xff${'y'.repeat(46)}`)
     await world.command('ZADD', world.key('inflight'), '1', 'garbage')
@@ -218,7 +218,7 @@ describe('R15: what cannot be given leaves what claims look at', () => {
     expect(await brokenInvariants(world)).toEqual([])
   })
 
-  it('a record in two places is given once', async () => {
+  it('claims a record with two index entries once', async () => {
     await using world = await LuaWorld.open()
     await world.store.enqueue([record('e1')])
     const [member = ''] = (await world.command('ZRANGE', world.key('ready'), '0', '-1')) as string[]
@@ -232,7 +232,7 @@ describe('R15: what cannot be given leaves what claims look at', () => {
 })
 
 describe('R8: the relay of the process that stores', () => {
-  it('gets records already leased, so that no poller has them too', async () => {
+  it('receives records already leased, so that no poller claims them too', async () => {
     await using world = await LuaWorld.open()
     const arrived: (string | undefined)[] = []
     const sending = deferred<void>()
@@ -269,7 +269,7 @@ describe('R8: the relay of the process that stores', () => {
     expect(await brokenInvariants(world)).toEqual([])
   })
 
-  it('leaves what it could not take to the others when the lease has run out', async () => {
+  it('leaves records that it could not accept to others when the lease has expired', async () => {
     await using world = await LuaWorld.open()
     const taken: string[] = []
     const detach = world.store.attach?.({
@@ -295,7 +295,7 @@ describe('R8: the relay of the process that stores', () => {
 })
 
 describe('R16: wake-ups', () => {
-  it('tell of what another process stores, also after all was deleted', async () => {
+  it('report records that another process stores, also after all keys were deleted', async () => {
     await using world = await LuaWorld.open({ outbox: { block: 100, shards: 2 } })
     const stop = new AbortController()
     let woken = 0

@@ -24,7 +24,7 @@ describe('a transaction whose event cannot be stored', () => {
     expect(await world.command('EXISTS', business)).toBe(0)
   })
 
-  it('is refused before it writes, if the sequence has come to its end', async () => {
+  it('is refused before it writes if the sequence is exhausted', async () => {
     await using world = await LuaWorld.open()
     await world.command('SET', world.key('seq'), '9223372036854775807')
     const business = world.redis.key(world.tag, 'ticket')
@@ -38,7 +38,7 @@ describe('a transaction whose event cannot be stored', () => {
     expect(await world.command('EXISTS', business)).toBe(0)
   })
 
-  it('is refused if something unreadable is stored under its id, and the event says something else', async () => {
+  it('is refused if an unreadable record with its id and different content is stored', async () => {
     await using world = await LuaWorld.open()
     await world.store.enqueue([record('a')])
     const [id = ''] = (await world.command('HKEYS', world.key('state'))) as string[]
@@ -55,8 +55,8 @@ describe('a transaction whose event cannot be stored', () => {
   })
 })
 
-describe('what only counts or hints', () => {
-  it.each(['xadd', 'hincrby', 'hsetnx'])('fails nothing where the server refuses %s', async (command) => {
+describe('counts and hints', () => {
+  it.each(['xadd', 'hincrby', 'hsetnx'])('do not fail the script if the server refuses %s', async (command) => {
     await using server = await startRedis()
     await using world = await LuaWorld.open({ url: server.url })
     await world.command('ACL', 'SETUSER', 'default', `-${command}`)
@@ -75,7 +75,7 @@ describe('what only counts or hints', () => {
 })
 
 describe('a claim', () => {
-  it('gives each of the destinations that it names its turn, however few it asks for', async () => {
+  it('lets each of its destinations have a turn, however small it is', async () => {
     await using world = await LuaWorld.open()
     await world.store.enqueue([...records(5, 'a', { destination: 'a' }), ...records(5, 'b', { destination: 'b' })])
     const seen: string[] = []
@@ -88,7 +88,7 @@ describe('a claim', () => {
     expect(seen.toSorted()).toEqual(['a', 'a', 'b', 'b'])
   })
 
-  it('whose second step fails gives what the first one took', async () => {
+  it('whose second step fails returns the records of the first', async () => {
     await using world = await LuaWorld.open()
     await world.store.enqueue(records(1500))
     expect(await world.store.claim({ limit: 1500, lease })).toHaveLength(1500)
@@ -113,7 +113,7 @@ describe('a claim', () => {
 })
 
 describe('an outbox that gets more shards', () => {
-  it('finds what was stored before', async () => {
+  it('finds records that were stored before', async () => {
     await using world = await LuaWorld.open({ outbox: { shards: 1 } })
     await world.store.enqueue(records(3))
     const wider = world.another({ shards: 3 })

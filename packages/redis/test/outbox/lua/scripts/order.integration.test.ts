@@ -37,7 +37,7 @@ function keyed(key: string, number: number, settings: RecordSettings = {}): NewO
 }
 
 describe('order per key', () => {
-  it('edge 12: ten thousand records of one moment are given in their order, key by key', { timeout: 60_000 }, async () => {
+  it('edge 12: claims ten thousand records of one moment in their order, key by key', { timeout: 60_000 }, async () => {
     await using world = await openOrdered()
     await world.stopClockAt(Date.UTC(2026, 5, 1))
     const all = Array.from({ length: 10_000 }, (_, number) => keyed(`key-${number % 20}-`, number))
@@ -78,7 +78,7 @@ describe('order per key', () => {
     expect(calls).toBe(3)
   })
 
-  it('is kept by a transaction, a MULTI and a script of the user together', async () => {
+  it('is kept across a transaction, a MULTI and a script of the user', async () => {
     await using world = await openOrdered()
     await world.redis.write((transaction) => world.store.append(transaction, [keyed('a', 1), keyed('b', 1)]))
     const multi = world.store.prepare([keyed('a', 2)])
@@ -102,7 +102,7 @@ return 'minted'`
     expect(await brokenInvariants(world)).toEqual([])
   })
 
-  it('what is stored twice is a duplicate, also after an operator gave it another key, and something else is a conflict', async () => {
+  it('storing a record twice is a duplicate, also after an operator changed its key, and different content is a conflict', async () => {
     await using world = await openOrdered({ outbox: { retain: true } })
     expect(await world.store.enqueue([keyed('a', 1), keyed('b', 1)])).toEqual(['inserted', 'inserted'])
     const claimed = await world.store.claim({ limit: 10, lease, destinations: ['orders'] })
@@ -118,7 +118,7 @@ return 'minted'`
     expect(idsOf(await world.store.claim({ limit: 10, lease, behindParked: 'kept' }))).toEqual(['a1'])
   })
 
-  it('what comes behind a record that cannot be read is not given before that one is parked', async () => {
+  it('records behind one that cannot be read are not claimed before that one is parked', async () => {
     await using world = await openOrdered()
     await world.store.enqueue([keyed('a', 1), keyed('a', 2), keyed('a', 3), keyed('b', 1)])
     const listed = (await world.store.list({ orderingKey: 'a' }, { limit: 10 })).records
@@ -133,7 +133,7 @@ return 'minted'`
     expect(idsOf(await world.store.claim({ limit: 10, lease }))).toEqual(['a3'])
   })
 
-  it('a record whose body or state is missing is parked, and its key goes on', async () => {
+  it('a record without a body or state is parked, and its key continues', async () => {
     await using world = await openOrdered()
     await world.store.enqueue([keyed('a', 1), keyed('a', 2), keyed('a', 3)])
     const [one, two] = (await world.store.list({}, { limit: 10 })).records.map(({ id }) => id.split('.')[0] ?? '')
@@ -145,7 +145,7 @@ return 'minted'`
     expect((await world.store.stats()).destinations).toMatchObject([{ ready: 1, parked: 2 }])
   })
 
-  it('a delayed record that is cancelled holds up its key no longer', async () => {
+  it('a cancelled delayed record no longer blocks its key', async () => {
     await using world = await openOrdered()
     await world.store.enqueue([keyed('a', 1, { delay: hour }), keyed('a', 2)])
     expect(await world.store.claim({ limit: 10, lease })).toEqual([])
@@ -154,7 +154,7 @@ return 'minted'`
     expect(await brokenInvariants(world)).toEqual([])
   })
 
-  it('a published record that is published again comes before those behind it, and not while one of them is in hand', async () => {
+  it('a published record that is re-armed comes before those behind it, and not while one of them is in flight', async () => {
     await using world = await openOrdered({ outbox: { retain: true } })
     await world.store.enqueue([keyed('a', 1), keyed('a', 2)])
     const [first, second] = await world.store.claim({ limit: 10, lease })
@@ -167,7 +167,7 @@ return 'minted'`
     expect(await brokenInvariants(world)).toEqual([])
   })
 
-  it('what a claim gave whose answer was lost comes again when its lease is over, although its store goes on claiming', async () => {
+  it('records of a claim whose answer was lost are claimed again when its lease has expired, although its store continues to claim', async () => {
     await using world = await openOrdered()
     await world.store.enqueue([keyed('a', 1), keyed('a', 2)])
     await world.store.claim({ limit: 10, lease })
@@ -181,7 +181,7 @@ return 'minted'`
     ])
   })
 
-  it('operators work on it also without knowing that it has order', async () => {
+  it('operators can use it without the option order', async () => {
     await using world = await openOrdered()
     const operator = world.another({ order: 'none' })
     await world.store.enqueue([keyed('a', 1), keyed('a', 2), keyed('b', 1)])
@@ -198,7 +198,7 @@ return 'minted'`
 })
 
 describe('the poller lease', () => {
-  it('edge 17: one that was paused for longer than its lease settles, renews and releases nothing, and the other one is unaffected', async () => {
+  it('edge 17: a relay that was paused for longer than its lease settles, renews and releases nothing, and the other one is unaffected', async () => {
     await using world = await openOrdered({ outbox: { exclusive: true } })
     const other = world.another()
     await world.store.enqueue([keyed('a', 1), keyed('a', 2), keyed('b', 1), record('free')])
@@ -219,7 +219,7 @@ describe('the poller lease', () => {
     expect(await brokenInvariants(world)).toEqual([])
   })
 
-  it('exclusive: one store object at a time polls, and the next one does when it leaves', async () => {
+  it('exclusive: one store object at a time polls, and the next one takes over when it leaves', async () => {
     await using world = await openOrdered({ outbox: { exclusive: true } })
     const other = world.another()
     const third = world.another()
@@ -234,7 +234,7 @@ describe('the poller lease', () => {
     expect(await third.claim({ limit: 10, lease })).toEqual([])
   })
 
-  it('what a holder had in hand whose process and connection are gone is published by another relay when the lease is over', async () => {
+  it('another relay publishes the records of a relay that crashed, when its lease has expired', async () => {
     await using world = await openOrdered()
     await world.store.enqueue([keyed('a', 1), keyed('a', 2), keyed('b', 1)])
     const client = await ioredis6.open()
@@ -262,7 +262,7 @@ describe('the poller lease', () => {
 })
 
 describe('with several shards', () => {
-  it('the events of a key are in its shard, whatever the transaction wrote before, and another slot is refused', async () => {
+  it('stores the events of a key in its shard, whatever the transaction wrote before, and refuses another slot', async () => {
     await using world = await openOrdered({ outbox: { shards: 4 } })
     const { store, redis } = world
     const [one, other] = twoKeys((key) => store.tagOf(key))
@@ -319,7 +319,7 @@ describe('with several shards', () => {
 })
 
 describe('an outbox', () => {
-  it('without order has no key more than before, and its layout is the first', async () => {
+  it('without order has no further keys, and layout 1', async () => {
     await using world = await LuaWorld.open()
     await world.store.verify()
     await world.store.enqueue([keyed('a', 1), keyed('a', 2)])
@@ -330,7 +330,7 @@ describe('an outbox', () => {
     expect(await world.command('HGET', world.key('meta'), 'layout')).toBe('1')
   })
 
-  it('that was begun without order cannot be used with it, nor the other way round, and a check begins neither', async () => {
+  it('that was begun without order cannot be used with it, nor the other way round, and verify() begins neither', async () => {
     await using world = await openOrdered()
     const plain = world.another({ order: 'none' })
     await plain.verify()
@@ -370,7 +370,7 @@ describe('an outbox', () => {
     expect(await world.dump()).toEqual(before)
   })
 
-  it('refuses options that do not fit', async () => {
+  it('rejects options that cannot be combined', async () => {
     await using world = await LuaWorld.open()
     expect(() => world.another({ exclusive: true })).toThrow(/exclusive needs order 'perKey'/)
     expect(() => world.another({ order: 'perShard' as 'perKey' })).toThrow(/order must be/)

@@ -27,7 +27,7 @@ const ways = (['node-redis', 'ioredis'] as const).flatMap((client) =>
   ([2, 3] as const).flatMap((protocol) => [true, false].map((observed) => ({ client, protocol, observed }))),
 )
 
-it.each(ways)('tells what was lost by $client and RESP$protocol, whether or not it is observed: $observed', async (way) => {
+it.each(ways)('reports lost claims by $client and RESP$protocol, with metrics: $observed', async (way) => {
   await using world = await LuaWorld.open()
   await using opened = await clients[way.client](way.protocol)
   const durations: number[] = []

@@ -32,7 +32,7 @@ const calls: Readonly<Record<string, (store: LuaOutbox, held: Held) => Promise<u
 }
 
 describe('R3, edge 1: a key of the wrong type', () => {
-  it.each(keyNames)('%s: every script refuses, names it, and writes nothing', async (name) => {
+  it.each(keyNames)('%s: every script fails with the name of the key, and writes nothing', async (name) => {
     await using world = await LuaWorld.open({ outbox: { retain: true } })
     await world.store.enqueue([...records(6), record('later', { delay: hour })])
     const [done, given, ...open] = await world.store.claim({ limit: 5, lease })
@@ -62,7 +62,7 @@ describe('R3, edge 1: a key of the wrong type', () => {
     expect(await world.dump()).toEqual(before)
   })
 
-  it('a sequence that is no number, and a layout of a newer version, are refused in the same way', async () => {
+  it('an invalid sequence number and a layout of a newer version are refused in the same way', async () => {
     await using world = await LuaWorld.open()
     await world.command('SET', world.key('seq'), 'many')
     await expect(world.store.enqueue([record('e1')])).rejects.toThrow('no number')
