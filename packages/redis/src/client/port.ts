@@ -16,9 +16,9 @@ export type Reply = string | number | bigint | Buffer | null | boolean | readonl
 export interface SendOptions {
   /** Whether strings are returned as bytes. Default: false. */
   readonly binary?: boolean | undefined
-  /** Called when the server did not know a script and was sent the whole. Optional. */
+  /** Called when the server did not know a script and was sent the whole. Default: none. */
   readonly onReload?: (() => void) | undefined
-  /** Called when a deadline has passed, with the answer that may still come. Optional. */
+  /** Called when a deadline has passed, with the answer that may still come. Default: none. */
   readonly onLate?: ((answer: Promise<Reply>) => void) | undefined
 }
 

@@ -50,7 +50,7 @@ export interface QueuedCommand extends RedisCommand {
   readonly kind: KeyKind | CommitFragment
   /** Whether its first key must exist. Default: false. */
   readonly mustExist?: boolean | undefined
-  /** Called with what the commit answered to a command of a fragment. Not called if the answer was lost or empty. Must not throw. Optional. */
+  /** Called with what the commit answered to a command of a fragment. Not called if the answer was lost or empty. Must not throw. Default: none. */
   readonly onStored?: ((answer: string) => void) | undefined
   /** Which events that were queued before it are dropped, because it cancels what they would store. Default: none. */
   readonly cancels?: ((event: QueuedCommand) => boolean) | undefined

@@ -61,7 +61,7 @@ export interface InboxOptions {
   readonly retention?: number | undefined
   /** Identifies a message instead of its source and id. Default: source and id. */
   readonly key?: ((message: Message) => string) | undefined
-  /** Called with each duplicate before it is acked. If it throws, the message fails. Optional. */
+  /** Called with each duplicate before it is acked. If it throws, the message fails. Default: none. */
   readonly onDuplicate?: ((message: Message) => void | Promise<void>) | undefined
   /** Logs a debug line per duplicate. Default: none. */
   readonly logger?: Logger | undefined

@@ -30,7 +30,7 @@ export interface LuaDurabilityOptions {
   readonly failAtStart?: 'violated' | 'unknown' | undefined
   /** Checks that need not hold, such as `replicas`, or `appendfsync` where the last second may be lost. Default: none. */
   readonly accept?: readonly LuaDurabilityCheck['name'][] | undefined
-  /** Called with every report. Optional. */
+  /** Called with every report. Default: none. */
   readonly onReport?: ((report: LuaDurabilityReport) => void) | undefined
   /** Logs failed checks, and when they change. Default: the logger of the outbox. */
   readonly logger?: Logger | undefined

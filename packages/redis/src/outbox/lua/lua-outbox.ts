@@ -79,7 +79,7 @@ export interface LuaOutboxOptions {
   readonly block?: number | undefined
   /** Logs records that cannot be read, index entries without a record, and what operators do. Default: the logger of `redis`. */
   readonly logger?: Logger | undefined
-  /** Counts records that are stored, cancelled, parked as unreadable, removed from indexes, re-armed, discarded and deleted. Optional. */
+  /** Counts records that are stored, cancelled, parked as unreadable, removed from indexes, re-armed, discarded and deleted. Default: none. */
   readonly metrics?: Metrics | undefined
 }
 

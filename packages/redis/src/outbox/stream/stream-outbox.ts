@@ -52,11 +52,11 @@ export interface StreamOutboxOptions {
   readonly idleTime?: number | undefined
   /** Turns a message into the fields of an entry. Default: the attributes as JSON, and the data as it is. */
   readonly marshal?: StreamCodec['marshal'] | undefined
-  /** Turns the fields of an entry into a message. If it throws, the record is parked. Required together with `marshal`. */
+  /** Turns the fields of an entry into a message. If it throws, the record is parked. Default: for the default of `marshal`; required together with another one. */
   readonly unmarshal?: StreamCodec['unmarshal'] | undefined
   /** Logs records that cannot be read or were trimmed, and what operators do. Default: the logger of `redis`. */
   readonly logger?: Logger | undefined
-  /** Counts records that cannot be read or were trimmed. Optional. */
+  /** Counts records that cannot be read or were trimmed. Default: none. */
   readonly metrics?: Metrics | undefined
 }
 
