@@ -1,15 +1,7 @@
 import { AckordError, type Attributes, checkAttributes, InvalidOptionError, type Runtime, systemRuntime } from '@ackord/core'
 import { checkCount, hints, nameOf } from '@ackord/core/internal'
-import type {
-  DestinationStats,
-  OutboxAdmin,
-  OutboxEdit,
-  OutboxFilter,
-  OutboxPage,
-  OutboxRecord,
-  OutboxStats,
-  RearmOptions,
-} from '../store/outbox-admin.ts'
+import { StatsSum } from '../store/administration.ts'
+import type { OutboxAdmin, OutboxEdit, OutboxFilter, OutboxPage, OutboxRecord, OutboxStats, RearmOptions } from '../store/outbox-admin.ts'
 import type {
   Claim,
   ClaimedRecord,
@@ -209,20 +201,14 @@ export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter
   }
 
   async stats(): Promise<OutboxStats> {
-    const destinations = new Map<string, { -readonly [K in keyof DestinationStats]: DestinationStats[K] }>()
+    const sum = new StatsSum()
     const now = this.#runtime.now()
-    let oldest: number | undefined
     for (const row of this.#data.rows.all()) {
-      let counts = destinations.get(row.destination)
-      if (counts === undefined) {
-        counts = { destination: row.destination, ready: 0, waiting: 0, leased: 0, parked: 0, published: 0 }
-        destinations.set(row.destination, counts)
-      }
       const state = stateOf(row, now)
-      counts[state] += 1
-      if (state !== 'parked' && state !== 'published') oldest = Math.min(oldest ?? Infinity, row.createdAt)
+      sum.add(row.destination, { [state]: 1 })
+      if (state !== 'parked' && state !== 'published') sum.addAge(now - row.createdAt)
     }
-    return { destinations: [...destinations.values()], oldestAge: oldest === undefined ? undefined : now - oldest }
+    return sum.stats
   }
 
   async deletePublished(options: { readonly olderThan: number; readonly limit: number }): Promise<number> {

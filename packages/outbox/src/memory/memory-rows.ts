@@ -1,4 +1,5 @@
 import { type Attributes, Message, type RawMessage } from '@ackord/core'
+import { matchesFilter } from '../store/administration.ts'
 import type { OutboxEdit, OutboxFilter, OutboxRecord, OutboxState, RearmOptions } from '../store/outbox-admin.ts'
 import type { ClaimedRecord, NewOutboxRecord, Outcome } from '../store/outbox-store.ts'
 import { attributesToJson } from '../store/record-checks.ts'
@@ -95,13 +96,8 @@ export function orderingKeyOf({ attributes }: MemoryRow): string | undefined {
   return partitionkey === undefined ? undefined : String(partitionkey)
 }
 
-export function matches(row: MemoryRow, { state, destination, type, orderingKey }: OutboxFilter, now: number): boolean {
-  return (
-    (state === undefined || stateOf(row, now) === state) &&
-    (destination === undefined || row.destination === destination) &&
-    (type === undefined || row.attributes.type === type) &&
-    (orderingKey === undefined || orderingKeyOf(row) === orderingKey)
-  )
+export function matches(row: MemoryRow, filter: OutboxFilter, now: number): boolean {
+  return matchesFilter({ state: stateOf(row, now), destination: row.destination, attributes: row.attributes }, filter)
 }
 
 export function wants(
