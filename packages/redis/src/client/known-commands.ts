@@ -34,7 +34,7 @@ export class KnownCommands {
    */
   complete(command: RawCommand): Promise<void> | undefined {
     if (this.#known.has(command.name)) {
-      this.#place(command)
+      this.#arrangeKeys(command)
       return undefined
     }
     let asked = this.#asked.get(command.name)
@@ -42,7 +42,7 @@ export class KnownCommands {
       asked = this.#ask(command.name).finally(() => this.#asked.delete(command.name))
       this.#asked.set(command.name, asked)
     }
-    return asked.then(() => this.#place(command))
+    return asked.then(() => this.#arrangeKeys(command))
   }
 
   async #ask(name: string): Promise<void> {
@@ -50,7 +50,7 @@ export class KnownCommands {
     this.#known.set(name, readInfo(reply))
   }
 
-  #place(command: RawCommand): void {
+  #arrangeKeys(command: RawCommand): void {
     const known = this.#known.get(command.name)
     const problem = problemOf(command, known)
     if (problem !== undefined) throw new InvalidOptionError(`raw('${command.name}', …)`, problem)
@@ -86,7 +86,7 @@ function problemOf({ args, keys }: RawCommand, known: KnownCommand | undefined):
   // Since Redis 7.2 blocking commands are allowed in scripts, where they do not block. They are refused on every version alike.
   if (flags.has('noscript') || flags.has('blocking')) return 'is a command that cannot be in a script, and so in no transaction.'
   if (!flags.has('write')) return 'is a command that writes nothing. Read through the client, not through Ackord.'
-  if (flags.has('movablekeys')) return 'is a command whose keys may be anywhere. Use a method that has them in their places.'
+  if (flags.has('movablekeys')) return 'is a command whose keys have no fixed positions. Use a method for it instead.'
   const words = args.length + 1
   if (arity >= 0 ? words !== arity : words < -arity) return `has ${args.length} arguments, and that is not what the command takes.`
   const expected = keysOf(known, words).length

@@ -41,17 +41,17 @@ export class ClaimPace {
     return Math.min(maxBytes, this.#cap)
   }
 
-  async ask(place: unknown, { lease, claimBytes, maxBytes, send, bytesOf, release }: ClaimCall): Promise<Reply> {
-    const until = this.#unanswered.get(place)
+  async ask(source: unknown, { lease, claimBytes, maxBytes, send, bytesOf, release }: ClaimCall): Promise<Reply> {
+    const until = this.#unanswered.get(source)
     if (until !== undefined && this.#runtime.monotonic() < until) throw stillUnanswered()
-    this.#unanswered.delete(place)
+    this.#unanswered.delete(source)
     const onLate: OnLate = (answer) => {
       this.#cap = Math.max(1, Math.min(maxBytes, largest) / 2)
       // Its records are free again when their lease has expired, even if the client never settles the promise.
       const end = this.#runtime.monotonic() + lease
-      this.#unanswered.set(place, end)
+      this.#unanswered.set(source, end)
       const answered = () => {
-        if (this.#unanswered.get(place) === end) this.#unanswered.delete(place)
+        if (this.#unanswered.get(source) === end) this.#unanswered.delete(source)
       }
       // If they cannot be released either, their lease expires.
       answer.then(release).then(answered, answered)

@@ -49,8 +49,8 @@ export interface Share {
   readonly atLeastOne: boolean
 }
 
-export interface Given<Thing> {
-  readonly things: readonly Thing[]
+export interface Portion<Item> {
+  readonly items: readonly Item[]
   readonly bytes: number
   /** Whether it stopped before a record that did not fit into `maxBytes`. */
   readonly stopped: boolean

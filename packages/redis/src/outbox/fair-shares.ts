@@ -1,4 +1,4 @@
-import type { ClaimRoom, Given, Share } from './claim-room.ts'
+import type { ClaimRoom, Portion, Share } from './claim-room.ts'
 
 /**
  * Asks several sources for records until the room is full. Each round asks them concurrently, each for its share of the count and of the bytes; the next round
@@ -10,31 +10,31 @@ import type { ClaimRoom, Given, Share } from './claim-room.ts'
  * A source that returned nothing because its next record did not fit is kept in `passedOver`, if given, and the next call asks it first, for one record: beside sources that always
  * have records it would never get its turn otherwise.
  *
- * Records are added to the end of `things`. If a source fails, this rejects with its error, and the records of the others are in `things` all the same.
+ * Records are added to the end of `items`. If a source fails, this rejects with its error, and the records of the others are in `items` all the same.
  */
-export async function fillInShares<Giver, Thing>(
-  things: Thing[],
-  givers: readonly Giver[],
+export async function fillInShares<Source, Item>(
+  items: Item[],
+  sources: readonly Source[],
   room: ClaimRoom,
-  ask: (giver: Giver, share: Share) => Promise<Given<Thing>>,
-  passedOver: Set<Giver> = new Set(),
+  ask: (source: Source, share: Share) => Promise<Portion<Item>>,
+  passedOver: Set<Source> = new Set(),
 ): Promise<void> {
-  const askAlone = async (giver: Giver, count: number): Promise<void> => {
-    const { things: given, bytes, stopped } = await ask(giver, { count, maxBytes: room.bytes, atLeastOne: room.isEmpty })
-    for (const thing of given) things.push(thing)
-    room.use(given.length, bytes)
-    if (given.length > 0) passedOver.delete(giver)
+  const askAlone = async (source: Source, count: number): Promise<void> => {
+    const { items: received, bytes, stopped } = await ask(source, { count, maxBytes: room.bytes, atLeastOne: room.isEmpty })
+    for (const item of received) items.push(item)
+    room.use(received.length, bytes)
+    if (received.length > 0) passedOver.delete(source)
     if (stopped || room.bytes === 0) room.close()
-    if (stopped && given.length === 0) passedOver.add(giver)
+    if (stopped && received.length === 0) passedOver.add(source)
   }
   const [waiting] = passedOver
   // It fits for sure only into an empty room; otherwise it would close the room to the others.
   if (waiting !== undefined && room.isEmpty && room.isOpen) {
     passedOver.delete(waiting)
-    if (givers.length > 1 && givers.includes(waiting)) await askAlone(waiting, 1)
+    if (sources.length > 1 && sources.includes(waiting)) await askAlone(waiting, 1)
   }
-  const tooLarge: Giver[] = []
-  let asked = givers
+  const tooLarge: Source[] = []
+  let asked = sources
   while (asked.length > 1 && room.isOpen) {
     const round = asked.slice(0, room.count)
     const left = room.count
@@ -42,22 +42,22 @@ export async function fillInShares<Giver, Thing>(
       const count = Math.floor(left / round.length) + (index < left % round.length ? 1 : 0)
       return { count, maxBytes: room.bytes / round.length, atLeastOne: false }
     })
-    const answers = await Promise.allSettled(round.map((giver, index) => ask(giver, shares[index] as Share)))
-    const full: Giver[] = []
+    const answers = await Promise.allSettled(round.map((source, index) => ask(source, shares[index] as Share)))
+    const full: Source[] = []
     for (const [index, answer] of answers.entries()) {
       if (answer.status === 'rejected') continue
-      const { things: given, bytes, stopped } = answer.value
-      for (const thing of given) things.push(thing)
-      room.use(given.length, bytes)
-      if (stopped) tooLarge.push(round[index] as Giver)
-      else if (given.length >= (shares[index] as Share).count) full.push(round[index] as Giver)
+      const { items: received, bytes, stopped } = answer.value
+      for (const item of received) items.push(item)
+      room.use(received.length, bytes)
+      if (stopped) tooLarge.push(round[index] as Source)
+      else if (received.length >= (shares[index] as Share).count) full.push(round[index] as Source)
     }
     const failed = answers.find((answer) => answer.status === 'rejected')
     if (failed !== undefined) throw failed.reason
     asked = [...full, ...asked.slice(left)]
   }
-  for (const giver of [...asked, ...tooLarge]) {
-    if (room.isOpen) await askAlone(giver, room.count)
-    else if (tooLarge.includes(giver)) passedOver.add(giver)
+  for (const source of [...asked, ...tooLarge]) {
+    if (room.isOpen) await askAlone(source, room.count)
+    else if (tooLarge.includes(source)) passedOver.add(source)
   }
 }

@@ -25,11 +25,11 @@ export interface Follower {
 const pause = 10
 
 /** Yields when one of these sources has something new. Each is followed on a connection of its own until the signal, or until one fails. */
-export async function* wakeUps<Place>(
+export async function* wakeUps<Source>(
   { port, runtime }: { readonly port: RedisPort; readonly runtime: Runtime },
-  places: readonly Place[],
+  sources: readonly Source[],
   options: WakeUpsOptions,
-  follow: (place: Place, follower: Follower) => Promise<void>,
+  follow: (source: Source, follower: Follower) => Promise<void>,
 ): AsyncGenerator<void, void, void> {
   const stop = new AbortController()
   const signal = AbortSignal.any([options.signal, stop.signal])
@@ -43,10 +43,10 @@ export async function* wakeUps<Place>(
       hint()
       return idle(runtime, pause, signal)
     }
-    following = places.map(async (place) => {
+    following = sources.map(async (source) => {
       try {
         await withOwnPort(port, signal, async (own) => {
-          await follow(place, { port: withDeadline(own, options.block + options.deadline, runtime), signal, wake })
+          await follow(source, { port: withDeadline(own, options.block + options.deadline, runtime), signal, wake })
         })
       } catch (error) {
         failure = { error }

@@ -48,28 +48,28 @@ function addGuard(keys: RedisArgument[], args: RedisArgument[], { key, field, va
 }
 
 function addCommand(keys: RedisArgument[], args: RedisArgument[], command: QueuedCommand): string {
-  const { name, args: words, keys: places, kind, mustExist } = command
+  const { name, args: words, keys: indexes, kind, mustExist } = command
   args.push(name)
-  const count = places.length
+  const count = indexes.length
   if (typeof kind !== 'string') {
     for (let index = 0; index < count; index += 1) keys.push(words[index] as RedisArgument)
     for (let index = count; index < words.length; index += 1) args.push(words[index] as RedisArgument)
     return `${kind.letter}${count}:${words.length - count}`
   }
   const letter = mustExist === true ? letters[kind].toUpperCase() : letters[kind]
-  if (count === 1 && places[0] === 0) {
+  if (count === 1 && indexes[0] === 0) {
     keys.push(words[0] as RedisArgument)
     for (let index = 1; index < words.length; index += 1) args.push(words[index] as RedisArgument)
     return `${letter}1:${words.length - 1}`
   }
-  if (count === 2 && places[0] === 0 && places[1] === 1) {
+  if (count === 2 && indexes[0] === 0 && indexes[1] === 1) {
     keys.push(words[0] as RedisArgument, words[1] as RedisArgument)
     for (let index = 2; index < words.length; index += 1) args.push(words[index] as RedisArgument)
     return `${letter}2:${words.length - 2}`
   }
-  args.push(places.map((place) => place + 1).join(','))
+  args.push(indexes.map((index) => index + 1).join(','))
   words.forEach((word, index) => {
-    if (places.includes(index)) keys.push(word)
+    if (indexes.includes(index)) keys.push(word)
     else args.push(word)
   })
   return `${letter}${count}@${words.length - count + 1}`

@@ -42,16 +42,16 @@ local gmatch, sub, find, call, pcall = string.gmatch, string.sub, string.find, r
 
 -- The words of a command whose keys do not come first: its first argument has the positions of the keys.
 local function spread(a, k, keys, argc)
-  local words, place = {}, {}
+  local words, keyAt = {}, {}
   local n = 0
   for position in gmatch(ARGV[a + 1], '%d+') do
-    place[tonumber(position)] = KEYS[k + n]
+    keyAt[tonumber(position)] = KEYS[k + n]
     n = n + 1
   end
   words[1] = ARGV[a]
   local from = a + 2
   for position = 1, keys + argc - 1 do
-    if place[position] then words[position + 1] = place[position]
+    if keyAt[position] then words[position + 1] = keyAt[position]
     else words[position + 1] = ARGV[from] from = from + 1 end
   end
   return words
@@ -178,7 +178,7 @@ local function check(kind, n, key, a, first, seen, changed)
 end
 ${undo ? undoLua : ''}
 -- The plan of a message, read once. The tables are reused for the next.
-local kinds, counts, places, argcs = {}, {}, {}, {}
+local kinds, counts, layouts, argcs = {}, {}, {}, {}
 
 -- Writes the marker and runs the commands of a message. Returns the error of the failed command, or, second, why the server accepts no writes.
 -- 'current' is the number of the failed command, also if Lua itself fails.
@@ -190,7 +190,7 @@ local function apply(marker, token, n, from, fromKey, saved, stored)
   if written.err then return nil, written.err end
   for m = 1, n do
     current = m
-    local kind, keys, place, argc = kinds[m], counts[m], places[m], argcs[m]
+    local kind, keys, layout, argc = kinds[m], counts[m], layouts[m], argcs[m]
     if not guards[kind] then
       local reply
       local own = fragments[kind]
@@ -199,7 +199,7 @@ local function apply(marker, token, n, from, fromKey, saved, stored)
         local done, result = guarded(own.run, ARGV[from], fromKey, from + 1, tonumber(argc))
         if saved and own.hasWritten() then saved[0] = { touched = true, large = true } end
         if done then reply = result else reply = { err = type(result) == 'table' and result.err or tostring(result) } end
-      elseif place == '@' then reply = pcall(unpack(spread(from, fromKey, keys, argc)))
+      elseif layout == '@' then reply = pcall(unpack(spread(from, fromKey, keys, argc)))
       elseif keys == '1' then reply = pcall(ARGV[from], KEYS[fromKey], unpack(ARGV, from + 1, from + argc))
       else reply = pcall(ARGV[from], KEYS[fromKey], KEYS[fromKey + 1], unpack(ARGV, from + 1, from + argc)) end
       if type(reply) == 'table' and reply.err then return reply.err end
@@ -230,9 +230,9 @@ while a < last do
     if own.begin then own.begin() end
   end
   a, k = from, fromKey
-  for kind, keys, place, argc in gmatch(plan, shape) do
+  for kind, keys, layout, argc in gmatch(plan, shape) do
     n = n + 1
-    kinds[n], counts[n], places[n], argcs[n] = kind, keys, place, argc
+    kinds[n], counts[n], layouts[n], argcs[n] = kind, keys, layout, argc
     local own = fragments[kind]
     local isOwn = own and not own.type
     if isOwn and not answer then
@@ -273,7 +273,7 @@ local sizes = { hash = 'HLEN', list = 'LLEN', set = 'SCARD', zset = 'ZCARD' }
 
 -- Saves the value of each key. A stream with more than one entry is not copied: added entries can be deleted again.
 local function save(plan, a, k, saved)
-  for kind, keys, place, argc in gmatch(plan, shape) do
+  for kind, keys, layout, argc in gmatch(plan, shape) do
     if not guards[kind] and (not fragments[kind] or fragments[kind].type) then
       for j = 0, keys - 1 do
         local key = KEYS[k + j]

@@ -61,7 +61,7 @@ export interface RedisWrites {
   lrem(key: Key, count: Whole, value: Value): Promise<void>
   lset(key: Key, index: Whole, value: Value): Promise<void>
   ltrim(key: Key, start: Whole, stop: Whole): Promise<void>
-  linsert(key: Key, place: 'BEFORE' | 'AFTER', pivot: Value, value: Value): Promise<void>
+  linsert(key: Key, side: 'BEFORE' | 'AFTER', pivot: Value, value: Value): Promise<void>
 
   // Sets
   sadd(key: Key, ...members: readonly Value[]): Promise<void>

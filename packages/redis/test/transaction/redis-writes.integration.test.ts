@@ -252,7 +252,7 @@ describe('commands()', () => {
       ['GET', ['a'], [], 'writes nothing'],
       ['LPUSH', ['a'], [], 'not what the command takes'],
       ['BLPOP', ['a'], ['0'], 'cannot be in a script'],
-      ['ZUNIONSTORE', ['a', 'b'], ['1'], 'may be anywhere'],
+      ['ZUNIONSTORE', ['a', 'b'], ['1'], 'no fixed positions'],
       ['SET', ['a', 'b'], [], 'names 2 keys'],
     ]
     for (const [name, keys, args, problem] of wrong) {

@@ -19,7 +19,7 @@ import { asList } from '../../client/reply.ts'
 import { mergeByAge } from '../merge-by-age.ts'
 import { type LuaOutboxContext, runOn } from './context.ts'
 import type { LuaShard } from './layout.ts'
-import type { Place } from './lua-shards.ts'
+import type { ShardEntry } from './lua-shards.ts'
 import { bodyOf, hashDestination, keyDigest, readBody } from './record-body.ts'
 import { discardScript, parkScript, rearmScript, replaceScript, retentionScript } from './scripts/operate.ts'
 import { getScript, listScript, statsScript } from './scripts/read.ts'
@@ -83,57 +83,60 @@ export function luaAdministration(context: LuaOutboxContext): OutboxAdmin {
     }
   }
 
-  async function read({ shard, entry }: Place): Promise<Listed | undefined> {
+  async function read({ shard, entry }: ShardEntry): Promise<Listed | undefined> {
     const [now, row] = asList(await runOn(context, shard, getScript, [entry], { binary: true }))
     const [, ...rest] = asList(row)
     return toListed(shard, entry, rest, Number(String(now)))
   }
 
-  function placesOf(ids: readonly string[]): readonly Place[] {
+  function entriesWith(ids: readonly string[]): readonly ShardEntry[] {
     return [...new Set(ids)].flatMap((id) => shards.find(id) ?? [])
   }
 
   /** Calls `work` with records of one shard at a time. Resolves to the results. */
-  async function byShard<T>(places: readonly Place[], work: (shard: LuaShard, entries: readonly string[]) => Promise<T>): Promise<T[]> {
+  async function byShard<T>(
+    located: readonly ShardEntry[],
+    work: (shard: LuaShard, entries: readonly string[]) => Promise<T>,
+  ): Promise<T[]> {
     const results: T[] = []
     for (const shard of shards.all) {
-      const entries = places.filter((place) => place.shard === shard).map(({ entry }) => entry)
+      const entries = located.filter((one) => one.shard === shard).map(({ entry }) => entry)
       for (let start = 0; start < entries.length; start += pageSize) results.push(await work(shard, entries.slice(start, start + pageSize)))
     }
     return results
   }
 
-  async function replace(place: Place, edit: OutboxEdit, { state, delay, keepAttempts }: Rearming): Promise<number> {
-    const found = await read(place)
+  async function replace(one: ShardEntry, edit: OutboxEdit, { state, delay, keepAttempts }: Rearming): Promise<number> {
+    const found = await read(one)
     if (found?.record.state !== state) return 0
     const { record, shard } = found
     const destination = edit.destination ?? record.destination
     const message = editMessage(record.message, edit)
     if (ordered) shards.checkKey(message, shard)
     const body = bodyOf(destination, message)
-    const args = [place.entry, found.state, body, hashDestination(destination), destination, delay, keepAttempts, keyDigest(message)]
+    const args = [one.entry, found.state, body, hashDestination(destination), destination, delay, keepAttempts, keyDigest(message)]
     return Number(await runOn(context, shard, replaceScript, args))
   }
 
-  async function rearmPlaces(places: readonly Place[], edit: OutboxEdit, rearming: Rearming): Promise<number> {
+  async function rearmEntries(located: readonly ShardEntry[], edit: OutboxEdit, rearming: Rearming): Promise<number> {
     if (isEmptyEdit(edit)) {
       const { state, delay, keepAttempts } = rearming
       const args = [letters[state].toUpperCase(), delay, keepAttempts]
-      const counts = await byShard(places, async (shard, entries) =>
+      const counts = await byShard(located, async (shard, entries) =>
         Number(await runOn(context, shard, rearmScript, [...args, ...entries])),
       )
       return counts.reduce((sum, count) => sum + count, 0)
     }
     let count = 0
-    for (const place of places) count += await replace(place, edit, rearming)
+    for (const one of located) count += await replace(one, edit, rearming)
     return count
   }
 
-  async function matchingPlaces(filter: OutboxFilter, state: OutboxState): Promise<readonly Place[]> {
+  async function matchingEntries(filter: OutboxFilter, state: OutboxState): Promise<readonly ShardEntry[]> {
     if (filter.state !== undefined && filter.state !== state) return []
     const ids: string[] = []
     for await (const { record } of matching({ ...filter, state }, new Map())) ids.push(record.id)
-    return placesOf(ids)
+    return entriesWith(ids)
   }
 
   return {
@@ -152,15 +155,15 @@ export function luaAdministration(context: LuaOutboxContext): OutboxAdmin {
     },
 
     async get(id) {
-      const place = shards.find(id)
-      return place === undefined ? undefined : (await read(place))?.record
+      const one = shards.find(id)
+      return one === undefined ? undefined : (await read(one))?.record
     },
 
     async rearm(which, edit = {}, options = {}) {
       const rearming = rearmingOf(options)
       const { state } = rearming
-      const places = 'ids' in which ? placesOf(which.ids) : await matchingPlaces(which.filter, state)
-      const count = await rearmPlaces(places, edit, rearming)
+      const located = 'ids' in which ? entriesWith(which.ids) : await matchingEntries(which.filter, state)
+      const count = await rearmEntries(located, edit, rearming)
       log.rearmed(count, state, which, edit)
       if (count > 0) metrics?.count('ackord.outbox.rearmed', count, {})
       return count
@@ -168,7 +171,7 @@ export function luaAdministration(context: LuaOutboxContext): OutboxAdmin {
 
     async park(ids, reason) {
       const text = reason.slice(0, maxErrorLength)
-      const parked = await byShard(placesOf(ids), async (shard, entries) => {
+      const parked = await byShard(entriesWith(ids), async (shard, entries) => {
         const own = asList(await runOn(context, shard, parkScript, [text, ...entries]))
         return own.map((entry) => shard.idOf(String(entry)))
       })
@@ -178,7 +181,7 @@ export function luaAdministration(context: LuaOutboxContext): OutboxAdmin {
     },
 
     async discard(ids, reason) {
-      const discarded = await byShard(placesOf(ids), async (shard, entries) => {
+      const discarded = await byShard(entriesWith(ids), async (shard, entries) => {
         const gone = asList(await runOn(context, shard, discardScript, entries))
         return gone.map((entry) => shard.idOf(String(entry)))
       })

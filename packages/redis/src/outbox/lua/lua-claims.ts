@@ -4,7 +4,7 @@ import { type Claim, type ClaimedRecord, type ClaimOptions, type OutboxStore, ty
 import type { Reply } from '../../client/port.ts'
 import { asList } from '../../client/reply.ts'
 import { ClaimPace } from '../claim-pace.ts'
-import { byteArguments, ClaimRoom, type Given, type Share } from '../claim-room.ts'
+import { byteArguments, ClaimRoom, type Portion, type Share } from '../claim-room.ts'
 import { fillInShares } from '../fair-shares.ts'
 import { type LuaOutboxContext, runOn } from './context.ts'
 import type { LuaShard } from './layout.ts'
@@ -125,7 +125,7 @@ export class LuaClaims implements Pick<OutboxStore, 'renew' | 'release'> {
   async renew(claims: readonly Claim[], lease: number): Promise<readonly boolean[]> {
     checkDuration('lease', lease, { min: 1 })
     const lost = await this.#fenced(renewScript, claims, () => [], [String(Math.ceil(lease))])
-    return claims.map((_, place) => !lost.has(place))
+    return claims.map((_, index) => !lost.has(index))
   }
 
   async release(claims: readonly Claim[]): Promise<void> {
@@ -150,11 +150,11 @@ export class LuaClaims implements Pick<OutboxStore, 'renew' | 'release'> {
       settings,
       (reply) => this.#readSettled(reply),
     )
-    return outcomes.map((_, place) => (lost.has(place) ? 'lost' : 'applied'))
+    return outcomes.map((_, index) => (lost.has(index) ? 'lost' : 'applied'))
   }
 
   /** Until there is enough, or nothing more. A step that moves many records lets other clients run before the next one. */
-  async #take(shard: LuaShard, share: Share, terms: ClaimTerms, unreadable: Unreadable[]): Promise<Given<ClaimedRecord>> {
+  async #take(shard: LuaShard, share: Share, terms: ClaimTerms, unreadable: Unreadable[]): Promise<Portion<ClaimedRecord>> {
     const taken: TakenRecord[] = []
     /** For keys with a record that cannot be read: the sequence number of that record. */
     const ended = new Map<string, string>()
@@ -225,11 +225,11 @@ export class LuaClaims implements Pick<OutboxStore, 'renew' | 'release'> {
     // Records behind one that cannot be read are released: the next claim knows whether they may be delivered.
     const isBehind = ({ seq, line }: TakenRecord) => seq > (ended.get(line) ?? '~')
     if (ended.size > 0) await this.release(taken.filter(isBehind).map(({ record }) => record)).catch((error: unknown) => this.#warn(error))
-    const things = taken
+    const items = taken
       .filter((one) => !isBehind(one))
       .sort((one, other) => (one.seq < other.seq ? -1 : one.seq > other.seq ? 1 : 0))
       .map(({ record }) => record)
-    return { things, bytes, stopped }
+    return { items, bytes, stopped }
   }
 
   async #park(unreadable: readonly Unreadable[]): Promise<void> {
@@ -250,16 +250,16 @@ export class LuaClaims implements Pick<OutboxStore, 'renew' | 'release'> {
     lostIn: (reply: Reply) => Reply | undefined = (reply) => reply,
   ): Promise<ReadonlySet<number>> {
     const lost = new Set<number>()
-    const byShard = new Map<LuaShard, (Held<C> & { readonly place: number })[]>()
-    for (const [place, claim] of claims.entries()) {
+    const byShard = new Map<LuaShard, (Held<C> & { readonly index: number })[]>()
+    for (const [index, claim] of claims.entries()) {
       const found = this.#context.shards.find(claim.id)
       if (found === undefined || !/^\S+$/.test(claim.token)) {
-        lost.add(place)
+        lost.add(index)
         continue
       }
       const own = byShard.get(found.shard) ?? []
       byShard.set(found.shard, own)
-      own.push({ claim, entry: found.entry, place })
+      own.push({ claim, entry: found.entry, index })
     }
     const running = Array.from(byShard, async ([shard, held]) => {
       const tokens = new Set(held.map(({ claim }) => claim.token))
@@ -271,7 +271,7 @@ export class LuaClaims implements Pick<OutboxStore, 'renew' | 'release'> {
       ]
       for (const index of asList(lostIn(await runOn(this.#context, shard, script, args)))) {
         const one = held[Number(index)]
-        if (one !== undefined) lost.add(one.place)
+        if (one !== undefined) lost.add(one.index)
       }
     })
     await Promise.all(running)

@@ -67,7 +67,7 @@ export function luaDurability(redis: Redis, outbox: LuaOutbox, options: LuaDurab
   const metrics = givenMetrics === undefined ? undefined : guardMetrics(givenMetrics)
   const { runtime } = context
   /** The last logged state of each check. */
-  const told = new Map<string, string>()
+  const logged = new Map<string, string>()
   let lastReport: LuaDurabilityReport | undefined
 
   async function look(): Promise<{ report: LuaDurabilityReport; unusable: AckordError | undefined }> {
@@ -87,8 +87,8 @@ export function luaDurability(redis: Redis, outbox: LuaOutbox, options: LuaDurab
       if (accepted) continue
       if (state === 'violated') metrics?.count('ackord.outbox.durability_violations', 1, { check: name })
       const key = `${name} ${server}`
-      const before = told.get(key) ?? 'ok'
-      told.set(key, state)
+      const before = logged.get(key) ?? 'ok'
+      logged.set(key, state)
       if (state === before) continue
       if (state === 'ok') logger.info({ check: name, server }, `The durability of the outbox is sufficient again. ${text}`)
       else logger.warn({ check: name, server, state }, `The durability of the outbox is not sufficient. ${text}`)

@@ -173,13 +173,13 @@ export function luaOutbox(redis: Redis, options: LuaOutboxOptions = {}): LuaOutb
   }
 
   /** The indexes of the records for each shard: by the ordering key, and those without one for `keyless`, or by their id. */
-  function placesByShard(records: readonly NewOutboxRecord[], keyless?: LuaShard): ReadonlyMap<LuaShard, readonly number[]> {
+  function indexesByShard(records: readonly NewOutboxRecord[], keyless?: LuaShard): ReadonlyMap<LuaShard, readonly number[]> {
     const byShard = new Map<LuaShard, number[]>()
-    for (const [place, { message }] of records.entries()) {
+    for (const [index, { message }] of records.entries()) {
       const shard = keyless !== undefined && message.attributes.partitionkey === undefined ? keyless : shards.of(message)
-      const places = byShard.get(shard) ?? []
-      byShard.set(shard, places)
-      places.push(place)
+      const indexes = byShard.get(shard) ?? []
+      byShard.set(shard, indexes)
+      indexes.push(index)
     }
     return byShard
   }
@@ -203,8 +203,8 @@ export function luaOutbox(redis: Redis, options: LuaOutboxOptions = {}): LuaOutb
       const beside = (anchor === undefined ? undefined : shards.beside(anchor)) ?? shards.of(first.message)
       const stored = storedRecords(records)
       const lease = preLeases.takes(stored) ? preLeases.lease(stored) : undefined
-      for (const [shard, places] of ordered ? placesByShard(records, beside) : [[beside, [...stored.keys()]] as const]) {
-        const own = places.map((place) => stored[place] as StoredRecord)
+      for (const [shard, indexes] of ordered ? indexesByShard(records, beside) : [[beside, [...stored.keys()]] as const]) {
+        const own = indexes.map((index) => stored[index] as StoredRecord)
         transaction.queueEvent({
           name: 'append()',
           args: [...shard.keys, ...enqueueArguments(own, { strict, ordered, lease })],
@@ -224,12 +224,12 @@ export function luaOutbox(redis: Redis, options: LuaOutboxOptions = {}): LuaOutb
       const [only] = shards.all
       if (only !== undefined && shards.all.length === 1) return await calls.enqueue(only, stored)
       const results: EnqueueResult[] = []
-      const running = Array.from(placesByShard(records), async ([shard, places]) => {
+      const running = Array.from(indexesByShard(records), async ([shard, indexes]) => {
         const own = await calls.enqueue(
           shard,
-          places.map((place) => stored[place] as StoredRecord),
+          indexes.map((index) => stored[index] as StoredRecord),
         )
-        for (const [index, place] of places.entries()) results[place] = own[index] as EnqueueResult
+        for (const [at, index] of indexes.entries()) results[index] = own[at] as EnqueueResult
       })
       await Promise.all(running)
       return results

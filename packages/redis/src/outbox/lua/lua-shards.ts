@@ -12,7 +12,7 @@ export interface LuaShardsOptions {
 }
 
 /** A record: its shard and its id there. */
-export interface Place {
+export interface ShardEntry {
   readonly shard: LuaShard
   readonly entry: string
 }
@@ -64,7 +64,7 @@ export class LuaShards {
   }
 
   /** `undefined` for an id that this outbox never made. */
-  find(id: string): Place | undefined {
+  find(id: string): ShardEntry | undefined {
     const [, entry, number] = idForm.exec(id) ?? []
     const shard = this.all[Number(number)]
     return entry === undefined || shard === undefined ? undefined : { shard, entry }

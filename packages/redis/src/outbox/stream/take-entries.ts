@@ -2,7 +2,7 @@ import type { ClaimOptions } from '@ackord/outbox'
 import type { Reply, Script } from '../../client/port.ts'
 import { asList, says } from '../../client/reply.ts'
 import { ClaimPace } from '../claim-pace.ts'
-import { byteArguments, type ClaimRoom, type Given, type Share } from '../claim-room.ts'
+import { byteArguments, type ClaimRoom, type Portion, type Share } from '../claim-room.ts'
 import { fillInShares } from '../fair-shares.ts'
 import type { StreamOutboxContext } from './context.ts'
 import type { DestinationStream } from './destination-stream.ts'
@@ -84,7 +84,7 @@ export class EntryTaker {
     const { streams } = this.#context
     const flags = [retried === 'only' ? '0' : '1', retried === 'never' ? '0' : '1']
 
-    const take = async (tag: string, from: readonly DestinationStream[], share: Share): Promise<Given<TakenEntry>> => {
+    const take = async (tag: string, from: readonly DestinationStream[], share: Share): Promise<Portion<TakenEntry>> => {
       const wanted = rotate(from.filter(request.wants), this.#streamTurn)
       let learnt: readonly DestinationStream[] = []
       const given = await inChunks(wanted, share, true, async (some, left, isFirst) => {
@@ -94,13 +94,13 @@ export class EntryTaker {
         )
         const [names, bytes, isFull, ...answers] = asList(reply)
         if (isFirst) learnt = streams.learn(tag, asList(names).map(String))
-        const things = some.flatMap((stream, index) => this.#entriesOf(stream, answers[index]))
-        return { things, bytes: Number(bytes), stopped: String(isFull) === '1' }
+        const items = some.flatMap((stream, index) => this.#entriesOf(stream, answers[index]))
+        return { items, bytes: Number(bytes), stopped: String(isFull) === '1' }
       })
       // The script was not asked for the new destinations.
-      if (given.stopped || !learnt.some(request.wants) || given.things.length >= share.count) return given
+      if (given.stopped || !learnt.some(request.wants) || given.items.length >= share.count) return given
       const more = await take(tag, learnt, leftOf(share, given))
-      return { things: [...given.things, ...more.things], bytes: given.bytes + more.bytes, stopped: more.stopped }
+      return { items: [...given.items, ...more.items], bytes: given.bytes + more.bytes, stopped: more.stopped }
     }
     await fillInShares(
       taken,
@@ -115,24 +115,24 @@ export class EntryTaker {
   async #takeOver(taken: TakenEntry[], request: ClaimRequest): Promise<void> {
     const settings = [this.#options.idleTime, maxPending].map(String)
 
-    const look = async (stream: DestinationStream, share: Share): Promise<Given<TakenEntry>> => {
-      const things: TakenEntry[] = []
+    const look = async (stream: DestinationStream, share: Share): Promise<Portion<TakenEntry>> => {
+      const items: TakenEntry[] = []
       let bytes = 0
       // A look that goes on where another one ended has not seen the entries before that.
       let fromStart = stream.cursor === undefined
       for (;;) {
         const args = [...settings, ...(stream.cursor ?? ['', '-'])]
-        const left = leftOf(share, { things, bytes })
+        const left = leftOf(share, { items, bytes })
         const answer = await this.#ask(stream, takeOver, stream.allKeys, args, request, left, 4, (late) =>
           this.#entriesOf(stream, late, true),
         )
         const reply = asList(answer)
-        things.push(...this.#entriesOf(stream, reply, true))
+        items.push(...this.#entriesOf(stream, reply, true))
         bytes += Number(reply[4])
         const stopped = String(reply[5]) === '1'
         const name = String(reply[2])
         stream.cursor = name === '' ? undefined : [name, String(reply[3])]
-        if (stopped || things.length >= share.count || (name === '' && fromStart)) return { things, bytes, stopped }
+        if (stopped || items.length >= share.count || (name === '' && fromStart)) return { items, bytes, stopped }
         fromStart ||= name === ''
       }
     }
@@ -161,8 +161,8 @@ export class EntryTaker {
           for (const [index, stream] of some.entries()) {
             if (this.#emptyDestinations.noteEmpty(stream, String(asList(answers[index])[2]) === '1')) empty.push(stream)
           }
-          const things = some.flatMap((stream, index) => this.#freshOf(stream, answers[index]))
-          return { things, bytes: Number(bytes), stopped: String(isFull) === '1' }
+          const items = some.flatMap((stream, index) => this.#freshOf(stream, answers[index]))
+          return { items, bytes: Number(bytes), stopped: String(isFull) === '1' }
         })
       },
       this.#passedOver.fresh,
@@ -244,7 +244,7 @@ export class EntryTaker {
   }
 
   /** A stream that cannot be read, such as a key of another type, does not keep the others from being read. */
-  async #orNothing<T>(stream: DestinationStream, work: () => Promise<Given<T>>): Promise<Given<T>> {
+  async #orNothing<T>(stream: DestinationStream, work: () => Promise<Portion<T>>): Promise<Portion<T>> {
     try {
       const given = await work()
       stream.failing = false
@@ -252,7 +252,7 @@ export class EntryTaker {
     } catch (error) {
       if (!says(error, 'WRONGTYPE')) throw error
       this.#failed(stream, error)
-      return { things: [], bytes: 0, stopped: false }
+      return { items: [], bytes: 0, stopped: false }
     }
   }
 
@@ -267,25 +267,25 @@ async function inChunks(
   wanted: readonly DestinationStream[],
   share: Share,
   evenIfNone: boolean,
-  ask: (some: readonly DestinationStream[], left: Share, isFirst: boolean) => Promise<Given<TakenEntry>>,
-): Promise<Given<TakenEntry>> {
-  const things: TakenEntry[] = []
+  ask: (some: readonly DestinationStream[], left: Share, isFirst: boolean) => Promise<Portion<TakenEntry>>,
+): Promise<Portion<TakenEntry>> {
+  const items: TakenEntry[] = []
   let bytes = 0
   for (let start = 0; start < wanted.length || (start === 0 && evenIfNone); start += streamsPerScript) {
-    const given = await ask(wanted.slice(start, start + streamsPerScript), leftOf(share, { things, bytes }), start === 0)
-    things.push(...given.things)
+    const given = await ask(wanted.slice(start, start + streamsPerScript), leftOf(share, { items, bytes }), start === 0)
+    items.push(...given.items)
     bytes += given.bytes
-    if (given.stopped) return { things, bytes, stopped: true }
-    if (things.length >= share.count) break
+    if (given.stopped) return { items, bytes, stopped: true }
+    if (items.length >= share.count) break
   }
-  return { things, bytes, stopped: false }
+  return { items, bytes, stopped: false }
 }
 
-function leftOf(share: Share, { things, bytes }: Pick<Given<unknown>, 'things' | 'bytes'>): Share {
+function leftOf(share: Share, { items, bytes }: Pick<Portion<unknown>, 'items' | 'bytes'>): Share {
   return {
-    count: share.count - things.length,
+    count: share.count - items.length,
     maxBytes: Math.max(0, share.maxBytes - bytes),
-    atLeastOne: share.atLeastOne && things.length === 0,
+    atLeastOne: share.atLeastOne && items.length === 0,
   }
 }
 

@@ -45,11 +45,11 @@ export const repairStepScript: OutboxScript = outboxScript(
   'repair_step',
   `${shardLua}
 ${heldLua}
-local place, lock = KEYS[${keyCount + 1}], KEYS[${keyCount + 2}]
+local position, lock = KEYS[${keyCount + 1}], KEYS[${keyCount + 2}]
 local phase, cursor, most, dry, token, lease, mostCounted, following = unpack(ARGV)
 dry = dry == '1'
-local found = redis.call('TYPE', place).ok
-if found ~= 'none' and found ~= 'hash' then return redis.error_reply('WRONGTYPE the key ' .. place .. ' of an outbox holds a ' .. found .. ', not a hash') end
+local found = redis.call('TYPE', position).ok
+if found ~= 'none' and found ~= 'hash' then return redis.error_reply('WRONGTYPE the key ' .. position .. ' of an outbox holds a ' .. found .. ', not a hash') end
 if not dry then
   if not held(lock, token, lease) then return { 'lost' } end
   open()
@@ -85,7 +85,7 @@ local function lapse(id, s)
   count(s.destinationHash, 'i', -1)
   if not dry then
     redis.call('ZADD', ready, 0, member(id, s))
-    lineUp('o', id, s)
+    addToKey('o', id, s)
     redis.call('HSET', state, id, ackord.write(s))
     if before then redis.call('ZREM', keys, before) end
   end
@@ -99,7 +99,7 @@ local function park(id, s, reason)
   count(s.destinationHash, 'f', 1)
   local opened = 'o' .. s.seq .. id
   s.status, s.at, s.expires, s.token = 'F', now, 0, ''
-  if not dry then lineUp('f', id, s) end
+  if not dry then addToKey('f', id, s) end
   write('HSET', state, id, ackord.write(s))
   if before then write('ZREM', keys, before) end
   write('ZREM', ready, one)
@@ -320,9 +320,9 @@ local numbers = {}
 for i, name in ipairs(names) do numbers[i] = tallies[name] or 0 end
 reply[2] = table.concat(numbers, ' ')
 if not dry then
-  if reply[1] == '0' and following == '' then redis.call('DEL', place)
-  elseif reply[1] == '0' then redis.call('HSET', place, 'phase', following, 'cursor', '0')
-  else redis.call('HSET', place, 'phase', phase, 'cursor', reply[1]) end
+  if reply[1] == '0' and following == '' then redis.call('DEL', position)
+  elseif reply[1] == '0' then redis.call('HSET', position, 'phase', following, 'cursor', '0')
+  else redis.call('HSET', position, 'phase', phase, 'cursor', reply[1]) end
 end
 return reply`,
 )
@@ -353,7 +353,7 @@ local said, key = ackord.parts(print)
 if not ackord.ordered(1) then key = '' end
 local adopted = { status = 'F', attempts = 0, seq = number, created = string.format('%.0f', now), at = now, destinationHash = destinationHash,
   print = said, key = key, expires = 0, token = '' }
-lineUp('f', id, adopted)
+addToKey('f', id, adopted)
 redis.call('HSET', state, id, ackord.write(adopted))
 redis.call('HSETNX', destinations, destinationHash, name)
 ackord.count(destinationHash, 'f', 1)

@@ -36,12 +36,12 @@ ${claimLua}
 -- Records of objects that are gone may have crashed them, so that counts as an attempt. Records of this object that it does not know of, because an answer was lost, were never received.
 local gone = {}
 for _, name in ipairs(redis.call('ZRANGEBYSCORE', pollers, '-inf', '+inf')) do if not living()[name] then gone[#gone + 1] = name end end
-local inHand
-if #gone > 0 then inHand = redis.call('ZRANGEBYSCORE', inflight, '-inf', '+inf')
-else inHand = redis.call('ZRANGEBYSCORE', inflight, '-inf', now, 'LIMIT', 0, budget) end
+local inFlight
+if #gone > 0 then inFlight = redis.call('ZRANGEBYSCORE', inflight, '-inf', '+inf')
+else inFlight = redis.call('ZRANGEBYSCORE', inflight, '-inf', now, 'LIMIT', 0, budget) end
 local back = {}
-for i, text in ipairs(fetch(state, inHand)) do
-  local id, s = inHand[i], ackord.read(text)
+for i, text in ipairs(fetch(state, inFlight)) do
+  local id, s = inFlight[i], ackord.read(text)
   if not s or s.status ~= 'O' or s.token == '' then
     removed = removed + 1
     back[#back + 1] = id
@@ -92,11 +92,11 @@ local function give(id, s, size, behind)
   local one, isKeyed = member(id, s), s.key ~= ''
   s.expires, s.token = now + lease, token
   redis.call('ZADD', inflight, s.expires, id)
-  lineUp('i', id, s)
+  addToKey('i', id, s)
   redis.call('HSET', state, id, ackord.write(s))
   redis.call('ZREM', ready, one)
   if isKeyed then redis.call('ZREM', waiting, one) end
-  stepOut('o', id, s)
+  removeFromKey('o', id, s)
   ackord.count(s.destinationHash, 'i', 1)
   local n = #reply
   reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4], reply[n + 5] = id, false, s.attempts + 1, s.created, s.seq
@@ -106,17 +106,17 @@ local function give(id, s, size, behind)
   return true
 end
 -- Records that cannot be read are parked.
-local function putAway(id, s, reason)
+local function parkUnreadable(id, s, reason)
   local one = member(id, s)
-  lineUp('f', id, s)
+  addToKey('f', id, s)
   park(id, s, reason)
-  stepOut('o', id, s)
+  removeFromKey('o', id, s)
   redis.call('ZREM', ready, one)
   redis.call('ZREM', waiting, one)
 end
 local function broken(id, destinationHash, key, number)
   local s = { attempts = 0, seq = number, created = string.format('%.0f', now), destinationHash = destinationHash, print = '-', key = key }
-  putAway(id, s, 'It cannot be read: its state is missing or broken.')
+  parkUnreadable(id, s, 'It cannot be read: its state is missing or broken.')
 end
 
 -- The first member of a key at a place that fulfils the condition; others are removed.
@@ -150,7 +150,7 @@ local function peek(run)
       local isBehind = run.parked and s.seq > run.parkedSeq
       if s.at > now or isBehind and behindParked == 'kept' then break end
       if size > 0 then return id, s, size, isBehind and run.parked or nil end
-      putAway(id, s, 'It cannot be read: its body is missing.')
+      parkUnreadable(id, s, 'It cannot be read: its body is missing.')
       break
     elseif size > 0 and not (s and statuses[s.status]) then
       broken(id, run.destinationHash, run.key, string.sub(one, 22, 37))
@@ -246,7 +246,7 @@ local function takeKeyless(queue)
         queue.taken = queue.taken + 1
         return true
       end
-      putAway(id, s, 'It cannot be read: its body is missing.')
+      parkUnreadable(id, s, 'It cannot be read: its body is missing.')
     elseif size > 0 and not (s and statuses[s.status]) then
       broken(id, queue.destinationHash, '', seqOf(one))
       redis.call('ZREM', ready, one)

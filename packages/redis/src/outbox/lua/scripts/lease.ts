@@ -56,9 +56,9 @@ for i, id in ipairs(ids) do
     -- With order per key an attempt does not count when it is claimed.
     s.attempts, s.expires, s.token = ownerOf(s.token) and s.attempts or s.attempts - 1, 0, ''
     await(id, s)
-    lineUp('o', id, s)
+    addToKey('o', id, s)
     redis.call('HSET', state, id, ackord.write(s))
-    stepOut('i', id, s)
+    removeFromKey('i', id, s)
     ackord.count(s.destinationHash, 'i', -1)
     done[#done + 1] = id
   else
@@ -86,9 +86,9 @@ ${pollerLua}
 local mine = ARGV[1]
 if not living()[mine] then return 0 end
 open()
-local inHand, back = redis.call('ZRANGEBYSCORE', inflight, '-inf', '+inf'), {}
-for i, text in ipairs(fetch(state, inHand)) do
-  local id, s = inHand[i], ackord.read(text)
+local inFlight, back = redis.call('ZRANGEBYSCORE', inflight, '-inf', '+inf'), {}
+for i, text in ipairs(fetch(state, inFlight)) do
+  local id, s = inFlight[i], ackord.read(text)
   if s and s.status == 'O' and ownerOf(s.token) == mine then
     s.attempts = s.attempts + 1
     lapse(id, s)

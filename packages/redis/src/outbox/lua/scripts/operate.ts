@@ -21,11 +21,11 @@ for i, id in ipairs(ids) do
     seen[id] = true
     s.status, s.attempts, s.at = 'O', keep and s.attempts or 0, now + delay
     await(id, s)
-    lineUp('o', id, s)
+    addToKey('o', id, s)
     redis.call('ZADD', index, 0, 'o' .. s.seq .. id)
     redis.call('HSET', state, id, ackord.write(s))
     redis.call('ZREM', index, letter .. s.seq .. id)
-    if status == 'S' then redis.call('ZREM', sent, id) else stepOut('f', id, s) end
+    if status == 'S' then redis.call('ZREM', sent, id) else removeFromKey('f', id, s) end
     ackord.count(s.destinationHash, letter, -1)
     ackord.count(s.destinationHash, 'o', 1)
     count = count + 1
@@ -61,7 +61,7 @@ s.status, s.attempts, s.at, s.destinationHash, s.key = 'O', keep == '1' and s.at
 redis.call('HSET', entries, id, body)
 redis.call('HSETNX', destinations, destinationHash, name)
 await(id, s)
-lineUp('o', id, s)
+addToKey('o', id, s)
 redis.call('ZADD', index, 0, 'o' .. s.seq .. id)
 redis.call('HSET', state, id, ackord.write(s))
 redis.call('ZREM', index, letter .. s.seq .. id)
@@ -153,11 +153,11 @@ for i, id in ipairs(ids) do
     if s.token ~= '' then ackord.count(s.destinationHash, 'i', -1) end
     s.status, s.at, s.expires, s.token = 'F', now, 0, ''
     redis.call('ZADD', index, 0, 'f' .. s.seq .. id)
-    lineUp('f', id, s)
+    addToKey('f', id, s)
     redis.call('HSET', errors, id, ARGV[1])
     redis.call('HSET', state, id, ackord.write(s))
     redis.call('ZREM', index, 'o' .. s.seq .. id)
-    stepOut(letter, id, s)
+    removeFromKey(letter, id, s)
     ackord.count(s.destinationHash, 'o', -1)
     ackord.count(s.destinationHash, 'f', 1)
   end

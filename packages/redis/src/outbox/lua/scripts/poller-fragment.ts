@@ -30,7 +30,7 @@ local function lapse(id, s)
   s.expires, s.token = 0, ''
   ackord.count(s.destinationHash, 'i', -1)
   redis.call('ZADD', ready, 0, member(id, s))
-  lineUp('o', id, s)
+  addToKey('o', id, s)
   redis.call('HSET', state, id, ackord.write(s))
-  stepOut('i', id, s)
+  removeFromKey('i', id, s)
 end`

@@ -117,11 +117,11 @@ local function remove(command, key, members)
 end
 local member = ackord.member
 -- Adds a record with an ordering key to those of its key, and removes it from its old place.
-local function lineUp(letter, id, s)
+local function addToKey(letter, id, s)
   local one = ackord.line(letter, id, s)
   if one then redis.call('ZADD', keys, 0, one) end
 end
-local function stepOut(letter, id, s)
+local function removeFromKey(letter, id, s)
   local one = ackord.line(letter, id, s)
   if one then redis.call('ZREM', keys, one) end
 end

@@ -70,11 +70,11 @@ for i = 1, #names, 2 do
   if opened + parked + published > 0 then
     local late = over[destinationHash] or 0
     local unclaimed = redis.call('ZLEXCOUNT', ready, '[' .. destinationHash, '(' .. destinationHash .. '~') + (due[destinationHash] or 0)
-    local inHand = math.max(0, leased - late)
+    local inFlight = math.max(0, leased - late)
     local wait = math.max(0, opened - leased - unclaimed)
     -- With order per key records have no leases: those in flight are shown with their state before the claim.
-    if ackord.ordered(1) then late, inHand = late + inHand, 0 end
-    reply[#reply + 1] = { names[i + 1], unclaimed + late, wait, inHand, parked, published }
+    if ackord.ordered(1) then late, inFlight = late + inFlight, 0 end
+    reply[#reply + 1] = { names[i + 1], unclaimed + late, wait, inFlight, parked, published }
   end
 end
 return reply`,

@@ -67,21 +67,21 @@ for i, id in ipairs(ids) do
         goneMembers[#goneMembers + 1] = 'o' .. s.seq .. id
         ackord.count(s.destinationHash, 'o', -1)
       end
-      stepOut('i', id, s)
+      removeFromKey('i', id, s)
     else
       local delay = letter == 'f' and ARGV[at] or false
       local error = letter == 'f' and ARGV[at + 1] or ARGV[at]
       redis.call('HSET', errors, id, error)
       if letter == 'k' or delay == '' and s.attempts >= mostAttempts then
-        lineUp('f', id, s)
+        addToKey('f', id, s)
         close(id, s, 'F', 'f')
       else
         s.at = now + (delay == '' and backoff(s.attempts, i) or tonumber(delay))
         await(id, s)
-        lineUp('o', id, s)
+        addToKey('o', id, s)
         redis.call('HSET', state, id, ackord.write(s))
       end
-      stepOut('i', id, s)
+      removeFromKey('i', id, s)
       done[#done + 1] = id
     end
   end
