@@ -4,6 +4,7 @@ import { unprivilegedAccount } from './account.mjs'
 import { findBinary, versionedDirectories } from './find-binary.mjs'
 import { foreignRoot } from './foreign/root.mjs'
 import { freePort } from './free-port.mjs'
+import { withLimitedDirectory } from './limited-directory.mjs'
 import { queryPostgres } from './postgres-protocol.mjs'
 import { requireBinary } from './require-binary.mjs'
 import { startServer } from './server.mjs'
@@ -30,29 +31,34 @@ async function probe(url) {
   await queryPostgres(url, 'select 1')
 }
 
-/** @returns {Promise<import('./server.mjs').Server>} user `postgres` without a password, database `test` */
-export async function startPostgres() {
+/**
+ * @param {{ limited?: string | undefined }} [options] `limited`: the size of a small file system, `4m`, as the directory `limited` beside the data. Default: none.
+ * @returns {Promise<import('./server.mjs').Server>} user `postgres` without a password, database `test`
+ */
+export async function startPostgres({ limited } = {}) {
   const binary = requireBinary(postgres)
   const port = await freePort()
   // Shared memory as files in the data directory: a SIGKILL leaves nothing behind elsewhere.
   const settings = ['-N', '200', '-c', 'dynamic_shared_memory_type=mmap']
   const base = `postgres://postgres@127.0.0.1:${port}`
 
+  const account = unprivilegedAccount('postgres')
+
   return await startServer({
     name: 'postgres',
-    account: unprivilegedAccount('postgres'),
+    account,
     prepare: (directory) => [
       {
         file: join(dirname(binary), 'initdb'),
         args: ['-D', join(directory, 'data'), '-U', 'postgres', '-A', 'trust', '-E', 'UTF8', '--locale=C', '--no-sync'],
       },
     ],
-    launch: (directory) => ({
-      file: binary,
+    launch: (directory) => {
       // Without fsync it loses data when the machine fails, which is not what tests are about; a killed process loses
       // nothing, because what it wrote is with the kernel.
-      args: ['-D', join(directory, 'data'), '-p', String(port), '-h', '127.0.0.1', '-k', '', '-F', ...settings],
-    }),
+      const args = ['-D', join(directory, 'data'), '-p', String(port), '-h', '127.0.0.1', '-k', '', '-F', ...settings]
+      return withLimitedDirectory({ file: binary, args }, directory, limited, account)
+    },
     ready: async () => {
       await queryPostgres(`${base}/postgres`, 'select 1')
       return `${base}/test`

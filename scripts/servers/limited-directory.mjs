@@ -1,0 +1,30 @@
+// @ts-check
+import { mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+
+/** Beside the data of a server, in its directory. */
+export const limitedDirectory = 'limited'
+
+/**
+ * Gives a server a directory that is a file system of its own, so that a test can fill it without filling the machine's. It is mounted in
+ * a namespace of the server's own: that needs no root where users may have namespaces, and the mount ends with the server.
+ *
+ * @param {import('./server.mjs').Launch} launch
+ * @param {string} directory of the server
+ * @param {string | undefined} size as `mount` takes it: `4m`. Default: no such directory.
+ * @param {import('./account.mjs').Account | undefined} account
+ * @returns {import('./server.mjs').Launch}
+ */
+export function withLimitedDirectory(launch, directory, size, account) {
+  if (size === undefined) return launch
+  const path = join(directory, limitedDirectory)
+  mkdirSync(path, { recursive: true })
+  const owner = account === undefined ? '' : `,uid=${account.uid},gid=${account.gid}`
+  const script = 'mount -t tmpfs -o "$0" tmpfs "$1" && shift && exec "$@"'
+  const namespace = ['--user', '--map-current-user', '--keep-caps', '--mount']
+  return {
+    ...launch,
+    file: 'unshare',
+    args: [...namespace, '/bin/sh', '-c', script, `size=${size},mode=700${owner}`, path, launch.file, ...launch.args],
+  }
+}
