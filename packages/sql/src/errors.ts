@@ -42,7 +42,7 @@ export class TransactionEndedError extends AckordError {
   constructor(options: { readonly cause?: unknown; readonly detail?: string | undefined } = {}) {
     super(
       'ACKORD_SCOPE_ENDED',
-      `A statement of the handler ended the transaction${options.detail ?? ''}: changes made before it may be committed. Leave BEGIN, COMMIT and ROLLBACK to the middleware.`,
+      `A statement of the handler had ended the transaction${options.detail ?? ''}: changes made before it may be committed. Leave BEGIN, COMMIT and ROLLBACK to the middleware.`,
       'cause' in options ? { cause: options.cause } : {},
     )
   }

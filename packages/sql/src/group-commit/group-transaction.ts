@@ -1,14 +1,4 @@
-import {
-  beginAttempt,
-  type Context,
-  type Message,
-  type Process,
-  probe,
-  type Runtime,
-  sleep,
-  type Timer,
-  TransactionScope,
-} from '@ackord/core'
+import { beginAttempt, type Context, type Message, type Process, probe, type Runtime, TransactionScope } from '@ackord/core'
 import type { Session } from '../contract/driver.ts'
 import { QueryTracker } from '../contract/query-tracker.ts'
 import { explainMissing } from '../contract/schema-missing.ts'
@@ -20,7 +10,9 @@ import type { DatabasePort } from '../transaction/open-transaction.ts'
 import type { TransactionRules } from '../transaction/run-transaction.ts'
 import { workInside } from '../transaction/transaction-work.ts'
 import type { GroupMember, RunGroup } from './group-gatherer.ts'
+import { groupRestorer } from './group-recovery.ts'
 import type { GroupSize } from './group-size.ts'
+import { type Group, rowStorer, sorted, type Work } from './group-state.ts'
 
 export interface GroupTransactionOptions extends TransactionRules {
   readonly inbox: Inbox
@@ -34,41 +26,12 @@ export interface GroupTransactionOptions extends TransactionRules {
   readonly runtime: Runtime
 }
 
-/** A member with its state in the transaction. */
-interface Work {
-  readonly member: GroupMember
-  readonly scope: TransactionScope
-  outputs: readonly Message[]
-  /** Whether its handler has returned, and nothing prevents a commit. */
-  isDone: boolean
-}
-
-/** The state of a group's transaction. */
-interface Group {
-  readonly works: readonly Work[]
-  /** The keys that were recorded, by name. */
-  recorded: ReadonlyMap<string, InboxKey>
-  /** Rows that are not stored yet. */
-  gathered: { readonly work: Work; readonly table: string; readonly rows: readonly OutboxRow[] }[]
-  hasEvents: boolean
-  /** Set if something other than the middleware has ended the transaction. */
-  ended: TransactionEndedError | undefined
-}
-
 /** Handles messages in one transaction, or each in its own if that one fails. */
 export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: GroupTransactionOptions): RunGroup {
-  const { inbox, process, alone, onFailure: failed, size, runtime, settings, logger, metrics } = options
+  const { inbox, process, alone, onFailure: failed, size, settings, logger, metrics } = options
   const { dialect, driver, wakeUps } = port
-  const appenders = new Map<string, ReturnType<typeof port.appender>>()
-
-  function appender(table: string): ReturnType<typeof port.appender> {
-    let append = appenders.get(table)
-    if (append === undefined) {
-      append = port.appender(table)
-      appenders.set(table, append)
-    }
-    return append
-  }
+  const store = rowStorer(port)
+  const restore = groupRestorer(port, options, store)
 
   /** The new keys, by name. */
   async function record(session: Session<Handle>, works: readonly Work[]): Promise<ReadonlyMap<string, InboxKey>> {
@@ -78,25 +41,6 @@ export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: Gr
     } catch (error) {
       throw explainMissing(dialect, error, inbox.table)
     }
-  }
-
-  /** Stores rows before the next statement: every statement is queued in this turn. */
-  function store(session: Session<Handle>, gathered: Group['gathered']): Promise<void> | undefined {
-    const byTable = new Map<string, OutboxRow[]>()
-    for (const { table, rows } of gathered) {
-      const all = byTable.get(table) ?? []
-      byTable.set(table, all)
-      for (const row of rows) all.push(row)
-    }
-    const storing: Promise<void>[] = []
-    for (const [table, rows] of byTable) {
-      const explain = (error: unknown) => explainMissing(dialect, error, table)
-      for (const statement of appender(table)(rows, session)) {
-        const changing = session.deferStatement(statement, explain)
-        if (changing !== undefined) storing.push(changing)
-      }
-    }
-    return storing.length === 0 ? undefined : Promise.all(storing).then(() => {})
   }
 
   /** Handles the members one after the other; rejects if the group must be dissolved. No async/await on the hot path: saves promises per message. */
@@ -203,57 +147,13 @@ export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: Gr
     if (group.hasEvents) wakeUps.wake()
   }
 
-  /**
-   * Repairs the state after a handler committed early: the inbox rows of all members are committed, and the writes of the members handled so far.
-   * Removes the inbox rows of the other members and stores the events of the handled ones, before any message is acked. Resolves to `false` if the
-   * transaction was rolled back, and nothing was committed.
-   */
-  async function restore({ recorded, works, gathered }: Group, culprit: Work | undefined, signal: AbortSignal): Promise<boolean> {
-    const kept = new Set(works.filter((work) => work.isDone || work === culprit).map(({ member }) => member.name))
-    return await driver.transaction(
-      settings,
-      async function restoreInbox(session) {
-        const there = new Map((await dialect.forgetAll(session, inbox.table, sorted(recorded))).map((key) => [textOf(key), key]))
-        if (there.size === 0) return false
-        for (const name of there.keys()) if (!kept.has(name)) there.delete(name)
-        if (there.size > 0) await dialect.recordAll(session, inbox.table, sorted(there))
-        await store(
-          session,
-          gathered.filter(({ work }) => work.isDone),
-        )
-        return true
-      },
-      signal,
-    )
-  }
-
-  /**
-   * Retries until the outcome is known: until then, a member that is handled again would be mistaken for a duplicate. An abort therefore does not end
-   * this immediately: messages that return to the broker need it as well.
-   */
-  async function restoreWithRetries(group: Group, culprit: Work | undefined, given: AbortSignal): Promise<boolean> {
-    using grace = abortedAfterGrace(given, runtime)
-    const { signal } = grace
-    for (let delay = 100; ; delay = Math.min(delay * 2, 5000)) {
-      try {
-        return await restore(group, culprit, signal)
-      } catch (error) {
-        logger.error(
-          { err: error, messages: group.works.length },
-          'The inbox rows of a group that a handler committed could not be removed yet.',
-        )
-      }
-      await sleep(runtime, delay, { signal })
-    }
-  }
-
   async function recover(group: Group, ended: TransactionEndedError, signal: AbortSignal): Promise<void> {
     const culprit = group.works.find(({ isDone }) => !isDone)
     const fields = { err: ended, messages: group.works.length, type: culprit?.member.message.type, id: culprit?.member.message.id }
     logger.error(fields, 'A handler ended the transaction that its message shared with others.')
     let isCommitted: boolean
     try {
-      isCommitted = await restoreWithRetries(group, culprit, signal)
+      isCommitted = await restore(group, culprit, signal)
     } catch (error) {
       for (const { member, scope } of group.works) {
         await scope.end('unknown')
@@ -343,38 +243,12 @@ export function groupTransaction<Handle>(port: DatabasePort<Handle>, options: Gr
   }
 }
 
-/** Milliseconds after an abort in which the inbox rows of a group may still be removed. */
-const graceAfterAbort = 5000
-
-/** A signal that is aborted some time after the given one. */
-function abortedAfterGrace(given: AbortSignal, runtime: Runtime): Disposable & { readonly signal: AbortSignal } {
-  const controller = new AbortController()
-  let timer: Timer | undefined
-  const onAbort = () => {
-    timer = runtime.setTimeout(() => controller.abort(given.reason), graceAfterAbort)
-  }
-  if (given.aborted) onAbort()
-  else given.addEventListener('abort', onAbort, { once: true })
-  return {
-    signal: controller.signal,
-    [Symbol.dispose]() {
-      given.removeEventListener('abort', onAbort)
-      timer?.cancel()
-    },
-  }
-}
-
 /** Encloses the savepoints that a member creates itself, so that they end with the member. */
 const memberSavepoint = 'ackord_member'
 
 const unchanged = (error: unknown) => error
 
 const none: readonly Message[] = []
-
-/** Sorted, because two groups with the same keys would deadlock otherwise. */
-function sorted(keys: ReadonlyMap<string, InboxKey>): readonly InboxKey[] {
-  return [...keys].sort(([one], [other]) => (one < other ? -1 : 1)).map(([, key]) => key)
-}
 
 /** The reason why the transaction no longer existed at COMMIT; `undefined` if it did. */
 function endedBefore(error: unknown): TransactionEndedError | undefined {

@@ -1,17 +1,17 @@
-import { checkChoice, checkDuration } from '@ackord/core/internal'
 import type { FromOptions } from '../contract/database-options.ts'
-import type { Dialect, TransactionSettings } from '../contract/dialect.ts'
+import type { Dialect } from '../contract/dialect.ts'
 import { appender, leasedAppender } from './append.ts'
 import { channelOf } from './client/pg-notifications.ts'
 import { deepSqlStateOf, sqlStateOf } from './errors.ts'
 import { forgetAll, recordAll, recorder } from './inbox.ts'
 import { quoteIdentifier } from './sql-text.ts'
 import { postgresStore } from './store.ts'
+import { transactionSettings } from './transaction-settings.ts'
 
 export const postgresDialect: Dialect = {
   store: postgresStore,
   quote: quoteIdentifier,
-  settings,
+  settings: transactionSettings,
   recorder,
   recordAll,
   forgetAll,
@@ -41,24 +41,6 @@ export const postgresDialect: Dialect = {
 
 /** A quoted, schema-qualified name. */
 const qualified = /^"(?:[^"]|"")*"\."/
-
-function settings({ isolation, statementTimeout, lockTimeout, idleTimeout }: TransactionSettings): readonly string[] {
-  const statements: string[] = []
-  if (isolation !== undefined) {
-    checkChoice('isolation', isolation, ['read committed', 'repeatable read', 'serializable'])
-    statements.push(`SET TRANSACTION ISOLATION LEVEL ${isolation.toUpperCase()}`)
-  }
-  const limits = {
-    statementTimeout: ['statement_timeout', statementTimeout],
-    lockTimeout: ['lock_timeout', lockTimeout],
-    idleTimeout: ['idle_in_transaction_session_timeout', idleTimeout],
-  } as const
-  for (const [option, [setting, value]] of Object.entries(limits)) {
-    if (value === undefined) continue
-    statements.push(`SET LOCAL ${setting} = ${Math.ceil(checkDuration(option, value))}`)
-  }
-  return statements
-}
 
 /** Options that are given once, when a database on PostgreSQL is created. */
 export interface PostgresOptions extends FromOptions {
