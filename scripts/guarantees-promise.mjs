@@ -65,7 +65,7 @@ export const promise = [
       { file: crashPoints, title: 'killed at every point in turn' },
       {
         file: 'packages/sql/test/inbox/inbox-middleware.integration.test.ts',
-        title: 'remembers for its window and forgets in bounded batches',
+        title: 'remembers messages for its window and deletes them in bounded batches',
       },
       {
         file: 'packages/redis/test/inbox/inbox-middleware.integration.test.ts',

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { AbortWatch } from '../../src/contract/abort-watch.ts'
 
 describe('AbortWatch', () => {
-  it('has one listener per signal, for as long as something waits', () => {
+  it('has one listener per signal while something waits', () => {
     const { signal } = new AbortController()
     const watch = new AbortWatch(() => {})
     const listeners = () => getEventListeners(signal, 'abort').length
@@ -16,7 +16,7 @@ describe('AbortWatch', () => {
     expect(listeners()).toBe(0)
   })
 
-  it('tells an abort once, of the signal that was aborted', () => {
+  it('reports an abort once, for the aborted signal', () => {
     const one = new AbortController()
     const other = new AbortController()
     const told: AbortSignal[] = []

@@ -12,14 +12,14 @@ const orderOf = (database: Database<never>, order?: 'none' | 'perKey') =>
   sqlOutbox(database, { order, logger: silentLogger }).capabilities.order
 
 describe('the order', () => {
-  it('is that of the database, or of the function, and none by default', () => {
+  it('comes from the function, else from the database, and defaults to none', () => {
     expect(orderOf(fromPg(pool) as never)).toBe('none')
     expect(orderOf(fromPg(pool) as never, 'perKey')).toBe('perKey')
     expect(orderOf(fromPg(pool, { order: 'perKey' }) as never)).toBe('perKey')
     expect(orderOf(fromPg(pool, { order: 'perKey' }) as never, 'none')).toBe('none')
   })
 
-  it('is refused where it is none', () => {
+  it('rejects an invalid value', () => {
     const refused = { code: 'ACKORD_INVALID_OPTION' }
     const wrong = { order: 'perkey' } as never
     for (const call of [
@@ -31,7 +31,7 @@ describe('the order', () => {
     }
   })
 
-  it('is refused on databases that do not have it', () => {
+  it('is rejected on databases that do not support it', () => {
     const dialect = { ...postgresDialect, store: { ...postgresDialect.store, ownership: undefined } } as unknown as Dialect
     const refused = expect.objectContaining({ code: 'ACKORD_INVALID_OPTION', message: expect.stringContaining('perKey') })
     expect(() => orderIn(dialect, 'perKey', undefined)).toThrow(refused)

@@ -4,7 +4,7 @@ import { QueryTracker } from '../../src/contract/query-tracker.ts'
 const failure = new Error('failed')
 
 describe('a query tracker', () => {
-  it('waits for what runs, and for what that starts', async () => {
+  it('waits for running queries, and for those that they start', async () => {
     const tracker = new QueryTracker()
     const done: string[] = []
     void tracker.run(async () => void done.push('first')).then(() => tracker.run(async () => void done.push('second')))
@@ -12,18 +12,18 @@ describe('a query tracker', () => {
     expect(done).toEqual(['first', 'second'])
   })
 
-  it('has nothing to wait for when nothing runs', async () => {
+  it('does not wait if no query is running', async () => {
     await new QueryTracker().drained()
   })
 
-  it('gives results and failures to the caller, and remembers the latest failure', async () => {
+  it('passes results and failures to the caller, and remembers the latest failure', async () => {
     const tracker = new QueryTracker()
     expect(await tracker.run(async () => 7)).toBe(7)
     await expect(tracker.run(() => Promise.reject(failure))).rejects.toBe(failure)
     expect(tracker.failure).toBe(failure)
   })
 
-  it('turns what is thrown into a rejection', async () => {
+  it('turns a thrown error into a rejection', async () => {
     const tracker = new QueryTracker()
     await expect(
       tracker.run(() => {
@@ -47,7 +47,7 @@ describe('a query tracker', () => {
     expect(() => tracker.checkOpen()).toThrow(failure)
   })
 
-  it('knows the failures that nobody looked at, in whatever way one may', async () => {
+  it('knows the failures that were not handled, however a promise may be handled', async () => {
     const tracker = new QueryTracker()
     const fail = () => tracker.watch(() => Promise.reject(failure))
     await fail().catch(() => {})

@@ -95,7 +95,7 @@ describe('refuseControl() on MySQL, beyond its first statement', () => {
   })
 })
 
-it('reads a text of megabytes in one pass, whatever it holds', () => {
+it('reads a text of megabytes in one pass, whatever it contains', () => {
   const quotes = "''".repeat(1_000_000)
   for (const refuse of [refusePostgres, refuseMysql, refuseSqlite]) {
     refuse(`INSERT INTO t VALUES ('${'x'.repeat(5_000_000)}')`)
@@ -108,7 +108,7 @@ it('reads a text of megabytes in one pass, whatever it holds', () => {
   refusePostgres(`${'/*'.repeat(500_000)}`)
 })
 
-it('gives the first words of every statement', () => {
+it('returns the first words of every statement', () => {
   const syntax: SqlSyntax = { lineEnds: /\n/g, dollarQuotes: true }
   expect(statementsOf('((select "a" from t where x = $1)); /* none */; set @x := 1', syntax)).toEqual([
     ['SELECT', '"', 'FROM', 'T', 'WHERE'],

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { StatementQueue } from '../../src/contract/statement-queue.ts'
 
-it('starts one thing after the other, also after a failure', async () => {
+it('runs one operation after the other, also after a failure', async () => {
   const queue = new StatementQueue()
   const events: string[] = []
   const step = (name: string) => async () => {

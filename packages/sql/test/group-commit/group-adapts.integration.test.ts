@@ -47,7 +47,7 @@ function testGroups<Handle>(name: string, open: () => Promise<ClientWorld<Handle
   if (name.includes('sqlite')) return
 
   describe(`groups on ${name}`, () => {
-    it('go alone after a deadlock, and together again after a while', async () => {
+    it('handle messages alone after a deadlock, and together again after a while', async () => {
       await using world = await open()
       const { database } = world
       await world.query("INSERT INTO orders (id, note) VALUES ('a', ''), ('b', '')")
@@ -81,7 +81,7 @@ function testGroups<Handle>(name: string, open: () => Promise<ClientWorld<Handle
       expect(await world.counts()).toEqual([2, 12, 0])
     })
 
-    it('go alone after a lock time-out', async () => {
+    it('handle messages alone after a lock timeout', async () => {
       await using world = await open()
       const { database } = world
       await world.query("INSERT INTO orders (id, note) VALUES ('a', '')")

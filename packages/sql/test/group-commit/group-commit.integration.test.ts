@@ -67,7 +67,7 @@ function commands(...ids: readonly string[]) {
 }
 
 describe.each(worldKinds)('groupCommit on $name', ({ open }) => {
-  it('handles messages that wait together in one transaction, one after another', async () => {
+  it('handles messages that wait at the same time in one transaction, one after another', async () => {
     await using world = await open()
     const { database } = world
     const { messages } = commands('1', '2', '3', '4')
@@ -107,7 +107,7 @@ describe.each(worldKinds)('groupCommit on $name', ({ open }) => {
     expect(await world.inbox()).toBe(2)
   })
 
-  it('skips what was handled before', async () => {
+  it('skips messages that were handled before', async () => {
     await using world = await open()
     const { database } = world
     await together(database, insertOrder(database), commands('1', '2').messages)
@@ -117,7 +117,7 @@ describe.each(worldKinds)('groupCommit on $name', ({ open }) => {
     expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([3, 3, 3])
   })
 
-  it('lets each go alone when one fails: the others are applied, the failure is its own', async () => {
+  it('handles each message alone when one fails: the others are applied, and only the failed one fails', async () => {
     await using world = await open()
     const { database } = world
     const { messages } = commands('1', 'bad', '3')
@@ -137,7 +137,7 @@ describe.each(worldKinds)('groupCommit on $name', ({ open }) => {
     expect([await world.orders(), await world.inbox(), await world.outbox(), await transactions(world)]).toEqual([2, 2, 2, 2])
   })
 
-  it('lets go alone from the start what failed in a group before, and what was delivered before', async () => {
+  it('handles messages alone from the start that failed in a group before or were delivered before', async () => {
     await using world = await open()
     const { database } = world
     let broken = true
@@ -159,7 +159,7 @@ describe.each(worldKinds)('groupCommit on $name', ({ open }) => {
     expect([await world.orders(), await transactions(world)]).toEqual([5, 4])
   })
 
-  it('rolls back what a nacked or rejected message did, and keeps its verdict', async () => {
+  it('rolls back the changes of a nacked or rejected message, and keeps its verdict', async () => {
     await using world = await open()
     const { database } = world
     const { messages, verdicts } = commands('1', 'nack', 'reject', '4')
@@ -177,7 +177,7 @@ describe.each(worldKinds)('groupCommit on $name', ({ open }) => {
     expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([2, 2, 2])
   })
 
-  it('finds out whose swallowed error it was', async () => {
+  it('finds out which handler swallowed an error', async () => {
     await using world = await open()
     const { database } = world
     const results = await together(
@@ -196,7 +196,7 @@ describe.each(worldKinds)('groupCommit on $name', ({ open }) => {
     expect(await world.orders()).toBe(2)
   })
 
-  it('gives each a handle of its own, which ends with its handler', async () => {
+  it('gives each message its own handle, which ends with its handler', async () => {
     await using world = await open()
     const { database } = world
     const handles: TestHandle[] = []
@@ -217,7 +217,7 @@ describe.each(worldKinds)('groupCommit on $name', ({ open }) => {
     expect(await world.orders()).toBe(2)
   })
 
-  it('gives each its own context and scope: callbacks run once, after the commit, and for what went alone after that one', async () => {
+  it('gives each message its own context and scope: callbacks run once, after the commit of the group or of the message alone', async () => {
     await using world = await open()
     const { database } = world
     const calls: string[] = []
@@ -285,7 +285,7 @@ describe.each(worldKinds)('groupCommit on $name', ({ open }) => {
     expect([await world.orders(), await transactions(world)]).toEqual([2, 1])
   })
 
-  it('begins the time-outs with the handlers: waiting for others does not count', async () => {
+  it('starts handler timeouts with the handlers: waiting for others does not count', async () => {
     await using world = await open()
     const { database } = world
     const runtime = new VirtualRuntime()
@@ -311,7 +311,7 @@ describe.each(worldKinds)('groupCommit on $name', ({ open }) => {
     expect(await world.orders()).toBe(3)
   })
 
-  it('does not count the time either that messages of a group which failed wait for each other, to go alone', async () => {
+  it('does not count the wait of messages of a failed group for each other, to be handled alone', async () => {
     await using world = await open()
     const { database } = world
     const runtime = new VirtualRuntime()
@@ -335,7 +335,7 @@ describe.each(worldKinds)('groupCommit on $name', ({ open }) => {
     expect(await world.orders()).toBe(3)
   })
 
-  it('lets a message leave that is aborted while it waits', async () => {
+  it('releases a message that is aborted while it waits', async () => {
     await using world = await open()
     const { database } = world
     const first = deferred()
@@ -357,7 +357,7 @@ describe.each(worldKinds)('groupCommit on $name', ({ open }) => {
     expect(await world.orders()).toBe(2)
   })
 
-  it('comes to the same as one by one, whatever fails and whatever comes twice', async () => {
+  it('has the same result as one by one, whatever fails and whatever comes twice', async () => {
     const message = fc.record({
       id: fc.integer({ min: 0, max: 12 }),
       does: fc.constantFrom('insert', 'insert', 'insert', 'throw', 'nack', 'reject', 'swallow', 'collide', 'nothing', 'manyEvents'),
@@ -412,7 +412,7 @@ describe.each(worldKinds)('groupCommit on $name', ({ open }) => {
 })
 
 describe('groupCommit on a pg pool', () => {
-  it('takes one transaction for all that waits while others run', async () => {
+  it('uses one transaction for all messages that wait while others run', async () => {
     await using world = await openPg({ max: 2 })
     const { database } = world
     const placeOrder = defineEvent<{ id: string }>('order.place')
@@ -454,7 +454,7 @@ describe('groupCommit on a pg pool', () => {
     expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([40, 40, 40])
   })
 
-  it('tells every member that the outcome is unknown when the connection is lost during COMMIT, and runs none again', async () => {
+  it('reports an unknown outcome to every member when the connection is lost during COMMIT, and retries none', async () => {
     await using world = await openPg({ max: 1 })
     const { database } = world
     const client = await world.client()
@@ -475,7 +475,7 @@ describe('groupCommit on a pg pool', () => {
     expect(calls).toBe(2)
   })
 
-  it('is not dissolved by an append that was refused, and whose refusal the handler caught', async () => {
+  it('is not dissolved by a rejected append whose error the handler caught', async () => {
     await using world = await openPg()
     const { database } = world
     const outbox = sqlOutbox(database, { maxSize: 1000, logger: silentLogger })
@@ -496,7 +496,7 @@ describe('groupCommit on a pg pool', () => {
     expect(calls).toEqual(['1', '2', '3'])
   })
 
-  it('tells of a time-out in the context of the message that is late', async () => {
+  it('reports a timeout in the context of the message that is late', async () => {
     await using world = await openPg()
     const { database } = world
     const storage = new AsyncLocalStorage<string>()
@@ -519,7 +519,7 @@ describe('groupCommit on a pg pool', () => {
     expect(seen).toEqual(['m2'])
   })
 
-  it('is warned of by a router that cannot fill the groups, and refuses options that cannot be', async () => {
+  it('makes a router warn that cannot fill the groups, and rejects invalid options', async () => {
     await using world = await openPg()
     const { database } = world
     const logger = recordingLogger()

@@ -4,7 +4,7 @@ import { deferred } from '@ackord/testkit'
 import { expect, it } from 'vitest'
 import { GroupGatherer, type GroupMember } from '../../src/group-commit/group-gatherer.ts'
 
-it('lets go of the signals of messages that wait no longer, also while others always do', async () => {
+it('releases the signals of messages that no longer wait, even while others always do', async () => {
   const running: { readonly members: readonly GroupMember[]; readonly end: () => void }[] = []
   let begun = deferred()
   const gatherer = new GroupGatherer({
@@ -38,7 +38,7 @@ it('lets go of the signals of messages that wait no longer, also while others al
   expect(await Promise.all(joined)).toEqual([[], [], [], [], []])
 })
 
-it('takes those together that come one after the other in the same turn', async () => {
+it('gathers messages that arrive one after the other in the same turn', async () => {
   const groups: (string | undefined)[][] = []
   const gatherer = new GroupGatherer({
     runtime: systemRuntime,

@@ -21,7 +21,7 @@ it('shrinks with each conflict down to single messages, and grows again one by o
   expect(size.limit).toBe(5)
 })
 
-it('waits longer after a conflict that follows one, up to a minute, until groups are full again', async () => {
+it('waits longer after a conflict that follows another, up to a minute, until groups are full again', async () => {
   const runtime = new VirtualRuntime()
   const size = new GroupSize(4, runtime)
   const pauses: number[] = []
@@ -41,7 +41,7 @@ it('waits longer after a conflict that follows one, up to a minute, until groups
   expect(size.limit).toBe(2)
 })
 
-it('does not care for the wall clock', async () => {
+it('does not depend on the wall clock', async () => {
   const runtime = new VirtualRuntime()
   const size = new GroupSize(50, runtime)
   size.dissolve()

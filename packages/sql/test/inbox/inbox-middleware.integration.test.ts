@@ -41,7 +41,7 @@ describe.each(worldKinds)('inboxMiddleware() on $name', ({ open }) => {
     expect([await world.orders(), await world.inbox()]).toEqual([1, 1])
   })
 
-  it('keeps a duplicate unacked until the commit', async () => {
+  it('does not ack a duplicate before the commit', async () => {
     await using world = await open()
     const inbox = once(world.database)
     await handle(inbox, saving(world.database), command('1').message)
@@ -54,7 +54,7 @@ describe.each(worldKinds)('inboxMiddleware() on $name', ({ open }) => {
     expect(verdicts).toHaveLength(1)
   })
 
-  it('forgets a message whose handler failed', async () => {
+  it('does not remember a message whose handler failed', async () => {
     await using world = await open()
     const inbox = once(world.database)
     await failureOf(handle(inbox, () => Promise.reject(failure), command('1').message))
@@ -63,7 +63,7 @@ describe.each(worldKinds)('inboxMiddleware() on $name', ({ open }) => {
     expect([await world.orders(), await world.inbox()]).toEqual([1, 1])
   })
 
-  it('tells messages apart by consumer, source and id, byte for byte', async () => {
+  it('distinguishes messages by consumer, source and id, byte for byte', async () => {
     await using world = await open()
     const { database } = world
     // A5
@@ -84,7 +84,7 @@ describe.each(worldKinds)('inboxMiddleware() on $name', ({ open }) => {
     expect(await world.orders()).toBe(others.length + 2)
   })
 
-  it('refuses a message that it could not recognise, before any statement, and not to be retried', async () => {
+  it('rejects a message that it could not identify, before any statement, and without a retry', async () => {
     await using world = await open()
     const { database } = world
     let handled = 0
@@ -112,7 +112,7 @@ describe.each(worldKinds)('inboxMiddleware() on $name', ({ open }) => {
     expect([handled, await world.inbox()]).toEqual([1, 1])
   })
 
-  it('takes the key that it is told to', async () => {
+  it('uses the key function it is given', async () => {
     await using world = await open()
     const inbox = once(world.database, { key: ({ subject = '' }) => subject })
     await handle(inbox, saving(world.database), command('1', { subject: 'order/7' }).message)
@@ -132,7 +132,7 @@ describe.each(worldKinds)('inboxMiddleware() on $name', ({ open }) => {
     expect(given).toBe(deterministicIds('orders', '/shop', '1')('order.placed'))
   })
 
-  it('refuses outputs that no outbox took, before the commit', async () => {
+  it('rejects outputs that no outbox stored, before the commit', async () => {
     await using world = await open()
     // A8
     const error = await failureOf(handle(once(world.database), async () => [event('e1')], command('1').message))
@@ -143,7 +143,7 @@ describe.each(worldKinds)('inboxMiddleware() on $name', ({ open }) => {
     expect([await world.inbox(), await world.outbox()]).toEqual([1, 1])
   })
 
-  it('needs a transaction of its own database, and a consumer', async () => {
+  it('requires a transaction of its own database, and a consumer', async () => {
     await using world = await open()
     const error = await failureOf(handle(inboxMiddleware(world.database, { consumer: 'orders' }), async () => []))
     expect(error).toMatchObject({ code: 'ACKORD_TRANSACTION_REQUIRED' })
@@ -151,7 +151,7 @@ describe.each(worldKinds)('inboxMiddleware() on $name', ({ open }) => {
     expect(() => inboxMiddleware(world.database, { consumer: 'x'.repeat(300) })).toThrow(/consumer is longer/)
   })
 
-  it('works in a transaction of the caller’s own', async () => {
+  it('works in a transaction of the caller', async () => {
     await using world = await open()
     const { database } = world
     const { message } = command('1')
@@ -167,7 +167,7 @@ describe.each(worldKinds)('inboxMiddleware() on $name', ({ open }) => {
     expect(await world.inbox()).toBe(1)
   })
 
-  it('remembers for its window and forgets in bounded batches', async () => {
+  it('remembers messages for its window and deletes them in bounded batches', async () => {
     await using world = await open()
     const inbox = once(world.database)
     for (const id of ['1', '2', '3', '4']) await handle(inbox, saving(world.database), command(id).message)
@@ -182,7 +182,7 @@ describe.each(worldKinds)('inboxMiddleware() on $name', ({ open }) => {
     await failureOf(cleanInbox(world.database, { window: -1 }))
   })
 
-  it('says what to do when the tables are missing', async () => {
+  it('says how to create missing tables', async () => {
     await using world = await open({ empty: true })
     const error = await failureOf(handle(once(world.database), async () => []))
     expect(error).toMatchObject({ name: 'SchemaError', problem: 'missing', message: expect.stringMatching(/createSchema/) })
@@ -217,7 +217,7 @@ describe('inboxMiddleware() on a pg pool', () => {
     },
   )
 
-  it('is not a duplicate of one that is rolled back while it waits', async () => {
+  it('is not a duplicate of a message that is rolled back while it waits', async () => {
     await using world = await openPg()
     const { database } = world
     const inbox = once(database)
@@ -254,7 +254,7 @@ describe('inboxMiddleware() on a pg pool', () => {
     expect([await world.orders(), await world.inbox()]).toEqual([1, 1])
   })
 
-  it('handles a message whose backend was terminated before the commit when it comes again', async () => {
+  it('handles a redelivered message whose backend was terminated before the commit', async () => {
     await using world = await openPg()
     const { database } = world
     const inbox = once(database)
@@ -278,7 +278,7 @@ describe('inboxMiddleware() on a pg pool', () => {
 })
 
 describe.each(worldKinds)('options on $name', ({ open }) => {
-  it('are refused when they are misspelt', async () => {
+  it('are rejected if they are misspelt', async () => {
     await using world = await open({ empty: true })
     const inbox = { consumer: 'orders', onDuplicates() {} }
     expect(() => inboxMiddleware(world.database, inbox)).toThrow(/no option 'onDuplicates'/)

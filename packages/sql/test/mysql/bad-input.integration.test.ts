@@ -67,7 +67,7 @@ function failuresOf(logger: Logger, failed: Countdown): Logger {
 }
 
 describe.each(mysqlKinds)('append() on $name', ({ open }) => {
-  it('refuses an event without id, with one of 10 kB, with NUL, and attributes that could not be read back', async () => {
+  it('rejects an event without id, with an id of 10 kB, with NUL, and with attributes that could not be read back', async () => {
     await using world = await open()
     const { database } = world
     const refusalOf = async (attributes: object) => {
@@ -87,7 +87,7 @@ describe.each(mysqlKinds)('append() on $name', ({ open }) => {
     expect([await world.outbox(), await world.orders()]).toEqual([0, 0])
   })
 
-  it('has records parked whose attributes are no JSON any more, and gives the others', async () => {
+  it('parks records whose attributes are not JSON any more, and returns the others', async () => {
     await using world = await open()
     const { database } = world
     const store = sqlOutbox(database, { logger: silentLogger })
@@ -130,7 +130,7 @@ describe.each(mysqlKinds)('a router and a relay on $name', ({ open }) => {
     expect(all).toBe(free)
   })
 
-  it('lose nothing while the schema is missing, and go on when it is there', async () => {
+  it('lose nothing while the schema is missing, and continue once it exists', async () => {
     await using world = await open({ empty: true })
     const total = 20
     const broker = await brokerOf(total)
@@ -156,7 +156,7 @@ describe.each(mysqlKinds)('a router and a relay on $name', ({ open }) => {
     for (const { text } of logs.router.lines) expect(text).toMatch(/does not exist.*Run createSchema/)
   })
 
-  it('say that the schema is older when a column is missing, and nack', async () => {
+  it('report that the schema is older when a column is missing, and nack', async () => {
     await using world = await open()
     await world.query('ALTER TABLE ackord_outbox DROP COLUMN ordering_key')
     const broker = await brokerOf(1)
@@ -174,7 +174,7 @@ describe.each(mysqlKinds)('a router and a relay on $name', ({ open }) => {
     expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([0, 0, 0])
   })
 
-  it('lose nothing and double nothing while connections are killed', async () => {
+  it('neither lose nor duplicate messages while connections are killed', async () => {
     await using world = await open({ max: 5 })
     const total = 60
     const broker = await brokerOf(total)

@@ -49,7 +49,7 @@ async function readsOf(world: MysqlWorld, work: () => Promise<unknown>): Promise
 }
 
 describe('the claim on a table of 200,000 records', () => {
-  it('reads little more than it takes, beside a stalled destination and retries whose time has not come', {
+  it('reads little more than it claims, beside a stalled destination and retries that are not due', {
     timeout: 120_000,
   }, async () => {
     await using world = await openMysql2({ max: 1 })
@@ -108,7 +108,7 @@ describe('the claim on a table of 200,000 records', () => {
     expect(nothing).toBeLessThan(100)
   })
 
-  it('finds destinations by jumping from one to the next, also before the server has counted anything', { timeout: 120_000 }, async () => {
+  it('finds destinations by stepping from one to the next, even before the server has statistics', { timeout: 120_000 }, async () => {
     await using world = await openMysql2({ max: 1 })
     await world.query(`ALTER TABLE ${table} STATS_AUTO_RECALC = 0`)
     const finder = new DestinationFinder(table)
@@ -131,7 +131,7 @@ describe('the claim on a table of 200,000 records', () => {
     expect(await find()).toEqual(all.filter((place) => place !== 'ready e1'))
   })
 
-  it('finds 2,000 destinations by jumping too, once the server has counted them', { timeout: 120_000 }, async () => {
+  it('finds 2,000 destinations by stepping too, once the server has statistics', { timeout: 120_000 }, async () => {
     await using world = await openMysql2({ max: 1 })
     await fill(world, { state: 'ready', destination: "CONCAT('d', seq MOD 2000)", count: 200_000 })
     await world.query(`ANALYZE TABLE ${table}`)

@@ -9,13 +9,13 @@ function numbered(errno: unknown, more: object = {}): Error {
 }
 
 describe('the number of an error', () => {
-  it('is the one that the server gave', () => {
+  it('is the number that the server sent', () => {
     for (const number of [1062, 1213, 3572, 4025]) expect(errorNumberOf(numbered(number))).toBe(number)
     for (const other of [-104, 2013, 45_009, '1062', undefined]) expect(errorNumberOf(numbered(other))).toBeUndefined()
     expect(errorNumberOf({ errno: 1062 })).toBeUndefined()
   })
 
-  it('is found behind errors that wrap it, and ends in a circle of causes', () => {
+  it('is found behind errors that wrap it, and survives a cycle of causes', () => {
     expect(deepErrorNumberOf(new Error('saving', { cause: new Error('more', { cause: numbered(1213) }) }))).toBe(1213)
     expect(isConflict(new Error('saving', { cause: numbered(1213) }))).toBe(true)
     const circle = new Error('circle')
@@ -23,7 +23,7 @@ describe('the number of an error', () => {
     expect(deepErrorNumberOf(circle)).toBeUndefined()
   })
 
-  it('says what is lost', () => {
+  it('tells whether the connection is lost', () => {
     expect([1213, 1020, 1062, 1205].map((number) => isConflict(numbered(number)))).toEqual([true, true, false, false])
     expect([1213, 1205, 1206, 1062, 1050].map((number) => mayRollBack(numbered(number)))).toEqual([true, true, true, false, false])
     // Only what is known to have committed nothing.
@@ -36,14 +36,14 @@ describe('the number of an error', () => {
     ])
   })
 
-  it('of a statement that was interrupted does not mean that the connection is lost, whatever the driver says', () => {
+  it('of an interrupted statement does not mean that the connection is lost, whatever the driver says', () => {
     for (const number of [1317, 1969, 3024]) expect(endsConnection(numbered(number, { fatal: true }))).toBe(false)
     expect(endsConnection(numbered(1927, { fatal: true }))).toBe(true)
   })
 })
 
-describe('a server that only reads', () => {
-  it('costs the connection, so that the next one finds the one that writes', () => {
+describe('a read-only server', () => {
+  it('makes the connection unusable, so that the next one reaches the writable server', () => {
     const refused = (option: string) => Object.assign(new Error(`The server is running with the ${option} option`), { errno: 1290 })
     expect([endsConnection(refused('--read-only')), endsConnection(numbered(1836)), endsConnection(refused('--secure-file-priv'))]).toEqual(
       [true, true, false],
@@ -52,7 +52,7 @@ describe('a server that only reads', () => {
 })
 
 describe('the version of a server', () => {
-  it('is refused when it is too old', () => {
+  it('is rejected if it is too old', () => {
     for (const version of [
       '10.6.0-MariaDB',
       '5.5.5-10.11.19-MariaDB-0+deb12u1',
@@ -80,7 +80,7 @@ describe('a script', () => {
 })
 
 describe('settings', () => {
-  it('are undone where they belong to the session', () => {
+  it('are reset where they belong to the session', () => {
     const settings = transactionSettings({ isolation: 'serializable', lockTimeout: 1500 })
     expect(settings).toEqual([
       'SET TRANSACTION ISOLATION LEVEL SERIALIZABLE',
@@ -90,7 +90,7 @@ describe('settings', () => {
     expect(resetsOf([])).toEqual([])
   })
 
-  it('that a server does not have are not ignored', () => {
+  it('that a server does not support are not ignored', () => {
     const unknown = Object.assign(new Error("Unknown system variable 'idle_transaction_timeout'"), { errno: 1193 })
     expect(explainSetting(unknown)).toMatchObject({ code: 'ACKORD_INVALID_OPTION', message: expect.stringMatching(/^idleTimeout/) })
     const other = new Error('other')

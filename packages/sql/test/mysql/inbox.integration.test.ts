@@ -25,7 +25,7 @@ function saving(world: MysqlWorld) {
 }
 
 describe.each(mysqlKinds)('inboxMiddleware() on $name', ({ open }) => {
-  it('tells messages apart byte for byte, whatever the collations and the character set of the connection', async () => {
+  it('distinguishes messages byte for byte, whatever the collations and the character set of the connection', async () => {
     await using world = await open({ pool: { charset: 'latin1' } })
     const ids = [
       'a',
@@ -57,7 +57,7 @@ describe.each(mysqlKinds)('inboxMiddleware() on $name', ({ open }) => {
     expect(await world.orders()).toBe(ids.length + 3)
   })
 
-  it('takes keys as long as they may be, in full', async () => {
+  it('accepts keys of the maximum length, in full', async () => {
     await using world = await open()
     const long = (end: string) => command(`${'ä'.repeat(511)}${end}`, { source: `/${'s'.repeat(1023)}` }).message
     for (const end of ['1', '2', '1']) {
@@ -91,7 +91,7 @@ describe.each(mysqlKinds)('inboxMiddleware() on $name', ({ open }) => {
     },
   )
 
-  it('lets one of many that wait go on when the first is rolled back', async () => {
+  it('lets one of many waiting messages continue when the first is rolled back', async () => {
     await using world = await open({ max: 20 })
     const begun = deferred()
     const end = deferred()
@@ -123,7 +123,7 @@ describe.each(mysqlKinds)('inboxMiddleware() on $name', ({ open }) => {
     expect([await world.orders(), await world.inbox()]).toEqual([1, 1])
   })
 
-  it('takes a duplicate in another index of the table for what it is: an error', async () => {
+  it('reports a duplicate in another index of the table as an error', async () => {
     await using world = await open()
     await world.query('CREATE UNIQUE INDEX mine ON ackord_inbox (consumer)')
     await handle(once(world), saving(world), command('1').message)
@@ -131,32 +131,29 @@ describe.each(mysqlKinds)('inboxMiddleware() on $name', ({ open }) => {
     expect([await world.orders(), await world.inbox()]).toEqual([1, 1])
   })
 
-  it.each(['BEFORE', 'AFTER'])(
-    'takes a duplicate of a trigger %s its row for what it is: an error, unless the row is there too',
-    async (when) => {
-      await using world = await open()
-      await auditOnce(world, when)
-      const [first, second] = [command('1'), command('2')]
-      await handle(once(world), saving(world), first.message)
-      expect(await failureOf(handle(once(world), saving(world), second.message))).toMatchObject({ errno: 1062 })
-      // Nor where it is not the first statement of its transaction; and that cannot be committed then.
-      const swallowing: Process = async (message, context) => {
-        await saving(world)()
-        await failureOf(inboxMiddleware(world.database, { consumer: 'orders' })(saving(world))(message, context))
-        return []
-      }
-      expect(
-        await failureOf(handle(transactionMiddleware(world.database, { logger: silentLogger }), swallowing, second.message)),
-      ).toMatchObject({ code: 'ACKORD_TRANSACTION_ABORTED', cause: { errno: 1062 } })
-      expect([second.verdicts, await world.orders(), await world.inbox()]).toEqual([[], 1, 1])
+  it.each(['BEFORE', 'AFTER'])('reports a duplicate of a trigger %s its row as an error, unless the row exists too', async (when) => {
+    await using world = await open()
+    await auditOnce(world, when)
+    const [first, second] = [command('1'), command('2')]
+    await handle(once(world), saving(world), first.message)
+    expect(await failureOf(handle(once(world), saving(world), second.message))).toMatchObject({ errno: 1062 })
+    // Nor where it is not the first statement of its transaction; and that cannot be committed then.
+    const swallowing: Process = async (message, context) => {
+      await saving(world)()
+      await failureOf(inboxMiddleware(world.database, { consumer: 'orders' })(saving(world))(message, context))
+      return []
+    }
+    expect(
+      await failureOf(handle(transactionMiddleware(world.database, { logger: silentLogger }), swallowing, second.message)),
+    ).toMatchObject({ code: 'ACKORD_TRANSACTION_ABORTED', cause: { errno: 1062 } })
+    expect([second.verdicts, await world.orders(), await world.inbox()]).toEqual([[], 1, 1])
 
-      await handle(once(world), saving(world), first.message)
-      expect([first.verdicts, await world.orders()]).toEqual([[{ verdict: 'ack' }], 1])
-      await world.query('DROP TRIGGER audits')
-      await handle(once(world), saving(world), second.message)
-      expect([second.verdicts, await world.orders(), await world.inbox()]).toEqual([[], 2, 2])
-    },
-  )
+    await handle(once(world), saving(world), first.message)
+    expect([first.verdicts, await world.orders()]).toEqual([[{ verdict: 'ack' }], 1])
+    await world.query('DROP TRIGGER audits')
+    await handle(once(world), saving(world), second.message)
+    expect([second.verdicts, await world.orders(), await world.inbox()]).toEqual([[], 2, 2])
+  })
 
   it.each(['read committed', 'repeatable read'] as const)(
     'recognises a duplicate that was committed after its transaction had read the table, under %s',
@@ -173,7 +170,7 @@ describe.each(mysqlKinds)('inboxMiddleware() on $name', ({ open }) => {
     },
   )
 
-  it('gives up waiting for one that is being handled elsewhere after lockTimeout, and it can come again', async () => {
+  it('stops waiting after lockTimeout for a message that is being handled elsewhere, and can be redelivered', async () => {
     await using world = await open()
     const begun = deferred()
     const end = deferred()
@@ -195,7 +192,7 @@ describe.each(mysqlKinds)('inboxMiddleware() on $name', ({ open }) => {
     expect([second.verdicts, await world.orders(), await world.inbox()]).toEqual([[{ verdict: 'ack' }], 1, 1])
   })
 
-  it('works in a transaction of the caller’s own, duplicates too', async () => {
+  it('works in a transaction of the caller, also for duplicates', async () => {
     await using world = await open()
     const { database } = world
     const client = await world.connect()
@@ -214,7 +211,7 @@ describe.each(mysqlKinds)('inboxMiddleware() on $name', ({ open }) => {
     expect([seen, await world.inbox()]).toEqual([['1', '2'], 2])
   })
 
-  it('knows a duplicate also where it may insert into the inbox and not read it', async () => {
+  it('recognises a duplicate with the INSERT privilege on the inbox and without SELECT', async () => {
     await using world = await openMysql2()
     const user = `u_${world.schema}`.slice(0, 32)
     await world.query(`CREATE USER ${user} IDENTIFIED BY 'x'`)
@@ -243,7 +240,7 @@ describe.each(mysqlKinds)('inboxMiddleware() on $name', ({ open }) => {
     }
   })
 
-  it('takes a duplicate of a trigger for what it is in a transaction of the caller’s own too', async () => {
+  it('reports a duplicate of a trigger as an error in a transaction of the caller too', async () => {
     await using world = await open()
     const { database } = world
     await auditOnce(world, 'AFTER')
@@ -264,7 +261,7 @@ describe.each(mysqlKinds)('inboxMiddleware() on $name', ({ open }) => {
     expect([seen, await world.inbox()]).toEqual([['1'], 1])
   })
 
-  it('remembers for its window and forgets in bounded batches', async () => {
+  it('remembers messages for its window and deletes them in bounded batches', async () => {
     await using world = await open()
     for (const id of ['1', '2', '3', '4']) await handle(once(world), saving(world), command(id).message)
     await world.query("UPDATE ackord_inbox SET received_at = received_at - INTERVAL 8 DAY WHERE id <> '4'")
@@ -281,7 +278,7 @@ describe.each(mysqlKinds)('inboxMiddleware() on $name', ({ open }) => {
     expect(await world.query('SELECT id FROM ackord_inbox')).toEqual([{ id: '4' }])
   })
 
-  it('says what to do when the tables are missing', async () => {
+  it('says how to create missing tables', async () => {
     await using world = await open({ empty: true })
     const error = await failureOf(handle(once(world), async () => []))
     expect(error).toMatchObject({ name: 'SchemaError', problem: 'missing', message: expect.stringMatching(/createSchema/) })
@@ -289,7 +286,7 @@ describe.each(mysqlKinds)('inboxMiddleware() on $name', ({ open }) => {
 })
 
 describe.each(mysqlKinds)('turns on $name', ({ open }) => {
-  it('are taken by one at most in each interval, by the database’s clock', async () => {
+  it('are taken by at most one caller per interval, by the database’s clock', async () => {
     await using world = await open()
     const { driver, dialect, tables } = portOf(world.database)
     const { meta } = tables({})
@@ -330,7 +327,7 @@ describe.each(mysqlKinds)('a group of messages on $name', ({ open }) => {
     expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([24, 24, 24])
   })
 
-  it('takes a duplicate of a trigger for what it is: none of its messages is lost', async () => {
+  it('loses none of its messages to a duplicate of a trigger', async () => {
     await using world = await open()
     await auditOnce(world, 'AFTER')
     const process = transactional(world.database, {

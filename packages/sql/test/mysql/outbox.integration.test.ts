@@ -47,7 +47,7 @@ function published(records: readonly ClaimedRecord[]) {
 }
 
 describe.each(mysqlKinds)('append() on $name', (kind) => {
-  it('refuses the pool, a client that is in no transaction, and a transaction that has ended', async () => {
+  it('rejects the pool, a client that is not in a transaction, and a transaction that has ended', async () => {
     await using world = await openStore(kind)
     const { database, store } = world
     let ended: MysqlHandle | undefined
@@ -72,7 +72,7 @@ describe.each(mysqlKinds)('append() on $name', (kind) => {
     expect(await world.outbox()).toBe(0)
   })
 
-  it('stores in a transaction of the caller’s own, with it or not at all, 10 MB too', async () => {
+  it('stores in a transaction of the caller, with it or not at all, also 10 MB', async () => {
     await using world = await openStore(kind)
     const { store } = world
     const client = await world.connect()
@@ -91,7 +91,7 @@ describe.each(mysqlKinds)('append() on $name', (kind) => {
     expect(claimed[1]?.message.data.byteLength).toBe(10 * 1024 * 1024)
   })
 
-  it('keeps bytes as they are: none, binary, 10 MB', async () => {
+  it('stores bytes unchanged: empty, binary, 10 MB', async () => {
     await using world = await openStore(kind)
     const records = [bytes('0', 0), bytes('1', 256), bytes('2', 10 * 1024 * 1024), bytes('3', 70_000), bytes('4', 3)]
     await world.add(...records)
@@ -103,7 +103,7 @@ describe.each(mysqlKinds)('append() on $name', (kind) => {
     expect(await world.store.settle(published(claimed))).toEqual(Array(5).fill('applied'))
   })
 
-  it('says what is wrong with an event that is larger than the server takes, and stores nothing', async () => {
+  it('explains that an event exceeds the limit of the server, and stores nothing', async () => {
     await using world = await openStore(kind, { maxSize: 100 * 1024 * 1024 })
     const { database, store } = world
     const [row] = await world.query('SELECT @@max_allowed_packet AS size')
@@ -125,7 +125,7 @@ describe.each(mysqlKinds)('append() on $name', (kind) => {
     expect(await world.outbox()).toBe(1)
   })
 
-  it('stores all or none, also when a handler goes on after it failed halfway', async () => {
+  it('stores all or none, even if a handler continues after it failed halfway', async () => {
     await using world = await openStore(kind)
     const { database, store } = world
     await world.query("ALTER TABLE ackord_outbox ADD CONSTRAINT no CHECK (id <> 'last')")
@@ -139,7 +139,7 @@ describe.each(mysqlKinds)('append() on $name', (kind) => {
     expect(await world.outbox()).toBe(0)
   })
 
-  it('stores nothing when the last of it fails, and says so at the end of the transaction', async () => {
+  it('stores nothing when its last statement fails, and reports it at the end of the transaction', async () => {
     await using world = await openStore(kind, { max: 1 })
     const { database, store } = world
     await world.query("ALTER TABLE ackord_outbox ADD CONSTRAINT no CHECK (id <> 'last')")
@@ -155,7 +155,7 @@ describe.each(mysqlKinds)('append() on $name', (kind) => {
     expect(await world.outbox()).toBe(1)
   })
 
-  it('stores an event before whatever the handler does next, or not at all', async () => {
+  it('stores an event before the handler’s next statement, or not at all', async () => {
     await using world = await openStore(kind)
     const { database, store } = world
     await world.query("ALTER TABLE ackord_outbox ADD CONSTRAINT no CHECK (id <> 'last')")
@@ -173,7 +173,7 @@ describe.each(mysqlKinds)('append() on $name', (kind) => {
     expect(await world.outbox()).toBe(0)
   })
 
-  it('gives attributes and destination back, whatever the character set of the connection', async () => {
+  it('returns attributes and destination unchanged, whatever the character set of the connection', async () => {
     await using world = await openStore(kind, { pool: { charset: 'latin1' } })
     const attributes = { ...event('1').attributes, count: 7, flag: true, big: '9007199254740993', partitionkey: 'ключ "1" 😀' }
     await world.add({ destination: 'orders/“new”', message: new Message(new Uint8Array(), attributes) })
@@ -189,7 +189,7 @@ describe.each(mysqlKinds)('append() on $name', (kind) => {
     })
   })
 
-  it('takes thousands at once, in their order', async () => {
+  it('stores thousands of records at once, in order', async () => {
     await using world = await openStore(kind)
     const records = Array.from({ length: 5100 }, (_, index) => record(`${index}`))
     await world.add(...records)
@@ -201,7 +201,7 @@ describe.each(mysqlKinds)('append() on $name', (kind) => {
 })
 
 describe.each(mysqlKinds)('claims on $name', (kind) => {
-  it('go by the database’s clock: neither that of the process nor a time zone changes anything', async () => {
+  it('use the database’s clock: neither the clock of the process nor a time zone matters', async () => {
     await using world = await openStore(kind, { max: 1 })
     const { store } = world
     await world.run("SET time_zone = '+13:00'")
@@ -225,7 +225,7 @@ describe.each(mysqlKinds)('claims on $name', (kind) => {
     }
   })
 
-  it('take a fair share of each of many destinations, and what is left over too', async () => {
+  it('take a fair share of each of many destinations, and unused shares too', async () => {
     await using world = await openStore(kind)
     const { store } = world
     const destinations = Array.from({ length: 120 }, (_, index) => `d${index}`)
@@ -244,7 +244,7 @@ describe.each(mysqlKinds)('claims on $name', (kind) => {
     expect(seen.size).toBeGreaterThan(60)
   })
 
-  it('let due retries take no more than half while there is something new, and all if there is not', async () => {
+  it('give due retries at most half while there are new records, and everything otherwise', async () => {
     await using world = await openStore(kind)
     const { store } = world
     await world.add(...Array.from({ length: 20 }, (_, index) => record(`r${index}`)))
@@ -257,7 +257,7 @@ describe.each(mysqlKinds)('claims on $name', (kind) => {
     expect(await store.claim({ limit: 15, lease: 60_000 })).toHaveLength(15)
   })
 
-  it('neither wait for nor hold up whoever inserts and whoever claims', async () => {
+  it('neither wait for nor block writers and other claims', async () => {
     await using world = await openStore(kind)
     const { store } = world
     await world.add(record('1'), record('2'), record('3'))
@@ -279,7 +279,7 @@ describe.each(mysqlKinds)('claims on $name', (kind) => {
     expect(idsOf(await store.claim(all))).toEqual(['1', '4', '5'])
   })
 
-  it('are lost when their time has run out, also while nobody has taken the record over', async () => {
+  it('are lost when their lease has expired, even if no other relay has claimed the record', async () => {
     await using world = await openStore(kind)
     const { store } = world
     await world.add(record('1'))
@@ -291,7 +291,7 @@ describe.each(mysqlKinds)('claims on $name', (kind) => {
     expect(await store.claim(all)).toMatchObject([{ attempts: 2 }])
   })
 
-  it('refuse what was never a claim, as lost', async () => {
+  it('report an invalid token as lost', async () => {
     await using world = await openStore(kind)
     const nonsense = [
       { id: '1', token: 'nonsense' },

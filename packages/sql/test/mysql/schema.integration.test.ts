@@ -1,60 +1,25 @@
-import { compose } from '@ackord/core'
 import { describe, expect, it } from 'vitest'
-import {
-  createSchema,
-  outboxMiddleware,
-  printSchema,
-  SchemaError,
-  sqlOutbox,
-  transactional,
-  transactionMiddleware,
-  validateSchema,
-} from '../../src/index.ts'
+import { createSchema, printSchema, transactional, validateSchema } from '../../src/index.ts'
 import { fromMysql2 } from '../../src/mysql/index.ts'
 import { splitScript } from '../../src/mysql/sql-text.ts'
+import { testSchema } from '../schema/schema-suite.ts'
 import { command, event, failureOf, handle } from '../support/world.ts'
 import { checkViolated, isMariadb } from './support/flavour.ts'
 import { mysqlKinds, openMysql2 } from './support/mysql-world.ts'
 
-describe.each(mysqlKinds)('the schema on $name', ({ open }) => {
-  it('is made once, however often it is asked for', async () => {
-    await using world = await open({ empty: true })
-    expect(await failureOf(validateSchema(world.database))).toMatchObject({
-      problem: 'missing',
-      message: expect.stringMatching(/createSchema/),
-    })
-    await createSchema(world.database)
-    const changed = await world.query('SELECT changed_at FROM ackord_meta')
-    await createSchema(world.database)
-    await validateSchema(world.database)
-    expect(await world.query('SELECT changed_at FROM ackord_meta')).toEqual(changed)
-    expect(await world.query('SELECT name, version, oldest_reader FROM ackord_meta')).toEqual([
-      { name: 'schema', version: 3, oldest_reader: 1 },
-    ])
+for (const { name, open } of mysqlKinds) {
+  testSchema({
+    name,
+    open,
+    quotedNames: { names: { inbox: 'in`box; DROP TABLE orders; --', outbox: 'Ausgang "Ä" \'1\' \\', meta: 'select' } },
+    invalidNames: ['', 'a\0b', 'x'.repeat(65), 'x ', '😀'],
+    now: 'NOW()',
+    checkViolation: { errno: checkViolated },
   })
+}
 
-  it('is refused when it is older or too new, and accepted when it is newer and still serves this code', async () => {
-    await using world = await open()
-    const { database } = world
-    await world.query('UPDATE ackord_meta SET version = 0, oldest_reader = 0')
-    expect(await failureOf(validateSchema(database))).toMatchObject({ problem: 'older' })
-    await world.query('UPDATE ackord_meta SET version = 7, oldest_reader = 1')
-    await validateSchema(database)
-    await createSchema(database)
-    await world.query('UPDATE ackord_meta SET version = 7, oldest_reader = 4')
-    for (const refused of [validateSchema, createSchema]) {
-      const error = await failureOf(refused(database))
-      expect(error).toBeInstanceOf(SchemaError)
-      expect(error).toMatchObject({ problem: 'newer', message: expect.stringMatching(/Update @ackord\/sql/) })
-    }
-    // The lock was given back.
-    await world.query('UPDATE ackord_meta SET version = 3, oldest_reader = 1')
-    await createSchema(database)
-    await world.query('DELETE FROM ackord_meta')
-    expect(await failureOf(validateSchema(database))).toMatchObject({ problem: 'missing' })
-  })
-
-  it('is finished by the next one when a migration was cut off after any of its statements', async () => {
+describe.each(mysqlKinds)('createSchema() on $name', ({ open }) => {
+  it('is completed by the next call after a migration was interrupted after any of its statements', async () => {
     await using world = await open({ empty: true })
     const statements = splitScript(printSchema(world.database))
     const tables = ['inbox', 'outbox', 'meta', 'relays', 'partitions', 'hands', 'outbox_locks']
@@ -73,48 +38,13 @@ describe.each(mysqlKinds)('the schema on $name', ({ open }) => {
     expect(statements).toHaveLength(14)
   })
 
-  it('takes names of any kind, quoted', async () => {
+  it('accepts the longest name', async () => {
     await using world = await open({ empty: true })
-    const { database } = world
-    const tables = { names: { inbox: 'in`box; DROP TABLE orders; --', outbox: 'Ausgang "Ä" \'1\' \\', meta: 'select' } }
-    await createSchema(database, tables)
-    await validateSchema(database, tables)
-    const middleware = transactional(database, { inbox: { consumer: 'c', ...tables }, outbox: { destination: 'events', ...tables } })
-    await handle(middleware, async () => [event('e1')])
-    await handle(middleware, async () => [event('e2')])
-    const store = sqlOutbox(database, tables)
-    const [record, ...more] = await store.claim({ limit: 10, lease: 1000 })
-    expect([record?.message.id, more]).toEqual(['e1', []])
-    expect(await world.orders()).toBe(0)
-  })
-
-  it('refuses names that MySQL would not take', async () => {
-    await using world = await open({ empty: true })
-    for (const name of ['', 'a\0b', 'x'.repeat(65), 'x ', '😀']) {
-      expect(await failureOf(createSchema(world.database, { names: { outbox: name } }))).toMatchObject({ code: 'ACKORD_INVALID_OPTION' })
-      expect(await failureOf(createSchema(world.database, { schema: name }))).toMatchObject({ code: 'ACKORD_INVALID_OPTION' })
-    }
     // MySQL names each check after its table, with `_chk_` and a number.
     await createSchema(world.database, { names: { outbox: 'ä'.repeat(isMariadb ? 64 : 57) } })
   })
 
-  it('keeps its state machine by checks', async () => {
-    await using world = await open()
-    const outbox = compose(transactionMiddleware(world.database), outboxMiddleware(world.database, { destination: 'd' }))
-    await handle(outbox, async () => [event('e1')])
-    for (const change of [
-      "state = 'gone'",
-      "state = 'parked'",
-      'parked_at = NOW()',
-      "state = 'published'",
-      'lease_until = NOW()',
-      'attempts = -1',
-    ]) {
-      expect(await failureOf(world.query(`UPDATE ackord_outbox SET ${change}`))).toMatchObject({ errno: checkViolated })
-    }
-  })
-
-  it('is safe when ten processes race, in a database that is not there yet', async () => {
+  it('is safe when ten processes race, in a database that does not exist yet', async () => {
     await using world = await open({ empty: true, max: 20 })
     const schema = `${world.schema}_new`
     // A27
@@ -134,7 +64,7 @@ describe.each(mysqlKinds)('the schema on $name', ({ open }) => {
 })
 
 describe('createSchema()', () => {
-  it('waits for another one of the same tables, whether or not it names their database, and not for others', async () => {
+  it('waits for another call on the same tables, whether or not it names their database, and not for others', async () => {
     await using world = await openMysql2({ empty: true })
     const waiting = (n: number) => async () => {
       for (let found = -1; found !== n; ) {
@@ -157,7 +87,7 @@ describe('createSchema()', () => {
     await validateSchema(fromMysql2(world.pool))
   })
 
-  it('refuses a server without SKIP LOCKED, before it makes anything', async () => {
+  it('rejects a server without SKIP LOCKED, before it creates anything', async () => {
     await using world = await openMysql2({ empty: true })
     const { pool } = world
     // As an older server would answer.

@@ -24,7 +24,7 @@ describe('refuseControl()', () => {
     'ANALYZE TABLE t',
     'OPTIMIZE LOCAL TABLE t',
     'FLUSH TABLES',
-  ])('refuses %j', (sql) => {
+  ])('rejects %j', (sql) => {
     expect(() => refuseControl(sql)).toThrow(/begin or end the transaction/)
   })
 
@@ -44,18 +44,18 @@ describe('refuseControl()', () => {
     'beginning',
     undefined,
     7,
-  ])('lets %j pass', (sql) => {
+  ])('accepts %j', (sql) => {
     expect(() => refuseControl(sql)).not.toThrow()
   })
 
-  it('knows what only reads', () => {
+  it('recognises statements that only read', () => {
     for (const sql of ['SELECT 1', '(select 1)', '/* x */ WITH a AS (SELECT 1) SELECT * FROM a', 'SHOW TABLES'])
       expect(isRead(sql)).toBe(true)
     for (const sql of ['CALL p()', 'EXECUTE s', 'ANALYZE TABLE t', undefined]) expect(isRead(sql)).toBe(false)
   })
 })
 
-it('knows what leaves a transaction open, and doubts the rest', () => {
+it('recognises statements that leave a transaction open, and doubts the rest', () => {
   for (const sql of [
     'SELECT 1',
     '/* why */ INSERT INTO orders VALUES (1)',

@@ -21,7 +21,7 @@ async function idsIn(world: MysqlWorld): Promise<unknown[]> {
 }
 
 describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
-  it('commits what the handler wrote by query and execute, in their forms', async () => {
+  it('commits the writes of the handler with query and execute, in all forms', async () => {
     await using world = await open({ max: 1 })
     const { database } = world
     await handle(transactionMiddleware(database), async () => {
@@ -39,14 +39,14 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
     expect(world.connections()).toEqual({ all: 1, free: 1 })
   })
 
-  it('sends nothing at all when nothing is done in it', async () => {
+  it('sends nothing if no statement is run in it', async () => {
     await using world = await open({ max: 1 })
     const statements = await questions(world)
     await handle(transactionMiddleware(world.database), async () => [])
     expect(await statements()).toBe(0)
   })
 
-  it('takes two statements of ours for a message', async () => {
+  it('adds two statements of the library per message', async () => {
     await using world = await open({ max: 1 })
     const process = transactional(world.database, parts)
     const place = (id: string) =>
@@ -65,7 +65,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
     expect(await statements()).toBe(statementsPerMessage)
   })
 
-  it('refuses queries on the handle after the end, in all forms', async () => {
+  it('rejects queries on the handle after the end, in all forms', async () => {
     await using world = await open()
     const { database } = world
     let kept: MysqlHandle | undefined
@@ -90,7 +90,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
     expect(await world.orders()).toBe(2)
   })
 
-  it('fails when a query failed that nobody awaited, also long before the handler returned', async () => {
+  it('fails when an un-awaited query failed, even long before the handler returned', async () => {
     await using world = await open()
     const { database } = world
     const { message, verdicts } = command('1')
@@ -111,7 +111,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
     expect([verdicts, await world.orders()]).toEqual([[], 0])
   })
 
-  it('goes on after a statement whose error the handler caught, which MySQL undoes alone', async () => {
+  it('continues after a statement whose error the handler caught, which MySQL undoes alone', async () => {
     await using world = await open()
     await handle(transactionMiddleware(world.database), async () => {
       await insert(world, '1')
@@ -147,7 +147,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
     expect([verdicts, await idsIn(world)]).toEqual([[], ['a', 'b']])
   })
 
-  it('runs a transaction that lost a deadlock again as a whole, also when the handler swallowed the error', async () => {
+  it('retries a transaction that lost a deadlock as a whole, even if the handler swallowed the error', async () => {
     await using world = await open()
     await world.query("INSERT INTO orders (id) VALUES ('a'), ('b')")
     let calls = 0
@@ -160,7 +160,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
     expect([calls, await idsIn(world), await world.inbox(), await world.outbox()]).toEqual([2, ['a', 'b', 'order 2'], 1, 1])
   })
 
-  it('runs a transaction whose deadlock a repository wrapped again, and gives up after its retries', async () => {
+  it('retries a transaction whose deadlock a repository wrapped, and gives up after its retries', async () => {
     await using world = await open()
     await world.query("INSERT INTO orders (id) VALUES ('a'), ('b')")
     let calls = 0
@@ -176,7 +176,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
     expect([calls, error.message, await idsIn(world)]).toEqual([2, 'could not save', ['a', 'b']])
   })
 
-  it('refuses statements that would end the transaction, DDL included', async () => {
+  it('rejects statements that would end the transaction, including DDL', async () => {
     await using world = await open()
     const { database } = world
     for (const sql of [
@@ -213,7 +213,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
     ['a procedure that fails', 'CALL commits_and_fails()'],
     ['a prepared text', 'EXECUTE more'],
     ['a procedure that gives rows', 'CALL commits_and_reads()'],
-  ])('finds out when %s ended it, and sends nothing more', async (_, sql) => {
+  ])('detects that %s ended it, and sends nothing more', async (_, sql) => {
     await using world = await open({ max: 1 })
     const { database } = world
     await world.query('CREATE PROCEDURE commits() COMMIT')
@@ -246,7 +246,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
     expect(await idsIn(world)).toEqual(['before', 'next'])
   })
 
-  it('is a savepoint inside of one, also for the outbox', async () => {
+  it('is a savepoint inside of another one, also for the outbox', async () => {
     await using world = await open({ max: 1 })
     const { database } = world
     const transaction = transactionMiddleware(database)
@@ -264,7 +264,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
     expect([await idsIn(world), await world.inbox(), await world.outbox()]).toEqual([['outer'], 1, 1])
   })
 
-  it('leaves the outer one usable when a statement of ours failed in a savepoint, and not without one', async () => {
+  it('leaves the outer transaction usable when a statement of the library failed in a savepoint, and not without one', async () => {
     await using world = await open({ max: 1 })
     const { database } = world
     await world.query("ALTER TABLE ackord_outbox ADD CONSTRAINT no CHECK (id <> 'e1')")
@@ -277,7 +277,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
     expect([await idsIn(world), await world.inbox(), await world.outbox()]).toEqual([['outer'], 0, 0])
   })
 
-  it('begins with its settings, and gives the connection back without them', async () => {
+  it('begins with its settings, and returns the connection without them', async () => {
     await using world = await open({ max: 1 })
     const { database } = world
     await world.run('SET SESSION innodb_lock_wait_timeout = 77')
@@ -306,34 +306,29 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
     expect(before?.[0]).toBe(77)
   })
 
-  it.each(['begun alone', 'begun and committed with others'])(
-    'has the isolation that it asks for, and the server’s otherwise: %s',
-    async (how) => {
-      await using world = await open({ max: 1 })
-      const middlewareOf = (transaction: { readonly isolation: 'read committed' | 'repeatable read' | undefined }) =>
-        how === 'begun alone'
-          ? transactionMiddleware(world.database, transaction)
-          : transactional(world.database, { ...parts, transaction })
-      for (const [id, isolation, expected] of [
-        ['1', 'read committed', 1],
-        ['2', 'repeatable read', 0],
-        ['3', 'read committed', 1],
-        ['4', undefined, 0],
-      ] as const) {
-        await world.query('DELETE FROM orders')
-        const process = async () => {
-          const count = async () => Number((await world.run('SELECT COUNT(*) AS n FROM orders'))[0]?.['n'])
-          expect(await count()).toBe(0)
-          await world.query("INSERT INTO orders (id) VALUES ('theirs')")
-          expect(await count()).toBe(expected)
-          return [event(id)]
-        }
-        await handle(middlewareOf({ isolation }), process, command(id).message)
+  it.each(['begun alone', 'begun and committed with others'])('has the requested isolation level, or the server’s: %s', async (how) => {
+    await using world = await open({ max: 1 })
+    const middlewareOf = (transaction: { readonly isolation: 'read committed' | 'repeatable read' | undefined }) =>
+      how === 'begun alone' ? transactionMiddleware(world.database, transaction) : transactional(world.database, { ...parts, transaction })
+    for (const [id, isolation, expected] of [
+      ['1', 'read committed', 1],
+      ['2', 'repeatable read', 0],
+      ['3', 'read committed', 1],
+      ['4', undefined, 0],
+    ] as const) {
+      await world.query('DELETE FROM orders')
+      const process = async () => {
+        const count = async () => Number((await world.run('SELECT COUNT(*) AS n FROM orders'))[0]?.['n'])
+        expect(await count()).toBe(0)
+        await world.query("INSERT INTO orders (id) VALUES ('theirs')")
+        expect(await count()).toBe(expected)
+        return [event(id)]
       }
-    },
-  )
+      await handle(middlewareOf({ isolation }), process, command(id).message)
+    }
+  })
 
-  it('takes 0 for no limit, and refuses settings that cannot work', async () => {
+  it('treats 0 as no limit, and rejects unsupported settings', async () => {
     await using world = await open({ max: 1 })
     const make = (options: object) => () => transactionMiddleware(world.database, options)
     expect(make({ isolation: 'read uncommitted; DROP TABLE orders' })).toThrow(/isolation must be one of/)
@@ -379,7 +374,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
     expect(await idsIn(world)).toEqual(['a'])
   })
 
-  it('stops waiting for a connection when the signal is aborted, and gives one that comes late back', async () => {
+  it('stops waiting for a connection when the signal is aborted, and releases one that arrives later', async () => {
     await using world = await open({ max: 1 })
     const holder = await world.connect()
     const controller = new AbortController()
@@ -407,7 +402,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
     expect(await world.orders()).toBe(30)
   })
 
-  it('rolls back on the server, and drops the connection, when it is killed in the middle', async () => {
+  it('is rolled back by the server, and drops the connection, when it is killed in the middle', async () => {
     await using world = await open({ max: 1 })
     const { message, verdicts } = command('1')
     const transaction = transactionMiddleware(world.database)
@@ -439,7 +434,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
     expect(await world.orders()).toBe(1)
   })
 
-  it.each(['before', 'after'] as const)('does not know the outcome when the connection is lost %s the server got COMMIT', async (when) => {
+  it.each(['before', 'after'] as const)('has an unknown outcome when the connection is lost %s the server got COMMIT', async (when) => {
     await using proxy = await startFaultProxy(mariadbUrl)
     await using world = await open({ max: 1, pool: { host: '127.0.0.1', port: proxy.port } })
     const { database } = world
@@ -481,7 +476,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
     expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([1, 2, 2])
   })
 
-  it('drops a connection whose ROLLBACK is lost, and tells the first error', async () => {
+  it('drops a connection whose ROLLBACK is lost, and reports the first error', async () => {
     await using proxy = await startFaultProxy(mariadbUrl)
     await using world = await open({ max: 1, pool: { host: '127.0.0.1', port: proxy.port } })
     const rejected = handle(transactionMiddleware(world.database), async () => {
@@ -498,7 +493,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
     expect(await idsIn(world)).toEqual(['2'])
   })
 
-  it('fails, and is no unknown outcome, when the connection is lost at BEGIN', async () => {
+  it('fails with a known outcome when the connection is lost at BEGIN', async () => {
     await using proxy = await startFaultProxy(mariadbUrl)
     await using world = await open({ max: 1, pool: { host: '127.0.0.1', port: proxy.port } })
     proxy.judge(cutAt('START TRANSACTION', 'before'))
@@ -509,7 +504,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
     expect(await world.orders()).toBe(1)
   })
 
-  it('is rolled back by the server when nothing happens in it for too long', async () => {
+  it('is rolled back by the server when it is idle for too long', async () => {
     await using world = await open({ max: 1 })
     const error = await failureOf(
       handle(transactionMiddleware(world.database, { idleTimeout: 1000 }), async () => {
@@ -528,7 +523,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
 })
 
 describe.each(mysqlKinds)('a pool of $name', ({ open }) => {
-  it('goes on after idle connections were killed', async () => {
+  it('continues after idle connections were killed', async () => {
     await using world = await open({ max: 3 })
     const place = (id: string) => world.database.write(() => insert(world, id))
     await Promise.all(['1', '2', '3'].map(place))
@@ -558,7 +553,7 @@ describe.each(mysqlKinds)('a pool of $name', ({ open }) => {
     expect(await store.list({ type: id }, { limit: 1 })).toEqual({ records: [], next: undefined })
   })
 
-  it('is refused with autocommit off', async () => {
+  it('is rejected with autocommit off', async () => {
     await using world = await open({ max: 1 })
     await world.run('SET autocommit = 0')
     const error = await failureOf(world.database.write(() => insert(world, '1')))
@@ -567,8 +562,8 @@ describe.each(mysqlKinds)('a pool of $name', ({ open }) => {
   })
 })
 
-describe('what an adapter is given', () => {
-  it('is refused when it is no pool of promises', async () => {
+describe('the client of an adapter', () => {
+  it('is rejected if it is not a pool with promises', async () => {
     expect(() => fromMysql2({} as never)).toThrow(/getConnection must be a function/)
     expect(() => fromMariadb({ getConnection: async () => {} } as never)).toThrow(/batch must be a function/)
     const pool = createCallbackPool({ host: '127.0.0.1' })
@@ -576,7 +571,7 @@ describe('what an adapter is given', () => {
     await new Promise((resolve) => pool.end(resolve))
   })
 
-  it('may have any options that change how rows and numbers look', async () => {
+  it('may have any options that change the form of rows and numbers', async () => {
     const options = {
       rowsAsArray: true,
       nestTables: true,

@@ -25,7 +25,7 @@ function testCancel<Handle>(name: string, open: () => Promise<ClientWorld<Handle
       expect([await stored(world), await world.orders()]).toEqual([['e2'], 1])
     })
 
-    it('removes a record whatever characters its attributes hold', async () => {
+    it('removes a record whatever characters its attributes contain', async () => {
       await using world = await open()
       const outbox = outboxOf(world)
       // Half of a surrogate pair is what a cut may leave of an emoji.
@@ -62,7 +62,7 @@ function testCancel<Handle>(name: string, open: () => Promise<ClientWorld<Handle
       expect(await stored(world)).toEqual([])
     })
 
-    it('refuses the pool, and references that name no record', async () => {
+    it('rejects the pool, and invalid references', async () => {
       await using world = await open()
       const outbox = outboxOf(world)
       expect(await failureOf(outbox.cancel(world.database.executor(), [reference('e1')]))).toMatchObject({
@@ -74,7 +74,7 @@ function testCancel<Handle>(name: string, open: () => Promise<ClientWorld<Handle
       }
     })
 
-    it('sees what other members of a group have appended and what the message itself has', async () => {
+    it('sees records that other members of a group and the message itself have appended', async () => {
       await using world = await open()
       const { database } = world
       const outbox = outboxOf(world)
@@ -95,7 +95,7 @@ function testCancel<Handle>(name: string, open: () => Promise<ClientWorld<Handle
 
     // Where there is one writer, a claim waits for the transaction anyway.
     if (/sqlite/i.test(name)) return
-    it('keeps a record from relays while its transaction is open, also when its time comes meanwhile', async () => {
+    it('hides a record from relays while its transaction is open, even if it becomes due meanwhile', async () => {
       await using world = await open()
       const outbox = outboxOf(world)
       await world.database.write((transaction) => outbox.append(transaction, [delayed('e1', 1000)]))
@@ -113,7 +113,7 @@ function testCancel<Handle>(name: string, open: () => Promise<ClientWorld<Handle
 
 onEachClient(testCancel)
 
-it('cancel() removes what ackord_append() has stored', async () => {
+it('cancel() removes records that ackord_append() has stored', async () => {
   await using world = await openPg()
   const outbox = sqlOutbox(world.database, { logger: silentLogger })
   const append = "SELECT ackord_append('events', 'order.placed', $1, 'x', id => 'e1', delay => interval '1 hour')"

@@ -7,7 +7,7 @@ const placeOrder = defineEvent<{ id: string }>('order.place')
 const orderPlaced = defineEvent<{ orderId: string }>('order.placed')
 
 describe.each(worldKinds)('commandHandlerWithOutbox() on $name', ({ open }) => {
-  it('is given the transaction of its message, and its events are stored in it', async () => {
+  it('receives the transaction of its message, and its events are stored in it', async () => {
     await using world = await open()
     const { database } = world
     const handler = commandHandlerWithOutbox(database, { type: placeOrder, source: '/orders' }, async (order, transaction, context) => {
@@ -20,7 +20,7 @@ describe.each(worldKinds)('commandHandlerWithOutbox() on $name', ({ open }) => {
     expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([1, 1, 1])
   })
 
-  it('takes instances of a class', async () => {
+  it('accepts instances of a class', async () => {
     await using world = await open()
     class PlaceOrder {
       declare id: string

@@ -17,7 +17,7 @@ function testLargeClaims<Handle>(name: string, open: () => Promise<ClientWorld<H
     { order: 'perKey', key: undefined, destinations: ['same', 'same'] },
     { order: 'perKey', key: 'k', destinations: ['same', 'same'] },
   ] as const)(
-    `a record that is larger than a whole claim has its turn beside retries that are always due, on ${name}: %j`,
+    `a record larger than a whole claim is claimed at some time beside retries that are always due, on ${name}: %j`,
     async (given) => {
       await using world = await open()
       const { order, key, destinations } = given

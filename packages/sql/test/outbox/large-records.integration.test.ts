@@ -46,7 +46,7 @@ async function expectCounted<Handle>(
   expect([claimed[0]?.attempts, claimed[0]?.message.data.byteLength]).toEqual([2, size])
 }
 
-describe.each(orders)('a record that ends the process while that reads it has an attempt counted, with order %s', (order) => {
+describe.each(orders)('an attempt is counted for a record that crashes the process which reads it, with order %s', (order) => {
   it('on pg', async () => {
     await using world = await openPg()
     await using reader = await startDyingReader(postgresUrl, survives)

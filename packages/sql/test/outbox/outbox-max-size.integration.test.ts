@@ -26,7 +26,7 @@ function recordOf(size: number): NewOutboxRecord {
 function testMaxSize<Handle>(name: string, open: () => Promise<ClientWorld<Handle>>): void {
   describe(`maxSize on ${name}`, () => {
     it.each(['alone', 'in a group'])(
-      'a message whose event is one byte over it is rejected %s, and nothing of it is stored',
+      'a message whose event is one byte too large is rejected %s, and none of its events is stored',
       async (how) => {
         await using world = await open()
         const { database } = world
@@ -57,7 +57,7 @@ function testMaxSize<Handle>(name: string, open: () => Promise<ClientWorld<Handl
       },
     )
 
-    it('append() refuses a record in a transaction of the caller’s own before the statement, so that the transaction can go on', async () => {
+    it('append() rejects a record in a transaction of the caller before the statement, so that the transaction can continue', async () => {
       await using world = await open()
       const outbox = sqlOutbox(world.database, { maxSize, logger: silentLogger })
       await world.begin(async (transaction) => {
@@ -70,7 +70,7 @@ function testMaxSize<Handle>(name: string, open: () => Promise<ClientWorld<Handl
       expect(await world.counts()).toEqual([1, 0, 1])
     })
 
-    it('does not keep operators from re-arming what is there, whatever their own limit is', async () => {
+    it('does not prevent operators from re-arming stored records, whatever their own limit is', async () => {
       await using world = await open()
       await world.database.write((transaction) => sqlOutbox(world.database).append(transaction, [recordOf(2000)]))
       const operators = sqlOutbox(world.database, { maxSize: 1, logger: silentLogger })
@@ -86,7 +86,7 @@ function testMaxSize<Handle>(name: string, open: () => Promise<ClientWorld<Handl
 
 onEachClient(testMaxSize)
 
-it.each([0, -1, 1.5, Number.NaN, Infinity])('maxSize cannot be %s, and that is said when the object is made', async (wrong) => {
+it.each([0, -1, 1.5, Number.NaN, Infinity])('maxSize cannot be %s, which is reported by the constructor', async (wrong) => {
   await using world = await openPg({ empty: true })
   const { database } = world
   const outbox = { destination, maxSize: wrong }

@@ -8,7 +8,7 @@ import { command, event, failureOf, handle, openPg, worldKinds } from '../suppor
 const failure = new Error('failed')
 
 describe.each(worldKinds)('outboxMiddleware() on $name', ({ open }) => {
-  it('stores the outputs with the business writes and passes none on', async () => {
+  it('stores the outputs with the business writes and returns none', async () => {
     await using world = await open()
     const { database } = world
     const outbox = compose(transactionMiddleware(database), outboxMiddleware(database, { destination: ({ type }) => `topic.${type}` }))
@@ -78,7 +78,7 @@ describe.each(worldKinds)('outboxMiddleware() on $name', ({ open }) => {
     expect(await world.query('SELECT id FROM ackord_outbox')).toEqual([{ id: 'e1' }])
   })
 
-  it('needs the transaction before it calls the handler', async () => {
+  it('checks for a transaction before it calls the handler', async () => {
     await using world = await open()
     let calls = 0
     const process = async () => {
@@ -91,7 +91,7 @@ describe.each(worldKinds)('outboxMiddleware() on $name', ({ open }) => {
     expect(calls).toBe(0)
   })
 
-  it('marshals all before it stores one, with the marshaler it was given', async () => {
+  it('marshals all outputs before it stores one, with the given marshaler', async () => {
     await using world = await open()
     const { database } = world
     const make = (options = {}) =>
@@ -113,7 +113,7 @@ describe.each(worldKinds)('outboxMiddleware() on $name', ({ open }) => {
     expect(statements).toBe(1)
   })
 
-  it('refuses an event that could not be stored before the statement, which would take the business writes with it', async () => {
+  it('rejects an invalid event before the statement, which would undo the business writes', async () => {
     await using world = await open()
     const outbox = compose(
       transactionMiddleware(world.database),
@@ -133,7 +133,7 @@ describe.each(worldKinds)('outboxMiddleware() on $name', ({ open }) => {
     expect(record?.message.attributes['note']).toBe('a\0b\ud800')
   })
 
-  it('completes outputs that middleware inside of it added', async () => {
+  it('completes outputs added by inner middleware', async () => {
     await using world = await open()
     const { database } = world
     const outbox = compose(transactionMiddleware(database), outboxMiddleware(database, { destination: 'events', source: '/audit' }))
@@ -148,7 +148,7 @@ describe.each(worldKinds)('outboxMiddleware() on $name', ({ open }) => {
     })
   })
 
-  it('wakes who listens after the commit, not before and not after a rollback', async () => {
+  it('wakes listeners after the commit, not before and not after a rollback', async () => {
     await using world = await open()
     const { database } = world
     const store = sqlOutbox(database)
@@ -172,7 +172,7 @@ describe.each(worldKinds)('outboxMiddleware() on $name', ({ open }) => {
   })
 })
 
-describe.each(worldKinds)('an output with an acking of its own, on $name', ({ open }) => {
+describe.each(worldKinds)('an output with its own acking, on $name', ({ open }) => {
   /** Passed on from elsewhere: its broker wants to know. */
   function foreign(id: string) {
     const verdicts: string[] = []
@@ -184,7 +184,7 @@ describe.each(worldKinds)('an output with an acking of its own, on $name', ({ op
     return { output: new Message({ id }, event(id).attributes, { acking }), verdicts }
   }
 
-  it('is acked when it is stored for good', async () => {
+  it('is acked after the commit', async () => {
     await using world = await open()
     const { output, verdicts } = foreign('e1')
     const { message, verdicts: own } = command('1')
@@ -218,7 +218,7 @@ describe.each(worldKinds)('an output with an acking of its own, on $name', ({ op
 })
 
 describe('transactional() on a pg pool', () => {
-  it('takes three round trips: BEGIN with its settings and the inbox, business, outbox with COMMIT', async () => {
+  it('takes three round trips: BEGIN with its settings and the inbox, the handler, the outbox with COMMIT', async () => {
     await using world = await openPg({ max: 1 })
     const { database } = world
     const trips = await countRoundTrips(world)

@@ -5,7 +5,7 @@ import { type ClientWorld, onEachClient } from '../support/client-worlds.ts'
 import { event } from '../support/world.ts'
 
 function testReasons<Handle>(name: string, open: () => Promise<ClientWorld<Handle>>): void {
-  it(`park() takes any text for a reason, on ${name}`, async () => {
+  it(`park() accepts any string as a reason, on ${name}`, async () => {
     await using world = await open()
     const outbox = sqlOutbox(world.database, { logger: silentLogger })
     const message = marshal(event('e1'), jsonMarshaler)

@@ -9,13 +9,13 @@ const tooLarge = { code: 'ACKORD_INVALID_OUTPUT' }
 const settings = { logger: silentLogger, retries: 0 }
 
 function testUnawaitedAppend<Handle>(name: string, open: () => Promise<ClientWorld<Handle>>): void {
-  describe(`append() that nobody awaits on ${name}`, () => {
+  describe(`an un-awaited append() on ${name}`, () => {
     const appendTo = ({ database }: ClientWorld<Handle>, transaction: Handle, size = 2000) =>
       sqlOutbox(database, { maxSize: 1000, logger: silentLogger }).append(transaction, [
         { destination: 'events', message: new Message(new Uint8Array(size), event('e1').attributes) },
       ])
 
-    it('fails the transaction and not the process when a record is refused', async () => {
+    it('fails the transaction and not the process when a record is rejected', async () => {
       await using world = await open()
       const unhandled = await unhandledDuring(async () => {
         const writing = world.database.write(async (transaction) => {
@@ -27,7 +27,7 @@ function testUnawaitedAppend<Handle>(name: string, open: () => Promise<ClientWor
       expect([unhandled, await world.orders()]).toEqual([[], 0])
     })
 
-    it('fails the transaction and not the process when the database refuses it', async () => {
+    it('fails the transaction and not the process when the database rejects it', async () => {
       await using world = await open()
       await world.query('DROP TABLE ackord_outbox')
       const unhandled = await unhandledDuring(async () => {
@@ -42,7 +42,7 @@ function testUnawaitedAppend<Handle>(name: string, open: () => Promise<ClientWor
       expect([unhandled, await world.orders()]).toEqual([[], 0])
     })
 
-    it('fails a nested transaction alone', async () => {
+    it('fails only a nested transaction', async () => {
       await using world = await open()
       const { database } = world
       const unhandled = await unhandledDuring(async () => {
@@ -90,7 +90,7 @@ function testUnawaitedAppend<Handle>(name: string, open: () => Promise<ClientWor
       expect([unhandled, await world.orders()]).toEqual([[], 2])
     })
 
-    it('rejects and leaves the transaction to whoever awaits it, at once or later', async () => {
+    it('rejects and leaves the transaction open if it is awaited, immediately or later', async () => {
       await using world = await open()
       const wrapped = async (transaction: Handle) => appendTo(world, transaction)
       const unhandled = await unhandledDuring(async () => {
@@ -106,7 +106,7 @@ function testUnawaitedAppend<Handle>(name: string, open: () => Promise<ClientWor
       expect([unhandled, await world.orders()]).toEqual([[], 1])
     })
 
-    it('is an unhandled rejection where it can fail no transaction: in the user’s own, and after the end', async () => {
+    it('is an unhandled rejection where there is no transaction to fail: in a transaction of the user, and after the end', async () => {
       await using world = await open()
       let kept: Handle | undefined
       const unhandled = await unhandledDuring(async () => {

@@ -6,7 +6,7 @@ import { partitionOf } from '../../src/records/partition.ts'
 import { failureOf, worldKinds } from '../support/world.ts'
 
 describe.each(worldKinds)('ackord_append() on $name', ({ open }) => {
-  it('stores an event that the relay reads as one of ours', async () => {
+  it('stores an event that the relay reads like the library’s own', async () => {
     await using world = await open()
     const [row] = await world.query(
       `SELECT ${world.schema}.ackord_append(destination => 'events', type => 'order.placed', source => '/legacy', data => '{"n":1}',
@@ -30,7 +30,7 @@ ordering_key => 'customer-7', attributes => '{"correlationid": "c1", "count": 3,
     })
   })
 
-  it('gives ids, delays, and is undone with its transaction', async () => {
+  it('assigns ids, delays events, and is undone with its transaction', async () => {
     await using world = await open()
     const call = `SELECT ${world.schema}.ackord_append('events', 'order.placed', '/legacy', '')`
     await failureOf(
@@ -54,7 +54,7 @@ ordering_key => 'customer-7', attributes => '{"correlationid": "c1", "count": 3,
     ['an id of 10 kB', `id => repeat('x', 10000)`, 'id is longer'],
     ['an attribute that cannot travel', `attributes => '{"nested": {}}'`, 'attribute nested'],
     ['an attribute that is null', `attributes => '{"none": null}'`, 'attribute none'],
-  ])('refuses %s', async (_, argument, text) => {
+  ])('rejects %s', async (_, argument, text) => {
     await using world = await open()
     const named = argument.split(' ')[0]
     const others = [`destination => 'd'`, `type => 't'`, `source => '/s'`, `data => ''`].filter((one) => one.split(' ')[0] !== named)
@@ -63,7 +63,7 @@ ordering_key => 'customer-7', attributes => '{"correlationid": "c1", "count": 3,
     expect(await world.outbox()).toBe(0)
   })
 
-  it('puts every key into the partition that our own writers do', async () => {
+  it('uses the same partition for every key as the library', async () => {
     await using world = await open()
     await fc.assert(
       fc.asyncProperty(

@@ -13,7 +13,7 @@ it.each<[string, unknown]>([
   ['a BigInt', 1n],
   ['a function', () => {}],
   ['an invalid Date', new Date(Number.NaN)],
-])('append() refuses an attribute that is %s', async (_, extra) => {
+])('append() rejects an attribute that is %s', async (_, extra) => {
   await using world = await openPg()
   const { database } = world
   // As a caller without types may.
@@ -28,7 +28,7 @@ it.each<[string, unknown]>([
 })
 
 // As append() does: what rearm() stored and the relay could not read back was parked again, with an attribute that nobody had written.
-it('rearm() refuses an attribute that could not be read back, and leaves the record parked', async () => {
+it('rearm() rejects an attribute that could not be read back, and leaves the record parked', async () => {
   await using world = await openPg()
   const { database } = world
   const store = sqlOutbox(database, { logger: silentLogger })

@@ -84,7 +84,7 @@ describe('append()', () => {
     return error
   }
 
-  it('refuses an event without id, with one of 10 kB and with one that holds NUL', async () => {
+  it('rejects an event without id, with an id of 10 kB and with NUL', async () => {
     expect(await refusalOf({ id: undefined })).toMatchObject({ code: 'ACKORD_MISSING_ATTRIBUTE', message: expect.stringMatching(/no id/) })
     const long = await refusalOf({ id: 'x'.repeat(10_000) })
     expect(long).toMatchObject({ code: 'ACKORD_INVALID_ATTRIBUTES', message: expect.stringMatching(/longer than 1024 bytes/) })
@@ -115,7 +115,7 @@ describe('a router and a relay', () => {
     expect([world.pool.totalCount, world.pool.waitingCount]).toEqual([world.pool.idleCount, 0])
   })
 
-  it('lose nothing while the schema is missing, and go on when it is there', async () => {
+  it('lose nothing while the schema is missing, and continue once it exists', async () => {
     await using world = await openPg({ empty: true })
     const total = 20
     const broker = await brokerOf(total)
@@ -143,7 +143,7 @@ describe('a router and a relay', () => {
     expect(logs.relay.at('info')).toHaveLength(1)
   })
 
-  it('say that the schema is older when a column is missing, and nack', async () => {
+  it('report that the schema is older when a column is missing, and nack', async () => {
     await using world = await openPg()
     await world.query('ALTER TABLE ackord_outbox DROP COLUMN ordering_key')
     await world.query('ALTER TABLE ackord_outbox DROP COLUMN lease_until CASCADE')
@@ -165,7 +165,7 @@ describe('a router and a relay', () => {
   })
 })
 
-it('finds its tables under names with quotes, for a router and a relay too', async () => {
+it('finds its tables under names with quotes, also for a router and a relay', async () => {
   await using world = await openPg({ empty: true })
   const names = { inbox: 'in"box', outbox: `out"; DROP TABLE orders; --`, meta: "m'eta" }
   const database = fromPg(world.pool, { schema: world.schema, names, logger: silentLogger })
@@ -181,7 +181,7 @@ it('finds its tables under names with quotes, for a router and a relay too', asy
   expect(await world.orders()).toBe(1)
 })
 
-it('creates its tables and functions under names with the tag of a dollar-quoted text, and appends by the function', async () => {
+it('creates its tables and functions under names with the tag of a dollar-quoted string, and appends with the function', async () => {
   await using world = await openPg({ empty: true })
   const kinds = ['inbox', 'outbox', 'meta', 'append', 'valid', 'relays', 'partitions', 'hands', 'keep'] as const
   const names = Object.fromEntries(kinds.map((kind) => [kind, `$ackord$ $ackord1$ $$ ${kind}`]))

@@ -11,7 +11,7 @@ const scenarios = crashScenarios()
 
 /** The kit's own proof: services with one rule broken, each of which its scenario must catch, and say why. */
 describe('services that break a rule', () => {
-  it('are there for every scenario', () => {
+  it('exist for every scenario', () => {
     expect(new Set(crashMutants.map(({ caughtBy }) => caughtBy))).toEqual(new Set(scenarios.map(({ name }) => name)))
   })
 

@@ -80,7 +80,7 @@ async function takeAll(messages: readonly RawMessage[]): Promise<readonly Publis
 }
 
 describe.each(worldKinds)('the hot path on $name', (kind) => {
-  it('publishes what was committed from memory, and nobody claims it', async () => {
+  it('publishes committed records from memory, without a claim', async () => {
     await using world = await openRelay(kind)
     await world.append(record('e-1'), record('e-2'))
     await world.publishes(2)
@@ -88,7 +88,7 @@ describe.each(worldKinds)('the hot path on $name', (kind) => {
     expect([world.ids(), world.claimed, await world.stored()]).toEqual([['e-1', 'e-2'], [], []])
   })
 
-  it('publishes what handlers return, after their commit', async () => {
+  it('publishes the outputs of handlers after their commit', async () => {
     await using world = await openRelay(kind)
     const { database, options } = world
     const middleware = transactional(database, {
@@ -105,7 +105,7 @@ describe.each(worldKinds)('the hot path on $name', (kind) => {
     expect([inside, world.ids(), world.claimed]).toEqual([[], ['e-1'], []])
   })
 
-  it('publishes nothing of what was rolled back', async () => {
+  it('publishes nothing that was rolled back', async () => {
     await using world = await openRelay(kind)
     const { database, outbox } = world
     const failure = new Error('no')
@@ -119,7 +119,7 @@ describe.each(worldKinds)('the hot path on $name', (kind) => {
     expect([world.ids(), world.claimed]).toEqual([['e-2'], []])
   })
 
-  it('is for whole transactions: what a savepoint stores, or comes late, or is a lot, is claimed', async () => {
+  it('is for whole transactions: records of a savepoint, late ones and large numbers are claimed', async () => {
     await using world = await openRelay(kind)
     const { database, outbox } = world
     await database.write(async () => {
@@ -134,7 +134,7 @@ describe.each(worldKinds)('the hot path on $name', (kind) => {
     expect(world.claimed.toSorted()).toEqual(world.ids().toSorted())
   })
 
-  it('keeps what is on its way from all others, and gives it to them when it is gone', async () => {
+  it('hides its records from claims, and releases them when it is gone', async () => {
     await using world = await openRelay(kind)
     const { outbox } = world
     const other = sqlOutbox(world.database, world.options)
@@ -153,7 +153,7 @@ describe.each(worldKinds)('the hot path on $name', (kind) => {
     expect([taken.length, (await claim()).length]).toEqual([1, 1])
   })
 
-  it('takes nothing for a destination that is down', async () => {
+  it('skips a destination that is down', async () => {
     let down = true
     await using world = await openRelay(kind, async (messages) =>
       messages.map(() => (down ? { ok: false, error: new Error('down'), scope: 'destination' } : { ok: true })),
@@ -185,7 +185,7 @@ describe.each(worldKinds)('the hot path on $name', (kind) => {
     expect(world.published[0]?.data).toEqual(claimed?.message.data)
   })
 
-  it('settles at its stop what is on its way', async () => {
+  it('settles its records when it stops', async () => {
     const slow = deferred()
     const sending = deferred()
     await using world = await openRelay(kind, async (messages) => {

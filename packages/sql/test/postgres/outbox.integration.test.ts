@@ -69,7 +69,7 @@ describe.each(worldKinds)('append() on $name', (kind) => {
     expect(idsOf(await store.claim(all))).toEqual(['kept'])
   })
 
-  it('forgets what was appended in a savepoint that is rolled back', async () => {
+  it('drops records appended in a savepoint that is rolled back', async () => {
     await using world = await openStore(kind)
     const { database, store } = world
     const transaction = transactionMiddleware(database)
@@ -85,7 +85,7 @@ describe.each(worldKinds)('append() on $name', (kind) => {
     expect(idsOf(await store.claim(all))).toEqual(['outer'])
   })
 
-  it('refuses the pool, what is in no transaction, and a transaction that has ended', async () => {
+  it('rejects the pool, a client outside of a transaction, and a transaction that has ended', async () => {
     await using world = await openStore(kind)
     const { database, store } = world
     let ended: TestHandle | undefined
@@ -106,7 +106,7 @@ describe.each(worldKinds)('append() on $name', (kind) => {
     expect(await world.outbox()).toBe(0)
   })
 
-  it('keeps bytes as they are: none, binary, 10 MB', async () => {
+  it('stores bytes unchanged: empty, binary, 10 MB', async () => {
     await using world = await openStore(kind)
     const large = new Uint8Array(10 * 1024 * 1024).map((_, index) => (index * 7) % 256)
     const payloads = [new Uint8Array(), Uint8Array.from({ length: 256 }, (_, index) => index), Buffer.from('{"a": 1, "a": 2}'), large]
@@ -117,7 +117,7 @@ describe.each(worldKinds)('append() on $name', (kind) => {
     expect(await world.store.settle(published(claimed))).toEqual(Array(4).fill('applied'))
   })
 
-  it('gives attributes and destination back', async () => {
+  it('returns attributes and destination unchanged', async () => {
     await using world = await openStore(kind)
     const attributes = {
       ...event('1').attributes,
@@ -137,14 +137,14 @@ describe.each(worldKinds)('append() on $name', (kind) => {
     expect(row).toEqual({ partition: expect.any(Number), ordering_key: 'ключ "1"' })
   })
 
-  it('refuses data that is not bytes, and stores nothing of a batch with one bad record', async () => {
+  it('rejects data that is not bytes, and stores nothing of a batch with one invalid record', async () => {
     await using world = await openStore(kind)
     const bad = { destination: 'events', message: new Message('text', event('2').attributes) as unknown as NewOutboxRecord['message'] }
     expect(await failureOf(world.add(record('1'), bad))).toMatchObject({ message: expect.stringMatching(/marshal\(\) it first/) })
     expect(await world.outbox()).toBe(0)
   })
 
-  it('takes thousands at once, in their order', async () => {
+  it('stores thousands of records at once, in order', async () => {
     await using world = await openStore(kind)
     const records = Array.from({ length: 5100 }, (_, index) => record(`${index}`))
     await world.add(...records)
@@ -167,7 +167,7 @@ describe.each(worldKinds)('claim() on $name', (kind) => {
     expect(await other.claim(all)).toEqual([])
   })
 
-  it('takes an expired lease over, counts every attempt, and fences the one who had it', async () => {
+  it('takes over an expired lease, counts every attempt, and fences the previous relay', async () => {
     await using world = await openStore(kind)
     const { store } = world
     await world.add(record('1'))
@@ -187,7 +187,7 @@ describe.each(worldKinds)('claim() on $name', (kind) => {
     expect(await world.outbox()).toBe(0)
   })
 
-  it('takes an expired lease for lost, although nobody took it over', async () => {
+  it('treats an expired lease as lost, even if no other relay took it over', async () => {
     await using world = await openStore(kind)
     await world.add(record('1'))
     const [claimed] = await world.store.claim(all)
@@ -207,7 +207,7 @@ describe.each(worldKinds)('claim() on $name', (kind) => {
     expect(row).toEqual({ extended: true })
   })
 
-  it('takes only the destinations it is told to, or all but some', async () => {
+  it('claims only the given destinations, or all but some', async () => {
     await using world = await openStore(kind)
     const { store } = world
     for (const destination of ['a', 'b', 'c']) await world.add(record(destination, { destination }))
@@ -218,7 +218,7 @@ describe.each(worldKinds)('claim() on $name', (kind) => {
     expect(idsOf(await store.claim(all))).toEqual(['a'])
   })
 
-  it('lets no destination keep those of another from being found, and fills up with who has more', async () => {
+  it('does not let one destination hide another, and fills up from destinations with more records', async () => {
     await using world = await openStore(kind)
     const { store } = world
     await world.add(
@@ -232,7 +232,7 @@ describe.each(worldKinds)('claim() on $name', (kind) => {
     expect(await store.claim({ limit: 100, lease: 60_000 })).toHaveLength(51)
   })
 
-  it('keeps a delayed record and one that backs off until their time', async () => {
+  it('does not claim delayed records and retries before they are due', async () => {
     await using world = await openStore(kind)
     const { store } = world
     await world.add(record('delayed', { delay: 60_000 }), record('failing'))
@@ -250,7 +250,7 @@ describe.each(worldKinds)('claim() on $name', (kind) => {
     expect(idsOf(await store.claim(all))).toEqual(['delayed'])
   })
 
-  it('takes only what has failed before, or only what has not', async () => {
+  it('claims only records that have failed before, or only those that have not', async () => {
     await using world = await openStore(kind)
     const { store } = world
     await world.add(record('1'), record('2'), record('delayed', { delay: 1 }))
@@ -267,7 +267,7 @@ describe.each(worldKinds)('claim() on $name', (kind) => {
     expect(await store.claim({ ...all, retried: 'only' })).toMatchObject([{ id: one.id, attempts: 2 }])
   })
 
-  it('lets due retries take no more than half while there is something new, and all if there is not', async () => {
+  it('gives due retries at most half while there are new records, and everything otherwise', async () => {
     await using world = await openStore(kind)
     const { store } = world
     await world.add(...Array.from({ length: 20 }, (_, index) => record(`r${index}`)))
@@ -280,7 +280,7 @@ describe.each(worldKinds)('claim() on $name', (kind) => {
     expect(await store.claim({ limit: 15, lease: 60_000 })).toHaveLength(15)
   })
 
-  it('gives released records back as they were', async () => {
+  it('returns released records unchanged', async () => {
     await using world = await openStore(kind)
     const { store } = world
     await world.add(record('1'))
@@ -289,7 +289,7 @@ describe.each(worldKinds)('claim() on $name', (kind) => {
     expect(await store.claim(all)).toMatchObject([{ attempts: 1 }])
   })
 
-  it('parks a record whose attributes cannot be read, and gives the others', async () => {
+  it('parks a record with unreadable attributes, and returns the others', async () => {
     await using world = await openStore(kind)
     const { store } = world
     await world.add(record('1'), record('2'), record('3'), record('4'))
@@ -309,7 +309,7 @@ describe.each(worldKinds)('claim() on $name', (kind) => {
     expect(idsOf(await store.claim(all))).toEqual(['1'])
   })
 
-  it('refuses limits and leases that cannot work, and takes claims that are none for lost', async () => {
+  it('rejects invalid limits and leases, and reports invalid tokens as lost', async () => {
     await using world = await openStore(kind)
     const { store } = world
     await failureOf(store.claim({ limit: 0, lease: 1000 }))
@@ -326,7 +326,7 @@ describe.each(worldKinds)('claim() on $name', (kind) => {
 })
 
 describe.each(worldKinds)('settle() on $name', (kind) => {
-  it('applies mixed outcomes in one statement and answers in their order', async () => {
+  it('applies mixed outcomes in one statement and returns their results in order', async () => {
     await using world = await openStore(kind, { retain: true })
     const { store } = world
     await world.add(record('1'), record('2', { destination: 'other' }), record('3'), record('4'))
@@ -361,7 +361,7 @@ describe.each(worldKinds)('the operators’ side on $name', (kind) => {
     return { world, ids: records.map(({ id }) => id), records }
   }
 
-  it('never claims parked records, and shows why they are', async () => {
+  it('never claims parked records, and shows why they are parked', async () => {
     const { world, records } = await withParked()
     await using _ = world
     expect(await world.store.claim(all)).toEqual([])
@@ -461,7 +461,7 @@ describe.each(worldKinds)('the operators’ side on $name', (kind) => {
     expect(await world.query('SELECT id FROM ackord_outbox ORDER BY id')).toEqual(['1', '2', '3', '4', 'd', 'e'].map((id) => ({ id })))
   })
 
-  it('says what to do when the table is missing', async () => {
+  it('says how to create the missing table', async () => {
     await using world = await kind.open({ empty: true })
     expect(await failureOf(sqlOutbox(world.database).claim(all))).toMatchObject({ name: 'SchemaError', problem: 'missing' })
     const outbox = compose(transactionMiddleware(world.database), outboxMiddleware(world.database, { destination: 'events' }))

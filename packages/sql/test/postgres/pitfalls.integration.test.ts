@@ -92,7 +92,7 @@ describe('A23: a graceful stop', () => {
     expect([sent, await world.outbox()]).toEqual([['e1', 'e2'], 0])
   })
 
-  it('of a source by its signal lets what was yielded be acked, and gives the rest back', async () => {
+  it('of a source by its signal lets yielded records be acked, and releases the rest', async () => {
     await using world = await openPg()
     await add(world, 'e1', 'e2', 'e3')
     const stop = new AbortController()
@@ -108,7 +108,7 @@ describe('A23: a graceful stop', () => {
     )
   })
 
-  it('of a router commits and acks what is being handled', async () => {
+  it('of a router commits and acks the messages being handled', async () => {
     await using world = await openPg()
     const { database } = world
     const begun = deferred()
@@ -147,7 +147,7 @@ it('A24: a source on a pool of one connection is acked while it is read', async 
 })
 
 describe('the relay’s statements', () => {
-  it('3: hold no transaction and no connection while the broker is waited for', async () => {
+  it('3: hold no transaction and no connection while the broker is publishing', async () => {
     await using world = await openPg({ max: 1 })
     await add(world, 'e1')
     const { publisher, called, answer } = heldPublisher()
@@ -196,7 +196,7 @@ describe('the relay’s statements', () => {
     expect(rows[0].hot).toBeGreaterThan(80)
   })
 
-  it('9: go by the database’s clock, also for processes whose own is a day ahead or behind', async () => {
+  it('9: use the database’s clock, even if the clock of a process is a day ahead or behind', async () => {
     await using world = await openPg()
     const day = 24 * 60 * 60 * 1000
     for (const shift of [day, -day]) {
@@ -221,7 +221,7 @@ describe('the relay’s statements', () => {
   })
 })
 
-it('7: an event that was stored first and committed last is not overlooked', async () => {
+it('7: an event that was stored first and committed last is not missed', async () => {
   await using world = await openPg()
   const store = storeOf(world)
   const client = await world.client()
@@ -238,7 +238,7 @@ it('7: an event that was stored first and committed last is not overlooked', asy
   expect(Number(late[0]?.id)).toBeLessThan(Number(early[0]?.id))
 })
 
-it('6.6: sequence numbers past 32 bits, and past what a JavaScript number can tell apart, are claimed and settled', async () => {
+it('6.6: sequence numbers beyond 32 bits, and beyond the precision of a JavaScript number, are claimed and settled', async () => {
   await using world = await openPg()
   const store = storeOf(world)
   for (const start of ['2147483647', '9007199254740992']) {
@@ -255,7 +255,7 @@ it('6.6: sequence numbers past 32 bits, and past what a JavaScript number can te
 })
 
 describe('cleaning up', () => {
-  it('11: waits for nobody: what another one has locked is left for the next time', async () => {
+  it('11: does not wait: rows locked by another cleanup are left for the next time', async () => {
     await using world = await openPg()
     await world.query("INSERT INTO ackord_inbox SELECT 'c', '/s', n, clock_timestamp() - interval '8 days' FROM generate_series(1, 3) AS n")
     await world.query(
@@ -272,7 +272,7 @@ describe('cleaning up', () => {
     expect([await cleanInbox(world.database), await storeOf(world).deletePublished({ olderThan: 1000, limit: 100 })]).toEqual([1, 1])
   })
 
-  it('12: finds what is old by an index', async () => {
+  it('12: finds old rows with an index', async () => {
     await using world = await openPg()
     await world.query("INSERT INTO ackord_inbox SELECT 'c', '/s', n, now() - n * interval '1 minute' FROM generate_series(1, 20000) AS n")
     await world.query(

@@ -45,7 +45,7 @@ describe('settling with order per key', () => {
     return { world, outbox }
   }
 
-  it('of 500 among 200,000 without statistics looks at no more rows than these', async () => {
+  it('of 500 among 200,000 without statistics reads no other rows', async () => {
     const { world, outbox } = await open(200_000)
     await using _ = world
     const claimed = await outbox.claim({ limit: 500, lease: 60_000 })

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { withArrayLiterals } from '../../src/postgres/sql-text.ts'
 
-it('writes arrays as PostgreSQL does, and leaves the rest alone', () => {
+it('formats arrays like PostgreSQL, and leaves other values unchanged', () => {
   const bytes = Buffer.from('x')
   expect(withArrayLiterals([1, null, 'a', bytes])).toEqual([1, null, 'a', bytes])
   const texts = ['', 'NULL', 'a "b"', 'c:\\d', 'e,f', '{g}', ' h ', "i'j", 'ü\n', null]

@@ -6,7 +6,7 @@ import { worldKinds } from '../support/world.ts'
 
 const sql = (attributes: string, id: string) => `UPDATE ackord_outbox SET attributes = '${attributes}' WHERE id = '${id}'`
 
-describe.each(['none', 'perKey'] as const)('a relay with order %s parks what cannot be read and publishes the others', (order) => {
+describe.each(['none', 'perKey'] as const)('a relay with order %s parks unreadable records and publishes the others', (order) => {
   it.each(worldKinds)('on $name', async ({ open }) => {
     await using world = await open()
     await expectUnreadableParked({ ...world, breakAttributes: (id, attributes) => world.query(sql(attributes, id)) }, order)

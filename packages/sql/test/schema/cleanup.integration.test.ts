@@ -57,7 +57,7 @@ async function passTime(runtime: VirtualRuntime, until: Promise<unknown>): Promi
 }
 
 describe.each(worldKinds)('startCleanup() on $name', ({ open }) => {
-  it('forgets old messages and published events, and touches nothing else', async () => {
+  it('deletes old messages and published events, and nothing else', async () => {
     await using world = await open()
     await fill(world, [1, 30, 200])
     const { runtime, deleted, done, cleanup } = counting({}, world, 2)
@@ -72,7 +72,7 @@ describe.each(worldKinds)('startCleanup() on $name', ({ open }) => {
     ])
   })
 
-  it('deletes in bounded batches, and goes on in the next round', async () => {
+  it('deletes in bounded batches, and continues in the next round', async () => {
     await using world = await open()
     await fill(world, [200, 201, 202, 203, 204])
     // Two batches of two, then the round is over; the next one finds the last.
@@ -84,7 +84,7 @@ describe.each(worldKinds)('startCleanup() on $name', ({ open }) => {
     expect(await world.query("SELECT count(*)::int AS n FROM ackord_outbox WHERE state = 'published'")).toEqual([{ n: 5 }])
   })
 
-  it('takes turns: of many, one works in each interval, by the clock of the database', async () => {
+  it('takes turns: of many processes, one works per interval, by the clock of the database', async () => {
     await using world = await open()
     const { driver, dialect, tables } = portOf(world.database)
     const ask = (interval: number) => dialect.store.takeTurn(driver as Driver<unknown>, tables({}).meta, { name: 'cleanup', interval })
@@ -96,7 +96,7 @@ describe.each(worldKinds)('startCleanup() on $name', ({ open }) => {
     expect(second.filter((isOurs) => isOurs)).toHaveLength(1)
   })
 
-  it('says once that it fails, and once that it works again', async () => {
+  it('logs once that it fails, and once that it works again', async () => {
     await using world = await open()
     await world.query('ALTER TABLE ackord_inbox RENAME TO elsewhere')
     const logger = recordingLogger()
@@ -117,7 +117,7 @@ describe.each(worldKinds)('startCleanup() on $name', ({ open }) => {
     expect(logger.at('info').map(({ text }) => text)).toContain('The cleanup works again.')
   })
 
-  it('warns of a window that is shorter than the broker remembers, and refuses what cannot be', async () => {
+  it('warns about a window shorter than the redelivery horizon, and rejects invalid options', async () => {
     await using world = await open()
     const logger = recordingLogger()
     await startCleanup(world.database, { logger, inboxWindow: hour, redeliveryHorizon: 2 * hour }).stop()
@@ -127,7 +127,7 @@ describe.each(worldKinds)('startCleanup() on $name', ({ open }) => {
     }
   })
 
-  it('stops at once when it waits, and twice is as good as once', async () => {
+  it('stops immediately while it waits, and stopping twice is harmless', async () => {
     await using world = await open()
     const cleanup = startCleanup(world.database)
     await cleanup.stop()

@@ -12,7 +12,7 @@ describe.each(Object.entries(dialects))('the migrations of %s', (name, dialect) 
   const { migrations, meta, setVersion } = dialect.store.schema
   const tables = tablesOf(dialect, {}, {})
 
-  it('are numbered from 1 on, and each serves at least itself', () => {
+  it('are numbered from 1 on, and each supports at least its own version', () => {
     expect(migrations.map(({ version }) => version)).toEqual(migrations.map((_, index) => index + 1))
     for (const { version, oldestReader } of migrations) expect(oldestReader).toBeLessThanOrEqual(version)
   })

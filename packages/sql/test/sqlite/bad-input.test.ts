@@ -40,7 +40,7 @@ describe.each(sqliteKinds)('bad input on $name', ({ open }) => {
     { why: 'NUL in the id', attributes: { id: 'a\0b' }, code: 'ACKORD_INVALID_ATTRIBUTES' },
     { why: 'NUL in the source', attributes: { source: 'a\0b' }, code: 'ACKORD_INVALID_ATTRIBUTES' },
     { why: 'half a character', attributes: { id: 'a\uD800' }, code: 'ACKORD_INVALID_ATTRIBUTES' },
-  ])('$why: refused for good by the inbox, before the handler', async ({ attributes, code }) => {
+  ])('$why: rejected for good by the inbox, before the handler', async ({ attributes, code }) => {
     await using world = await open()
     const message = new Message({}, { ...command('1').message.attributes, ...attributes } as Message['attributes'])
     let handled = false
@@ -62,7 +62,7 @@ describe.each(sqliteKinds)('bad input on $name', ({ open }) => {
     { why: 'no id', attributes: { id: undefined } },
     { why: '10 kB of id', attributes: { id: 'x'.repeat(10_000) } },
     { why: 'NUL in the type', attributes: { type: 'a\0b' } },
-  ])('$why: refused by the outbox, before the statement', async ({ attributes }) => {
+  ])('$why: rejected by the outbox, before the statement', async ({ attributes }) => {
     await using world = await open()
     const { database } = world
     const message = new Message(new Uint8Array([1]), { ...event('e1').attributes, ...attributes } as Message['attributes'])
@@ -73,7 +73,7 @@ describe.each(sqliteKinds)('bad input on $name', ({ open }) => {
     expect(world.count('ackord_outbox')).toBe(0)
   })
 
-  it('a statement that fails and is swallowed leaves the rest of its transaction as SQLite has it', async () => {
+  it('a failed statement whose error is swallowed leaves the rest of its transaction as SQLite does', async () => {
     await using world = await open()
     const { database } = world
     await handle(transactional(database, stack), async () => {
@@ -108,7 +108,7 @@ describe.each(sqliteKinds)('bad input on $name', ({ open }) => {
     expect([world.count('ackord_inbox'), world.count('ackord_outbox')]).toEqual([1, 1])
   })
 
-  it('a full disk whose error is swallowed is not taken for a commit', async () => {
+  it('a full disk whose error is swallowed is not mistaken for a commit', async () => {
     await using world = await open()
     const { client, database } = world
     const pages = Number(Object.values(client.prepare('PRAGMA page_count').get() as object)[0])
@@ -128,7 +128,7 @@ describe.each(sqliteKinds)('bad input on $name', ({ open }) => {
     expect([world.count('orders'), world.count('ackord_inbox')]).toEqual([0, 0])
   })
 
-  it('a file that can only be read is an error for whoever writes, and says so', async () => {
+  it('a read-only file is an error for writers, which says so', async () => {
     await using world = await open()
     const client = new DatabaseSync(world.path, { readOnly: true })
     const error = await failureOf(fromSqlite(client, quiet).write(async (transaction) => transaction.exec('DELETE FROM orders')))
@@ -136,7 +136,7 @@ describe.each(sqliteKinds)('bad input on $name', ({ open }) => {
     client.close()
   })
 
-  it('tables that are missing are an error that says what to do, and nothing is lost until they are there', async () => {
+  it('missing tables are an error that says how to create them, and nothing is lost until they exist', async () => {
     await using world = await open({ empty: true })
     const { database } = world
     const total = 10
@@ -179,7 +179,7 @@ describe.each(sqliteKinds)('bad input on $name', ({ open }) => {
     for (const { text } of lines.lines) expect(text).toMatch(/ackord_inbox" does not exist.*Run createSchema/)
   })
 
-  it('tables that lack a column say so', async () => {
+  it('tables without a column are reported', async () => {
     await using world = await open()
     world.query('ALTER TABLE ackord_outbox DROP COLUMN content_type')
     const error = await failureOf(handle(transactional(world.database, stack), async () => [event('e1')]))
@@ -189,7 +189,7 @@ describe.each(sqliteKinds)('bad input on $name', ({ open }) => {
 })
 
 describe('the file', () => {
-  it('that is removed under its client lives on in it, as files do: all of a message is in there, and a new client finds nothing', async () => {
+  it('that is removed while its client uses it stays usable, as files do: all of a message is in it, and a new client finds nothing', async () => {
     await using world = await nodeKind.open()
     const { database } = world
     rmSync(world.path)
@@ -209,7 +209,7 @@ describe('the file', () => {
     expect(error).toMatchObject({ code: 'ACKORD_SCHEMA', problem: 'missing' })
   })
 
-  it('in a directory that cannot be written is an error at the first write', async () => {
+  it('in a directory that is not writable is an error at the first write', async () => {
     const directory = mkdtempSync(join(tmpdir(), 'ackord-sqlite-'))
     const path = join(directory, 'test.db')
     new DatabaseSync(path).close()
@@ -231,7 +231,7 @@ describe('the file', () => {
   })
 })
 
-it.each(['$&', '$`', "$'", '$$', '$1', '%'])('claims from a table whose name holds %s', async (text) => {
+it.each(['$&', '$`', "$'", '$$', '$1', '%'])('claims from a table whose name contains %s', async (text) => {
   await using world = await nodeKind.open({ empty: true })
   const database = fromSqlite(world.client, { logger: silentLogger, names: { outbox: `out${text}box` } })
   await createSchema(database)

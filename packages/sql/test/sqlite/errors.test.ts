@@ -6,7 +6,7 @@ const ofNode = (errcode: number, text = 'failed') => Object.assign(new Error(tex
 const ofBetter = (code: string, text = 'failed') => Object.assign(new Error(text), { code })
 
 describe('sqliteCodeOf()', () => {
-  it('reads the number of node:sqlite and the name of better-sqlite3, without what makes them finer', () => {
+  it('reads the number of node:sqlite and the name of better-sqlite3, without the extended part', () => {
     expect([5, 517, 6, 10, 2570, 13, 19].map((errcode) => sqliteCodeOf(ofNode(errcode)))).toEqual([
       'BUSY',
       'BUSY',
@@ -23,7 +23,7 @@ describe('sqliteCodeOf()', () => {
     ])
   })
 
-  it('does not take other errors for SQLite’s', () => {
+  it('does not mistake other errors for SQLite’s', () => {
     for (const error of [new Error('x'), ofBetter('ECONNRESET'), ofBetter('ERR_INVALID_STATE'), 'SQLITE_BUSY', undefined]) {
       expect(sqliteCodeOf(error)).toBe(undefined)
       expect(isLocked(error)).toBe(false)
@@ -32,7 +32,7 @@ describe('sqliteCodeOf()', () => {
 })
 
 describe('the dialect', () => {
-  it('takes a lock for a conflict, also where it was wrapped, but not one that was waited for long enough', () => {
+  it('treats a lock as a conflict, also if it was wrapped, but not a lock timeout', () => {
     const { isConflict } = sqliteDialect
     expect(isConflict(ofNode(5))).toBe(true)
     expect(isConflict(new Error('wrapped', { cause: ofBetter('SQLITE_LOCKED') }))).toBe(true)
@@ -40,7 +40,7 @@ describe('the dialect', () => {
     expect(isConflict(ofNode(19))).toBe(false)
   })
 
-  it('knows a table or column that is missing by the text, as SQLite has no number for it', () => {
+  it('recognises a missing table or column by the text, because SQLite has no number for it', () => {
     const { isSchemaMissing } = sqliteDialect
     for (const text of ['no such table: main.ackord_inbox', 'no such column: state', 'table ackord_outbox has no column named type']) {
       expect(isSchemaMissing(ofNode(1, text))).toBe(true)

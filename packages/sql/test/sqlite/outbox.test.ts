@@ -20,7 +20,7 @@ async function append({ database }: SqliteWorld, ...records: readonly NewOutboxR
 }
 
 describe.each(sqliteKinds)('the outbox on $name', ({ open }) => {
-  it('never gives a seq out again, also when the last record is gone', async () => {
+  it('never reuses a seq, even if the last record is deleted', async () => {
     await using world = await open()
     const outbox = sqlOutbox(world.database, quiet)
     const seqs: string[] = []
@@ -34,7 +34,7 @@ describe.each(sqliteKinds)('the outbox on $name', ({ open }) => {
     expect(seqs).toEqual(['1', '2', '3'])
   })
 
-  it('takes more records at once than fit into a statement, in their order', async () => {
+  it('stores more records at once than fit into a statement, in order', async () => {
     await using world = await open()
     const ids = Array.from({ length: 3500 }, (_, index) => `e${index}`)
     await append(world, ...ids.map((id) => recordOf(id)))
@@ -46,7 +46,7 @@ describe.each(sqliteKinds)('the outbox on $name', ({ open }) => {
     expect(world.count('ackord_outbox')).toBe(0)
   })
 
-  it('brings back no bytes, ten megabytes and all byte values', async () => {
+  it('returns empty data, ten megabytes and all byte values unchanged', async () => {
     await using world = await open()
     const payloads = [
       new Uint8Array(0),
@@ -62,7 +62,7 @@ describe.each(sqliteKinds)('the outbox on $name', ({ open }) => {
     }
   })
 
-  it('gives each destination its share, and what is left to whoever has more', async () => {
+  it('gives each destination its share, and unused shares to destinations with more records', async () => {
     await using world = await open()
     const many = Array.from({ length: 100 }, (_, index) => recordOf(`a${index}`, 'a'))
     await append(world, ...many, recordOf('b0', 'b'), recordOf('b1', 'b'), recordOf('c0', 'c'))
@@ -72,7 +72,7 @@ describe.each(sqliteKinds)('the outbox on $name', ({ open }) => {
     expect(Object.fromEntries(counts)).toEqual({ a: 27, b: 2, c: 1 })
   })
 
-  it('gives half at most to what has failed before, unless there is nothing else', async () => {
+  it('gives retries at most half, unless there is nothing else', async () => {
     await using world = await open()
     const outbox = sqlOutbox(world.database, quiet)
     await append(world, ...Array.from({ length: 20 }, (_, index) => recordOf(`old${index}`)))
@@ -89,7 +89,7 @@ describe.each(sqliteKinds)('the outbox on $name', ({ open }) => {
     expect(await counts()).toEqual({ retried: 7, fresh: 0 })
   })
 
-  it('parks a record whose attributes are not JSON, and goes on with the others', async () => {
+  it('parks a record whose attributes are not JSON, and continues with the others', async () => {
     await using world = await open()
     await append(world, recordOf('e1'), recordOf('e2'))
     world.query("UPDATE ackord_outbox SET attributes = '{oops' WHERE id = 'e1'")
@@ -97,10 +97,10 @@ describe.each(sqliteKinds)('the outbox on $name', ({ open }) => {
     const claimed = await outbox.claim({ limit: 10, lease: 60_000 })
     expect(claimed.map(({ message }) => message.id)).toEqual(['e2'])
     const { records } = await outbox.list({ state: 'parked' }, { limit: 10 })
-    expect(records).toMatchObject([{ lastError: expect.stringMatching(/not the JSON/), message: { id: 'e1' } }])
+    expect(records).toMatchObject([{ lastError: expect.stringMatching(/not a JSON object/), message: { id: 'e1' } }])
   })
 
-  it('keeps its state machine by checks, and takes no other types', async () => {
+  it('enforces its state machine with checks, and rejects other types', async () => {
     await using world = await open()
     await append(world, recordOf('e1'))
     for (const change of [
@@ -122,7 +122,7 @@ describe.each(sqliteKinds)('the outbox on $name', ({ open }) => {
     expect(() => world.query("UPDATE ackord_inbox SET received_at = 'x'")).not.toThrow()
   })
 
-  it('forgets messages that were received before the window, a bounded number', async () => {
+  it('deletes a bounded number of messages received before the window', async () => {
     await using world = await open()
     const { database } = world
     const middleware = transactional(database, { inbox: { consumer: 'orders' }, outbox: { destination: 'events' }, transaction: quiet })
@@ -136,7 +136,7 @@ describe.each(sqliteKinds)('the outbox on $name', ({ open }) => {
 })
 
 describe('the statements', () => {
-  it('use the indexes that are made for them, whatever else is in the table', async () => {
+  it('use the indexes made for them, whatever else is in the table', async () => {
     await using world = await nodeKind.open()
     const plan = (sql: string) => {
       const count = sql.split('?').length - 1
@@ -158,7 +158,7 @@ describe('the statements', () => {
     expect(plan(cleanInboxSql('"ackord_inbox"'))).toMatch(/USING COVERING INDEX ackord_inbox_received \(received_at<\?\)/)
   })
 
-  it('find what is new behind ten thousand records that are leased, parked or published', async () => {
+  it('find new records behind ten thousand that are leased, parked or published', async () => {
     await using world = await nodeKind.open()
     const outbox = sqlOutbox(world.database, { retain: true, ...quiet })
     await append(world, ...Array.from({ length: 300 }, (_, index) => recordOf(`e${index}`, `d${index % 100}`)))
@@ -178,7 +178,7 @@ describe('the statements', () => {
     expect(await outbox.claim({ limit: 1000, lease: 60_000 })).toHaveLength(100)
   })
 
-  it('refuse names that SQLite keeps for itself', async () => {
+  it('reject names that SQLite reserves', async () => {
     await using world = await nodeKind.open()
     expect(() => sqlOutbox(world.database, { names: { outbox: 'sqlite_outbox' } })).toThrow(/sqlite_/)
     expect(await failureOf(cleanInbox(world.database, { schema: 'temp' }))).toMatchObject({

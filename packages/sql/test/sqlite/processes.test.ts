@@ -10,7 +10,7 @@ const quiet = { logger: silentLogger }
 const start = sqliteProcesses()
 
 describe('several processes on one file', () => {
-  it('wait for each other without stopping the event loop', async () => {
+  it('wait for each other without blocking the event loop', async () => {
     const runtime = new VirtualRuntime()
     await using world = await nodeKind.open({ runtime })
     await using other = start(world.path)
@@ -31,7 +31,7 @@ describe('several processes on one file', () => {
     expect(world.count('orders')).toBe(1)
   })
 
-  it('get a clear error when the file stays locked, and have done nothing', async () => {
+  it('get a clear error when the file stays locked, and have changed nothing', async () => {
     const runtime = new VirtualRuntime()
     await using world = await nodeKind.open({ runtime, lockTimeout: 3000 })
     await using other = start(world.path)
@@ -84,7 +84,7 @@ describe('several processes on one file', () => {
     expect(world.count('ackord_outbox')).toBe(0)
   })
 
-  it('make the schema once, all at the same time', async () => {
+  it('create the schema once, all at the same time', async () => {
     await using world = await nodeKind.open({ empty: true, lockTimeout: 0 })
     await using one = start(world.path)
     await using two = start(world.path)
@@ -93,7 +93,7 @@ describe('several processes on one file', () => {
     expect(world.count('ackord_meta')).toBe(1)
   })
 
-  it('go on after one of them was killed in its transaction, of which nothing is left', async () => {
+  it('continue after one of them was killed in its transaction, of which nothing is left', async () => {
     await using world = await nodeKind.open()
     await using other = start(world.path)
     await failureOf(other.ask('die'))

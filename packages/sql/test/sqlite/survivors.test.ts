@@ -40,7 +40,7 @@ async function bytesKept(work: () => Promise<void>): Promise<number> {
   }
 }
 
-it('keeps next to nothing of a message until a full collection: later ones do not hang on it', async () => {
+it('retains next to nothing of a message until a full garbage collection: later ones are not linked to it', async () => {
   const [kind] = sqliteKinds
   if (kind === undefined) throw new Error('There is no client.')
   await using world = await kind.open()

@@ -13,7 +13,7 @@ describe('refuseControl()', () => {
     'INSERT INTO "a;b" VALUES (1); /* ; */ ; ROLLBACK;',
     'CREATE TRIGGER t AFTER INSERT ON a BEGIN SELECT 1; END; COMMIT',
     '\uFEFFCOMMIT',
-  ])('refuses %j', (sql) => {
+  ])('rejects %j', (sql) => {
     expect(() => refuseControl(sql)).toThrow(/begin or end the transaction/)
   })
 
@@ -29,11 +29,11 @@ describe('refuseControl()', () => {
     'CREATE TEMP TRIGGER t AFTER INSERT ON a BEGIN DELETE FROM b; END; SELECT 1',
     'SELECT end FROM commits',
     '',
-  ])('lets %j pass', (sql) => {
+  ])('accepts %j', (sql) => {
     refuseControl(sql)
   })
 
-  it('reads a long text in one go', () => {
+  it('reads a long text in one pass', () => {
     refuseControl(`INSERT INTO t VALUES ('${'x'.repeat(5_000_000)}')`)
   })
 })

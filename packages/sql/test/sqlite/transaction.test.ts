@@ -25,7 +25,7 @@ function insert(handle: TestHandle, id: string): void {
 }
 
 describe.each(sqliteKinds)('a transaction on $name', ({ open }) => {
-  it('begins as the writer: nobody else can write until it ends, and everybody can read', async () => {
+  it('begins as the writer: no other connection can write until it ends, and all can read', async () => {
     await using world = await open()
     const other = world.connect()
     other.exec('PRAGMA busy_timeout = 0')
@@ -37,7 +37,7 @@ describe.each(sqliteKinds)('a transaction on $name', ({ open }) => {
     expect(world.count('orders')).toBe(1)
   })
 
-  it('is alone: what else is asked for waits, in order, and no statement slips in', async () => {
+  it('is exclusive: other work waits, in order, and no statement slips in', async () => {
     await using world = await open()
     const { database } = world
     const inside = deferred()
@@ -69,7 +69,7 @@ describe.each(sqliteKinds)('a transaction on $name', ({ open }) => {
     expect(world.query('SELECT id FROM orders')).toEqual([{ id: '2' }])
   })
 
-  it('refuses what would begin or end it, also behind another statement', async () => {
+  it('rejects statements that would begin or end it, also behind another statement', async () => {
     await using world = await open()
     await world.database.write(async (transaction) => {
       for (const sql of ['BEGIN', 'COMMIT', '/* x */ END', 'ROLLBACK', "INSERT INTO orders (id) VALUES ('x'); COMMIT"]) {
@@ -82,7 +82,7 @@ describe.each(sqliteKinds)('a transaction on $name', ({ open }) => {
     expect(world.query('SELECT id FROM orders')).toEqual([{ id: '2' }])
   })
 
-  it('makes tables that are gone when it is rolled back', async () => {
+  it('creates tables that are gone when it is rolled back', async () => {
     await using world = await open()
     await failureOf(
       world.database.write(async (transaction) => {
@@ -117,7 +117,7 @@ describe.each(sqliteKinds)('a transaction on $name', ({ open }) => {
     expect(world.count('orders')).toBe(4)
   })
 
-  it('gives statements that can do what those of the client can', async () => {
+  it('returns statements with all features of the client’s', async () => {
     await using world = await open()
     await world.database.write(async (transaction) => {
       insert(transaction, '1')
@@ -137,7 +137,7 @@ describe.each(sqliteKinds)('a transaction on $name', ({ open }) => {
   it.each([
     { why: 'OR ROLLBACK', fail: "INSERT OR ROLLBACK INTO orders (id) VALUES ('1')" },
     { why: 'a trigger', fail: "DELETE FROM orders WHERE id = '1'" },
-  ])('that $why has rolled back is not committed, and takes nothing more', async ({ fail }) => {
+  ])('that $why has rolled back is not committed, and runs no more statements', async ({ fail }) => {
     await using world = await open()
     world.client.exec("CREATE TRIGGER keep BEFORE DELETE ON orders BEGIN SELECT RAISE(ROLLBACK, 'kept'); END")
     const { database } = world
@@ -166,7 +166,7 @@ describe.each(sqliteKinds)('a transaction on $name', ({ open }) => {
     expect([world.count('orders'), world.count('ackord_inbox'), world.count('ackord_outbox'), verdicts]).toEqual([0, 0, 0, []])
   })
 
-  it('that rolled itself back while the handler did nothing more is found out before COMMIT', async () => {
+  it('that rolled itself back while the handler did nothing more is detected before COMMIT', async () => {
     await using world = await open()
     const error = await failureOf(
       world.database.write(async (transaction) => {
@@ -179,7 +179,7 @@ describe.each(sqliteKinds)('a transaction on $name', ({ open }) => {
     expect(world.query('SELECT id FROM orders')).toEqual([{ id: '2' }])
   })
 
-  it('that is rolled back inside of a savepoint takes the one around with it', async () => {
+  it('that is rolled back inside of a savepoint fails the outer one too', async () => {
     await using world = await open()
     const { database } = world
     const error = await failureOf(
@@ -196,7 +196,7 @@ describe.each(sqliteKinds)('a transaction on $name', ({ open }) => {
     expect(world.count('orders')).toBe(0)
   })
 
-  it('goes on after a statement that failed alone, as SQLite does', async () => {
+  it('continues after a statement that failed alone, as SQLite does', async () => {
     await using world = await open()
     await world.database.write(async (transaction) => {
       insert(transaction, '1')
@@ -206,7 +206,7 @@ describe.each(sqliteKinds)('a transaction on $name', ({ open }) => {
     expect(world.count('orders')).toBe(2)
   })
 
-  it('is rolled back at the time-out, and lets others in, even if its handler never ends', async () => {
+  it('is rolled back at its timeout, and lets others in, even if its handler never ends', async () => {
     await using world = await open()
     const { database } = world
     const abort = new AbortController()
@@ -235,7 +235,7 @@ describe.each(sqliteKinds)('a transaction on $name', ({ open }) => {
     expect(world.query('SELECT id FROM orders')).toEqual([{ id: '3' }])
   })
 
-  it('does not begin once it is aborted, and stops waiting for its turn', async () => {
+  it('does not begin after an abort, and stops waiting for its turn', async () => {
     await using world = await open()
     const { database } = world
     const abort = new AbortController()
@@ -258,7 +258,7 @@ describe.each(sqliteKinds)('a transaction on $name', ({ open }) => {
     expect(ran).toBe(false)
   })
 
-  it('inside of one is a savepoint, also through another client of the same file', async () => {
+  it('inside of another one is a savepoint, also through another client of the same file', async () => {
     await using world = await open()
     const { database } = world
     const other = fromSqlite(world.connect(), quiet)
@@ -277,7 +277,7 @@ describe.each(sqliteKinds)('a transaction on $name', ({ open }) => {
     expect(world.query('SELECT id FROM orders ORDER BY id')).toEqual([{ id: '1' }, { id: '2' }, { id: '3' }])
   })
 
-  it('is not waited for by what it waits for itself: that is an error after the lock time-out', async () => {
+  it('does not wait for work that waits for it: that is an error after the lock timeout', async () => {
     const runtime = new VirtualRuntime()
     await using world = await open({ runtime, lockTimeout: 1000 })
     const { database } = world
@@ -294,14 +294,14 @@ describe.each(sqliteKinds)('a transaction on $name', ({ open }) => {
     await runtime.advance(1000)
     expect(await inner).toMatchObject({
       code: 'ACKORD_DATABASE_BUSY',
-      message: expect.stringMatching(/give database.write\(\) the context of the transaction/),
+      message: expect.stringMatching(/pass the context of the transaction to database.write/),
     })
     await running
     expect(world.count('orders')).toBe(1)
     expect(runtime.timers).toBe(0)
   })
 
-  it('waits while somebody else’s begun by hand is open on the same client, and says so if that does not end', async () => {
+  it('waits while a transaction begun by hand is open on the same client, and says so if that does not end', async () => {
     const runtime = new VirtualRuntime()
     await using world = await open({ runtime, lockTimeout: 1000 })
     const { client, database } = world
@@ -324,7 +324,7 @@ describe.each(sqliteKinds)('a transaction on $name', ({ open }) => {
     expect(world.count('orders')).toBe(1)
   })
 
-  it('can be begun by hand and take append(), on this client or another', async () => {
+  it('can be begun by hand and used with append(), on this client or another', async () => {
     await using world = await open()
     const { client, database } = world
     const outbox = sqlOutbox(database, quiet)
@@ -345,7 +345,7 @@ describe.each(sqliteKinds)('a transaction on $name', ({ open }) => {
     expect(world.query('SELECT id FROM ackord_outbox')).toEqual([{ id: 'e2' }])
   })
 
-  it('can be begun by hand and be given to the middleware', async () => {
+  it('can be begun by hand and passed to the middleware', async () => {
     await using world = await open()
     const { client, database } = world
     const inbox = inboxMiddleware(database, { consumer: 'orders' })
@@ -366,7 +366,7 @@ describe.each(sqliteKinds)('a transaction on $name', ({ open }) => {
     expect(world.count('ackord_inbox')).toBe(2)
   })
 
-  it('of a message is not taken for one that was begun by hand', async () => {
+  it('of a message is not mistaken for one that was begun by hand', async () => {
     await using world = await open()
     const { client, database } = world
     const outbox = sqlOutbox(database, quiet)
@@ -408,7 +408,7 @@ describe.each(sqliteKinds)('a transaction on $name', ({ open }) => {
   })
 
   it.each([false, true])(
-    'of a group of messages that wait at the same time, also if a handler swallows an error (%s)',
+    'of a group of messages that wait at the same time, even if a handler swallows an error (%s)',
     async (swallows) => {
       await using world = await open()
       const { database } = world
@@ -464,7 +464,7 @@ describe('COMMIT', () => {
     return { world, client, runtime, write, disarm: () => (armed = false), database }
   }
 
-  it('that meets a lock is tried again', async () => {
+  it('that meets a lock is retried', async () => {
     const { world, runtime, write } = await openFailing(failures.busy, { times: 3 })
     await using _ = world
     const writing = write()
@@ -514,7 +514,7 @@ describe('COMMIT', () => {
     expect(world.count('orders')).toBe(0)
   })
 
-  it('comes after a roll-back that failed was carried out', async () => {
+  it('comes after a failed rollback was repeated', async () => {
     await using world = await nodeKind.open()
     let failing = true
     const client = failingClient(world.connect(), (sql) => (failing && sql === 'ROLLBACK' ? failures.io : undefined))
@@ -535,7 +535,7 @@ describe('COMMIT', () => {
 })
 
 describe('settings', () => {
-  it('that SQLite does not have are refused where the middleware is made', async () => {
+  it('that SQLite does not support are rejected when the middleware is created', async () => {
     await using world = await nodeKind.open()
     const { database } = world
     for (const options of [
@@ -551,7 +551,7 @@ describe('settings', () => {
     expect(() => transactionMiddleware(database, { lockTimeout: -1 })).toThrow(/lockTimeout/)
   })
 
-  it('say for how long to wait for a lock', async () => {
+  it('set the maximum wait for a lock', async () => {
     const runtime = new VirtualRuntime()
     await using world = await nodeKind.open({ runtime })
     const other = world.connect()

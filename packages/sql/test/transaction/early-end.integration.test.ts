@@ -35,7 +35,7 @@ const ids = ['a', 'b', 'c', 'd', 'e']
 function testEarlyEnd<Handle>(name: string, open: () => Promise<ClientWorld<Handle>>): void {
   describe(`a handler that ends its transaction on ${name}`, () => {
     it.each(['/* tag */ COMMIT', '-- tag\nCOMMIT', 'SELECT 1; COMMIT', "SELECT ';'; COMMIT; BEGIN", 'ROLLBACK'])(
-      'is refused, and the other messages of its group are handled: %j',
+      'is rejected, and the other messages of its group are handled: %j',
       async (sql) => {
         await using world = await open()
         const { database } = world
@@ -82,9 +82,9 @@ async function endedEarly<Handle>(world: {
   return { calls, errors }
 }
 
-describe('a transaction of a group that was ended where no text shows it', () => {
+describe('a group transaction that was ended by a statement whose text does not show it', () => {
   /** Prepared before, a statement needs no text. */
-  it.each(['COMMIT', 'COMMIT AND CHAIN'])('keeps what was handled, and handles the rest, after %s on pg', async (sql) => {
+  it.each(['COMMIT', 'COMMIT AND CHAIN'])('keeps the handled messages, and handles the rest, after %s on pg', async (sql) => {
     await using world = await openPg({ max: 1 })
     const client = await world.client()
     await client.query('BEGIN')
@@ -105,7 +105,7 @@ describe('a transaction of a group that was ended where no text shows it', () =>
     expect(await world.query('SELECT id FROM ackord_outbox ORDER BY id')).toEqual(['e-a', 'e-c', 'e-d', 'e-e'].map((id) => ({ id })))
   })
 
-  it.each([['COMMIT'], ['COMMIT; BEGIN']])('keeps what was handled, and handles the rest, after %s on SQLite', async (sql) => {
+  it.each([['COMMIT'], ['COMMIT; BEGIN']])('keeps the handled messages, and handles the rest, after %s on SQLite', async (sql) => {
     for (const kind of sqliteKinds) {
       await using world = await kind.open()
       const { database, client } = world
@@ -122,7 +122,7 @@ describe('a transaction of a group that was ended where no text shows it', () =>
     }
   })
 
-  it('takes the inbox rows of the others back even when the router has given up waiting', async () => {
+  it('removes the inbox rows of the others even if the router has stopped waiting', async () => {
     for (const kind of sqliteKinds) {
       await using world = await kind.open()
       const { database, client } = world
@@ -197,7 +197,7 @@ describe('a transaction of a group that was ended where no text shows it', () =>
       expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([6, 5, 5])
     })
 
-    it('is not taken for done when a handler hides that its procedure was refused', async () => {
+    it('is not treated as done when a handler hides that its procedure was rejected', async () => {
       await using world = await open()
       const { database } = world
       await world.query("CREATE PROCEDURE notes() INSERT INTO orders (id) VALUES ('by procedure')")
@@ -216,7 +216,7 @@ describe('a transaction of a group that was ended where no text shows it', () =>
   })
 })
 
-it('fails a message alone that ended its transaction where no text shows it', async () => {
+it('fails only the message that ended its transaction by a statement whose text does not show it', async () => {
   await using world = await openPg({ max: 1 })
   const { database } = world
   const client = await world.client()
@@ -236,11 +236,11 @@ it('fails a message alone that ended its transaction where no text shows it', as
   expect(world.pool.totalCount).toBe(0)
 })
 
-describe('a handler that ended its transaction where no text shows it, and then fails', () => {
+describe('a handler that ended its transaction by a statement whose text does not show it, and then fails', () => {
   const settings = { logger: silentLogger }
   const ended = { code: 'ACKORD_SCOPE_ENDED', message: expect.stringMatching(/may be committed/), cause: failure }
 
-  it('is said to have ended it, on pg', async () => {
+  it('is reported to have ended it, on pg', async () => {
     await using world = await openPg({ max: 1 })
     const client = await world.client()
     await client.query({ name: 'end_it', text: 'COMMIT' })
@@ -253,7 +253,7 @@ describe('a handler that ended its transaction where no text shows it, and then 
     await expect(failed).rejects.toMatchObject(ended)
   })
 
-  it('is said to have ended it, on SQLite', async () => {
+  it('is reported to have ended it, on SQLite', async () => {
     for (const kind of sqliteKinds) {
       await using world = await kind.open()
       const failed = world.database.write(async (transaction) => {
@@ -265,7 +265,7 @@ describe('a handler that ended its transaction where no text shows it, and then 
     }
   })
 
-  it.each(mysqlKinds)('is said to have ended it when its procedure commits and fails, on $name', async ({ open }) => {
+  it.each(mysqlKinds)('is reported to have ended it when its procedure commits and fails, on $name', async ({ open }) => {
     await using world = await open()
     await world.query("CREATE PROCEDURE ends() BEGIN COMMIT; SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no'; END")
     const failed = world.database.write(async (transaction) => {
@@ -276,7 +276,7 @@ describe('a handler that ended its transaction where no text shows it, and then 
   })
 })
 
-it.each(mysqlKinds)('is not left without autocommit by a handler on $name', async ({ open }) => {
+it.each(mysqlKinds)('a handler on $name does not leave autocommit off', async ({ open }) => {
   await using world = await open({ max: 1 })
   const { database } = world
   const settings = { logger: silentLogger }

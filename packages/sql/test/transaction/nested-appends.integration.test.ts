@@ -34,7 +34,7 @@ function testNestedAppends<Handle>(name: string, open: () => Promise<ClientWorld
       return writing.catch(() => {})
     }
 
-    it('are stored when the handler returns them while it still runs', async () => {
+    it('are stored when the handler returns them while it is still running', async () => {
       await using world = await open()
       await handleTwo(world, async ({ id }) => {
         void failNested(world, (transaction) => world.insert(transaction, `${id}`))
@@ -59,7 +59,7 @@ function testNestedAppends<Handle>(name: string, open: () => Promise<ClientWorld
       expect(await stored(world)).toEqual(['1-beside', '2-beside'])
     })
 
-    it('are undone with it when they are appended in it, by whichever handle', async () => {
+    it('are undone with it when they are appended in it, through whichever handle', async () => {
       await using world = await open()
       const { database } = world
       const outbox = sqlOutbox(database, { logger: silentLogger })
@@ -80,7 +80,7 @@ function testNestedAppends<Handle>(name: string, open: () => Promise<ClientWorld
 onEachClient(testNestedAppends)
 
 describe('the hot path', () => {
-  it('does not publish what was rolled back with a nested transaction, although it was appended to the outer one', async () => {
+  it('does not publish records rolled back with a nested transaction, although they were appended to the outer one', async () => {
     await using world = await openPg()
     const { database } = world
     const outbox = sqlOutbox(database, { logger: silentLogger })

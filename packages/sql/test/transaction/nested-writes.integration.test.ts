@@ -32,7 +32,7 @@ function testNestedWrites<Handle>(name: string, open: () => Promise<ClientWorld<
       expect(await orders(world)).toEqual(['one', 'one-too', 'outer', 'three', 'three-too', 'two', 'two-too'])
     })
 
-    it('does not wait for the nested one that it is called in, although it asks for the transaction outside', async () => {
+    it('does not wait for the nested one that it is called in, although it uses the context of the outer transaction', async () => {
       await using world = await open()
       const { database } = world
       await database.write(async (_, context) => {
@@ -47,7 +47,7 @@ function testNestedWrites<Handle>(name: string, open: () => Promise<ClientWorld<
       expect(await orders(world)).toEqual(['one', 'two'])
     })
 
-    it('is waited for when nobody awaits it', async () => {
+    it('is awaited by the transaction if the handler does not await it', async () => {
       await using world = await open()
       const { database } = world
       await database.write(async (outer, context) => {
@@ -63,7 +63,7 @@ function testNestedWrites<Handle>(name: string, open: () => Promise<ClientWorld<
       expect(await orders(world)).toEqual(['nested', 'outer'])
     })
 
-    it('is refused when the transaction outside has ended', async () => {
+    it('is rejected when the outer transaction has ended', async () => {
       await using world = await open()
       const { database } = world
       const context = await database.write(async (_, inside) => inside, settings)
@@ -95,11 +95,11 @@ function testNestedWrites<Handle>(name: string, open: () => Promise<ClientWorld<
     })
   })
 
-  describe(`append() and cancel() on a client of the user's own on ${name}`, () => {
+  describe(`append() and cancel() on a client of the user on ${name}`, () => {
     const record = (id: string) => ({ destination: 'events', message: marshal(event(id), jsonMarshaler) })
     const begin = name === 'pg' || name.includes('maria') || name.includes('mysql') ? 'START TRANSACTION' : 'BEGIN'
 
-    it('are refused after the transaction has ended, whatever withTransaction() was told', async () => {
+    it('are rejected after the transaction has ended, whatever was passed to withTransaction()', async () => {
       await using world = await open()
       const { database } = world
       const outbox = sqlOutbox(database, { logger: silentLogger })

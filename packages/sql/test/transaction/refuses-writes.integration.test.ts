@@ -48,7 +48,7 @@ describe('a database that refuses writes', () => {
     expect([verdicts, lines, await world.orders()]).toEqual([['ack'], paused, 1])
   })
 
-  it('pauses the router on PostgreSQL, while it only reads', async () => {
+  it('pauses the router on PostgreSQL, while it is read-only', async () => {
     await using world = await openPg()
     const { pool, schema } = world
     const path = `-c search_path=${schema}`
@@ -64,7 +64,7 @@ describe('a database that refuses writes', () => {
     expect([verdicts, lines, await world.orders()]).toEqual([['ack'], paused, 1])
   })
 
-  it('is not what a handler finds that made its own transaction read-only: that message alone fails', async () => {
+  it('is not assumed when a handler made its own transaction read-only: only that message fails', async () => {
     await using world = await openPg()
     const readOnly = async (transaction: { query(sql: string): Promise<unknown> }) => {
       await transaction.query('SET TRANSACTION READ ONLY')

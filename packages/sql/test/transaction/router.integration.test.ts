@@ -60,7 +60,7 @@ describe.each(worldKinds)('a router on $name', ({ open }) => {
     for (const { message } of records) expect(message.id).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-5/)
   })
 
-  it('nacks what failed, leaves no trace of it, and emits the same event ids when it comes again', async () => {
+  it('nacks a failed message, leaves no trace of it, and emits the same event ids when it is redelivered', async () => {
     await using world = await open()
     const { database } = world
     const orders = new Orders(database)
@@ -99,7 +99,7 @@ describe.each(worldKinds)('a router on $name', ({ open }) => {
     expect(source.verdicts).toEqual(['reject '])
   })
 
-  it('refuses parts in the wrong order, or of different databases, when it starts', async () => {
+  it('rejects parts in the wrong order, or of different databases, when it starts', async () => {
     await using world = await open()
     await using other = await openPg()
     const { database } = world

@@ -7,7 +7,7 @@ import { command, failureOf, handle, openPg, type TestHandle, worldKinds } from 
 const failure = new Error('failed')
 
 describe.each(worldKinds)('transactionMiddleware() on $name', ({ open }) => {
-  it('commits what the handler wrote, then acks', async () => {
+  it('commits the writes of the handler, then acks', async () => {
     await using world = await open()
     const { database } = world
     const { message, verdicts } = command('1')
@@ -55,7 +55,7 @@ describe.each(worldKinds)('transactionMiddleware() on $name', ({ open }) => {
     expect(await world.orders()).toBe(1)
   })
 
-  it('gives the transaction to what is inside only, by context and ambient', async () => {
+  it('provides the transaction only inside, by context and ambient', async () => {
     await using world = await open()
     const { database } = world
     let seen: TestHandle | undefined
@@ -75,7 +75,7 @@ describe.each(worldKinds)('transactionMiddleware() on $name', ({ open }) => {
     expect(() => database.executor(undefined, { required: true })).toThrow(expect.objectContaining({ code: 'ACKORD_TRANSACTION_REQUIRED' }))
   })
 
-  it('refuses queries on the handle after the end', async () => {
+  it('rejects queries on the handle after the end', async () => {
     await using world = await open()
     const { database } = world
     let kept: TestHandle | undefined
@@ -89,7 +89,7 @@ describe.each(worldKinds)('transactionMiddleware() on $name', ({ open }) => {
     expect(await world.orders()).toBe(0)
   })
 
-  it('waits for queries that the handler did not await, and what they start', async () => {
+  it('waits for queries that the handler did not await, and for those that they start', async () => {
     await using world = await open()
     const { database } = world
     await handle(transactionMiddleware(database), async () => {
@@ -117,7 +117,7 @@ describe.each(worldKinds)('transactionMiddleware() on $name', ({ open }) => {
     expect(await world.orders()).toBe(0)
   })
 
-  it('takes a COMMIT that answers ROLLBACK for a failure: a handler swallowed the error of a statement', async () => {
+  it('treats a COMMIT that answers ROLLBACK as a failure: a handler swallowed the error of a statement', async () => {
     await using world = await open()
     const { database } = world
     const { message, verdicts } = command('1')
@@ -149,7 +149,7 @@ describe.each(worldKinds)('transactionMiddleware() on $name', ({ open }) => {
     expect(await world.orders()).toBe(1)
   })
 
-  it('fails when a deferred constraint refuses the COMMIT', async () => {
+  it('fails when a deferred constraint rejects the COMMIT', async () => {
     await using world = await open()
     const { database } = world
     await world.query('ALTER TABLE orders ADD UNIQUE (note) DEFERRABLE INITIALLY DEFERRED')
@@ -184,7 +184,7 @@ describe.each(worldKinds)('transactionMiddleware() on $name', ({ open }) => {
     }
   })
 
-  it('rolls back when the signal was aborted, and refuses further queries of the handler', async () => {
+  it('rolls back when the signal was aborted, and rejects further queries of the handler', async () => {
     await using world = await open()
     const { database } = world
     const controller = new AbortController()
@@ -226,7 +226,7 @@ describe.each(worldKinds)('transactionMiddleware() on $name', ({ open }) => {
     expect(calls).toBe(0)
   })
 
-  it('passes the named points in their order', async () => {
+  it('passes the named probes in order', async () => {
     await using world = await open()
     const points: string[] = []
     const remove = installProbe((point) => void points.push(point))
@@ -257,7 +257,7 @@ describe.each(worldKinds)('transactionMiddleware() on $name', ({ open }) => {
     expect(await settings()).toEqual(before)
   })
 
-  it('refuses settings that cannot work', async () => {
+  it('rejects invalid settings', async () => {
     await using world = await open()
     const make = (options: object) => () => transactionMiddleware(world.database, options)
     expect(make({ isolation: 'serializable; DROP TABLE orders' })).toThrow(/isolation must be one of/)
@@ -265,7 +265,7 @@ describe.each(worldKinds)('transactionMiddleware() on $name', ({ open }) => {
     expect(make({ retries: 1.5 })).toThrow(/retries must be/)
   })
 
-  it('refuses a statement that would end the transaction', async () => {
+  it('rejects a statement that would end the transaction', async () => {
     await using world = await open()
     const { database } = world
     for (const sql of ['COMMIT', ' rollback', 'BEGIN', 'end;', 'Start Transaction']) {
@@ -287,7 +287,7 @@ describe.each(worldKinds)('transactionMiddleware() on $name', ({ open }) => {
     expect(await world.orders()).toBe(1)
   })
 
-  it('runs a transaction that lost against another one again, as a whole', async () => {
+  it('retries a transaction that lost a conflict, as a whole', async () => {
     await using world = await open()
     const { database } = world
     let calls = 0
@@ -343,7 +343,7 @@ describe.each(worldKinds)('transactionMiddleware() on $name', ({ open }) => {
 })
 
 describe.each(worldKinds)('a nested transaction on $name', ({ open }) => {
-  it('is a savepoint: what fails in it is undone alone', async () => {
+  it('is a savepoint: a failure in it is undone alone', async () => {
     await using world = await open()
     const { database } = world
     const transaction = transactionMiddleware(database)
@@ -386,7 +386,7 @@ describe.each(worldKinds)('a nested transaction on $name', ({ open }) => {
     expect([await world.orders(), events]).toEqual([1, ['inner']])
   })
 
-  it('fails when an error was swallowed in it, and leaves the outer one usable', async () => {
+  it('fails when an error was swallowed in it, and leaves the outer transaction usable', async () => {
     await using world = await open()
     const { database } = world
     const transaction = transactionMiddleware(database)
@@ -426,7 +426,7 @@ describe.each(worldKinds)('a nested transaction on $name', ({ open }) => {
     expect(await world.orders()).toBe(0)
   })
 
-  it('refuses to guess the end of a transaction that it does not own', async () => {
+  it('rejects a transaction that it does not own and whose end it cannot know', async () => {
     await using world = await open()
     const { database } = world
     const own = { query: async () => ({ rows: [] }) }
@@ -438,7 +438,7 @@ describe.each(worldKinds)('a nested transaction on $name', ({ open }) => {
 })
 
 describe('transactionMiddleware() on a pg pool', () => {
-  it('works with a pool of one connection, nested too', async () => {
+  it('works with a pool of one connection, also nested', async () => {
     await using world = await openPg({ max: 1 })
     const { database } = world
     const transaction = transactionMiddleware(database)
@@ -468,7 +468,7 @@ describe('transactionMiddleware() on a pg pool', () => {
     expect(world.pool.waitingCount).toBe(0)
   })
 
-  it('stops waiting for a connection when the signal is aborted, and gives one that comes late back', async () => {
+  it('stops waiting for a connection when the signal is aborted, and releases one that arrives later', async () => {
     await using world = await openPg({ max: 1 })
     const holder = await world.client()
     const controller = new AbortController()
@@ -480,7 +480,7 @@ describe('transactionMiddleware() on a pg pool', () => {
     expect(world.pool.idleCount).toBe(1)
   })
 
-  it('rolls back on the server, and drops the connection, when the backend is terminated in the middle', async () => {
+  it('is rolled back by the server, and drops the connection, when the backend is terminated in the middle', async () => {
     await using world = await openPg()
     const { database } = world
     const { message, verdicts } = command('1')
@@ -515,7 +515,7 @@ describe('transactionMiddleware() on a pg pool', () => {
     expect(await world.orders()).toBe(1)
   })
 
-  it('does not know the outcome when the connection is lost during COMMIT: no callback, no ack, no reuse', async () => {
+  it('has an unknown outcome when the connection is lost during COMMIT: no callback, no ack, no reuse', async () => {
     await using world = await openPg()
     const { database } = world
     const { message, verdicts } = command('1')
@@ -558,7 +558,7 @@ describe('transactionMiddleware() on a pg pool', () => {
     expect(world.pool.totalCount).toBe(1)
   })
 
-  it('logs an idle connection that breaks, and goes on with another', async () => {
+  it('logs an idle connection that breaks, and continues with another', async () => {
     await using world = await openPg({ max: 1 })
     const lines: string[] = []
     const { fromPg } = await import('../../src/postgres/index.ts')
@@ -602,7 +602,7 @@ describe('transactionMiddleware() on a pg pool', () => {
     expect(pool.totalCount).toBe(0)
   })
 
-  it('drops a connection whose ROLLBACK failed, and tells the first error', async () => {
+  it('drops a connection whose ROLLBACK failed, and reports the first error', async () => {
     await using world = await openPg({ max: 1 })
     const { database, pool } = world
     const client = await world.client()
@@ -650,7 +650,7 @@ describe('transactionMiddleware() on a pg pool', () => {
     expect(meeting).toBe(3)
   })
 
-  it('takes queries with a callback, with a configuration, and many at once', async () => {
+  it('accepts queries with a callback, with a configuration, and many at once', async () => {
     await using world = await openPg()
     const { pool } = world
     const { fromPg } = await import('../../src/postgres/index.ts')
@@ -668,7 +668,7 @@ describe('transactionMiddleware() on a pg pool', () => {
     expect(await world.orders()).toBe(6)
   })
 
-  it('says so when it was given a client instead of a pool', async () => {
+  it('reports that it was given a client instead of a pool', async () => {
     const { fromPg } = await import('../../src/postgres/index.ts')
     // As a caller without types may.
     const client = { query: async () => ({ rows: [] }), connect: async () => {}, on() {} } as unknown as Parameters<typeof fromPg>[0]

@@ -11,7 +11,7 @@ function testHandSavepoints<Handle>(name: string, open: () => Promise<ClientWorl
   describe.each([
     ['alone', undefined],
     ['in a group', { size: 50, groups: 1 }],
-  ] as const)(`savepoints made by hand on ${name}, %s`, (_, groupCommit) => {
+  ] as const)(`savepoints of the user on ${name}, %s`, (_, groupCommit) => {
     const together = ({ database }: ClientWorld<Handle>, process: Process, ids: readonly string[], order: 'none' | 'perKey' = 'none') => {
       const run = transactional(database, {
         inbox: { consumer: 'orders' },
@@ -28,7 +28,7 @@ function testHandSavepoints<Handle>(name: string, open: () => Promise<ClientWorl
     }
     const stored = (world: ClientWorld<Handle>) => world.column('SELECT id FROM ackord_outbox ORDER BY seq')
 
-    it('take the events along that were appended after them, and no others', async () => {
+    it('undo the events that were appended after them, and no others', async () => {
       await using world = await open()
       const { database } = world
       const outbox = sqlOutbox(database, { logger: silentLogger })
@@ -118,7 +118,7 @@ function testHandSavepoints<Handle>(name: string, open: () => Promise<ClientWorl
 onEachClient(testHandSavepoints)
 
 describe('the hot path', () => {
-  it('does not publish what was rolled back with a savepoint made by hand', async () => {
+  it('does not publish records rolled back with a savepoint of the user', async () => {
     await using world = await openPg()
     const { database } = world
     const outbox = sqlOutbox(database, { logger: silentLogger })

@@ -1,11 +1,11 @@
 import { silentLogger } from '@ackord/core'
 import { createConnection } from 'mysql2/promise'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { startMariadb } from '../../../../scripts/servers/index.mjs'
-import { CommitUnknownError, transactional } from '../../src/index.ts'
-import { command, event, failureOf, handle } from '../support/world.ts'
-import { isMariadb } from './support/flavour.ts'
-import { type MysqlWorld, mysqlKinds } from './support/mysql-world.ts'
+import { startMariadb } from '../../../../../scripts/servers/index.mjs'
+import { CommitUnknownError, transactional } from '../../../src/index.ts'
+import { command, event, failureOf, handle } from '../../support/world.ts'
+import { isMariadb } from '../support/flavour.ts'
+import { type MysqlWorld, mysqlKinds } from '../support/mysql-world.ts'
 
 // A server of its own: these settings are everybody's.
 let server: Awaited<ReturnType<typeof startMariadb>>
@@ -44,7 +44,7 @@ async function stored(world: MysqlWorld): Promise<number[]> {
 }
 
 describe.each(mysqlKinds)('a server that $name is connected to', ({ open }) => {
-  it('may have no prepared statements left, before and in a transaction', async () => {
+  it('may have reached its limit of prepared statements, before and in a transaction', async () => {
     await using world = await open({ max: 1, pool, server: server.url })
     const binary = '\\\' " ` ключ 😀'
     try {
@@ -63,7 +63,7 @@ describe.each(mysqlKinds)('a server that $name is connected to', ({ open }) => {
   // On MySQL this setting waits for the end of all transactions, so it cannot come in the middle of one.
   if (!isMariadb) return
 
-  it('may be set to read only before COMMIT: nothing is committed, that is known, and the connection is left', async () => {
+  it('may become read-only before COMMIT: nothing is committed, that is known, and the connection is dropped', async () => {
     await using world = await open({ max: 1, pool, server: server.url })
     const connection = async () => Number((await world.run('SELECT CONNECTION_ID() AS id'))[0]?.['id'])
     const before = await connection()

@@ -7,11 +7,11 @@ import {
   type TransactionOptions,
   transactional,
   transactionMiddleware,
-} from '../../src/index.ts'
-import { command, event, failureOf, handle } from '../support/world.ts'
-import { checkViolated, isMariadb, statementsPerMessage } from './support/flavour.ts'
-import { auditOnce, type MysqlWorld, mysqlKinds } from './support/mysql-world.ts'
-import { needOrder, needsOrder, openRival } from './support/rival.ts'
+} from '../../../src/index.ts'
+import { command, event, failureOf, handle } from '../../support/world.ts'
+import { checkViolated, isMariadb, statementsPerMessage } from '../support/flavour.ts'
+import { auditOnce, type MysqlWorld, mysqlKinds } from '../support/mysql-world.ts'
+import { needOrder, needsOrder, openRival } from '../support/rival.ts'
 
 const failure = new Error('failed')
 const inbox = { consumer: 'orders' }
@@ -72,7 +72,7 @@ const tables = [
   ['last', 'ackord_outbox', "UPDATE orders SET note = 'theirs' WHERE id = 'b'"],
 ] as const
 
-describe.each(mysqlKinds)('a transaction whose statements go together, on $name', ({ open }) => {
+describe.each(mysqlKinds)('a transaction with compound statements, on $name', ({ open }) => {
   it.each(tables)('commits nothing, and says why, when it loses a deadlock in its %s statement', async (_, table, contested) => {
     await using world = await open({ max: 1 })
     await needOrder(world, table)
@@ -88,7 +88,7 @@ describe.each(mysqlKinds)('a transaction whose statements go together, on $name'
     await expectUnchanged(world, connection)
   })
 
-  it.each(tables)('is run again as a whole when it loses a deadlock in its %s statement', async (_, table, contested) => {
+  it.each(tables)('is retried as a whole when it loses a deadlock in its %s statement', async (_, table, contested) => {
     await using world = await open({ max: 1 })
     await needOrder(world, table)
     let placing: Promise<unknown>
@@ -141,7 +141,7 @@ describe.each(mysqlKinds)('a transaction whose statements go together, on $name'
     await expectUnchanged(world, connection)
   })
 
-  it.each(tables)('does not use a connection again that is killed in its %s statement', async (which, table) => {
+  it.each(tables)('does not reuse a connection that is killed in its %s statement', async (which, table) => {
     await using world = await open({ max: 1 })
     await needOrder(world, table)
     const connection = await connectionOf(world)
@@ -157,7 +157,7 @@ describe.each(mysqlKinds)('a transaction whose statements go together, on $name'
   })
 
   if (isMariadb) {
-    it('commits nothing, and says why, when a row was changed that its last statement needs', async () => {
+    it('commits nothing, and says why, when a row that its last statement needs was changed', async () => {
       await using world = await open({ max: 1 })
       await needOrder(world, 'ackord_outbox')
       await world.run('SET SESSION innodb_snapshot_isolation = ON')
@@ -177,7 +177,7 @@ describe.each(mysqlKinds)('a transaction whose statements go together, on $name'
     })
   }
 
-  it.each(tables)('goes with what a trigger of its %s statement does, or not at all', async (_, table) => {
+  it.each(tables)('commits with the changes of a trigger of its %s statement, or not at all', async (_, table) => {
     await using world = await open({ max: 1 })
     await world.query('CREATE TABLE audit (n INT)')
     await world.query(`CREATE TRIGGER audits AFTER INSERT ON ${table} FOR EACH ROW INSERT INTO audit VALUES (1), (2)`)
@@ -193,7 +193,7 @@ describe.each(mysqlKinds)('a transaction whose statements go together, on $name'
     expect(await world.query('SELECT n FROM audit')).toHaveLength(2)
   })
 
-  it.each(tables)('still goes together after a trigger of its %s statement said that it cannot be parsed', async (_, table) => {
+  it.each(tables)('still uses compound statements after a trigger of its %s statement reported a syntax error', async (_, table) => {
     await using world = await open({ max: 1 })
     await world.query(`CREATE TRIGGER fails AFTER INSERT ON ${table} FOR EACH ROW SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1064`)
     expect(await failureOf(place(world, '1'))).toMatchObject({ errno: 1064 })
@@ -205,7 +205,7 @@ describe.each(mysqlKinds)('a transaction whose statements go together, on $name'
     expect(await statements()).toBe(statementsPerMessage)
   })
 
-  it.each(['CHAIN', 'RELEASE'])('ends as a whole, and nothing else, where completion_type is %s', async (type) => {
+  it.each(['CHAIN', 'RELEASE'])('ends as a whole, and ends nothing else, where completion_type is %s', async (type) => {
     await using world = await open({ max: 1 })
     await world.run(`SET SESSION completion_type = '${type}'`)
     const connection = await connectionOf(world)
@@ -217,7 +217,7 @@ describe.each(mysqlKinds)('a transaction whose statements go together, on $name'
     await expectUnchanged(world, connection)
   })
 
-  it('asks once more before it takes a message for a duplicate, and not for one that is new', async () => {
+  it('checks again before it treats a message as a duplicate, but not for a new one', async () => {
     await using world = await open({ max: 1 })
     await auditOnce(world, 'AFTER')
     const connection = await connectionOf(world)
@@ -243,7 +243,7 @@ describe.each(mysqlKinds)('a transaction whose statements go together, on $name'
     await expectUnchanged(world, connection)
   })
 
-  it('goes on after a duplicate, with what the handler does then or not at all', async () => {
+  it('continues after a duplicate, and commits the later changes of the handler or nothing', async () => {
     await using world = await open({ max: 1 })
     await place(world, '1')
     const again = (id: string, fail: boolean) =>
@@ -259,7 +259,7 @@ describe.each(mysqlKinds)('a transaction whose statements go together, on $name'
     expect((await world.query("SELECT id FROM orders WHERE id <> '1'")).map(({ id }) => id)).toEqual(['kept'])
   })
 
-  it('stores what is appended in its order: twice, around a query, in a savepoint, not awaited', async () => {
+  it('stores appended records in order: twice, around a query, in a savepoint, un-awaited', async () => {
     await using world = await open({ max: 1 })
     const { database } = world
     const store = sqlOutbox(database, { logger: silentLogger })
@@ -287,7 +287,7 @@ describe.each(mysqlKinds)('a transaction whose statements go together, on $name'
     expect([claimed.map(({ message }) => message.id), await world.orders()]).toEqual([['1', '2', '3', '4', '5', '6', '7'], 2])
   })
 
-  it('commits nothing when one of several that nobody awaited fails', async () => {
+  it('commits nothing when one of several un-awaited statements fails', async () => {
     await using world = await open({ max: 1 })
     const { database } = world
     await world.query("ALTER TABLE ackord_outbox ADD CONSTRAINT no CHECK (id <> '2')")
@@ -310,7 +310,7 @@ describe.each(mysqlKinds)('a transaction whose statements go together, on $name'
     }
   })
 
-  it('is told as known when the connection was lost before its last statement', async () => {
+  it('has a known outcome when the connection was lost before its last statement', async () => {
     await using world = await open({ max: 1 })
     const lost = place(world, '1', {
       async more() {
@@ -325,7 +325,7 @@ describe.each(mysqlKinds)('a transaction whose statements go together, on $name'
     expect(await storedOf(world, '1')).toEqual([1, 1, 1])
   })
 
-  it('keeps its tables when they are changed under its prepared statements', async () => {
+  it('keeps its tables when they are changed after its statements were prepared', async () => {
     await using world = await open({ max: 1 })
     await world.query('CREATE TABLE audit (n INT)')
     await place(world, '1')
@@ -337,7 +337,7 @@ describe.each(mysqlKinds)('a transaction whose statements go together, on $name'
     expect([await storedOf(world, '2'), await world.query('SELECT n FROM audit')]).toMatchObject([[1, 1, 1], { length: 2 }])
   })
 
-  it('finds the tables of triggers that were made under its prepared statements, on another connection if it must', async () => {
+  it('finds the tables of triggers created after its statements were prepared, on another connection if necessary', async () => {
     await using world = await open({ max: 1 })
     await world.query('CREATE TABLE audit (n INT)')
     await world.query('CREATE TABLE more_audit (n INT)')
@@ -396,7 +396,7 @@ describe.each(mysqlKinds)('a transaction whose statements go together, on $name'
     expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([3, 3, 3])
   })
 
-  it('is refused on a connection with autocommit off, and its first statement is undone', async () => {
+  it('is rejected on a connection with autocommit off, and its first statement is undone', async () => {
     await using world = await open({ max: 1 })
     await world.run('SET autocommit = 0')
     expect(await failureOf(place(world, '1'))).toMatchObject({
@@ -406,7 +406,7 @@ describe.each(mysqlKinds)('a transaction whose statements go together, on $name'
     expect(await storedOf(world, '1')).toEqual(nothing)
   })
 
-  it.each(['first', 'last'])('leaves no isolation to the next transaction when its %s statement fails', async (which) => {
+  it.each(['first', 'last'])('does not leave its isolation level to the next transaction when its %s statement fails', async (which) => {
     await using world = await open({ max: 1 })
     const table = which === 'first' ? 'ackord_inbox' : 'ackord_outbox'
     await world.query(`CREATE TRIGGER fails AFTER INSERT ON ${table} FOR EACH ROW SIGNAL SQLSTATE '45000'`)
@@ -423,7 +423,7 @@ describe.each(mysqlKinds)('a transaction whose statements go together, on $name'
     expect(await world.orders()).toBe(2)
   })
 
-  it('works without a database of the connection, where the tables are named in full', async () => {
+  it('works on a connection without a database, if the tables are fully qualified', async () => {
     await using world = await open({ max: 1, pool: { database: undefined } })
     const inFull: Process = async () => {
       await world.run(`INSERT INTO ${world.schema}.orders (id) VALUES ('1')`)

@@ -1,8 +1,8 @@
 import type { PoolConnection as MariadbConnection, Pool as MariadbPool } from 'mariadb'
 import type { FieldPacket, Pool, PoolConnection, RowDataPacket } from 'mysql2/promise'
 import { expectTypeOf, it } from 'vitest'
-import { type Database, sqlOutbox } from '../../src/index.ts'
-import { fromMariadb, fromMysql2 } from '../../src/mysql/index.ts'
+import { type Database, sqlOutbox } from '../../../src/index.ts'
+import { fromMariadb, fromMysql2 } from '../../../src/mysql/index.ts'
 
 declare const pool: Pool
 declare const connection: PoolConnection

@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest'
-import { CommitUnknownError } from '../../src/errors.ts'
-import { CompoundStatements } from '../../src/mysql/client/compound-statements.ts'
-import { openSession } from '../../src/mysql/client/session.ts'
-import type { MysqlConnection, MysqlWire } from '../../src/mysql/client/wire.ts'
-import { resetsOf, transactionSettings } from '../../src/mysql/transaction-settings.ts'
-import type { Row } from '../../src/records/row.ts'
-import { failureOf } from '../support/world.ts'
+import { CommitUnknownError } from '../../../src/errors.ts'
+import { CompoundStatements } from '../../../src/mysql/client/compound-statements.ts'
+import { openSession } from '../../../src/mysql/client/session.ts'
+import type { MysqlConnection, MysqlWire } from '../../../src/mysql/client/wire.ts'
+import { resetsOf, transactionSettings } from '../../../src/mysql/transaction-settings.ts'
+import type { Row } from '../../../src/records/row.ts'
+import { failureOf } from '../../support/world.ts'
 
 const record = { sql: 'INSERT INTO inbox', prepare: true, rows: 1 } as const
 const append = { sql: 'INSERT INTO outbox', prepare: true, rows: 1 } as const
@@ -64,13 +64,13 @@ async function process({ session, commit }: ReturnType<typeof openSession>): Pro
 }
 
 describe('a session', () => {
-  it('sends its first statement with the beginning and its last with COMMIT', async () => {
+  it('combines its first statement with START TRANSACTION and its last with COMMIT', async () => {
     const { sent, session } = setup()
     await process(session())
     expect(sent).toEqual([beginning, ending])
   })
 
-  it('sends each alone where the server cannot parse them together, and asks once', async () => {
+  it('sends statements separately where the server cannot parse compound statements, and tries once', async () => {
     const { sent, session } = setup({
       refuse: (sql) => {
         if (sql.startsWith('BEGIN')) throw errorOf(1064)
@@ -83,7 +83,7 @@ describe('a session', () => {
     expect(sent).toEqual(alone)
   })
 
-  it('still sends them together after a statement that the server cannot parse alone either', async () => {
+  it('still sends compound statements after a statement that the server cannot parse alone either', async () => {
     let broken = true
     const { sent, session } = setup({
       refuse: (sql) => {
@@ -99,18 +99,18 @@ describe('a session', () => {
     expect(sent).toEqual([beginning, ending])
   })
 
-  it('counts the rows of its first statement itself, as the server adds those of triggers', async () => {
+  it('counts the rows of its first statement itself, because the server adds those of triggers', async () => {
     const { session } = setup({ count: 5 })
     expect(await session().session.change(record)).toBe(1)
   })
 
-  it('begins alone where it does not know how many rows its first statement changes', async () => {
+  it('begins separately where it does not know how many rows its first statement changes', async () => {
     const { sent, session } = setup({ count: 5 })
     expect(await session().session.change({ sql: 'UPDATE orders', prepare: true })).toBe(5)
     expect(sent).toEqual(['START TRANSACTION', 'UPDATE orders'])
   })
 
-  it.each([1146, 1100])('does not use the connection again after %i, as what is prepared on it may be too old', async (errno) => {
+  it.each([1146, 1100])('does not reuse the connection after %i, because its prepared statements may be outdated', async (errno) => {
     for (const failing of [beginning, ending]) {
       const { session } = setup({
         refuse: (sql) => {
@@ -123,7 +123,7 @@ describe('a session', () => {
     }
   })
 
-  it('goes on alone where the server cannot prepare the last with COMMIT', async () => {
+  it('continues separately where the server cannot prepare the last statement with COMMIT', async () => {
     const { sent, session } = setup({
       refuse: (sql) => {
         if (sql === ending) throw errorOf(1295)
@@ -133,14 +133,14 @@ describe('a session', () => {
     expect(sent).toEqual([beginning, ending, append.sql, committing])
   })
 
-  it('sets what it has to before it begins, and takes it back', async () => {
+  it('applies its settings before it begins, and resets them', async () => {
     const settings = transactionSettings({ isolation: 'serializable', lockTimeout: 1000 })
     const { sent, session } = setup({ settings })
     await process(session())
     expect(sent).toEqual([...settings, beginning, ending, ...resetsOf(settings)])
   })
 
-  it('sends what waits before anything else, in its order', async () => {
+  it('sends deferred statements before anything else, in order', async () => {
     const { sent, session } = setup()
     const opened = session()
     const { deferStatement, run } = opened.session
@@ -152,7 +152,7 @@ describe('a session', () => {
     expect(sent).toEqual(['BEGIN NOT ATOMIC START TRANSACTION; INSERT 1; END', 'INSERT 2', 'SELECT 1', 'INSERT 3', committing])
   })
 
-  it('begins with what waits if there is nothing else', async () => {
+  it('begins with the deferred statement if there is nothing else', async () => {
     const { sent, session } = setup()
     const opened = session()
     await opened.session.deferStatement(append, explain)
@@ -160,7 +160,7 @@ describe('a session', () => {
     expect(sent).toEqual(['BEGIN NOT ATOMIC START TRANSACTION; INSERT INTO outbox; END', committing])
   })
 
-  it('sends nothing of what waits when it is rolled back', async () => {
+  it('sends no deferred statement when it is rolled back', async () => {
     const { sent, session } = setup()
     const opened = session()
     await opened.session.change(record)
@@ -169,7 +169,7 @@ describe('a session', () => {
     expect(sent).toEqual([beginning, rollingBack])
   })
 
-  it('takes a first statement that changes no row for that', async () => {
+  it('accepts a first statement that changes no row', async () => {
     const { sent, session } = setup({
       refuse: (sql) => {
         if (sql === beginning) throw errorOf(1062)
@@ -182,7 +182,7 @@ describe('a session', () => {
   })
 })
 
-describe('a statement that is said to change no row', () => {
+describe('a statement that reports that it changed no row', () => {
   const finding = 'SELECT 1 FROM inbox'
   const recordOnce = { ...record, none: isDuplicate, confirm: { sql: finding, parameters: [], refused: () => false } }
   const duplicate = errorOf(1062)
@@ -190,7 +190,7 @@ describe('a statement that is said to change no row', () => {
     if (sql.includes(record.sql)) throw duplicate
   }
 
-  it('is believed if the row is there', async () => {
+  it('is believed if the row exists', async () => {
     const { sent, session } = setup({ refuse, rows: [{ one: 1 }] })
     const opened = session()
     expect(await opened.session.change(recordOnce)).toBe(0)
@@ -200,7 +200,7 @@ describe('a statement that is said to change no row', () => {
     expect(sent).toEqual([beginning, finding, append.sql, record.sql, finding, committing])
   })
 
-  it('is believed if the row is there, where the server does not take it with the beginning', async () => {
+  it('is believed if the row exists, where the server rejects it in a compound statement', async () => {
     const { sent, session } = setup({
       refuse: (sql) => {
         if (sql.startsWith('BEGIN')) throw errorOf(1064)
@@ -214,7 +214,7 @@ describe('a statement that is said to change no row', () => {
     expect(sent).toEqual([beginning, 'START TRANSACTION', record.sql, finding, committing])
   })
 
-  it('fails with its own error if the row is not there, and nothing is committed', async () => {
+  it('fails with its own error if the row does not exist, and nothing is committed', async () => {
     const { sent, session } = setup({ refuse })
     const opened = session()
     expect(await failureOf(Promise.resolve(opened.session.change(recordOnce)))).toBe(duplicate)
@@ -222,7 +222,7 @@ describe('a statement that is said to change no row', () => {
     expect(sent).toEqual([beginning, finding, rollingBack])
   })
 
-  it('fails with the error of the question if that cannot be answered, and nothing is committed', async () => {
+  it('fails with the error of the query if that cannot be answered, and nothing is committed', async () => {
     const deadlock = errorOf(1213)
     const { sent, session } = setup({
       refuse: (sql) => {
@@ -252,7 +252,7 @@ describe('when the last statement fails', () => {
     expect(opened.broken()).toBeUndefined()
   })
 
-  it('and none is open, the outcome is not known, and the connection is not used again', async () => {
+  it('and no transaction is open, the outcome is unknown, and the connection is not reused', async () => {
     const { sent, session } = setup({ refuse: failing(4025), open: false })
     const opened = session()
     expect(await failureOf(process(opened))).toBeInstanceOf(CommitUnknownError)
@@ -268,7 +268,7 @@ describe('when the last statement fails', () => {
     expect(opened.broken()).toBeUndefined()
   })
 
-  it('because the server only reads, nothing was committed, and the connection is not used again', async () => {
+  it('because the server is read-only, nothing was committed, and the connection is not reused', async () => {
     const { sent, session } = setup({ refuse: failing(1836) })
     const opened = session()
     expect(await failureOf(process(opened))).toBe(explained)
@@ -276,7 +276,7 @@ describe('when the last statement fails', () => {
     expect(opened.broken()).toMatchObject({ errno: 1836 })
   })
 
-  it('without a word of the server, the outcome is not known', async () => {
+  it('without an answer of the server, the outcome is unknown', async () => {
     const { sent, session } = setup({
       refuse: (sql) => {
         if (sql === ending) throw Object.assign(new Error('lost'), { fatal: true })
@@ -288,7 +288,7 @@ describe('when the last statement fails', () => {
     expect(opened.broken()).toBeDefined()
   })
 
-  it('and the server does not answer the question either, the outcome is not known', async () => {
+  it('and the server does not answer the query either, the outcome is unknown', async () => {
     const { session } = setup({
       refuse: (sql) => {
         if (sql === ending) throw errorOf(4025)

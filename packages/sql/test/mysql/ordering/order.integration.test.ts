@@ -1,12 +1,12 @@
 import { Message, rootContext, silentLogger } from '@ackord/core'
 import type { ClaimedRecord, NewOutboxRecord } from '@ackord/outbox'
 import { describe, expect, it } from 'vitest'
-import { tablesOf } from '../../src/contract/database-options.ts'
-import type { InFlightRow, OwnedClaimOptions, ReadPosition } from '../../src/contract/store-dialect.ts'
-import { createSchema, sqlOutbox, transactionMiddleware, validateSchema } from '../../src/index.ts'
-import { keyLocksOf } from '../../src/mysql/append.ts'
-import { mysqlDialect } from '../../src/mysql/dialect.ts'
-import { migrations } from '../../src/mysql/migrations.ts'
+import { tablesOf } from '../../../src/contract/database-options.ts'
+import type { InFlightRow, OwnedClaimOptions, ReadPosition } from '../../../src/contract/store-dialect.ts'
+import { createSchema, sqlOutbox, transactionMiddleware, validateSchema } from '../../../src/index.ts'
+import { keyLocksOf } from '../../../src/mysql/append.ts'
+import { mysqlDialect } from '../../../src/mysql/dialect.ts'
+import { migrations } from '../../../src/mysql/migrations.ts'
 import {
   anyKeySql,
   contentsSql,
@@ -16,13 +16,13 @@ import {
   retriedSql,
   sweptSql,
   windowEndSql,
-} from '../../src/mysql/ordering/owned-claim.ts'
-import { fenceSql, ownedRowsSql } from '../../src/mysql/ordering/ownership.ts'
-import { type SqlPart, splitScript } from '../../src/mysql/sql-text.ts'
-import { partitionOf } from '../../src/records/partition.ts'
-import { command, event, failureOf, handle } from '../support/world.ts'
-import { isMariadb, numbersTo } from './support/flavour.ts'
-import { type MysqlWorld, mysqlKinds, openMysql2 } from './support/mysql-world.ts'
+} from '../../../src/mysql/ordering/owned-claim.ts'
+import { fenceSql, ownedRowsSql } from '../../../src/mysql/ordering/ownership.ts'
+import { type SqlPart, splitScript } from '../../../src/mysql/sql-text.ts'
+import { partitionOf } from '../../../src/records/partition.ts'
+import { command, event, failureOf, handle } from '../../support/world.ts'
+import { isMariadb, numbersTo } from '../support/flavour.ts'
+import { type MysqlWorld, mysqlKinds, openMysql2 } from '../support/mysql-world.ts'
 
 const ordered = { logger: silentLogger, order: 'perKey' } as const
 const tables = tablesOf(mysqlDialect, {}, {})
@@ -48,7 +48,7 @@ function idsOf(claimed: readonly ClaimedRecord[]): (string | undefined)[] {
 const published = ({ id, token }: ClaimedRecord) => ({ id, token, result: 'published' as const })
 
 describe.each(mysqlKinds)('order per key on $name', ({ open }) => {
-  it('needs the tables of version 2, and finds what was stored before them', async () => {
+  it('requires the tables of version 2, and finds records stored before them', async () => {
     await using world = await open({ empty: true })
     const { database } = world
     const { meta, setVersion } = mysqlDialect.store.schema
@@ -68,7 +68,7 @@ describe.each(mysqlKinds)('order per key on $name', ({ open }) => {
     expect(await world.query('SELECT version, oldest_reader FROM ackord_meta')).toEqual([{ version: 3, oldest_reader: 1 }])
   })
 
-  it('gives the writers of a key their numbers in the order of their commits, whatever their transactions have seen before', async () => {
+  it('numbers the rows of a key in the order of their commits, whatever snapshots the writers have', async () => {
     await using world = await open({ max: 12 })
     const { database } = world
     const store = sqlOutbox(database, ordered)
@@ -104,7 +104,7 @@ describe.each(mysqlKinds)('order per key on $name', ({ open }) => {
     }
   })
 
-  it('lets a writer wait for one of the same key, and no other', async () => {
+  it('makes a writer wait for another of the same key, and for no other', async () => {
     await using world = await open()
     const { database } = world
     const store = sqlOutbox(database, ordered)
@@ -129,7 +129,7 @@ describe.each(mysqlKinds)('order per key on $name', ({ open }) => {
     expect(numbers.map(({ id }) => id)).toEqual(['a/1', 'a/2'])
   })
 
-  it('shares the keys among ten members that claim at once, each in one hand and in order', { timeout: 60_000 }, async () => {
+  it('shares the keys among ten members that claim at once, each owned by one member and in order', { timeout: 60_000 }, async () => {
     await using world = await open({ max: 20 })
     const keys = Array.from({ length: 300 }, (_, index) => `k${index}`)
     await append(world, ...keys.flatMap((key) => [keyed(key, 1), keyed(key, 2)]))
@@ -147,7 +147,7 @@ describe.each(mysqlKinds)('order per key on $name', ({ open }) => {
     for (const key of keys) expect(arrived.filter((id) => id?.startsWith(`${key}/`))).toEqual([`${key}/1`, `${key}/2`])
   })
 
-  it('fences one whose time is over, and counts what it had in hand before another one gets it', async () => {
+  it('fences a member whose lease has expired, and counts its records in flight before another one claims them', async () => {
     await using world = await open()
     await append(world, keyed('a', 1), keyed('a', 2))
     const [stale, owner] = [sqlOutbox(world.database, ordered), sqlOutbox(world.database, ordered)]
@@ -165,7 +165,7 @@ describe.each(mysqlKinds)('order per key on $name', ({ open }) => {
 })
 
 describe('the table of locks', () => {
-  it('has a name that fits, beside its outbox', () => {
+  it('has a name that is short enough, in the schema of its outbox', () => {
     expect(keyLocksOf('`ackord_outbox`')).toBe('`ackord_outbox_locks`')
     expect(keyLocksOf('`my``db`.`out``box`')).toBe('`my``db`.`out``box_locks`')
     const long = keyLocksOf(`\`db\`.\`${'x'.repeat(64)}\``)
@@ -219,7 +219,7 @@ FROM ${numbersTo(count)}`)
     return after - before - ((await count()) - after)
   }
 
-  it('reads little more than it takes, behind a key of 50,000 and beside 50,000 records without one', { timeout: 120_000 }, async () => {
+  it('reads little more than it claims, behind a key of 50,000 and beside 50,000 records without one', { timeout: 120_000 }, async () => {
     await using world = await openMysql2({ max: 1 })
     await fill(world, { key: "'hot'", partition: '1', count: 50_000 })
     await fill(world, { key: 'NULL', partition: 'seq MOD 256', count: 50_000 })
@@ -281,7 +281,7 @@ FROM ${numbersTo(count)}`)
 })
 
 describe('a message with order per key', () => {
-  it('takes one statement more, and only if an event has a key', async () => {
+  it('takes one more statement, and only if an event has a key', async () => {
     await using world = await openMysql2({ max: 1 })
     const { database } = world
     const statements = async (records: readonly NewOutboxRecord[]) => {

@@ -110,7 +110,7 @@ describe('fromDrizzle()', () => {
     expect((await failureOf(Promise.resolve(nested?.select().from(orders)))).code).toBe('ACKORD_SCOPE_ENDED')
   })
 
-  it('refuses what it cannot work with', async () => {
+  it('rejects unsupported clients', async () => {
     expect(() => fromDrizzle({} as Parameters<typeof fromDrizzle>[0])).toThrow(/fromDrizzle\(db\)\.transaction/)
     const { connectionLimit: _, ...server } = poolOptions('test', 1)
     const connection = createConnection(server)

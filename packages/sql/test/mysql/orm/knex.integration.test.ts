@@ -80,7 +80,7 @@ describe('fromKnex()', () => {
     expect([await repository.noteOf('1'), await repository.noteOf('2')]).toEqual(['committed', undefined])
   })
 
-  it('tracks raw queries, batches and nested transactions, and refuses changes of the schema', async () => {
+  it('tracks raw queries, batches and nested transactions, and rejects schema changes', async () => {
     await using world = await openKnex()
     let kept: Knex | undefined
     await world.database.write(async (knex) => {
@@ -101,7 +101,7 @@ describe('fromKnex()', () => {
     expect((await failureOf((async () => await kept?.('orders').insert({ id: 'late' }))())).code).toBe('ACKORD_SCOPE_ENDED')
   })
 
-  it('keeps hooks away from our own statements', async () => {
+  it('hides the library’s own statements from hooks', async () => {
     await using world = await openKnex({ config: { postProcessResponse: () => [] } })
     await world.database.write(async () => {}, settings)
     await createSchema(world.database)

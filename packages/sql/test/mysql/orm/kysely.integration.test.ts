@@ -110,7 +110,7 @@ describe('fromKysely()', () => {
     expect(await world.orders()).toBe(2)
   })
 
-  it('keeps plugins away from our own statements', async () => {
+  it('hides the library’s own statements from plugins', async () => {
     await using world = await openKysely({ plugins: [new CamelCasePlugin()] })
     const outbox = sqlOutbox(world.database, settings)
     const message = marshal(event('1'), jsonMarshaler)

@@ -10,14 +10,14 @@ function adapterError(originalCode: string | undefined): Error {
   return Object.assign(new Error('of the adapter', { cause: { originalCode, kind: 'mysql' } }), { name: 'DriverAdapterError' })
 }
 
-it('finds the error of the server behind one of Prisma', () => {
+it('finds the server error behind a Prisma error', () => {
   const error = prismaError('P2010', '1146')
   expect(serverError(error)).toMatchObject({ message: 'of the server', errno: 1146, cause: error })
   expect(errorNumberOf(serverError(adapterError('1305')))).toBe(1305)
   expect(serverError('text')).toBe('text')
 })
 
-it('takes no error of Prisma or the connector for a refusal of COMMIT', () => {
+it('takes no error of Prisma or the connector for a refused COMMIT', () => {
   // A socket that was closed unexpectedly has a number of the connector.
   for (const error of [prismaError('P2028'), prismaError('P1017'), adapterError(undefined), adapterError('45009')]) {
     expect(refusedCommit(serverError(error))).toBe(false)
@@ -25,7 +25,7 @@ it('takes no error of Prisma or the connector for a refusal of COMMIT', () => {
   expect(refusedCommit(serverError(adapterError('1213')))).toBe(true)
 })
 
-it('knows conflicts, however they are wrapped', () => {
+it('recognises conflicts, however they are wrapped', () => {
   for (const conflict of [prismaError('P2034'), prismaError('P2010', '1213'), adapterError('1020')]) {
     expect(isPrismaConflict(conflict)).toBe(true)
     expect(isPrismaConflict(new Error('wrapped', { cause: conflict }))).toBe(true)

@@ -96,7 +96,7 @@ describe('fromPrisma()', () => {
     expect([await repository.noteOf('1'), await repository.noteOf('2')]).toEqual(['committed', undefined])
   })
 
-  it('sends nothing before somebody waits for an operation, and tracks transactions of Prisma inside of one', async () => {
+  it('sends nothing before an operation is awaited, and tracks nested transactions of Prisma', async () => {
     await using world = await openPrisma()
     let kept: Prisma.TransactionClient | undefined
     await world.database.write(async (transaction) => {
@@ -120,7 +120,7 @@ describe('fromPrisma()', () => {
     await failureOf(Promise.resolve(kept?.order.findMany()))
   })
 
-  it('works with a client that was extended, whose extension asks for the transaction', async () => {
+  it('works with an extended client whose extension uses the transaction', async () => {
     await using world = await openPrisma()
     const extended = world.prisma.$extends({
       query: {
@@ -145,7 +145,7 @@ describe('fromPrisma()', () => {
     expect(await world.orders()).toBe(2)
   })
 
-  it('sends nothing of what was asked for together with a statement that lost a deadlock', async () => {
+  it('sends none of the statements started together with one that lost a deadlock', async () => {
     await using world = await openPrisma()
     await world.query("INSERT INTO orders (id) VALUES ('a'), ('b')")
     let later: Promise<unknown> = Promise.resolve()

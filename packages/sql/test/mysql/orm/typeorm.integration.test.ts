@@ -99,7 +99,7 @@ describe('fromTypeorm()', () => {
     expect([await repository.noteOf('1'), await repository.noteOf('2')]).toEqual(['committed', undefined])
   })
 
-  it('tracks query builders and nested transactions of TypeORM, and refuses changes of the schema', async () => {
+  it('tracks query builders and nested transactions of TypeORM, and rejects schema changes', async () => {
     await using world = await openTypeorm()
     let kept: EntityManager | undefined
     await world.database.write(async (manager) => {

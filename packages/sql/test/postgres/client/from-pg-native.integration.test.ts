@@ -1,10 +1,10 @@
 import { Message, silentLogger } from '@ackord/core'
 import { describe, expect, it } from 'vitest'
-import { sqlOutbox } from '../../src/index.ts'
-import { testAdapter } from '../support/adapter-suite.ts'
-import { testConformance, testOrder } from '../support/conformance.ts'
-import { event } from '../support/world.ts'
-import { openNative } from './support/native-world.ts'
+import { sqlOutbox } from '../../../src/index.ts'
+import { testAdapter } from '../../support/adapter-suite.ts'
+import { testConformance, testOrder } from '../../support/conformance.ts'
+import { event } from '../../support/world.ts'
+import { openNative } from '../support/native-world.ts'
 
 // The whole suites run on pg; with this client only in `make proof`.
 const depth = process.env['ACKORD_PROOF'] === '1' ? 'whole' : 'basic'
@@ -13,7 +13,7 @@ testOrder('pg native', openNative, depth)
 testAdapter('pg native', openNative)
 
 describe('fromPg() on the native client of pg', () => {
-  it.each(['in a transaction of ours', "in a transaction of the user's own"])('stores bytes as they are %s', async (whose) => {
+  it.each(['in a transaction of ours', "in a transaction of the user's own"])('stores bytes unchanged %s', async (whose) => {
     await using world = await openNative()
     const outbox = sqlOutbox(world.database, { logger: silentLogger })
     // Zeros, which end a C string, and backslashes, which begin an escape.

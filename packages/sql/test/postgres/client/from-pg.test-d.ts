@@ -1,8 +1,8 @@
 import type { PGlite } from '@electric-sql/pglite'
 import type { Pool, PoolClient, QueryResult } from 'pg'
 import { expectTypeOf, it } from 'vitest'
-import { type Database, sqlOutbox } from '../../src/index.ts'
-import { fromPg, fromPglite } from '../../src/postgres/index.ts'
+import { type Database, sqlOutbox } from '../../../src/index.ts'
+import { fromPg, fromPglite } from '../../../src/postgres/index.ts'
 
 declare const pool: Pool
 declare const client: PoolClient

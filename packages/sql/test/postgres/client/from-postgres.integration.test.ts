@@ -5,11 +5,11 @@ import { jsonMarshaler, marshal, rootContext, silentLogger } from '@ackord/core'
 import { deferred } from '@ackord/testkit'
 import postgres, { type Sql, type TransactionSql } from 'postgres'
 import { describe, expect, it } from 'vitest'
-import { CommitUnknownError, sqlOutbox, transactional, transactionMiddleware, validateSchema } from '../../src/index.ts'
-import { fromPostgres } from '../../src/postgres/index.ts'
-import { testAdapter } from '../support/adapter-suite.ts'
-import { command, event, failureOf, handle, postgresUrl } from '../support/world.ts'
-import { openPostgres } from './support/postgres-world.ts'
+import { CommitUnknownError, sqlOutbox, transactional, transactionMiddleware, validateSchema } from '../../../src/index.ts'
+import { fromPostgres } from '../../../src/postgres/index.ts'
+import { testAdapter } from '../../support/adapter-suite.ts'
+import { command, event, failureOf, handle, postgresUrl } from '../../support/world.ts'
+import { openPostgres } from '../support/postgres-world.ts'
 
 testAdapter('postgres.js', openPostgres)
 
@@ -53,7 +53,7 @@ describe('fromPostgres()', () => {
   })
 
   it.each(["COMMIT; INSERT INTO orders VALUES ('file')", "INSERT INTO orders VALUES ('file')"])(
-    'runs no file in a transaction that messages share: %s',
+    'does not run a file in a transaction that messages share: %s',
     async (text) => {
       const directory = mkdtempSync(join(tmpdir(), 'ackord-postgres-'))
       const path = join(directory, 'statements.sql')
@@ -80,7 +80,7 @@ describe('fromPostgres()', () => {
     },
   )
 
-  it.each(['COMMIT', 'ROLLBACK', 'COMMIT; BEGIN'])('refuses %s behind a name that is put into a query', async (end) => {
+  it.each(['COMMIT', 'ROLLBACK', 'COMMIT; BEGIN'])('rejects %s behind an identifier in a query', async (end) => {
     await using world = await openPostgres()
     const { database } = world
     const failed = database.write(async (sql) => {
@@ -96,7 +96,7 @@ describe('fromPostgres()', () => {
     expect(await world.orders()).toBe(1)
   })
 
-  it('keeps the rules of sql.savepoint(): a query that failed undoes it', async () => {
+  it('follows the rules of sql.savepoint(): a failed query undoes it', async () => {
     await using world = await openPostgres()
     const { database } = world
     let kept: TransactionSql | undefined
@@ -133,7 +133,7 @@ describe('fromPostgres()', () => {
     expect(await world.orders()).toBe(1)
   })
 
-  it('never ends the transaction of another that got the place of a lost connection', async () => {
+  it('never ends a transaction on the connection that replaces a lost one', async () => {
     await using world = await openPostgres({ max: 1 })
     const { database } = world
     const inside = deferred()
@@ -155,7 +155,7 @@ describe('fromPostgres()', () => {
     expect(await world.orders()).toBe(2)
   })
 
-  it('leaves cursors to whoever reads them, and refuses new ones after the end', async () => {
+  it('does not read cursors itself, and rejects new ones after the end', async () => {
     await using world = await openPostgres()
     const { database } = world
     const seen: unknown[] = []
@@ -208,7 +208,7 @@ describe('fromPostgres()', () => {
     expect(sent.map((text) => text.trim().split(' ')[0])).toEqual(['begin', 'INSERT', 'INSERT', 'SAVEPOINT', 'commit'])
   })
 
-  it('refuses what is not a client of postgres.js, and options it does not know', () => {
+  it('rejects other clients than postgres.js, and unknown options', () => {
     expect(() => fromPostgres({} as unknown as Sql)).toThrow(/fromPostgres\(sql\)\.begin/)
     expect(() => fromPostgres(postgres(postgresUrl), { prepared: false } as object)).toThrow(/prepared/)
   })

@@ -2,12 +2,12 @@ import { randomUUID } from 'node:crypto'
 import { jsonMarshaler, marshal, rootContext, silentLogger, systemRuntime } from '@ackord/core'
 import { deferred, recordingLogger, settlePromises, VirtualRuntime } from '@ackord/testkit'
 import { describe, expect, it } from 'vitest'
-import { sqlOutbox, transactional } from '../../src/index.ts'
-import { channelOf, type PgNotificationClient, pgNotifications } from '../../src/postgres/client/pg-notifications.ts'
-import { fromPg } from '../../src/postgres/index.ts'
-import { postgresUrl } from '../support/own-schema.ts'
-import { pg } from '../support/pg.ts'
-import { command, event, failureOf, openPg } from '../support/world.ts'
+import { sqlOutbox, transactional } from '../../../src/index.ts'
+import { channelOf, type PgNotificationClient, pgNotifications } from '../../../src/postgres/client/pg-notifications.ts'
+import { fromPg } from '../../../src/postgres/index.ts'
+import { postgresUrl } from '../../support/own-schema.ts'
+import { pg } from '../../support/pg.ts'
+import { command, event, failureOf, openPg } from '../../support/world.ts'
 
 /** Counts wake-ups, and waits for so many of them. */
 function wakeCounter() {
@@ -59,7 +59,7 @@ describe('notifications of PostgreSQL', () => {
     }
   }
 
-  it('wake once it listens, and for every commit after that', async () => {
+  it('wake once they listen, and for every commit after that', async () => {
     await using listener = await openListener()
     await listener.wakes.reaches(1)
     await listener.notify()
@@ -73,7 +73,7 @@ describe('notifications of PostgreSQL', () => {
     expect(listener.wakes.count).toBe(3)
   })
 
-  it('come back when their connection is terminated, and wake for what was missed', async () => {
+  it('reconnect when their connection is terminated, and wake for missed commits', async () => {
     const logger = recordingLogger()
     await using listener = await openListener(logger)
     await listener.wakes.reaches(1)
@@ -88,7 +88,7 @@ describe('notifications of PostgreSQL', () => {
     expect(logger.at('info')).toHaveLength(1)
   })
 
-  it('say once that they fail, and try again more and more seldom', async () => {
+  it('log a failure once, and retry less and less often', async () => {
     const runtime = new VirtualRuntime()
     const logger = recordingLogger()
     const stop = new AbortController()
@@ -109,7 +109,7 @@ describe('notifications of PostgreSQL', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('give up a connection that does not answer', async () => {
+  it('drop a connection that does not answer', async () => {
     const runtime = new VirtualRuntime()
     const stop = new AbortController()
     const wakes = wakeCounter()
@@ -138,7 +138,7 @@ describe('notifications of PostgreSQL', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('outlive a factory that throws', async () => {
+  it('survive a factory that throws', async () => {
     const runtime = new VirtualRuntime()
     const stop = new AbortController()
     let tries = 0
@@ -184,7 +184,7 @@ describe('an outbox with notifications', () => {
   }
   const records = (...ids: readonly string[]) => ids.map((id) => ({ destination: 'events', message: marshal(event(id), jsonMarshaler) }))
 
-  it('says that it tells of every commit, and wakes for those of others that notify', async () => {
+  it('reports that it is notified of every commit, and wakes for those of other notifying processes', async () => {
     await using world = await openOutbox()
     const { outbox, other, quiet, wakes } = world
     expect(outbox.capabilities.notifies).toBe(true)
@@ -206,7 +206,7 @@ describe('an outbox with notifications', () => {
     expect(wakes.count).toBe(3)
   })
 
-  it('does not wake for what is rolled back', async () => {
+  it('does not wake for a rollback', async () => {
     await using world = await openOutbox()
     const { other, wakes } = world
     const rejected = other.write(async (transaction) => {

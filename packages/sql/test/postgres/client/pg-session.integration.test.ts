@@ -3,10 +3,10 @@ import { compose, Message, type Middleware, rootContext, silentLogger } from '@a
 import { deferred, recordingLogger } from '@ackord/testkit'
 import type { PoolClient } from 'pg'
 import { describe, expect, it } from 'vitest'
-import { type Database, inboxMiddleware, outboxMiddleware, sqlOutbox, transactional, transactionMiddleware } from '../../src/index.ts'
-import { fromPg } from '../../src/postgres/index.ts'
-import { pg } from '../support/pg.ts'
-import { command, event, failureOf, handle, openPg, postgresUrl, type TestHandle } from '../support/world.ts'
+import { type Database, inboxMiddleware, outboxMiddleware, sqlOutbox, transactional, transactionMiddleware } from '../../../src/index.ts'
+import { fromPg } from '../../../src/postgres/index.ts'
+import { pg } from '../../support/pg.ts'
+import { command, event, failureOf, handle, openPg, postgresUrl, type TestHandle } from '../../support/world.ts'
 
 const inbox = { consumer: 'orders' }
 const outbox = { destination: 'events' }
@@ -24,7 +24,7 @@ function insertOrder(database: Database<TestHandle>, id = '1') {
 }
 
 describe('a transaction on a pg pool', () => {
-  it('rolls everything back, and says why, when the outbox statement fails that went with COMMIT', async () => {
+  it('rolls everything back, and says why, when the outbox statement sent with COMMIT fails', async () => {
     await using world = await openPg({ max: 1 })
     const { database } = world
     await world.query('ALTER TABLE ackord_outbox ADD CONSTRAINT no CHECK (id <> $$e1$$)')
@@ -39,7 +39,7 @@ describe('a transaction on a pg pool', () => {
     expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([1, 1, 1])
   })
 
-  it('says what to do when the table is missing into which the statement goes that went with COMMIT', async () => {
+  it('says how to create the missing table of the statement sent with COMMIT', async () => {
     await using world = await openPg()
     await world.query('DROP TABLE ackord_outbox')
     const failure = await failureOf(handle(transactional(world.database, { inbox, outbox }), insertOrder(world.database)))
@@ -47,7 +47,7 @@ describe('a transaction on a pg pool', () => {
     expect(await world.orders()).toBe(0)
   })
 
-  it('says that the search path may hide a table when a handler has changed it, and only then', async () => {
+  it('reports that the search path may hide a table when a handler has changed it, and only then', async () => {
     await using world = await openPg()
     const place = (database: Database<TestHandle>, id: string) =>
       handle(
@@ -69,7 +69,7 @@ describe('a transaction on a pg pool', () => {
     expect((await failureOf(place(world.database, '3'))).message).not.toContain('search_path')
   })
 
-  it('names the error that a handler swallowed, also when the outbox statement is what fails of it', async () => {
+  it('names the error that a handler swallowed, even if the outbox statement fails because of it', async () => {
     await using world = await openPg()
     const { database } = world
     const failure = await failureOf(
@@ -85,7 +85,7 @@ describe('a transaction on a pg pool', () => {
     expect([await world.inbox(), await world.outbox()]).toEqual([0, 0])
   })
 
-  it('does not know the outcome when the connection is lost with the statement that went with COMMIT on its way', async () => {
+  it('has an unknown outcome when the connection is lost while the statement sent with COMMIT is on its way', async () => {
     await using world = await openPg({ max: 1 })
     const { database } = world
     const client = await world.client()
@@ -104,7 +104,7 @@ describe('a transaction on a pg pool', () => {
     expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([0, 0, 0])
   })
 
-  it('carries out what waits for COMMIT before a statement that somebody runs behind it', async () => {
+  it('runs the statements deferred until COMMIT before a later statement of the handler', async () => {
     await using world = await openPg()
     const { database } = world
     const seen: unknown[] = []
@@ -136,14 +136,14 @@ describe('a transaction on a pg pool', () => {
     expect(await world.query('SELECT id FROM ackord_outbox ORDER BY seq')).toEqual([{ id: 'kept' }, { id: 'outer' }])
   })
 
-  it('sends nothing at all when nothing is done in it', async () => {
+  it('sends nothing if no statement is run in it', async () => {
     await using world = await openPg({ max: 1 })
     const trips = await readyCount(world)
     await handle(transactionMiddleware(world.database), async () => [])
     expect(trips()).toBe(0)
   })
 
-  it('has begun before a cursor reads, also when that is the first thing', async () => {
+  it('has begun before a cursor reads, even if that is the first statement', async () => {
     await using world = await openPg({ max: 1 })
     const { database } = world
     let status: string | undefined
@@ -173,7 +173,7 @@ describe('a transaction on a pg pool', () => {
 })
 
 describe('queries of a handler on a pg pool', () => {
-  it('leave the configuration that they were given as it was', async () => {
+  it('do not modify the configuration they are given', async () => {
     await using world = await openPg()
     const config = { text: 'SELECT $1::text AS name', values: ['a'] }
     const rows = await world.database.write(async (transaction) => (await transaction.query(config as never)).rows)
@@ -181,7 +181,7 @@ describe('queries of a handler on a pg pool', () => {
     expect(config).toEqual({ text: 'SELECT $1::text AS name', values: ['a'] })
   })
 
-  it('take a configuration that is no plain object', async () => {
+  it('accept a configuration that is not a plain object', async () => {
     await using world = await openPg()
     class Sql {
       readonly name: string
@@ -196,7 +196,7 @@ describe('queries of a handler on a pg pool', () => {
     expect(rows).toEqual([{ name: 'b' }])
   })
 
-  it('fail with a stack that leads back to whoever asked', async () => {
+  it('fail with a stack trace that leads to the caller', async () => {
     await using world = await openPg()
     async function countOrders(transaction: TestHandle): Promise<unknown> {
       return await transaction.query('SELECT count(*) FROM no_such_table')
@@ -211,7 +211,7 @@ describe('queries of a handler on a pg pool', () => {
     expect(failure.stack).toContain('countOrders')
   })
 
-  it('go one after the other, also those that are started at once', async () => {
+  it('run one after the other, also those that are started at once', async () => {
     await using world = await openPg()
     const done: number[] = []
     await world.database.write(async (transaction) => {
@@ -223,7 +223,7 @@ describe('queries of a handler on a pg pool', () => {
     expect(done).toEqual([1, 2, 3])
   })
 
-  it('are waited for before COMMIT, also what the first of them is followed by', async () => {
+  it('are awaited before COMMIT, including those that follow the first of them', async () => {
     await using world = await openPg()
     const { database } = world
     await database.write(async (transaction) => {
@@ -233,7 +233,7 @@ describe('queries of a handler on a pg pool', () => {
     expect(await world.orders()).toBe(1)
   })
 
-  it('fail the transaction and not the process when nobody awaits them', async () => {
+  it('fail the transaction and not the process when they are not awaited', async () => {
     await using world = await openPg()
     const failure = await failureOf(
       world.database.write(async (transaction) => {
@@ -245,7 +245,7 @@ describe('queries of a handler on a pg pool', () => {
     expect(await world.orders()).toBe(0)
   })
 
-  it('answer where undefined is given in place of a callback', async () => {
+  it('return a promise if undefined is passed instead of a callback', async () => {
     await using world = await openPg()
     const rows = await world.database.write(async (transaction) => {
       await transaction.query('SELECT 1')
@@ -255,7 +255,7 @@ describe('queries of a handler on a pg pool', () => {
     expect(rows).toEqual([{ two: 2 }])
   })
 
-  it('are over once each, also those with a parameter that pg cannot write: COMMIT does not come before others', async () => {
+  it('end once each, also those with a parameter that pg cannot serialise: COMMIT does not overtake others', async () => {
     await using world = await openPg({ max: 1 })
     const circular: { self?: unknown } = {}
     circular.self = circular
@@ -290,7 +290,7 @@ describe('queries of a handler on a pg pool', () => {
     expect(rows.map((row) => row['id'])).not.toContain('outside')
   })
 
-  it('fail when the client throws at once, and others go on', async () => {
+  it('fail when the client throws synchronously, and others continue', async () => {
     await using world = await openPg()
     await world.database.write(async (transaction) => {
       await transaction.query('SELECT 1')
@@ -309,7 +309,7 @@ describe('prepared statements on a pg pool', () => {
     return rows.map(({ name }) => name)
   }
 
-  it('are made once per connection, of our own statements', async () => {
+  it('are created once per connection, for the library’s own statements', async () => {
     await using world = await openPg({ max: 1 })
     const process = transactional(world.database, { inbox, outbox })
     for (const id of ['1', '2', '3']) await handle(process, insertOrder(world.database, id), command(id).message)
@@ -322,7 +322,7 @@ describe('prepared statements on a pg pool', () => {
     expect(await world.outbox()).toBe(3)
   })
 
-  it.each(['DEALLOCATE ALL', 'DISCARD ALL'])('are made again without an error after %s', async (sql) => {
+  it.each(['DEALLOCATE ALL', 'DISCARD ALL'])('are created again without an error after %s', async (sql) => {
     await using world = await openPg({ max: 1 })
     const { database } = world
     const process = transactional(database, { inbox, outbox })
@@ -340,7 +340,7 @@ describe('prepared statements on a pg pool', () => {
     expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([3, 3, 3])
   })
 
-  it('survive a failure in the middle of the statements that were sent together', async () => {
+  it('survive a failure in the middle of a pipeline', async () => {
     await using world = await openPg({ max: 1 })
     const { database } = world
     const process = transactional(database, { inbox, outbox })
@@ -351,7 +351,7 @@ describe('prepared statements on a pg pool', () => {
     expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([2, 2, 2])
   })
 
-  it('are not made with preparedStatements: false', async () => {
+  it('are not created with preparedStatements: false', async () => {
     await using world = await openPg()
     const pool = new pg.Pool({ connectionString: postgresUrl, max: 1, options: `-c search_path=${world.schema}` })
     try {
@@ -368,7 +368,7 @@ describe('prepared statements on a pg pool', () => {
   })
 })
 
-describe('a pg pool after a failover, whose connections lead to a server that only reads', () => {
+describe('a pg pool after a failover, whose connections lead to a read-only server', () => {
   /** A pool whose first connections only read. */
   function openPool(schema: string, { stale }: { readonly stale: number }) {
     let connected = 0
@@ -381,7 +381,7 @@ describe('a pg pool after a failover, whose connections lead to a server that on
     return pool
   }
 
-  it('is replaced by a new one, on which the message is handled', async () => {
+  it('gets a new connection, on which the message is handled', async () => {
     await using world = await openPg()
     const pool = openPool(world.schema, { stale: 2 })
     try {
@@ -400,7 +400,7 @@ describe('a pg pool after a failover, whose connections lead to a server that on
     }
   })
 
-  it('replaces the connections that a relay would be lent again and again', async () => {
+  it('replaces connections that a relay would get again and again', async () => {
     await using world = await openPg()
     const pool = openPool(world.schema, { stale: 3 })
     try {
@@ -448,7 +448,7 @@ describe('a pg pool in pipeline mode', () => {
 })
 
 describe('database.write()', () => {
-  it('commits what its function did, with the events, and answers what it returned', async () => {
+  it('commits the changes of its function, with the events, and returns its result', async () => {
     await using world = await openPg({ max: 1 })
     const { database } = world
     const trips = await readyCount(world)
@@ -509,7 +509,7 @@ describe('database.write()', () => {
     expect(await world.query('SELECT id FROM orders')).toEqual([{ id: 'outside' }])
   })
 
-  it('refuses unknown options and a transaction that it cannot know the end of', async () => {
+  it('rejects unknown options and a transaction whose end it cannot know', async () => {
     await using world = await openPg()
     const { database } = world
     // @ts-expect-error it is called retries
@@ -520,7 +520,7 @@ describe('database.write()', () => {
     client.release()
   })
 
-  it('revokes its transaction when it has ended', async () => {
+  it('revokes its handle when it has ended', async () => {
     await using world = await openPg()
     const kept = await world.database.write(async (transaction) => transaction)
     expect(await failureOf(kept.query('SELECT 1'))).toMatchObject({

@@ -1,13 +1,13 @@
 import { silentLogger } from '@ackord/core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { startPgbouncer } from '../../../../scripts/servers/index.mjs'
-import { createSchema, type Database, transactional } from '../../src/index.ts'
-import { fromPg } from '../../src/postgres/index.ts'
-import { testConformance } from '../support/conformance.ts'
-import { openSchema, postgresUrl } from '../support/own-schema.ts'
-import { pg } from '../support/pg.ts'
-import { command, event, handle, type TestHandle } from '../support/world.ts'
-import { keyed, lease, ordered, published } from './support/ordered-store.ts'
+import { startPgbouncer } from '../../../../../scripts/servers/index.mjs'
+import { createSchema, type Database, transactional } from '../../../src/index.ts'
+import { fromPg } from '../../../src/postgres/index.ts'
+import { testConformance } from '../../support/conformance.ts'
+import { openSchema, postgresUrl } from '../../support/own-schema.ts'
+import { pg } from '../../support/pg.ts'
+import { command, event, handle, type TestHandle } from '../../support/world.ts'
+import { keyed, lease, ordered, published } from '../support/ordered-store.ts'
 
 let pooler: Awaited<ReturnType<typeof startPgbouncer>>
 
@@ -44,7 +44,7 @@ const depth = process.env['ACKORD_PROOF'] === '1' ? 'whole' : 'basic'
 testConformance('pg through PgBouncer', () => open(), depth)
 
 describe('PgBouncer in transaction mode', () => {
-  it('serves relays that own partitions, and writers that wait for each other: nothing belongs to a session', async () => {
+  it('serves relays that own partitions, and writers that wait for each other: nothing depends on a session', async () => {
     await using world = await open()
     const { database } = world
     const stores = [ordered(database), ordered(database)]
@@ -78,7 +78,7 @@ describe('PgBouncer in transaction mode', () => {
     expect(rows).toEqual([{ synchronous_commit: 'on' }])
   })
 
-  it('lends its connections by transaction: forty at once share eight', async () => {
+  it('assigns its connections per transaction: forty at once share eight', async () => {
     await using world = await open()
     const { database } = world
     const backends = new Set<unknown>()
@@ -98,7 +98,7 @@ describe('PgBouncer in transaction mode', () => {
     expect([await world.inbox(), await world.outbox()]).toEqual([40, 40])
   })
 
-  it('loses nothing with prepared statements that it does not follow: what fails is rolled back', async () => {
+  it('loses nothing with prepared statements that it does not track: a failure is rolled back', async () => {
     await using world = await open({ preparedStatements: true })
     const { database } = world
     const process = transactional(database, { inbox: { consumer: 'c' }, outbox: { destination: 'd' } })

@@ -2,11 +2,11 @@ import { commandHandler, defineEvent, jsonMarshaler, MemoryBroker, marshal, type
 import { Relay } from '@ackord/outbox'
 import { deferred, type RecordingLogger, recordingLogger } from '@ackord/testkit'
 import { expect, it } from 'vitest'
-import { startPostgres } from '../../../../scripts/servers/index.mjs'
-import { createSchema, sqlOutbox, transactional } from '../../src/index.ts'
-import { fromPg } from '../../src/postgres/index.ts'
-import { countdown } from '../support/countdown.ts'
-import { pg } from '../support/pg.ts'
+import { startPostgres } from '../../../../../scripts/servers/index.mjs'
+import { createSchema, sqlOutbox, transactional } from '../../../src/index.ts'
+import { fromPg } from '../../../src/postgres/index.ts'
+import { countdown } from '../../support/countdown.ts'
+import { pg } from '../../support/pg.ts'
 
 const placeOrder = defineEvent<{ id: string }>('order.place')
 const orderPlaced = defineEvent<{ id: string }>('order.placed')

@@ -3,11 +3,11 @@ import { silentLogger } from '@ackord/core'
 // @ts-expect-error It has no types of its own.
 import Cursor from 'pg-cursor'
 import { describe, expect, it } from 'vitest'
-import { createSchema } from '../../src/index.ts'
-import { fromPg } from '../../src/postgres/index.ts'
-import { openSchema, postgresUrl } from '../support/own-schema.ts'
-import { pg } from '../support/pg.ts'
-import { failureOf } from '../support/world.ts'
+import { createSchema } from '../../../src/index.ts'
+import { fromPg } from '../../../src/postgres/index.ts'
+import { openSchema, postgresUrl } from '../../support/own-schema.ts'
+import { pg } from '../../support/pg.ts'
+import { failureOf } from '../../support/world.ts'
 
 // The oldest minor version that is supported: it does not recover from a parameter that it cannot serialise.
 const oldest = createRequire(import.meta.url)('pg-8.11') as typeof pg
@@ -51,7 +51,7 @@ function circular(): object {
   return value
 }
 
-describe.each(versions)('a transaction on $name does not wait for ever', ({ client }) => {
+describe.each(versions)('a transaction on $name does not wait forever', ({ client }) => {
   it('for its rollback, when a cursor is open and the handler throws', async () => {
     await using world = await openWorld(client)
     const writing = world.database.write(async (transaction) => {
@@ -111,7 +111,7 @@ describe.each(versions)('a transaction on $name does not wait for ever', ({ clie
     await expectUsable(world)
   })
 
-  it('after a parameter that cannot be serialised, when the handler goes on', async () => {
+  it('after a parameter that cannot be serialised, when the handler continues', async () => {
     await using world = await openWorld(client)
     const writing = world.database.write(async (transaction) => {
       await transaction.query("INSERT INTO orders (id) VALUES ('1')")
@@ -123,7 +123,7 @@ describe.each(versions)('a transaction on $name does not wait for ever', ({ clie
     await expectUsable(world)
   })
 
-  it('for its rollback, when the driver gave a statement up that still runs on the server', async () => {
+  it('for its rollback, when the driver gave up on a statement that is still running on the server', async () => {
     await using world = await openWorld(client, { query_timeout: 200 })
     await using door = await lockedTable(world)
     const writing = world.database.write(async (transaction) => {

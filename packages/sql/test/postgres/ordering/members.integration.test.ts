@@ -1,12 +1,12 @@
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { describe, expect, it } from 'vitest'
-import { partitionOf } from '../../src/records/partition.ts'
-import { crashProgram } from '../support/crash-program.ts'
-import { openPg, type World } from '../support/world.ts'
-import { idsOf, keyed, lease, ordered, published, record, skewed } from './support/ordered-store.ts'
+import { partitionOf } from '../../../src/records/partition.ts'
+import { crashProgram } from '../../support/crash-program.ts'
+import { openPg, type World } from '../../support/world.ts'
+import { idsOf, keyed, lease, ordered, published, record, skewed } from '../support/ordered-store.ts'
 
-const program = crashProgram(new URL('./support/claiming-process.ts', import.meta.url))
+const program = crashProgram(new URL('../support/claiming-process.ts', import.meta.url))
 
 async function append(world: World, ...records: readonly ReturnType<typeof record>[]): Promise<void> {
   await world.database.write((transaction) => ordered(world.database).append(transaction, records))
@@ -23,7 +23,7 @@ async function age(world: World, duration: number): Promise<void> {
 }
 
 describe('the members that share the partitions', () => {
-  it('come to disjoint and even shares when ten of them start at once', async () => {
+  it('get disjoint and even shares when ten of them start at once', async () => {
     await using world = await openPg({ max: 20 })
     await append(world, ...Array.from({ length: 300 }, (_, index) => record(`e${index}`)))
     const stores = Array.from({ length: 10 }, () => ordered(world.database))
@@ -43,7 +43,7 @@ describe('the members that share the partitions', () => {
     expect(new Set(seen).size).toBe(300)
   })
 
-  it('take over from one that was killed, when its lease is over, and count an attempt for what it had in hand', async () => {
+  it('take over from a killed member when its lease has expired, and count an attempt for its records in flight', async () => {
     await using world = await openPg()
     await append(world, keyed('a', 'a1'), keyed('a', 'a2'), record('free'))
     const child = fork(program, [], { env: { ...process.env, CLAIM_SCHEMA: world.schema, CLAIM_LEASE: '2000' }, execArgv: [] })
@@ -68,7 +68,7 @@ describe('the members that share the partitions', () => {
     expect(await sharesOf(world)).toEqual([256])
   })
 
-  it('live by the clock of the database, however wrong their own is', async () => {
+  it('use the clock of the database, however wrong their own is', async () => {
     await using world = await openPg()
     const day = 86_400_000
     const [early, late] = [ordered(world.database, skewed(-day)), ordered(world.database, skewed(day))]
@@ -85,7 +85,7 @@ describe('the members that share the partitions', () => {
     expect(await owner.settle(held.map(published))).toEqual(['applied'])
   })
 
-  it('settle nothing once they were silent past their lease, nor when another epoch has come: the statement itself sees to it', async () => {
+  it('settle nothing after their lease has expired, nor under a later epoch: the statement itself checks it', async () => {
     await using world = await openPg()
     await append(world, keyed('a', 'a1'))
     const store = ordered(world.database)
@@ -99,7 +99,7 @@ describe('the members that share the partitions', () => {
     expect(await world.outbox()).toBe(1)
   })
 
-  it('note what they have in hand, and nothing that was settled, released or handed over', async () => {
+  it('have journal entries for records in flight, and for none that were settled, released or handed over', async () => {
     await using world = await openPg()
     await append(world, keyed('a', 'a1'), keyed('b', 'b1'), keyed('c', 'c1'), keyed('d', 'd1'))
     const store = ordered(world.database)
@@ -126,7 +126,7 @@ describe('the members that share the partitions', () => {
     })
   })
 
-  it('leave at once what they own, and begin anew', async () => {
+  it('release their partitions when they leave, and can join again', async () => {
     await using world = await openPg()
     const [one, other] = [ordered(world.database), ordered(world.database)]
     await one.claim({ limit: 1, lease })
@@ -138,7 +138,7 @@ describe('the members that share the partitions', () => {
     expect(await world.query('SELECT count(*)::int AS n FROM ackord_relays')).toEqual([{ n: 2 }])
   })
 
-  it('send one statement for a claim that finds something, one for a settle, and one more when it is time to say that they live', async () => {
+  it('send one statement for a claim that finds records, one for a settle, and one more to renew the lease', async () => {
     await using world = await openPg()
     const statements: string[] = []
     const query = world.pool.query.bind(world.pool)

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { openPg } from '../support/world.ts'
-import { lease, ordered, published } from './support/ordered-store.ts'
+import { openPg } from '../../support/world.ts'
+import { lease, ordered, published } from '../support/ordered-store.ts'
 
 type PgWorld = Awaited<ReturnType<typeof openPg>>
 
@@ -80,7 +80,7 @@ async function claimed(world: PgWorld, limit: number) {
 }
 
 describe('a claim in order', () => {
-  it('reads no more of a key with 200,000 records than it gives, and finds the others beside it', { timeout: 60_000 }, async () => {
+  it('reads no more of a key with 200,000 records than it returns, and finds the others beside it', { timeout: 60_000 }, async () => {
     await using world = await openPg({ max: 3 })
     await world.query(fill(200_000, { key: `'hot'` }))
     await world.query(fill(400, { key: `'k' || n % 100` }))
@@ -92,7 +92,7 @@ describe('a claim in order', () => {
     expect(await world.query(`SELECT count(*)::int AS n FROM ackord_outbox WHERE ordering_key <> 'hot'`)).toEqual([{ n: 0 }])
   })
 
-  it('is not held up by 10,000 keys whose heads wait, nor by what is parked and published', { timeout: 60_000 }, async () => {
+  it('is not slowed down by 10,000 keys whose heads wait, nor by parked and published records', { timeout: 60_000 }, async () => {
     await using world = await openPg({ max: 3 })
     await world.query(fill(10_000, { state: 'waiting', key: `'w' || n`, available: '1 hour' }))
     await world.query(fill(10_000, { key: `'w' || n` }))
@@ -107,7 +107,7 @@ describe('a claim in order', () => {
     expect(rows).toBeLessThan(60_000)
   })
 
-  it('uses the index also where nothing is known of the table yet, and passes over a destination that is left out', {
+  it('uses the index also without statistics, and skips an excluded destination', {
     timeout: 60_000,
   }, async () => {
     await using world = await openPg({ max: 3 })

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { failureOf, openPg, worldKinds } from '../support/world.ts'
-import { idsOf, keyed, lease, ordered, published, record, skewed } from './support/ordered-store.ts'
+import { failureOf, openPg, worldKinds } from '../../support/world.ts'
+import { idsOf, keyed, lease, ordered, published, record, skewed } from '../support/ordered-store.ts'
 
 /** Records without a key, by hand: many at once. */
 const fill = (
@@ -10,8 +10,8 @@ const fill = (
   SELECT 'ready', 'events', 'e' || n, 't', n % 256, '\\x00', '{"id":"e' || n || '","type":"t","source":"/s"}', clock_timestamp()
   FROM generate_series(${from}, ${to}) AS n`
 
-describe('what is committed late', () => {
-  it('is found by the next claim if it is late by little', async () => {
+describe('a record that is committed late', () => {
+  it('is found by the next claim if it is a little late', async () => {
     await using world = await openPg()
     const store = ordered(world.database)
     const client = await world.client()
@@ -26,7 +26,7 @@ describe('what is committed late', () => {
     expect(idsOf(await store.claim({ limit: 10, lease }))).toEqual(['late'])
   })
 
-  it('is found by a sweep if thousands were read meanwhile, while there is nothing else and while there is', async () => {
+  it('is found by a sweep if thousands were read meanwhile, whether or not there are other records', async () => {
     await using world = await openPg()
     let now = Date.now()
     const store = ordered(world.database, { ...skewed(0), now: () => now, monotonic: () => now })
@@ -50,7 +50,7 @@ describe('what is committed late', () => {
     expect(await world.outbox()).toBe(0)
   })
 
-  it('is read once: neither what was settled nor what others own is looked at again and again', async () => {
+  it('is read once: settled records and those of other members are not read again and again', async () => {
     await using world = await openPg()
     await world.query(fill(1, 20_000))
     const store = ordered(world.database)
@@ -64,7 +64,7 @@ describe('what is committed late', () => {
 })
 
 describe.each(worldKinds)('claims in order on $name', ({ open }) => {
-  it('give back what was released at once, also far below what was read', async () => {
+  it('return released records immediately, even far below the read position', async () => {
     await using world = await open()
     await world.query(fill(1, 4000))
     const store = ordered(world.database)
@@ -74,7 +74,7 @@ describe.each(worldKinds)('claims in order on $name', ({ open }) => {
     expect(idsOf(await store.claim({ limit: 10, lease }))).toEqual(idsOf(first))
   })
 
-  it('park what cannot be read, and go on with its key', async () => {
+  it('park unreadable records, and continue with their key', async () => {
     await using world = await open()
     const store = ordered(world.database)
     await world.database.write((transaction) => store.append(transaction, [keyed('a', 'a1'), keyed('a', 'a2'), keyed('a', 'a3')]))
@@ -86,7 +86,7 @@ describe.each(worldKinds)('claims in order on $name', ({ open }) => {
     expect(idsOf(await store.claim({ limit: 10, lease }))).toEqual(['a3'])
   })
 
-  it('say what is missing when the tables are older', async () => {
+  it('report what is missing when the tables are older', async () => {
     await using world = await open()
     await world.query(`DROP TABLE ackord_relays`)
     expect(await failureOf(ordered(world.database).claim({ limit: 1, lease }))).toMatchObject({ problem: 'missing' })

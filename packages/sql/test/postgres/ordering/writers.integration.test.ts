@@ -1,11 +1,11 @@
 import { silentLogger } from '@ackord/core'
 import type { PoolClient } from 'pg'
 import { describe, expect, it } from 'vitest'
-import { sqlOutbox, transactional } from '../../src/index.ts'
-import { postgresDialect } from '../../src/postgres/dialect.ts'
-import { outboxRowOf } from '../../src/records/outbox-row.ts'
-import { command, event, handle, openPg, type World } from '../support/world.ts'
-import { keyed, ordered, record } from './support/ordered-store.ts'
+import { sqlOutbox, transactional } from '../../../src/index.ts'
+import { postgresDialect } from '../../../src/postgres/dialect.ts'
+import { outboxRowOf } from '../../../src/records/outbox-row.ts'
+import { command, event, handle, openPg, type World } from '../../support/world.ts'
+import { keyed, ordered, record } from '../support/ordered-store.ts'
 
 type PgWorld = Awaited<ReturnType<typeof openPg>>
 
@@ -57,7 +57,7 @@ describe('writers of a key', () => {
     }
   })
 
-  it('never wait in a circle because of one call, in whatever order the keys come, nor because of a large one', async () => {
+  it('never deadlock because of one call, in whatever order the keys come, nor because of a large one', async () => {
     await using world = await openPg({ max: 10 })
     const store = ordered(world.database)
     const keys = Array.from({ length: 40 }, (_, index) => `k${index}`)
@@ -82,7 +82,7 @@ describe('writers of a key', () => {
     expect(await world.query('SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()')).toEqual(before)
   })
 
-  it('wait for nobody of another key or destination, nor if they have no key', async () => {
+  it('do not wait for writers of another key or destination, nor without a key', async () => {
     await using world = await openPg()
     const store = ordered(world.database)
     await using holder = await begin(world)
@@ -96,7 +96,7 @@ describe('writers of a key', () => {
     expect(await world.outbox()).toBe(3)
   })
 
-  it('wait for ackord_append() too, and it for them', async () => {
+  it('wait for ackord_append() too, and it waits for them', async () => {
     await using world = await openPg()
     const store = ordered(world.database)
     await using first = await begin(world)
@@ -113,7 +113,7 @@ describe('writers of a key', () => {
     expect(rows.map(({ id }) => id)).toEqual(['first', 'second', 'third'])
   })
 
-  it('lock without a round trip of its own, and not at all without order or without a key', async () => {
+  it('lock without an extra round trip, and not at all without order or without a key', async () => {
     const append = postgresDialect.appender('"ackord_outbox"')
     const rows = (count: number, order: 'none' | 'perKey') =>
       Array.from({ length: count }, (_, index) =>
@@ -130,7 +130,7 @@ describe('writers of a key', () => {
     expect(free?.sql).not.toContain('pg_advisory_xact_lock')
   })
 
-  it('are those of the middleware too, also in a group, if the database was made with the order', async () => {
+  it('include the middleware, also in a group, if the database was created with the order', async () => {
     await using world = await openPg()
     await using holder = await begin(world)
     await ordered(world.database).append(holder as never, [keyed('a', 'first')])

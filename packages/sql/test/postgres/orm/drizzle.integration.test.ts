@@ -107,7 +107,7 @@ describe('fromDrizzle()', () => {
     expect((await failureOf(Promise.resolve(nested?.select().from(orders)))).code).toBe('ACKORD_SCOPE_ENDED')
   })
 
-  it('refuses what it cannot work with', () => {
+  it('rejects unsupported clients', () => {
     expect(() => fromDrizzle({} as Parameters<typeof fromDrizzle>[0])).toThrow(/fromDrizzle\(db\)\.transaction/)
     const mock = drizzle.mock()
     expect(() => fromDrizzle(mock as unknown as Parameters<typeof fromDrizzle>[0])).toThrow(/pg\.Pool/)

@@ -80,7 +80,7 @@ describe('fromKnex()', () => {
     expect([await repository.noteOf('1'), await repository.noteOf('2')]).toEqual(['committed', undefined])
   })
 
-  it('tracks every way to make a query: of the transaction, raw, with a common table, of the schema, in batches, nested', async () => {
+  it('tracks every way to create a query: of the transaction, raw, with a common table expression, of the schema, in batches, nested', async () => {
     await using world = await openKnex()
     const { database } = world
     let kept: Knex | undefined
@@ -117,7 +117,7 @@ describe('fromKnex()', () => {
     for (const query of late) expect((await failureOf((async () => await query())())).code).toBe('ACKORD_SCOPE_ENDED')
   })
 
-  it('refuses commit() and rollback(), and what it cannot work with', async () => {
+  it('rejects commit() and rollback(), and unsupported clients', async () => {
     await using world = await openKnex()
     await world.database.write(async (knex) => {
       const transaction = knex as Knex.Transaction
@@ -128,7 +128,7 @@ describe('fromKnex()', () => {
     expect(() => fromKnex(createKnex({ client: 'pgnative' }))).toThrow(/'pgnative' does not transfer/)
   })
 
-  it('keeps hooks away from our own statements', async () => {
+  it('hides the library’s own statements from hooks', async () => {
     await using world = await openKnex({
       postProcessResponse: () => [],
       wrapIdentifier: (name, quote) => quote(name.toUpperCase()),

@@ -98,7 +98,7 @@ describe('fromKysely()', () => {
     expect([await repository.noteOf('1'), await repository.noteOf('2')]).toEqual(['committed', undefined])
   })
 
-  it('gives a transaction of Kysely: with schemas, raw queries, streams and introspection, all of them tracked', async () => {
+  it('returns a transaction of Kysely: schemas, raw queries, streams and introspection are all tracked', async () => {
     await using world = await openKysely()
     const { database, schema } = world
     let kept: Kysely<Tables> | undefined
@@ -118,7 +118,7 @@ describe('fromKysely()', () => {
     expect(await world.orders()).toBe(2)
   })
 
-  it('keeps plugins away from our own statements', async () => {
+  it('hides the library’s own statements from plugins', async () => {
     await using world = await openKysely({ plugins: [new CamelCasePlugin()] })
     const { database } = world
     const outbox = sqlOutbox(database, settings)
@@ -128,7 +128,7 @@ describe('fromKysely()', () => {
     expect([claimed?.message.id, Number(claimed?.createdAt) > 0]).toEqual(['1', true])
   })
 
-  it('refuses what it cannot work with', () => {
+  it('rejects unsupported clients', () => {
     expect(() => fromKysely({} as Kysely<Tables>)).toThrow(/fromKysely\(db\)\.transaction/)
   })
 })

@@ -99,7 +99,7 @@ describe('fromMikroOrm()', () => {
     expect([await noteOf('1'), await noteOf('2')]).toEqual(['committed', undefined])
   })
 
-  it('flushes what the handler has not: new, changed and removed entities', async () => {
+  it('flushes unflushed changes of the handler: new, changed and removed entities', async () => {
     await using world = await openMikroOrm()
     const { database } = world
     await world.query("INSERT INTO orders VALUES ('1', 'old'), ('2', 'old')")
@@ -115,7 +115,7 @@ describe('fromMikroOrm()', () => {
     ])
   })
 
-  it('fails, and commits nothing, when what is left cannot be flushed', async () => {
+  it('fails, and commits nothing, when the flush fails', async () => {
     await using world = await openMikroOrm()
     await world.query("INSERT INTO orders VALUES ('1')")
     const taken = world.database.write(async (manager) => {
@@ -128,7 +128,7 @@ describe('fromMikroOrm()', () => {
     expect(await world.orders()).toBe(1)
   })
 
-  it('flushes a nested transaction of ours with it, and forgets what is left in one that failed', async () => {
+  it('flushes a nested transaction of the library with it, and drops the changes of one that failed', async () => {
     await using world = await openMikroOrm()
     const { database } = world
     await database.write(async () => {
@@ -145,7 +145,7 @@ describe('fromMikroOrm()', () => {
     expect(await world.query('SELECT id FROM orders ORDER BY id')).toEqual([{ id: '1' }, { id: '3' }])
   })
 
-  it('lets no message of a group overwrite what the one before has not flushed', async () => {
+  it('prevents a message of a group from overwriting unflushed changes of the previous one', async () => {
     await using world = await openMikroOrm()
     const { database } = world
     await world.query("INSERT INTO orders VALUES ('1', '')")
@@ -164,7 +164,7 @@ describe('fromMikroOrm()', () => {
     expect(await world.query('SELECT note FROM orders')).toEqual([{ note: '.....' }])
   })
 
-  it('gives each message an identity map of its own', async () => {
+  it('gives each message its own identity map', async () => {
     await using world = await openMikroOrm()
     const { database } = world
     await world.query("INSERT INTO orders VALUES ('1', 'old')")
@@ -204,7 +204,7 @@ describe('fromMikroOrm()', () => {
     expect(await world.orders()).toBe(4)
   })
 
-  it('undoes a nested transaction of MikroORM that failed when nobody awaited it', async () => {
+  it('undoes an un-awaited nested transaction of MikroORM that failed', async () => {
     await using world = await openMikroOrm()
     await world.database.write(async (manager) => {
       await manager.insert(orders, { id: '2' })
@@ -232,7 +232,7 @@ describe('fromMikroOrm()', () => {
     expect([attempts, await world.orders()]).toEqual([2, 2])
   })
 
-  it('leaves what is meant to be outside of the transaction there', async () => {
+  it('lets explicit queries outside of the transaction through', async () => {
     await using world = await openMikroOrm()
     const failed = world.database.write(async (manager) => {
       await manager.fork().insert(orders, { id: 'of a fork' })
@@ -247,7 +247,7 @@ describe('fromMikroOrm()', () => {
     expect(await world.query('SELECT id FROM orders ORDER BY id')).toEqual([{ id: 'of a fork' }, { id: 'of another' }])
   })
 
-  it('refuses begin(), commit() and rollback(), and what it cannot work with', async () => {
+  it('rejects begin(), commit() and rollback(), and unsupported clients', async () => {
     await using world = await openMikroOrm()
     await world.database.write(async (manager) => {
       for (const end of [() => manager.begin(), () => manager.commit(), () => manager.rollback()]) {
@@ -259,7 +259,7 @@ describe('fromMikroOrm()', () => {
     expect(() => fromMikroOrm({} as MikroORM)).toThrow(/fromMikroOrm\(orm\)\.em\.fork/)
   })
 
-  it('says so when transactions are disabled', async () => {
+  it('reports disabled transactions', async () => {
     await using own = await openSchema()
     const { schema } = own
     const orm = await MikroORM.init({ clientUrl: postgresUrl, schema, entities: [orders], disableTransactions: true })

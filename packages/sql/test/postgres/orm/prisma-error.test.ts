@@ -10,20 +10,20 @@ function adapterError(originalCode: string | undefined): Error {
   return Object.assign(new Error('of the adapter', { cause: { originalCode, kind: 'postgres' } }), { name: 'DriverAdapterError' })
 }
 
-it('finds the error of the server behind one of Prisma', () => {
+it('finds the server error behind a Prisma error', () => {
   const error = prismaError('P2010', '42P01')
   expect(serverError(error)).toMatchObject({ message: 'of the server', code: '42P01', cause: error })
   expect(sqlStateOf(serverError(adapterError('23503')))).toBe('23503')
 })
 
-it('never takes a code of Prisma for one of PostgreSQL: at COMMIT it would mean that nothing was committed', () => {
+it('never mistakes a Prisma code for one of PostgreSQL: at COMMIT it would mean that nothing was committed', () => {
   for (const error of [prismaError('P2028'), prismaError('P1017'), adapterError(undefined)]) {
     expect(sqlStateOf(serverError(error))).toBeUndefined()
   }
   expect(serverError('text')).toBe('text')
 })
 
-it('knows conflicts, however they are wrapped', () => {
+it('recognises conflicts, however they are wrapped', () => {
   for (const conflict of [prismaError('P2034'), prismaError('P2010', '40001'), adapterError('40P01')]) {
     expect(isPrismaConflict(conflict)).toBe(true)
     expect(isPrismaConflict(new Error('wrapped', { cause: conflict }))).toBe(true)

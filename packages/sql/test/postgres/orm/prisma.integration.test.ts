@@ -74,7 +74,7 @@ describe('fromPrisma()', () => {
     expect([await repository.noteOf('1'), await repository.noteOf('2')]).toEqual(['committed', undefined])
   })
 
-  it('sends nothing before somebody waits for an operation, and each one once', async () => {
+  it('sends nothing before an operation is awaited, and each operation once', async () => {
     await using world = await openPrisma()
     await world.database.write(async (transaction) => {
       transaction.order.create({ data: { id: 'never' } })
@@ -87,7 +87,7 @@ describe('fromPrisma()', () => {
     expect(await world.orders()).toBe(3)
   })
 
-  it('tracks transactions of Prisma inside of one', async () => {
+  it('tracks nested transactions of Prisma', async () => {
     await using world = await openPrisma()
     const { database } = world
     let kept: Prisma.TransactionClient | undefined
@@ -108,7 +108,7 @@ describe('fromPrisma()', () => {
     await failureOf(Promise.resolve(kept?.order.findMany()))
   })
 
-  it('works with a client that was extended, whose extension asks for the transaction', async () => {
+  it('works with an extended client whose extension uses the transaction', async () => {
     await using world = await openPrisma()
     const { prisma, schema } = world
     const extended = prisma.$extends({
@@ -134,7 +134,7 @@ describe('fromPrisma()', () => {
     expect(await world.orders()).toBe(2)
   })
 
-  it('refuses what it cannot work with', () => {
+  it('rejects unsupported clients', () => {
     expect(() => fromPrisma({} as PrismaClient)).toThrow(/fromPrisma\(prisma\)\.\$transaction/)
   })
 })

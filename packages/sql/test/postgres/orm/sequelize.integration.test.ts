@@ -100,7 +100,7 @@ describe('fromSequelize()', () => {
     expect([await repository.noteOf('1'), await repository.noteOf('2')]).toEqual(['committed', undefined])
   })
 
-  it('tracks every way to make a query: of models, of their instances, in bulk, raw, of the schema, nested', async () => {
+  it('tracks every way to create a query: of models, of their instances, in bulk, raw, of the schema, nested', async () => {
     await using world = await openSequelize()
     const { database, model, sequelize } = world
     let kept: Handle = {}
@@ -151,7 +151,7 @@ describe('fromSequelize()', () => {
     expect([attempts, await world.orders()]).toEqual([2, 2])
   })
 
-  it('refuses commit() and rollback(), and what it cannot work with', async () => {
+  it('rejects commit() and rollback(), and unsupported clients', async () => {
     await using world = await openSequelize()
     await world.database.write(async ({ transaction }) => {
       expect((await failureOf(Promise.resolve(transaction?.commit()))).code).toBe('ACKORD_TRANSACTION_REQUIRED')
@@ -168,7 +168,7 @@ describe('fromSequelize()', () => {
     await world.database.write(async ({ transaction }) => expect(again.executor().transaction).toBe(transaction), settings)
   })
 
-  it('lets models find the transaction by CLS, tracked, and never outside of it', async () => {
+  it('lets models find the transaction through CLS, tracked, and never outside of it', async () => {
     await using world = await openSequelize()
     using _ = useNamespace()
     const { database, model, sequelize } = world
@@ -188,7 +188,7 @@ describe('fromSequelize()', () => {
     expect(await world.query('SELECT id FROM orders ORDER BY id')).toEqual([{ id: '1' }, { id: '3' }])
   })
 
-  it('keeps hooks and a query that they hold up inside of the transaction', async () => {
+  it('keeps hooks, and a query that they delay, inside of the transaction', async () => {
     await using world = await openSequelize()
     const { database, model, sequelize } = world
     let seen = 0

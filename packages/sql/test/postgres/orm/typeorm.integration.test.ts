@@ -120,7 +120,7 @@ describe('fromTypeorm()', () => {
     expect((await failureOf(Promise.resolve(kept?.createQueryBuilder(orders, 'orders').getMany()))).code).toBe('ACKORD_SCOPE_ENDED')
   })
 
-  it('refuses what it cannot work with', () => {
+  it('rejects unsupported clients', () => {
     expect(() => fromTypeorm({} as DataSource)).toThrow(/fromTypeorm\(dataSource\)\.transaction/)
   })
 })

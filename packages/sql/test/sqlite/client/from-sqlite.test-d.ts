@@ -1,8 +1,8 @@
 import type { DatabaseSyncInstance } from '@photostructure/sqlite'
 import type BetterSqlite3 from 'better-sqlite3'
 import { expectTypeOf, it } from 'vitest'
-import { type Database, sqlOutbox } from '../../src/index.ts'
-import { fromSqlite } from '../../src/sqlite/index.ts'
+import { type Database, sqlOutbox } from '../../../src/index.ts'
+import { fromSqlite } from '../../../src/sqlite/index.ts'
 
 declare const node: DatabaseSyncInstance
 declare const better: BetterSqlite3.Database

@@ -4,10 +4,10 @@ import { Message, silentLogger } from '@ackord/core'
 import { deferred, recordingLogger } from '@ackord/testkit'
 import { DatabaseSync } from '@photostructure/sqlite'
 import { describe, expect, it } from 'vitest'
-import { createSchema, sqlOutbox, validateSchema } from '../../src/index.ts'
-import { fromSqlite } from '../../src/sqlite/index.ts'
-import { event, failureOf } from '../support/world.ts'
-import { nodeKind, sqliteKinds, type TestClient } from './support/sqlite-world.ts'
+import { createSchema, sqlOutbox, validateSchema } from '../../../src/index.ts'
+import { fromSqlite } from '../../../src/sqlite/index.ts'
+import { event, failureOf } from '../../support/world.ts'
+import { nodeKind, sqliteKinds, type TestClient } from '../support/sqlite-world.ts'
 
 const quiet = { logger: silentLogger }
 
@@ -16,7 +16,7 @@ function pragma(client: TestClient, name: string): unknown {
 }
 
 describe.each(sqliteKinds)('fromSqlite() on $name', ({ open, connect }) => {
-  it('sets its connection to WAL, to be durable and not to block, and leaves the rest alone', async () => {
+  it('sets its connection to WAL, to be durable and not to block, and changes nothing else', async () => {
     await using world = await open({ empty: true })
     const { client, database } = world
     expect(pragma(client, 'journal_mode')).toBe('delete')
@@ -26,7 +26,7 @@ describe.each(sqliteKinds)('fromSqlite() on $name', ({ open, connect }) => {
     expect(pragma(client, 'foreign_keys')).toBe(foreignKeys)
   })
 
-  it('keeps what is more durable, and is less so only if it is asked to', async () => {
+  it('keeps a more durable setting, and lowers it only on request', async () => {
     await using world = await open({ empty: true })
     world.client.exec('PRAGMA synchronous = EXTRA')
     await world.database.write(async () => {})
@@ -37,13 +37,13 @@ describe.each(sqliteKinds)('fromSqlite() on $name', ({ open, connect }) => {
     expect(() => fromSqlite(fast, { synchronous: 'full' })).toThrow(/synchronous was 'normal'/)
   })
 
-  it('touches nothing before it is used', async () => {
+  it('does no I/O before it is used', async () => {
     await using world = await open({ empty: true })
     fromSqlite(world.connect(), quiet)
     expect(world.query('PRAGMA journal_mode')).toEqual([{ journal_mode: 'delete' }])
   })
 
-  it('has no handle outside of a transaction, so that nothing slips into one', async () => {
+  it('has no handle outside of a transaction, so that no statement slips into one', async () => {
     await using world = await open()
     const handle = world.database.executor()
     expect(() => handle.prepare('SELECT 1')).toThrow(/pass fromSqlite\(\) a reader/)
@@ -72,7 +72,7 @@ describe.each(sqliteKinds)('fromSqlite() on $name', ({ open, connect }) => {
     expect(world.count('orders')).toBe(1)
   })
 
-  it('shares the reader of a file, and refuses a second one', async () => {
+  it('shares the reader of a file, and rejects a second one', async () => {
     await using world = await open({ withReader: true })
     expect(fromSqlite(world.client, quiet).executor().prepare('SELECT 1 AS n').get()).toMatchObject({ n: 1 })
     expect(() => fromSqlite(world.client, { reader: world.connect() })).toThrow(/reader must be the reader that this file already has/)
@@ -80,7 +80,7 @@ describe.each(sqliteKinds)('fromSqlite() on $name', ({ open, connect }) => {
     expect(() => fromSqlite(other.client, { reader: other.client })).toThrow(/reader must be a connection of its own/)
   })
 
-  it('knows a file by its path, also through a link', async () => {
+  it('identifies a file by its path, also through a link', async () => {
     await using world = await open()
     const link = join(dirname(world.path), 'link.db')
     symlinkSync(world.path, link)
@@ -92,7 +92,7 @@ describe.each(sqliteKinds)('fromSqlite() on $name', ({ open, connect }) => {
     linked.close()
   })
 
-  it('knows a file that is opened again from the one whose clients were all closed', async () => {
+  it('distinguishes a file that is opened again from the one whose clients were all closed', async () => {
     await using world = await open({ withReader: true })
     const inside = deferred()
     const leave = deferred()
@@ -114,7 +114,7 @@ describe.each(sqliteKinds)('fromSqlite() on $name', ({ open, connect }) => {
     expect((await hung).message).toMatch(/not open|not known whether the transaction was committed/)
   })
 
-  it('knows a file also while a client of it is busy', async () => {
+  it('identifies a file even while one of its clients is busy', async () => {
     await using world = await open()
     const { database } = world
     await database.write(async (transaction) => {
@@ -162,7 +162,7 @@ describe.each(sqliteKinds)('fromSqlite() on $name', ({ open, connect }) => {
   })
 })
 
-it('says when a file cannot have a write-ahead log', async () => {
+it('warns when a file cannot have a write-ahead log', async () => {
   await using world = await nodeKind.open({ empty: true })
   const client = world.connect()
   const logger = recordingLogger()
@@ -181,7 +181,7 @@ it('says when a file cannot have a write-ahead log', async () => {
   expect(logger.lines).toMatchObject([{ level: 'warn', fields: { mode: 'delete' } }])
 })
 
-it('takes settings of the connection that change how rows look', async () => {
+it('accepts settings of the connection that change the form of rows', async () => {
   await using world = await nodeKind.open({ empty: true })
   const client = new DatabaseSync(world.path, { readBigInts: true, returnArrays: true })
   const database = fromSqlite(client, quiet)

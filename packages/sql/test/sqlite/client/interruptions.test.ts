@@ -1,11 +1,11 @@
 import { jsonMarshaler, marshal, rootContext, silentLogger, systemRuntime } from '@ackord/core'
 import { deferred } from '@ackord/testkit'
 import { describe, expect, it } from 'vitest'
-import { sqlOutbox } from '../../src/index.ts'
-import { fromSqlite } from '../../src/sqlite/index.ts'
-import { event } from '../support/world.ts'
-import { failingClient, sqliteError } from './support/failing-client.ts'
-import { nodeKind, sqliteKinds, type TestHandle } from './support/sqlite-world.ts'
+import { sqlOutbox } from '../../../src/index.ts'
+import { fromSqlite } from '../../../src/sqlite/index.ts'
+import { event } from '../../support/world.ts'
+import { failingClient, sqliteError } from '../support/failing-client.ts'
+import { nodeKind, sqliteKinds, type TestHandle } from '../support/sqlite-world.ts'
 
 const insertSql = 'INSERT INTO orders (id) VALUES (?)'
 const insert = (handle: TestHandle, id: string) => void handle.prepare(insertSql).run(id)
@@ -16,8 +16,8 @@ const outcome = (work: Promise<unknown>) =>
     (error: Error) => error.message,
   )
 
-describe.each(sqliteKinds)('what comes in between on $name', ({ open }) => {
-  it('leaves the iteration of the next transaction alone when that of an aborted one is left late', async () => {
+describe.each(sqliteKinds)('interruptions on $name', ({ open }) => {
+  it('does not touch the iteration of the next transaction when that of an aborted one ends late', async () => {
     await using world = await open()
     const { database } = world
     await database.write(async (tx) => {
@@ -42,7 +42,7 @@ describe.each(sqliteKinds)('what comes in between on $name', ({ open }) => {
     expect(seen).toEqual(['1', '2', '3', '4'])
   })
 
-  it('stores all of an append or nothing, also when its failure is caught', async () => {
+  it('stores all of an append or nothing, even if its failure is caught', async () => {
     await using world = await open()
     const outbox = sqlOutbox(world.database, { logger: silentLogger })
     world.client.exec(`CREATE TRIGGER t BEFORE INSERT ON ackord_outbox WHEN new.id = 'e120' BEGIN SELECT RAISE(ABORT, 'no'); END`)
@@ -51,7 +51,7 @@ describe.each(sqliteKinds)('what comes in between on $name', ({ open }) => {
     expect(world.count('ackord_outbox')).toBe(0)
   })
 
-  it.each([false, true])('gives the turn on when its client was closed during an iteration (aborted: %s)', async (aborted) => {
+  it.each([false, true])('releases the turn when its client was closed during an iteration (aborted: %s)', async (aborted) => {
     await using world = await open()
     const client = world.connect()
     const database = fromSqlite(client, { logger: silentLogger })
@@ -72,7 +72,7 @@ describe.each(sqliteKinds)('what comes in between on $name', ({ open }) => {
     expect(await outcome(other.write(async (tx) => insert(tx, '3')))).toMatch(/^committed$|lockTimeout/)
   })
 
-  it('does not let whoever waits begin whose signal is aborted in the same turn', async () => {
+  it('does not let a waiter begin whose signal is aborted in the same turn', async () => {
     await using world = await open()
     const log: string[] = []
     const client = failingClient(world.connect(), (sql) => void log.push(sql) as undefined)
@@ -91,7 +91,7 @@ describe.each(sqliteKinds)('what comes in between on $name', ({ open }) => {
   })
 })
 
-it('gives statements back once when COMMIT succeeds at the second try, and an abort comes with it', async () => {
+it('returns statements once when COMMIT succeeds at the second attempt, and an abort comes with it', async () => {
   await using world = await nodeKind.open()
   let busy = false
   const texts: string[] = []
@@ -121,7 +121,7 @@ it('gives statements back once when COMMIT succeeds at the second try, and an ab
   expect(texts.filter((sql) => sql === insertSql)).toHaveLength(1)
 })
 
-it('does not send a COMMIT that was aborted while it waited in the transaction of the next one', async () => {
+it('does not send a COMMIT in the next transaction that was aborted while it waited', async () => {
   await using world = await nodeKind.open()
   const timers: (() => void)[] = []
   const runtime = { ...systemRuntime, setTimeout: (callback: () => void) => ({ cancel() {}, at: timers.push(callback) }) }

@@ -1,8 +1,8 @@
 import { silentLogger } from '@ackord/core'
 import { describe, expect, it } from 'vitest'
-import { fromSqlite } from '../../src/sqlite/index.ts'
-import { failureOf } from '../support/world.ts'
-import { type SqliteWorld, sqliteKinds, type TestHandle } from './support/sqlite-world.ts'
+import { fromSqlite } from '../../../src/sqlite/index.ts'
+import { failureOf } from '../../support/world.ts'
+import { type SqliteWorld, sqliteKinds, type TestHandle } from '../support/sqlite-world.ts'
 
 const insertSql = 'INSERT INTO orders (id) VALUES (?)'
 const selectSql = 'SELECT id FROM orders ORDER BY id'
@@ -27,7 +27,7 @@ function openCounting(world: SqliteWorld): { readonly write: Write; readonly tex
 type Write = (work: (transaction: TestHandle) => void) => Promise<void>
 
 describe.each(sqliteKinds)('statements that are prepared again on $name', ({ open, name }) => {
-  it('are the same, from one transaction to the next', async () => {
+  it('are reused from one transaction to the next', async () => {
     await using world = await open()
     const { write, texts } = openCounting(world)
     for (const id of ['1', '2', '3']) await write((transaction) => void transaction.prepare(insertSql).run(id))
@@ -35,7 +35,7 @@ describe.each(sqliteKinds)('statements that are prepared again on $name', ({ ope
     expect(world.count('orders')).toBe(3)
   })
 
-  it('are two where one transaction has two of them', async () => {
+  it('are two if one transaction prepares the same text twice', async () => {
     await using world = await open()
     const { write, texts } = openCounting(world)
     await write((transaction) => {
@@ -66,7 +66,7 @@ describe.each(sqliteKinds)('statements that are prepared again on $name', ({ ope
     await write((transaction) => expect(transaction.prepare(selectSql).all()).toEqual([{ id: '1' }]))
   })
 
-  it('are prepared anew after a failure, and work after one', async () => {
+  it('are prepared again after a failure, and work after one', async () => {
     await using world = await open()
     const { write, texts } = openCounting(world)
     await write((transaction) => void transaction.prepare(insertSql).run('1'))
@@ -86,7 +86,7 @@ describe.each(sqliteKinds)('statements that are prepared again on $name', ({ ope
     await write((transaction) => expect(transaction.prepare(sql).all()).toEqual([expect.objectContaining({ remark: 'new' })]))
   })
 
-  it('are forgotten, the oldest first, where there are many', async () => {
+  it('are dropped, the oldest first, if there are many', async () => {
     await using world = await open()
     const { write, texts } = openCounting(world)
     for (let number = 0; number <= 100; number += 1) {

@@ -1,7 +1,7 @@
 import { VirtualRuntime } from '@ackord/testkit'
 import { describe, expect, it } from 'vitest'
-import { BegunManually, whileLocked } from '../../src/sqlite/client/locks.ts'
-import { failureOf } from '../support/world.ts'
+import { BegunManually, whileLocked } from '../../../src/sqlite/client/locks.ts'
+import { failureOf } from '../../support/world.ts'
 
 const locked = Object.assign(new Error('database is locked'), { errcode: 5 })
 
@@ -19,13 +19,13 @@ function failing(times: number, error: Error = locked): { readonly attempt: () =
 }
 
 describe('whileLocked()', () => {
-  it('does not wait where nothing is locked', async () => {
+  it('does not wait if nothing is locked', async () => {
     const runtime = new VirtualRuntime()
     expect(await whileLocked(() => 'done', { runtime, timeout: 1000 })).toBe('done')
     expect(runtime.timers).toBe(0)
   })
 
-  it('tries again at growing distances that vary, none longer than 75 ms', async () => {
+  it('retries at growing intervals with jitter, none longer than 75 ms', async () => {
     const runtime = new VirtualRuntime()
     const { attempt } = failing(12)
     const waiting = whileLocked(attempt, { runtime, timeout: 5000 })
@@ -45,7 +45,7 @@ describe('whileLocked()', () => {
   it.each([
     { cause: locked, text: /another connection keeps it locked/ },
     { cause: new BegunManually('by hand'), text: /begun by hand/ },
-  ])('gives up after its time and says why: $text', async ({ cause, text }) => {
+  ])('gives up after its timeout and says why: $text', async ({ cause, text }) => {
     const runtime = new VirtualRuntime()
     const { attempt } = failing(Infinity, cause)
     const failed = failureOf(whileLocked(attempt, { runtime, timeout: 1000 }))
@@ -54,7 +54,7 @@ describe('whileLocked()', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('goes on for ever with a limit of 0, until it is aborted', async () => {
+  it('retries forever with a limit of 0, until it is aborted', async () => {
     const runtime = new VirtualRuntime()
     const abort = new AbortController()
     const reason = new Error('stopped')
@@ -66,7 +66,7 @@ describe('whileLocked()', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('lets other errors pass at once', async () => {
+  it('rethrows other errors immediately', async () => {
     const runtime = new VirtualRuntime()
     const other = new Error('disk I/O error')
     expect(await failureOf(whileLocked(failing(1, other).attempt, { runtime, timeout: 1000 }))).toBe(other)

@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest'
-import { WriterMutex } from '../../src/sqlite/client/locks.ts'
+import { WriterMutex } from '../../../src/sqlite/client/locks.ts'
 
 const asIs = (release: () => void) => release
 
 describe('WriterMutex', () => {
-  it('lets one in at a time, in the order they came', async () => {
+  it('lets one in at a time, in order of arrival', async () => {
     const mutex = new WriterMutex()
     const log: string[] = []
     const work = async (name: string) => {
@@ -19,7 +19,7 @@ describe('WriterMutex', () => {
     expect(log).toEqual(['a in', 'a out', 'b in', 'b out', 'c in', 'c out', 'd in', 'd out'])
   })
 
-  it('is released once, however often that is asked for', async () => {
+  it('is released once, however often release is called', async () => {
     const mutex = new WriterMutex()
     const release = await mutex.acquire(asIs)
     const second = mutex.acquire(asIs)
@@ -37,7 +37,7 @@ describe('WriterMutex', () => {
     await third
   })
 
-  it('forgets whoever is aborted while waiting, and does not let in who was aborted before', async () => {
+  it('drops a waiter that is aborted, and does not let in one that was aborted before', async () => {
     const mutex = new WriterMutex()
     const release = await mutex.acquire(asIs)
     const abort = new AbortController()

@@ -1,15 +1,15 @@
 import { Message, silentLogger } from '@ackord/core'
 import type { ClaimedRecord, NewOutboxRecord } from '@ackord/outbox'
 import { describe, expect, it } from 'vitest'
-import { tablesOf } from '../../src/contract/database-options.ts'
-import type { OwnedClaimOptions, ReadPosition } from '../../src/contract/store-dialect.ts'
-import { createSchema, sqlOutbox, validateSchema } from '../../src/index.ts'
-import { sqliteDialect } from '../../src/sqlite/dialect.ts'
-import { fromSqlite } from '../../src/sqlite/index.ts'
-import { migrations } from '../../src/sqlite/migrations.ts'
-import { followSql, freshSql, retriedSql, statusSql, sweptSql, walkSql, windowEndSql } from '../../src/sqlite/ordering/owned-claim.ts'
-import { event, failureOf } from '../support/world.ts'
-import { nodeKind, type SqliteWorld, sqliteKinds } from './support/sqlite-world.ts'
+import { tablesOf } from '../../../src/contract/database-options.ts'
+import type { OwnedClaimOptions, ReadPosition } from '../../../src/contract/store-dialect.ts'
+import { createSchema, sqlOutbox, validateSchema } from '../../../src/index.ts'
+import { sqliteDialect } from '../../../src/sqlite/dialect.ts'
+import { fromSqlite } from '../../../src/sqlite/index.ts'
+import { migrations } from '../../../src/sqlite/migrations.ts'
+import { followSql, freshSql, retriedSql, statusSql, sweptSql, walkSql, windowEndSql } from '../../../src/sqlite/ordering/owned-claim.ts'
+import { event, failureOf } from '../../support/world.ts'
+import { nodeKind, type SqliteWorld, sqliteKinds } from '../support/sqlite-world.ts'
 
 const ordered = { logger: silentLogger, order: 'perKey' } as const
 const tables = tablesOf(sqliteDialect, {}, {})
@@ -27,7 +27,7 @@ function idsOf(claimed: readonly ClaimedRecord[]): (string | undefined)[] {
 }
 
 describe.each(sqliteKinds)('order per key on $name', ({ open }) => {
-  it('needs the tables of version 2, and finds what was stored before them', async () => {
+  it('requires the tables of version 2, and finds records stored before them', async () => {
     await using world = await open({ empty: true })
     const { database } = world
     const { meta, setVersion } = sqliteDialect.store.schema
@@ -44,7 +44,7 @@ describe.each(sqliteKinds)('order per key on $name', ({ open }) => {
     expect(world.query('SELECT version, oldest_reader FROM ackord_meta')).toEqual([{ version: 3, oldest_reader: 1 }])
   })
 
-  it('shares one file among ten members that claim at once, each key in one hand', async () => {
+  it('shares one file among ten members that claim at once, each key owned by one member', async () => {
     await using world = await open()
     const keys = Array.from({ length: 300 }, (_, index) => `k${index}`)
     await append(world, ...keys.flatMap((key) => [keyed(key, 1), keyed(key, 2)]))
@@ -118,7 +118,7 @@ describe('the claim with order per key', () => {
     expect(all.filter((step) => /SCAN (next|o|p|head)\b|TEMP B-TREE FOR ORDER BY.*next/.test(step))).toEqual([])
   })
 
-  it('jumps over a key with 50,000 records at the head', async () => {
+  it('steps over a key with 50,000 records at the head', async () => {
     await using world = await nodeKind.open()
     world.client.exec(`WITH RECURSIVE numbers(n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM numbers WHERE n < 50000)
 INSERT INTO ackord_outbox (state, destination, id, type, ordering_key, partition, data, attributes, available_at)

@@ -1,0 +1,170 @@
+import { compose, jsonMarshaler, marshal, silentLogger } from '@ackord/core'
+import { describe, expect, it } from 'vitest'
+import {
+  createSchema,
+  type Database,
+  outboxMiddleware,
+  printSchema,
+  SchemaError,
+  sqlOutbox,
+  type TableOptions,
+  transactional,
+  transactionMiddleware,
+  validateSchema,
+} from '../../src/index.ts'
+import { portOf } from '../../src/transaction/database.ts'
+import { event, failureOf, handle } from '../support/world.ts'
+
+interface SchemaWorld<Handle> extends AsyncDisposable {
+  readonly database: Database<Handle>
+  /** On a connection of the test's own. */
+  query(sql: string): Rows | Promise<Rows>
+}
+
+type Rows = readonly Readonly<Record<string, unknown>>[]
+
+export interface SchemaSuiteOptions<Handle> {
+  readonly name: string
+  readonly open: (options?: { readonly empty?: boolean }) => Promise<SchemaWorld<Handle>>
+  /** Names with every character that would need an escape. */
+  readonly quotedNames: TableOptions
+  /** Names that the database would truncate or reject. */
+  readonly invalidNames: readonly string[]
+  /** The current instant as the columns store it. */
+  readonly now: string
+  /** The error of a CHECK constraint. */
+  readonly checkViolation: object
+}
+
+const quiet = { logger: silentLogger }
+
+/** What createSchema(), validateSchema() and printSchema() promise on every database. */
+export function testSchema<Handle>(options: SchemaSuiteOptions<Handle>): void {
+  const { name, open, quotedNames, invalidNames, now, checkViolation } = options
+
+  describe(`the schema on ${name}`, () => {
+    it('is created once, however often createSchema() is called', async () => {
+      await using world = await open({ empty: true })
+      expect(await failureOf(validateSchema(world.database))).toMatchObject({
+        problem: 'missing',
+        message: expect.stringMatching(/createSchema/),
+      })
+      await createSchema(world.database)
+      const changed = await world.query('SELECT changed_at FROM ackord_meta')
+      await createSchema(world.database)
+      await validateSchema(world.database)
+      expect(await world.query('SELECT changed_at FROM ackord_meta')).toEqual(changed)
+      expect(await world.query('SELECT name, version, oldest_reader FROM ackord_meta')).toEqual([
+        { name: 'schema', version: 3, oldest_reader: 1 },
+      ])
+    })
+
+    it('is rejected if it is older or too new, and accepted if it is newer and still supports this code', async () => {
+      await using world = await open()
+      const { database } = world
+      const setVersion = (version: number, oldestReader: number) =>
+        world.query(`UPDATE ackord_meta SET version = ${version}, oldest_reader = ${oldestReader}`)
+      await setVersion(0, 0)
+      expect(await failureOf(validateSchema(database))).toMatchObject({ problem: 'older', message: expect.stringMatching(/version 0/) })
+      await setVersion(7, 1)
+      await validateSchema(database)
+      await createSchema(database)
+      await setVersion(7, 4)
+      for (const call of [validateSchema, createSchema]) {
+        const error = await failureOf(call(database))
+        expect(error).toBeInstanceOf(SchemaError)
+        expect(error).toMatchObject({ problem: 'newer', message: expect.stringMatching(/Update @ackord\/sql/) })
+      }
+      expect(await world.query('SELECT version FROM ackord_meta')).toEqual([{ version: 7 }])
+      // The failed call has released its lock.
+      await setVersion(3, 1)
+      await createSchema(database)
+      await world.query('DELETE FROM ackord_meta')
+      expect(await failureOf(validateSchema(database))).toMatchObject({ problem: 'missing' })
+    })
+
+    it('accepts names of any kind, quoted', async () => {
+      await using world = await open({ empty: true })
+      const { database } = world
+      await createSchema(database, quotedNames)
+      await validateSchema(database, quotedNames)
+      const middleware = transactional(database, {
+        inbox: { consumer: 'c', ...quotedNames },
+        outbox: { destination: 'events', ...quotedNames },
+        transaction: quiet,
+      })
+      await handle(middleware, async () => [event('e1')])
+      await handle(middleware, async () => [event('e2')])
+      const store = sqlOutbox(database, { ...quotedNames, ...quiet })
+      const [record, ...more] = await store.claim({ limit: 10, lease: 1000 })
+      expect([record?.message.id, more]).toEqual(['e1', []])
+      expect((await store.list({}, { limit: 10 })).records).toHaveLength(1)
+      expect(await world.query('SELECT id FROM orders')).toEqual([])
+    })
+
+    it('rejects names that the database would truncate or reject', async () => {
+      await using world = await open({ empty: true })
+      for (const invalid of invalidNames) {
+        for (const tables of [{ names: { outbox: invalid } }, { schema: invalid }]) {
+          expect(await failureOf(createSchema(world.database, tables))).toMatchObject({ code: 'ACKORD_INVALID_OPTION' })
+        }
+      }
+    })
+
+    it('enforces its state machine with checks', async () => {
+      await using world = await open()
+      const { database } = world
+      const outbox = compose(transactionMiddleware(database, quiet), outboxMiddleware(database, { destination: 'd' }))
+      await handle(outbox, async () => [event('e1')])
+      for (const change of [
+        "state = 'gone'",
+        "state = 'parked'",
+        `parked_at = ${now}`,
+        "state = 'published'",
+        `lease_until = ${now}`,
+        'attempts = -1',
+      ]) {
+        const update = async () => await world.query(`UPDATE ackord_outbox SET ${change}`)
+        expect(await failureOf(update())).toMatchObject(checkViolation)
+      }
+    })
+
+    it('is migrated from version 1 to the current one with its records', async () => {
+      await using world = await open({ empty: true })
+      const { database } = world
+      const { dialect, tables } = portOf(database)
+      const { migrations, meta, setVersion } = dialect.store.schema
+      const [first] = migrations
+      await runScript(database, [meta(tables({})), first?.sql(tables({})), setVersion(tables({}), 1, 1)].join(';\n'))
+      expect(await failureOf(validateSchema(database))).toMatchObject({ problem: 'older' })
+      const store = sqlOutbox(database, quiet)
+      const append = (...ids: string[]) =>
+        database.write((transaction) =>
+          store.append(
+            transaction,
+            ids.map((id) => ({ destination: 'd', message: marshal(event(id, { partitionkey: 'k' }), jsonMarshaler) })),
+          ),
+        )
+      await append('e1', 'e2')
+      await createSchema(database)
+      await validateSchema(database)
+      await append('e3')
+      const claimed = await sqlOutbox(database, { order: 'perKey', ...quiet }).claim({ limit: 10, lease: 1000 })
+      expect(claimed.map(({ message }) => message.id)).toEqual(['e1', 'e2', 'e3'])
+    })
+
+    it('is valid if the statements of printSchema() are run', async () => {
+      await using world = await open({ empty: true })
+      await runScript(world.database, printSchema(world.database))
+      await validateSchema(world.database)
+      await createSchema(world.database)
+    })
+  })
+}
+
+/** Outside of a transaction where DDL would end it. */
+async function runScript<Handle>(database: Database<Handle>, sql: string): Promise<void> {
+  const { driver } = portOf(database)
+  if (driver.connection !== undefined) await driver.connection(({ script }) => script(sql))
+  else await driver.transaction([], (session) => session.script(sql), AbortSignal.any([]))
+}
