@@ -27,10 +27,10 @@ export function groupRestorer<Handle>(
     return await driver.transaction(
       settings,
       async function restoreInbox(session) {
-        const there = new Map((await dialect.forgetAll(session, inbox.table, sorted(recorded))).map((key) => [textOf(key), key]))
-        if (there.size === 0) return false
-        for (const name of there.keys()) if (!kept.has(name)) there.delete(name)
-        if (there.size > 0) await dialect.recordAll(session, inbox.table, sorted(there))
+        const committed = new Map((await dialect.forgetAll(session, inbox.table, sorted(recorded))).map((key) => [textOf(key), key]))
+        if (committed.size === 0) return false
+        for (const name of committed.keys()) if (!kept.has(name)) committed.delete(name)
+        if (committed.size > 0) await dialect.recordAll(session, inbox.table, sorted(committed))
         await store(
           session,
           gathered.filter(({ work }) => work.isDone),

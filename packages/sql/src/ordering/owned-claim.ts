@@ -172,8 +172,8 @@ async function contentsOf(reads: OwnedReads, found: readonly ChosenRow[], option
   if (found.length === 0) return []
   const read = bySeq(await reads.contents(found, inlineBytes(options.maxBytes, options.limit)))
   // A row that no longer exists was discarded by an operator.
-  const there = found.filter(({ seq }) => read.has(seq))
-  const given = withinBytes(there, options, ({ seq }) => Number(read.get(seq)?.['bytes']))
+  const existing = found.filter(({ seq }) => read.has(seq))
+  const given = withinBytes(existing, options, ({ seq }) => Number(read.get(seq)?.['bytes']))
   return given.map(({ seq, turn, behind: parked }) => ({ ...read.get(seq), turn, behind: parked }))
 }
 

@@ -230,8 +230,8 @@ export async function keepPartitions(statements: KeepStatements, options: KeepOp
   const { owned, live } = ownership(living, now)
   const lacking = Math.ceil(partitionCount / Math.max(1, live)) - owned.size
   // The records that a lost owner had in flight are counted before another member claims them; a concurrent member may be doing so right now.
-  const takable = now.filter(({ partition, free, hasEntries }) => free && !hasEntries && !handOver.includes(partition))
-  const wanted = takable.slice(0, Math.max(0, lacking))
+  const available = now.filter(({ partition, free, hasEntries }) => free && !hasEntries && !handOver.includes(partition))
+  const wanted = available.slice(0, Math.max(0, lacking))
   if (wanted.length === 0) return { owned, live }
   await statements.acquire(member, wanted)
   return ownership(living, await statements.partitions())

@@ -13,14 +13,14 @@ export function sqliteClaims({ driver, table, retain }: StorePort): ClaimStateme
   const alone = <R>(work: (session: Session<unknown>) => Promise<R>) => driver.transaction([], work, rootContext().signal)
 
   /** Runs a statement per row, and returns the seqs of those that changed a row. */
-  function each<Place extends ClaimedRowKey>(
-    places: readonly Place[],
-    statementOf: (place: Place) => Statement,
+  function each<Claimed extends ClaimedRowKey>(
+    rows: readonly Claimed[],
+    statementOf: (row: Claimed) => Statement,
   ): Promise<ReadonlySet<string>> {
     return alone(async (session) => {
       const changed = new Set<string>()
-      for (const place of places) {
-        if ((await session.change({ ...statementOf(place), prepare: true })) === 1) changed.add(place.seq)
+      for (const row of rows) {
+        if ((await session.change({ ...statementOf(row), prepare: true })) === 1) changed.add(row.seq)
       }
       return changed
     })
@@ -32,9 +32,9 @@ export function sqliteClaims({ driver, table, retain }: StorePort): ClaimStateme
   return {
     claim: (options) => alone((session) => claim(session, table, options)),
     contents: (keys) => alone((session) => readContents(session, table, keys)),
-    renew: (places, lease) => each(places, ({ seq, token }) => ({ sql: renewing, parameters: [Math.ceil(lease), seq, token] })),
-    async release(places) {
-      await each(places, ({ seq, token }) => ({ sql: releasing, parameters: [seq, token] }))
+    renew: (rows, lease) => each(rows, ({ seq, token }) => ({ sql: renewing, parameters: [Math.ceil(lease), seq, token] })),
+    async release(rows) {
+      await each(rows, ({ seq, token }) => ({ sql: releasing, parameters: [seq, token] }))
     },
     settle: (outcomes) => each(outcomes, ({ seq, token, outcome }) => settling(outcome, [seq, token])),
   }
@@ -50,13 +50,13 @@ interface Picked {
 /** Retries come first, as they are older, but at most half: a wave of retries must not block new records. */
 async function claim({ run }: Session<unknown>, table: string, options: ClaimRowsOptions): Promise<readonly Row[]> {
   const { limit, lease, token, retried } = options
-  const places = await destinationsOf(run, table, options)
-  const quota = options.quota ?? Math.ceil(limit / Math.max(1, new Set([...places.ready, ...places.waiting]).size))
+  const destinations = await destinationsOf(run, table, options)
+  const quota = options.quota ?? Math.ceil(limit / Math.max(1, new Set([...destinations.ready, ...destinations.waiting]).size))
 
   async function pick(state: PendingState, max: number): Promise<readonly Picked[]> {
     const sql = pickSql(table, state, retried)
     const picked: Picked[] = []
-    for (const destination of places[state]) {
+    for (const destination of destinations[state]) {
       const left = Math.min(quota, max - picked.length)
       if (left <= 0) break
       for (const [turn, { seq, bytes }] of (await run(sql, [destination, left])).rows.entries())
@@ -112,13 +112,13 @@ export type PendingState = 'ready' | 'waiting'
 
 /** The destinations that have rows in a state, found by stepping from one to the next in the index. */
 export function destinationsSql(table: string, state: PendingState): string {
-  return `WITH RECURSIVE places(destination) AS (
+  return `WITH RECURSIVE destinations(destination) AS (
   SELECT * FROM (SELECT destination FROM ${table} WHERE state = '${state}' ORDER BY destination LIMIT 1)
   UNION ALL
   SELECT (SELECT o.destination FROM ${table} AS o WHERE o.state = '${state}' AND o.destination > before.destination ORDER BY o.destination LIMIT 1)
-  FROM places AS before WHERE before.destination IS NOT NULL
+  FROM destinations AS before WHERE before.destination IS NOT NULL
 )
-SELECT destination FROM places WHERE destination IS NOT NULL`
+SELECT destination FROM destinations WHERE destination IS NOT NULL`
 }
 
 /** The seqs and sizes of claimable rows of a destination, oldest first. Destination, limit. SQLite knows the length of a blob without reading it. */

@@ -143,8 +143,8 @@ function stateOf(pool: object): PoolState {
 /** The last statement notifies listeners; the server merges the notifications of a transaction. */
 function appenderOf(dialect: Dialect, table: string, notify: boolean): ReturnType<Dialect['appender']> {
   const append = dialect.appender(table)
-  const told = notify ? dialect.notifier?.(table) : undefined
-  return told === undefined ? append : (rows, session) => [...append(rows, session), told]
+  const notification = notify ? dialect.notifier?.(table) : undefined
+  return notification === undefined ? append : (rows, session) => [...append(rows, session), notification]
 }
 
 /** Returns the given object from the constructor, so that a subclass adds its private fields to that object. */

@@ -138,14 +138,14 @@ export function openSession(connection: MysqlConnection, options: OpenSessionOpt
     }
 
     function check(result: T): T {
-      const { inTransaction: told, autocommit } = read(result)
+      const { inTransaction: isInTransaction, autocommit } = read(result)
       // The next user of the connection would inherit it.
       if (autocommit === false) refuse(withoutAutocommit(wire.name))
-      if (told === false) {
+      if (isInTransaction === false) {
         unusable = endedByStatement()
         throw unusable
       }
-      if (told === undefined && !isRead(sql)) doubt = {}
+      if (isInTransaction === undefined && !isRead(sql)) doubt = {}
       return result
     }
 
