@@ -34,7 +34,7 @@ export async function unlessAborted<T extends AsyncDisposable>(opening: Promise<
 export interface WaitOptions {
   readonly signal: AbortSignal
   /** Milliseconds without progress after which the wait ends. */
-  readonly patience: number
+  readonly stallTimeout: number
   /** A measure of progress: it is compared between two checks. */
   readonly progress: () => string
 }
@@ -42,8 +42,11 @@ export interface WaitOptions {
 /** Milliseconds between two checks. */
 const pause = 50
 
-/** Checks repeatedly until it is done; `false` if there was no progress for as long as `patience`. An abort is thrown. */
-export async function waitFor(isDone: () => boolean | Promise<boolean>, { signal, patience, progress }: WaitOptions): Promise<boolean> {
+/** Checks repeatedly until it is done; `false` if there was no progress for `stallTimeout` milliseconds. An abort is thrown. */
+export async function waitFor(
+  isDone: () => boolean | Promise<boolean>,
+  { signal, stallTimeout, progress }: WaitOptions,
+): Promise<boolean> {
   let seen = progress()
   let changedAt = systemRuntime.monotonic()
   for (;;) {
@@ -51,7 +54,7 @@ export async function waitFor(isDone: () => boolean | Promise<boolean>, { signal
     if (await isDone()) return true
     const now = progress()
     if (now !== seen) changedAt = systemRuntime.monotonic()
-    else if (systemRuntime.monotonic() - changedAt > patience) return false
+    else if (systemRuntime.monotonic() - changedAt > stallTimeout) return false
     seen = now
     await idle(systemRuntime, pause, signal)
   }

@@ -161,3 +161,24 @@ export function describeValue(value: unknown): string {
   if (typeof value === 'undefined') return 'undefined'
   return `a ${typeof value}`
 }
+
+export interface CauseOptions {
+  /** Whether the errors of an AggregateError are included, before its own cause. Default: false. */
+  readonly aggregated?: boolean | undefined
+}
+
+/** The error, its cause, the cause of that, and so on. Yields each object once, so that a cycle of causes ends. */
+export function* causesOf(error: unknown, options: CauseOptions = {}): Generator<unknown, void, void> {
+  const { aggregated = false } = options
+  const seen = new Set<unknown>()
+  const pending = [error]
+  while (pending.length > 0) {
+    const next = pending.pop()
+    if (next === undefined || next === null || seen.has(next)) continue
+    seen.add(next)
+    yield next
+    if (typeof next !== 'object') continue
+    if ('cause' in next) pending.push(next.cause)
+    if (aggregated && next instanceof AggregateError) pending.push(...next.errors.toReversed())
+  }
+}

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import {
   AckordError,
+  causesOf,
   describeValue,
   errorCodes,
   InvalidOptionError,
@@ -74,5 +75,28 @@ describe('errors', () => {
       'a plain object',
       'a function',
     ])
+  })
+})
+
+describe('causesOf', () => {
+  it('yields the error and its causes, outermost first', () => {
+    const inner = new Error('inner', { cause: 'text' })
+    const outer = new Error('outer', { cause: inner })
+    expect([...causesOf(outer)]).toEqual([outer, inner, 'text'])
+    expect([...causesOf(undefined)]).toEqual([])
+  })
+
+  it('yields the errors of an AggregateError before its cause, only if they are requested', () => {
+    const [first, second, cause] = [new Error('first', { cause: 'why' }), new Error('second'), new Error('cause')]
+    const all = new AggregateError([first, second], 'several', { cause })
+    expect([...causesOf(all, { aggregated: true })]).toEqual([all, first, 'why', second, cause])
+    expect([...causesOf(all)]).toEqual([all, cause])
+  })
+
+  it('ends where causes form a cycle', () => {
+    const [one, other] = [new Error('one'), new Error('other')]
+    one.cause = other
+    other.cause = one
+    expect([...causesOf(one)]).toEqual([one, other])
   })
 })

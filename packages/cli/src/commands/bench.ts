@@ -6,13 +6,13 @@ import { unlessAborted, waitFor } from '../lifecycle.ts'
 import { CommandError, type ExitCode, exitCode, usageError } from '../output/errors.ts'
 import { errorText } from '../output/output.ts'
 import type { Execute, Session } from '../session.ts'
-import { newCommand, parseOutbox, parseWhole, storeUrls } from '../settings/settings.ts'
+import { newCommand, parseInteger, parseOutbox, storeUrls } from '../settings/settings.ts'
 import { checkOutbox, openRunStore } from '../stores/open-store.ts'
-import type { Store, StorePlace } from '../stores/store.ts'
+import type { Store, StoreLocation } from '../stores/store.ts'
 
 interface BenchCommandOptions {
   readonly store?: string | undefined
-  readonly outbox?: StorePlace['outbox']
+  readonly outbox?: StoreLocation['outbox']
   readonly records: number
 }
 
@@ -23,7 +23,7 @@ export function benchCommand(execute: Execute): Command {
     )
     .option('--store <url>', storeUrls)
     .option('--outbox <kind>', 'stream or lua (Redis; default: stream)', parseOutbox)
-    .option('--records <count>', 'number of events', parseWhole(1, 10_000_000), 5000)
+    .option('--records <count>', 'number of events', parseInteger(1, 10_000_000), 5000)
     .action(execute(runBench, { stopsItself: true }))
 }
 
@@ -68,7 +68,7 @@ interface BenchOptions {
 
 /** The number of concurrent transactions. */
 const writers = 8
-const patience = 60_000
+const stallTimeout = 60_000
 
 /** Measures the store from this machine. The tables of the run must exist and be empty. */
 async function bench({ store, records, signal, onStep }: BenchOptions): Promise<BenchResult> {
@@ -111,10 +111,11 @@ async function relay(store: Store, count: number, signal: AbortSignal): Promise<
     statsInterval: false,
     onEvent,
   }).start()
-  if (await waitFor(() => published >= count, { signal, patience, progress: () => String(published) })) return lastAt - startedAt
+  if (await waitFor(() => published >= count, { signal, stallTimeout: stallTimeout, progress: () => String(published) }))
+    return lastAt - startedAt
   const { lastStoreError } = running.health()
   const reason = lastStoreError === undefined ? '' : `: ${errorText(lastStoreError)}`
-  throw new CommandError(`The relay has published nothing for ${patience / 1000} s${reason}.`, {
+  throw new CommandError(`The relay has published nothing for ${stallTimeout / 1000} s${reason}.`, {
     exitCode: exitCode.failed,
     cause: lastStoreError,
   })

@@ -2,7 +2,7 @@ import type { Command } from 'commander'
 import { unlessAborted } from '../lifecycle.ts'
 import { exitCode } from '../output/errors.ts'
 import type { Execute } from '../session.ts'
-import { parsePositiveDuration, parseWhole, setting, storeCommand } from '../settings/settings.ts'
+import { parseInteger, parsePositiveDuration, setting, storeCommand } from '../settings/settings.ts'
 import { openStoreOf, type StoreOptions } from '../stores/open-store.ts'
 
 interface CleanupOptions extends StoreOptions {
@@ -28,7 +28,7 @@ export function cleanupCommand(execute: Execute): Command {
     .addOption(
       setting('--keep-published <duration>', 'how long published records are kept (default: 24h)', { parse: parsePositiveDuration }),
     )
-    .addOption(setting('--batch-size <count>', 'number of rows per delete (default: 1000)', { parse: parseWhole(1, 100_000) }))
+    .addOption(setting('--batch-size <count>', 'number of rows per delete (default: 1000)', { parse: parseInteger(1, 100_000) }))
     .action(
       execute(
         async (session, options: CleanupOptions) => {

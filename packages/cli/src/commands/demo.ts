@@ -7,21 +7,21 @@ import { unlessAborted } from '../lifecycle.ts'
 import { type ExitCode, exitCode } from '../output/errors.ts'
 import type { Output } from '../output/output.ts'
 import type { Execute, Session } from '../session.ts'
-import { newCommand, parseOutbox, parseWhole, storeUrls } from '../settings/settings.ts'
+import { newCommand, parseInteger, parseOutbox, storeUrls } from '../settings/settings.ts'
 import { checkOutbox, openRunStore } from '../stores/open-store.ts'
-import type { Store, StorePlace } from '../stores/store.ts'
+import type { Store, StoreLocation } from '../stores/store.ts'
 
 interface DemoCommandOptions {
   readonly orders: number
   readonly store?: string | undefined
-  readonly outbox?: StorePlace['outbox']
+  readonly outbox?: StoreLocation['outbox']
   readonly broker?: string | undefined
 }
 
 export function demoCommand(execute: Execute): Command {
   return newCommand('demo')
     .description('Processes orders through duplicates, failures, a crash and an outage; in the end each is applied once. Needs no server.')
-    .option('--orders <count>', 'number of orders', parseWhole(1, 1_000_000), 1000)
+    .option('--orders <count>', 'number of orders', parseInteger(1, 1_000_000), 1000)
     .option('--store <url>', `${storeUrls} (default: PostgreSQL in this process)`)
     .option('--outbox <kind>', 'stream or lua (Redis; default: stream)', parseOutbox)
     .option('--broker <url>', 'amqp://, nats://, kafka://, redis://, redis+cluster:// or memory: (default: memory:)')

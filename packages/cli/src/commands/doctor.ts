@@ -41,9 +41,9 @@ async function diagnose(session: Session, options: DoctorOptions): Promise<ExitC
     findings.push({ of, ...check('connection', 'problem', `${failure.message} ${failure.hint ?? ''}`.trim()) })
   }
   const destinations =
-    options.store === undefined ? [] : await lookAtStore(session, options, findings).catch((error: unknown) => fail('store', error))
+    options.store === undefined ? [] : await inspectStore(session, options, findings).catch((error: unknown) => fail('store', error))
   if (options.broker !== undefined) {
-    await lookAtBroker(session, options.broker, destinations ?? [], findings).catch((error: unknown) => fail('broker', error))
+    await inspectBroker(session, options.broker, destinations ?? [], findings).catch((error: unknown) => fail('broker', error))
   }
   show(session.output, findings, session)
   const worst = findings.some(({ state }) => state === 'problem')
@@ -55,7 +55,7 @@ async function diagnose(session: Session, options: DoctorOptions): Promise<ExitC
   return worst === 'problem' || (worst === 'warning' && options.strict === true) ? exitCode.failed : exitCode.ok
 }
 
-async function lookAtStore(session: Session, options: DoctorOptions, findings: Finding[]): Promise<readonly string[]> {
+async function inspectStore(session: Session, options: DoctorOptions, findings: Finding[]): Promise<readonly string[]> {
   await using store = await openStoreOf(options, session)
   findings.push({ of: 'store', ...check('connection', 'ok', `${store.address} answers.`) })
   const { checks, destinations } = await checkStore(store)
@@ -63,7 +63,7 @@ async function lookAtStore(session: Session, options: DoctorOptions, findings: F
   return destinations
 }
 
-async function lookAtBroker({ secrets }: Session, url: string, destinations: readonly string[], findings: Finding[]): Promise<void> {
+async function inspectBroker({ secrets }: Session, url: string, destinations: readonly string[], findings: Finding[]): Promise<void> {
   await using broker = await openBroker(url, { option: '--broker', logger: silentLogger, secrets })
   findings.push({ of: 'broker', ...check('connection', 'ok', `${broker.address} answers.`) })
   for (const destination of destinations) {

@@ -3,7 +3,7 @@ import type { Command } from 'commander'
 import { exitCode } from '../output/errors.ts'
 import { type FilterOptions, filterOf, recordObject, recordTable } from '../output/records.ts'
 import type { Execute } from '../session.ts'
-import { addFilter, parseChoice, parseWhole, storeCommand } from '../settings/settings.ts'
+import { addFilter, parseChoice, parseInteger, storeCommand } from '../settings/settings.ts'
 import { openStoreOf, type StoreOptions } from '../stores/open-store.ts'
 
 interface ListOptions extends StoreOptions, FilterOptions {
@@ -20,7 +20,7 @@ export function listCommand(execute: Execute): Command {
       'ready, waiting, leased, parked or published',
       parseChoice('ready', 'waiting', 'leased', 'parked', 'published'),
     )
-    .option('--limit <count>', 'maximum number of records', parseWhole(1, 10_000), 50)
+    .option('--limit <count>', 'maximum number of records', parseInteger(1, 10_000), 50)
     .option('--after <cursor>', 'continue after the previous page')
     .action(
       execute(async (session, options: ListOptions) => {

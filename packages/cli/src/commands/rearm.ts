@@ -76,8 +76,8 @@ export function nothingDone(output: Output, state: 'parked' | 'published'): 1 {
 function editOf({ setDestination, setAttribute }: RearmOptions): OutboxEdit | undefined {
   if (setDestination === undefined && setAttribute === undefined) return undefined
   const attributes: Attributes | undefined = setAttribute === undefined ? undefined : Object.fromEntries(setAttribute)
-  const odd = Object.keys(attributes ?? {}).find((name) => name === 'id' || !/^[a-z0-9]+$/.test(name))
-  if (odd !== undefined)
-    throw usageError(`--set-attribute cannot set '${odd}'.`, 'Names are lower-case letters and digits; the id cannot be changed.')
+  const invalid = Object.keys(attributes ?? {}).find((name) => name === 'id' || !/^[a-z0-9]+$/.test(name))
+  if (invalid !== undefined)
+    throw usageError(`--set-attribute cannot set '${invalid}'.`, 'Names are lower-case letters and digits; the id cannot be changed.')
   return { destination: setDestination, attributes }
 }

@@ -10,20 +10,20 @@ import { startHealthServer } from '../relay/health-server.ts'
 import { PrometheusMetrics } from '../relay/prometheus-metrics.ts'
 import type { Execute, Session } from '../session.ts'
 import {
-  addPlace,
+  addStoreOptions,
   newCommand,
   parseChoice,
+  parseInteger,
   parseList,
   parsePairs,
   parsePositiveDuration,
-  parseWhole,
   setting,
   storeUrls,
 } from '../settings/settings.ts'
-import { openStore, placeOf } from '../stores/open-store.ts'
-import type { OutboxChoices, StorePlace } from '../stores/store.ts'
+import { locationOf, openStore } from '../stores/open-store.ts'
+import type { OutboxChoices, StoreLocation } from '../stores/store.ts'
 
-interface RelayCommandOptions extends StorePlace {
+interface RelayCommandOptions extends StoreLocation {
   readonly from?: string | undefined
   readonly to?: string | undefined
   readonly map?: ReadonlyMap<string, string> | undefined
@@ -46,7 +46,7 @@ interface RelayCommandOptions extends StorePlace {
 }
 
 export function relayCommand(execute: Execute): Command {
-  const command = addPlace(
+  const command = addStoreOptions(
     newCommand('relay')
       .description('Publishes committed records to the broker until SIGTERM, SIGHUP or Ctrl-C. Any number of relays may run concurrently.')
       .addOption(setting('--from <url>', `the store: ${storeUrls}`, { key: 'store' }))
@@ -72,15 +72,15 @@ export function relayCommand(execute: Execute): Command {
     setting('--keep-published <duration>', 'how long published records are kept (SQL and Lua outbox; default: they are deleted)', {
       parse: parsePositiveDuration,
     }),
-    setting('--batch-size <count>', 'records per claim (default: 500)', { parse: parseWhole(1, 100_000) }),
-    setting('--concurrency <count>', 'batches in flight concurrently (default: 1)', { parse: parseWhole(1, 1000) }),
+    setting('--batch-size <count>', 'records per claim (default: 500)', { parse: parseInteger(1, 100_000) }),
+    setting('--concurrency <count>', 'batches in flight concurrently (default: 1)', { parse: parseInteger(1, 1000) }),
     setting('--lease <duration>', "how long before a dead relay's records are claimed again (default: 30s)", {
       parse: parsePositiveDuration,
     }),
     setting('--publish-timeout <duration>', 'time limit of one publish; shorter than the lease (default: 10s)', {
       parse: parsePositiveDuration,
     }),
-    setting('--max-attempts <count>', 'number of attempts after which a record is parked (default: 10)', { parse: parseWhole(1) }),
+    setting('--max-attempts <count>', 'number of attempts after which a record is parked (default: 10)', { parse: parseInteger(1) }),
     setting('--poll-interval <duration>', 'interval between polls while there is little to do (default: 500ms)', {
       parse: parsePositiveDuration,
     }),
@@ -89,7 +89,7 @@ export function relayCommand(execute: Execute): Command {
     }),
     setting('--name <name>', 'name in the log lines; need not be unique'),
     setting('--port <port>', 'serve /health, /health/live, /health/ready and /metrics; 0: any port (default: off)', {
-      parse: parseWhole(0, 65_535),
+      parse: parseInteger(0, 65_535),
     }),
     setting('--host <address>', 'the address to listen on; 0.0.0.0 for all interfaces (default: 127.0.0.1)'),
   ]
@@ -113,7 +113,7 @@ async function runRelay(session: Session, options: RelayCommandOptions): Promise
 async function relayUntilAborted({ output, secrets, signal }: Session, options: RelayCommandOptions): Promise<void> {
   const logger = namedLogger(output.logger('stdout'), options.name)
   const { from, to, order, listen, keepPublished, port, host = '127.0.0.1' } = options
-  await using store = await unlessAborted(openStore(from, { option: '--from', place: placeOf(options), logger, secrets }), signal)
+  await using store = await unlessAborted(openStore(from, { option: '--from', location: locationOf(options), logger, secrets }), signal)
   await abortable(
     talkingTo(store.address, () => (store.kind === 'redis' ? store.verify(order ?? 'none') : store.validateSchema())),
     signal,

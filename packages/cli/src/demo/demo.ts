@@ -48,11 +48,11 @@ export interface DemoOptions extends DemoEvents {
 }
 
 /** If nothing happens for this long, something is broken. */
-const patience = 60_000
+const stallTimeout = 60_000
 /** How many orders are sent in one call, before some of them are sent again. */
 const sendSize = 50
 /** Once the outbox is empty, an event that was not lost arrives within this time after the previous one. */
-const auditPatience = 10_000
+const auditTimeout = 10_000
 
 /**
  * A service that receives orders: every third is delivered twice, every tenth fails at first; then the service is killed in the middle of its work
@@ -205,7 +205,7 @@ class DemoRun {
     const { orders: count, signal } = this.#options
     await this.#service.stop()
     // A lost event never arrives, so the wait is limited.
-    await this.#watch(auditPatience, () => this.#audit.orders.size >= count)
+    await this.#watch(auditTimeout, () => this.#audit.orders.size >= count)
     signal.throwIfAborted()
     const stored = await this.#data.orders()
     const distinct = new Set(stored)
@@ -222,9 +222,9 @@ class DemoRun {
   }
 
   async #until(what: string, isDone: () => boolean | Promise<boolean>): Promise<void> {
-    if (await this.#watch(patience, isDone)) return
+    if (await this.#watch(stallTimeout, isDone)) return
     const reason = this.#audit.failure ?? this.#service.lastError
-    const text = `The demo waited for ${what}, and nothing happened for ${patience / 1000} s${reason === undefined ? '' : `: ${errorText(reason)}`}.`
+    const text = `The demo waited for ${what}, and nothing happened for ${stallTimeout / 1000} s${reason === undefined ? '' : `: ${errorText(reason)}`}.`
     throw new CommandError(text, { exitCode: exitCode.failed, hint: '`ackord doctor` checks the store and the broker.', cause: reason })
   }
 
@@ -234,6 +234,6 @@ class DemoRun {
       this.#options.onProgress(now)
       return JSON.stringify([now, this.#service.lifeline.droppedAcks])
     }
-    return await waitFor(isDone, { signal: this.#options.signal, patience: limit, progress })
+    return await waitFor(isDone, { signal: this.#options.signal, stallTimeout: limit, progress })
   }
 }

@@ -89,16 +89,16 @@ export class Lifeline {
   checkVerdict(): void {
     if (!this.#armed && !this.#cut) return
     this.#dropped += 1
-    throw gone()
+    throw processKilled()
   }
 
   /** Throws if no call gets through any more. */
   check(): void {
-    if (this.#cut) throw gone()
+    if (this.#cut) throw processKilled()
   }
 }
 
-function gone(): Error {
+function processKilled(): Error {
   return new Error('The process was killed.')
 }
 

@@ -1,4 +1,5 @@
 import { systemRuntime } from '@ackord/core'
+import { causesOf } from '@ackord/core/internal'
 import { formatDuration } from '../settings/duration.ts'
 
 /** The result of one check. */
@@ -15,7 +16,7 @@ export function check(name: string, state: Check['state'], text: string): Check 
 }
 
 /** Runs a check; its failure is a finding, too. */
-export async function look(name: string, find: () => Promise<Check>): Promise<Check> {
+export async function runCheck(name: string, find: () => Promise<Check>): Promise<Check> {
   try {
     return await find()
   } catch (error) {
@@ -24,8 +25,8 @@ export async function look(name: string, find: () => Promise<Check>): Promise<Ch
 }
 
 /** Runs a statement that services and relays need themselves: if the user lacks the privilege for it, so do they. */
-export async function lookAsUser(name: string, find: () => Promise<Check>): Promise<Check> {
-  return await look(name, async () => {
+export async function runPrivilegeCheck(name: string, find: () => Promise<Check>): Promise<Check> {
+  return await runCheck(name, async () => {
     try {
       return await find()
     } catch (error) {
@@ -37,9 +38,11 @@ export async function lookAsUser(name: string, find: () => Promise<Check>): Prom
 
 /** Whether the database denied access: SQLSTATE 42501 of PostgreSQL, or the access errors of MySQL and MariaDB. */
 export function isDenied(error: unknown): boolean {
-  if (!(error instanceof Error)) return false
-  const { code } = error as { readonly code?: unknown }
-  return code === '42501' || /ACCESS_DENIED/.test(String(code)) || isDenied(error.cause)
+  for (const cause of causesOf(error)) {
+    const { code } = cause as { readonly code?: unknown }
+    if (code === '42501' || /ACCESS_DENIED/.test(String(code))) return true
+  }
+  return false
 }
 
 function messageOf(error: unknown): string {

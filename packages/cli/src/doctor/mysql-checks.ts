@@ -1,17 +1,17 @@
 import type { SqlStore } from '../stores/store.ts'
-import { type Check, check, clockCheck, isDenied, look, lookAsUser } from './check.ts'
+import { type Check, check, clockCheck, isDenied, runCheck, runPrivilegeCheck } from './check.ts'
 
 /** Checks the settings of MySQL or MariaDB that the guarantees depend on. */
 export async function mysqlChecks(store: SqlStore): Promise<readonly Check[]> {
   const ask = async (expression: string) => (await store.query(`SELECT ${expression} AS value`))[0]?.['value']
   return [
-    await look('server', async () => {
+    await runCheck('server', async () => {
       const version = String(await ask('VERSION()'))
       if (Number(await ask('@@read_only')) === 1)
         return check('server', 'problem', `${version} is read-only: read_only is on. Connect to the primary.`)
       return check('server', 'ok', `${/maria/i.test(version) ? 'MariaDB' : 'MySQL'} ${version}.`)
     }),
-    await look('durability', async () => {
+    await runCheck('durability', async () => {
       const flush = Number(await ask('@@innodb_flush_log_at_trx_commit'))
       const binlog = Number(await ask('@@log_bin')) === 1 ? Number(await ask('@@sync_binlog')) : 1
       if (flush !== 1) {
@@ -22,7 +22,7 @@ export async function mysqlChecks(store: SqlStore): Promise<readonly Check[]> {
         return check('durability', 'warning', `sync_binlog is ${binlog}: after a crash replicas may lack the last commits. Set it to 1.`)
       return check('durability', 'ok', 'A commit is on disk before it is confirmed.')
     }),
-    await look('clock', () => clockCheck(async () => Number(await ask('UNIX_TIMESTAMP(NOW(6)) * 1000')))),
+    await runCheck('clock', () => clockCheck(async () => Number(await ask('UNIX_TIMESTAMP(NOW(6)) * 1000')))),
   ]
 }
 
@@ -39,7 +39,7 @@ export async function mysqlPrivileges(store: SqlStore): Promise<Check> {
     ['INSERT', inbox, `INSERT INTO ${inbox} SELECT * FROM ${inbox} WHERE 1 = 0`],
     ['DELETE', inbox, `DELETE FROM ${inbox} WHERE 1 = 0`],
   ] as const
-  return await lookAsUser('privileges', async () => {
+  return await runPrivilegeCheck('privileges', async () => {
     const missing: string[] = []
     for (const [privilege, table, statement] of statements) {
       try {

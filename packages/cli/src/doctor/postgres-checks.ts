@@ -1,6 +1,6 @@
 import { formatDuration } from '../settings/duration.ts'
 import type { SqlStore } from '../stores/store.ts'
-import { type Check, check, clockCheck, isDenied, look, lookAsUser } from './check.ts'
+import { type Check, check, clockCheck, isDenied, runCheck, runPrivilegeCheck } from './check.ts'
 
 const oldTransaction = 600_000
 
@@ -8,7 +8,7 @@ const oldTransaction = 600_000
 export async function postgresChecks(store: SqlStore): Promise<readonly Check[]> {
   const show = async (name: string) => String((await store.query(`SELECT current_setting('${name}') AS value`))[0]?.['value'])
   return [
-    await look('server', async () => {
+    await runCheck('server', async () => {
       const recovering = (await store.query('SELECT pg_is_in_recovery() AS value'))[0]?.['value'] === true
       const readOnly = (await show('transaction_read_only')) === 'on'
       const version = await show('server_version')
@@ -21,7 +21,7 @@ export async function postgresChecks(store: SqlStore): Promise<readonly Check[]>
         )
       return check('server', 'ok', `PostgreSQL ${version}.`)
     }),
-    await look('durability', async () => {
+    await runCheck('durability', async () => {
       const [commit, fsync] = [await show('synchronous_commit'), await show('fsync')]
       if (fsync === 'off') return check('durability', 'problem', 'fsync is off: a power cut can destroy the database. Set fsync = on.')
       if (commit === 'off') {
@@ -31,10 +31,10 @@ export async function postgresChecks(store: SqlStore): Promise<readonly Check[]>
       }
       return check('durability', 'ok', `A commit is on disk before it is confirmed (synchronous_commit is ${commit}).`)
     }),
-    await look('clock', () =>
+    await runCheck('clock', () =>
       clockCheck(async () => Number((await store.query('SELECT extract(epoch FROM clock_timestamp()) * 1000 AS now'))[0]?.['now'])),
     ),
-    await look('snapshots', async () => {
+    await runCheck('snapshots', async () => {
       const [row] = await store.query(
         "SELECT extract(epoch FROM max(clock_timestamp() - xact_start)) * 1000 AS age FROM pg_stat_activity WHERE backend_type = 'client backend'",
       )
@@ -43,8 +43,8 @@ export async function postgresChecks(store: SqlStore): Promise<readonly Check[]>
       const text = `A transaction has been open for ${formatDuration(age)}: meanwhile dead rows cannot be removed, and claims become slower. Find it in pg_stat_activity and end it.`
       return check('snapshots', 'warning', text)
     }),
-    await look('notifications', async () => {
-      if ((await store.hearsNotifications?.()) === true)
+    await runCheck('notifications', async () => {
+      if ((await store.receivesNotifications?.()) === true)
         return check('notifications', 'ok', 'NOTIFY works: `ackord relay --listen` is supported here.')
       const text =
         'NOTIFY is not delivered, as with a connection pooler in transaction mode. Polling works; for --listen connect to the server directly.'
@@ -55,7 +55,7 @@ export async function postgresChecks(store: SqlStore): Promise<readonly Check[]>
 
 /** For existing tables. */
 export async function postgresPrivileges(store: SqlStore): Promise<Check> {
-  return await lookAsUser('privileges', async () => {
+  return await runPrivilegeCheck('privileges', async () => {
     const missing: string[] = []
     const [user] = await store.query('SELECT quote_ident(current_user) AS name')
     const problem = (grants: readonly string[]) =>

@@ -2,7 +2,7 @@ import { systemRuntime } from '@ackord/core'
 import type { DurabilityCheck } from '@ackord/redis'
 import { CommandError } from '../output/errors.ts'
 import type { RedisStore } from '../stores/store.ts'
-import { type Check, check, clockCheck, look } from './check.ts'
+import { type Check, check, clockCheck, runCheck } from './check.ts'
 
 /** The findings of `checkDurability()` that can lose confirmed writes at any restart or memory shortage, not only when a machine is lost. */
 const severe: ReadonlySet<string> = new Set(['appendonly', 'maxmemory-policy'])
@@ -12,13 +12,13 @@ export async function redisChecks(store: RedisStore): Promise<readonly Check[]> 
   const { checks } = await store.checkDurability()
   return [
     ...checks.map(durabilityCheck),
-    await look('clock', () =>
+    await runCheck('clock', () =>
       clockCheck(async () => {
         const [seconds, microseconds] = (await store.send('TIME')) as [string, string]
         return Number(seconds) * 1000 + Number(microseconds) / 1000
       }),
     ),
-    await look('privileges', async () => {
+    await runCheck('privileges', async () => {
       try {
         await store.verify()
       } catch (error) {

@@ -2,7 +2,7 @@ import { isAckordError, silentLogger } from '@ackord/core'
 import { explainFailure } from '../output/explain-failure.ts'
 import { formatDuration } from '../settings/duration.ts'
 import type { SqlStore, Store } from '../stores/store.ts'
-import { type Check, check, lookAsUser } from './check.ts'
+import { type Check, check, runPrivilegeCheck } from './check.ts'
 import { mysqlChecks, mysqlPrivileges } from './mysql-checks.ts'
 import { postgresChecks, postgresPrivileges } from './postgres-checks.ts'
 import { redisChecks } from './redis-checks.ts'
@@ -43,7 +43,7 @@ async function privilegeChecks(store: SqlStore): Promise<readonly Check[]> {
 
 async function schemaCheck(store: SqlStore): Promise<SchemaFinding> {
   let isUsable = true
-  const finding = await lookAsUser('schema', async () => {
+  const finding = await runPrivilegeCheck('schema', async () => {
     try {
       await store.validateSchema()
       return check('schema', 'ok', 'The tables exist, in a version that this command supports.')
@@ -59,7 +59,7 @@ async function schemaCheck(store: SqlStore): Promise<SchemaFinding> {
 
 async function withBacklog(store: Store, checks: readonly Check[]): Promise<StoreFindings> {
   let destinations: readonly string[] = []
-  const backlog = await lookAsUser('backlog', async () => {
+  const backlog = await runPrivilegeCheck('backlog', async () => {
     const stats = await store.outbox({ logger: silentLogger }).stats()
     destinations = stats.destinations.map(({ destination }) => destination)
     const parked = stats.destinations.reduce((sum, counts) => sum + counts.parked, 0)

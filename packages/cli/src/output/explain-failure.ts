@@ -1,4 +1,5 @@
 import { isAckordError } from '@ackord/core'
+import { causesOf } from '@ackord/core/internal'
 import { CommandError, type ExitCode, exitCode } from './errors.ts'
 import { errorText } from './output.ts'
 
@@ -77,7 +78,7 @@ const byText: readonly (readonly [RegExp, Explanation])[] = [
 /** Explains a failure to a user of the command. `address` is that of the server. */
 export function explainFailure(error: unknown, address?: string): CommandError {
   if (error instanceof CommandError) return error
-  const chain = chainOf(error)
+  const chain = [...causesOf(error, { aggregated: true })]
   const schema = chain.find((each) => isAckordError(each, 'ACKORD_SCHEMA'))
   if (schema !== undefined) return schemaError(schema as Error)
   if (isAckordError(error, 'ACKORD_INVALID_OPTION')) return new CommandError(error.message, { exitCode: exitCode.usage, cause: error })
@@ -111,19 +112,6 @@ function explanationOf(chain: readonly unknown[]): Explanation | undefined {
     if (found !== undefined) return found[1]
   }
   return undefined
-}
-
-/** The error, its causes, and the errors of an AggregateError. */
-function chainOf(error: unknown): readonly unknown[] {
-  const chain: unknown[] = []
-  const collect = (each: unknown): void => {
-    if (each === undefined || each === null || chain.length > 20) return
-    chain.push(each)
-    if (each instanceof AggregateError) each.errors.forEach(collect)
-    if (each instanceof Error) collect(each.cause)
-  }
-  collect(error)
-  return chain
 }
 
 function schemaError(error: Error): CommandError {

@@ -1,6 +1,6 @@
 import type { Writable } from 'node:stream'
 import { type Logger, systemRuntime } from '@ackord/core'
-import { messageOf as redactedMessage } from '@ackord/core/internal'
+import { causesOf, messageOf as redactedMessage } from '@ackord/core/internal'
 import colours from 'picocolors'
 import type { CommandError } from './errors.ts'
 import type { Secrets } from './secrets.ts'
@@ -118,10 +118,9 @@ export class Output {
 /** The error text with its causes, innermost last. */
 export function errorText(error: unknown): string {
   const texts: string[] = []
-  for (let next = error, depth = 0; next !== undefined && next !== null && depth < 5; depth += 1) {
-    const text = next instanceof Error ? messageOf(next) : String(next)
+  for (const cause of [...causesOf(error)].slice(0, 5)) {
+    const text = cause instanceof Error ? messageOf(cause) : String(cause)
     if (!texts.includes(text)) texts.push(text)
-    next = next instanceof Error ? next.cause : undefined
   }
   return oneLine(texts.join(' Cause: '))
 }

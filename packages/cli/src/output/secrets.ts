@@ -7,7 +7,7 @@ const secretName = /pass|secret|token|key|credential/i
 const userInformation = /:\/\/[^\s/?#]*@/g
 
 /** Without a password the user name is a token, with NATS. */
-const takesToken = /(^|=)(nats|tls|wss?):/i
+const mayHaveToken = /(^|=)(nats|tls|wss?):/i
 
 /** Texts that must never be printed: the passwords and tokens of the URLs passed to the command. */
 export class Secrets {
@@ -15,7 +15,7 @@ export class Secrets {
 
   /** Accepts the text as it was typed, even if it is not a valid URL, or follows the name of an option: `--store=…`. */
   addUrl(text: string): void {
-    for (const { user, password } of credentialsOf(text)) this.#add(password ?? (takesToken.test(text) ? user : undefined))
+    for (const { user, password } of credentialsOf(text)) this.#add(password ?? (mayHaveToken.test(text) ? user : undefined))
     for (const { name, value } of queryOf(text)) if (secretName.test(name)) this.#add(value)
   }
 

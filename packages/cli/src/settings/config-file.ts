@@ -51,16 +51,16 @@ async function importFile(path: string): Promise<unknown> {
   try {
     return await jiti.import(path, { default: true })
   } catch (error) {
-    const { name, place } = placeOf(error, path)
+    const { name, place } = positionOf(error, path)
     throw usageError(`${basename(path)} cannot be loaded: ${name}${place}.`, `Try: node --check ${basename(path)}`)
   }
 }
 
-function placeOf(error: unknown, path: string): { readonly name: string; readonly place: string } {
+function positionOf(error: unknown, path: string): { readonly name: string; readonly place: string } {
   if (!(error instanceof Error)) return { name: 'it throws a value that is not an error', place: '' }
-  const told = `${error.message}\n${error.stack ?? ''}`
+  const text = `${error.message}\n${error.stack ?? ''}`
   const [, line] =
-    told
+    text
       .split(basename(path))
       .slice(1)
       .map((rest) => /^:(\d+)/.exec(rest))

@@ -49,10 +49,10 @@ export const storeUrls = 'postgres://, mysql://, sqlite:, redis:// or redis+clus
 
 /** Options that locate the store; the same for all commands that use one. */
 export function storeCommand(name: string): Command {
-  return addPlace(newCommand(name).addOption(setting('--store <url>', storeUrls)))
+  return addStoreOptions(newCommand(name).addOption(setting('--store <url>', storeUrls)))
 }
 
-export function addPlace(command: Command): Command {
+export function addStoreOptions(command: Command): Command {
   return command
     .addOption(setting('--schema <name>', 'the namespace of the tables (SQL)'))
     .addOption(setting('--prefix <text>', "the prefix of the table names (SQL; default: 'ackord_')"))
@@ -61,7 +61,7 @@ export function addPlace(command: Command): Command {
     )
     .addOption(setting('--stream <name>', "the name of the outbox in its keys (Redis; default: 'outbox', with lua 'lua-outbox')"))
     .addOption(setting('--tag <tag>', "a hash tag of the outbox; repeatable (Redis; default: 'ackord')", { parse: parseList }))
-    .addOption(setting('--shards <count>', 'the number of shards (Lua outbox; default: 1)', { parse: parseWhole(1, 16_384) }))
+    .addOption(setting('--shards <count>', 'the number of shards (Lua outbox; default: 1)', { parse: parseInteger(1, 16_384) }))
 }
 
 /** Options that select records; the same for all commands that search for some. */
@@ -72,7 +72,7 @@ export function addFilter(command: Command): Command {
     .option('--key <key>', 'only records with this ordering key')
 }
 
-export function parseWhole(min: number, max: number = Number.MAX_SAFE_INTEGER): (text: string) => number {
+export function parseInteger(min: number, max: number = Number.MAX_SAFE_INTEGER): (text: string) => number {
   return (text) => {
     const value = Number(text)
     if (Number.isSafeInteger(value) && value >= min && value <= max && text.trim() !== '') return value

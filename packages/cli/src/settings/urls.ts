@@ -26,8 +26,8 @@ export function parseServiceUrl(option: string, text: string, examples: readonly
     throw usageError(`${option} is not a valid URL.`, `${hint}. Special characters in a password must be percent-encoded.`)
   const [, scheme = '', credentials, authority = '', path = '', query = ''] = found
   const hosts = authority === '' ? [] : authority.split(',')
-  const odd = hosts.find((host) => !isHost(host))
-  if (odd !== undefined) {
+  const invalid = hosts.find((host) => !isHost(host))
+  if (invalid !== undefined) {
     throw usageError(`${option} has an invalid host or port.`, `${hint}. Special characters in a password must be percent-encoded.`)
   }
   const [user, ...password] = credentials?.split(':') ?? []

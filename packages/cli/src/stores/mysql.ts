@@ -3,12 +3,12 @@ import { fromMysql2 } from '@ackord/sql/mysql'
 import { createPool } from 'mysql2/promise'
 import type { ServiceUrl } from '../settings/urls.ts'
 import { sqlStore, tableOptions } from './sql-store.ts'
-import type { SqlStore, StorePlace } from './store.ts'
+import type { SqlStore, StoreLocation } from './store.ts'
 
 const connectTimeout = 5000
 
 /** MySQL and MariaDB. */
-export function openMysql({ text, scheme, address }: ServiceUrl, place: StorePlace): SqlStore {
+export function openMysql({ text, scheme, address }: ServiceUrl, place: StoreLocation): SqlStore {
   const pool = createPool({ uri: text.replace(`${scheme}:`, 'mysql:'), connectTimeout, connectionLimit: 10 })
   const database = fromMysql2(pool, tableOptions(place))
   return sqlStore(

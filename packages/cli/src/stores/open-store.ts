@@ -10,12 +10,12 @@ import type { Secrets } from '../output/secrets.ts'
 import type { Session } from '../session.ts'
 import { isRedisUrl, parseServiceUrl, type ServiceUrl } from '../settings/urls.ts'
 import { sqlitePath } from './sqlite.ts'
-import type { Store, StorePlace } from './store.ts'
+import type { Store, StoreLocation } from './store.ts'
 
 export interface OpenStoreOptions {
   /** The option to name in errors if the URL is invalid. */
   readonly option: string
-  readonly place: StorePlace
+  readonly location: StoreLocation
   readonly logger: Logger
   readonly secrets: Secrets
   /** Whether an SQLite file is created if it does not exist. Default: false. */
@@ -53,28 +53,31 @@ export async function openStore(text: string | undefined, options: OpenStoreOpti
 }
 
 /** The clients are loaded on demand: each adds to the start-up time. */
-async function open(url: ServiceUrl, { option, place, logger, create = false, connect = true }: OpenStoreOptions): Promise<Store> {
+async function open(
+  url: ServiceUrl,
+  { option, location, logger, create = false, connect = true }: OpenStoreOptions,
+): Promise<Store> {
   switch (url.scheme) {
     case 'postgres':
     case 'postgresql': {
       const { openPostgres } = await import('./postgres.ts')
-      return openPostgres(url, place, logger)
+      return openPostgres(url, location, logger)
     }
     case 'mysql':
     case 'mariadb': {
       const { openMysql } = await import('./mysql.ts')
-      return openMysql(url, place)
+      return openMysql(url, location)
     }
     case 'sqlite': {
       const { openSqlite } = await import('./sqlite.ts')
-      return openSqlite(url, place, { create, connect, logger })
+      return openSqlite(url, location, { create, connect, logger })
     }
     case 'redis':
     case 'rediss':
     case 'redis+cluster':
     case 'rediss+cluster': {
       const { openRedis } = await import('./redis.ts')
-      return await openRedis(url, place, logger)
+      return await openRedis(url, location, logger)
     }
     default:
       throw usageError(
@@ -89,11 +92,11 @@ export interface RunStoreOptions {
   readonly name: string
   readonly secrets: Secrets
   /** Redis only. Default: `stream`. */
-  readonly outbox?: StorePlace['outbox']
+  readonly outbox?: StoreLocation['outbox']
 }
 
 /** Validated before anything is created. */
-export function checkOutbox(url: string | undefined, outbox: StorePlace['outbox']): void {
+export function checkOutbox(url: string | undefined, outbox: StoreLocation['outbox']): void {
   if (outbox !== undefined && !isRedisUrl(url ?? '')) throw usageError('--outbox is for Redis.', 'Add --store redis://…')
 }
 
@@ -103,16 +106,17 @@ export async function openRunStore(url: string | undefined, { name, secrets, out
     const { openPglite } = await import('./pglite.ts')
     return await openPglite({})
   }
-  const open = (place: StorePlace, from = url) => openStore(from, { option: '--store', place, logger: silentLogger, secrets, create: true })
+  const open = (location: StoreLocation, from = url) =>
+    openStore(from, { option: '--store', location, logger: silentLogger, secrets, create: true })
   if (isRedisUrl(url)) return await open({ tag: [name], outbox })
-  const place = { prefix: `${name.replaceAll('-', '_')}_` }
-  if (!/^sqlite:/i.test(url)) return await open(place)
+  const location = { prefix: `${name.replaceAll('-', '_')}_` }
+  if (!/^sqlite:/i.test(url)) return await open(location)
   if (url.length > 'sqlite:'.length) {
     const file = sqlitePath(url)
-    return existsSync(file) ? await open(place) : withCleanup(await open(place), [file, `${file}-wal`, `${file}-shm`])
+    return existsSync(file) ? await open(location) : withCleanup(await open(location), [file, `${file}-wal`, `${file}-shm`])
   }
   const directory = await mkdtemp(join(tmpdir(), `${name}-`))
-  return withCleanup(await open(place, `sqlite:${join(directory, 'demo.db')}`), [directory])
+  return withCleanup(await open(location, `sqlite:${join(directory, 'demo.db')}`), [directory])
 }
 
 /** Removes everything that the run created, once the store is closed. */
@@ -128,11 +132,11 @@ function withCleanup(store: Store, paths: readonly string[]): Store {
 }
 
 /** The options that `storeCommand()` adds. */
-export interface StoreOptions extends StorePlace {
+export interface StoreOptions extends StoreLocation {
   readonly store?: string | undefined
 }
 
-export function placeOf({ schema, prefix, stream, tag, outbox, shards }: StorePlace): StorePlace {
+export function locationOf({ schema, prefix, stream, tag, outbox, shards }: StoreLocation): StoreLocation {
   return { schema, prefix, stream, tag, outbox, shards }
 }
 
@@ -141,5 +145,5 @@ export function openStoreOf(
   { output, secrets }: Session,
   more: { readonly create?: boolean; readonly connect?: boolean } = {},
 ): Promise<Store> {
-  return openStore(options.store, { option: '--store', place: placeOf(options), logger: output.logger(), secrets, ...more })
+  return openStore(options.store, { option: '--store', location: locationOf(options), logger: output.logger(), secrets, ...more })
 }

@@ -1,10 +1,10 @@
 import type { Row } from '@ackord/sql'
 import { fromPglite } from '@ackord/sql/postgres'
 import { sqlStore, tableOptions } from './sql-store.ts'
-import type { SqlStore, StorePlace } from './store.ts'
+import type { SqlStore, StoreLocation } from './store.ts'
 
 /** PostgreSQL in this process, in memory: for the demo, which then needs no server. */
-export async function openPglite(place: StorePlace): Promise<SqlStore> {
+export async function openPglite(place: StoreLocation): Promise<SqlStore> {
   const { PGlite } = await import('@electric-sql/pglite')
   const pglite = await PGlite.create()
   const database = fromPglite(pglite, tableOptions(place))

@@ -4,12 +4,12 @@ import { fromPg, pgNotifications } from '@ackord/sql/postgres'
 import pg from 'pg'
 import type { ServiceUrl } from '../settings/urls.ts'
 import { sqlStore, tableOptions } from './sql-store.ts'
-import type { SqlStore, StorePlace } from './store.ts'
+import type { SqlStore, StoreLocation } from './store.ts'
 
 /** Longer than a slow network takes, shorter than a user waits for a command. */
 const connectTimeout = 5000
 
-export function openPostgres({ text, address }: ServiceUrl, place: StorePlace, logger: Logger): SqlStore {
+export function openPostgres({ text, address }: ServiceUrl, place: StoreLocation, logger: Logger): SqlStore {
   const options = { connectionString: text, connectionTimeoutMillis: connectTimeout, application_name: 'ackord' }
   const pool = new pg.Pool({ ...options, max: 10, allowExitOnIdle: true })
   const notifications = () => pgNotifications(() => new pg.Client(options))
@@ -25,7 +25,7 @@ export function openPostgres({ text, address }: ServiceUrl, place: StorePlace, l
       },
       quote: (name) => `"${name.replaceAll('"', '""')}"`,
       notifications,
-      hearsNotifications: () => isHeard(notifications(), (channel) => pool.query(`NOTIFY "${channel}"`)),
+      hearsNotifications: () => isReceived(notifications(), (channel) => pool.query(`NOTIFY "${channel}"`)),
       close: () => pool.end(),
     },
     place,
@@ -33,12 +33,12 @@ export function openPostgres({ text, address }: ServiceUrl, place: StorePlace, l
 }
 
 /** Longer than a notification takes, on any network. */
-const hearingTime = 3000
+const notificationTimeout = 3000
 
-async function isHeard(notifications: Notifications, notify: (channel: string) => Promise<unknown>): Promise<boolean> {
+async function isReceived(notifications: Notifications, notify: (channel: string) => Promise<unknown>): Promise<boolean> {
   const channel = `ackord_doctor_${systemRuntime.uuid().slice(0, 8)}`
   const ended = new AbortController()
-  const timer = systemRuntime.setTimeout(() => ended.abort(), hearingTime)
+  const timer = systemRuntime.setTimeout(() => ended.abort(), notificationTimeout)
   let calls = 0
   const wake = () => {
     calls += 1

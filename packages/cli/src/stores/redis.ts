@@ -5,14 +5,14 @@ import { luaOutbox } from '@ackord/redis/lua-outbox'
 import { CommandError, exitCode, usageError } from '../output/errors.ts'
 import type { ServiceUrl } from '../settings/urls.ts'
 import { connectRedis, removeKeys } from './redis-client.ts'
-import type { OutboxChoices, RedisStore, StorePlace } from './store.ts'
+import type { OutboxChoices, RedisStore, StoreLocation } from './store.ts'
 
 const defaultTag = 'ackord'
 
 type Order = NonNullable<OutboxChoices['order']>
 
 /** A Redis server or cluster, with a stream outbox or a Lua outbox. Connects. */
-export async function openRedis(url: ServiceUrl, place: StorePlace, logger: Logger): Promise<RedisStore> {
+export async function openRedis(url: ServiceUrl, place: StoreLocation, logger: Logger): Promise<RedisStore> {
   const { schema, prefix } = place
   if (schema !== undefined || prefix !== undefined) throw usageError('--schema and --prefix are for SQL databases; this store is Redis.')
   const open = redisOutboxes(place)
@@ -86,7 +86,7 @@ interface RedisOutbox extends OutboxStore, OutboxAdmin, OutboxWriter<RedisTransa
 type OpenOutbox = (redis: Redis, choices: OutboxChoices) => RedisOutbox
 
 /** Which of the two Redis outboxes to use, by the options of the command. Rejects options of the other one. */
-function redisOutboxes(place: StorePlace): OpenOutbox {
+function redisOutboxes(place: StoreLocation): OpenOutbox {
   const { outbox = 'stream', stream, tag, shards } = place
   if (outbox === 'lua') {
     if (tag !== undefined && tag.length > 1)

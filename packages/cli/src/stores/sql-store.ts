@@ -12,7 +12,7 @@ import {
   validateSchema,
 } from '@ackord/sql'
 import { usageError } from '../output/errors.ts'
-import type { SqlKind, SqlStore, StorePlace } from './store.ts'
+import type { SqlKind, SqlStore, StoreLocation } from './store.ts'
 
 /** The differences between the clients. */
 export interface SqlClient<Handle> {
@@ -31,13 +31,13 @@ export interface SqlClient<Handle> {
 
 const tableKinds = ['inbox', 'outbox', 'meta', 'append', 'valid', 'relays', 'partitions', 'hands', 'keep'] as const
 
-export function tableOptions({ schema, prefix = 'ackord_', stream, tag, outbox, shards }: StorePlace): TableOptions {
+export function tableOptions({ schema, prefix = 'ackord_', stream, tag, outbox, shards }: StoreLocation): TableOptions {
   if (stream !== undefined || tag !== undefined) throw usageError('--stream and --tag are for Redis; this store is an SQL database.')
   if (outbox !== undefined || shards !== undefined) throw usageError('--outbox and --shards are for Redis; this store is an SQL database.')
   return { schema, names: Object.fromEntries(tableKinds.map((kind) => [kind, prefix + kind])) }
 }
 
-export function sqlStore<Handle>(database: Database<Handle>, client: SqlClient<Handle>, place: StorePlace): SqlStore {
+export function sqlStore<Handle>(database: Database<Handle>, client: SqlClient<Handle>, place: StoreLocation): SqlStore {
   const { kind, address, file, quote } = client
   const prefix = place.prefix ?? 'ackord_'
   const query: SqlStore['query'] = (sql, parameters = []) => client.run(database.executor(), sql, parameters)
@@ -70,7 +70,7 @@ export function sqlStore<Handle>(database: Database<Handle>, client: SqlClient<H
     async change(sql, parameters) {
       await client.run(database.executor(undefined, { required: true }), sql, parameters)
     },
-    ...(client.hearsNotifications !== undefined && { hearsNotifications: client.hearsNotifications }),
+    ...(client.hearsNotifications !== undefined && { receivesNotifications: client.hearsNotifications }),
     table: (name) => (place.schema === undefined ? '' : `${quote(place.schema)}.`) + quote(prefix + name),
     [Symbol.asyncDispose]: () => client.close(),
   }

@@ -7,7 +7,7 @@ import { DatabaseSync } from '@photostructure/sqlite'
 import { CommandError, exitCode, usageError } from '../output/errors.ts'
 import type { ServiceUrl } from '../settings/urls.ts'
 import { sqlStore, tableOptions } from './sql-store.ts'
-import type { SqlStore, StorePlace } from './store.ts'
+import type { SqlStore, StoreLocation } from './store.ts'
 
 export interface SqliteChoices {
   /** Whether a missing file is created. Otherwise a path with a typo would be an empty database. */
@@ -17,7 +17,7 @@ export interface SqliteChoices {
   readonly logger: Logger
 }
 
-export function openSqlite({ text, address }: ServiceUrl, place: StorePlace, choices: SqliteChoices): SqlStore {
+export function openSqlite({ text, address }: ServiceUrl, place: StoreLocation, choices: SqliteChoices): SqlStore {
   const { logger } = choices
   const tables = tableOptions(place)
   const file = choices.connect ? fileOf(text, choices) : ':memory:'

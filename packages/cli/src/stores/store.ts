@@ -3,7 +3,7 @@ import type { NewOutboxRecord, OutboxAdmin, OutboxStore } from '@ackord/outbox'
 import type { Order, Row } from '@ackord/sql'
 
 /** Which outbox on the server: shared by all commands on a store. */
-export interface StorePlace {
+export interface StoreLocation {
   /** The namespace of the tables; SQL only. */
   readonly schema?: string | undefined
   /** The prefix of the table names; SQL only. Default: `ackord_`. */
@@ -68,7 +68,7 @@ export interface SqlStore extends AnyStore {
   /** A quoted and qualified table name for use in a statement. `ackord_inbox` is `table('inbox')`. */
   table(name: string): string
   /** Whether a notification sent here is received on a listening connection; PostgreSQL only. */
-  hearsNotifications?(): Promise<boolean>
+  receivesNotifications?(): Promise<boolean>
   /** SQLite only. */
   readonly file?: string | undefined
 }

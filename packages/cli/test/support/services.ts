@@ -4,7 +4,7 @@ import type { NewOutboxRecord } from '@ackord/outbox'
 import { type Broker, openBroker } from '../../src/brokers/open-broker.ts'
 import { Secrets } from '../../src/output/secrets.ts'
 import { openStore } from '../../src/stores/open-store.ts'
-import type { Store, StorePlace } from '../../src/stores/store.ts'
+import type { Store, StoreLocation } from '../../src/stores/store.ts'
 import { emptyDirectory, openHere } from './ackord.ts'
 
 export const postgresUrl: string = process.env['POSTGRES_URL'] ?? 'postgres://postgres@127.0.0.1:5432/test'
@@ -34,11 +34,11 @@ export function record(destination: string, id: string, more: Record<string, str
 /** `more`: for Redis, the kind of outbox. */
 export async function openTestStore(
   url: string = `sqlite:${emptyDirectory()}/test.db`,
-  more: Pick<StorePlace, 'outbox' | 'shards'> = {},
+  more: Pick<StoreLocation, 'outbox' | 'shards'> = {},
 ): Promise<TestStore> {
   const name = `cli_test_${randomUUID().slice(0, 8)}`
-  const place: StorePlace = url.startsWith('redis') ? { tag: [name], ...more } : { prefix: `${name}_` }
-  const store = await openStore(url, { option: 'url', place, logger: silentLogger, secrets: new Secrets(), create: true })
+  const location: StoreLocation = url.startsWith('redis') ? { tag: [name], ...more } : { prefix: `${name}_` }
+  const store = await openStore(url, { option: 'url', location: location, logger: silentLogger, secrets: new Secrets(), create: true })
   if (store.kind === 'sqlite') openHere.add(url)
   if (store.kind !== 'redis') await store.createSchema()
   const outbox = store.outbox({ logger: silentLogger })

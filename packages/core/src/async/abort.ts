@@ -54,3 +54,42 @@ export async function settledWithin(runtime: Runtime, limit: number, promise: Pr
     promise.then(settled, settled)
   })
 }
+
+/** Milliseconds. A timer is late by this much only if the process did not run. */
+const stalled = 1000
+
+export interface TimeLimitOptions {
+  /** Whether a result that the work returns in response to the abort, in the same tick, still counts. Default: false. */
+  readonly useAbortResult?: boolean | undefined
+}
+
+/**
+ * Resolves or rejects like the work, or rejects with `late()` after `limit` milliseconds. The signal is then aborted; the end of the work is not waited for.
+ * If the process did not run when the time was over, the answer may have arrived already: it gets another second.
+ */
+export async function withTimeLimit<T>(
+  runtime: Runtime,
+  limit: number,
+  late: () => Error,
+  work: (signal: AbortSignal) => Promise<T>,
+  options: TimeLimitOptions = {},
+): Promise<T> {
+  const controller = new AbortController()
+  const over = new AbortController()
+  const startedAt = runtime.monotonic()
+  const end = () => {
+    const error = late()
+    controller.abort(error)
+    if (options.useAbortResult === true) timer = runtime.setTimeout(() => over.abort(error), 0)
+    else over.abort(error)
+  }
+  let timer = runtime.setTimeout(() => {
+    if (runtime.monotonic() - startedAt < limit + stalled) end()
+    else timer = runtime.setTimeout(end, Math.min(limit, stalled))
+  }, limit)
+  try {
+    return await abortable(work(controller.signal), over.signal)
+  } finally {
+    timer.cancel()
+  }
+}

@@ -19,14 +19,21 @@ export function* inChunks<T>(
   if (chunk.length > 0) yield chunk
 }
 
-/** The items by key, in their order; keys are in the order of their first item. */
-export function groupBy<T, K>(items: Iterable<T>, keyOf: (item: T) => K): Map<K, T[]> {
+/** Groups the items by key. Groups are in the order of their first items, items in their own order. */
+export function groupBy<T, K>(items: Iterable<T>, keyOf: (item: T) => K): [K, T[]][] {
   const groups = new Map<K, T[]>()
+  let last: K | undefined
+  let group: T[] | undefined
   for (const item of items) {
     const key = keyOf(item)
-    const group = groups.get(key)
-    if (group === undefined) groups.set(key, [item])
-    else group.push(item)
+    // Most items have the key of the previous one: saves a lookup.
+    if (group === undefined || key !== last) group = groups.get(key)
+    if (group === undefined) {
+      group = []
+      groups.set(key, group)
+    }
+    group.push(item)
+    last = key
   }
-  return groups
+  return [...groups]
 }

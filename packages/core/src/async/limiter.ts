@@ -1,10 +1,10 @@
 /** Limits the number of concurrent calls; the others wait in order, or leave when their signal is aborted. */
-export function limiter(most: number): <R>(work: () => Promise<R>, signal: AbortSignal) => Promise<R> {
+export function limiter(limit: number): <R>(work: () => Promise<R>, signal: AbortSignal) => Promise<R> {
   let running = 0
   const waiting = new Set<() => void>()
 
   async function turn(signal: AbortSignal): Promise<void> {
-    if (running < most) {
+    if (running < limit) {
       running += 1
       return
     }

@@ -3,26 +3,26 @@
  * the old space keeps all later ones alive, with the messages in them.
  */
 export class Slots<T> {
-  readonly #places: (T | undefined)[] = []
+  readonly #slots: (T | undefined)[] = []
   readonly #free: number[] = []
 
   get size(): number {
-    return this.#places.length - this.#free.length
+    return this.#slots.length - this.#free.length
   }
 
   /** Returns the slot of the item until it is removed. */
   add(item: T): number {
-    const place = this.#free.pop() ?? this.#places.length
-    this.#places[place] = item
-    return place
+    const slot = this.#free.pop() ?? this.#slots.length
+    this.#slots[slot] = item
+    return slot
   }
 
-  remove(place: number): void {
-    this.#places[place] = undefined
-    this.#free.push(place)
+  remove(slot: number): void {
+    this.#slots[slot] = undefined
+    this.#free.push(slot)
   }
 
   all(): T[] {
-    return this.#places.filter((item) => item !== undefined)
+    return this.#slots.filter((item) => item !== undefined)
   }
 }

@@ -248,13 +248,13 @@ export function forkAcking(original: Acking, count: number): Acking[] {
 export function chainAcking(first: Acking, second: Acking): Acking {
   async function both(verdict: Verdict, error: unknown, options: NackOptions | undefined): Promise<void> {
     try {
-      const taken = await give(first, verdict, error, options)
+      const taken = await settleWith(first, verdict, error, options)
       if (!taken) throw first.error ?? new AckordError('ACKORD_NACKED', 'The output had already been settled with another verdict.')
     } catch (failure) {
       await second.nack(failure, undefined)
       throw failure
     }
-    await give(second, verdict, error, options)
+    await settleWith(second, verdict, error, options)
   }
   return new Acking({
     ack: () => both('acked', undefined, undefined),
@@ -263,7 +263,7 @@ export function chainAcking(first: Acking, second: Acking): Acking {
   })
 }
 
-function give(acking: Acking, verdict: Verdict, error: unknown, options: NackOptions | undefined): Promise<boolean> {
+function settleWith(acking: Acking, verdict: Verdict, error: unknown, options: NackOptions | undefined): Promise<boolean> {
   if (verdict === 'acked') return acking.ack()
   return verdict === 'nacked' ? acking.nack(error, options) : acking.reject(error)
 }

@@ -14,15 +14,15 @@ export type AttributeInheritance = (input: Message, name: InheritedName) => stri
 
 /** An attribute that is too long is logged once per name, because a sender may set one on every message. */
 export function attributeInheritance(logger?: Logger | undefined): AttributeInheritance {
-  const told = new Set<InheritedName>()
+  const reported = new Set<InheritedName>()
   const guarded = logger === undefined ? undefined : guardLogger(logger)
   return (input, name) => {
     const value = input.attributes[name]
     if (typeof value !== 'string') return undefined
     const limit = limits[name]
     if (value.length <= limit) return value
-    if (guarded !== undefined && !told.has(name)) {
-      told.add(name)
+    if (guarded !== undefined && !reported.has(name)) {
+      reported.add(name)
       const fields = { type: input.type, id: input.id, attribute: name, length: value.length, limit }
       guarded.warn(fields, 'An attribute of a message is too long to be copied to its outputs, and is omitted. This is logged once.')
     }

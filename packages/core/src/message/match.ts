@@ -43,14 +43,14 @@ export const match: {
     if (patterns.length > 0) return attributeLike('match.extension()', name, patterns)
     return (attributes) => own(attributes, name) !== undefined
   },
-  like: (pattern, value) => fits(tokensOf('match.like()', pattern), value),
+  like: (pattern, value) => matchesPattern(tokensOf('match.like()', pattern), value),
 }
 
 function attributeLike(caller: string, name: string, patterns: readonly string[]): Matcher {
   const compiled = patterns.map((pattern) => tokensOf(caller, pattern))
   return function matchAttribute(attributes) {
     const value = textOf(own(attributes, name))
-    return compiled.some((tokens) => fits(tokens, value))
+    return compiled.some((tokens) => matchesPattern(tokens, value))
   }
 }
 
@@ -98,7 +98,7 @@ function tokensOf(caller: string, pattern: string): readonly number[] {
  * Only the last `%` is ever extended: the match of an earlier one stays valid, so no combination is tried twice and `%a%a%a…` costs no more than
  * pattern times value. A regular expression would take exponential time.
  */
-function fits(tokens: readonly number[], value: string): boolean {
+function matchesPattern(tokens: readonly number[], value: string): boolean {
   let token = 0
   let position = 0
   let afterRun = -1

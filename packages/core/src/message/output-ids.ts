@@ -23,12 +23,12 @@ export function deterministicIds(consumer: string, source: string, id: string): 
 const namespace = Buffer.from('7c0f3a6e2b5d4e1f9a8b6c4d2e0f1a3b', 'hex')
 
 const scratch = Buffer.concat([namespace], 1024)
-const mostBytesPerUnit = 3
+const maxBytesPerUnit = 3
 
 /** Most names fit behind the namespace in a preallocated buffer. */
 function bytesOf(name: string): Buffer {
   const start = namespace.length
-  if (name.length * mostBytesPerUnit > scratch.length - start) return Buffer.concat([namespace, Buffer.from(name)])
+  if (name.length * maxBytesPerUnit > scratch.length - start) return Buffer.concat([namespace, Buffer.from(name)])
   return scratch.subarray(0, start + scratch.write(name, start))
 }
 

@@ -134,7 +134,7 @@ export class TransactionScope {
 
   #runCallbacks(outcome: ScopeOutcome): Promise<void> | undefined {
     if (outcome === 'committed' && this.#parent !== undefined) {
-      this.#handOver(this.#parent)
+      this.#passToParent(this.#parent)
       return undefined
     }
     if (outcome === 'committed' && this.#afterCommit !== undefined) return this.#run(this.#afterCommit, 'afterCommit')
@@ -160,7 +160,7 @@ export class TransactionScope {
     this.#holds = this.#holds === none ? [held] : [...this.#holds, held]
   }
 
-  #handOver(parent: TransactionScope): void {
+  #passToParent(parent: TransactionScope): void {
     if (this.#afterCommit !== undefined) parent.#afterCommit = [...(parent.#afterCommit ?? []), ...this.#afterCommit]
     if (this.#afterRollback !== undefined) parent.#afterRollback = [...(parent.#afterRollback ?? []), ...this.#afterRollback]
   }

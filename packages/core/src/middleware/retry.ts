@@ -1,5 +1,5 @@
 import { type Backoff, exponentialBackoff } from '../async/backoff.ts'
-import { AckordError, InvalidOptionError } from '../errors.ts'
+import { AckordError, causesOf, InvalidOptionError } from '../errors.ts'
 import { beginAttempt, type Context, type ContextKey, contextKey, enter } from '../message/context.ts'
 import { nameOf } from '../message/marshal.ts'
 import type { Message } from '../message/message.ts'
@@ -142,24 +142,23 @@ export type ErrorKind = string | (abstract new (...args: never[]) => Error)
 /** For `shouldRetry`: only errors of these kinds, or caused by one. */
 export function retryOn(...kinds: readonly ErrorKind[]): (error: unknown) => boolean {
   checkKinds('retryOn()', kinds)
-  return (error) => isOfKind(error, kinds, new Set())
+  return (error) => isOfKind(error, kinds)
 }
 
 /** For `shouldRetry`: all errors except those of these kinds, or caused by one. */
 export function retryExcept(...kinds: readonly ErrorKind[]): (error: unknown) => boolean {
   checkKinds('retryExcept()', kinds)
-  return (error) => !isOfKind(error, kinds, new Set())
+  return (error) => !isOfKind(error, kinds)
 }
 
-/** `seen` ends the walk where causes form a cycle. */
-function isOfKind(error: unknown, kinds: readonly ErrorKind[], seen: Set<object>): boolean {
-  if (typeof error !== 'object' || error === null || seen.has(error)) return false
-  seen.add(error)
-  for (const kind of kinds) {
-    if (typeof kind === 'string' ? 'code' in error && error.code === kind : error instanceof kind) return true
+function isOfKind(error: unknown, kinds: readonly ErrorKind[]): boolean {
+  for (const cause of causesOf(error, { aggregated: true })) {
+    if (typeof cause !== 'object' || cause === null) continue
+    for (const kind of kinds) {
+      if (typeof kind === 'string' ? 'code' in cause && cause.code === kind : cause instanceof kind) return true
+    }
   }
-  if (error instanceof AggregateError && error.errors.some((one) => isOfKind(one, kinds, seen))) return true
-  return 'cause' in error && isOfKind(error.cause, kinds, seen)
+  return false
 }
 
 function checkKinds(caller: string, kinds: readonly ErrorKind[]): void {

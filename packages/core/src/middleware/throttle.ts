@@ -26,7 +26,7 @@ export function throttleMiddleware(options: ThrottleOptions): Middleware {
     { role: 'throttle' },
     (next) =>
       async function throttle(message, context) {
-        await bucket.take(context.signal)
+        await bucket.acquire(context.signal)
         return await next(message, context)
       },
   )
@@ -51,7 +51,7 @@ class TokenBucket {
     this.#filledAt = runtime.monotonic()
   }
 
-  async take(signal: AbortSignal): Promise<void> {
+  async acquire(signal: AbortSignal): Promise<void> {
     signal.throwIfAborted()
     this.#fill()
     // An available token belongs to the messages that already wait.

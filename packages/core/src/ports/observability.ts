@@ -42,8 +42,8 @@ function formatError(error: unknown, depth: number): string {
   const properties = Object.entries(error).filter(([, value]) => !(value instanceof Error))
   const shown = properties.length === 0 ? '' : ` ${escapeText(inspect(Object.fromEntries(properties), oneLine), maxLineLength)}`
   const causes = error instanceof AggregateError ? [...error.errors.slice(0, 10), error.cause] : [error.cause]
-  const told = depth >= 5 ? [] : causes.filter((cause) => cause !== undefined)
-  return stackOf(error) + shown + told.map((cause) => `\n    Caused by: ${formatError(cause, depth + 1)}`).join('')
+  const shownCauses = depth >= 5 ? [] : causes.filter((cause) => cause !== undefined)
+  return stackOf(error) + shown + shownCauses.map((cause) => `\n    Caused by: ${formatError(cause, depth + 1)}`).join('')
 }
 
 /** Labels are few and of low cardinality: handler, type, outcome; never ids. */

@@ -1,4 +1,4 @@
-import { describeValue } from '../errors.ts'
+import { causesOf, describeValue } from '../errors.ts'
 import { escapeText } from '../escape-text.ts'
 
 /** The maximum length of an error's message. */
@@ -125,8 +125,11 @@ function withoutStatement(text: string): string {
 
 /** An error with its causes as one text for use outside the process: for a dead letter or the outbox. "Gave up after ten attempts" alone is not helpful. */
 export function describeError(error: Error, limit: number): string {
-  const texts = [messageOf(error)]
-  for (let cause = error.cause; cause instanceof Error && texts.length < 4; cause = cause.cause) texts.push(messageOf(cause))
+  const texts: string[] = []
+  for (const cause of causesOf(error)) {
+    if (!(cause instanceof Error) || texts.length === 4) break
+    texts.push(messageOf(cause))
+  }
   return escapeText(texts.join(' Cause: '), limit)
 }
 

@@ -26,7 +26,7 @@ export interface Timer {
 }
 
 // Node turns a longer delay into one millisecond; a timer this long never fires in practice.
-const longestDelay = 2 ** 31 - 1
+const maxDelay = 2 ** 31 - 1
 
 /** The real clock, timers and randomness of the process. */
 export const systemRuntime: Runtime = {
@@ -36,7 +36,7 @@ export const systemRuntime: Runtime = {
   uuid: () => randomUUID(),
   yield: () => new Promise((resolve) => setImmediate(resolve)),
   setTimeout(callback, delay, options = {}) {
-    const handle = setTimeout(callback, Math.min(delay, longestDelay))
+    const handle = setTimeout(callback, Math.min(delay, maxDelay))
     if (options.keepAlive === false) handle.unref()
     return { cancel: () => clearTimeout(handle) }
   },

@@ -35,26 +35,26 @@ export function outputCompleter(runtime: Runtime, source: string | undefined, lo
 
   function complete(output: Message, index: number, input: Message, context: Context): Message {
     if (!isMessage(output)) throw foreign(output, index, input)
-    const given = output.attributes
-    if (given.type === undefined || given.type === '') throw invalid(index, input, 'has no type')
-    const whole = isComplete(given, input.attributes)
-    if (whole && isAllText(given)) return output
-    checkAttributes(given, () => `output ${index} of ${nameOf(input)}`)
+    const existing = output.attributes
+    if (existing.type === undefined || existing.type === '') throw invalid(index, input, 'has no type')
+    const whole = isComplete(existing, input.attributes)
+    if (whole && isAllText(existing)) return output
+    checkAttributes(existing, () => `output ${index} of ${nameOf(input)}`)
     if (whole) return output
 
-    const id = given.id || (context.get(outputIdsKey)?.(given.type) ?? runtime.uuid())
+    const id = existing.id || (context.get(outputIdsKey)?.(existing.type) ?? runtime.uuid())
     // Named before they are spread: see withContentType().
-    const attributes: Record<string, AttributeValue | undefined> = { id, source, specversion: '1.0', time: undefined, ...given }
+    const attributes: Record<string, AttributeValue | undefined> = { id, source, specversion: '1.0', time: undefined, ...existing }
     attributes['id'] = id
     attributes['source'] ||= source
     attributes['specversion'] ||= '1.0'
     attributes['time'] ??= timeNow()
-    if (given.correlationid === undefined) setIfGiven(attributes, 'correlationid', inherit(input, 'correlationid'))
-    const traceparent = given.traceparent === undefined ? inherit(input, 'traceparent') : undefined
+    if (existing.correlationid === undefined) setIfPresent(attributes, 'correlationid', inherit(input, 'correlationid'))
+    const traceparent = existing.traceparent === undefined ? inherit(input, 'traceparent') : undefined
     if (traceparent !== undefined) {
       attributes['traceparent'] = traceparent
       // It belongs to the parent beside it.
-      if (given.tracestate === undefined) setIfGiven(attributes, 'tracestate', inherit(input, 'tracestate'))
+      if (existing.tracestate === undefined) setIfPresent(attributes, 'tracestate', inherit(input, 'tracestate'))
     }
     if (attributes['source'] === undefined) {
       throw invalid(index, input, "has no source. Set one on the handler or the router (`source: '/orders'`)")
@@ -84,23 +84,23 @@ export function outputCompleter(runtime: Runtime, source: string | undefined, lo
   }
 }
 
-function setIfGiven(attributes: Record<string, AttributeValue | undefined>, name: string, value: string | undefined): void {
+function setIfPresent(attributes: Record<string, AttributeValue | undefined>, name: string, value: string | undefined): void {
   if (value !== undefined) attributes[name] = value
 }
 
 /** An empty value counts as missing. */
-function isComplete(given: Attributes, input: Attributes): boolean {
+function isComplete(existing: Attributes, input: Attributes): boolean {
   return (
-    isGiven(given.id) &&
-    isGiven(given.source) &&
-    isGiven(given.specversion) &&
-    given.time !== undefined &&
-    (given.correlationid !== undefined || typeof input.correlationid !== 'string') &&
-    (given.traceparent !== undefined || typeof input.traceparent !== 'string')
+    isPresent(existing.id) &&
+    isPresent(existing.source) &&
+    isPresent(existing.specversion) &&
+    existing.time !== undefined &&
+    (existing.correlationid !== undefined || typeof input.correlationid !== 'string') &&
+    (existing.traceparent !== undefined || typeof input.traceparent !== 'string')
   )
 }
 
-function isGiven(value: string | undefined): boolean {
+function isPresent(value: string | undefined): boolean {
   return value !== undefined && value !== ''
 }
 

@@ -24,13 +24,13 @@ export interface DispatcherOptions {
   readonly logger: Logger
 }
 
-interface Lane {
+interface KeyQueue {
   readonly waiting: Message[]
 }
 
 interface Ready {
   readonly message: Message
-  readonly lane: Lane | undefined
+  readonly queue: KeyQueue | undefined
   readonly key: string | undefined
 }
 
@@ -48,7 +48,7 @@ const turnEvery = 500
 export class Dispatcher {
   readonly #options: DispatcherOptions
   readonly #reading = new AbortController()
-  readonly #lanes = new Map<string, Lane>()
+  readonly #keyQueues = new Map<string, KeyQueue>()
   readonly #settling = new Set<Promise<unknown>>()
   readonly #working = new Slots<Message>()
   // The message of the one-by-one loop, which does not use the slots.
@@ -164,7 +164,7 @@ export class Dispatcher {
   #pullAll(iterator: AsyncIterator<Message>, reading: { open: boolean }): Promise<void> {
     const { concurrency, orderingKey, buffer, runtime } = this.#options
     const oneByOne = concurrency === 1 && orderingKey === undefined
-    const most = concurrency + (orderingKey === undefined ? 0 : buffer)
+    const maxMessages = concurrency + (orderingKey === undefined ? 0 : buffer)
     let read = 0
     return new Promise((resolve, reject) => {
       const pull = (): void => {
@@ -172,7 +172,7 @@ export class Dispatcher {
           resolve()
           return
         }
-        if (this.running + this.queued >= most) {
+        if (this.running + this.queued >= maxMessages) {
           this.#onRoom = () => {
             this.#onRoom = undefined
             pull()
@@ -183,21 +183,21 @@ export class Dispatcher {
         reading.open = false
         this.#pulling = iterator
         try {
-          Promise.resolve(iterator.next()).then(takeOrFail, reject)
+          Promise.resolve(iterator.next()).then(acceptOrFail, reject)
         } catch (error) {
           reject(error)
         }
       }
 
-      const takeOrFail = (result: IteratorResult<Message>): void => {
+      const acceptOrFail = (result: IteratorResult<Message>): void => {
         try {
-          take(result)
+          accept(result)
         } catch (error) {
           reject(error)
         }
       }
 
-      const take = ({ done, value }: IteratorResult<Message>): void => {
+      const accept = ({ done, value }: IteratorResult<Message>): void => {
         this.#pulling = undefined
         if (done === true) {
           resolve()
@@ -241,23 +241,23 @@ export class Dispatcher {
       key = this.#options.orderingKey?.(message)
     } catch (error) {
       const slot = this.#working.add(message)
-      const refused = () => this.#finished({ message, lane: undefined, key: undefined }, slot)
+      const refused = () => this.#finished({ message, queue: undefined, key: undefined }, slot)
       void this.#options.refuse(message, error).then(refused, refused)
       return
     }
     if (key === undefined) {
-      this.#ready.push({ message, lane: undefined, key })
+      this.#ready.push({ message, queue: undefined, key })
       return
     }
-    const lane = this.#lanes.get(key)
-    if (lane !== undefined) {
-      lane.waiting.push(message)
+    const queue = this.#keyQueues.get(key)
+    if (queue !== undefined) {
+      queue.waiting.push(message)
       this.#waiting += 1
       return
     }
-    const opened: Lane = { waiting: [] }
-    this.#lanes.set(key, opened)
-    this.#ready.push({ message, lane: opened, key })
+    const opened: KeyQueue = { waiting: [] }
+    this.#keyQueues.set(key, opened)
+    this.#ready.push({ message, queue: opened, key })
   }
 
   #startReady(): void {
@@ -270,49 +270,49 @@ export class Dispatcher {
     }
   }
 
-  #finished({ message, lane, key }: Ready, slot: number): void {
+  #finished({ message, queue, key }: Ready, slot: number): void {
     this.#working.remove(slot)
-    if (lane !== undefined && key !== undefined) this.#advance(lane, key, message)
+    if (queue !== undefined && key !== undefined) this.#advance(queue, key, message)
     this.#startReady()
     this.#onRoom?.()
     if (this.running === 0) this.#onDrained?.()
   }
 
-  #advance(lane: Lane, key: string, message: Message): void {
+  #advance(queue: KeyQueue, key: string, message: Message): void {
     // A reject that the broker did not accept causes a redelivery, as a nack does.
-    const comesAgain = message.state === 'nacked' || (message.state === 'rejected' && ackingOf(message)?.failure !== undefined)
-    if (comesAgain || this.#stopping) this.#sendBack(lane, key, message)
-    const next = lane.waiting.shift()
+    const isRedelivered = message.state === 'nacked' || (message.state === 'rejected' && ackingOf(message)?.failure !== undefined)
+    if (isRedelivered || this.#stopping) this.#sendBack(queue, key, message)
+    const next = queue.waiting.shift()
     if (next === undefined) {
-      this.#lanes.delete(key)
+      this.#keyQueues.delete(key)
       return
     }
     this.#waiting -= 1
-    this.#ready.push({ message: next, lane, key })
+    this.#ready.push({ message: next, queue, key })
   }
 
   /**
    * Redelivered behind a later message of its key, the message would be out of order: those behind it are nacked with it, except the message itself
    * if it has been redelivered already.
    */
-  #sendBack(lane: Lane, key: string, message: Message): void {
+  #sendBack(queue: KeyQueue, key: string, message: Message): void {
     const retryAfter = ackingOf(message)?.retryAfter
     const again = (waiting: Message) =>
       !this.#stopping && message.id !== undefined && waiting.id === message.id && waiting.source === message.source
-    const back = lane.waiting.filter((waiting) => !again(waiting))
-    const kept = lane.waiting.filter(again)
+    const back = queue.waiting.filter((waiting) => !again(waiting))
+    const kept = queue.waiting.filter(again)
     for (const waiting of back) this.#nack(waiting, this.#stopping ? shutdownError(waiting) : keyNacked(waiting, key), retryAfter)
     this.#waiting -= back.length
-    lane.waiting.splice(0, Infinity, ...kept)
+    queue.waiting.splice(0, Infinity, ...kept)
   }
 
   /** Messages that wait behind a running one of their key are left to `#advance`: if they were nacked before it, they would be redelivered before it. */
   #nackQueued(): void {
-    for (const { message, lane, key } of this.#ready.splice(0)) {
+    for (const { message, queue, key } of this.#ready.splice(0)) {
       this.#nack(message, shutdownError(message))
-      if (lane === undefined || key === undefined) continue
-      this.#sendBack(lane, key, message)
-      this.#lanes.delete(key)
+      if (queue === undefined || key === undefined) continue
+      this.#sendBack(queue, key, message)
+      this.#keyQueues.delete(key)
     }
   }
 

@@ -43,14 +43,14 @@ export class FailurePolicy {
 
   /** `'nack'` alone means without a delay. */
   decide(message: Message, error: Error): ErrorDecision {
-    const asked = this.#ask(message, error)
+    const asked = this.#decide(message, error)
     const decision = asked ?? this.#default(error)
     if (decision !== 'nack') return decision
     const retryAfter = this.#delayOf(message, error)
     return retryAfter === undefined ? 'nack' : { retryAfter }
   }
 
-  #ask(message: Message, error: Error): ErrorDecision | undefined {
+  #decide(message: Message, error: Error): ErrorDecision | undefined {
     const { onError, logger } = this.#settings
     const onFailure = (err: unknown) =>
       logger.error({ err }, 'onError itself failed; the message is settled as if it had returned nothing.')

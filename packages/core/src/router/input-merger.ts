@@ -104,7 +104,7 @@ export class InputMerger implements AsyncIterable<Message> {
     const { signal } = controller
     try {
       if ('messages' in input) {
-        for await (const message of input.messages({ signal })) if (!(await this.#handOn(message, events, signal))) break
+        for await (const message of input.messages({ signal })) if (!(await this.#passOn(message, events, signal))) break
       } else {
         await this.#pumpIterable(input, events, signal)
       }
@@ -127,12 +127,12 @@ export class InputMerger implements AsyncIterable<Message> {
         break
       }
       if (result.done === true) return
-      if (!(await this.#handOn(result.value, events, signal))) break
+      if (!(await this.#passOn(result.value, events, signal))) break
     }
     void Promise.resolve(iterator.return?.()).catch(ignore)
   }
 
-  async #handOn(message: Message, events: InputEvents, signal: AbortSignal): Promise<boolean> {
+  async #passOn(message: Message, events: InputEvents, signal: AbortSignal): Promise<boolean> {
     if (!isMessage(message)) throw new TypeError('The input yielded something that is not a Message.')
     if (signal.aborted) {
       await nackAtStop(message)

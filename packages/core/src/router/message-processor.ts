@@ -161,19 +161,19 @@ export class MessageProcessor {
     this.#dropHolds(message, undefined)
     if (Array.isArray(outputs) && outputs.length === 0) return this.#succeed(message, false)
     // It will be handled again, and then produces these outputs again.
-    if (isRefused(message)) return this.#giveBack(outputs, message, message.error).then(() => this.#succeed(message, false))
+    if (isRefused(message)) return this.#nackOutputs(outputs, message, message.error).then(() => this.#succeed(message, false))
     let prepared = outputs
-    let handedOn: Promise<void> | undefined
+    let delivered: Promise<void> | undefined
     try {
       prepared = this.#prepare(message, outputs)
-      handedOn = this.#ports.deliver(prepared, message, this.#forced.signal)
+      delivered = this.#ports.deliver(prepared, message, this.#forced.signal)
     } catch (error) {
-      return this.#failToHandOn(message, prepared, error)
+      return this.#failDelivery(message, prepared, error)
     }
-    if (handedOn === undefined) return this.#succeed(message, true)
-    return handedOn.then(
+    if (delivered === undefined) return this.#succeed(message, true)
+    return delivered.then(
       () => this.#succeed(message, true),
-      (error: unknown) => this.#failToHandOn(message, prepared, error),
+      (error: unknown) => this.#failDelivery(message, prepared, error),
     )
   }
 
@@ -190,13 +190,13 @@ export class MessageProcessor {
     return this.#settings.ackStrategy === 'forward' ? forwardAcking(message, complete) : complete
   }
 
-  async #failToHandOn(message: Message, outputs: readonly Message[], error: unknown): Promise<void> {
+  async #failDelivery(message: Message, outputs: readonly Message[], error: unknown): Promise<void> {
     await this.fail(message, error)
-    await this.#giveBack(outputs, message, error)
+    await this.#nackOutputs(outputs, message, error)
   }
 
   /** Outputs with an acking of their own, such as another message that is passed on, are settled like their input: nothing else will settle them. */
-  async #giveBack(outputs: readonly Message[], input: Message, error: unknown): Promise<void> {
+  async #nackOutputs(outputs: readonly Message[], input: Message, error: unknown): Promise<void> {
     if (!Array.isArray(outputs)) return
     for (const output of outputs) {
       const acking = isMessage(output) ? ackingOf(output) : undefined
@@ -210,20 +210,20 @@ export class MessageProcessor {
   }
 
   /** Acks where the router is responsible for it. Returns a promise only where there is something to wait for: this is the innermost loop. */
-  #succeed(message: Message, handedOn: boolean): Promise<void> | undefined {
+  #succeed(message: Message, delivered: boolean): Promise<void> | undefined {
     this.handled += 1
     const acking = ackingOf(message)
     if (acking === undefined) return undefined
     const paused = probe('message.beforeAck')
     return paused === undefined
-      ? this.#acknowledge(message, acking, handedOn)
-      : paused.then(() => this.#acknowledge(message, acking, handedOn))
+      ? this.#acknowledge(message, acking, delivered)
+      : paused.then(() => this.#acknowledge(message, acking, delivered))
   }
 
-  #acknowledge(message: Message, acking: Acking, handedOn: boolean): Promise<void> | undefined {
+  #acknowledge(message: Message, acking: Acking, delivered: boolean): Promise<void> | undefined {
     const { ackStrategy, orderingKey } = this.#settings
     // Not awaited as such: `failure` has the error, also when the handler acked.
-    if (ackStrategy === 'onSuccess' || (ackStrategy === 'forward' && !handedOn)) void acking.ack()
+    if (ackStrategy === 'onSuccess' || (ackStrategy === 'forward' && !delivered)) void acking.ack()
     if (acking.busy) return acking.answered.then(() => this.#report(message, acking))
     if (acking.state !== 'pending') return this.#report(message, acking)
     // Unsettled outputs keep a forwarding message pending; the next message of its key must not overtake it.

@@ -2,7 +2,7 @@ import { AckordError } from '../errors.ts'
 import type { Middleware, MiddlewareRole } from '../middleware/middleware.ts'
 import type { AckStrategy } from './ack-strategy.ts'
 
-interface Placed {
+interface OrderedPart {
   readonly role: MiddlewareRole
   readonly resource: object | undefined
 }
@@ -12,14 +12,14 @@ const rightOrder =
 
 /** Rejects orders of middleware that are known to lose or duplicate something. `chain` is the middleware of a handler, outermost first. */
 export function checkMiddlewareOrder(chain: readonly Middleware[], handler: string, ackStrategy: AckStrategy): void {
-  const placed = chain.flatMap(placedParts)
-  placed.forEach((part, index) => {
-    const outer = placed.slice(0, index)
-    const inner = placed.slice(index + 1)
+  const ordered = chain.flatMap(orderedParts)
+  ordered.forEach((part, index) => {
+    const outer = ordered.slice(0, index)
+    const inner = ordered.slice(index + 1)
     const problem = problemOf(part, outer, inner)
     if (problem !== undefined) throw wrongOrder(handler, problem)
   })
-  if (ackStrategy === 'forward' && has(placed, 'inbox', 'leasedInbox') && !has(placed, 'outbox')) {
+  if (ackStrategy === 'forward' && has(ordered, 'inbox', 'leasedInbox') && !has(ordered, 'outbox')) {
     throw wrongOrder(
       handler,
       "an inbox with ackStrategy 'forward' and no outbox: when an output is nacked the message is redelivered, is treated as a duplicate, and its outputs are lost. Add an outbox",
@@ -32,12 +32,12 @@ export function wantedConcurrency(chain: readonly Middleware[]): number {
   return Math.max(0, ...chain.map((part) => Math.max(part.wantsConcurrency ?? 0, wantedConcurrency(part.parts ?? []))))
 }
 
-function placedParts(part: Middleware): Placed[] {
-  const own: Placed[] = part.role === undefined ? [] : [{ role: part.role, resource: part.resource }]
-  return [...own, ...(part.parts ?? []).flatMap(placedParts)]
+function orderedParts(part: Middleware): OrderedPart[] {
+  const own: OrderedPart[] = part.role === undefined ? [] : [{ role: part.role, resource: part.resource }]
+  return [...own, ...(part.parts ?? []).flatMap(orderedParts)]
 }
 
-function problemOf(part: Placed, outer: readonly Placed[], inner: readonly Placed[]): string | undefined {
+function problemOf(part: OrderedPart, outer: readonly OrderedPart[], inner: readonly OrderedPart[]): string | undefined {
   switch (part.role) {
     case 'retry':
       if (has(outer, 'transaction', 'inbox', 'leasedInbox', 'outbox'))
@@ -82,15 +82,15 @@ function problemOf(part: Placed, outer: readonly Placed[], inner: readonly Place
   }
 }
 
-function has(placed: readonly Placed[], ...roles: readonly MiddlewareRole[]): boolean {
-  return placed.some((part) => roles.includes(part.role))
+function has(ordered: readonly OrderedPart[], ...roles: readonly MiddlewareRole[]): boolean {
+  return ordered.some((part) => roles.includes(part.role))
 }
 
-function hasOn(placed: readonly Placed[], role: MiddlewareRole, resource: object | undefined): boolean {
-  return placed.some((part) => part.role === role && part.resource === resource)
+function hasOn(ordered: readonly OrderedPart[], role: MiddlewareRole, resource: object | undefined): boolean {
+  return ordered.some((part) => part.role === role && part.resource === resource)
 }
 
-function isInbox({ role }: Placed): boolean {
+function isInbox({ role }: OrderedPart): boolean {
   return role === 'inbox' || role === 'leasedInbox'
 }
 

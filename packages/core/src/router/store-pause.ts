@@ -1,5 +1,5 @@
 import { exponentialBackoff } from '../async/backoff.ts'
-import { isAckordError } from '../errors.ts'
+import { causesOf, isAckordError } from '../errors.ts'
 import type { Message } from '../message/message.ts'
 import { isRetryable } from '../message/message-state.ts'
 import type { Logger, Metrics } from '../ports/observability.ts'
@@ -20,13 +20,13 @@ interface StorePauseOptions {
 const delays = exponentialBackoff({ initial: 250, max: 10_000 })
 
 /** Milliseconds of accepted writes after which the next pause starts with a short delay again. */
-const calm = 60_000
+const quietPeriod = 60_000
 
 /** Milliseconds after which another message is tried in parallel to one that has not ended: its handler may hang. */
 const slowTry = 30_000
 
 /** Milliseconds after which a refused message is nacked: it may be the only one that is refused, and others wait behind it. */
-const longestStay = 600_000
+const maxWait = 600_000
 
 const maxRemembered = 1000
 
@@ -68,7 +68,7 @@ export class StorePause {
   /** Whether a refused message may wait. Not for too long, and not twice. */
   mayWait({ id }: Message, keptSince: number | undefined): boolean {
     if (id !== undefined && this.#returned.has(id)) return false
-    if (keptSince === undefined || this.#options.runtime.monotonic() - keptSince < longestStay) return true
+    if (keptSince === undefined || this.#options.runtime.monotonic() - keptSince < maxWait) return true
     if (id !== undefined) this.#returned.add(id)
     const [oldest] = this.#returned
     if (this.#returned.size > maxRemembered && oldest !== undefined) this.#returned.delete(oldest)
@@ -80,7 +80,7 @@ export class StorePause {
     const { runtime, logger, metrics } = this.#options
     if (this.#pausedAt === undefined && !this.#stopped) {
       this.#pausedAt = runtime.monotonic()
-      if (this.#pausedAt - this.#openedAt > calm) this.#tries = 0
+      if (this.#pausedAt - this.#openedAt > quietPeriod) this.#tries = 0
       metrics?.count('ackord.store.pauses', 1, {})
       logger.warn(
         { err: error },
@@ -135,9 +135,9 @@ export class StorePause {
   #plan(): void {
     const { runtime } = this.#options
     if (this.#timer !== undefined || this.#try !== undefined || this.#waiting.length === 0 || this.#pausedAt === undefined) return
-    const atOnce = this.#owesTry
+    const immediately = this.#owesTry
     this.#owesTry = false
-    if (!atOnce) this.#tries += 1
+    if (!immediately) this.#tries += 1
     this.#timer = runtime.setTimeout(
       () => {
         this.#timer = undefined
@@ -149,7 +149,7 @@ export class StorePause {
         }, slowTry)
         turn('probe')
       },
-      atOnce ? 0 : delays(this.#tries, runtime.random),
+      immediately ? 0 : delays(this.#tries, runtime.random),
     )
   }
 }
@@ -157,8 +157,6 @@ export class StorePause {
 /** Whether an error, or one of its causes, says that the store accepts no writes. Not if the error puts the fault in the message. */
 export function isRefusal(error: unknown): boolean {
   if (!isRetryable(error)) return false
-  for (let cause = error, depth = 0; cause instanceof Error && depth < 5; cause = cause.cause, depth += 1) {
-    if (isAckordError(cause, 'ACKORD_STORE_REFUSES_WRITES')) return true
-  }
+  for (const cause of causesOf(error)) if (isAckordError(cause, 'ACKORD_STORE_REFUSES_WRITES')) return true
   return false
 }

@@ -1,6 +1,6 @@
 import { setMaxListeners } from 'node:events'
 import { probe, type Timer } from '@ackord/core'
-import { linkedController, messageOf } from '@ackord/core/internal'
+import { groupBy, linkedController, messageOf } from '@ackord/core/internal'
 import { isOrdered } from '../options/key-order.ts'
 import type { RelaySettings } from '../options/relay-options.ts'
 import type { ClaimedRecord, OutboxStore } from '../store/outbox-store.ts'
@@ -8,7 +8,6 @@ import type { BatchSlot } from './batch-slots.ts'
 import type { ByteBudget } from './byte-budget.ts'
 import type { DeadLetters } from './dead-letters.ts'
 import type { DestinationPauses } from './destination-pauses.ts'
-import { groupBy } from './group-by.ts'
 import { type Lease, LeaseKeeper, leaseMargin } from './lease-keeper.ts'
 import { parked, type Verdict } from './outcomes.ts'
 import { publishGroup, type Sending, screenRecord } from './publish-group.ts'
@@ -48,14 +47,14 @@ interface Part {
 
 interface Batch {
   readonly lease: Lease<ClaimedRecord>
-  readonly giveUp: AbortSignal
+  readonly cancelled: AbortSignal
   readonly slot: BatchSlot | undefined
 }
 
 export interface CarryOptions {
   readonly slot?: BatchSlot | undefined
   /** Whether `carry()` resolves only when all records are settled, however slow a destination is. Default: false. */
-  readonly whole?: boolean | undefined
+  readonly waitForAll?: boolean | undefined
 }
 
 /** Milliseconds after which a batch stops waiting for a destination that has not answered. */
@@ -112,16 +111,16 @@ export class BatchCarrier {
    */
   async carry(records: readonly ClaimedRecord[], until: number, options: CarryOptions = {}): Promise<void> {
     const { observer, stopping, forced } = this.#options
-    const { slot, whole = false } = options
+    const { slot, waitForAll = false } = options
     observer.claimed(records)
     this.#inFlight += records.length
     const lease = this.#keeper.hold(records, until)
     // Not the signal of the whole run: listeners must not outlive the batch.
     const forcing = linkedController(forced)
-    const giveUp = AbortSignal.any([forcing.signal, lease.signal])
+    const cancelled = AbortSignal.any([forcing.signal, lease.signal])
     // Every destination of the batch listens to it. Avoids Node's MaxListenersExceededWarning.
-    setMaxListeners(0, giveUp)
-    const batch = { lease, giveUp, slot }
+    setMaxListeners(0, cancelled)
+    const batch = { lease, cancelled, slot }
     let slow: readonly Part[] = []
     const end = () => {
       this.#keeper.end(lease)
@@ -131,7 +130,7 @@ export class BatchCarrier {
       await reached('relay.claimed')
       const inTime = await this.#turn(lease, slot)
       const parts = stopping.aborted || !inTime ? [] : this.#send(records, batch)
-      slow = await this.#gather(parts, whole)
+      slow = await this.#gather(parts, waitForAll)
       if (slow.length > 0) this.#follow(slow, batch, end)
       const left = new Set(slow.flatMap((part) => part.records))
       const settling = left.size === 0 ? records : records.filter((record) => !left.has(record))
@@ -144,10 +143,10 @@ export class BatchCarrier {
   }
 
   /** Waits for all parts except slow ones, which it returns. */
-  async #gather(parts: readonly Part[], whole: boolean): Promise<readonly Part[]> {
+  async #gather(parts: readonly Part[], waitForAll: boolean): Promise<readonly Part[]> {
     const { runtime } = this.#options.settings
     const all = Promise.all(parts.map(({ published }) => published))
-    if (whole || parts.length === 0) {
+    if (waitForAll || parts.length === 0) {
       await all
       return []
     }
@@ -217,14 +216,14 @@ export class BatchCarrier {
     })
   }
 
-  async #sendTo(destination: string, records: readonly ClaimedRecord[], { lease, giveUp }: Batch): Promise<readonly Verdict[]> {
+  async #sendTo(destination: string, records: readonly ClaimedRecord[], { lease, cancelled }: Batch): Promise<readonly Verdict[]> {
     const { store, settings, stopping } = this.#options
-    const publish = (some: readonly ClaimedRecord[]) => this.#publish(destination, some, giveUp)
+    const publish = (some: readonly ClaimedRecord[]) => this.#publish(destination, some, cancelled)
     if (isOrdered(store)) return await publishInOrder(records, { ...settings, lease, stopping, publish })
     return await publish(records.filter((record) => lease.holds(record)))
   }
 
-  async #publish(destination: string, records: readonly ClaimedRecord[], giveUp: AbortSignal): Promise<readonly Verdict[]> {
+  async #publish(destination: string, records: readonly ClaimedRecord[], cancelled: AbortSignal): Promise<readonly Verdict[]> {
     const { settings, pauses, observer } = this.#options
     const { meter } = observer
     const verdicts: Verdict[] = []
@@ -235,7 +234,7 @@ export class BatchCarrier {
       else sendings.push(screened)
     }
     if (sendings.length === 0) return verdicts
-    return [...verdicts, ...(await publishGroup(destination, sendings, { settings, pauses, meter, giveUp }))]
+    return [...verdicts, ...(await publishGroup(destination, sendings, { settings, pauses, meter, cancelled: cancelled }))]
   }
 
   #count(destination: string, change: number): void {
@@ -253,11 +252,11 @@ export class BatchCarrier {
     const held = records.filter((record) => lease.holds(record))
     const undecided = parking.length === 0 ? held : without(held, parking)
     this.#drop(lease, undecided)
-    await Promise.all([settler.settle(settling, lease.until), settler.giveBack(undecided, lease.until), this.#park(parking, batch)])
+    await Promise.all([settler.settle(settling, lease.until), settler.release(undecided, lease.until), this.#park(parking, batch)])
   }
 
   /** Sends the copies first: once a record is parked, no relay would send one. The dead letters are the last messages that the batch publishes. */
-  async #park(parking: readonly Verdict[], { lease, giveUp, slot }: Batch): Promise<void> {
+  async #park(parking: readonly Verdict[], { lease, cancelled, slot }: Batch): Promise<void> {
     const { settler, deadLetters } = this.#options
     if (deadLetters === undefined || parking.length === 0) {
       slot?.sent()
@@ -267,7 +266,7 @@ export class BatchCarrier {
     try {
       // After a stall another relay may own the records, and sends the copies.
       if (!lease.expired) {
-        const missing = await deadLetters.send(parking, giveUp)
+        const missing = await deadLetters.send(parking, cancelled)
         copied = parking.map((verdict, index) => withoutCopy(verdict, missing[index]))
       }
     } catch {
@@ -277,7 +276,7 @@ export class BatchCarrier {
     const held = (copied ?? parking).filter(({ record }) => lease.holds(record))
     const records = held.map(({ record }) => record)
     this.#drop(lease, records)
-    await (copied === undefined ? settler.giveBack(records, lease.until) : settler.settle(held, lease.until))
+    await (copied === undefined ? settler.release(records, lease.until) : settler.settle(held, lease.until))
   }
 
   #drop(lease: Lease<ClaimedRecord>, records: readonly ClaimedRecord[]): void {

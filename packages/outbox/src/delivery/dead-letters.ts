@@ -8,8 +8,7 @@ import {
   type Runtime,
   toError,
 } from '@ackord/core'
-import { abortable, checkResultCount, deadLetterForms, redactDestination } from '@ackord/core/internal'
-import { withTimeLimit } from '../options/time-limit.ts'
+import { abortable, checkResultCount, deadLetterForms, redactDestination, withTimeLimit } from '@ackord/core/internal'
 import { backoffDelay, type Verdict } from './outcomes.ts'
 import type { RelayObserver } from './relay-observer.ts'
 
@@ -40,8 +39,8 @@ export class DeadLetters {
   }
 
   /** For each record, in order, why there is no copy of it; `undefined` if there is one. Rejects only if the signal is aborted. */
-  async send(parking: readonly Verdict[], giveUp: AbortSignal): Promise<readonly (Error | undefined)[]> {
-    const results = await this.#publish(parking, giveUp)
+  async send(parking: readonly Verdict[], cancelled: AbortSignal): Promise<readonly (Error | undefined)[]> {
+    const results = await this.#publish(parking, cancelled)
     const failures = results.map((result) => (result.ok ? undefined : toError(result.error)))
     const records = parking.map(({ record }) => record)
     const error = failures.find((failure) => failure !== undefined)
@@ -54,30 +53,30 @@ export class DeadLetters {
     return failures
   }
 
-  async #publish(parking: readonly Verdict[], giveUp: AbortSignal): Promise<readonly PublishResult[]> {
+  async #publish(parking: readonly Verdict[], cancelled: AbortSignal): Promise<readonly PublishResult[]> {
     const { deadLetter, timeout, runtime } = this.#options
     const { destination } = deadLetter
     const refuse = (error: Error) => parking.map((): PublishResult => ({ ok: false, error }))
-    if (runtime.monotonic() < this.#notBefore) return refuse(hanging(destination))
+    if (runtime.monotonic() < this.#notBefore) return refuse(recentlyTimedOut(destination))
     const late = tooLong(destination, timeout)
     try {
       const results = await withTimeLimit(
         runtime,
         timeout,
         () => late,
-        (timedOut) => this.#publishForms(parking, AbortSignal.any([timedOut, giveUp]), giveUp),
+        (timedOut) => this.#publishForms(parking, AbortSignal.any([timedOut, cancelled]), cancelled),
       )
       this.#hung = 0
       return results
     } catch (error) {
-      giveUp.throwIfAborted()
-      if (error === late) this.#leaveAlone()
+      cancelled.throwIfAborted()
+      if (error === late) this.#pauseAfterTimeout()
       return refuse(toError(error))
     }
   }
 
   /** Copies that the dead letter rejects permanently are sent again in a smaller form, with one call per form. */
-  async #publishForms(parking: readonly Verdict[], signal: AbortSignal, giveUp: AbortSignal): Promise<readonly PublishResult[]> {
+  async #publishForms(parking: readonly Verdict[], signal: AbortSignal, cancelled: AbortSignal): Promise<readonly PublishResult[]> {
     const { deadLetter, runtime } = this.#options
     const { publisher, destination } = deadLetter
     const results: PublishResult[] = []
@@ -92,7 +91,7 @@ export class DeadLetters {
       })
       if (letters.length === 0) return results
       const messages = letters.map(({ letter }) => letter)
-      const answers = await abortable(publisher.publish(destination, messages, { signal }), giveUp)
+      const answers = await abortable(publisher.publish(destination, messages, { signal }), cancelled)
       checkResultCount(answers, letters.length, destination)
       copies = letters.filter(({ index }, at) => {
         const answer = answers[at]
@@ -104,7 +103,7 @@ export class DeadLetters {
     }
   }
 
-  #leaveAlone(): void {
+  #pauseAfterTimeout(): void {
     const { backoff, runtime } = this.#options
     this.#hung += 1
     this.#notBefore = runtime.monotonic() + backoffDelay(backoff, this.#hung, runtime)
@@ -139,7 +138,7 @@ function tooLong(destination: string, timeout: number): AckordError {
   )
 }
 
-function hanging(destination: string): AckordError {
+function recentlyTimedOut(destination: string): AckordError {
   return new AckordError(
     'ACKORD_PUBLISH_FAILED',
     `The dead letter '${redactDestination(destination)}' timed out recently and was not tried again yet.`,

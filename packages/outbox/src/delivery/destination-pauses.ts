@@ -13,7 +13,7 @@ interface Down {
   /** Consecutive trials that found nothing to send. */
   empty: number
   /** Whether the outage has been logged. */
-  told: boolean
+  logged: boolean
 }
 
 export interface DestinationPausesOptions {
@@ -31,7 +31,7 @@ const emptyTrials = 10
  * Milliseconds. A destination that goes down again earlier than this after it was up, such as one with a rate limit per second, is not logged again
  * unless it stays down for as long.
  */
-const calm = 60_000
+const calmPeriod = 60_000
 
 /** The size of a trial: `claim` records are claimed, and `limit` of them sent, not counting suspects. */
 export interface Trial {
@@ -40,7 +40,7 @@ export interface Trial {
 }
 
 /** The maximum number of records that a trial with one record chooses from, and of suspects that are claimed with it. */
-const widestChoice = 100
+const maxChoice = 100
 
 /**
  * Tracks which destinations are paused, and when they are tried again. The state is in memory: each relay finds out for itself.
@@ -99,8 +99,8 @@ export class DestinationPauses {
     const down = this.#down.get(destination)
     if (down === undefined || !this.#isOver(down)) return undefined
     const { limit, failures } = down
-    const suspected = Math.min(this.#suspects.get(destination)?.size ?? 0, widestChoice)
-    const choice = limit === 1 ? Math.min(4 ** failures, widestChoice) : limit
+    const suspected = Math.min(this.#suspects.get(destination)?.size ?? 0, maxChoice)
+    const choice = limit === 1 ? Math.min(4 ** failures, maxChoice) : limit
     return { limit, claim: Math.min(choice + suspected, this.#options.batchSize) }
   }
 
@@ -163,7 +163,7 @@ export class DestinationPauses {
     this.#upAt.delete(destination)
     this.#upAt.set(destination, now)
     onUp?.(destination, downFor)
-    if (down.told) logger.info({ destination, downFor }, 'A destination is up again.')
+    if (down.logged) logger.info({ destination, downFor }, 'A destination is up again.')
   }
 
   /** `passed`: whether the destination accepted some of the records. Then it is tried again soon. */
@@ -176,15 +176,15 @@ export class DestinationPauses {
     const now = runtime.monotonic()
     let down = this.#down.get(destination)
     if (down === undefined) {
-      down = { since: now, failures: 0, until: -Infinity, limit: 1, trying: false, empty: 0, told: false }
+      down = { since: now, failures: 0, until: -Infinity, limit: 1, trying: false, empty: 0, logged: false }
       this.#down.set(destination, down)
       onDown?.(destination, failure.error)
     } else if (!this.#isOver(down)) {
       // The answer to a publish that was sent before the pause began.
       return
     }
-    if (!down.told && (now - down.since >= calm || !this.#wasUp(destination, now))) {
-      down.told = true
+    if (!down.logged && (now - down.since >= calmPeriod || !this.#wasUp(destination, now))) {
+      down.logged = true
       logger.warn(
         { destination, err: failure.error },
         'A destination is down. Its records wait, without losing attempts, until it is up again.',
@@ -204,7 +204,7 @@ export class DestinationPauses {
   /** Whether it recovered shortly before it went down. */
   #wasUp(destination: string, now: number): boolean {
     for (const [each, at] of this.#upAt) {
-      if (now - at < calm) break
+      if (now - at < calmPeriod) break
       this.#upAt.delete(each)
     }
     return this.#upAt.has(destination)

@@ -47,7 +47,7 @@ export class Lease<C extends Claim = Claim> {
     return this.#held.delete(claim)
   }
 
-  lose(claims: readonly C[]): C[] {
+  markLost(claims: readonly C[]): C[] {
     const lost = claims.filter((claim) => this.#held.delete(claim))
     if (lost.length > 0 && this.#held.size === 0) {
       this.#lost.abort(new AckordError('ACKORD_LEASE_LOST', 'The lease on these records was lost; another relay may have claimed them.'))
@@ -115,7 +115,7 @@ export class LeaseKeeper<C extends Claim> {
       // Out of time. The failed calls have been reported already.
     } finally {
       this.#renewing = false
-      for (const lease of this.#leases) if (lease.expired) this.#lose(lease, lease.claims)
+      for (const lease of this.#leases) if (lease.expired) this.#markLost(lease, lease.claims)
       this.#schedule()
     }
   }
@@ -142,14 +142,14 @@ export class LeaseKeeper<C extends Claim> {
         return !kept
       })
       part.lease.until = startedAt + duration
-      this.#lose(part.lease, lost)
+      this.#markLost(part.lease, lost)
     }
   }
 
-  #lose(lease: Lease<C>, claims: readonly C[]): void {
+  #markLost(lease: Lease<C>, claims: readonly C[]): void {
     // A claim that was settled during the call is no longer held: it is not lost.
     if (!this.#leases.has(lease)) return
-    const lost = lease.lose(claims)
+    const lost = lease.markLost(claims)
     if (lease.size === 0) this.end(lease)
     if (lost.length > 0) this.#options.onLost(lost)
   }

@@ -9,7 +9,7 @@ export interface OutcomeOptions {
   readonly runtime: Runtime
 }
 
-const longestText = 2000
+const maxTextLength = 2000
 
 export function published({ id, token }: ClaimedRecord): Outcome {
   return { id, token, result: 'published' }
@@ -43,7 +43,7 @@ export function exhausted(record: ClaimedRecord, maxAttempts: number): Outcome |
 /** An error text that every store can keep: limited in length, on one line, and without secrets or the values that drivers quote. */
 function errorText(error: unknown): string {
   // Leaves room for the truncation mark.
-  return escapeText(messageOf(toError(error)), longestText - 50)
+  return escapeText(messageOf(toError(error)), maxTextLength - 50)
 }
 
 /** The result for a claimed record, before it is settled in the store. A record without one is released. */
@@ -57,14 +57,14 @@ export interface Verdict {
 }
 
 const fallback = 1000
-const longest = 24 * 60 * 60 * 1000
+const maxDelay = 24 * 60 * 60 * 1000
 
 /**
  * A delay that any store can add to its clock. Publishers are third-party code: a delay that is not a number, or is years long, must not make every
  * settle of its batch fail.
  */
 export function delayOf(delay: number): number {
-  return delay >= 0 ? Math.min(Math.round(delay), longest) : fallback
+  return delay >= 0 ? Math.min(Math.round(delay), maxDelay) : fallback
 }
 
 /** The same for a back-off function, which may also throw. */

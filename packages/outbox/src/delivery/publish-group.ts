@@ -1,11 +1,9 @@
 import { AckordError, type PublishFailure, type PublishResult, probe, type RawMessage, type Runtime, toError } from '@ackord/core'
-import { abortable, checkResultCount, describeValue, messageOf, redactDestination } from '@ackord/core/internal'
+import { abortable, checkResultCount, describeValue, groupBy, messageOf, redactDestination, withTimeLimit } from '@ackord/core/internal'
 import type { MappedRecord, MapRecord, ParkReason } from '../options/relay-events.ts'
 import type { RelaySettings } from '../options/relay-options.ts'
-import { withTimeLimit } from '../options/time-limit.ts'
 import type { ClaimedRecord } from '../store/outbox-store.ts'
 import type { DestinationPauses } from './destination-pauses.ts'
-import { groupBy } from './group-by.ts'
 import { failed, neverSettled, parked, published, type Verdict } from './outcomes.ts'
 import type { OutboxMeter } from './relay-observer.ts'
 
@@ -14,7 +12,7 @@ export interface PublishGroupOptions {
   readonly pauses: DestinationPauses
   readonly meter: OutboxMeter
   /** Aborted when the relay no longer owns the records, or no longer waits for them. */
-  readonly giveUp: AbortSignal
+  readonly cancelled: AbortSignal
 }
 
 /** The result of a record that was sent. `fault`: its destination failed. */
@@ -27,8 +25,8 @@ interface Sent {
 type Fault = Omit<PublishFailure, 'ok'>
 
 /** The maximum number of suspects that are sent after a batch, each alone; fewer where nothing else shows whether the destination is up. */
-const mostAlone = 8
-const fewestAlone = 2
+const maxAlone = 8
+const minAlone = 2
 
 /**
  * Publishes records of one destination, with one call per name at the broker, and returns a verdict for each. Records without a verdict are released
@@ -42,18 +40,18 @@ export async function publishGroup(
   sendings: readonly Sending[],
   options: PublishGroupOptions,
 ): Promise<readonly Verdict[]> {
-  const { settings, pauses, giveUp } = options
+  const { settings, pauses, cancelled } = options
   const { suspensions } = settings.runtime
   const isSuspect = ({ record }: Sending) => pauses.isSuspect(destination, record.id)
   const suspects = sendings.filter(isSuspect)
   const others = suspects.length === 0 ? sendings : sendings.filter((sending) => !isSuspect(sending))
   const together = await publishTogether(destination, others, options)
   const trusted = others.length === 0 || together.some(hasPassed)
-  const tried = suspects.slice(0, others.length === 0 ? fewestAlone : mostAlone)
+  const tried = suspects.slice(0, others.length === 0 ? minAlone : maxAlone)
   const alone = trusted ? await publishAlone(destination, tried, together, options) : []
   const sent = [...together, ...alone]
   // If the relay gave up, or was suspended, its own time ran out, which says nothing about the destination.
-  if (!giveUp.aborted && settings.runtime.suspensions === suspensions) judge(destination, { together, alone }, pauses)
+  if (!cancelled.aborted && settings.runtime.suspensions === suspensions) judge(destination, { together, alone }, pauses)
   else return sent.flatMap(({ verdict }) => verdict ?? [])
   const passed = sent.some(hasPassed)
   return sent.flatMap(({ sending, verdict, fault }) => {
@@ -79,7 +77,7 @@ function judge(
     pauses.worked(destination, sent.length)
     return
   }
-  if (passed.length > 0 || (pauses.isRecovering(destination) && failed.length <= mostAlone)) pauses.suspect(destination, failed.map(idOf))
+  if (passed.length > 0 || (pauses.isRecovering(destination) && failed.length <= maxAlone)) pauses.suspect(destination, failed.map(idOf))
   pauses.failed(destination, sent.length, { ...first.fault, passed: passed.length > 0 })
 }
 
@@ -107,7 +105,7 @@ async function publishAlone(
     const sent = await publishTogether(destination, [sending], options)
     alone.push(...sent)
     const isThrough = sent.every(hasPassed)
-    if (options.giveUp.aborted || (passed && !isThrough)) break
+    if (options.cancelled.aborted || (passed && !isThrough)) break
     passed ||= isThrough
   }
   return alone
@@ -138,7 +136,7 @@ async function publish(
   sendings: readonly Sending[],
   options: PublishGroupOptions,
 ): Promise<readonly PublishResult[]> {
-  const { settings, meter, giveUp } = options
+  const { settings, meter, cancelled } = options
   const { runtime, routes, publishTimeout } = settings
   const publisher = routes.publisherOf(destination)
   if (publisher === undefined) throw noPublisher(destination, routes.destinations ?? [])
@@ -150,9 +148,9 @@ async function publish(
   let timedOut: AbortSignal | undefined
   const call = (limit: AbortSignal) => {
     timedOut = limit
-    return abortable(publisher.publish(name, messages, { signal: AbortSignal.any([limit, giveUp]) }), giveUp)
+    return abortable(publisher.publish(name, messages, { signal: AbortSignal.any([limit, cancelled]) }), cancelled)
   }
-  const results = await withTimeLimit(runtime, publishTimeout, late, call, { lastWord: true })
+  const results = await withTimeLimit(runtime, publishTimeout, late, call, { useAbortResult: true })
   checkResultCount(results, messages.length, name)
   meter.publishDuration(runtime.monotonic() - startedAt, destination)
   const paused = probe('relay.published')

@@ -1,7 +1,7 @@
 import { AckordError, type Runtime } from '@ackord/core'
+import { groupBy } from '@ackord/core/internal'
 import type { OnExhausted } from '../options/key-order.ts'
 import type { ClaimedRecord } from '../store/outbox-store.ts'
-import { groupBy } from './group-by.ts'
 import type { Lease } from './lease-keeper.ts'
 import { parked, type Verdict } from './outcomes.ts'
 
@@ -15,7 +15,7 @@ export interface PublishInOrderOptions {
 }
 
 /** Milliseconds. */
-const longestTurn = 1000
+const maxTurn = 1000
 
 /**
  * Publishes claimed runs wave by wave: the first record of every run together with all records without a key, then the second, and so on. A confirmed
@@ -27,7 +27,7 @@ const longestTurn = 1000
  */
 export async function publishInOrder(records: readonly ClaimedRecord[], options: PublishInOrderOptions): Promise<readonly Verdict[]> {
   const { onExhausted, runtime, lease, stopping, publish } = options
-  const end = runtime.monotonic() + longestTurn
+  const end = runtime.monotonic() + maxTurn
   const verdicts: Verdict[] = []
   const plain: ClaimedRecord[] = []
   const keyed: ClaimedRecord[] = []
@@ -76,10 +76,10 @@ export type ClaimedRun = [first: ClaimedRecord, ...rest: ClaimedRecord[]]
 
 /** A record without a key is a run of its own. */
 export function runsOf(records: readonly ClaimedRecord[]): ClaimedRun[] {
-  return groupBy(records, placeOf).map(([, run]) => run as ClaimedRun) // a group has at least one
+  return groupBy(records, queueKeyOf).map(([, run]) => run as ClaimedRun) // a group has at least one
 }
 
-function placeOf({ destination, message, id }: ClaimedRecord): string {
+function queueKeyOf({ destination, message, id }: ClaimedRecord): string {
   const { partitionkey } = message.attributes
   return partitionkey === undefined ? id : `${destination.length} ${destination}${partitionkey}`
 }

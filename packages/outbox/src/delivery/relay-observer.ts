@@ -61,8 +61,8 @@ export class RelayObserver {
     this.#parked(parked)
   }
 
-  deadLetters(taken: readonly ClaimedRecord[], refused: readonly ClaimedRecord[], error: unknown): void {
-    this.meter.count('deadLetters', taken)
+  deadLetters(accepted: readonly ClaimedRecord[], refused: readonly ClaimedRecord[], error: unknown): void {
+    this.meter.count('deadLetters', accepted)
     if (refused.length === 0) return
     this.meter.count('deadLettersFailed', refused)
     this.#emit({ type: 'deadLetterFailed', records: refused, error })

@@ -45,7 +45,7 @@ export class Settler {
   }
 
   /** Releases records if the store can be reached while they are leased; otherwise they wait for the lease to expire. */
-  async giveBack(records: readonly ClaimedRecord[], until: number): Promise<void> {
+  async release(records: readonly ClaimedRecord[], until: number): Promise<void> {
     const { store, calls, observer, runtime, lease } = this.#options
     if (records.length === 0) return
     // `release` does not report which claims it accepted; after the end of the lease, by our clock, it may be none. So the store is asked first which

@@ -1,7 +1,6 @@
 import { setMaxListeners } from 'node:events'
 import { AckordError, exponentialBackoff, idle, type Logger, type Timer } from '@ackord/core'
-import { abortable } from '@ackord/core/internal'
-import { withTimeLimit } from '../options/time-limit.ts'
+import { abortable, withTimeLimit } from '@ackord/core/internal'
 import type { WatchedRuntime } from '../options/watched-runtime.ts'
 
 export interface StoreCallOptions<T> {

@@ -42,7 +42,7 @@ export class MemoryOrderedClaims implements MemoryClaims {
     const chosen = this.#choose(this.#queues(this.#keep(), options, now), options.limit)
     const taken = withinBytes(inTurns(chosen), options.maxBytes, ({ row }) => row)
     if (taken.length < chosen.length) this.#endTurn(taken)
-    return taken.toSorted((a, b) => Number(a.row.id) - Number(b.row.id)).map((candidate) => this.#give(candidate))
+    return taken.toSorted((a, b) => Number(a.row.id) - Number(b.row.id)).map((candidate) => this.#toClaimed(candidate))
   }
 
   renew(claims: readonly Claim[], lease: number): readonly boolean[] {
@@ -88,9 +88,9 @@ export class MemoryOrderedClaims implements MemoryClaims {
 
   /** Hands over the partitions above our share, as far as possible now. Returns the partitions to claim from. */
   #keep(): ReadonlySet<number> {
-    const inHand = new Set<number>()
-    for (const row of this.#rows.all()) if (row.token !== undefined && this.#owns(row)) inHand.add(partitionOf(row))
-    const { kept, freed } = this.#partitions.yieldSurplus(this.#member, inHand)
+    const inFlight = new Set<number>()
+    for (const row of this.#rows.all()) if (row.token !== undefined && this.#owns(row)) inFlight.add(partitionOf(row))
+    const { kept, freed } = this.#partitions.yieldSurplus(this.#member, inFlight)
     if (freed > 0) this.#rows.wake()
     return kept
   }
@@ -98,7 +98,7 @@ export class MemoryOrderedClaims implements MemoryClaims {
   #queues(partitions: ReadonlySet<number>, options: ClaimOptions, now: number): Map<string, DestinationQueues> {
     const queues = new Map<string, DestinationQueues>()
     const rows = [...this.#rows.all()].filter((row) => wants(options, row) && partitions.has(partitionOf(row)))
-    const ended = new Set(rows.filter(({ token }) => token !== undefined).map(placeOf))
+    const ended = new Set(rows.filter(({ token }) => token !== undefined).map(queueKeyOf))
     const parked = new Map<string, string>()
     for (const row of rows) {
       const key = orderingKeyOf(row)
@@ -108,12 +108,12 @@ export class MemoryOrderedClaims implements MemoryClaims {
         if (isDue && row.token === undefined) keyless.push({ row, behind: undefined })
         continue
       }
-      const place = placeOf(row)
-      if (row.state === 'published' || ended.has(place)) continue
+      const queueKey = queueKeyOf(row)
+      if (row.state === 'published' || ended.has(queueKey)) continue
       if (row.state === 'parked' && options.behindParked !== 'kept') {
-        if (options.behindParked === 'marked' && !parked.has(place)) parked.set(place, row.id)
-      } else if (isDue) getOrAdd(runs, key, () => []).push({ row, behind: parked.get(place) })
-      else ended.add(place)
+        if (options.behindParked === 'marked' && !parked.has(queueKey)) parked.set(queueKey, row.id)
+      } else if (isDue) getOrAdd(runs, key, () => []).push({ row, behind: parked.get(queueKey) })
+      else ended.add(queueKey)
     }
     return queues
   }
@@ -162,7 +162,7 @@ export class MemoryOrderedClaims implements MemoryClaims {
     }
   }
 
-  #give({ row, behind }: Candidate): ClaimedRecord {
+  #toClaimed({ row, behind }: Candidate): ClaimedRecord {
     row.token = this.#runtime.uuid()
     const claimed = claimedRecord(row, row.token, row.attempts + 1)
     return behind === undefined ? claimed : { ...claimed, behind }
@@ -178,7 +178,7 @@ function partitionOf(row: MemoryRow): number {
 }
 
 /** Identifies the destination and the key together. */
-function placeOf(row: MemoryRow): string {
+function queueKeyOf(row: MemoryRow): string {
   return JSON.stringify([row.destination, orderingKeyOf(row)])
 }
 
@@ -207,9 +207,9 @@ function inTurns(chosen: readonly Candidate[]): readonly Candidate[] {
   return chosen
     .map((candidate) => {
       const { row } = candidate
-      const place = orderingKeyOf(row) === undefined ? row.destination : placeOf(row)
-      const turn = lengths.get(place) ?? 0
-      lengths.set(place, turn + 1)
+      const queueKey = orderingKeyOf(row) === undefined ? row.destination : queueKeyOf(row)
+      const turn = lengths.get(queueKey) ?? 0
+      lengths.set(queueKey, turn + 1)
       return { candidate, turn }
     })
     .toSorted((a, b) => a.turn - b.turn)
@@ -257,18 +257,18 @@ export class MemoryPartitions {
   }
 
   /** Frees partitions above a member's share that have nothing in flight. Returns those that it keeps and may claim from, and the number that it freed. */
-  yieldSurplus(member: string, inHand: ReadonlySet<number>): { readonly kept: ReadonlySet<number>; readonly freed: number } {
+  yieldSurplus(member: string, inFlight: ReadonlySet<number>): { readonly kept: ReadonlySet<number>; readonly freed: number } {
     const kept = new Set(this.#of(member))
     // The highest numbers first, so that the next call picks the same ones again: otherwise none would ever be drained.
     const candidates = [...kept].reverse()
-    const surplus = [...candidates.filter((one) => !inHand.has(one)), ...candidates.filter((one) => inHand.has(one))].slice(
+    const surplus = [...candidates.filter((one) => !inFlight.has(one)), ...candidates.filter((one) => inFlight.has(one))].slice(
       0,
       Math.max(0, kept.size - this.#share),
     )
     let freed = 0
     for (const partition of surplus) {
       kept.delete(partition)
-      if (inHand.has(partition)) continue
+      if (inFlight.has(partition)) continue
       this.#owners[partition] = undefined
       freed += 1
     }

@@ -1,6 +1,6 @@
 import { InvalidOptionError, type Logger, type Runtime } from '@ackord/core'
+import { withTimeLimit } from '@ackord/core/internal'
 import type { ClaimOptions, OutboxStore } from '../store/outbox-store.ts'
-import { withTimeLimit } from './time-limit.ts'
 
 /** With order per key: what happens to the records behind a parked record. */
 export type OnExhausted = 'park' | 'block' | 'parkKey'
@@ -26,7 +26,7 @@ export function isOrdered(store: OutboxStore): boolean {
 }
 
 /** Milliseconds that a reader may pause between two claims: with order per key, claims also renew the ownership of its partitions. */
-export function longestPause(store: OutboxStore, lease: number): number {
+export function maxPause(store: OutboxStore, lease: number): number {
   return isOrdered(store) ? lease / 3 : Infinity
 }
 

@@ -29,10 +29,10 @@ export type RelayEvent =
 /** Wraps a listener so that it cannot affect the relay: an error that it throws or rejects with is logged once. */
 export function guardEvents(onEvent: ((event: RelayEvent) => void) | undefined, logger: Logger): (event: RelayEvent) => void {
   if (onEvent === undefined) return () => {}
-  let told = false
+  let logged = false
   const failed = (error: unknown) => {
-    if (!told) logger.error({ err: error }, 'onEvent of the relay failed; the relay continues. Further failures are not logged.')
-    told = true
+    if (!logged) logger.error({ err: error }, 'onEvent of the relay failed; the relay continues. Further failures are not logged.')
+    logged = true
   }
   return (event) => {
     try {

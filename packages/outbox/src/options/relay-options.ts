@@ -166,10 +166,10 @@ export interface CleanupSettings {
 
 /** Applies the defaults and rejects invalid options. */
 export function claimingSettings(options: ClaimingOptions, store: OutboxStore): ClaimingSettings {
-  const longest = store.capabilities?.notifies === true ? relayDefaults.notifiedPollInterval : relayDefaults.maxPollInterval
+  const maxInterval = store.capabilities?.notifies === true ? relayDefaults.notifiedPollInterval : relayDefaults.maxPollInterval
   const {
     pollInterval = relayDefaults.pollInterval,
-    maxPollInterval = Math.max(longest, pollInterval),
+    maxPollInterval = Math.max(maxInterval, pollInterval),
     batchSize = relayDefaults.batchSize,
     maxBatchBytes = relayDefaults.maxBatchBytes,
     lease = relayDefaults.lease,

@@ -13,7 +13,7 @@ export interface HotPathOptions {
   /** Publishes and settles the records, and ends the slot. Never rejects. */
   readonly carry: (records: readonly ClaimedRecord[], until: number, slot: BatchSlot) => Promise<void>
   /** Releases the records, so that they can be claimed. Never rejects. */
-  readonly giveBack: (records: readonly ClaimedRecord[], until: number) => Promise<void>
+  readonly release: (records: readonly ClaimedRecord[], until: number) => Promise<void>
 }
 
 interface Waiting {
@@ -47,13 +47,13 @@ export class HotPath implements RecordTaker {
     const until = runtime.monotonic() - age + lease
     for (const record of records) this.#waiting.push({ record, until })
     // Runs outside the async context of the message that happened to be first.
-    outside(() => (this.#closed ? this.#giveUp() : this.#pump()))
+    outside(() => (this.#closed ? this.#releaseAll() : this.#pump()))
   }
 
   /** Accepts no more records, and releases those that are not being published. Resolves when none is left. */
   async close(): Promise<void> {
     this.#closed = true
-    this.#giveUp()
+    this.#releaseAll()
     while (this.#running.size > 0) await Promise.all(this.#running)
   }
 
@@ -72,7 +72,7 @@ export class HotPath implements RecordTaker {
 
   /** Releases records whose lease is about to expire, or whose destination accepts none now: they are left for claims. */
   async #send(batch: readonly Waiting[], slot: BatchSlot): Promise<void> {
-    const { lease, runtime, serves, carry, giveBack } = this.#options
+    const { lease, runtime, serves, carry, release } = this.#options
     // A commit can take long, and meanwhile a destination may have become slow: the slot of its batch is free then, while its records are still in
     // flight.
     const latest = runtime.monotonic() + lease * leaseMargin
@@ -81,14 +81,14 @@ export class HotPath implements RecordTaker {
     const going = batch.filter(goes)
     const left = going.length === batch.length ? [] : batch.filter((waiting) => !goes(waiting))
     await Promise.all([
-      left.length === 0 ? undefined : giveBack(left.map(recordOf), earliest(left)),
+      left.length === 0 ? undefined : release(left.map(recordOf), earliest(left)),
       going.length === 0 ? undefined : carry(going.map(recordOf), earliest(going), slot),
     ])
   }
 
-  #giveUp(): void {
+  #releaseAll(): void {
     const left = this.#waiting.splice(0)
-    if (left.length > 0) this.#track(this.#options.giveBack(left.map(recordOf), earliest(left)))
+    if (left.length > 0) this.#track(this.#options.release(left.map(recordOf), earliest(left)))
   }
 
   #track(work: Promise<void>): void {

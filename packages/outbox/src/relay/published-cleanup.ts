@@ -11,7 +11,7 @@ export interface PublishedCleanupOptions extends CleanupSettings {
 
 const batchesPerRound = 100
 /** Pause between two batches, so that other statements get access to the table. */
-const breath = 20
+const batchPause = 20
 const background = { keepAlive: false }
 
 /** Deletes old published records, batch after batch, until the signal is aborted. Never rejects, and never keeps the process alive. */
@@ -38,6 +38,6 @@ async function round({ admin, keepPublished, batchSize, runtime }: PublishedClea
     // A stop does not wait for a delete that hangs; the delete may still complete.
     const deleted = await abortable(admin.deletePublished({ olderThan: keepPublished, limit: batchSize }), signal)
     if (deleted < batchSize) return
-    if (!(await idle(runtime, breath, signal, background))) return
+    if (!(await idle(runtime, batchPause, signal, background))) return
   }
 }

@@ -8,7 +8,7 @@ import { runsOf } from '../delivery/publish-in-order.ts'
 import type { RelayObserver } from '../delivery/relay-observer.ts'
 import { Settler } from '../delivery/settler.ts'
 import { StoreCalls } from '../delivery/store-calls.ts'
-import { behindParked, isOrdered, leaveStore, longestPause } from '../options/key-order.ts'
+import { behindParked, isOrdered, leaveStore, maxPause } from '../options/key-order.ts'
 import type { RelaySettings } from '../options/relay-options.ts'
 import type { ClaimedRecord, ClaimOptions, OutboxStore } from '../store/outbox-store.ts'
 import { HotPath } from './hot-path.ts'
@@ -26,14 +26,14 @@ export interface RelayRunOptions {
   readonly settings: RelaySettings
   readonly observer: RelayObserver
   /** Background work that runs until the signal is aborted. Must not reject. */
-  readonly beside: readonly ((signal: AbortSignal) => Promise<void>)[]
+  readonly background: readonly ((signal: AbortSignal) => Promise<void>)[]
 }
 
 /** Milliseconds that the store gets for outcomes and releases after a stop was forced. */
 const lastCalls = 2000
 
 /** The number of full batches that may be in memory per slot, most of them at slow destinations: up to this many slow destinations do not delay others. */
-const mostBatches = 16
+const maxBatches = 16
 
 /** One run of a relay, from its start to the end of its stop. */
 export class RelayRun {
@@ -61,7 +61,7 @@ export class RelayRun {
   /** The number of lost records at the last moment when none of them could still be in flight. */
   #lostBefore: number
 
-  constructor({ store, settings, observer, beside }: RelayRunOptions) {
+  constructor({ store, settings, observer, background }: RelayRunOptions) {
     const { runtime, logger, lease, batchSize, maxBatchBytes, concurrency, destinationBackoff, shutdownTimeout } = settings
     this.#store = store
     this.#settings = settings
@@ -69,7 +69,7 @@ export class RelayRun {
     this.#lostBefore = observer.meter.totals.leasesLost
     this.#slots = new BatchSlots(concurrency)
     // In each slot, one batch is sent or settled while the next is claimed.
-    const records = mostBatches * concurrency * batchSize
+    const records = maxBatches * concurrency * batchSize
     this.#budget = new ByteBudget({ bytes: 2 * concurrency * maxBatchBytes, records, claim: maxBatchBytes })
     this.#shutdown = new Shutdown(runtime, shutdownTimeout)
     this.calls = new StoreCalls({
@@ -91,7 +91,7 @@ export class RelayRun {
     this.#carrier = this.#createCarrier()
     this.#hot = this.#createHotPath()
     this.#poll = new PollPause(runtime, settings)
-    this.ended = this.#run(beside)
+    this.ended = this.#run(background)
   }
 
   get stopping(): boolean {
@@ -145,16 +145,16 @@ export class RelayRun {
         this.#budget.add(records)
         return this.#carrier.carry(records, until, { slot })
       },
-      giveBack: (records, until) => this.#settler.giveBack(records, until),
+      release: (records, until) => this.#settler.release(records, until),
     })
   }
 
-  async #run(beside: RelayRunOptions['beside']): Promise<void> {
+  async #run(background: RelayRunOptions['background']): Promise<void> {
     const { runtime, logger, pollInterval } = this.#settings
     const { stopping: signal, forced } = this.#shutdown
     forced.addEventListener('abort', () => this.calls.close({ within: lastCalls }), { once: true })
     const following = followWakeUps(this.#store, () => this.#poll.wake(), { signal, runtime, logger })
-    const others = beside.map((work) => work(signal))
+    const others = background.map((work) => work(signal))
     const detach = this.#store.attach?.(this.#hot)
     while (!this.stopping) {
       try {
@@ -187,7 +187,7 @@ export class RelayRun {
     // Excluded destinations were not searched: only a claim for all destinations shows that there is nothing more.
     if (!full && retried === undefined) {
       await this.#room()
-      await this.#poll.wait({ found: records.length > 0, atMost: this.#longestPause })
+      await this.#poll.wait({ found: records.length > 0, atMost: this.#maxPause })
     }
     this.#freshOnly = full && retried === undefined && this.#isWaveOfRetries(records)
   }
@@ -223,9 +223,9 @@ export class RelayRun {
       this.#poll.polling()
       const avoided = this.#avoided
       const except = avoided.length === 0 ? undefined : avoided
-      const beside = this.#isBusy
+      const background = this.#isBusy
       const batch = await this.#claim({ limit: batchSize, destinations, except, retried })
-      if (batch.records.length < batchSize) this.#oneByOne = beside && isOrdered(this.#store)
+      if (batch.records.length < batchSize) this.#oneByOne = background && isOrdered(this.#store)
       if (batch.records.length > 0) carrying = this.#carry(batch, { slot })
       return batch.records
     } finally {
@@ -262,8 +262,8 @@ export class RelayRun {
     }
   }
 
-  get #longestPause(): number {
-    return Math.min(this.pauses.nextTrial, longestPause(this.#store, this.#settings.lease))
+  get #maxPause(): number {
+    return Math.min(this.pauses.nextTrial, maxPause(this.#store, this.#settings.lease))
   }
 
   /**
@@ -294,7 +294,7 @@ export class RelayRun {
         const chosen = trial.limit > 1 ? batch.records : this.#choose(destination, batch.records)
         const others = batch.records.filter((record) => !chosen.includes(record))
         this.#budget.free(others)
-        await Promise.all([this.#settler.giveBack(others, batch.until), this.#carry({ ...batch, records: chosen }, { whole: true })])
+        await Promise.all([this.#settler.release(others, batch.until), this.#carry({ ...batch, records: chosen }, { waitForAll: true })])
       }
     } finally {
       this.pauses.endTrial(destination)
@@ -323,7 +323,7 @@ export class RelayRun {
       askedAt = runtime.monotonic()
       return this.#store.claim({ ...options, maxBytes, maxAttempts, lease, behindParked: behindParked[onExhausted] })
     }
-    const onLate = (late: readonly ClaimedRecord[]) => void this.#settler.giveBack(late, 0)
+    const onLate = (late: readonly ClaimedRecord[]) => void this.#settler.release(late, 0)
     const { stopping: signal } = this.#shutdown
     let records: readonly ClaimedRecord[] = []
     try {

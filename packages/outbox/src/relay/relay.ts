@@ -36,7 +36,7 @@ export class Relay {
   readonly #settings: RelaySettings
   readonly #observer: RelayObserver
   readonly #watch: BacklogWatch | undefined
-  readonly #beside: ((signal: AbortSignal) => Promise<void>)[] = []
+  readonly #background: ((signal: AbortSignal) => Promise<void>)[] = []
   #run: RelayRun | undefined
 
   constructor(store: OutboxStore & Partial<OutboxAdmin>, options: RelayOptions) {
@@ -51,13 +51,13 @@ export class Relay {
     if (can(store, 'stats')) {
       const watch = new BacklogWatch({ admin: store, runtime, meter })
       this.#watch = watch
-      if (statsInterval !== false) this.#beside.push((signal) => watch.run(statsInterval, signal))
+      if (statsInterval !== false) this.#background.push((signal) => watch.run(statsInterval, signal))
     }
     if (cleanup !== undefined) {
       if (!can(store, 'deletePublished')) {
         throw new InvalidOptionError('cleanup', 'requires a store that is an OutboxAdmin too; this store has no deletePublished().')
       }
-      this.#beside.push((signal) => cleanPublished({ ...cleanup, admin: store, runtime, logger }, signal))
+      this.#background.push((signal) => cleanPublished({ ...cleanup, admin: store, runtime, logger }, signal))
     }
   }
 
@@ -67,7 +67,7 @@ export class Relay {
       throw new AckordError('ACKORD_ALREADY_STARTED', 'The relay is stopping. Await stop() before you start it again.')
     }
     this.#run ??= outside(
-      () => new RelayRun({ store: this.#store, settings: this.#settings, observer: this.#observer, beside: this.#beside }),
+      () => new RelayRun({ store: this.#store, settings: this.#settings, observer: this.#observer, background: this.#background }),
     )
     return this
   }

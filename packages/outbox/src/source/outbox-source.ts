@@ -6,7 +6,7 @@ import { exhausted, failed, published } from '../delivery/outcomes.ts'
 import { runsOf } from '../delivery/publish-in-order.ts'
 import { OutboxMeter } from '../delivery/relay-observer.ts'
 import { StoreCalls } from '../delivery/store-calls.ts'
-import { isOrdered, leaveStore, longestPause } from '../options/key-order.ts'
+import { isOrdered, leaveStore, maxPause } from '../options/key-order.ts'
 import { type ClaimingOptions, type ClaimingSettings, claimingSettings } from '../options/relay-options.ts'
 import { followWakeUps, PollPause } from '../relay/polling.ts'
 import type { ClaimedRecord, OutboxStore, Outcome } from '../store/outbox-store.ts'
@@ -77,7 +77,7 @@ class StoreReader implements OutboxSource {
     this.#end()
     await this.#deliveries.return()
     await this.#queue.drained()
-    for (const lease of this.#keeper.leases) await this.#giveBack(lease, lease.claims)
+    for (const lease of this.#keeper.leases) await this.#releaseAll(lease, lease.claims)
     this.#calls.close()
     await leaveStore(this.#store, this.#settings)
   }
@@ -97,7 +97,7 @@ class StoreReader implements OutboxSource {
         const isFull = claimed.size >= batchSize || bytesOf(claimed.claims) >= maxBatchBytes / 2
         const found = claimed.size > 0
         yield* this.#yieldAll(claimed)
-        if (!isFull && !signal.aborted) await this.#poll.wait({ found, atMost: longestPause(this.#store, lease) })
+        if (!isFull && !signal.aborted) await this.#poll.wait({ found, atMost: maxPause(this.#store, lease) })
       }
     } finally {
       this.#signal?.removeEventListener('abort', onAbort)
@@ -150,7 +150,7 @@ class StoreReader implements OutboxSource {
         else this.#settle(lease, record, parked).catch(() => {})
       }
     } finally {
-      await this.#giveBack(lease, records.slice(next))
+      await this.#releaseAll(lease, records.slice(next))
     }
   }
 
@@ -182,7 +182,7 @@ class StoreReader implements OutboxSource {
     }
   }
 
-  async #giveBack(lease: Lease<ClaimedRecord>, records: readonly ClaimedRecord[]): Promise<void> {
+  async #releaseAll(lease: Lease<ClaimedRecord>, records: readonly ClaimedRecord[]): Promise<void> {
     const held = records.filter((record) => lease.holds(record))
     this.#drop(lease, held)
     await this.#release(held, lease.until)

@@ -133,13 +133,13 @@ describe('publishing in order', () => {
 
   it('sends no more records of a lost claim, and continues with the rest', async () => {
     const world = open(['a1', 'b1', 'a2', 'b2'])
-    world.onWave = () => void world.lease.lose(world.records.filter(({ id }) => id === 'a2'))
+    world.onWave = () => void world.lease.markLost(world.records.filter(({ id }) => id === 'a2'))
     expect(await world.run()).toEqual({ a1: 'published', b1: 'published', b2: 'published' })
   })
 
   it('sends neither records lost before the first wave nor those behind them in their key', async () => {
     const world = open(['a1', 'b1', '-1', 'a2', '-2', 'b2'])
-    world.lease.lose(world.records.filter(({ id }) => id === 'a1' || id === '-1'))
+    world.lease.markLost(world.records.filter(({ id }) => id === 'a1' || id === '-1'))
     await world.run()
     expect(world.waves).toEqual([['b1', '-2'], ['b2']])
   })

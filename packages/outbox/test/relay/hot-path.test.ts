@@ -31,7 +31,7 @@ function openPath({ batchSize = 3, concurrency = 1, down = [] as string[] } = {}
       sent.push({ ids: batch.map(({ id }) => id), until, done })
       return done.promise
     },
-    async giveBack(batch) {
+    async release(batch) {
       for (const { id } of batch) returned.push(id)
     },
   })
