@@ -160,7 +160,7 @@ class HttpPublisherDriver implements PublisherDriver<EventRequest, Endpoint> {
       return
     }
     const urls = groupBy(messages, ({ item }) => item.endpoint.url)
-    await Promise.all(Array.from(urls.values(), (batch) => sendBatch(batch, (part) => this.#requestBatch(part, extraHeaders, signal))))
+    await Promise.all(Array.from(urls, ([, batch]) => sendBatch(batch, (part) => this.#requestBatch(part, extraHeaders, signal))))
   }
 
   #request(item: EventRequest, extraHeaders: Readonly<Record<string, string>>, signal: AbortSignal): Promise<PublishResult> {
