@@ -28,11 +28,11 @@ export const promise = [
     meaning: 'The events of a handler are stored if and only if its writes are committed.',
     tables: ['crash points', 'faults'],
     tests: [
-      { file: commit, title: 'what a handler wrote and returned is committed, and the message acked' },
+      { file: commit, title: 'the writes and the outputs of a handler are committed, and the message is acked' },
       { file: commit, title: 'a handler that fails leaves no trace: no write, no event' },
       { file: append, title: 'a record cannot be claimed before its transaction commits' },
-      { file: append, title: 'an append that is rolled back leaves nothing' },
-      { file: append, title: 'an append is stored whole or not at all' },
+      { file: append, title: 'an append that is rolled back leaves no record' },
+      { file: append, title: 'an append is stored completely or not at all' },
     ],
   },
   {
@@ -41,11 +41,11 @@ export const promise = [
     tables: ['crash points', 'faults', 'simulation'],
     tests: [
       { file: commit, title: 'everything is committed when the broker gets the ack' },
-      { file: commit, title: 'a commit that fails is a nack, and nothing is there' },
+      { file: commit, title: 'a failed commit nacks the message and stores nothing' },
       { file: delivery, title: 'a relay that is killed while it publishes loses nothing' },
       {
         file: 'packages/testkit/src/suites/relay/failure-scenarios.ts',
-        title: 'of a batch exactly what was confirmed is settled as published',
+        title: 'exactly the confirmed records of a batch are settled as published',
       },
       {
         file: 'packages/testkit/src/suites/relay/stall-scenarios.ts',
@@ -58,9 +58,9 @@ export const promise = [
     meaning: 'However often a message comes, its writes are there once, as long as the inbox remembers it.',
     tables: ['crash points', 'faults', 'simulation'],
     tests: [
-      { file: inbox, title: 'a message is handled once, however often it comes' },
-      { file: inbox, title: 'of 50 duplicates at once one takes effect' },
-      { file: inbox, title: 'a message whose handling was rolled back is handled when it comes again' },
+      { file: inbox, title: 'a message is handled once, however often it is delivered' },
+      { file: inbox, title: 'one of 50 concurrent duplicates takes effect' },
+      { file: inbox, title: 'a message whose handling was rolled back is handled when it is redelivered' },
       { file: crashPoints, title: 'a service that nobody kills applies everything once, publishes it once, and stops' },
       { file: crashPoints, title: 'killed at every point in turn' },
       {
@@ -84,7 +84,7 @@ export const promise = [
         title: 'a relay that is killed after publishing, before settling, leaves a duplicate with the same id and loses nothing',
       },
       { file: delivery, title: 'a relay that is killed after settling leaves no duplicate' },
-      { file: inbox, title: 'events have ids that follow from the message, the same in each attempt' },
+      { file: inbox, title: 'event ids are derived from the message and are the same in each attempt' },
       {
         file: 'packages/core/test/message/deterministic-id.test.ts',
         title: 'are the same for the same consumer, source, id, place and type, in this version and the next',
@@ -96,15 +96,15 @@ export const promise = [
     meaning: 'Of each key, the first of every event comes to the broker in the order of the commits.',
     tables: [],
     tests: [
-      { file: orderOfCommits, title: 'transactions with one key are given in the order of their commits, not of their inserts' },
+      { file: orderOfCommits, title: 'records of one key are claimed in the order of the commits, not of the inserts' },
       {
         file: 'packages/testkit/src/suites/ordering/run-scenarios.ts',
-        title: 'no more of a key is given to anybody until its whole run is settled or released',
+        title: 'no claim returns more of a key until its whole run is settled or released',
       },
-      { file: relayOrder, title: 'a relay that stops gives its keys to the others at once, without a duplicate' },
+      { file: relayOrder, title: 'a relay that stops hands its keys to the others immediately, without a duplicate' },
       {
         file: 'packages/testkit/src/suites/ordering/member-scenarios.ts',
-        title: 'a stale owner settles nothing, renews nothing and releases nothing',
+        title: 'a stale owner cannot settle, renew or release',
       },
     ],
   },

@@ -23,7 +23,7 @@ function withoutLargeAttributes(publisher: Publisher): Publisher {
 export function ackScenarios({ settlesEach = false }: BrokerClaims): readonly BrokerScenario[] {
   return [
     {
-      name: 'what is acked does not come again',
+      name: 'an acked message is not redelivered',
       async run(open) {
         await using session = await BrokerSession.open(open)
         await session.send(...events(10))
@@ -34,7 +34,7 @@ export function ackScenarios({ settlesEach = false }: BrokerClaims): readonly Br
       },
     },
     {
-      name: 'a nacked message comes again, as it was',
+      name: 'a nacked message is redelivered unchanged',
       async run(open) {
         await using session = await BrokerSession.open(open)
         const sent = event('e1', { note: 'the same' })
@@ -66,7 +66,7 @@ export function ackScenarios({ settlesEach = false }: BrokerClaims): readonly Br
       },
     },
     {
-      name: 'the first verdict counts: a second one changes nothing',
+      name: 'the first verdict counts, and a second one changes nothing',
       async run(open) {
         await using session = await BrokerSession.open(open)
         await session.send(...events(2))
@@ -85,7 +85,7 @@ export function ackScenarios({ settlesEach = false }: BrokerClaims): readonly Br
       },
     },
     {
-      name: 'what was not settled comes again when its source is disposed, and a late verdict is refused',
+      name: 'unsettled messages are redelivered when their source is disposed, and a late verdict is rejected',
       async run(open) {
         await using session = await BrokerSession.open(open)
         await session.send(...events(3))
@@ -98,7 +98,7 @@ export function ackScenarios({ settlesEach = false }: BrokerClaims): readonly Br
       },
     },
     {
-      name: 'a rejected message is in the dead letter, as it was and with the reason, and does not come again',
+      name: 'a rejected message is in the dead letter, unchanged and with the reason, and is not redelivered',
       async run(open) {
         await using session = await BrokerSession.open(open)
         const dead = await session.world.topic()
@@ -120,7 +120,7 @@ export function ackScenarios({ settlesEach = false }: BrokerClaims): readonly Br
       },
     },
     {
-      name: 'a rejected message whose attributes the dead letter refuses for good is there in an envelope, whole, and does not come again',
+      name: 'a rejected message whose attributes the dead letter refuses permanently is sent complete in an envelope, and is not redelivered',
       async run(open) {
         await using session = await BrokerSession.open(open)
         const dead = await session.world.topic()
@@ -143,7 +143,7 @@ export function ackScenarios({ settlesEach = false }: BrokerClaims): readonly Br
       },
     },
     {
-      name: 'a rejected message that the dead letter does not take comes again',
+      name: 'a rejected message is redelivered if the dead letter does not confirm it',
       async run(open) {
         await using session = await BrokerSession.open(open)
         const publisher = { publish: async () => [{ ok: false, error: new Error('the dead letter is down') } as const] }
@@ -181,7 +181,7 @@ export const deliveryCountScenarios: readonly BrokerScenario[] = [
 
 export const delayScenarios: readonly BrokerScenario[] = [
   {
-    name: 'a nack with a delay keeps the message away until then, and no other',
+    name: 'a nack with a delay delays the redelivery of that message and of no other',
     async run(open) {
       await using session = await BrokerSession.open(open)
       await session.send(event('later'), event('soon'))

@@ -8,7 +8,7 @@ const utf8 = new TextEncoder()
 /** What is sent arrives as it was. */
 export const contentScenarios: readonly BrokerScenario[] = [
   {
-    name: 'bytes arrive as they were: none, one, all there are, unicode, JSON that a parser would change',
+    name: 'delivers bytes unchanged: empty, single, all values, Unicode, JSON that a parser would change',
     async run(open) {
       await using session = await BrokerSession.open(open)
       const contents: Readonly<Record<string, Uint8Array>> = {
@@ -24,7 +24,7 @@ export const contentScenarios: readonly BrokerScenario[] = [
     },
   },
   {
-    name: 'a message as large as the broker takes it arrives whole',
+    name: 'delivers a message of the maximum size unchanged',
     async run(open) {
       await using session = await BrokerSession.open(open)
       const { largest = 1_048_576 } = session.world
@@ -35,7 +35,7 @@ export const contentScenarios: readonly BrokerScenario[] = [
     },
   },
   {
-    name: 'attributes arrive as they were: unicode, line breaks, percent signs, quotes, spaces at the ends, nothing',
+    name: 'delivers attributes unchanged: Unicode, line breaks, percent signs, quotes, leading and trailing spaces, empty strings',
     async run(open) {
       await using session = await BrokerSession.open(open)
       const sent = event('texts', { ...texts, subject: 'Bestellung Nr. 5 für „Müller“' })
@@ -45,7 +45,7 @@ export const contentScenarios: readonly BrokerScenario[] = [
     },
   },
   {
-    name: 'an instant keeps its fraction',
+    name: 'a timestamp keeps its fraction',
     async run(open) {
       await using session = await BrokerSession.open(open)
       const time = new Date('2026-03-01T10:20:30.456Z')
@@ -56,7 +56,7 @@ export const contentScenarios: readonly BrokerScenario[] = [
     },
   },
   {
-    name: '200 attributes arrive, and a message without any',
+    name: 'delivers a message with 200 attributes, and one without any',
     async run(open) {
       await using session = await BrokerSession.open(open)
       const many = event('many', Object.fromEntries(Array.from({ length: 200 }, (_, index) => [`extension${index}`, `value ${index}`])))

@@ -6,7 +6,7 @@ import type { BrokerClaims, BrokerScenario } from './broker-world.ts'
 export function deliveryScenarios({ settlesEach = false }: BrokerClaims): readonly BrokerScenario[] {
   return [
     {
-      name: 'what is published before and after a source begins arrives, once each',
+      name: 'messages that are published before and after a source starts arrive once each',
       async run(open) {
         await using session = await BrokerSession.open(open)
         await session.send(...events(5, 'before'))
@@ -20,7 +20,7 @@ export function deliveryScenarios({ settlesEach = false }: BrokerClaims): readon
       },
     },
     {
-      name: 'the messages that one call publishes for one key come to one consumer in their order',
+      name: 'the messages that one call publishes for one key reach a single consumer in order',
       async run(open) {
         await using session = await BrokerSession.open(open)
         const messages = events(50, 'e', { partitionkey: 'one' })
@@ -29,7 +29,7 @@ export function deliveryScenarios({ settlesEach = false }: BrokerClaims): readon
       },
     },
     {
-      name: 'many publishers and many consumers: everything arrives',
+      name: 'many publishers and many consumers: every message arrives',
       async run(open) {
         await using session = await BrokerSession.open(open)
         const { world, topic } = session
@@ -43,7 +43,7 @@ export function deliveryScenarios({ settlesEach = false }: BrokerClaims): readon
       },
     },
     {
-      name: 'messages of one topic do not come from another',
+      name: 'messages of one topic are not delivered from another',
       async run(open) {
         await using session = await BrokerSession.open(open)
         const topics = [session.topic, await session.world.topic(), await session.world.topic()]
@@ -66,7 +66,7 @@ export function deliveryScenarios({ settlesEach = false }: BrokerClaims): readon
 /** What one source holds does not keep messages from another of its group. */
 export const competingScenarios: readonly BrokerScenario[] = [
   {
-    name: 'two sources of one group share the messages: none comes to both, and each gets some',
+    name: 'two sources of one group share the messages: no message reaches both, and each source gets some',
     async run(open) {
       await using session = await BrokerSession.open(open)
       const [one, other] = [session.read({ prefetch: 1 }), session.read({ prefetch: 1 })]

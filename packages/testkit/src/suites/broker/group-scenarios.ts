@@ -4,7 +4,7 @@ import type { BrokerScenario } from './broker-world.ts'
 
 export const groupScenarios: readonly BrokerScenario[] = [
   {
-    name: 'each group gets every message, and its verdicts are its own',
+    name: 'each group gets every message and settles it independently',
     async run(open) {
       await using session = await BrokerSession.open(open)
       // Where groups begin with what comes from now on, both must have begun.
@@ -23,7 +23,7 @@ export const groupScenarios: readonly BrokerScenario[] = [
 
 export const replayScenarios: readonly BrokerScenario[] = [
   {
-    name: 'a group that begins later gets what others have settled before',
+    name: 'a group that starts later gets messages that other groups have settled before',
     async run(open) {
       await using session = await BrokerSession.open(open)
       await session.send(...events(5))

@@ -5,7 +5,7 @@ import type { BrokerClaims, BrokerScenario } from './broker-world.ts'
 export function lifecycleScenarios({ settlesEach = false }: BrokerClaims): readonly BrokerScenario[] {
   return [
     {
-      name: 'an iteration that waits ends with its signal, without an error',
+      name: 'an iteration that waits ends without an error when its signal is aborted',
       async run(open) {
         await using session = await BrokerSession.open(open)
         const reader = session.read()
@@ -19,7 +19,7 @@ export function lifecycleScenarios({ settlesEach = false }: BrokerClaims): reado
       },
     },
     {
-      name: 'an iteration whose signal was aborted before takes nothing',
+      name: 'an iteration whose signal is already aborted takes no message',
       async run(open) {
         await using session = await BrokerSession.open(open)
         await session.send(event('e1'))
@@ -30,7 +30,7 @@ export function lifecycleScenarios({ settlesEach = false }: BrokerClaims): reado
       },
     },
     {
-      name: 'leaving a loop gives back what was taken and not yielded',
+      name: 'leaving a loop releases messages that were fetched and not yielded',
       async run(open) {
         await using session = await BrokerSession.open(open)
         await session.send(...events(20))
@@ -44,7 +44,7 @@ export function lifecycleScenarios({ settlesEach = false }: BrokerClaims): reado
       },
     },
     {
-      name: 'what was yielded can be settled after the loop was left',
+      name: 'yielded messages can be settled after the loop has ended',
       async run(open) {
         await using session = await BrokerSession.open(open)
         await session.send(...events(3))
@@ -57,7 +57,7 @@ export function lifecycleScenarios({ settlesEach = false }: BrokerClaims): reado
       },
     },
     {
-      name: 'a source may be disposed before it begins, while it waits, and twice',
+      name: 'a source may be disposed before it starts, while it waits, and twice',
       async run(open) {
         await using session = await BrokerSession.open(open)
         const unused = session.read()
@@ -74,7 +74,7 @@ export function lifecycleScenarios({ settlesEach = false }: BrokerClaims): reado
       },
     },
     {
-      name: 'a new source goes on where the last one stopped',
+      name: 'a new source continues where the last one stopped',
       async run(open) {
         await using session = await BrokerSession.open(open)
         const seen: (string | undefined)[] = []

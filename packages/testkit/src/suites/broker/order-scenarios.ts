@@ -13,7 +13,7 @@ export function orderScenarios(claims: BrokerClaims): readonly BrokerScenario[] 
 
 function inOrderWhoeverTakesThem({ settlesEach = false }: BrokerClaims): BrokerScenario {
   return {
-    name: 'the messages of a key come in the order they were published, one at a time, whoever takes them',
+    name: 'the messages of a key are delivered one at a time in the order of their publishes, whichever source takes them',
     async run(open) {
       await using session = await BrokerSession.open(open)
       const sent = Array.from({ length: 20 }, (_, index) => keys.map((key) => event(`${key}${index}`, { partitionkey: key }))).flat()
@@ -53,7 +53,7 @@ function inOrderWhoeverTakesThem({ settlesEach = false }: BrokerClaims): BrokerS
 
 const scenarios: readonly BrokerScenario[] = [
   {
-    name: 'a nacked message comes again before those behind it of its key, and other keys go on meanwhile',
+    name: 'a nacked message is redelivered before the later messages of its key, and other keys continue meanwhile',
     async run(open) {
       await using session = await BrokerSession.open(open)
       await session.send(...events(3, 'a', { partitionkey: 'a' }), ...events(3, 'b', { partitionkey: 'b' }))
@@ -73,7 +73,7 @@ const scenarios: readonly BrokerScenario[] = [
     },
   },
   {
-    name: 'a key whose first message fails for ever does not stop the others',
+    name: 'a key whose first message always fails does not stop the other keys',
     async run(open) {
       await using session = await BrokerSession.open(open)
       await session.send(...events(5, 'poison', { partitionkey: 'poison' }), ...events(20, 'b', { partitionkey: 'b' }), ...events(20))
@@ -96,7 +96,7 @@ const scenarios: readonly BrokerScenario[] = [
     },
   },
   {
-    name: 'the order of a key holds when one source leaves and another goes on',
+    name: 'the order of a key is kept when one source is disposed and another continues',
     async run(open) {
       await using session = await BrokerSession.open(open)
       const sent = events(12, 'a', { partitionkey: 'a' })

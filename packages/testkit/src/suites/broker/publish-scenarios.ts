@@ -6,7 +6,7 @@ import type { BrokerClaims, BrokerScenario } from './broker-world.ts'
 export function publishScenarios({ settlesEach = false }: BrokerClaims): readonly BrokerScenario[] {
   return [
     {
-      name: 'there is one result per message, in their order, and what is no bytes fails for good and alone',
+      name: 'returns one result per message, in order, and only messages whose data are not bytes fail permanently',
       async run(open) {
         await using session = await BrokerSession.open(open)
         const wrong = new Message({ not: 'bytes' }, event('wrong').attributes) as unknown as RawMessage
@@ -16,7 +16,7 @@ export function publishScenarios({ settlesEach = false }: BrokerClaims): readonl
       },
     },
     {
-      name: 'a call without messages has no results',
+      name: 'a publish without messages has no results',
       async run(open) {
         await using session = await BrokerSession.open(open)
         assert.deepEqual(await publish(session, []), [])
@@ -24,7 +24,7 @@ export function publishScenarios({ settlesEach = false }: BrokerClaims): readonl
       },
     },
     {
-      name: 'what is confirmed is there, from many calls at once',
+      name: 'every confirmed message of concurrent calls is stored',
       async run(open) {
         await using session = await BrokerSession.open(open)
         const calls = Array.from({ length: 20 }, (_, call) => events(10, `call${call}-`))
@@ -53,7 +53,7 @@ export function publishScenarios({ settlesEach = false }: BrokerClaims): readonl
       },
     },
     {
-      name: 'a call whose signal was aborted before rejects with its reason and sends nothing',
+      name: 'a publish whose signal is already aborted rejects with the reason and sends nothing',
       async run(open) {
         await using session = await BrokerSession.open(open)
         const reason = new Error('given up')
@@ -62,7 +62,7 @@ export function publishScenarios({ settlesEach = false }: BrokerClaims): readonl
       },
     },
     {
-      name: 'a call that is aborted on its way ends, blames no message, and confirms only what is there',
+      name: 'a publish that is aborted while it runs ends, reports no permanent failure, and confirms only stored messages',
       async run(open) {
         await using session = await BrokerSession.open(open)
         const giveUp = new AbortController()
@@ -84,7 +84,7 @@ export function publishScenarios({ settlesEach = false }: BrokerClaims): readonl
       },
     },
     {
-      name: 'disposing waits for what is being published, and afterwards publishing is refused',
+      name: 'dispose waits for publishes that run, and later publishes are rejected',
       async run(open) {
         await using session = await BrokerSession.open(open)
         const publisher = session.world.publisher()
@@ -108,7 +108,7 @@ export function publishScenarios({ settlesEach = false }: BrokerClaims): readonl
 
 export const declaredScenarios: readonly BrokerScenario[] = [
   {
-    name: 'a destination that is missing is the fault of the destination, not of the messages',
+    name: 'a missing destination is reported as a failure of the destination, not of the messages',
     async run(open) {
       await using session = await BrokerSession.open(open)
       const missing = session.world.missing?.()
@@ -122,7 +122,7 @@ export const declaredScenarios: readonly BrokerScenario[] = [
 
 export const sizeScenarios: readonly BrokerScenario[] = [
   {
-    name: 'a message that is too large fails for good, and those beside it arrive',
+    name: 'a message that is too large fails permanently, and the other messages of the call arrive',
     async run(open) {
       await using session = await BrokerSession.open(open)
       const { tooLarge } = session.world
@@ -136,7 +136,7 @@ export const sizeScenarios: readonly BrokerScenario[] = [
 
 export const repeatScenarios: readonly BrokerScenario[] = [
   {
-    name: 'a message that is published again is dropped, and one of another source with its id is not',
+    name: 'drops a message that is published again, but not one of another source with the same id',
     async run(open) {
       await using session = await BrokerSession.open(open)
       await session.send(event('e1'), event('e1', { source: '/other' }))

@@ -7,7 +7,7 @@ const batch = 20
 
 export const restartScenarios: readonly BrokerScenario[] = [
   {
-    name: 'a broker that is restarted at a third and at a half of a run loses nothing that was confirmed',
+    name: 'a broker that is restarted twice during a run loses no confirmed message',
     async run(open) {
       await using session = await BrokerSession.open(open)
       const { world } = session

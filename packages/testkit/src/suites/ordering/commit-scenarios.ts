@@ -6,7 +6,7 @@ import { keyed, keyedIds, keyNames, upTo } from './order-world.ts'
 /** Four transactions that are begun in order, of which one is rolled back and the others end in another order. On a store with one writer at a time they follow each other. */
 export const commitScenarios: readonly RelayScenario[] = [
   {
-    name: 'transactions with different keys that commit in reverse lose nothing, and nothing is stuck, whatever is claimed in between',
+    name: 'transactions with different keys that commit in reverse order lose nothing and leave nothing stuck, whatever is claimed in between',
     async run({ openStore }) {
       await using world = await openStore({ retain: false })
       const names = keyNames(4)
@@ -33,7 +33,7 @@ export const commitScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: 'transactions with one key are given in the order of their commits, not of their inserts',
+    name: 'records of one key are claimed in the order of the commits, not of the inserts',
     basic: true,
     async run({ openStore }) {
       await using world = await openStore({ retain: false })

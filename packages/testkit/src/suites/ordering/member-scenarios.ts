@@ -13,7 +13,7 @@ const keys = keyNames(400)
 export const memberScenarios: readonly RelayScenario[] = [
   ...[2, 4].map(
     (count): RelayScenario => ({
-      name: `${count} members come to even shares, and together they find everything`,
+      name: `${count} members get even shares, and together they find every record`,
       async run({ openStore }) {
         await using world = await openStore({ retain: false })
         await commit(world, ...keys.flatMap((key) => keyedRun(key, 1)))
@@ -28,7 +28,7 @@ export const memberScenarios: readonly RelayScenario[] = [
     }),
   ),
   {
-    name: 'a member that leaves hands over at once, one that dies when its lease is over, and one that comes gets its share',
+    name: 'a member hands over immediately when it leaves and after its lease when it dies, and a new member gets its share',
     basic: true,
     async run({ openStore }) {
       await using world = await openStore({ retain: false })
@@ -45,7 +45,7 @@ export const memberScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: 'what is above a share is drained before it is handed over: no key is in two hands',
+    name: 'partitions above the share are drained before they are handed over: no key has two owners',
     async run({ openStore }) {
       await using world = await openStore({ retain: false })
       await commit(world, ...keys.flatMap((key) => keyedRun(key, 3)))
@@ -68,12 +68,12 @@ export const memberScenarios: readonly RelayScenario[] = [
   },
   ...[3, 17].map(
     (seed): RelayScenario => ({
-      name: `whatever four members do, no key is in two hands and each is settled in order (seed ${seed})`,
+      name: `whatever four members do, no key has two owners and each key is settled in order (seed ${seed})`,
       run: ({ openStore }) => wander(openStore({ retain: false }), seed),
     }),
   ),
   {
-    name: 'a stale owner settles nothing, renews nothing and releases nothing',
+    name: 'a stale owner cannot settle, renew or release',
     async run({ openStore }) {
       await using world = await openStore({ retain: false })
       await commit(world, ...keyedRun('a', 2))
@@ -92,7 +92,7 @@ export const memberScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: 'one that comes back after its lease begins anew: what it had is lost, also to itself',
+    name: 'a member that returns after its lease starts over: its earlier claims are lost',
     async run({ openStore }) {
       await using world = await openStore({ retain: false })
       await commit(world, ...keyedRun('a', 2))
@@ -105,7 +105,7 @@ export const memberScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: 'whoever takes over counts an attempt for what the lost owner had in hand, and for nothing else',
+    name: 'a takeover counts an attempt for the records that the lost owner had in flight, and for no others',
     async run({ openStore }) {
       await using world = await openStore({ retain: false })
       await commit(world, ...keyedRun('a', 4), ...keyedRun('b', 1))
@@ -120,7 +120,7 @@ export const memberScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: 'a member that claims and then pauses for almost its lease keeps what it has in hand',
+    name: 'a member that claims and then pauses for almost its lease keeps its records in flight',
     async run({ openStore }) {
       await using world = await openStore({ retain: false })
       await commit(world, ...keyedRun('a', 2), ...keyedRun('b', 1))
@@ -135,7 +135,7 @@ export const memberScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: 'a member that only renews keeps what it has in hand',
+    name: 'a member that only renews keeps its records in flight',
     async run({ openStore }) {
       await using world = await openStore({ retain: false })
       await commit(world, ...keyedRun('a', 2))

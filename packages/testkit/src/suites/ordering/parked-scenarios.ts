@@ -7,7 +7,7 @@ import { keyed, keyedIds, keyedRun, OrderWorld } from './order-world.ts'
 /** What becomes of those behind a record that is parked. */
 export const parkedScenarios: readonly RelayScenario[] = [
   {
-    name: 'those behind a parked record are given, kept or marked with it, as the claim asks',
+    name: 'the records behind a parked record are returned, withheld or marked, as the claim asks',
     basic: true,
     async run({ openStore }) {
       await using world = await openStore({ retain: false })
@@ -27,7 +27,7 @@ export const parkedScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: 'a parked record in the midst of a key keeps back those behind it, and not those before it',
+    name: 'a parked record in the middle of a key holds up the records behind it, but not those before it',
     async run({ openStore }) {
       await using world = await openStore({ retain: false })
       const [first, second] = await commitParked(world, ...keyedRun('a', 2))
@@ -47,7 +47,7 @@ export const parkedScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: 'what is discarded holds up nobody any more',
+    name: 'a discarded record no longer holds up its key',
     async run({ openStore }) {
       await using world = await openStore({ retain: false })
       const [parked] = await commitParked(world, keyed('a', 1))
@@ -58,7 +58,7 @@ export const parkedScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: 'records are listed and re-armed by their ordering key, and come again before those behind them',
+    name: 'records can be listed and re-armed by ordering key, and are claimed before the records behind them',
     async run({ openStore }) {
       await using world = await openStore({ retain: false })
       await commitParked(world, ...keyedRun('a', 2), ...keyedRun('b', 2))
@@ -73,7 +73,7 @@ export const parkedScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: "with 'park' those behind a record that is parked go on without it",
+    name: "with 'park' the records behind a parked record are published without it",
     async run(ports) {
       await using world = await withBadSecond(ports, 'park')
       await world.relays.until(() => world.relays.arrived.length === 7, 'the others are published')
@@ -84,7 +84,7 @@ export const parkedScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: "with 'block' a key waits behind its parked record until that is re-armed, then goes on in order",
+    name: "with 'block' a key waits behind its parked record until the record is re-armed, then continues in order",
     async run(ports) {
       await using world = await withBadSecond(ports, 'block')
       await world.relays.until(() => world.relays.arrived.length === 4, 'the other key is published')
@@ -97,7 +97,7 @@ export const parkedScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: "with 'parkKey' those behind a parked record are parked with it, also later ones, until all are re-armed",
+    name: "with 'parkKey' the records behind a parked record are parked too, including later ones, until all are re-armed",
     async run(ports) {
       await using world = await withBadSecond(ports, 'parkKey')
       const parked = async (count: number) => (await world.relays.counts()).parked === count

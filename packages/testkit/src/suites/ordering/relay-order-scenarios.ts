@@ -27,13 +27,13 @@ export const relayOrderScenarios: readonly RelayScenario[] = [
   ...[2, 4].flatMap((count) =>
     [1, 2].map(
       (seed): RelayScenario => ({
-        name: `while ${count} relays come, stall, stop and die, every key arrives in order, and twice only after a takeover (seed ${seed})`,
+        name: `while ${count} relays start, stall, stop and die, every key arrives in order, and twice only after a takeover (seed ${seed})`,
         run: (ports) => comeAndGo(ports, count, seed),
       }),
     ),
   ),
   {
-    name: 'a relay that stops gives its keys to the others at once, without a duplicate',
+    name: 'a relay that stops hands its keys to the others immediately, without a duplicate',
     basic: true,
     async run(ports) {
       await using world = await OrderWorld.open(ports)
@@ -51,7 +51,7 @@ export const relayOrderScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: 'a settle that fails for longer than the lease, while all else works, leaves no key stuck',
+    name: 'a settle that fails for longer than the lease, while everything else works, leaves no key stuck',
     async run(ports) {
       await using world = await OrderWorld.open(ports)
       const { runtime } = world.relays
@@ -68,7 +68,7 @@ export const relayOrderScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: 'a record that ends its relays is parked in the end, and its key goes on',
+    name: 'a record that kills its relays is parked in the end, and its key continues',
     async run(ports) {
       await using world = await OrderWorld.open(ports)
       let victim: RelayProcess | undefined
@@ -95,7 +95,7 @@ export const relayOrderScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: 'a destination that is down stops its own records, and not those of the same key for another',
+    name: 'a destination that is down stops its own records, but not those of the same key for another destination',
     async run(ports) {
       await using world = await OrderWorld.open(ports)
       const down = { error: new Error('connection refused'), scope: 'destination' } as const
@@ -111,7 +111,7 @@ export const relayOrderScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: 'a record for which its destination fails as if it were down holds up its own key only, and is parked',
+    name: 'a record for which its destination seems to be down holds up its own key only, and is parked',
     async run(ports) {
       await using world = await OrderWorld.open(ports)
       const [bad] = keyedIds('bad', 1)
@@ -135,7 +135,7 @@ export const relayOrderScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: 'a relay with a slow broker and a key of 2,000 records does not keep 50 other keys waiting',
+    name: 'a relay with a slow broker and a key with 2,000 records does not delay 50 other keys',
     async run(ports) {
       await using world = await OrderWorld.open(ports)
       const { runtime } = world.relays

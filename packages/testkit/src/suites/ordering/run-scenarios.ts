@@ -7,7 +7,7 @@ import { keyedIds, keyedRun, keyNames, keyOf, ofKey, upTo } from './order-world.
 /** What a claim gives of a key, and when it gives more. */
 export const runScenarios: readonly RelayScenario[] = [
   {
-    name: 'a claim gives each key a run from its first record on, in the order of the commits',
+    name: 'a claim returns a run of each key, from its first record on, in the order of the commits',
     basic: true,
     async run({ openStore }) {
       await using world = await openStore({ retain: false })
@@ -21,7 +21,7 @@ export const runScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: 'no more of a key is given to anybody until its whole run is settled or released',
+    name: 'no claim returns more of a key until its whole run is settled or released',
     basic: true,
     async run({ openStore }) {
       await using world = await openStore({ retain: false })
@@ -39,7 +39,7 @@ export const runScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: 'a record that failed holds up its own key until its time, and no other',
+    name: 'a failed record holds up its own key until it is due, and no other key',
     basic: true,
     async run({ openStore }) {
       await using world = await openStore({ retain: false })
@@ -55,7 +55,7 @@ export const runScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: 'an attempt counts when it is settled as failed, and neither when it is claimed nor when it is released',
+    name: 'an attempt counts when a record is settled as failed, not when it is claimed or released',
     async run({ openStore }) {
       await using world = await openStore({ retain: false })
       await commit(world, ...keyedRun('a', 2))
@@ -76,7 +76,7 @@ export const runScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: 'a record that waits for its time holds up those behind it, and not those before it',
+    name: 'a delayed record holds up the records behind it, but not those before it',
     async run({ openStore }) {
       await using world = await openStore({ retain: false })
       await commit(world, ...keyedRun('a', 1), ...keyedRun('a', 1, { from: 2, delay: hour }), ...keyedRun('a', 1, { from: 3 }))
@@ -89,7 +89,7 @@ export const runScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: 'a claim is filled evenly: one of each of many keys, longer runs of few',
+    name: 'a claim is filled evenly: one record each of many keys, longer runs of few keys',
     async run({ openStore }) {
       await using world = await openStore({ retain: false })
       await commit(world, ...keyNames(10).flatMap((key) => keyedRun(key, 8)))
@@ -131,7 +131,7 @@ export const runScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: 'a claim with a limit in bytes cuts runs at their end, skips nothing, and gives a larger record alone',
+    name: 'a claim with a limit in bytes cuts runs at their end, skips no record, and returns a larger record alone',
     async run({ openStore }) {
       await using world = await openStore({ retain: false })
       const large = { data: randomBytes(100 * 1024) }
@@ -157,7 +157,7 @@ export const runScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: 'records without a key are in no order and flow beside, whatever the keys wait for',
+    name: 'records without a key have no order and are not held up by keys that wait',
     async run({ openStore }) {
       await using world = await openStore({ retain: false })
       await commit(world, ...keyNames(30).flatMap((key) => keyedRun(key, 20)), ...records(200, 'free'))
@@ -171,7 +171,7 @@ export const runScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: 'one key for two destinations is two: neither holds up the other',
+    name: 'one key for two destinations is two queues: neither holds up the other',
     async run({ openStore }) {
       await using world = await openStore({ retain: false })
       await commit(world, ...keyedRun('a', 2, { destination: 'one' }), ...keyedRun('a', 2, { destination: 'two' }))
@@ -188,7 +188,7 @@ export const runScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: 'a destination with 2,000 records leaves room for another in every claim',
+    name: 'a destination with 2,000 records leaves room for another destination in every claim',
     async run({ openStore }) {
       await using world = await openStore({ retain: false })
       await commit(world, ...keyNames(100).flatMap((key) => keyedRun(key, 20, { destination: 'one' })))
@@ -199,7 +199,7 @@ export const runScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: 'what is in hand is shown as what it was: there are no leases of records',
+    name: 'records in flight are shown in their previous state, because single records have no leases',
     async run({ openStore }) {
       await using world = await openStore({ retain: false })
       await commit(world, ...keyedRun('a', 3), record('free'))

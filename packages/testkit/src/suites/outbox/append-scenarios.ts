@@ -22,7 +22,7 @@ import {
 /** First of all the fixture itself: a world that cannot do what it says proves nothing. */
 export function fixtureScenario(features: OutboxFeatures): OutboxScenario {
   return {
-    name: 'the fixture is what it says it is',
+    name: 'the fixture does what it claims',
     basic: true,
     async run(open) {
       await using world = await open({ retain: false })
@@ -48,7 +48,7 @@ export function fixtureScenario(features: OutboxFeatures): OutboxScenario {
 
 export const appendScenarios: readonly OutboxScenario[] = [
   {
-    name: 'a committed record can be claimed, as it was given',
+    name: 'a committed record can be claimed, with the content that was appended',
     basic: true,
     async run(open) {
       await using world = await open({ retain: false })
@@ -82,7 +82,7 @@ export const appendScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'an append that is rolled back leaves nothing',
+    name: 'an append that is rolled back leaves no record',
     basic: true,
     async run(open) {
       await using world = await open({ retain: false })
@@ -100,7 +100,7 @@ export const appendScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'append refuses a transaction that has ended',
+    name: 'append rejects a transaction that has ended',
     basic: true,
     async run(open) {
       await using world = await open({ retain: false })
@@ -125,7 +125,7 @@ export const appendScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'an append is stored whole or not at all',
+    name: 'an append is stored completely or not at all',
     async run(open) {
       await using world = await open({ retain: false })
       // A store may or may not be able to keep such an id.
@@ -156,7 +156,7 @@ export const appendScenarios: readonly OutboxScenario[] = [
 
 export const savepointScenarios: readonly OutboxScenario[] = [
   {
-    name: 'what was appended in a savepoint that is rolled back is gone, the rest stays',
+    name: 'rolling back to a savepoint removes the records that were appended in it, and keeps the others',
     basic: true,
     async run(open) {
       await using world = await open({ retain: false })
@@ -173,7 +173,7 @@ export const savepointScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'what was appended in a savepoint that is released commits with the transaction',
+    name: 'records that were appended in a released savepoint commit with the transaction',
     basic: true,
     async run(open) {
       await using world = await open({ retain: false })
@@ -193,7 +193,7 @@ export const savepointScenarios: readonly OutboxScenario[] = [
 
 export const delayScenarios: readonly OutboxScenario[] = [
   {
-    name: 'a delayed record waits for its time, and others do not wait for it',
+    name: 'a delayed record waits until it is due and does not delay other records',
     basic: true,
     async run(open) {
       await using world = await open({ retain: false })
@@ -213,7 +213,7 @@ export const delayScenarios: readonly OutboxScenario[] = [
 
 export const cancelScenarios: readonly OutboxScenario[] = [
   {
-    name: 'cancel removes records that wait for their time, and no others',
+    name: 'cancel removes waiting records and no others',
     basic: true,
     async run(open) {
       await using world = await open({ retain: false })
@@ -256,7 +256,7 @@ export const cancelScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'cancel sees what its own transaction has appended',
+    name: 'cancel sees records that its own transaction has appended',
     async run(open) {
       await using world = await open({ retain: false })
       await world.transaction(async (transaction) => {
@@ -268,7 +268,7 @@ export const cancelScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'a record whose time has come can no longer be cancelled',
+    name: 'a delayed record that is due can no longer be cancelled',
     async run(open) {
       await using world = await open({ retain: false })
       await commit(world, record('due', { delay: hour }))

@@ -5,7 +5,7 @@ import { claim, claimAll, claimOne, commit, failed, hour, idsOf, lease, type Out
 
 export const claimScenarios: readonly OutboxScenario[] = [
   {
-    name: 'a claim takes no more than its limit',
+    name: 'a claim returns no more records than its limit',
     basic: true,
     async run(open) {
       await using world = await open({ retain: false })
@@ -34,7 +34,7 @@ export const claimScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'a record that is larger than a claim may be is claimed alone, and does not block those behind it',
+    name: 'a record that is larger than maxBytes is claimed alone, and does not block the records behind it',
     async run(open) {
       await using world = await open({ retain: false })
       await commit(world, ...sized([300, 100, 400, 300]))
@@ -44,7 +44,7 @@ export const claimScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'the bytes of a claim are those of all destinations together, retries and attributes included',
+    name: 'maxBytes counts all destinations together, including retries and attributes',
     async run(open) {
       await using world = await open({ retain: false })
       await commit(world, ...sized([100, 100, 100, 100], 'a'), ...sized([100, 100, 100, 100], 'b'))
@@ -63,7 +63,7 @@ export const claimScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'what is leased to one is skipped by all others, and not waited for',
+    name: 'a claim skips records that are leased to others and does not wait for them',
     async run(open) {
       await using world = await open({ retain: false })
       const other = await world.another()
@@ -91,7 +91,7 @@ export const claimScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'a lease that ran out is taken over, with a new token and the attempt counted',
+    name: 'an expired lease is taken over, with a new token and the attempt counted',
     basic: true,
     async run(open) {
       await using world = await open({ retain: false })
@@ -120,7 +120,7 @@ export const claimScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'every claim has a token of its own',
+    name: 'every claim has its own token',
     async run(open) {
       await using world = await open({ retain: false })
       await commit(world, ...records(3))
@@ -134,7 +134,7 @@ export const claimScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'a claim for some destinations finds theirs and no others',
+    name: 'a claim can select destinations',
     basic: true,
     async run(open) {
       await using world = await open({ retain: false })
@@ -145,7 +145,7 @@ export const claimScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'a claim except some destinations finds all others',
+    name: 'a claim can exclude destinations',
     async run(open) {
       await using world = await open({ retain: false })
       for (const destination of ['a', 'b', 'c']) await commit(world, ...records(2, destination, { destination }))
@@ -155,7 +155,7 @@ export const claimScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'a claim can be for records that have failed before, or for those that have not',
+    name: 'a claim can select records that have failed before, or records that have not',
     async run(open) {
       await using world = await open({ retain: false })
       await commit(world, record('failed'))
@@ -167,7 +167,7 @@ export const claimScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'a destination with 2,000 records does not hide those of another',
+    name: 'a destination with 2,000 records does not hide the records of another',
     async run(open) {
       await using world = await open({ retain: false })
       await commit(world, ...records(2000, 'b', { destination: 'busy' }))

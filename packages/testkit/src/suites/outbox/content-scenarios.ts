@@ -45,7 +45,7 @@ const destinations = [
 
 export const contentScenarios: readonly OutboxScenario[] = [
   {
-    name: 'bytes come back as they were: empty, binary, unicode, a megabyte',
+    name: 'keeps bytes unchanged: empty, binary, Unicode, a megabyte',
     basic: true,
     async run(open) {
       await using world = await open({ retain: false })
@@ -60,7 +60,7 @@ export const contentScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'attributes come back as they were, with their types',
+    name: 'keeps attributes unchanged, with their types',
     basic: true,
     async run(open) {
       await using world = await open({ retain: false })
@@ -72,7 +72,7 @@ export const contentScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'instants and bytes as attributes come back as such or as CloudEvents writes them',
+    name: 'keeps dates and bytes in attributes as such or as CloudEvents writes them',
     basic: true,
     async run(open) {
       await using world = await open({ retain: false })
@@ -83,7 +83,7 @@ export const contentScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: '200 attributes come back',
+    name: 'keeps 200 attributes',
     async run(open) {
       await using world = await open({ retain: false })
       const many = Object.fromEntries(Array.from({ length: 200 }, (_, index) => [`extension${index}`, `value ${index}`]))
@@ -94,7 +94,7 @@ export const contentScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'destinations come back as they were, and are told apart byte for byte',
+    name: 'keeps destinations unchanged, and distinguishes them byte by byte',
     basic: true,
     async run(open) {
       await using world = await open({ retain: false })

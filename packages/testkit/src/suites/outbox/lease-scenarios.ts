@@ -22,7 +22,7 @@ export const leaseScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'renew of a lost claim says so, and takes nothing from its new owner',
+    name: 'renew of a lost claim returns false and does not affect the new owner',
     async run(open) {
       await using world = await open({ retain: false })
       const other = await world.another()
@@ -41,7 +41,7 @@ export const leaseScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'after the lease ran out, renew and settle agree on whether the claim is lost',
+    name: 'after the lease has expired, renew and settle agree on whether the claim is lost',
     async run(open) {
       await using world = await open({ retain: false })
       await commit(world, record('e1'))
@@ -54,7 +54,7 @@ export const leaseScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'a released record can be claimed at once, and its attempt was not counted',
+    name: 'a released record can be claimed immediately, and its attempt is not counted',
     basic: true,
     async run(open) {
       await using world = await open({ retain: false })
@@ -72,7 +72,7 @@ export const leaseScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'release leaves a record as it was before the claim, earlier failures included',
+    name: 'release restores a record to its state before the claim, including earlier failures',
     async run(open) {
       await using world = await open({ retain: false })
       await commit(world, record('e1'))
@@ -87,7 +87,7 @@ export const leaseScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'release of a lost claim leaves its new owner alone',
+    name: 'release of a lost claim does not affect the new owner',
     async run(open) {
       await using world = await open({ retain: false })
       const other = await world.another()
@@ -102,7 +102,7 @@ export const leaseScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'acting on one claim of a batch leaves its neighbours alone',
+    name: 'acting on one claim of a batch does not affect the others',
     async run(open) {
       await using world = await open({ retain: false })
       await commit(world, ...records(4))
@@ -118,7 +118,7 @@ export const leaseScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'wake-ups, where there are any, end when their signal is aborted',
+    name: 'wake-ups, if supported, end when their signal is aborted',
     async run(open) {
       await using world = await open({ retain: false })
       const { store } = world

@@ -29,7 +29,7 @@ async function commitStates(world: OutboxWorld, destination: string): Promise<vo
 
 export const listingScenarios: readonly OutboxScenario[] = [
   {
-    name: 'list gives all records, oldest first, a page at a time',
+    name: 'list returns all records, oldest first, page by page',
     basic: true,
     async run(open) {
       await using world = await open({ retain: false })
@@ -50,7 +50,7 @@ export const listingScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'a page goes on where the one before it ended, also when records went meanwhile',
+    name: 'a page continues where the previous one ended, even if records were removed meanwhile',
     async run(open) {
       await using world = await open({ retain: false })
       await commit(world, ...records(6))
@@ -61,7 +61,7 @@ export const listingScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'a cursor that is none is refused, and not taken for the start or the end',
+    name: 'rejects an invalid cursor instead of starting over or ending',
     async run(open) {
       await using world = await open({ retain: false })
       await commit(world, ...records(3))
@@ -95,7 +95,7 @@ export const listingScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'operators see a record as it is, with its message',
+    name: 'operators see the record and its message',
     basic: true,
     async run(open) {
       await using world = await open({ retain: false })
@@ -117,7 +117,7 @@ export const listingScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'get of a record that is gone resolves to undefined',
+    name: 'get of a deleted record resolves to undefined',
     basic: true,
     async run(open) {
       await using world = await open({ retain: false })

@@ -38,7 +38,7 @@ type Operation =
 export function modelScenario(options: ModelOptions = {}): OutboxScenario {
   const { runs = 30, seed = 1 } = options
   return {
-    name: 'in any history the store does as the model says, and every record ends claimable, published or parked',
+    name: 'the store behaves as the model in random histories, and every record ends claimable, published or parked',
     async run(open) {
       const fc = await loadFastCheck()
       const history = fc.array(operations(fc), { maxLength: 120, size: 'max' })

@@ -18,7 +18,7 @@ import {
 
 export const operatorScenarios: readonly OutboxScenario[] = [
   {
-    name: 'rearm makes a parked record ready again, with no attempts counted',
+    name: 'rearm makes a parked record ready again and resets its attempts',
     basic: true,
     async run(open) {
       await using world = await open({ retain: false })
@@ -33,7 +33,7 @@ export const operatorScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'rearm is idempotent, and leaves alone what is not parked',
+    name: 'rearm is idempotent and changes only parked records',
     async run(open) {
       await using world = await open({ retain: false })
       const [id = ''] = await commitParked(world, record('parked'))
@@ -71,7 +71,7 @@ export const operatorScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'rearm by filter takes the parked records that match, and no others',
+    name: 'rearm by filter selects the parked records that match, and no others',
     async run(open) {
       await using world = await open({ retain: false })
       await commitParked(
@@ -88,7 +88,7 @@ export const operatorScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'rearm can keep the attempts, and put the records off',
+    name: 'rearm can keep the attempts and delay the records',
     async run(open) {
       await using world = await open({ retain: false })
       const [first = '', second = ''] = await commitParked(world, ...records(2))
@@ -104,7 +104,7 @@ export const operatorScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'park keeps ready and waiting records from being published, and leaves all others alone',
+    name: 'park stops ready and waiting records from being published, and changes no others',
     basic: true,
     async run(open) {
       await using world = await open({ retain: false })
@@ -128,7 +128,7 @@ export const operatorScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'a record that is parked before its first claim is left out, and those around it are claimed once',
+    name: 'a record that is parked before its first claim is not claimed, and the records around it are claimed once',
     async run(open) {
       await using world = await open({ retain: false })
       await commit(world, ...records(5))
@@ -160,7 +160,7 @@ export const operatorScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'discard removes parked records for good, and no others',
+    name: 'discard deletes parked records and no others',
     basic: true,
     async run(open) {
       await using world = await open({ retain: false })
@@ -182,7 +182,7 @@ export const operatorScenarios: readonly OutboxScenario[] = [
 
 export const retainScenarios: readonly OutboxScenario[] = [
   {
-    name: 'a kept published record can be seen, and is in no way pending',
+    name: 'a retained published record is listed, and is not pending in any way',
     basic: true,
     async run(open) {
       await using world = await open({ retain: true })
@@ -204,7 +204,7 @@ export const retainScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'rearm publishes kept records again, if it is asked for published ones',
+    name: 'rearm publishes retained records again if asked for published ones',
     async run(open) {
       await using world = await open({ retain: true })
       const [parkedId = ''] = await commitParked(world, record('parked'))
@@ -224,7 +224,7 @@ export const retainScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'deletePublished goes by when a record was published, not by when it was stored',
+    name: 'deletePublished uses the time of the publish, not of the append',
     async run(open) {
       await using world = await open({ retain: true })
       await commit(world, ...records(2))
@@ -237,7 +237,7 @@ export const retainScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'deletePublished removes no more than its limit at a time',
+    name: 'deletePublished deletes no more records than its limit',
     basic: true,
     async run(open) {
       await using world = await open({ retain: true })
@@ -250,7 +250,7 @@ export const retainScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'deletePublished never touches what is not published, however old',
+    name: 'deletePublished never deletes unpublished records, however old',
     async run(open) {
       await using world = await open({ retain: true })
       await commitParked(world, record('parked'))

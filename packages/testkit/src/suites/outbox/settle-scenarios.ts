@@ -31,7 +31,7 @@ export const settleScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'a failed record comes again after its time, and not before',
+    name: 'a failed record is retried when its delay is over, and not before',
     basic: true,
     async run(open) {
       await using world = await open({ retain: false })
@@ -48,7 +48,7 @@ export const settleScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'a failed record without a delay can be claimed at once',
+    name: 'a failed record without a delay can be claimed immediately',
     async run(open) {
       await using world = await open({ retain: false })
       await commit(world, record('e1'))
@@ -60,7 +60,7 @@ export const settleScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'a parked record stays parked, whatever time passes, with what it failed with',
+    name: 'a parked record stays parked, however much time passes, and keeps its error',
     async run(open) {
       await using world = await open({ retain: false })
       await commit(world, record('e1'))
@@ -78,7 +78,7 @@ export const settleScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'settle takes a mixed batch and answers for each outcome, in their order',
+    name: 'settle accepts a mixed batch and answers for each outcome, in order',
     basic: true,
     async run(open) {
       await using world = await open({ retain: false })
@@ -133,7 +133,7 @@ export const settleScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'a claim that was settled is over: settling it again changes nothing',
+    name: 'settling a claim a second time changes nothing',
     async run(open) {
       await using world = await open({ retain: false })
       await commit(world, ...records(2))
@@ -149,7 +149,7 @@ export const settleScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'settle, renew and release take empty lists',
+    name: 'settle, renew and release accept empty lists',
     async run(open) {
       await using world = await open({ retain: false })
       await commit(world, record('e1'))
@@ -160,7 +160,7 @@ export const settleScenarios: readonly OutboxScenario[] = [
     },
   },
   {
-    name: 'an error text of almost 2,000 characters is kept whole',
+    name: 'an error text of almost 2,000 characters is kept complete',
     basic: true,
     async run(open) {
       await using world = await open({ retain: false })

@@ -18,7 +18,7 @@ function refusing(dead: Answer): Answer {
 
 export const deadLetterScenarios: readonly RelayScenario[] = [
   {
-    name: 'a record that is parked has a copy in the dead letter, with its id, its bytes and the reason',
+    name: 'a parked record has a copy in the dead letter, with its id, its bytes and the reason',
     async run(ports) {
       await using world = await RelayWorld.open(ports)
       world.answer = refusing(takeAll)
@@ -39,7 +39,7 @@ export const deadLetterScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: 'a relay that is killed before the dead letter has the copy leaves the record to the next one, which sends it',
+    name: 'a relay that is killed before the dead letter has the copy leaves the record to the next relay, which sends it',
     async run(ports) {
       await using world = await RelayWorld.open(ports)
       world.answer = refusing(takeAll)
@@ -62,7 +62,7 @@ export const deadLetterScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: 'a record is parked all the same when the dead letter does not take the copy, and says so',
+    name: 'a record is parked even if the dead letter rejects the copy, and its error says so',
     async run(ports) {
       await using world = await RelayWorld.open(ports)
       world.answer = refusing(async ({ messages }) => messages.map(() => ({ ok: false, error: new Error('the queue is full') })))
@@ -79,7 +79,7 @@ export const deadLetterScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: 'a dead letter that never answers is given up, and holds up nobody else',
+    name: 'a dead letter that never answers times out and delays no other record',
     async run(ports) {
       await using world = await RelayWorld.open(ports)
       world.answer = refusing(() => new Promise(() => {}))

@@ -5,7 +5,7 @@ import { distinct, numbered, type RelayScenario, RelayWorld, relayLease, relayPu
 
 export const deliveryScenarios: readonly RelayScenario[] = [
   {
-    name: 'every committed record is published once, where it belongs',
+    name: 'every committed record is published once, to its destination',
     basic: true,
     async run(ports) {
       await using world = await RelayWorld.open(ports)
@@ -67,7 +67,7 @@ export const deliveryScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: 'a slow publish keeps its lease: no other relay sends the same',
+    name: 'a slow publish keeps its lease: no other relay sends the same records records',
     async run(ports) {
       await using world = await RelayWorld.open(ports)
       const slow = deferred()
@@ -90,7 +90,7 @@ export const deliveryScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: 'a graceful stop settles what is on its way and leaves nothing leased',
+    name: 'a graceful stop settles the records in flight and leaves none leased',
     basic: true,
     async run(ports) {
       await using world = await RelayWorld.open(ports)

@@ -5,7 +5,7 @@ const down = new Error('connection refused')
 
 export const failureScenarios: readonly RelayScenario[] = [
   {
-    name: 'a record that can never be published is parked at once, and the others flow',
+    name: 'a record that can never be published is parked immediately, and the others are published',
     async run(ports) {
       await using world = await RelayWorld.open(ports)
       world.answer = async ({ messages }) =>
@@ -20,7 +20,7 @@ export const failureScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: 'a record that fails again and again backs off, then is parked with its error',
+    name: 'a record that keeps failing backs off, then is parked with its error',
     basic: true,
     async run(ports) {
       await using world = await RelayWorld.open(ports)
@@ -35,7 +35,7 @@ export const failureScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: 'of a batch exactly what was confirmed is settled as published',
+    name: 'exactly the confirmed records of a batch are settled as published',
     async run(ports) {
       await using world = await RelayWorld.open(ports)
       let first = true
@@ -52,7 +52,7 @@ export const failureScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: 'while a broker is down it is left alone more and more, and no record loses an attempt',
+    name: 'a broker that is down is retried less and less often, and no record loses an attempt',
     async run(ports) {
       await using world = await RelayWorld.open(ports)
       world.answer = async ({ messages }) => messages.map(() => ({ ok: false, error: down, scope: 'destination' }))
@@ -72,7 +72,7 @@ export const failureScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: 'a destination that is down does not hold up the others',
+    name: 'a destination that is down does not delay the others',
     async run(ports) {
       await using world = await RelayWorld.open(ports)
       world.answer = async (call) =>
@@ -86,7 +86,7 @@ export const failureScenarios: readonly RelayScenario[] = [
   },
   ...(['answers', 'breaks the connection'] as const).map(
     (how): RelayScenario => ({
-      name: `a record for which its destination ${how} as if it were down loses attempts and is parked, and the others flow`,
+      name: `a record for which its destination ${how} as if it were down loses attempts and is parked, and the others are published`,
       async run(ports) {
         await using world = await RelayWorld.open(ports)
         world.answer = async ({ messages }) => {
@@ -110,7 +110,7 @@ export const failureScenarios: readonly RelayScenario[] = [
     }),
   ),
   {
-    name: 'a slow destination does not hold up the others',
+    name: 'a slow destination does not delay the others',
     async run(ports) {
       await using world = await RelayWorld.open(ports)
       world.answer = async (call) => {
@@ -150,7 +150,7 @@ export const failureScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: 'a publish that never answers is given up, with its signal aborted, and tried again',
+    name: 'a publish that never answers times out, has its signal aborted, and is retried',
     async run(ports) {
       await using world = await RelayWorld.open(ports)
       world.answer = (call) => (world.calls.length === 1 ? new Promise(() => {}) : takeAll(call))

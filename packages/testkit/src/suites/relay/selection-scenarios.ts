@@ -4,7 +4,7 @@ import { numbered, type RelayScenario, RelayWorld } from './relay-world.ts'
 
 export const selectionScenarios: readonly RelayScenario[] = [
   {
-    name: 'with a publisher per destination each record goes to its own, and what has none is left for other relays',
+    name: 'with a publisher per destination each record goes to its own, and records without a publisher are left to other relays',
     async run(ports) {
       await using world = await RelayWorld.open(ports)
       for (const destination of ['a', 'b', 'c']) await world.add(destination, ...numbered(5, destination))
@@ -26,7 +26,7 @@ export const selectionScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: 'a record whose expirytime has passed is not published: it is parked, and says so',
+    name: 'a record whose expirytime has passed is parked instead of published, and its error says so',
     async run(ports) {
       await using world = await RelayWorld.open(ports)
       const expiring = (id: string, after: number) => {

@@ -6,7 +6,7 @@ const lastCalls = 5000
 
 export const shutdownScenarios: readonly RelayScenario[] = [
   {
-    name: 'a stop is over when its time is, although a publish hangs, and what has no outcome is given back',
+    name: 'a stop ends within its time limit even if a publish hangs, and releases the records without an outcome',
     async run(ports) {
       await using world = await RelayWorld.open(ports)
       world.answer = ({ destination, messages }) =>
@@ -27,7 +27,7 @@ export const shutdownScenarios: readonly RelayScenario[] = [
     },
   },
   {
-    name: 'a stop is over although publisher and store hang, and nothing is lost',
+    name: 'a stop ends even if publisher and store hang, and nothing is lost',
     async run(ports) {
       await using world = await RelayWorld.open(ports)
       let hanging = true

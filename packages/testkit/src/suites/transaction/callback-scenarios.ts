@@ -58,7 +58,7 @@ export const callbackScenarios: readonly TransactionScenario[] = [
 
 export const savepointScenarios: readonly TransactionScenario[] = [
   {
-    name: 'a transaction inside of a transaction that fails is undone alone',
+    name: 'a nested transaction that fails is rolled back alone',
     async run(open) {
       await using world = await open()
       const order = trackedMessage('m1')
@@ -83,7 +83,7 @@ export const savepointScenarios: readonly TransactionScenario[] = [
     },
   },
   {
-    name: 'a transaction inside of a transaction commits with it, and not before',
+    name: 'a nested transaction commits with the outer one, and not before',
     async run(open) {
       await using world = await open()
       const steps: string[] = []
@@ -104,7 +104,7 @@ export const savepointScenarios: readonly TransactionScenario[] = [
     },
   },
   {
-    name: 'transactions inside of a transaction that run at once are kept or undone each by itself',
+    name: 'concurrent nested transactions are committed or rolled back independently',
     async run(open) {
       await using world = await open()
       const order = trackedMessage('m1')

@@ -5,7 +5,7 @@ import { assertNoTrace, dataOf, deliver, placed, type TransactionScenario } from
 
 export const commitScenarios: readonly TransactionScenario[] = [
   {
-    name: 'what a handler wrote and returned is committed, and the message acked',
+    name: 'the writes and the outputs of a handler are committed, and the message is acked',
     async run(open) {
       await using world = await open()
       const order = trackedMessage('m1')
@@ -43,7 +43,7 @@ export const commitScenarios: readonly TransactionScenario[] = [
     },
   },
   {
-    name: 'each attempt of a retry has a transaction of its own',
+    name: 'each attempt of a retry has its own transaction',
     async run(open) {
       await using world = await open()
       const order = trackedMessage('m1')
@@ -112,7 +112,7 @@ export const commitScenarios: readonly TransactionScenario[] = [
     },
   },
   {
-    name: 'an ack inside a handler that fails is forgotten',
+    name: 'an ack inside a handler that fails is discarded',
     async run(open) {
       await using world = await open()
       const order = trackedMessage('m1')
@@ -133,7 +133,7 @@ export const commitScenarios: readonly TransactionScenario[] = [
     },
   },
   {
-    name: 'code that asks for the ambient context is inside of the transaction too',
+    name: 'code that uses the ambient context is inside the transaction too',
     async run(open) {
       await using world = await open()
       const order = trackedMessage('m1')
@@ -152,7 +152,7 @@ export const commitScenarios: readonly TransactionScenario[] = [
     },
   },
   {
-    name: 'messages that are handled at once have transactions of their own',
+    name: 'messages that are handled concurrently have separate transactions',
     async run(open) {
       await using world = await open()
       const orders = Array.from({ length: 20 }, (_, index) => trackedMessage(`m${index}`, { data: index }))
@@ -184,7 +184,7 @@ export const commitScenarios: readonly TransactionScenario[] = [
 
 export const failCommitScenarios: readonly TransactionScenario[] = [
   {
-    name: 'a commit that fails is a nack, and nothing is there',
+    name: 'a failed commit nacks the message and stores nothing',
     async run(open) {
       await using world = await open()
       const order = trackedMessage('m1')

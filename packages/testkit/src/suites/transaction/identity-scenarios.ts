@@ -23,16 +23,16 @@ function sameTwice(name: string, attributes: readonly [Attributes, Attributes]):
 
 /** What makes two messages the same one: consumer, source and id, byte for byte. */
 export const identityScenarios: readonly TransactionScenario[] = [
-  sameTwice('the same id from another source is another message', [{ source: '/shop' }, { source: '/branch' }]),
+  sameTwice('the same id from another source is a different message', [{ source: '/shop' }, { source: '/branch' }]),
   sameTwice('ids that differ in case are different', [{ id: 'order-a' }, { id: 'ORDER-A' }]),
-  sameTwice('ids that differ in a trailing blank are different', [{ id: 'order' }, { id: 'order ' }]),
-  sameTwice('ids that differ in their bytes and look the same are different', [{ id: 'caf\u00e9' }, { id: 'cafe\u0301' }]),
-  sameTwice('source and id are told apart, wherever one ends and the other begins', [
+  sameTwice('ids that differ in a trailing space are different', [{ id: 'order' }, { id: 'order ' }]),
+  sameTwice('ids that look the same but differ in their bytes are different', [{ id: 'caf\u00e9' }, { id: 'cafe\u0301' }]),
+  sameTwice('source and id are distinguished, wherever one ends and the other begins', [
     { source: '/shop:1', id: '2' },
     { source: '/shop', id: '1:2' },
   ]),
   {
-    name: 'a message without an id is refused for good, before its handler',
+    name: 'rejects a message without an id, without calling the handler',
     async run(open) {
       await using world = await open()
       const handler = counting(world)
@@ -46,7 +46,7 @@ export const identityScenarios: readonly TransactionScenario[] = [
     },
   },
   {
-    name: 'an odd id is handled once or refused for good: never lost, never handled twice',
+    name: 'a message with an unusual id is handled once or rejected: never lost, never handled twice',
     async run(open) {
       await using world = await open()
       const long = 'x'.repeat(10_000)

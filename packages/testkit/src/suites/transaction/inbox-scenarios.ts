@@ -55,7 +55,7 @@ export type Duplicates = 'wait' | 'handled'
 
 function stillHandled(duplicates: Duplicates): TransactionScenario {
   return {
-    name: 'a message that is still being handled is not done: its duplicate is not acked before, and counts if it fails',
+    name: 'a duplicate of a message in progress is not acked before the first one has committed, and is handled if that one fails',
     async run(open) {
       await using world = await open()
       const handler = counting(world)
@@ -100,7 +100,7 @@ export function inboxScenariosFor(duplicates: Duplicates): readonly TransactionS
 export const inboxScenarios: readonly TransactionScenario[] = [
   ...identityScenarios,
   {
-    name: 'a message is handled once, however often it comes',
+    name: 'a message is handled once, however often it is delivered',
     async run(open) {
       await using world = await open()
       const handler = counting(world)
@@ -114,7 +114,7 @@ export const inboxScenarios: readonly TransactionScenario[] = [
     },
   },
   {
-    name: 'of 50 duplicates at once one takes effect',
+    name: 'one of 50 concurrent duplicates takes effect',
     async run(open) {
       await using world = await open()
       const handler = counting(world)
@@ -129,7 +129,7 @@ export const inboxScenarios: readonly TransactionScenario[] = [
     },
   },
   {
-    name: 'a message whose handling was rolled back is handled when it comes again',
+    name: 'a message whose handling was rolled back is handled when it is redelivered',
     async run(open) {
       await using world = await open()
       const handler = counting(world)
@@ -173,7 +173,7 @@ export const inboxScenarios: readonly TransactionScenario[] = [
   ackedUnder('manual'),
   ackedUnder('forward'),
   {
-    name: 'events have ids that follow from the message, the same in each attempt',
+    name: 'event ids are derived from the message and are the same in each attempt',
     async run(open) {
       await using world = await open()
       const seen: (string | undefined)[][] = []
@@ -197,7 +197,7 @@ export const inboxScenarios: readonly TransactionScenario[] = [
     },
   },
   {
-    name: 'events are complete: with type, source, time and what correlates them',
+    name: 'events are complete: type, source, time and correlation id',
     async run(open) {
       await using world = await open()
       const order = trackedMessage('m1', { attributes: { correlationid: 'c-1' } })

@@ -26,7 +26,7 @@ export const rollbackScenarios: readonly TransactionScenario[] = [
     },
   },
   {
-    name: 'a reject inside the handler rolls back, and stays a reject',
+    name: 'a reject inside the handler rolls back and remains a reject',
     async run(open) {
       await using world = await open()
       const order = trackedMessage('m1')
@@ -45,7 +45,7 @@ export const rollbackScenarios: readonly TransactionScenario[] = [
     },
   },
   {
-    name: 'a handler that exceeds its time is rolled back, even if it then succeeds',
+    name: 'a handler that exceeds its time limit is rolled back, even if it then succeeds',
     async run(open) {
       await using world = await open()
       const runtime = new VirtualRuntime()
@@ -94,7 +94,7 @@ export const rollbackScenarios: readonly TransactionScenario[] = [
     },
   },
   {
-    name: 'after a failed write that the handler hides, everything is committed or nothing is',
+    name: 'after a failed write that the handler ignores, either everything is committed or nothing is',
     async run(open) {
       await using world = await open()
       const order = trackedMessage('m1')
@@ -121,7 +121,7 @@ export const rollbackScenarios: readonly TransactionScenario[] = [
     },
   },
   {
-    name: 'a write after the transaction has ended is refused, whether it was committed or rolled back',
+    name: 'rejects a write after the transaction has ended, whether it was committed or rolled back',
     async run(open) {
       await using world = await open()
       const contexts: Context[] = []
@@ -145,7 +145,7 @@ export const rollbackScenarios: readonly TransactionScenario[] = [
     },
   },
   {
-    name: 'a write that nobody awaits is part of the commit, or refused',
+    name: 'a write that the handler does not await is part of the commit, or rejected',
     async run(open) {
       await using world = await open()
       const forgotten = deferred<string>()
@@ -170,7 +170,7 @@ export const rollbackScenarios: readonly TransactionScenario[] = [
     },
   },
   {
-    name: 'a write that nobody awaits is rolled back with the rest',
+    name: 'a write that the handler does not await is rolled back with the others',
     async run(open) {
       await using world = await open()
       const order = trackedMessage('m1')
@@ -194,7 +194,7 @@ export const rollbackScenarios: readonly TransactionScenario[] = [
 
 export const commitByHandScenarios: readonly TransactionScenario[] = [
   {
-    name: 'a handler that commits by hand and then fails leaves no trace, and its message is handled when it comes again',
+    name: 'a handler that sends COMMIT itself and then fails leaves no trace, and its message is handled when it is redelivered',
     async run(open) {
       await using world = await open()
       const deliveries = [trackedMessage('m1'), trackedMessage('m1')] as const

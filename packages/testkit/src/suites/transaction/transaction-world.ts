@@ -105,7 +105,7 @@ export async function assertNoTrace(world: TransactionWorld, order: TrackedMessa
 /** First of all the fixture itself: a world that cannot do what it says proves nothing. */
 export function fixtureScenario(features: TransactionFeatures): TransactionScenario {
   return {
-    name: 'the fixture is what it says it is',
+    name: 'the fixture does what it claims',
     async run(open) {
       await using world = await open()
       await using other = await open()

@@ -5,7 +5,7 @@ import { brokenBroker } from './decorated-broker.ts'
 
 /** Publishers with one defect each, and the scenario that must catch it. */
 export const publisherMutants: readonly Mutant<OpenBrokerWorld>[] = [
-  ...brokenBroker('there is one result per message, in their order, and what is no bytes fails for good and alone', {
+  ...brokenBroker('returns one result per message, in order, and only messages whose data are not bytes fail permanently', {
     'results come in reverse order': { results: (results) => [...results].reverse() },
     'failures are omitted': { results: (results) => results.filter(({ ok }) => ok) },
     'one failure fails the whole call': { results: (results) => (results.every(({ ok }) => ok) ? results : results.map(() => failure)) },
@@ -13,26 +13,26 @@ export const publisherMutants: readonly Mutant<OpenBrokerWorld>[] = [
       results: (results) => results.map((result) => (result.ok ? result : { ...result, permanent: false })),
     },
   }),
-  ...brokenBroker('a call without messages has no results', {
+  ...brokenBroker('a publish without messages has no results', {
     'there is always one result': { results: (results) => (results.length === 0 ? [{ ok: true }] : results) },
   }),
-  ...brokenBroker('what is confirmed is there, from many calls at once', {
+  ...brokenBroker('every confirmed message of concurrent calls is stored', {
     'the last message of a call is not stored': { store: (messages) => (messages.length === 10 ? messages.slice(0, 9) : messages) },
   }),
   ...brokenBroker('publishing settles no message', {
     'published messages are acked': { settlesPublished: true },
   }),
-  ...brokenBroker('a call whose signal was aborted before rejects with its reason and sends nothing', {
+  ...brokenBroker('a publish whose signal is already aborted rejects with the reason and sends nothing', {
     'the signal is ignored': { onAbort: 'while publishing' },
   }),
-  ...brokenBroker('a call that is aborted on its way ends, blames no message, and confirms only what is there', {
+  ...brokenBroker('a publish that is aborted while it runs ends, reports no permanent failure, and confirms only stored messages', {
     'messages that were not sent are confirmed': { onAbort: 'confirms' },
     'the failure is permanent': { onAbort: 'blames messages' },
   }),
-  ...brokenBroker('disposing waits for what is being published, and afterwards publishing is refused', {
+  ...brokenBroker('dispose waits for publishes that run, and later publishes are rejected', {
     'dispose does not wait': { publisherWaits: false },
   }),
-  ...brokenBroker('a destination that is missing is the fault of the destination, not of the messages', {
+  ...brokenBroker('a missing destination is reported as a failure of the destination, not of the messages', {
     'the destination is created': { refusesMissing: false },
     'the failure is that of the messages': {
       results: (results) => results,
@@ -41,13 +41,13 @@ export const publisherMutants: readonly Mutant<OpenBrokerWorld>[] = [
       isTooLarge: () => true,
     },
   }),
-  ...brokenBroker('a message that is too large fails for good, and those beside it arrive', {
+  ...brokenBroker('a message that is too large fails permanently, and the other messages of the call arrive', {
     'the message is accepted': { isTooLarge: () => false },
     'the failure is that of the destination': {
       results: (results) => results.map((result) => (result.ok ? result : { ...result, scope: 'destination' })),
     },
   }),
-  ...brokenBroker('a message that is published again is dropped, and one of another source with its id is not', {
+  ...brokenBroker('drops a message that is published again, but not one of another source with the same id', {
     'repeated messages are kept': { identity: () => systemRuntime.uuid() },
     'messages are identified by the id alone': { identity: ({ id }) => String(id) },
   }),

@@ -6,33 +6,33 @@ import { brokenBroker } from './decorated-broker.ts'
 
 /** Sources with one defect each, and the scenario that must catch it. */
 export const sourceMutants: readonly Mutant<OpenBrokerWorld>[] = [
-  ...brokenBroker('two sources of one group share the messages: none comes to both, and each gets some', {
+  ...brokenBroker('two sources of one group share the messages: no message reaches both, and each source gets some', {
     'every source is a group': { group: (group, source) => `${group} ${source}` },
     'one source gets all messages': { options: (options) => ({ ...options, prefetch: 100 }), buffers: 10 },
   }),
-  ...brokenBroker('what is published before and after a source begins arrives, once each', {
+  ...brokenBroker('messages that are published before and after a source starts arrive once each', {
     'earlier messages are omitted': { options: (options) => ({ ...options, from: 'newest' }) },
     'every message is stored twice': { store: (messages) => [...messages, ...messages] },
   }),
-  ...brokenBroker('the messages that one call publishes for one key come to one consumer in their order', {
+  ...brokenBroker('the messages that one call publishes for one key reach a single consumer in order', {
     'messages are stored in reverse order': { store: (messages) => [...messages].reverse() },
   }),
-  ...brokenBroker('many publishers and many consumers: everything arrives', {
+  ...brokenBroker('many publishers and many consumers: every message arrives', {
     'the last message of a call is lost': { store: (messages) => messages.slice(0, 9) },
     'every source is a group': { group: (group, source) => `${group} ${source}` },
   }),
-  ...brokenBroker('messages of one topic do not come from another', {
+  ...brokenBroker('messages of one topic are not delivered from another', {
     'there is one topic': { destination: () => 'topic1' },
   }),
-  ...brokenBroker('bytes arrive as they were: none, one, all there are, unicode, JSON that a parser would change', {
+  ...brokenBroker('delivers bytes unchanged: empty, single, all values, Unicode, JSON that a parser would change', {
     'bytes are converted to text': { store: changeData((data) => utf8.encode(text.decode(data))) },
     'JSON is parsed': { store: changeData(parsed) },
     'empty messages are dropped': { store: (messages) => messages.filter(({ data }) => data.byteLength > 0) },
   }),
-  ...brokenBroker('a message as large as the broker takes it arrives whole', {
+  ...brokenBroker('delivers a message of the maximum size unchanged', {
     'the message is cut': { store: changeData((data) => data.slice(0, 65_536)) },
   }),
-  ...brokenBroker('attributes arrive as they were: unicode, line breaks, percent signs, quotes, spaces at the ends, nothing', {
+  ...brokenBroker('delivers attributes unchanged: Unicode, line breaks, percent signs, quotes, leading and trailing spaces, empty strings', {
     'spaces are trimmed': { store: changeTexts((value) => value.trim()) },
     'line breaks become spaces': { store: changeTexts((value) => value.replaceAll(/[\r\n]+/g, ' ')) },
     'attributes are decoded twice': { store: changeTexts((value) => value.replaceAll('%41', 'A')) },
@@ -42,12 +42,12 @@ export const sourceMutants: readonly Mutant<OpenBrokerWorld>[] = [
       store: changeAttributes((attributes) => map(attributes, (value) => (value === '0123' ? 123 : value))),
     },
   }),
-  ...brokenBroker('an instant keeps its fraction', {
+  ...brokenBroker('a timestamp keeps its fraction', {
     'fractions of a second are dropped': {
       store: changeAttributes((attributes) => map(attributes, (value) => (isInstant(value) ? seconds(value) : value))),
     },
   }),
-  ...brokenBroker('200 attributes arrive, and a message without any', {
+  ...brokenBroker('delivers a message with 200 attributes, and one without any', {
     'only 100 attributes are kept': {
       store: changeAttributes((attributes) => Object.fromEntries(Object.entries(attributes).slice(0, 100))),
     },
@@ -64,10 +64,10 @@ export const sourceMutants: readonly Mutant<OpenBrokerWorld>[] = [
       ),
     },
   }),
-  ...brokenBroker('what is acked does not come again', {
+  ...brokenBroker('an acked message is not redelivered', {
     'an ack does nothing': { ack: () => Promise.resolve() },
   }),
-  ...brokenBroker('a nacked message comes again, as it was', {
+  ...brokenBroker('a nacked message is redelivered unchanged', {
     'a nack is an ack': { nack: (message) => message.ack() },
     'a redelivered message has no data': {
       nack: (message, delay) => message.nack(undefined, { retryAfter: delay }),
@@ -90,11 +90,11 @@ export const sourceMutants: readonly Mutant<OpenBrokerWorld>[] = [
       ack: (message, { unsettled }) => (unsettled.size === 0 ? message.ack() : Promise.resolve()),
     },
   }),
-  ...brokenBroker('the first verdict counts: a second one changes nothing', {
+  ...brokenBroker('the first verdict counts, and a second one changes nothing', {
     'a late ack counts': { deliver: lateVerdict('nacked', 'ack') },
     'a late nack reports success': { deliver: lateVerdict('acked', 'nack') },
   }),
-  ...brokenBroker('what was not settled comes again when its source is disposed, and a late verdict is refused', {
+  ...brokenBroker('unsettled messages are redelivered when their source is disposed, and a late verdict is rejected', {
     'unsettled messages are acked': {
       async beforeRedelivery({ unsettled }) {
         for (const message of unsettled) await message.ack()
@@ -103,7 +103,7 @@ export const sourceMutants: readonly Mutant<OpenBrokerWorld>[] = [
     'a late verdict has no effect and reports success': { refusesLateVerdicts: false },
     'unsettled messages stay with their source': { disposeEndsIterations: false },
   }),
-  ...brokenBroker('a rejected message is in the dead letter, as it was and with the reason, and does not come again', {
+  ...brokenBroker('a rejected message is in the dead letter, unchanged and with the reason, and is not redelivered', {
     'the message is dropped': { deadLetter: () => 'discard' },
     'there is no reason': {
       deadLetter: (given) =>
@@ -126,7 +126,7 @@ export const sourceMutants: readonly Mutant<OpenBrokerWorld>[] = [
     },
   }),
   ...brokenBroker(
-    'a rejected message whose attributes the dead letter refuses for good is there in an envelope, whole, and does not come again',
+    'a rejected message whose attributes the dead letter refuses permanently is sent complete in an envelope, and is not redelivered',
     {
       'no other form is tried': { deadLetter: answering((result) => (isRefusal(result) ? { ...result, permanent: false } : result)) },
       'a refused letter is dropped': { deadLetter: answering((result) => (isRefusal(result) ? { ok: true } : result)) },
@@ -139,7 +139,7 @@ export const sourceMutants: readonly Mutant<OpenBrokerWorld>[] = [
       },
     },
   ),
-  ...brokenBroker('a rejected message that the dead letter does not take comes again', {
+  ...brokenBroker('a rejected message is redelivered if the dead letter does not confirm it', {
     'the answer of the dead letter is ignored': {
       deadLetter: (given) =>
         given && { ...given, publisher: { publish: async (_name, letters) => letters.map(() => ({ ok: true }) as const) } },
@@ -149,22 +149,22 @@ export const sourceMutants: readonly Mutant<OpenBrokerWorld>[] = [
     'the count is always one': { deliveryCount: () => 1 },
     'deliveries are not counted': { deliveryCount: () => undefined },
   }),
-  ...brokenBroker('a nack with a delay keeps the message away until then, and no other', {
+  ...brokenBroker('a nack with a delay delays the redelivery of that message and of no other', {
     'the message is redelivered at once': { nack: (message) => message.nack() },
     'a short delay becomes a long one': { nack: (message) => message.nack(undefined, { retryAfter: 600_000 }) },
   }),
-  ...brokenBroker('the messages of a key come in the order they were published, one at a time, whoever takes them', {
+  ...brokenBroker('the messages of a key are delivered one at a time in the order of their publishes, whichever source takes them', {
     'keys are ignored': { options: (options) => ({ ...options, orderPerKey: false }) },
     'messages are stored in reverse order': { store: (messages) => [...messages].reverse() },
   }),
-  ...brokenBroker('a nacked message comes again before those behind it of its key, and other keys go on meanwhile', {
+  ...brokenBroker('a nacked message is redelivered before the later messages of its key, and other keys continue meanwhile', {
     'the next message of the key is delivered': { options: (options) => ({ ...options, orderPerKey: false }) },
   }),
-  ...brokenBroker('a key whose first message fails for ever does not stop the others', {
+  ...brokenBroker('a key whose first message always fails does not stop the other keys', {
     'all messages have the same key': { store: changeAttributes((attributes) => ({ ...attributes, partitionkey: 'poison' })) },
     'the next message of the key is delivered': { options: (options) => ({ ...options, orderPerKey: false }) },
   }),
-  ...brokenBroker('the order of a key holds when one source leaves and another goes on', {
+  ...brokenBroker('the order of a key is kept when one source is disposed and another continues', {
     'unsettled messages go to the end of the topic': {
       async beforeRedelivery({ unsettled, append }) {
         for (const message of unsettled) {
@@ -174,32 +174,32 @@ export const sourceMutants: readonly Mutant<OpenBrokerWorld>[] = [
       },
     },
   }),
-  ...brokenBroker('each group gets every message, and its verdicts are its own', {
+  ...brokenBroker('each group gets every message and settles it independently', {
     'there is one group': { group: () => 'one' },
   }),
-  ...brokenBroker('a group that begins later gets what others have settled before', {
+  ...brokenBroker('a group that starts later gets messages that other groups have settled before', {
     'settled messages are deleted': { keepsSettled: false },
   }),
-  ...brokenBroker('an iteration that waits ends with its signal, without an error', {
+  ...brokenBroker('an iteration that waits ends without an error when its signal is aborted', {
     'the signal is ignored': { honoursSignal: false },
   }),
-  ...brokenBroker('an iteration whose signal was aborted before takes nothing', {
+  ...brokenBroker('an iteration whose signal is already aborted takes no message', {
     'the signal is ignored': { honoursSignal: false },
   }),
-  ...brokenBroker('leaving a loop gives back what was taken and not yielded', {
+  ...brokenBroker('leaving a loop releases messages that were fetched and not yielded', {
     'messages that were read ahead are kept': { buffers: 5 },
   }),
-  ...brokenBroker('what was yielded can be settled after the loop was left', {
+  ...brokenBroker('yielded messages can be settled after the loop has ended', {
     'leaving the loop redelivers unsettled messages': { leaveDisposes: true },
   }),
-  ...brokenBroker('a source may be disposed before it begins, while it waits, and twice', {
+  ...brokenBroker('a source may be disposed before it starts, while it waits, and twice', {
     'the second dispose is an error': { disposesTwice: false },
     'iterations continue': { disposeEndsIterations: false },
   }),
-  ...brokenBroker('a new source goes on where the last one stopped', {
+  ...brokenBroker('a new source continues where the last one stopped', {
     'every source begins with the first message': { group: (group, source) => `${group} ${source}` },
   }),
-  ...brokenBroker('a broker that is restarted at a third and at a half of a run loses nothing that was confirmed', {
+  ...brokenBroker('a broker that is restarted twice during a run loses no confirmed message', {
     'unsettled messages are lost': { survivesRestart: false },
   }),
 ]

@@ -142,11 +142,11 @@ function ignoringOwners(call: 'renew' | 'release' | 'settle'): Decorate {
 
 /** The in-memory store with order per key with one defect each, or a relay that ignores the order, and the scenario that must catch it. */
 export const orderingMutants: readonly Mutant<RelayPorts>[] = [
-  ...brokenOrder('a claim gives each key a run from its first record on, in the order of the commits', {
+  ...brokenOrder('a claim returns a run of each key, from its first record on, in the order of the commits', {
     'the newest come first': overriding((store) => ({ claim: async (options) => (await store.claim(options)).toReversed() })),
     'a run is one record': oneRecordPerKey,
   }),
-  ...brokenOrder('no more of a key is given to anybody until its whole run is settled or released', {
+  ...brokenOrder('no claim returns more of a key until its whole run is settled or released', {
     'records in flight are skipped': overtaking,
     'a key is free when the first record of its run is settled': () => {
       const inFlight = new Map<string, ClaimedRecord>()
@@ -168,11 +168,11 @@ export const orderingMutants: readonly Mutant<RelayPorts>[] = [
       }
     },
   }),
-  ...brokenOrder('a record that failed holds up its own key until its time, and no other', {
+  ...brokenOrder('a failed record holds up its own key until it is due, and no other key', {
     'a failed record is skipped': failedRecordIsSkipped,
     'a failed record holds up all': waitingRecordHoldsUpAll,
   }),
-  ...brokenOrder('an attempt counts when it is settled as failed, and neither when it is claimed nor when it is released', {
+  ...brokenOrder('an attempt counts when a record is settled as failed, not when it is claimed or released', {
     'failures are not counted': failuresAreNotCounted,
     'releases are counted': overriding((store) => ({
       async release(claims) {
@@ -181,11 +181,11 @@ export const orderingMutants: readonly Mutant<RelayPorts>[] = [
     })),
     'claims are counted': claimsAreCounted,
   }),
-  ...brokenOrder('a record that waits for its time holds up those behind it, and not those before it', {
+  ...brokenOrder('a delayed record holds up the records behind it, but not those before it', {
     'a delayed record is skipped': delayedRecordIsSkipped,
     'a delayed record holds up those before it too': waitingRecordHoldsUpAll,
   }),
-  ...brokenOrder('a claim is filled evenly: one of each of many keys, longer runs of few', {
+  ...brokenOrder('a claim is filled evenly: one record each of many keys, longer runs of few keys', {
     'one key after the other': oneKeyAfterTheOther,
     'never more than one': oneRecordPerKey,
   }),
@@ -193,7 +193,7 @@ export const orderingMutants: readonly Mutant<RelayPorts>[] = [
     'the oldest first': oldestFirst,
     'the first keys always come first, with whole runs': oneKeyAfterTheOther,
   }),
-  ...brokenOrder('a claim with a limit in bytes cuts runs at their end, skips nothing, and gives a larger record alone', {
+  ...brokenOrder('a claim with a limit in bytes cuts runs at their end, skips no record, and returns a larger record alone', {
     'maxBytes is ignored': claimingWith((options) => ({ ...options, maxBytes: undefined })),
     'a record that does not fit is skipped': choosing((found, { maxBytes = Infinity }) =>
       found
@@ -210,19 +210,19 @@ export const orderingMutants: readonly Mutant<RelayPorts>[] = [
       },
     })),
   }),
-  ...brokenOrder('records without a key are in no order and flow beside, whatever the keys wait for', {
+  ...brokenOrder('records without a key have no order and are not held up by keys that wait', {
     'records without a key are one queue': orderingAs(({ message, ...record }) => ({
       ...record,
       message: message.withAttributes({ partitionkey: message.attributes['partitionkey'] ?? 'none' }),
     })),
   }),
-  ...brokenOrder('one key for two destinations is two: neither holds up the other', {
+  ...brokenOrder('one key for two destinations is two queues: neither holds up the other', {
     'a key is one queue for all destinations': oneKeyForAllDestinations,
   }),
-  ...brokenOrder('a destination with 2,000 records leaves room for another in every claim', {
+  ...brokenOrder('a destination with 2,000 records leaves room for another destination in every claim', {
     'the oldest first': oldestFirst,
   }),
-  ...brokenOrder('what is in hand is shown as what it was: there are no leases of records', {
+  ...brokenOrder('records in flight are shown in their previous state, because single records have no leases', {
     'records in flight are shown as leased': () => {
       const latest = new LatestClaims()
       return {
@@ -235,27 +235,27 @@ export const orderingMutants: readonly Mutant<RelayPorts>[] = [
     'a claim is an attempt': claimsAreCounted,
   }),
   ...[2, 4].flatMap((count) =>
-    brokenOrder(`${count} members come to even shares, and together they find everything`, {
+    brokenOrder(`${count} members get even shares, and together they find every record`, {
       'the first member keeps all partitions': firstMemberKeepsAll,
       'shares are too small': choosing((found) => found.filter((_, index) => index % (count + 1) !== 0)),
     }),
   ),
-  ...brokenOrder('a member that leaves hands over at once, one that dies when its lease is over, and one that comes gets its share', {
+  ...brokenOrder('a member hands over immediately when it leaves and after its lease when it dies, and a new member gets its share', {
     'leaving does nothing': leavingDoesNothing,
     'members never expire': membersLiveForever,
     'the first member keeps all partitions': firstMemberKeepsAll,
   }),
-  ...brokenOrder('what is above a share is drained before it is handed over: no key is in two hands', {
+  ...brokenOrder('partitions above the share are drained before they are handed over: no key has two owners', {
     'a partition is handed over while its records are in flight': handingOverInFlight,
     'nothing is handed over': firstMemberKeepsAll,
   }),
   ...[3, 17].flatMap((seed) =>
-    brokenOrder(`whatever four members do, no key is in two hands and each is settled in order (seed ${seed})`, {
+    brokenOrder(`whatever four members do, no key has two owners and each key is settled in order (seed ${seed})`, {
       'a partition is handed over while its records are in flight': handingOverInFlight,
       'records in flight are skipped': overtaking,
     }),
   ),
-  ...brokenOrder('a stale owner settles nothing, renews nothing and releases nothing', {
+  ...brokenOrder('a stale owner cannot settle, renew or release', {
     'any member may settle': ignoringOwners('settle'),
     'any member may renew': ignoringOwners('renew'),
     'any member may release': ignoringOwners('release'),
@@ -269,52 +269,52 @@ export const orderingMutants: readonly Mutant<RelayPorts>[] = [
       }
     },
   }),
-  ...brokenOrder('one that comes back after its lease begins anew: what it had is lost, also to itself', {
+  ...brokenOrder('a member that returns after its lease starts over: its earlier claims are lost', {
     'the member continues where it was': membersLiveForever,
   }),
-  ...brokenOrder('whoever takes over counts an attempt for what the lost owner had in hand, and for nothing else', {
+  ...brokenOrder('a takeover counts an attempt for the records that the lost owner had in flight, and for no others', {
     'nothing is counted': takeoverIsNotCounted,
     'everything is counted': countingTakeovers((inFlight) => (inFlight ? 0 : 1)),
   }),
-  ...brokenOrder('a member that claims and then pauses for almost its lease keeps what it has in hand', {
+  ...brokenOrder('a member that claims and then pauses for almost its lease keeps its records in flight', {
     'a claim does not extend the membership while records are in flight': extendingBy('renew'),
   }),
-  ...brokenOrder('a member that only renews keeps what it has in hand', {
+  ...brokenOrder('a member that only renews keeps its records in flight', {
     'only a claim extends the membership': extendingBy('claim'),
   }),
   ...brokenOrder(
-    'transactions with different keys that commit in reverse lose nothing, and nothing is stuck, whatever is claimed in between',
+    'transactions with different keys that commit in reverse order lose nothing and leave nothing stuck, whatever is claimed in between',
     {
       'a claim looks only behind the last record it has seen': insertOrdered('only newer'),
     },
   ),
-  ...brokenOrder('transactions with one key are given in the order of their commits, not of their inserts', {
+  ...brokenOrder('records of one key are claimed in the order of the commits, not of the inserts', {
     'the position is that of the insert': insertOrdered('all'),
   }),
-  ...brokenOrder('those behind a parked record are given, kept or marked with it, as the claim asks', {
+  ...brokenOrder('the records behind a parked record are returned, withheld or marked, as the claim asks', {
     'all are given': behindParked(() => 'given'),
     'all are kept': behindParked(() => 'kept'),
     'kept is marked': behindParked((asked) => (asked === 'kept' ? 'marked' : asked)),
   }),
-  ...brokenOrder('a parked record in the midst of a key keeps back those behind it, and not those before it', {
+  ...brokenOrder('a parked record in the middle of a key holds up the records behind it, but not those before it', {
     'all are given': behindParked(() => 'given'),
     'marked is kept': behindParked((asked) => (asked === 'marked' ? 'kept' : asked)),
   }),
-  ...brokenOrder('what is discarded holds up nobody any more', {
+  ...brokenOrder('a discarded record no longer holds up its key', {
     'all are given': behindParked(() => 'given'),
   }),
-  ...brokenOrder('records are listed and re-armed by their ordering key, and come again before those behind them', {
+  ...brokenOrder('records can be listed and re-armed by ordering key, and are claimed before the records behind them', {
     'the ordering key is ignored': overriding((store) => ({
       list: (filter, page) => store.list({ ...filter, orderingKey: undefined }, page),
     })),
   }),
-  ...brokenOrder("with 'park' those behind a record that is parked go on without it", {
+  ...brokenOrder("with 'park' the records behind a parked record are published without it", {
     'a parked record holds up its key': behindParked(() => 'kept'),
   }),
-  ...brokenOrder("with 'block' a key waits behind its parked record until that is re-armed, then goes on in order", {
+  ...brokenOrder("with 'block' a key waits behind its parked record until the record is re-armed, then continues in order", {
     'records behind it go on': behindParked(() => 'given'),
   }),
-  ...brokenOrder("with 'parkKey' those behind a parked record are parked with it, also later ones, until all are re-armed", {
+  ...brokenOrder("with 'parkKey' the records behind a parked record are parked too, including later ones, until all are re-armed", {
     'later records go on': behindParked(() => 'given'),
     'later records wait': behindParked(() => 'kept'),
   }),
@@ -327,7 +327,7 @@ export const orderingMutants: readonly Mutant<RelayPorts>[] = [
   ...[2, 4].flatMap((count) =>
     [1, 2].flatMap((seed) =>
       brokenOrder(
-        `while ${count} relays come, stall, stop and die, every key arrives in order, and twice only after a takeover (seed ${seed})`,
+        `while ${count} relays start, stall, stop and die, every key arrives in order, and twice only after a takeover (seed ${seed})`,
         {
           'a relay that ignores the order sends a run at once': relayWithoutOrder,
           'members never expire': membersLiveForever,
@@ -337,23 +337,23 @@ export const orderingMutants: readonly Mutant<RelayPorts>[] = [
       ),
     ),
   ),
-  ...brokenOrder('a relay that stops gives its keys to the others at once, without a duplicate', {
+  ...brokenOrder('a relay that stops hands its keys to the others immediately, without a duplicate', {
     'leaving does nothing': leavingDoesNothing,
   }),
-  ...brokenOrder('a settle that fails for longer than the lease, while all else works, leaves no key stuck', {
+  ...brokenOrder('a settle that fails for longer than the lease, while everything else works, leaves no key stuck', {
     'leaving does nothing': leavingDoesNothing,
   }),
-  ...brokenOrder('a record that ends its relays is parked in the end, and its key goes on', {
+  ...brokenOrder('a record that kills its relays is parked in the end, and its key continues', {
     'a takeover is not counted as an attempt': takeoverIsNotCounted,
   }),
-  ...brokenOrder('a destination that is down stops its own records, and not those of the same key for another', {
+  ...brokenOrder('a destination that is down stops its own records, but not those of the same key for another destination', {
     'a key is one queue for all destinations': oneKeyForAllDestinations,
   }),
-  ...brokenOrder('a record for which its destination fails as if it were down holds up its own key only, and is parked', {
+  ...brokenOrder('a record for which its destination seems to be down holds up its own key only, and is parked', {
     'a failed record is skipped': failedRecordIsSkipped,
     'failures are not counted': failuresAreNotCounted,
   }),
-  ...brokenOrder('a relay with a slow broker and a key of 2,000 records does not keep 50 other keys waiting', {
+  ...brokenOrder('a relay with a slow broker and a key with 2,000 records does not delay 50 other keys', {
     'the oldest first': oldestFirst,
   }),
 ]

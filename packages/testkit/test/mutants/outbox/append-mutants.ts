@@ -22,10 +22,10 @@ const newestFirst = choosing((found, { limit }) => found.toReversed().slice(0, l
 
 /** Stores that lose, reorder or store too early what is appended. */
 export const appendMutants: readonly Mutant<OpenOutboxWorld>[] = [
-  ...brokenOutbox('the fixture is what it says it is', {
+  ...brokenOutbox('the fixture does what it claims', {
     'the second store has its own data': () => ({ another: async () => new MemoryOutboxStore() }),
   }),
-  ...brokenOutbox('a committed record can be claimed, as it was given', {
+  ...brokenOutbox('a committed record can be claimed, with the content that was appended', {
     'nothing is stored': storingAll(() => []),
     'the destination is fixed': storing((record) => ({ ...record, destination: 'orders' })),
     'the store assigns its own message ids': storing(({ message, ...record }) => ({
@@ -36,10 +36,10 @@ export const appendMutants: readonly Mutant<OpenOutboxWorld>[] = [
   ...brokenOutbox('a record cannot be claimed before its transaction commits', {
     'append does not wait for the commit': appendingAtOnce,
   }),
-  ...brokenOutbox('an append that is rolled back leaves nothing', {
+  ...brokenOutbox('an append that is rolled back leaves no record', {
     'append is outside of the transaction': appendingAtOnce,
   }),
-  ...brokenOutbox('append refuses a transaction that has ended', {
+  ...brokenOutbox('append rejects a transaction that has ended', {
     'a late append is stored by itself': ({ world }) => ({
       transaction: (transaction) => ({
         append: (records) => transaction.append(records).catch(() => world.transaction((other) => other.append(records))),
@@ -49,7 +49,7 @@ export const appendMutants: readonly Mutant<OpenOutboxWorld>[] = [
   ...brokenOutbox('appending nothing is allowed and stores nothing', {
     'an empty list is an error': refusingEmptyAppends,
   }),
-  ...brokenOutbox('an append is stored whole or not at all', {
+  ...brokenOutbox('an append is stored completely or not at all', {
     'records are stored one by one': () => ({
       transaction: (transaction) => ({
         async append(records) {
@@ -65,10 +65,10 @@ export const appendMutants: readonly Mutant<OpenOutboxWorld>[] = [
     'the newest record comes first': newestFirst,
     'an append is stored in reverse': storingAll((records) => records.toReversed()),
   }),
-  ...brokenOutbox('what was appended in a savepoint that is rolled back is gone, the rest stays', {
+  ...brokenOutbox('rolling back to a savepoint removes the records that were appended in it, and keeps the others', {
     'savepoints are ignored': () => ({ transaction: () => ({ savepoint: (work) => work() }) }),
   }),
-  ...brokenOutbox('what was appended in a savepoint that is released commits with the transaction', {
+  ...brokenOutbox('records that were appended in a released savepoint commit with the transaction', {
     'a released savepoint commits by itself': ({ world }) => {
       let inSavepoint = false
       return {
@@ -87,7 +87,7 @@ export const appendMutants: readonly Mutant<OpenOutboxWorld>[] = [
       }
     },
   }),
-  ...brokenOutbox('a delayed record waits for its time, and others do not wait for it', {
+  ...brokenOutbox('a delayed record waits until it is due and does not delay other records', {
     'the delay is ignored': storing((record) => ({ ...record, delay: 0 })),
     'the first record of the table holds up the others': choosing(async (found, _, store) => {
       const [first] = (await store.list({}, { limit: 1 })).records

@@ -44,7 +44,7 @@ function ignoringTokens(call: 'renew' | 'release' | 'settle'): Decorate {
 
 /** Stores that break their promises to relays: claims, leases, outcomes. */
 export const claimMutants: readonly Mutant<OpenOutboxWorld>[] = [
-  ...brokenOutbox('a claim takes no more than its limit', {
+  ...brokenOutbox('a claim returns no more records than its limit', {
     'the limit is off by one': claimingWith((options) => ({ ...options, limit: options.limit + 1 })),
   }),
   ...brokenOutbox('a claim stops before the record that would exceed its bytes, and leaves that record untouched', {
@@ -58,7 +58,7 @@ export const claimMutants: readonly Mutant<OpenOutboxWorld>[] = [
       return taken
     }),
   }),
-  ...brokenOutbox('a record that is larger than a claim may be is claimed alone, and does not block those behind it', {
+  ...brokenOutbox('a record that is larger than maxBytes is claimed alone, and does not block the records behind it', {
     'a record that is too large is never claimed': choosing((found, { maxBytes = Infinity }) =>
       withinBytes(found, maxBytes, bytesOf).filter((one) => bytesOf(one) <= maxBytes),
     ),
@@ -66,7 +66,7 @@ export const claimMutants: readonly Mutant<OpenOutboxWorld>[] = [
       withinBytes(found, maxBytes, (one) => (bytesOf(one) > maxBytes ? 0 : bytesOf(one))),
     ),
   }),
-  ...brokenOutbox('the bytes of a claim are those of all destinations together, retries and attributes included', {
+  ...brokenOutbox('maxBytes counts all destinations together, including retries and attributes', {
     'attributes are not counted': choosing((found, { maxBytes }) => withinBytes(found, maxBytes, ({ message }) => message.data.byteLength)),
     'retries are not counted': choosing((found, { maxBytes }) =>
       withinBytes(found, maxBytes, (one) => (one.attempts > 1 ? 0 : bytesOf(one))),
@@ -81,7 +81,7 @@ export const claimMutants: readonly Mutant<OpenOutboxWorld>[] = [
       ),
     ),
   }),
-  ...brokenOutbox('what is leased to one is skipped by all others, and not waited for', {
+  ...brokenOutbox('a claim skips records that are leased to others and does not wait for them', {
     'claim ignores leases': () => {
       const leased: ClaimedRecord[] = []
       return {
@@ -111,7 +111,7 @@ export const claimMutants: readonly Mutant<OpenOutboxWorld>[] = [
       }
     },
   }),
-  ...brokenOutbox('a lease that ran out is taken over, with a new token and the attempt counted', {
+  ...brokenOutbox('an expired lease is taken over, with a new token and the attempt counted', {
     'a lease never expires': claimingWith((options) => ({ ...options, lease: forever })),
     'a takeover is not counted as an attempt': () => {
       const claimedBefore = new Set<string>()
@@ -145,7 +145,7 @@ export const claimMutants: readonly Mutant<OpenOutboxWorld>[] = [
       }
     },
   }),
-  ...brokenOutbox('every claim has a token of its own', {
+  ...brokenOutbox('every claim has its own token', {
     'all claims have the same token': () => {
       const latest = new LatestClaims()
       return {
@@ -158,20 +158,20 @@ export const claimMutants: readonly Mutant<OpenOutboxWorld>[] = [
       }
     },
   }),
-  ...brokenOutbox('a claim for some destinations finds theirs and no others', {
+  ...brokenOutbox('a claim can select destinations', {
     'destinations is ignored': claimingWith((options) => ({ ...options, destinations: undefined })),
     'only the first destination counts': claimingWith((options) => ({ ...options, destinations: options.destinations?.slice(0, 1) })),
   }),
-  ...brokenOutbox('a claim except some destinations finds all others', {
+  ...brokenOutbox('a claim can exclude destinations', {
     'except is ignored': claimingWith((options) => ({ ...options, except: undefined })),
     'an empty except excludes everything': overriding((store) => ({
       claim: async (options) => (options.except?.length === 0 ? [] : await store.claim(options)),
     })),
   }),
-  ...brokenOutbox('a claim can be for records that have failed before, or for those that have not', {
+  ...brokenOutbox('a claim can select records that have failed before, or records that have not', {
     'retried is ignored': claimingWith((options) => ({ ...options, retried: undefined })),
   }),
-  ...brokenOutbox('a destination with 2,000 records does not hide those of another', {
+  ...brokenOutbox('a destination with 2,000 records does not hide the records of another', {
     'a claim looks at the first 1,000 records only': choosing(async (found, { limit }, store) => {
       const first = new Set((await store.list({}, { limit: 1000 })).records.map(({ id }) => id))
       return found.filter(({ id }) => first.has(id)).slice(0, limit)
@@ -191,10 +191,10 @@ export const claimMutants: readonly Mutant<OpenOutboxWorld>[] = [
       }
     },
   }),
-  ...brokenOutbox('renew of a lost claim says so, and takes nothing from its new owner', {
+  ...brokenOutbox('renew of a lost claim returns false and does not affect the new owner', {
     'renew ignores the token': ignoringTokens('renew'),
   }),
-  ...brokenOutbox('after the lease ran out, renew and settle agree on whether the claim is lost', {
+  ...brokenOutbox('after the lease has expired, renew and settle agree on whether the claim is lost', {
     'settle checks the token, renew also the time': () => {
       const latest = new LatestClaims()
       return {
@@ -215,7 +215,7 @@ export const claimMutants: readonly Mutant<OpenOutboxWorld>[] = [
       }
     },
   }),
-  ...brokenOutbox('a released record can be claimed at once, and its attempt was not counted', {
+  ...brokenOutbox('a released record can be claimed immediately, and its attempt is not counted', {
     'release keeps the attempt': overriding((store) => ({
       async release(claims) {
         await store.settle(claims.map(({ id, token }) => ({ id, token, result: 'failed', error: 'released', retryAfter: 0 })))
@@ -223,7 +223,7 @@ export const claimMutants: readonly Mutant<OpenOutboxWorld>[] = [
     })),
     'release does nothing': overriding(() => ({ release: async () => {} })),
   }),
-  ...brokenOutbox('release leaves a record as it was before the claim, earlier failures included', {
+  ...brokenOutbox('release restores a record to its state before the claim, including earlier failures', {
     'release resets the attempts': overriding((store) => ({
       async release(claims) {
         await store.settle(claims.map(({ id, token }) => ({ id, token, result: 'parked', error: 'second' })))
@@ -231,10 +231,10 @@ export const claimMutants: readonly Mutant<OpenOutboxWorld>[] = [
       },
     })),
   }),
-  ...brokenOutbox('release of a lost claim leaves its new owner alone', {
+  ...brokenOutbox('release of a lost claim does not affect the new owner', {
     'release ignores the token': ignoringTokens('release'),
   }),
-  ...brokenOutbox('acting on one claim of a batch leaves its neighbours alone', {
+  ...brokenOutbox('acting on one claim of a batch does not affect the others', {
     'a call acts on the whole batch of a claim': () => {
       const batches: (readonly ClaimedRecord[])[] = []
       const batchOf = (claim: Claim): readonly Claim[] =>
@@ -255,7 +255,7 @@ export const claimMutants: readonly Mutant<OpenOutboxWorld>[] = [
       }
     },
   }),
-  ...brokenOutbox('wake-ups, where there are any, end when their signal is aborted', {
+  ...brokenOutbox('wake-ups, if supported, end when their signal is aborted', {
     'wake-ups never end': overriding((store) => ({
       wakeUps: () => wakeUpsOf(store, new AbortController().signal),
     })),
@@ -268,18 +268,18 @@ export const claimMutants: readonly Mutant<OpenOutboxWorld>[] = [
       },
     })),
   }),
-  ...brokenOutbox('a failed record comes again after its time, and not before', {
+  ...brokenOutbox('a failed record is retried when its delay is over, and not before', {
     'retryAfter is ignored': settling((outcome) => (outcome.result === 'failed' ? { ...outcome, retryAfter: 0 } : outcome)),
     'a failed record waits for the end of a long lease': settling((outcome) =>
       outcome.result === 'failed' ? { ...outcome, retryAfter: 100 * 3_600_000 } : outcome,
     ),
   }),
-  ...brokenOutbox('a failed record without a delay can be claimed at once', {
+  ...brokenOutbox('a failed record without a delay can be claimed immediately', {
     'a delay of 0 becomes one of a second': settling((outcome) =>
       outcome.result === 'failed' ? { ...outcome, retryAfter: outcome.retryAfter || 1000 } : outcome,
     ),
   }),
-  ...brokenOutbox('a parked record stays parked, whatever time passes, with what it failed with', {
+  ...brokenOutbox('a parked record stays parked, however much time passes, and keeps its error', {
     'a parked record is retried after a week': ({ now }) => ({
       store: (store) => ({
         async claim(options) {
@@ -292,7 +292,7 @@ export const claimMutants: readonly Mutant<OpenOutboxWorld>[] = [
     }),
     'the error is not stored': showing((record) => ({ ...record, lastError: undefined })),
   }),
-  ...brokenOutbox('settle takes a mixed batch and answers for each outcome, in their order', {
+  ...brokenOutbox('settle accepts a mixed batch and answers for each outcome, in order', {
     'the answers come in another order': overriding((store) => ({ settle: async (outcomes) => (await store.settle(outcomes)).toSorted() })),
     'lost claims get no answer': overriding((store) => ({
       settle: async (outcomes) => (await store.settle(outcomes)).filter((answer) => answer !== 'lost'),
@@ -301,7 +301,7 @@ export const claimMutants: readonly Mutant<OpenOutboxWorld>[] = [
   ...brokenOutbox('settle with a stale token changes nothing', {
     'settle ignores the token': ignoringTokens('settle'),
   }),
-  ...brokenOutbox('a claim that was settled is over: settling it again changes nothing', {
+  ...brokenOutbox('settling a claim a second time changes nothing', {
     'a claim outlives its settlement': () => {
       const settled = new Set<string>()
       return {
@@ -321,15 +321,15 @@ export const claimMutants: readonly Mutant<OpenOutboxWorld>[] = [
       }
     },
   }),
-  ...brokenOutbox('settle, renew and release take empty lists', {
+  ...brokenOutbox('settle, renew and release accept empty lists', {
     'an empty list is an error': refusingEmptyLists,
   }),
-  ...brokenOutbox('an error text of almost 2,000 characters is kept whole', {
+  ...brokenOutbox('an error text of almost 2,000 characters is kept complete', {
     'error texts are cut at 255 characters': settling((outcome) =>
       outcome.result === 'published' ? outcome : { ...outcome, error: outcome.error.slice(0, 255) },
     ),
   }),
-  ...brokenOutbox('in any history the store does as the model says, and every record ends claimable, published or parked', {
+  ...brokenOutbox('the store behaves as the model in random histories, and every record ends claimable, published or parked', {
     'a record that failed three times is never found again': overriding((store) => ({
       claim: (options) => claimChosen(store, options, (found) => found.filter(({ attempts }) => attempts <= 3).slice(0, options.limit)),
     })),

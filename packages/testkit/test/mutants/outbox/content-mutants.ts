@@ -6,7 +6,7 @@ import { brokenOutbox, choosing, overriding, storing, storingAll } from './decor
 
 /** Stores that change the content of records. */
 export const contentMutants: readonly Mutant<OpenOutboxWorld>[] = [
-  ...brokenOutbox('bytes come back as they were: empty, binary, unicode, a megabyte', {
+  ...brokenOutbox('keeps bytes unchanged: empty, binary, Unicode, a megabyte', {
     'bytes are stored as text': storing((record) =>
       changed(record, { data: new TextEncoder().encode(new TextDecoder().decode(record.message.data)) }),
     ),
@@ -14,13 +14,13 @@ export const contentMutants: readonly Mutant<OpenOutboxWorld>[] = [
       record.message.data.length === 0 ? changed(record, { data: new TextEncoder().encode('null') }) : record,
     ),
   }),
-  ...brokenOutbox('attributes come back as they were, with their types', {
+  ...brokenOutbox('keeps attributes unchanged, with their types', {
     'attributes are stored as text': storing((record) => changed(record, { attributes: mapped(record, (value) => String(value)) })),
     'empty strings are dropped': storing((record) =>
       changed(record, { attributes: mapped(record, (value) => (value === '' ? undefined : value)) }),
     ),
   }),
-  ...brokenOutbox('instants and bytes as attributes come back as such or as CloudEvents writes them', {
+  ...brokenOutbox('keeps dates and bytes in attributes as such or as CloudEvents writes them', {
     'attributes come back as plain JSON': overriding((store) => ({
       async claim(options) {
         const claimed = await store.claim(options)
@@ -31,13 +31,13 @@ export const contentMutants: readonly Mutant<OpenOutboxWorld>[] = [
       },
     })),
   }),
-  ...brokenOutbox('200 attributes come back', {
+  ...brokenOutbox('keeps 200 attributes', {
     'only 100 attributes are stored': storing(({ message, ...record }) => ({
       ...record,
       message: new Message(message.data, Object.fromEntries(Object.entries(message.attributes).slice(0, 100))),
     })),
   }),
-  ...brokenOutbox('destinations come back as they were, and are told apart byte for byte', {
+  ...brokenOutbox('keeps destinations unchanged, and distinguishes them byte by byte', {
     'destinations are converted to lower case': storing((record) => ({ ...record, destination: record.destination.toLowerCase() })),
     'destinations are compared by a collation': choosing(
       (found, { destinations }) => {

@@ -123,10 +123,10 @@ const rearmingPublishedToo = overriding((store) => ({
 
 /** Stores that mislead their operators, or delete too much. */
 export const operatorMutants: readonly Mutant<OpenOutboxWorld>[] = [
-  ...brokenOutbox('rearm makes a parked record ready again, with no attempts counted', {
+  ...brokenOutbox('rearm makes a parked record ready again and resets its attempts', {
     'rearm keeps the attempts': rearming((which, edit, options) => [which, edit, { ...options, keepAttempts: true }]),
   }),
-  ...brokenOutbox('rearm is idempotent, and leaves alone what is not parked', {
+  ...brokenOutbox('rearm is idempotent and changes only parked records', {
     'rearm takes any record': () => {
       const latest = new LatestClaims()
       return {
@@ -153,7 +153,7 @@ export const operatorMutants: readonly Mutant<OpenOutboxWorld>[] = [
       },
     })),
   }),
-  ...brokenOutbox('rearm by filter takes the parked records that match, and no others', {
+  ...brokenOutbox('rearm by filter selects the parked records that match, and no others', {
     'the filter is ignored': rearming((which, edit, options) => ['ids' in which ? which : { filter: {} }, edit, options]),
     'a filter takes records in any state': overriding((store) => ({
       async rearm(which, edit, options) {
@@ -162,11 +162,11 @@ export const operatorMutants: readonly Mutant<OpenOutboxWorld>[] = [
       },
     })),
   }),
-  ...brokenOutbox('rearm can keep the attempts, and put the records off', {
+  ...brokenOutbox('rearm can keep the attempts and delay the records', {
     'attempts are always set to 0': rearming((which, edit, options) => [which, edit, { ...options, keepAttempts: false }]),
     'the delay is ignored': rearming((which, edit, options) => [which, edit, { ...options, delay: 0 }]),
   }),
-  ...brokenOutbox('park keeps ready and waiting records from being published, and leaves all others alone', {
+  ...brokenOutbox('park stops ready and waiting records from being published, and changes no others', {
     'park takes leased records': () => {
       const latest = new LatestClaims()
       return {
@@ -188,7 +188,7 @@ export const operatorMutants: readonly Mutant<OpenOutboxWorld>[] = [
     'park leaves waiting records alone': parking(({ state }) => state !== 'waiting'),
     'the reason is lost': overriding((store) => ({ park: (ids) => store.park(ids, '') })),
   }),
-  ...brokenOutbox('a record that is parked before its first claim is left out, and those around it are claimed once', {
+  ...brokenOutbox('a record that is parked before its first claim is not claimed, and the records around it are claimed once', {
     'park ignores records that were never claimed': () => {
       const latest = new LatestClaims()
       return {
@@ -216,7 +216,7 @@ export const operatorMutants: readonly Mutant<OpenOutboxWorld>[] = [
       }
     },
   }),
-  ...brokenOutbox('rearm publishes kept records again, if it is asked for published ones', {
+  ...brokenOutbox('rearm publishes retained records again if asked for published ones', {
     'the state is ignored': rearmingPublishedToo,
     'published records stay as they are': rearming((which, edit, options) => [which, edit, { ...options, state: 'parked' }]),
     'the time of the first publish stays': () => {
@@ -232,7 +232,7 @@ export const operatorMutants: readonly Mutant<OpenOutboxWorld>[] = [
       }
     },
   }),
-  ...brokenOutbox('cancel removes records that wait for their time, and no others', {
+  ...brokenOutbox('cancel removes waiting records and no others', {
     'cancel removes ready records': cancellingAlso(({ state }) => state === 'ready'),
     'cancel removes leased records': cancellingAlso(({ state }) => state === 'leased'),
     'cancel leaves failed records alone': cancellingOthers((references, records) =>
@@ -250,18 +250,18 @@ export const operatorMutants: readonly Mutant<OpenOutboxWorld>[] = [
       transaction: () => ({ cancel: (references) => cancelAtOnce(world, references) }),
     }),
   }),
-  ...brokenOutbox('cancel sees what its own transaction has appended', {
+  ...brokenOutbox('cancel sees records that its own transaction has appended', {
     'only committed records are cancelled': ({ world }) => ({
       transaction: () => ({ cancel: (references) => cancelAtOnce(world, references) }),
     }),
   }),
-  ...brokenOutbox('a record whose time has come can no longer be cancelled', {
+  ...brokenOutbox('a delayed record that is due can no longer be cancelled', {
     'any delayed record is cancelled': cancellingAlso(({ state, availableAt, createdAt }) => state === 'ready' && availableAt > createdAt),
   }),
-  ...brokenOutbox('discard removes parked records for good, and no others', {
+  ...brokenOutbox('discard deletes parked records and no others', {
     'discard removes any record': overriding((store) => ({ discard: (ids) => removeRecords(store, ids) })),
   }),
-  ...brokenOutbox('a kept published record can be seen, and is in no way pending', {
+  ...brokenOutbox('a retained published record is listed, and is not pending in any way', {
     'rearm takes published records': rearmingPublishedToo,
     'a published record is claimed again': overriding((store) => ({
       async claim(options) {
@@ -270,19 +270,19 @@ export const operatorMutants: readonly Mutant<OpenOutboxWorld>[] = [
       },
     })),
   }),
-  ...brokenOutbox('deletePublished goes by when a record was published, not by when it was stored', {
+  ...brokenOutbox('deletePublished uses the time of the publish, not of the append', {
     'records are deleted by createdAt': deleting(({ state, createdAt }, before) => state === 'published' && createdAt <= before),
   }),
-  ...brokenOutbox('deletePublished removes no more than its limit at a time', {
+  ...brokenOutbox('deletePublished deletes no more records than its limit', {
     'the limit is ignored': overriding((store) => ({
       deletePublished: ({ olderThan }) => store.deletePublished({ olderThan, limit: Number.MAX_SAFE_INTEGER }),
     })),
   }),
-  ...brokenOutbox('deletePublished never touches what is not published, however old', {
+  ...brokenOutbox('deletePublished never deletes unpublished records, however old', {
     'every old record is deleted': deleting(({ createdAt }, before) => createdAt <= before),
     'parked records are deleted too': deleting(({ state }) => state === 'published' || state === 'parked'),
   }),
-  ...brokenOutbox('list gives all records, oldest first, a page at a time', {
+  ...brokenOutbox('list returns all records, oldest first, page by page', {
     'a page begins with the last record of the page before': listing((records, after) =>
       records.filter(({ id }) => Number(id) >= Number(after ?? 0)),
     ),
@@ -290,10 +290,10 @@ export const operatorMutants: readonly Mutant<OpenOutboxWorld>[] = [
       records.toSorted((a, b) => a.destination.localeCompare(b.destination)).filter(({ id }) => Number(id) > Number(after ?? 0)),
     ),
   }),
-  ...brokenOutbox('a page goes on where the one before it ended, also when records went meanwhile', {
+  ...brokenOutbox('a page continues where the previous one ended, even if records were removed meanwhile', {
     'a page is found by counting': listing((records, after) => records.slice(Number(after ?? 0))),
   }),
-  ...brokenOutbox('a cursor that is none is refused, and not taken for the start or the end', {
+  ...brokenOutbox('rejects an invalid cursor instead of starting over or ending', {
     'an invalid cursor is taken for the start': listing((records, after) =>
       records.filter(({ id }) => Number(id) > (Number.parseInt(after ?? '0', 10) || 0)),
     ),
@@ -311,13 +311,13 @@ export const operatorMutants: readonly Mutant<OpenOutboxWorld>[] = [
     })),
     'the type is ignored': overriding((store) => ({ list: (filter, page) => store.list({ ...filter, type: undefined }, page) })),
   }),
-  ...brokenOutbox('operators see a record as it is, with its message', {
+  ...brokenOutbox('operators see the record and its message', {
     'the message can be settled': showing(({ message, ...record }) => ({
       ...record,
       message: new Message(message.data, message.attributes, { acking: { ack() {}, nack() {}, reject() {} } }),
     })),
   }),
-  ...brokenOutbox('get of a record that is gone resolves to undefined', {
+  ...brokenOutbox('get of a deleted record resolves to undefined', {
     'get throws': overriding((store) => ({
       async get(id) {
         const record = await store.get(id)

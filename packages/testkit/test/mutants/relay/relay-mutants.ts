@@ -81,7 +81,7 @@ function settling(change: (outcome: Outcome) => Outcome): (store: OutboxStore) =
 
 /** The real relay with one defect each, and the scenario that must catch it. */
 export const relayMutants: readonly Mutant<RelayPorts>[] = [
-  ...brokenRelay('every committed record is published once, where it belongs', {
+  ...brokenRelay('every committed record is published once, to its destination', {
     'every batch is sent twice': sendsTwice,
     'all records go to one destination': publishing((publish) => (_, messages, options) => publish('orders', messages, options)),
   }),
@@ -99,7 +99,7 @@ export const relayMutants: readonly Mutant<RelayPorts>[] = [
       },
     })),
   }),
-  ...brokenRelay('a slow publish keeps its lease: no other relay sends the same', {
+  ...brokenRelay('a slow publish keeps its lease: no other relay sends the same records records', {
     'leases are not renewed': withStore(() => ({ renew: async (claims) => claims.map(() => true) })),
   }),
   ...brokenRelay('two relays that stall at random past their lease lose nothing, and duplicate no more than the leases they lost', {
@@ -108,11 +108,11 @@ export const relayMutants: readonly Mutant<RelayPorts>[] = [
   ...brokenRelay('four relays that stall at random past their lease lose nothing, and duplicate no more than the leases they lost', {
     'records are settled before they are published': settlesFirst,
   }),
-  ...brokenRelay('a stop is over when its time is, although a publish hangs, and what has no outcome is given back', {
+  ...brokenRelay('a stop ends within its time limit even if a publish hangs, and releases the records without an outcome', {
     'a stop waits for a publish': withSetup(() => ({ shutdownTimeout: Infinity })),
     'records without an outcome stay leased': withStore(() => ({ release: async () => {} })),
   }),
-  ...brokenRelay('a stop is over although publisher and store hang, and nothing is lost', {
+  ...brokenRelay('a stop ends even if publisher and store hang, and nothing is lost', {
     'a stop waits for the store': (store) => {
       const calls = new Running()
       return {
@@ -130,7 +130,7 @@ export const relayMutants: readonly Mutant<RelayPorts>[] = [
       }
     },
   }),
-  ...brokenRelay('a record that is parked has a copy in the dead letter, with its id, its bytes and the reason', {
+  ...brokenRelay('a parked record has a copy in the dead letter, with its id, its bytes and the reason', {
     'nothing is sent to the dead letter': withSetup(() => ({ deadLetter: undefined })),
     'the copy has an id of its own': sendingLetters(
       (publish) => (destination, letters, options) =>
@@ -141,7 +141,7 @@ export const relayMutants: readonly Mutant<RelayPorts>[] = [
         ),
     ),
   }),
-  ...brokenRelay('a relay that is killed before the dead letter has the copy leaves the record to the next one, which sends it', {
+  ...brokenRelay('a relay that is killed before the dead letter has the copy leaves the record to the next relay, which sends it', {
     'records are parked before the copy is sent': (store, setup) => {
       const claimed = new ClaimedMessages()
       return {
@@ -153,7 +153,7 @@ export const relayMutants: readonly Mutant<RelayPorts>[] = [
       }
     },
   }),
-  ...brokenRelay('a record is parked all the same when the dead letter does not take the copy, and says so', {
+  ...brokenRelay('a record is parked even if the dead letter rejects the copy, and its error says so', {
     'without a copy the record is retried': (store, setup) => {
       let failed = false
       return {
@@ -185,11 +185,11 @@ export const relayMutants: readonly Mutant<RelayPorts>[] = [
       }
     },
   }),
-  ...brokenRelay('a dead letter that never answers is given up, and holds up nobody else', {
+  ...brokenRelay('a dead letter that never answers times out and delays no other record', {
     'a dead letter may take for ever': settlingAfterLetters(({ result }) => result === 'parked'),
     'everything waits for the dead letter': settlingAfterLetters(() => true),
   }),
-  ...brokenRelay('with a publisher per destination each record goes to its own, and what has none is left for other relays', {
+  ...brokenRelay('with a publisher per destination each record goes to its own, and records without a publisher are left to other relays', {
     'one publisher gets everything': withSetup(({ publisher }) => {
       if (isPublisher(publisher)) return { publisher }
       const [first] = Object.values(publisher)
@@ -202,7 +202,7 @@ export const relayMutants: readonly Mutant<RelayPorts>[] = [
       return { publisher: { '*': { publish: refuse }, ...publisher } }
     }),
   }),
-  ...brokenRelay('a record whose expirytime has passed is not published: it is parked, and says so', {
+  ...brokenRelay('a record whose expirytime has passed is parked instead of published, and its error says so', {
     'expired records are published': withStore((store) => ({
       async claim(options) {
         const claimed = await store.claim(options)
@@ -222,7 +222,7 @@ export const relayMutants: readonly Mutant<RelayPorts>[] = [
       }
     },
   }),
-  ...brokenRelay('a graceful stop settles what is on its way and leaves nothing leased', {
+  ...brokenRelay('a graceful stop settles the records in flight and leaves none leased', {
     'stop does not wait': () => ({
       lifecycle: (relay) => ({
         async stop() {
@@ -254,20 +254,20 @@ export const relayMutants: readonly Mutant<RelayPorts>[] = [
       }
     },
   }),
-  ...brokenRelay('a record that can never be published is parked at once, and the others flow', {
+  ...brokenRelay('a record that can never be published is parked immediately, and the others are published', {
     'permanent failures are retried': answering((results) =>
       results.map((result) => (result.ok ? result : { ...result, permanent: false })),
     ),
     'one confirmed message counts for all': confirmsAll,
   }),
-  ...brokenRelay('a record that fails again and again backs off, then is parked with its error', {
+  ...brokenRelay('a record that keeps failing backs off, then is parked with its error', {
     'a record is retried for ever': withSetup(() => ({ maxAttempts: Infinity })),
     'a failed record is retried at once': withSetup(() => ({ backoff: () => 0 })),
   }),
-  ...brokenRelay('of a batch exactly what was confirmed is settled as published', {
+  ...brokenRelay('exactly the confirmed records of a batch are settled as published', {
     'one confirmed message counts for all': confirmsAll,
   }),
-  ...brokenRelay('while a broker is down it is left alone more and more, and no record loses an attempt', {
+  ...brokenRelay('a broker that is down is retried less and less often, and no record loses an attempt', {
     'an outage costs attempts': answering((results) =>
       results.map((result) => (result.ok ? result : { ok: false, error: result.error, permanent: result.permanent })),
     ),
@@ -278,7 +278,7 @@ export const relayMutants: readonly Mutant<RelayPorts>[] = [
       return results
     }),
   }),
-  ...brokenRelay('a destination that is down does not hold up the others', {
+  ...brokenRelay('a destination that is down does not delay the others', {
     'a pause of one destination is a pause of all': (store, setup) => {
       let pausedUntil = 0
       return {
@@ -296,7 +296,7 @@ export const relayMutants: readonly Mutant<RelayPorts>[] = [
     },
   }),
   ...['answers', 'breaks the connection'].flatMap((how) =>
-    brokenRelay(`a record for which its destination ${how} as if it were down loses attempts and is parked, and the others flow`, {
+    brokenRelay(`a record for which its destination ${how} as if it were down loses attempts and is parked, and the others are published`, {
       'its failures count as those of the destination': (store, setup) => {
         const claimed = new ClaimedMessages()
         const suspects = new Set<string>()
@@ -329,7 +329,7 @@ export const relayMutants: readonly Mutant<RelayPorts>[] = [
       },
     }),
   ),
-  ...brokenRelay('a slow destination does not hold up the others', {
+  ...brokenRelay('a slow destination does not delay the others', {
     'the next claim waits for all destinations of a batch': (store, setup) => {
       const publishes = new Running()
       return {
@@ -360,7 +360,7 @@ export const relayMutants: readonly Mutant<RelayPorts>[] = [
       }
     },
   }),
-  ...brokenRelay('a publish that never answers is given up, with its signal aborted, and tried again', {
+  ...brokenRelay('a publish that never answers times out, has its signal aborted, and is retried', {
     'a publish may take for ever': withSetup(() => ({ publishTimeout: 1_000_000_000, lease: 2_000_000_000 })),
   }),
 ]

@@ -146,15 +146,15 @@ function writingLate(world: TransactionWorld, after: TransactionWorld['write']):
 
 /** The in-memory store with one defect each, and the scenario of the transaction suite that must catch it. */
 export const transactionMutants: readonly Mutant<OpenTransactionWorld>[] = [
-  { name: 'all worlds are one', caughtBy: 'the fixture is what it says it is', open: sharedWorld() },
-  ...brokenStore('what a handler wrote and returned is committed, and the message acked', {
+  { name: 'all worlds are one', caughtBy: 'the fixture does what it claims', open: sharedWorld() },
+  ...brokenStore('the writes and the outputs of a handler are committed, and the message is acked', {
     'nothing is ever committed': wrapping(rollingBackSilently(() => true)),
     'events lose their order': storing((outputs) => outputs.toReversed()),
   }),
   ...brokenStore('a handler that fails leaves no trace: no write, no event', {
     'a failure commits the writes before it': commitsFailures,
   }),
-  ...brokenStore('each attempt of a retry has a transaction of its own', {
+  ...brokenStore('each attempt of a retry has its own transaction', {
     'a rollback leaves the changes for the next attempt': sharesChanges,
   }),
   ...brokenStore('everything is committed when the broker gets the ack', {
@@ -169,19 +169,19 @@ export const transactionMutants: readonly Mutant<OpenTransactionWorld>[] = [
   ...brokenStore('an ack inside the handler waits for the commit', {
     'verdicts are not held': holdsNoVerdicts,
   }),
-  ...brokenStore('an ack inside a handler that fails is forgotten', {
+  ...brokenStore('an ack inside a handler that fails is discarded', {
     'verdicts are not held': holdsNoVerdicts,
     'a rollback carries acks out': reportsCommits,
   }),
-  ...brokenStore('code that asks for the ambient context is inside of the transaction too', {
+  ...brokenStore('code that uses the ambient context is inside the transaction too', {
     'the ambient context is the one outside': wrapping((real) =>
       insideOf(real, (message, inside, next, outer) => enter(outer, () => next(message, inside))),
     ),
   }),
-  ...brokenStore('messages that are handled at once have transactions of their own', {
+  ...brokenStore('messages that are handled concurrently have separate transactions', {
     'all transactions are one': sharesChanges,
   }),
-  ...brokenStore('a commit that fails is a nack, and nothing is there', {
+  ...brokenStore('a failed commit nacks the message and stores nothing', {
     'the failure of a commit is swallowed': wrapping((real) => (next) => async (message, context) => {
       try {
         return await real(next)(message, context)
@@ -197,16 +197,16 @@ export const transactionMutants: readonly Mutant<OpenTransactionWorld>[] = [
     'rollback-only is ignored': ignoresRefusals,
     'events are stored outside of the transaction': storesEventsAtOnce,
   }),
-  ...brokenStore('a reject inside the handler rolls back, and stays a reject', {
+  ...brokenStore('a reject inside the handler rolls back and remains a reject', {
     'rollback-only is ignored': ignoresRefusals,
   }),
-  ...brokenStore('a handler that exceeds its time is rolled back, even if it then succeeds', {
+  ...brokenStore('a handler that exceeds its time limit is rolled back, even if it then succeeds', {
     'the signal is ignored': ignoresSignal,
   }),
   ...brokenStore('a handler that is aborted by a forced stop is rolled back', {
     'the signal is ignored': ignoresSignal,
   }),
-  ...brokenStore('after a failed write that the handler hides, everything is committed or nothing is', {
+  ...brokenStore('after a failed write that the handler ignores, either everything is committed or nothing is', {
     'a COMMIT that answers ROLLBACK is taken for a commit': (world, store) => {
       let failed = false
       return {
@@ -218,15 +218,15 @@ export const transactionMutants: readonly Mutant<OpenTransactionWorld>[] = [
       }
     },
   }),
-  ...brokenStore('a write after the transaction has ended is refused, whether it was committed or rolled back', {
+  ...brokenStore('rejects a write after the transaction has ended, whether it was committed or rolled back', {
     'the handle outlives its transaction': (world) => ({
       write: (context, key, value) => world.write(context, key, value).catch(() => world.write(outside, key, value)),
     }),
   }),
-  ...brokenStore('a write that nobody awaits is part of the commit, or refused', {
+  ...brokenStore('a write that the handler does not await is part of the commit, or rejected', {
     'the commit does not wait for writes': (world) => writingLate(world, async () => {}),
   }),
-  ...brokenStore('a write that nobody awaits is rolled back with the rest', {
+  ...brokenStore('a write that the handler does not await is rolled back with the others', {
     'the rollback does not wait for writes': (world) => writingLate(world, (_, key, value) => world.write(outside, key, value)),
   }),
   ...brokenStore('afterCommit runs after the commit, outside of the transaction, and before the ack', {
@@ -236,10 +236,10 @@ export const transactionMutants: readonly Mutant<OpenTransactionWorld>[] = [
   ...brokenStore('afterRollback runs after a rollback, and afterCommit does not', {
     'callbacks are told of a commit': reportsCommits,
   }),
-  ...brokenStore('a transaction inside of a transaction that fails is undone alone', {
+  ...brokenStore('a nested transaction that fails is rolled back alone', {
     'the inner transaction is a part of the outer one': nesting(() => (next) => next),
   }),
-  ...brokenStore('a transaction inside of a transaction commits with it, and not before', {
+  ...brokenStore('a nested transaction commits with the outer one, and not before', {
     'the inner transaction commits by itself': (world, store) => ({
       ...nesting((real) =>
         insideOf(real, (message, inside, next) => {
@@ -250,7 +250,7 @@ export const transactionMutants: readonly Mutant<OpenTransactionWorld>[] = [
       write: (context, key, value) => world.write(context.get(nestedKey) === true ? outside : context, key, value),
     }),
   }),
-  ...brokenStore('transactions inside of a transaction that run at once are kept or undone each by itself', {
+  ...brokenStore('concurrent nested transactions are committed or rolled back independently', {
     'a rollback undoes what others wrote since': nesting((_, store) => (next) => async (message, context) => {
       const transaction = store.transaction(context)
       const before = new Map(transaction?.entries())
@@ -262,7 +262,7 @@ export const transactionMutants: readonly Mutant<OpenTransactionWorld>[] = [
       }
     }),
   }),
-  ...brokenStore('a handler that commits by hand and then fails leaves no trace, and its message is handled when it comes again', {
+  ...brokenStore('a handler that sends COMMIT itself and then fails leaves no trace, and its message is handled when it is redelivered', {
     'a handler can commit': (world) => {
       const journal = new WriteJournal()
       return { ...journal.recording(world), commitByHand: () => journal.writeAll(world, outside) }
@@ -303,10 +303,10 @@ const refusesDuplicates: DecorateStore = (world) => ({
 
 /** The in-memory store with one defect each, and the scenario of the inbox suite that must catch it. */
 export const inboxMutants: readonly Mutant<OpenTransactionWorld>[] = [
-  ...brokenStore('a message is handled once, however often it comes', {
+  ...brokenStore('a message is handled once, however often it is delivered', {
     'there is no inbox': inboxSeeing((message) => standIn(message, { id: randomUUID() })),
   }),
-  ...brokenStore('of 50 duplicates at once one takes effect', {
+  ...brokenStore('one of 50 concurrent duplicates takes effect', {
     'there is a gap between the check and the record': (world) => {
       const recorded = new Set<string>()
       return {
@@ -320,29 +320,29 @@ export const inboxMutants: readonly Mutant<OpenTransactionWorld>[] = [
       }
     },
   }),
-  ...brokenStore('a message whose handling was rolled back is handled when it comes again', {
+  ...brokenStore('a message whose handling was rolled back is handled when it is redelivered', {
     'the message is recorded outside of the transaction': recordsAtOnce,
     'a nack does not roll the record back': ignoresRefusals,
   }),
-  ...brokenStore('a message that is still being handled is not done: its duplicate is not acked before, and counts if it fails', {
+  ...brokenStore('a duplicate of a message in progress is not acked before the first one has committed, and is handled if that one fails', {
     'a message counts as done when its handling begins': recordsAtOnce,
   }),
   ...brokenStore('another consumer handles the same message too', {
     'the key has no consumer': recognisingBy((_, source, id) => JSON.stringify([source, id])),
   }),
-  ...brokenStore('the same id from another source is another message', {
+  ...brokenStore('the same id from another source is a different message', {
     'the key has no source': recognisingBy((consumer, _, id) => JSON.stringify([consumer, id])),
   }),
   ...brokenStore('ids that differ in case are different', {
     'ids are compared without case': recognisingBy((...parts) => JSON.stringify(parts).toLowerCase()),
   }),
-  ...brokenStore('ids that differ in a trailing blank are different', {
+  ...brokenStore('ids that differ in a trailing space are different', {
     'ids are padded': recognisingBy((consumer, source, id) => JSON.stringify([consumer, source, id.trimEnd()])),
   }),
-  ...brokenStore('ids that differ in their bytes and look the same are different', {
+  ...brokenStore('ids that look the same but differ in their bytes are different', {
     'ids are normalised': recognisingBy((...parts) => JSON.stringify(parts).normalize('NFC')),
   }),
-  ...brokenStore('source and id are told apart, wherever one ends and the other begins', {
+  ...brokenStore('source and id are distinguished, wherever one ends and the other begins', {
     'the key is joined by colons': recognisingBy((...parts) => parts.join(':')),
   }),
   ...brokenStore("a duplicate is acked under 'onSuccess'", {
@@ -354,14 +354,14 @@ export const inboxMutants: readonly Mutant<OpenTransactionWorld>[] = [
   ...brokenStore("a duplicate is acked under 'forward'", {
     'a duplicate is an error': refusesDuplicates,
   }),
-  ...brokenStore('a message without an id is refused for good, before its handler', {
+  ...brokenStore('rejects a message without an id, without calling the handler', {
     'a message without an id is handled as if it were new': inboxSeeing((message) => standIn(message, { id: message.id || randomUUID() })),
   }),
-  ...brokenStore('an odd id is handled once or refused for good: never lost, never handled twice', {
+  ...brokenStore('a message with an unusual id is handled once or rejected: never lost, never handled twice', {
     'ids are cut at 255 characters': recognisingBy((consumer, source, id) => JSON.stringify([consumer, source, id.slice(0, 255)])),
     'ids are encoded, and lone surrogates become one character': recognisingBy((...parts) => Buffer.from(parts.join('\n')).toString()),
   }),
-  ...brokenStore('events have ids that follow from the message, the same in each attempt', {
+  ...brokenStore('event ids are derived from the message and are the same in each attempt', {
     'ids are random': wrapping((real) =>
       insideOf(real, (message, inside, next) => {
         const context = inside.with(outputIdsKey, () => randomUUID())
@@ -369,7 +369,7 @@ export const inboxMutants: readonly Mutant<OpenTransactionWorld>[] = [
       }),
     ),
   }),
-  ...brokenStore('events are complete: with type, source, time and what correlates them', {
+  ...brokenStore('events are complete: type, source, time and correlation id', {
     'attributes are lost': storing((outputs) => outputs.map(({ data, id, type }) => new Message(data, { id, type }))),
   }),
 ]
