@@ -1,10 +1,10 @@
+import { depthOfOtherClients } from '../../../scripts/test-depth.mjs'
 import { testConformance } from './support/conformance.ts'
 import { openPg, openPglite, type TestHandle } from './support/world.ts'
 
 const run = async (handle: TestHandle, text: string, parameters: unknown[]) => (await handle.query(text, parameters)).rows
 
 // The whole suites run on pg; with PGlite only in `make proof`.
-const depth = process.env['ACKORD_PROOF'] === '1' ? 'whole' : 'basic'
 
 testConformance('pg', async () => ({ ...(await openPg()), run }))
-testConformance('PGlite', async () => ({ ...(await openPglite()), run }), depth)
+testConformance('PGlite', async () => ({ ...(await openPglite()), run }), depthOfOtherClients)

@@ -52,7 +52,7 @@ describe('the claim on a table of 200,000 records', () => {
   it('reads little more than it claims, beside a stalled destination and retries that are not due', {
     timeout: 120_000,
   }, async () => {
-    await using world = await openMysql2({ max: 1 })
+    await using world = await openMysql2({ max: 1, fresh: true })
     await fill(world, { state: 'ready', destination: "'stalled'", count: 80_000 })
     await fill(world, { state: 'ready', destination: "'events'", count: 60_000 })
     await fill(world, { state: 'waiting', destination: "'events'", count: 59_990, at: 'UTC_TIMESTAMP(6) + INTERVAL 1 HOUR' })
@@ -109,7 +109,7 @@ describe('the claim on a table of 200,000 records', () => {
   })
 
   it('finds destinations by stepping from one to the next, even before the server has statistics', { timeout: 120_000 }, async () => {
-    await using world = await openMysql2({ max: 1 })
+    await using world = await openMysql2({ max: 1, fresh: true })
     await world.query(`ALTER TABLE ${table} STATS_AUTO_RECALC = 0`)
     const finder = new DestinationFinder(table)
     const find = async () => {
@@ -132,7 +132,7 @@ describe('the claim on a table of 200,000 records', () => {
   })
 
   it('finds 2,000 destinations by stepping too, once the server has statistics', { timeout: 120_000 }, async () => {
-    await using world = await openMysql2({ max: 1 })
+    await using world = await openMysql2({ max: 1, fresh: true })
     await fill(world, { state: 'ready', destination: "CONCAT('d', seq MOD 2000)", count: 200_000 })
     await world.query(`ANALYZE TABLE ${table}`)
     const reads = await readsOf(world, () => world.run(destinationsSql(table, ['ready', 'waiting'])))

@@ -1,8 +1,8 @@
+import { depthOfOtherClients } from '../../../../scripts/test-depth.mjs'
 import { testMysqlConformance } from './support/mysql-conformance.ts'
 import { type MysqlHandle, mysqlKinds } from './support/mysql-world.ts'
 
 // The whole suites run on the first client; with the other only in `make proof`.
-const depth = process.env['ACKORD_PROOF'] === '1' ? 'whole' : 'basic'
 
 for (const [index, { name, open }] of mysqlKinds.entries()) {
   const send = (_: unknown, handle: MysqlHandle, sql: string, values: unknown[]) => {
@@ -10,5 +10,5 @@ for (const [index, { name, open }] of mysqlKinds.entries()) {
     const call = values.includes(null) ? 'execute' : 'query'
     return handle[call](sql, values)
   }
-  testMysqlConformance(name, open, send, index === 0 ? 'whole' : depth)
+  testMysqlConformance(name, open, send, index === 0 ? 'whole' : depthOfOtherClients)
 }

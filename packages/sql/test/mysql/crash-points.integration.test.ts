@@ -1,22 +1,22 @@
 import { crashScenarios, formatTable, ResultTable, testCrashPoints } from '@ackord/testkit'
 import { afterAll, describe, it, vi } from 'vitest'
+import { crashMatrix } from '../../../../scripts/test-depth.mjs'
 import { crashProgram } from '../support/crash-program.ts'
 import { crashWorld } from './crash/crash-world.ts'
 
 vi.setConfig({ testTimeout: 60_000, maxConcurrency: 3 })
 
 const results = new ResultTable()
-const matrix = process.env['ACKORD_PROOF'] === '1' ? 'full' : 'small'
 const service = crashProgram(new URL('./crash/crash-service.ts', import.meta.url))
 
 testCrashPoints(
   // Most of the time they wait for processes to start and for leases to end.
   { describe, it: it.concurrent },
-  { name: 'MariaDB (mysql2) and RabbitMQ', open: crashWorld(service), matrix, results },
+  { name: 'MariaDB (mysql2) and RabbitMQ', open: crashWorld(service), matrix: crashMatrix, results },
 )
 
 afterAll(() => {
-  const order = crashScenarios({ matrix }).map(({ name }) => name)
+  const order = crashScenarios({ matrix: crashMatrix }).map(({ name }) => name)
   const rows = results.rows.toSorted((one, other) => order.indexOf(one.scenario) - order.indexOf(other.scenario))
   console.log(formatTable(rows))
 })

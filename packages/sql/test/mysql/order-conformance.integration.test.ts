@@ -1,9 +1,14 @@
+import { depthOfOtherClients } from '../../../../scripts/test-depth.mjs'
 import { testMysqlOrder } from './support/mysql-conformance.ts'
 import { type MysqlHandle, mysqlKinds } from './support/mysql-world.ts'
 
 // The whole suites run on the first client; with the other only in `make proof`.
-const depth = process.env['ACKORD_PROOF'] === '1' ? 'whole' : 'basic'
 
 for (const [index, { name, open }] of mysqlKinds.entries()) {
-  testMysqlOrder(name, open, (_, handle: MysqlHandle, sql, values) => handle.query(sql, values), index === 0 ? 'whole' : depth)
+  testMysqlOrder(
+    name,
+    open,
+    (_, handle: MysqlHandle, sql, values) => handle.query(sql, values),
+    index === 0 ? 'whole' : depthOfOtherClients,
+  )
 }

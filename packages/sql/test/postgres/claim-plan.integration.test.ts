@@ -31,7 +31,7 @@ function scansOf(plan: unknown): string[] {
 
 describe('the claim on a table of 100,000 records', () => {
   it('uses the index, ten times in a row on one connection, beside retries and a stalled destination', async () => {
-    await using world = await openPg({ max: 1 })
+    await using world = await openPg({ max: 1, fresh: true })
     const insert = (state: string, destination: string, count: number, delay: string) =>
       world.query(
         `INSERT INTO ${table} (state, destination, id, type, partition, data, attributes, available_at, attempts)

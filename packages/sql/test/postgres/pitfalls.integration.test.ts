@@ -273,7 +273,7 @@ describe('cleaning up', () => {
   })
 
   it('12: finds old rows with an index', async () => {
-    await using world = await openPg()
+    await using world = await openPg({ fresh: true })
     await world.query("INSERT INTO ackord_inbox SELECT 'c', '/s', n, now() - n * interval '1 minute' FROM generate_series(1, 20000) AS n")
     await world.query(
       `INSERT INTO ackord_outbox (state, destination, id, type, partition, data, attributes, available_at, published_at)

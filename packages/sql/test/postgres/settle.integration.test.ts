@@ -34,7 +34,7 @@ describe.each(['none', 'perKey'] as const)('settling with order %s', (order) => 
 
 describe('settling with order per key', () => {
   async function open(count: number) {
-    const world = await openPg()
+    const world = await openPg({ fresh: true })
     const database = fromPg(world.pool, { order: 'perKey' })
     const outbox = sqlOutbox(database, { logger: silentLogger })
     // No statistics, ever: a table that grows faster than autovacuum looks at it.
@@ -53,7 +53,7 @@ describe('settling with order per key', () => {
     const read = async () => {
       await world.query('SELECT pg_stat_force_next_flush()')
       const [row] = await world.query(
-        "SELECT seq_tup_read + idx_tup_fetch AS rows FROM pg_stat_user_tables WHERE relname = 'ackord_outbox'",
+        "SELECT seq_tup_read + idx_tup_fetch AS rows FROM pg_stat_user_tables WHERE schemaname = current_schema() AND relname = 'ackord_outbox'",
       )
       return Number(row?.['rows'])
     }

@@ -1,13 +1,13 @@
+import { depthOfOtherClients } from '../../../../scripts/test-depth.mjs'
 import type { Database } from '../../src/index.ts'
 import { fromSqlite } from '../../src/sqlite/index.ts'
 import { type OpenSqlWorld, testSqlConformance, testSqlOrder } from '../support/sql-conformance.ts'
 import { type SqliteKind, sqliteKinds, type TestHandle } from './support/sqlite-world.ts'
 
 // The whole suites run on the first client; with the others only in `make proof`.
-const depth = process.env['ACKORD_PROOF'] === '1' ? 'whole' : 'basic'
 
 for (const [index, { name, open }] of sqliteKinds.entries()) {
-  const own = index === 0 ? 'whole' : depth
+  const own = index === 0 ? 'whole' : depthOfOtherClients
   testSqlConformance(name, sqlWorld(open), { depth: own })
   testSqlOrder(name, sqlWorld(open), own)
 }

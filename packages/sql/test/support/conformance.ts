@@ -1,9 +1,10 @@
 import type { SuiteDepth } from '@ackord/testkit'
 import type { Database } from '../../src/index.ts'
 import type { View } from './own-schema.ts'
+import type { LastingTables } from './pooled-schema.ts'
 import { type OpenSqlWorld, testSqlConformance, testSqlOrder } from './sql-conformance.ts'
 
-export interface ConformanceWorld<Handle> extends View, AsyncDisposable {
+export interface ConformanceWorld<Handle> extends View, Pick<LastingTables, 'addTables'>, AsyncDisposable {
   readonly database: Database<Handle>
   readonly oneWriter?: boolean | undefined
   /** A statement on a handle, as its users would send it. Gives its rows. */
@@ -38,9 +39,11 @@ function sqlWorld<Handle>(open: OpenConformanceWorld<Handle>): OpenSqlWorld<Hand
           UPDATE ${schema}.ackord_relays SET alive_until = alive_until - make_interval(secs => ${duration} / 1000.0); END $$`)
       },
       async createEntries() {
-        await world.query(`CREATE TABLE ${schema}.entries (key text PRIMARY KEY, value text NOT NULL)`)
-        await world.query(`CREATE TABLE ${schema}.parents (n int PRIMARY KEY)`)
-        await world.query(`CREATE TABLE ${schema}.children (n int REFERENCES ${schema}.parents DEFERRABLE INITIALLY DEFERRED)`)
+        await world.addTables(
+          `CREATE TABLE ${schema}.entries (key text PRIMARY KEY, value text NOT NULL)`,
+          `CREATE TABLE ${schema}.entry_parents (n int PRIMARY KEY)`,
+          `CREATE TABLE ${schema}.entry_children (n int REFERENCES ${schema}.entry_parents DEFERRABLE INITIALLY DEFERRED)`,
+        )
       },
       async writeEntry(handle, key, value) {
         const upsert = `INSERT INTO ${schema}.entries VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value`
@@ -52,7 +55,7 @@ function sqlWorld<Handle>(open: OpenConformanceWorld<Handle>): OpenSqlWorld<Hand
       },
       send: (handle, sql) => world.run(handle, sql, []),
       async failCommit(handle) {
-        await world.run(handle, `INSERT INTO ${schema}.children VALUES ($1)`, [17])
+        await world.run(handle, `INSERT INTO ${schema}.entry_children VALUES ($1)`, [17])
       },
       [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
     }

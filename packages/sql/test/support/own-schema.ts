@@ -1,7 +1,10 @@
-import { randomBytes } from 'node:crypto'
+import { ownName } from '../../../../scripts/test-run.mjs'
 import { pg } from './pg.ts'
+import { DatabasePool } from './pool.ts'
+import { type LastingTables, PooledSchema } from './pooled-schema.ts'
+import { postgresUrl } from './postgres-url.ts'
 
-export const postgresUrl: string = process.env['POSTGRES_URL'] ?? 'postgres://postgres@127.0.0.1:5432/test'
+export { postgresUrl } from './postgres-url.ts'
 
 /** What a test sees of a database, outside of every transaction. */
 export interface View {
@@ -13,30 +16,54 @@ export interface View {
   outbox(): Promise<number>
 }
 
-export interface OwnSchema extends View, AsyncDisposable {
+export interface OwnSchema extends View, LastingTables, AsyncDisposable {
   /** A pool on the schema's search path, for the client under test. Whoever asks ends it. */
   createPool(options?: { readonly max?: number }): InstanceType<typeof pg.Pool>
 }
 
-/** A schema of its own on the server, with a table of orders, dropped at the end. */
-export async function openSchema(): Promise<OwnSchema> {
+export interface OwnSchemaOptions {
+  /** The client under test. Its tests get the schema one after the other, with nothing but tables in it. Default: it is for one test alone. */
+  readonly client?: string | undefined
+}
+
+/** What a connection tells the server when it is opened: the schema is its search path, and its name in the list of connections. */
+export function startOptions(schema: string): string {
+  return `-c search_path=${schema} -c application_name=${schema}`
+}
+
+/** A schema on the server, and a door: the test looks in through connections of its own, or a pool of one could not be watched. */
+async function createPooledSchema(): Promise<PooledSchema> {
   const schema = schemaName()
-  const createPool: OwnSchema['createPool'] = ({ max = 10 } = {}) =>
-    new pg.Pool({ connectionString: postgresUrl, max, options: `-c search_path=${schema}` })
-  // The test looks in through a door of its own, or a pool of one connection could not be watched.
-  const door = createPool({ max: 2 })
+  const door = new pg.Pool({ connectionString: postgresUrl, max: 2, options: `-c search_path=${schema}` })
   door.on('error', () => {})
-  const query = async (text: string, parameters: unknown[] = []) => (await door.query(text, parameters)).rows
+  const query: View['query'] = async (text, parameters = []) => (await door.query(text, parameters)).rows
   await query(`CREATE SCHEMA ${schema}`)
-  await query('CREATE TABLE orders (id text PRIMARY KEY, note text)')
-  return {
-    createPool,
-    ...viewOf(schema, query),
-    async [Symbol.asyncDispose]() {
-      await query(`DROP SCHEMA ${schema} CASCADE`)
-      await query(`DROP ROLE IF EXISTS ${schema}`)
-      await door.end()
+  return await PooledSchema.create({
+    schema,
+    query,
+    // A connection that was cut off may still have a statement to run.
+    async isLeft() {
+      for (let tries = 0; tries < 200; tries += 1) {
+        const [row] = await query('SELECT count(*)::int AS n FROM pg_stat_activity WHERE application_name = $1', [schema])
+        if (row?.['n'] === 0) return true
+      }
+      return false
     },
+    close: () => door.end(),
+  })
+}
+
+const pool = new DatabasePool<PooledSchema>()
+
+/** A schema for one test on the server, with a table of orders. */
+export async function openSchema({ client }: OwnSchemaOptions = {}): Promise<OwnSchema> {
+  const pooled = (client === undefined ? undefined : pool.take(client)) ?? (await createPooledSchema())
+  const { schema } = pooled
+  return {
+    createPool: ({ max = 10 } = {}) => new pg.Pool({ connectionString: postgresUrl, max, options: startOptions(schema) }),
+    ...pooled.lasting,
+    ...viewOf(schema, pooled.query),
+    [Symbol.asyncDispose]: () => (client === undefined ? pooled.drop() : pool.giveBack(client, pooled)),
   }
 }
 
@@ -64,5 +91,5 @@ export async function refuseAppends({ schema, query }: View, send: (statement: s
 }
 
 export function schemaName(): string {
-  return `ackord_${randomBytes(6).toString('hex')}`
+  return `ackord_${ownName()}`
 }

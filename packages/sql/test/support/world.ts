@@ -2,9 +2,11 @@ import type { Middleware } from '@ackord/core'
 import { Message, type Process, rootContext } from '@ackord/core'
 import { PGlite } from '@electric-sql/pglite'
 import type { Pool, PoolClient } from 'pg'
-import { createSchema, type Database } from '../../src/index.ts'
+import type { Database } from '../../src/index.ts'
 import { fromPg, fromPglite } from '../../src/postgres/index.ts'
 import { openSchema, schemaName, type View, viewOf } from './own-schema.ts'
+import { DatabasePool } from './pool.ts'
+import { type LastingTables, PooledSchema } from './pooled-schema.ts'
 
 export { postgresUrl } from './own-schema.ts'
 
@@ -19,19 +21,27 @@ export interface World extends View, AsyncDisposable {
 
 export interface WorldKind {
   readonly name: string
-  open(options?: { readonly max?: number; readonly empty?: boolean }): Promise<World>
+  open(options?: WorldOptions): Promise<World>
 }
 
-/** A schema of its own on the server, dropped at the end. `pool` is on its search path. */
+interface WorldOptions {
+  readonly max?: number
+  /** Whether there are no tables of ours. */
+  readonly empty?: boolean
+  /** Whether no other test may have used the tables, which tells in the plans of the server. */
+  readonly fresh?: boolean
+}
+
+/** A schema of its own on the server. `pool` is on its search path. */
 export async function openPg(
-  options: { readonly max?: number; readonly empty?: boolean } = {},
-): Promise<World & { readonly pool: Pool; readonly client: () => Promise<PoolClient> }> {
-  const { max = 10, empty = false } = options
-  const own = await openSchema()
+  options: WorldOptions = {},
+): Promise<World & LastingTables & { readonly pool: Pool; readonly client: () => Promise<PoolClient> }> {
+  const { max = 10, empty = false, fresh = empty } = options
+  const own = await openSchema({ client: fresh ? undefined : 'pg' })
   const { schema } = own
   const pool = own.createPool({ max })
   const database = fromPg(pool, { schema, logger: { debug() {}, info() {}, warn() {}, error() {} } })
-  if (!empty) await createSchema(database)
+  if (!empty) await own.createTables(database)
   return {
     ...own,
     pool,
@@ -47,23 +57,38 @@ export async function openPg(
 
 let pglite: Promise<PGlite> | undefined
 
+const pglitePool = new DatabasePool<PooledSchema>()
+
 /** All worlds of a file share one PGlite: it takes seconds to start. */
-export async function openPglite(options: { readonly empty?: boolean } = {}): Promise<World & { readonly pglite: PGlite }> {
+export async function openPglite(
+  options: { readonly empty?: boolean } = {},
+): Promise<World & Pick<LastingTables, 'addTables'> & { readonly pglite: PGlite }> {
+  const { empty = false } = options
   pglite ??= PGlite.create()
   const client = await pglite
-  const schema = schemaName()
-  await client.exec(`CREATE SCHEMA ${schema}; SET search_path TO ${schema}; CREATE TABLE orders (id text PRIMARY KEY, note text)`)
-  const query = async (text: string, parameters: unknown[] = []) => (await client.query<Record<string, unknown>>(text, parameters)).rows
+  const pooled = (empty ? undefined : pglitePool.take('PGlite')) ?? (await createPgliteSchema(client))
+  const { schema, query } = pooled
+  await client.exec(`SET search_path TO ${schema}`)
   const database = fromPglite(client, { schema })
-  if (options.empty !== true) await createSchema(database)
+  if (!empty) await pooled.lasting.createTables(database)
   return {
     pglite: client,
+    addTables: pooled.lasting.addTables,
     ...viewOf(schema, query),
     database: database as unknown as Database<TestHandle>,
-    async [Symbol.asyncDispose]() {
-      await client.exec(`RESET ROLE; DROP SCHEMA ${schema} CASCADE; DROP ROLE IF EXISTS ${schema}`)
-    },
+    [Symbol.asyncDispose]: () => (empty ? pooled.drop() : pglitePool.giveBack('PGlite', pooled)),
   }
+}
+
+async function createPgliteSchema(client: PGlite): Promise<PooledSchema> {
+  const schema = schemaName()
+  await client.exec(`CREATE SCHEMA ${schema}`)
+  return await PooledSchema.create({
+    schema,
+    query: async (text, parameters = []) => (await client.query<Record<string, unknown>>(text, parameters)).rows,
+    isLeft: async () => true,
+    close: async () => {},
+  })
 }
 
 export const worldKinds: readonly WorldKind[] = [

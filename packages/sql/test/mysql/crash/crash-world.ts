@@ -9,7 +9,7 @@ export function crashWorld(service: string): OpenCrashWorld {
 }
 
 async function openOrders() {
-  const world = await openMysql2()
+  const world = await openMysql2({ fresh: true })
   // Without a key a command that is applied twice is there twice.
   await world.query('ALTER TABLE orders DROP PRIMARY KEY')
   return world

@@ -220,7 +220,7 @@ FROM ${numbersTo(count)}`)
   }
 
   it('reads little more than it claims, behind a key of 50,000 and beside 50,000 records without one', { timeout: 120_000 }, async () => {
-    await using world = await openMysql2({ max: 1 })
+    await using world = await openMysql2({ max: 1, fresh: true })
     await fill(world, { key: "'hot'", partition: '1', count: 50_000 })
     await fill(world, { key: 'NULL', partition: 'seq MOD 256', count: 50_000 })
     await fill(world, { key: "CONCAT('k', seq MOD 500)", partition: 'seq MOD 500 MOD 256', count: 50_000 })
@@ -282,7 +282,7 @@ FROM ${numbersTo(count)}`)
 
 describe('a message with order per key', () => {
   it('takes one more statement, and only if an event has a key', async () => {
-    await using world = await openMysql2({ max: 1 })
+    await using world = await openMysql2({ max: 1, fresh: true })
     const { database } = world
     const statements = async (records: readonly NewOutboxRecord[]) => {
       const count = async () => Number((await world.run("SHOW SESSION STATUS LIKE 'Questions'"))[0]?.['Value'])

@@ -5,7 +5,8 @@ import { drizzle } from 'drizzle-orm/mysql2'
 import { createConnection } from 'mysql2'
 import { createPool } from 'mysql2/promise'
 import { describe, expect, it } from 'vitest'
-import { createSchema, transactionMiddleware } from '../../../src/index.ts'
+import { depthOfOtherClients } from '../../../../../scripts/test-depth.mjs'
+import { transactionMiddleware } from '../../../src/index.ts'
 import { fromDrizzle } from '../../../src/mysql/index.ts'
 import { failureOf, handle } from '../../support/world.ts'
 import { type OpenOptions, testMysqlAdapter } from '../support/mysql-adapter.ts'
@@ -16,12 +17,12 @@ const orders = mysqlTable('orders', { id: varchar({ length: 200 }).primaryKey(),
 const settings = { logger: silentLogger }
 
 async function openDrizzle({ max = 10, port, restricted = false }: OpenOptions = {}) {
-  const door = await openDoor({ restricted })
+  const door = await openDoor({ client: 'Drizzle', restricted })
   const pool = createPool({ ...poolOptions(door.schema, max, door.server), ...(port !== undefined && { port }) })
   const db = drizzle({ client: pool, schema: { orders }, mode: 'default' })
   const database = fromDrizzle(db, { schema: door.schema })
   type Handle = ReturnType<typeof database.executor>
-  await createSchema(database)
+  await door.createTables(database)
   return {
     ...door,
     db,
@@ -44,8 +45,7 @@ async function openDrizzle({ max = 10, port, restricted = false }: OpenOptions =
 type Handle = ReturnType<Awaited<ReturnType<typeof openDrizzle>>['database']['executor']>
 
 // The whole suites run on mysql2; with this client only in `make proof`.
-const depth = process.env['ACKORD_PROOF'] === '1' ? 'whole' : 'basic'
-testMysqlConformance('Drizzle', openDrizzle, (world, handle: Handle, text, values) => world.run(handle, text, values), depth)
+testMysqlConformance('Drizzle', openDrizzle, (world, handle: Handle, text, values) => world.run(handle, text, values), depthOfOtherClients)
 testMysqlAdapter('Drizzle', openDrizzle)
 
 describe('fromDrizzle()', () => {

@@ -1,6 +1,7 @@
 import { silentLogger } from '@ackord/core'
 import createKnex, { type Knex } from 'knex'
 import { describe, expect, it } from 'vitest'
+import { depthOfOtherClients } from '../../../../../scripts/test-depth.mjs'
 import { createSchema, transactionMiddleware } from '../../../src/index.ts'
 import { fromKnex } from '../../../src/mysql/index.ts'
 import { failureOf, handle } from '../../support/world.ts'
@@ -11,12 +12,12 @@ import { openDoor, poolOptions } from '../support/mysql-world.ts'
 const settings = { logger: silentLogger }
 
 async function openKnex({ max = 10, port, restricted = false, config = {} }: OpenOptions & { readonly config?: Knex.Config } = {}) {
-  const door = await openDoor({ restricted })
+  const door = await openDoor({ client: 'Knex', restricted })
   const { host = '', user = '', password = '', port: usual = 0 } = poolOptions(door.schema, max, door.server)
   const connection = { host, user, password, port: port ?? usual, database: door.schema }
   const knex = createKnex({ client: 'mysql2', connection, pool: { min: 0, max }, log: { warn() {} }, ...config })
   const database = fromKnex(knex, { schema: door.schema })
-  await createSchema(database)
+  await door.createTables(database)
   return {
     ...door,
     knex,
@@ -42,8 +43,7 @@ async function openKnex({ max = 10, port, restricted = false, config = {} }: Ope
 }
 
 // The whole suites run on mysql2; with this client only in `make proof`.
-const depth = process.env['ACKORD_PROOF'] === '1' ? 'whole' : 'basic'
-testMysqlConformance('Knex', openKnex, (world, handle: Knex, text, values) => world.run(handle, text, values), depth)
+testMysqlConformance('Knex', openKnex, (world, handle: Knex, text, values) => world.run(handle, text, values), depthOfOtherClients)
 testMysqlAdapter('Knex', openKnex)
 
 describe('fromKnex()', () => {

@@ -3,7 +3,8 @@ import { deferred } from '@ackord/testkit'
 import { CamelCasePlugin, CompiledQuery, Kysely, type KyselyPlugin, MysqlDialect, sql } from 'kysely'
 import { createPool } from 'mysql2'
 import { describe, expect, it } from 'vitest'
-import { createSchema, sqlOutbox, transactionMiddleware } from '../../../src/index.ts'
+import { depthOfOtherClients } from '../../../../../scripts/test-depth.mjs'
+import { sqlOutbox, transactionMiddleware } from '../../../src/index.ts'
 import { fromKysely } from '../../../src/mysql/index.ts'
 import { event, failureOf, handle } from '../../support/world.ts'
 import { type OpenOptions, testMysqlAdapter } from '../support/mysql-adapter.ts'
@@ -17,11 +18,11 @@ interface Tables {
 const settings = { logger: silentLogger }
 
 async function openKysely({ max = 10, port, restricted = false, plugins = [] }: OpenOptions & { readonly plugins?: KyselyPlugin[] } = {}) {
-  const door = await openDoor({ restricted })
+  const door = await openDoor({ client: 'Kysely', restricted })
   const pool = createPool({ ...poolOptions(door.schema, max, door.server), ...(port !== undefined && { port }) })
   const db = new Kysely<Tables>({ dialect: new MysqlDialect({ pool }), plugins })
   const database = fromKysely(db, { schema: door.schema })
-  await createSchema(database)
+  await door.createTables(database)
   return {
     ...door,
     db,
@@ -56,8 +57,12 @@ async function openKysely({ max = 10, port, restricted = false, plugins = [] }: 
 }
 
 // The whole suites run on mysql2; with this client only in `make proof`.
-const depth = process.env['ACKORD_PROOF'] === '1' ? 'whole' : 'basic'
-testMysqlConformance('Kysely', openKysely, (world, handle: Kysely<Tables>, text, values) => world.run(handle, text, values), depth)
+testMysqlConformance(
+  'Kysely',
+  openKysely,
+  (world, handle: Kysely<Tables>, text, values) => world.run(handle, text, values),
+  depthOfOtherClients,
+)
 testMysqlAdapter('Kysely', openKysely)
 
 describe('fromKysely()', () => {

@@ -1,7 +1,8 @@
 import { silentLogger } from '@ackord/core'
 import { PrismaMariaDb } from '@prisma/adapter-mariadb'
 import { describe, expect, it } from 'vitest'
-import { createSchema, transactionMiddleware } from '../../../src/index.ts'
+import { depthOfOtherClients } from '../../../../../scripts/test-depth.mjs'
+import { transactionMiddleware } from '../../../src/index.ts'
 import { fromPrisma } from '../../../src/mysql/index.ts'
 import { failureOf, handle } from '../../support/world.ts'
 import { loseDeadlock } from '../support/deadlock.ts'
@@ -18,7 +19,7 @@ async function openPrisma({
   restricted = false,
   useTextProtocol = false,
 }: OpenOptions & { readonly useTextProtocol?: boolean } = {}) {
-  const door = await openDoor({ restricted })
+  const door = await openDoor({ client: 'Prisma', restricted })
   const { host = '', user = '', password = '', port: usual = 0 } = poolOptions(door.schema, max, door.server)
   const pool = {
     host,
@@ -33,7 +34,7 @@ async function openPrisma({
   }
   const prisma = new PrismaClient({ adapter: new PrismaMariaDb(pool, { useTextProtocol }), errorFormat: 'minimal' })
   const database = fromPrisma(prisma, { schema: door.schema })
-  await createSchema(database)
+  await door.createTables(database)
   return {
     ...door,
     prisma,
@@ -53,12 +54,11 @@ async function openPrisma({
 }
 
 // The whole suites run on mysql2; with this client only in `make proof`.
-const depth = process.env['ACKORD_PROOF'] === '1' ? 'whole' : 'basic'
 testMysqlConformance(
   'Prisma',
   openPrisma,
   (world, client: Prisma.TransactionClient, text, values) => world.run(client, text, values),
-  depth,
+  depthOfOtherClients,
 )
 testMysqlAdapter('Prisma', openPrisma, { prepares: true })
 testMysqlAdapter('Prisma with texts', (options) => openPrisma({ ...options, useTextProtocol: true }))

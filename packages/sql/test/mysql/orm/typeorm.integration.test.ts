@@ -1,7 +1,8 @@
 import { silentLogger } from '@ackord/core'
 import { DataSource, type EntityManager, EntitySchema } from 'typeorm'
 import { describe, expect, it } from 'vitest'
-import { createSchema, transactionMiddleware } from '../../../src/index.ts'
+import { depthOfOtherClients } from '../../../../../scripts/test-depth.mjs'
+import { transactionMiddleware } from '../../../src/index.ts'
 import { fromTypeorm } from '../../../src/mysql/index.ts'
 import { failureOf, handle } from '../../support/world.ts'
 import { type OpenOptions, testMysqlAdapter } from '../support/mysql-adapter.ts'
@@ -21,7 +22,7 @@ const orders = new EntitySchema<Order>({
 const settings = { logger: silentLogger }
 
 async function openTypeorm({ max = 10, port, restricted = false }: OpenOptions = {}) {
-  const door = await openDoor({ restricted })
+  const door = await openDoor({ client: 'TypeORM', restricted })
   const { host = '', user = '', password = '', port: usual = 0 } = poolOptions(door.schema, max, door.server)
   const dataSource = new DataSource({
     type: 'mariadb',
@@ -36,7 +37,7 @@ async function openTypeorm({ max = 10, port, restricted = false }: OpenOptions =
   })
   await dataSource.initialize()
   const database = fromTypeorm(dataSource, { schema: door.schema })
-  await createSchema(database)
+  await door.createTables(database)
   return {
     ...door,
     dataSource,
@@ -62,8 +63,12 @@ async function openTypeorm({ max = 10, port, restricted = false }: OpenOptions =
 }
 
 // The whole suites run on mysql2; with this client only in `make proof`.
-const depth = process.env['ACKORD_PROOF'] === '1' ? 'whole' : 'basic'
-testMysqlConformance('TypeORM', openTypeorm, (world, manager: EntityManager, text, values) => world.run(manager, text, values), depth)
+testMysqlConformance(
+  'TypeORM',
+  openTypeorm,
+  (world, manager: EntityManager, text, values) => world.run(manager, text, values),
+  depthOfOtherClients,
+)
 testMysqlAdapter('TypeORM', openTypeorm)
 
 describe('fromTypeorm()', () => {

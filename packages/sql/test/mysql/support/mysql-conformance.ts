@@ -4,7 +4,7 @@ import type { Database } from '../../../src/index.ts'
 import { type OpenSqlWorld, testSqlConformance, testSqlOrder } from '../../support/sql-conformance.ts'
 import { type MysqlWorld, poolOptions } from './mysql-world.ts'
 
-interface ConformanceWorld<Handle> extends Pick<MysqlWorld, 'schema' | 'query'>, AsyncDisposable {
+interface ConformanceWorld<Handle> extends Pick<MysqlWorld, 'schema' | 'query' | 'addTables'>, AsyncDisposable {
   readonly database: Database<Handle>
 }
 
@@ -52,7 +52,7 @@ function sqlWorld<Handle, World extends ConformanceWorld<Handle>>(
         await clock.query('UNLOCK TABLES')
       },
       async createEntries() {
-        await world.query('CREATE TABLE entries (`key` VARCHAR(200) PRIMARY KEY, value VARCHAR(200) NOT NULL)')
+        await world.addTables('CREATE TABLE entries (`key` VARCHAR(200) PRIMARY KEY, value VARCHAR(200) NOT NULL)')
       },
       async writeEntry(handle, key, value) {
         await write(world, handle, 'INSERT INTO entries VALUES (?, ?) ON DUPLICATE KEY UPDATE value = VALUES(value)', [key, value])

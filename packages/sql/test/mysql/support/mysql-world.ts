@@ -1,8 +1,11 @@
-import { randomBytes } from 'node:crypto'
 import { createPool as createMariadbPool, type Pool as MariadbPool } from 'mariadb'
-import { createPool, type Pool, type PoolOptions } from 'mysql2/promise'
-import { createSchema, type Database } from '../../../src/index.ts'
+import { type Connection, createPool, type Pool, type PoolOptions } from 'mysql2/promise'
+import { ownName } from '../../../../../scripts/test-run.mjs'
+import { createSchema, type Database, validateSchema } from '../../../src/index.ts'
 import { fromMariadb, fromMysql2 } from '../../../src/mysql/index.ts'
+import { DatabasePool, type Pooled } from '../../support/pool.ts'
+import type { LastingTables } from '../../support/pooled-schema.ts'
+import { connectForBaseline, type MysqlBaseline, takeMysqlBaseline } from './mysql-baseline.ts'
 
 type Rows = Record<string, unknown>[]
 
@@ -12,7 +15,7 @@ export interface MysqlHandle {
   execute(sql: string, values?: unknown[]): Promise<unknown>
 }
 
-export interface MysqlWorld extends AsyncDisposable {
+export interface MysqlWorld extends LastingTables, AsyncDisposable {
   /** A database of its own. */
   readonly schema: string
   readonly database: Database<MysqlHandle>
@@ -38,13 +41,16 @@ interface MysqlClient extends MysqlHandle {
 
 export interface OpenOptions {
   readonly max?: number
+  /** Whether there are no tables of ours. */
   readonly empty?: boolean
+  /** Whether no other test may have used the tables, which tells in the plans of the server. */
+  readonly fresh?: boolean
   /** Options of the pool, as this driver has them. */
   readonly pool?: object
   /** The URL of another server. Default: the one that all tests share, whose settings are not to be touched. */
   readonly server?: string | undefined
   /** Whether the pool's user has no more privileges than a service needs, table by table, so that `refuseAppends()` can take one back. */
-  readonly restricted?: boolean
+  readonly restricted?: boolean | undefined
 }
 
 export interface MysqlKind {
@@ -67,11 +73,11 @@ export function poolOptions(schema: string, max: number, server = mariadbUrl): P
 }
 
 export async function openMysql2(options: OpenOptions = {}): Promise<MysqlWorld & { readonly pool: Pool }> {
-  const { max = 10, empty = false } = options
-  const door = await openDoor(options)
+  const { max = 10, empty = false, server, fresh = empty || server !== undefined } = options
+  const door = await openDoor({ server, client: fresh ? undefined : 'mysql2', restricted: options.restricted })
   const pool = createPool({ ...poolOptions(door.schema, max, door.server), ...options.pool })
   const database = fromMysql2(pool, { schema: door.schema }) as unknown as Database<MysqlHandle>
-  if (!empty) await createSchema(database)
+  if (!empty) await door.createTables(database)
   // mysql2 does not tell otherwise.
   const inner = pool.pool as unknown as { readonly _allConnections: { length: number }; readonly _freeConnections: { length: number } }
   return {
@@ -89,8 +95,8 @@ export async function openMysql2(options: OpenOptions = {}): Promise<MysqlWorld 
 }
 
 async function openMariadb(options: OpenOptions = {}): Promise<MysqlWorld & { readonly pool: MariadbPool }> {
-  const { max = 10, empty = false } = options
-  const door = await openDoor(options)
+  const { max = 10, empty = false, server, fresh = empty || server !== undefined } = options
+  const door = await openDoor({ server, client: fresh ? undefined : 'mariadb', restricted: options.restricted })
   const { host, port, user, password, database: schema, connectionLimit } = poolOptions(door.schema, max, door.server)
   // As many as are wanted, and on a loaded machine as late as it takes.
   const pool = createMariadbPool({
@@ -105,7 +111,7 @@ async function openMariadb(options: OpenOptions = {}): Promise<MysqlWorld & { re
     ...options.pool,
   } as object)
   const database = fromMariadb(pool, { schema: door.schema }) as unknown as Database<MysqlHandle>
-  if (!empty) await createSchema(database)
+  if (!empty) await door.createTables(database)
   return {
     ...door,
     pool,
@@ -125,10 +131,16 @@ export const mysqlKinds: readonly MysqlKind[] = [
   { name: 'mariadb', open: openMariadb },
 ]
 
-type Door = Pick<MysqlWorld, 'schema' | 'query' | 'orders' | 'inbox' | 'outbox' | 'refuseAppends'> & {
+/** A view into a database with the table of orders, beside the pool under test: one of a single connection may be busy. */
+export interface Door extends Pick<MysqlWorld, 'schema' | 'query' | 'orders' | 'inbox' | 'outbox' | 'refuseAppends'>, LastingTables {
   /** The URL of the server, with the user that the pool is to have. */
   readonly server: string
   close(): Promise<void>
+}
+
+export interface DoorOptions extends Pick<OpenOptions, 'server' | 'restricted'> {
+  /** The client under test. Its tests get the database one after the other, with nothing but tables in it. Default: it is for one test alone. */
+  readonly client?: string | undefined
 }
 
 const insertedInto = ['orders', 'ackord_meta', 'ackord_inbox', 'ackord_outbox', 'ackord_partitions', 'ackord_outbox_locks']
@@ -137,16 +149,12 @@ function asUser(server: string, user: string): string {
   return Object.assign(new URL(server), { username: user, password: 'x' }).href
 }
 
-/** A new database with the table of orders, and a way to look into it while a pool of one connection is busy. */
-export async function openDoor({ server = mariadbUrl, restricted = false }: OpenOptions = {}): Promise<Door> {
-  const schema = `ackord_${randomBytes(6).toString('hex')}`
-  const { database: _, ...options } = poolOptions(schema, 2, server)
-  const first = createPool(options)
-  await first.query(`CREATE DATABASE ${schema}`)
-  await first.end()
-  const pool = createPool({ ...options, database: schema })
-  const query = async (sql: string, values: unknown[] = []) => rowsOf((await pool.query(sql, values))[0])
-  await query('CREATE TABLE orders (id VARCHAR(200) PRIMARY KEY, note VARCHAR(200)) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin')
+/** A database for one test, with a table of orders. One with a user of its own is not used again. */
+export async function openDoor({ server = mariadbUrl, client, restricted = false }: DoorOptions = {}): Promise<Door> {
+  const shared = restricted ? undefined : client
+  const pooled = (shared === undefined ? undefined : pool.take(shared)) ?? (await PooledDatabase.create(server))
+  const { schema } = pooled
+  const query: Door['query'] = (sql, values) => pooled.query(sql, values)
   const count = async (table: string) => Number((await query(`SELECT COUNT(*) AS n FROM ${table}`))[0]?.['n'])
   // The user has the name of the database.
   if (restricted) {
@@ -163,11 +171,92 @@ export async function openDoor({ server = mariadbUrl, restricted = false }: Open
     orders: () => count('orders'),
     inbox: () => count('ackord_inbox'),
     outbox: () => count('ackord_outbox'),
+    createTables: (database) => pooled.createTables(database),
+    addTables: (...statements) => pooled.addTables(statements),
     async close() {
-      await query(`DROP DATABASE ${schema}`)
+      if (shared !== undefined) return await pool.giveBack(shared, pooled)
       if (restricted) await query(`DROP USER ${schema}`)
-      await pool.end()
+      await pooled.drop()
     },
+  }
+}
+
+const pool = new DatabasePool<PooledDatabase>()
+
+/** A database with a table of orders, for one test after the other. */
+class PooledDatabase implements Pooled {
+  readonly schema: string
+  readonly #door: Pool
+  /** Connections that are not a test's. */
+  readonly #own = new Set<number>()
+  readonly #options: PoolOptions
+  readonly #added: string[] = []
+  #keeper: Connection | undefined
+  #baseline: MysqlBaseline | undefined
+
+  static async create(server?: string): Promise<PooledDatabase> {
+    const schema = `ackord_${ownName()}`
+    const { database: _, ...options } = poolOptions(schema, 2, server)
+    const first = createPool(options)
+    await first.query(`CREATE DATABASE ${schema}`)
+    await first.end()
+    const created = new PooledDatabase(schema, { ...options, database: schema })
+    await created.query('CREATE TABLE orders (id VARCHAR(200) PRIMARY KEY, note VARCHAR(200)) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin')
+    return created
+  }
+
+  private constructor(schema: string, options: PoolOptions) {
+    this.schema = schema
+    this.#options = options
+    this.#door = createPool(options)
+    this.#door.on('connection', ({ threadId }) => this.#own.add(threadId))
+  }
+
+  async query(sql: string, values: unknown[] = []): Promise<Rows> {
+    return rowsOf((await this.#door.query(sql, values))[0])
+  }
+
+  async createTables<Handle>(database: Database<Handle>): Promise<void> {
+    // Either way the client has had a connection by now.
+    if (this.#baseline !== undefined) return await validateSchema(database)
+    await createSchema(database)
+    await this.#takeBaseline()
+  }
+
+  async addTables(statements: readonly string[]): Promise<void> {
+    const missing = statements.filter((statement) => !this.#added.includes(statement))
+    for (const statement of missing) await this.query(statement)
+    this.#added.push(...missing)
+    if (missing.length > 0 && this.#baseline !== undefined) await this.#takeBaseline()
+  }
+
+  async reset(): Promise<boolean> {
+    if (this.#baseline === undefined) return false
+    return (await this.#isLeft()) && (await this.#baseline.restore())
+  }
+
+  async drop(): Promise<void> {
+    this.#keeper?.destroy()
+    await this.query(`DROP DATABASE ${this.schema}`)
+    await this.#door.end()
+  }
+
+  async #takeBaseline(): Promise<void> {
+    const { connectionLimit: _, ...options } = this.#options
+    if (this.#keeper === undefined) {
+      this.#keeper = await connectForBaseline(options)
+      this.#own.add(this.#keeper.threadId)
+    }
+    this.#baseline = await takeMysqlBaseline(this.#keeper)
+  }
+
+  /** Whether all connections of the last test are gone: one that was cut off may still have a statement to run. */
+  async #isLeft(): Promise<boolean> {
+    for (let tries = 0; tries < 200; tries += 1) {
+      const others = await this.query('SELECT ID AS id FROM information_schema.PROCESSLIST WHERE DB = ?', [this.schema])
+      if (others.every(({ id }) => this.#own.has(Number(id)))) return true
+    }
+    return false
   }
 }
 

@@ -1,5 +1,6 @@
 import { Message, silentLogger } from '@ackord/core'
 import { describe, expect, it } from 'vitest'
+import { depthOfOtherClients } from '../../../../../scripts/test-depth.mjs'
 import { sqlOutbox } from '../../../src/index.ts'
 import { testAdapter } from '../../support/adapter-suite.ts'
 import { testConformance, testOrder } from '../../support/conformance.ts'
@@ -7,9 +8,8 @@ import { event } from '../../support/world.ts'
 import { openNative } from '../support/native-world.ts'
 
 // The whole suites run on pg; with this client only in `make proof`.
-const depth = process.env['ACKORD_PROOF'] === '1' ? 'whole' : 'basic'
-testConformance('pg native', openNative, depth)
-testOrder('pg native', openNative, depth)
+testConformance('pg native', openNative, depthOfOtherClients)
+testOrder('pg native', openNative, depthOfOtherClients)
 testAdapter('pg native', openNative)
 
 describe('fromPg() on the native client of pg', () => {

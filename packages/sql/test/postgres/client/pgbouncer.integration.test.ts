@@ -1,7 +1,8 @@
 import { silentLogger } from '@ackord/core'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { startPgbouncer } from '../../../../../scripts/servers/index.mjs'
-import { createSchema, type Database, transactional } from '../../../src/index.ts'
+import { depthOfOtherClients } from '../../../../../scripts/test-depth.mjs'
+import { type Database, transactional } from '../../../src/index.ts'
 import { fromPg } from '../../../src/postgres/index.ts'
 import { testConformance } from '../../support/conformance.ts'
 import { openSchema, postgresUrl } from '../../support/own-schema.ts'
@@ -19,11 +20,11 @@ afterAll(() => pooler.stop())
 
 /** A schema of its own, reached through the pooler. It keeps no settings of a session, so that everything is found by its schema. */
 async function open(options: { readonly preparedStatements: boolean } = { preparedStatements: false }) {
-  const own = await openSchema()
+  const own = await openSchema({ client: 'pg through PgBouncer' })
   const { schema } = own
   const pool = new pg.Pool({ connectionString: pooler.url, max: 20 })
   const database = fromPg(pool, { schema, logger: silentLogger, ...options }) as unknown as Database<TestHandle>
-  await createSchema(database)
+  await own.createTables(database)
   return {
     ...own,
     pool,
@@ -40,8 +41,7 @@ async function open(options: { readonly preparedStatements: boolean } = { prepar
 }
 
 // The whole suites run on pg; with this client only in `make proof`.
-const depth = process.env['ACKORD_PROOF'] === '1' ? 'whole' : 'basic'
-testConformance('pg through PgBouncer', () => open(), depth)
+testConformance('pg through PgBouncer', () => open(), depthOfOtherClients)
 
 describe('PgBouncer in transaction mode', () => {
   it('serves relays that own partitions, and writers that wait for each other: nothing depends on a session', async () => {

@@ -3,6 +3,7 @@ import { Relay } from '@ackord/outbox'
 import { deferred, type RecordingLogger, recordingLogger } from '@ackord/testkit'
 import { expect, it } from 'vitest'
 import { startPostgres } from '../../../../../scripts/servers/index.mjs'
+import { isProof } from '../../../../../scripts/test-depth.mjs'
 import { createSchema, sqlOutbox, transactional } from '../../../src/index.ts'
 import { fromPg } from '../../../src/postgres/index.ts'
 import { countdown } from '../../support/countdown.ts'
@@ -16,7 +17,7 @@ function linesOf({ lines }: RecordingLogger, pattern: RegExp): number {
 }
 
 it('survives a database that is killed, and one that is stopped at once, in the middle of the work', { timeout: 120_000 }, async () => {
-  const total = process.env['ACKORD_PROOF'] === '1' ? 30_000 : 3000
+  const total = isProof ? 30_000 : 3000
   await using server = await startPostgres()
   const pool = new pg.Pool({ connectionString: server.url, max: 10 })
   const logs = { database: recordingLogger(), router: recordingLogger(), relay: recordingLogger() }

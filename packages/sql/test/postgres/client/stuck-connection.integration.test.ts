@@ -3,9 +3,8 @@ import { silentLogger } from '@ackord/core'
 // @ts-expect-error It has no types of its own.
 import Cursor from 'pg-cursor'
 import { describe, expect, it } from 'vitest'
-import { createSchema } from '../../../src/index.ts'
 import { fromPg } from '../../../src/postgres/index.ts'
-import { openSchema, postgresUrl } from '../../support/own-schema.ts'
+import { openSchema, postgresUrl, startOptions } from '../../support/own-schema.ts'
 import { pg } from '../../support/pg.ts'
 import { failureOf } from '../../support/world.ts'
 
@@ -21,11 +20,11 @@ const failure = new Error('failed')
 const settings = { logger: silentLogger, retries: 0 }
 
 async function openWorld(client: typeof pg, options: { readonly query_timeout?: number } = {}) {
-  const own = await openSchema()
+  const own = await openSchema({ client: 'pg' })
   const { schema } = own
-  const pool = new client.Pool({ connectionString: postgresUrl, max: 1, options: `-c search_path=${schema}`, ...options })
+  const pool = new client.Pool({ connectionString: postgresUrl, max: 1, options: startOptions(schema), ...options })
   const database = fromPg(pool, { schema, logger: silentLogger })
-  await createSchema(database)
+  await own.createTables(database)
   return {
     ...own,
     database,

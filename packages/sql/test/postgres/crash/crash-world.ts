@@ -11,7 +11,7 @@ export function crashWorld(service: string, options: { readonly mutant?: string;
 }
 
 async function openOrders() {
-  const world = await openPg()
+  const world = await openPg({ fresh: true })
   // Without a key a command that is applied twice is there twice.
   await world.query('ALTER TABLE orders DROP CONSTRAINT orders_pkey')
   return world

@@ -81,7 +81,7 @@ async function claimed(world: PgWorld, limit: number) {
 
 describe('a claim in order', () => {
   it('reads no more of a key with 200,000 records than it returns, and finds the others beside it', { timeout: 60_000 }, async () => {
-    await using world = await openPg({ max: 3 })
+    await using world = await openPg({ max: 3, fresh: true })
     await world.query(fill(200_000, { key: `'hot'` }))
     await world.query(fill(400, { key: `'k' || n % 100` }))
     await world.query('ANALYZE ackord_outbox')
@@ -93,7 +93,7 @@ describe('a claim in order', () => {
   })
 
   it('is not slowed down by 10,000 keys whose heads wait, nor by parked and published records', { timeout: 60_000 }, async () => {
-    await using world = await openPg({ max: 3 })
+    await using world = await openPg({ max: 3, fresh: true })
     await world.query(fill(10_000, { state: 'waiting', key: `'w' || n`, available: '1 hour' }))
     await world.query(fill(10_000, { key: `'w' || n` }))
     await world.query(fill(50_000, { state: 'parked', key: `'p' || n % 10` }))
@@ -110,7 +110,7 @@ describe('a claim in order', () => {
   it('uses the index also without statistics, and skips an excluded destination', {
     timeout: 60_000,
   }, async () => {
-    await using world = await openPg({ max: 3 })
+    await using world = await openPg({ max: 3, fresh: true })
     await world.query(fill(20_000, { destination: 'down', key: `'k' || n % 500` }))
     await world.query(fill(20_000, { destination: 'down' }))
     await world.query(fill(1000, { key: `'k' || n % 500` }))

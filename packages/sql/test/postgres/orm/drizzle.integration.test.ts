@@ -3,7 +3,8 @@ import { eq, sql } from 'drizzle-orm'
 import { drizzle } from 'drizzle-orm/node-postgres'
 import { pgTable, text } from 'drizzle-orm/pg-core'
 import { describe, expect, it } from 'vitest'
-import { createSchema, transactionMiddleware } from '../../../src/index.ts'
+import { depthOfOtherClients } from '../../../../../scripts/test-depth.mjs'
+import { transactionMiddleware } from '../../../src/index.ts'
 import { fromDrizzle } from '../../../src/postgres/index.ts'
 import { testAdapter } from '../../support/adapter-suite.ts'
 import { testConformance } from '../../support/conformance.ts'
@@ -14,13 +15,13 @@ const orders = pgTable('orders', { id: text().primaryKey(), note: text() })
 const settings = { logger: silentLogger }
 
 async function openDrizzle(options: { readonly max?: number } = {}) {
-  const own = await openSchema()
+  const own = await openSchema({ client: 'Drizzle' })
   const pool = own.createPool(options)
   pool.on('error', () => {})
   const db = drizzle(pool, { schema: { orders } })
   const database = fromDrizzle(db, { schema: own.schema })
   type Handle = ReturnType<typeof database.executor>
-  await createSchema(database)
+  await own.createTables(database)
   return {
     ...own,
     db,
@@ -40,8 +41,7 @@ async function openDrizzle(options: { readonly max?: number } = {}) {
 }
 
 // The whole suites run on pg; with this client only in `make proof`.
-const depth = process.env['ACKORD_PROOF'] === '1' ? 'whole' : 'basic'
-testConformance('Drizzle', openDrizzle, depth)
+testConformance('Drizzle', openDrizzle, depthOfOtherClients)
 testAdapter('Drizzle', openDrizzle)
 
 describe('fromDrizzle()', () => {

@@ -1,6 +1,7 @@
 import { silentLogger } from '@ackord/core'
 import createKnex, { type Knex } from 'knex'
 import { describe, expect, it } from 'vitest'
+import { depthOfOtherClients } from '../../../../../scripts/test-depth.mjs'
 import { createSchema, transactionMiddleware } from '../../../src/index.ts'
 import { fromKnex } from '../../../src/postgres/index.ts'
 import { testAdapter } from '../../support/adapter-suite.ts'
@@ -12,11 +13,12 @@ const settings = { logger: silentLogger }
 
 async function openKnex(options: { readonly max?: number } & Knex.Config = {}) {
   const { max = 10, ...config } = options
-  const own = await openSchema()
+  const own = await openSchema({ client: 'Knex' })
   const { schema } = own
-  const knex = createKnex({ client: 'pg', connection: postgresUrl, searchPath: schema, pool: { min: 0, max }, ...config })
+  const connection = { connectionString: postgresUrl, application_name: schema }
+  const knex = createKnex({ client: 'pg', connection, searchPath: schema, pool: { min: 0, max }, ...config })
   const database = fromKnex(knex, { schema })
-  await createSchema(database)
+  await own.createTables(database)
   return {
     ...own,
     knex,
@@ -42,8 +44,7 @@ async function openKnex(options: { readonly max?: number } & Knex.Config = {}) {
 }
 
 // The whole suites run on pg; with this client only in `make proof`.
-const depth = process.env['ACKORD_PROOF'] === '1' ? 'whole' : 'basic'
-testConformance('Knex', openKnex, depth)
+testConformance('Knex', openKnex, depthOfOtherClients)
 testAdapter('Knex', openKnex)
 
 describe('fromKnex()', () => {

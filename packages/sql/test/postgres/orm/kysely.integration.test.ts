@@ -4,7 +4,8 @@ import { CamelCasePlugin, CompiledQuery, Kysely, type KyselyPlugin, PostgresDial
 // @ts-expect-error It has no types of its own.
 import Cursor from 'pg-cursor'
 import { describe, expect, it } from 'vitest'
-import { createSchema, sqlOutbox, transactionMiddleware } from '../../../src/index.ts'
+import { depthOfOtherClients } from '../../../../../scripts/test-depth.mjs'
+import { sqlOutbox, transactionMiddleware } from '../../../src/index.ts'
 import { fromKysely } from '../../../src/postgres/index.ts'
 import { testAdapter } from '../../support/adapter-suite.ts'
 import { testConformance } from '../../support/conformance.ts'
@@ -19,13 +20,13 @@ const settings = { logger: silentLogger }
 
 async function openKysely(options: { readonly max?: number; readonly plugins?: KyselyPlugin[] } = {}) {
   const { plugins = [], ...poolOptions } = options
-  const own = await openSchema()
+  const own = await openSchema({ client: 'Kysely' })
   const pool = own.createPool(poolOptions)
   pool.on('error', () => {})
   pool.on('connect', (client) => client.on('error', () => {}))
   const db = new Kysely<Tables>({ dialect: new PostgresDialect({ pool, cursor: Cursor }), plugins })
   const database = fromKysely(db, { schema: own.schema })
-  await createSchema(database)
+  await own.createTables(database)
   return {
     ...own,
     db,
@@ -60,8 +61,7 @@ async function openKysely(options: { readonly max?: number; readonly plugins?: K
 }
 
 // The whole suites run on pg; with this client only in `make proof`.
-const depth = process.env['ACKORD_PROOF'] === '1' ? 'whole' : 'basic'
-testConformance('Kysely', openKysely, depth)
+testConformance('Kysely', openKysely, depthOfOtherClients)
 testAdapter('Kysely', openKysely)
 
 describe('fromKysely()', () => {

@@ -2,11 +2,12 @@ import { rootContext, silentLogger } from '@ackord/core'
 import { EntitySchema, RequestContext, TransactionPropagation, UniqueConstraintViolationException, ValidationError } from '@mikro-orm/core'
 import { type EntityManager, MikroORM } from '@mikro-orm/postgresql'
 import { describe, expect, it } from 'vitest'
-import { createSchema, transactional, transactionMiddleware } from '../../../src/index.ts'
+import { depthOfOtherClients } from '../../../../../scripts/test-depth.mjs'
+import { transactional, transactionMiddleware } from '../../../src/index.ts'
 import { fromMikroOrm } from '../../../src/postgres/index.ts'
 import { testAdapter } from '../../support/adapter-suite.ts'
 import { testConformance } from '../../support/conformance.ts'
-import { openSchema, postgresUrl } from '../../support/own-schema.ts'
+import { openSchema, postgresUrl, startOptions } from '../../support/own-schema.ts'
 import { command, failureOf, handle } from '../../support/world.ts'
 
 interface Order {
@@ -22,17 +23,17 @@ const orders = new EntitySchema<Order>({
 const settings = { logger: silentLogger }
 
 async function openMikroOrm({ max = 10 }: { readonly max?: number } = {}) {
-  const own = await openSchema()
+  const own = await openSchema({ client: 'MikroORM' })
   const { schema } = own
   const orm = await MikroORM.init({
     clientUrl: postgresUrl,
     schema,
     entities: [orders],
     pool: { min: 0, max },
-    driverOptions: { connection: { options: `-c search_path=${schema}` } },
+    driverOptions: { connection: { options: startOptions(schema) } },
   })
   const database = fromMikroOrm(orm, { schema })
-  await createSchema(database)
+  await own.createTables(database)
   return {
     ...own,
     orm,
@@ -58,8 +59,7 @@ async function openMikroOrm({ max = 10 }: { readonly max?: number } = {}) {
 }
 
 // The whole suites run on pg; with this client only in `make proof`.
-const depth = process.env['ACKORD_PROOF'] === '1' ? 'whole' : 'basic'
-testConformance('MikroORM', openMikroOrm, depth)
+testConformance('MikroORM', openMikroOrm, depthOfOtherClients)
 testAdapter('MikroORM', openMikroOrm)
 
 describe('fromMikroOrm()', () => {

@@ -1,23 +1,24 @@
 import { silentLogger } from '@ackord/core'
 import { PrismaPg } from '@prisma/adapter-pg'
 import { describe, expect, it } from 'vitest'
-import { createSchema, transactionMiddleware } from '../../../src/index.ts'
+import { depthOfOtherClients } from '../../../../../scripts/test-depth.mjs'
+import { transactionMiddleware } from '../../../src/index.ts'
 import { fromPrisma } from '../../../src/postgres/index.ts'
 import { testAdapter } from '../../support/adapter-suite.ts'
 import { testConformance } from '../../support/conformance.ts'
-import { openSchema, postgresUrl } from '../../support/own-schema.ts'
+import { openSchema, postgresUrl, startOptions } from '../../support/own-schema.ts'
 import { failureOf, handle } from '../../support/world.ts'
 import { Prisma, PrismaClient } from './prisma/generated/client.ts'
 
 const settings = { logger: silentLogger }
 
 async function openPrisma({ max = 10 }: { readonly max?: number } = {}) {
-  const own = await openSchema()
+  const own = await openSchema({ client: 'Prisma' })
   const { schema } = own
-  const pool = { connectionString: postgresUrl, max, options: `-c search_path=${schema}` }
+  const pool = { connectionString: postgresUrl, max, options: startOptions(schema) }
   const prisma = new PrismaClient({ adapter: new PrismaPg(pool, { schema }), errorFormat: 'minimal' })
   const database = fromPrisma(prisma, { schema })
-  await createSchema(database)
+  await own.createTables(database)
   return {
     ...own,
     prisma,
@@ -37,8 +38,7 @@ async function openPrisma({ max = 10 }: { readonly max?: number } = {}) {
 }
 
 // The whole suites run on pg; with this client only in `make proof`.
-const depth = process.env['ACKORD_PROOF'] === '1' ? 'whole' : 'basic'
-testConformance('Prisma', openPrisma, depth)
+testConformance('Prisma', openPrisma, depthOfOtherClients)
 testAdapter('Prisma', openPrisma)
 
 describe('fromPrisma()', () => {

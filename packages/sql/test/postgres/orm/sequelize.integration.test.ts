@@ -3,11 +3,12 @@ import { setImmediate } from 'node:timers/promises'
 import { silentLogger } from '@ackord/core'
 import { DataTypes, type InferAttributes, type InferCreationAttributes, type Model, Sequelize, type Transaction } from 'sequelize'
 import { describe, expect, it } from 'vitest'
-import { createSchema, transactionMiddleware } from '../../../src/index.ts'
+import { depthOfOtherClients } from '../../../../../scripts/test-depth.mjs'
+import { transactionMiddleware } from '../../../src/index.ts'
 import { fromSequelize } from '../../../src/postgres/index.ts'
 import { testAdapter } from '../../support/adapter-suite.ts'
 import { testConformance } from '../../support/conformance.ts'
-import { openSchema, postgresUrl } from '../../support/own-schema.ts'
+import { openSchema, postgresUrl, startOptions } from '../../support/own-schema.ts'
 import { failureOf, handle } from '../../support/world.ts'
 
 interface Order extends Model<InferAttributes<Order>, InferCreationAttributes<Order>> {
@@ -22,17 +23,17 @@ interface Handle {
 const settings = { logger: silentLogger }
 
 async function openSequelize({ max = 10 }: { readonly max?: number } = {}) {
-  const own = await openSchema()
+  const own = await openSchema({ client: 'Sequelize' })
   const { schema } = own
   const sequelize = new Sequelize(postgresUrl, {
-    dialectOptions: { options: `-c search_path=${schema}` },
+    dialectOptions: { options: startOptions(schema) },
     pool: { max },
     logging: false,
   })
   const columns = { id: { type: DataTypes.TEXT, primaryKey: true }, note: DataTypes.TEXT }
   const orders = sequelize.define<Order>('orders', columns, { timestamps: false })
   const database = fromSequelize(sequelize, { schema })
-  await createSchema(database)
+  await own.createTables(database)
   return {
     ...own,
     sequelize,
@@ -63,8 +64,7 @@ async function openSequelize({ max = 10 }: { readonly max?: number } = {}) {
 }
 
 // The whole suites run on pg; with this client only in `make proof`.
-const depth = process.env['ACKORD_PROOF'] === '1' ? 'whole' : 'basic'
-testConformance('Sequelize', openSequelize, depth)
+testConformance('Sequelize', openSequelize, depthOfOtherClients)
 testAdapter('Sequelize', openSequelize)
 
 describe('fromSequelize()', () => {

@@ -1,11 +1,12 @@
 import { silentLogger } from '@ackord/core'
 import { DataSource, type EntityManager, EntitySchema } from 'typeorm'
 import { describe, expect, it } from 'vitest'
-import { createSchema, transactionMiddleware } from '../../../src/index.ts'
+import { depthOfOtherClients } from '../../../../../scripts/test-depth.mjs'
+import { transactionMiddleware } from '../../../src/index.ts'
 import { fromTypeorm } from '../../../src/postgres/index.ts'
 import { testAdapter } from '../../support/adapter-suite.ts'
 import { testConformance } from '../../support/conformance.ts'
-import { openSchema, postgresUrl } from '../../support/own-schema.ts'
+import { openSchema, postgresUrl, startOptions } from '../../support/own-schema.ts'
 import { failureOf, handle } from '../../support/world.ts'
 
 interface Order {
@@ -22,14 +23,14 @@ const settings = { logger: silentLogger }
 
 /** `native`: with the client that TypeORM takes by itself where the package pg-native is installed. */
 async function openTypeorm({ max = 10, native = false }: { readonly max?: number; readonly native?: boolean } = {}) {
-  const own = await openSchema()
+  const own = await openSchema({ client: native ? 'TypeORM on pg native' : 'TypeORM' })
   const { schema } = own
-  const extra = { max, options: `-c search_path=${schema}` }
+  const extra = { max, options: startOptions(schema) }
   const driver = native ? {} : { nativeDriver: false }
   const dataSource = new DataSource({ type: 'postgres', url: postgresUrl, extra, schema, entities: [orders], logging: false, ...driver })
   await dataSource.initialize()
   const database = fromTypeorm(dataSource, { schema })
-  await createSchema(database)
+  await own.createTables(database)
   return {
     ...own,
     dataSource,
@@ -55,9 +56,8 @@ async function openTypeorm({ max = 10, native = false }: { readonly max?: number
 }
 
 // The whole suites run on pg; with this client only in `make proof`.
-const depth = process.env['ACKORD_PROOF'] === '1' ? 'whole' : 'basic'
-testConformance('TypeORM', openTypeorm, depth)
-testConformance('TypeORM on pg native', () => openTypeorm({ native: true }), depth)
+testConformance('TypeORM', openTypeorm, depthOfOtherClients)
+testConformance('TypeORM on pg native', () => openTypeorm({ native: true }), depthOfOtherClients)
 testAdapter('TypeORM', openTypeorm)
 
 describe('fromTypeorm()', () => {

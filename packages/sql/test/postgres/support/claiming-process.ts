@@ -1,7 +1,7 @@
 import { silentLogger } from '@ackord/core'
 import { fromPg } from '../../../src/postgres/index.ts'
-import { postgresUrl } from '../../support/own-schema.ts'
 import { pg } from '../../support/pg.ts'
+import { postgresUrl } from '../../support/postgres-url.ts'
 import { ordered } from './ordered-store.ts'
 
 /** Claims, says what it has, and waits for its end. */

@@ -1,9 +1,8 @@
 import { silentLogger } from '@ackord/core'
 import type { Pool } from 'pg'
-import { createSchema } from '../../../src/index.ts'
 import { fromPg } from '../../../src/postgres/index.ts'
 import type { AdapterWorld } from '../../support/adapter-scenarios.ts'
-import { openSchema, postgresUrl } from '../../support/own-schema.ts'
+import { openSchema, postgresUrl, startOptions } from '../../support/own-schema.ts'
 import { pg } from '../../support/pg.ts'
 
 type NativeHandle = Pick<Pool, 'query'>
@@ -13,13 +12,13 @@ export type NativeWorld = AdapterWorld<NativeHandle> & { readonly pool: Pool }
 /** pg's native client, which is libpq, on a schema of its own. */
 export async function openNative({ max = 10 }: { readonly max?: number } = {}): Promise<NativeWorld> {
   if (pg.native === null) throw new Error('pg-native cannot be loaded. `make test` builds it; by hand: node scripts/pg-native.mjs')
-  const own = await openSchema()
+  const own = await openSchema({ client: 'pg native' })
   const { schema } = own
   // Without a limit it waits for ever for the answer to a query that it sends on a connection which the server has ended.
-  const options = `-c search_path=${schema}`
+  const options = startOptions(schema)
   const pool = new pg.native.Pool({ connectionString: postgresUrl, max, options, query_timeout: 5000 })
   const database = fromPg(pool, { schema, logger: silentLogger })
-  await createSchema(database)
+  await own.createTables(database)
   return {
     ...own,
     pool,

@@ -1,5 +1,4 @@
 import postgres, { type Sql, type TransactionSql } from 'postgres'
-import { createSchema } from '../../../src/index.ts'
 import { fromPostgres } from '../../../src/postgres/index.ts'
 import type { AdapterWorld } from '../../support/adapter-scenarios.ts'
 import { openSchema, postgresUrl } from '../../support/own-schema.ts'
@@ -8,11 +7,11 @@ export type PostgresJsWorld = AdapterWorld<Sql | TransactionSql> & { readonly sq
 
 /** postgres.js on a schema of its own. */
 export async function openPostgres(options: postgres.Options<Record<string, never>> = {}): Promise<PostgresJsWorld> {
-  const own = await openSchema()
+  const own = await openSchema({ client: 'postgres.js' })
   const { schema } = own
-  const sql: Sql = postgres(postgresUrl, { connection: { search_path: schema }, onnotice() {}, ...options })
+  const sql: Sql = postgres(postgresUrl, { connection: { search_path: schema, application_name: schema }, onnotice() {}, ...options })
   const database = fromPostgres(sql, { schema })
-  await createSchema(database)
+  await own.createTables(database)
   return {
     ...own,
     sql,
