@@ -10,7 +10,7 @@ import type {
   KafkaProducer,
 } from './port.ts'
 
-/** What is used of KafkaJS 2. Its object is passed in, and nothing of it is imported. */
+/** The part of KafkaJS 2 that is used. Its object is passed in; KafkaJS itself is not imported. */
 export interface KafkaJs {
   producer(config: object): KafkaJsProducer
   consumer(config: { groupId: string }): KafkaJsConsumer
@@ -66,14 +66,14 @@ export interface FromKafkaJsOptions {
   readonly consumer?: object | undefined
 }
 
-/** KafkaJS 2 as a way to Kafka: `fromKafkaJs(new Kafka({ brokers }))`. Producers and consumers are made of it, and closed, by what is given the result. */
+/** Adapts KafkaJS 2: `fromKafkaJs(new Kafka({ brokers }))`. Sources and publishers open producers and consumers through it, and close them. */
 export function fromKafkaJs(kafka: KafkaJs, options: FromKafkaJsOptions = {}): KafkaPort {
   const { producer = {}, consumer = {}, ...unknown } = options
   checkNoMore('fromKafkaJs()', unknown)
   checkFunction('kafka.producer', kafka?.producer)
   checkFunction('kafka.consumer', kafka.consumer)
   for (const [name, value] of Object.entries({ producer, consumer })) {
-    if (typeof value !== 'object' || value === null) throw new InvalidOptionError(name, 'must be an object of options of KafkaJS.')
+    if (typeof value !== 'object' || value === null) throw new InvalidOptionError(name, 'must be an object with options of KafkaJS.')
   }
   return {
     producer: () => openProducer(kafka.producer({ allowAutoTopicCreation: false, ...producer })),
@@ -102,7 +102,7 @@ function openProducer(producer: KafkaJsProducer): KafkaProducer {
       const unanswered = [...sends]
       await producer.disconnect()
       if (unanswered.length === 0) return
-      // KafkaJS tries these again, and connects for it as if it had not been closed; nobody else would end that connection.
+      // KafkaJS retries these sends, and connects again although it was closed; that connection must be closed too.
       await Promise.allSettled(unanswered)
       await producer.disconnect()
     },
@@ -118,7 +118,7 @@ class JsConsumer implements KafkaConsumer {
   constructor(kafka: KafkaJs, config: object, settings: KafkaConsumerOptions, events: KafkaConsumerEvents) {
     this.#settings = settings
     this.#events = events
-    // It would start again by itself, at its own pace and with nobody able to stop it; whoever has it makes another one instead.
+    // KafkaJS would restart the consumer by itself, and could not be stopped; the source creates another consumer instead.
     const retry = { ...('retry' in config ? (config.retry as object) : {}), restartOnFailure: () => Promise.resolve(false) }
     this.#consumer = kafka.consumer({ allowAutoTopicCreation: false, ...config, retry, groupId: settings.group } as { groupId: string })
     this.#consumer.on('consumer.group_join', ({ payload }) => {
@@ -128,7 +128,7 @@ class JsConsumer implements KafkaConsumer {
       events.assigned(partitions, payload.memberId)
     })
     this.#consumer.on('consumer.rebalancing', () => events.revoking())
-    // None comes between that and the join, which would make it worthless: only fetchers send them, and all have ended before a rebalance is told.
+    // No heartbeat comes between a rebalance and the join, where it would prove nothing: only fetchers send them, and all have ended before a rebalance is reported.
     this.#consumer.on('consumer.heartbeat', () => events.confirmed())
     this.#consumer.on('consumer.crash', ({ payload }) => events.crashed(payload.error))
   }
@@ -138,7 +138,7 @@ class JsConsumer implements KafkaConsumer {
     await this.#step(() => this.#consumer.connect())
     await this.#step(() => this.#consumer.subscribe({ topics: [...topics], fromBeginning: from === 'oldest' }))
     await this.#step(() =>
-      this.#consumer.run({ autoCommit: false, eachBatchAutoResolve: false, eachBatch: (payload) => this.#take(payload) }),
+      this.#consumer.run({ autoCommit: false, eachBatchAutoResolve: false, eachBatch: (payload) => this.#onBatch(payload) }),
     )
   }
 
@@ -159,7 +159,7 @@ class JsConsumer implements KafkaConsumer {
     return this.#consumer.disconnect()
   }
 
-  /** Closed while it starts, KafkaJS would go on and stay in the group, with nobody to take anything. */
+  /** If it is closed while it starts, KafkaJS would continue and stay in the group, without a reader. */
   async #step(step: () => Promise<void>): Promise<void> {
     if (!this.#closed) await step()
     if (!this.#closed) return
@@ -167,7 +167,7 @@ class JsConsumer implements KafkaConsumer {
     throw new AckordError('ACKORD_SHUTDOWN', 'The consumer was closed while it started.')
   }
 
-  async #take({ batch, resolveOffset }: KafkaJsBatch): Promise<void> {
+  async #onBatch({ batch, resolveOffset }: KafkaJsBatch): Promise<void> {
     const { topic, partition } = batch
     const messages: KafkaMessage[] = batch.messages.map(({ key, value, timestamp, offset, headers = {} }) => ({
       topic,
@@ -194,7 +194,7 @@ const noAccess: readonly unknown[] = [
 ]
 const noTopic: readonly unknown[] = ['UNKNOWN_TOPIC_OR_PARTITION', 'INVALID_TOPIC_EXCEPTION']
 
-/** KafkaJS wraps errors in others, one for each of its own attempts. */
+/** KafkaJS wraps errors in others, one for each of its attempts. */
 function faultOf(error: unknown): KafkaFault {
   for (let cause = error; cause instanceof Error; cause = cause.cause) {
     const type: unknown = 'type' in cause ? cause.type : undefined

@@ -1,14 +1,14 @@
-/** A way to Kafka, made of a client by `fromKafkaJs`. The package knows no client but by this. */
+/** A Kafka client, adapted by `fromKafkaJs`. The package uses clients only through this interface. */
 export interface KafkaPort {
-  /** Nothing is opened yet. */
+  /** Creates a producer, without connecting it. */
   producer(): KafkaProducer
-  /** A member of the group, on a connection of its own. Nothing is opened yet; it can be used once. */
+  /** Creates a member of the group with a connection of its own, without connecting it. It can be started once. */
   consumer(options: KafkaConsumerOptions, events: KafkaConsumerEvents): KafkaConsumer
-  /** What an error of this client is about. */
+  /** Classifies an error of this client. */
   faultOf(error: unknown): KafkaFault
 }
 
-/** `message`: it is too large, or the broker takes no such record. `access`: not allowed, or not logged in. `topic`: there is none. `other`: anything else, most of it passes. */
+/** `message`: it is too large, or the broker does not accept records of its form. `access`: not allowed, or not logged in. `topic`: it does not exist. `other`: anything else, usually temporary. */
 export type KafkaFault = 'message' | 'access' | 'topic' | 'other'
 
 export interface KafkaRecord {
@@ -21,7 +21,7 @@ export interface KafkaRecord {
 export interface KafkaProducer {
   /** Idempotent. */
   connect(): Promise<void>
-  /** Resolves when all in-sync replicas have all of them. Rejects for all together: some may be there. */
+  /** Resolves when all in-sync replicas have all records. A rejection is about all of them: some may be stored nevertheless. */
   send(topic: string, records: readonly KafkaRecord[]): Promise<void>
   close(): Promise<void>
 }
@@ -31,13 +31,13 @@ export interface KafkaPartition {
   readonly partition: number
 }
 
-/** A record as it was fetched. */
+/** A fetched record. */
 export interface KafkaMessage extends KafkaPartition {
   readonly offset: string
   /** Milliseconds since the epoch, as text. */
   readonly timestamp: string
   readonly key: Buffer | null
-  /** `null` is a tombstone: what the key stood for is gone. */
+  /** `null` is a tombstone: the value of the key was deleted. */
   readonly value: Buffer | null
   readonly headers: Readonly<Record<string, Buffer | string | readonly (Buffer | string)[] | undefined>>
 }
@@ -45,28 +45,28 @@ export interface KafkaMessage extends KafkaPartition {
 export interface KafkaConsumerOptions {
   readonly group: string
   readonly topics: readonly string[]
-  /** Where a group starts that has committed nothing. */
+  /** Where a group starts that has no committed offset. */
   readonly from: 'oldest' | 'newest'
 }
 
-/** Called by the consumer. None of them may throw. */
+/** Called by the consumer. They must not throw. */
 export interface KafkaConsumerEvents {
-  /** The group has been divided anew. `member` changes if this consumer had been given up by the group in between: then all that it had was others' meanwhile. */
+  /** A rebalance has ended. `member` changes if the group had removed this consumer in between: then other members had its partitions meanwhile. */
   assigned(partitions: readonly KafkaPartition[], member: string): void
-  /** The group is about to be divided anew. */
+  /** A rebalance begins. */
   revoking(): void
-  /** The group knows this consumer and is not being divided: what it had is still its own. */
+  /** A heartbeat was accepted outside of a rebalance: this consumer still has its partitions. */
   confirmed(): void
-  /** How many of the messages, from the first on, were taken. The others are fetched again. */
+  /** Returns how many of the messages, from the first on, were accepted. The others are fetched again. */
   fetched(partition: KafkaPartition, messages: readonly KafkaMessage[]): number
-  /** It has ended by itself. */
+  /** The consumer has stopped because of an error. */
   crashed(error: unknown): void
 }
 
 export interface KafkaConsumer {
-  /** Resolves when it was asked to join the group; rejects if that is not possible. */
+  /** Resolves when joining the group has begun; rejects if that is not possible. */
   start(): Promise<void>
-  /** The offsets of the next messages to be read. */
+  /** Commits the offsets of the next messages to be read. */
   commit(offsets: readonly (KafkaPartition & { readonly offset: string })[]): Promise<void>
   pause(partition: KafkaPartition): void
   resume(partition: KafkaPartition): void

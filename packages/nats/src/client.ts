@@ -1,25 +1,25 @@
 import type { MsgHdrs } from '@nats-io/transport-node'
 
-/** What is used of a connection that `connect()` of `@nats-io/transport-node` 3 makes. It is passed in. */
+/** The part that is used of a connection of `@nats-io/transport-node` 3. It is passed in. */
 export interface NatsConnection {
   publish(subject: string, data: Uint8Array, options?: { reply?: string }): void
   request(subject: string, data: Uint8Array, options: { timeout: number; headers?: MsgHdrs }): Promise<NatsMessage>
   subscribe(subject: string, options: { callback: (error: Error | null, message: NatsMessage) => void }): NatsSubscription
   flush(): Promise<void>
-  /** Tells of lost and renewed connections, among other things. */
+  /** Reports lost and restored connections, among other events. */
   status(): AsyncIterable<{ readonly type: string }>
   isClosed(): boolean
   closed(): Promise<unknown>
-  /** There while it is connected. */
+  /** Set while it is connected. */
   readonly info?: { readonly max_payload: number } | undefined
 }
 
 export interface NatsSubscription {
-  /** Resolves when all that the server had sent has been delivered. */
+  /** Resolves when everything that the server had sent has been delivered. */
   drain(): Promise<void>
 }
 
-/** The client's own headers, as far as they are read. */
+/** The part of the client's headers that is used. */
 export interface NatsHeaders {
   readonly code: number
   readonly description: string
@@ -32,17 +32,17 @@ export interface NatsMessage {
   readonly subject: string
   readonly data: Uint8Array
   readonly headers?: NatsHeaders | undefined
-  /** Of a message out of a stream: where verdicts go. */
+  /** The subject for the verdict on a message of a stream. */
   readonly reply?: string | undefined
 }
 
-/** The client's error that this one is, or was caused by. By its name: an application may have two copies of the client. */
+/** Whether the error, or one of its causes, has this name. Not `instanceof`: an application may have two copies of the client. */
 function hasName(error: unknown, name: string): boolean {
   for (let cause = error; cause instanceof Error; cause = cause.cause) if (cause.name === name) return true
   return false
 }
 
-/** Nobody listens to the subject: no stream has it, or JetStream is not there. */
+/** The subject has no subscriber: no stream has it, or JetStream is not available. */
 export function isNoResponders(error: unknown): boolean {
   return hasName(error, 'NoResponders') || hasName(error, 'NoRespondersError')
 }
@@ -51,7 +51,7 @@ export function isNotAllowed(error: unknown): boolean {
   return hasName(error, 'PermissionViolationError') || hasName(error, 'AuthorizationError')
 }
 
-/** The client counts the bytes itself. */
+/** The client checks the size itself. */
 export function isTooLarge(error: unknown): boolean {
   return error instanceof Error && error.message.includes('max_payload')
 }

@@ -4,7 +4,7 @@ import type { NatsConnection } from './client.ts'
 
 const watches = new WeakMap<NatsConnection, ConnectionWatch>()
 
-/** Whether a connection is up. The client heals by itself, and says nothing to those who wait for an answer meanwhile. */
+/** Whether a connection is up. The client reconnects by itself, but does not fail the requests that wait for an answer meanwhile. */
 export class ConnectionWatch {
   readonly #connection: NatsConnection
   readonly #listeners = new Set<() => void>()
@@ -25,10 +25,10 @@ export class ConnectionWatch {
     )
   }
 
-  /** One for each connection, however many use it. */
+  /** One watch per connection, shared by its sources and publishers. */
   static of(connection: NatsConnection): ConnectionWatch {
     if (typeof connection !== 'object' || connection === null) {
-      throw new InvalidOptionError('connection', "must be what connect() of '@nats-io/transport-node' resolves to.")
+      throw new InvalidOptionError('connection', "must be a connection, as connect() of '@nats-io/transport-node' returns it.")
     }
     for (const method of ['publish', 'request', 'subscribe', 'flush', 'status', 'isClosed', 'closed'] as const) {
       checkFunction(`connection.${method}`, connection[method])
@@ -45,29 +45,29 @@ export class ConnectionWatch {
     return this.#up
   }
 
-  /** There once it is closed and will not come back, with the client's reason if it had one. */
+  /** Set when the connection is closed for good, with the client's reason if there is one. */
   get over(): { readonly cause: unknown } | undefined {
     return this.#over
   }
 
-  /** Called at each change, until the function that it returns is. */
+  /** Calls the listener at each change. The returned function removes it. */
   onChange(listener: () => void): () => void {
     this.#listeners.add(listener)
     return () => void this.#listeners.delete(listener)
   }
 
-  /** Resolves when it is up or over, or the signal is aborted. */
+  /** Resolves when the connection is up or closed for good, or when the signal is aborted. */
   async settled(signal: AbortSignal): Promise<void> {
     if (this.#up || this.#over !== undefined || signal.aborted) return
     await new Promise<void>((resolve) => {
-      const look = () => {
+      const check = () => {
         if (!this.#up && this.#over === undefined && !signal.aborted) return
-        forget()
-        signal.removeEventListener('abort', look)
+        unwatch()
+        signal.removeEventListener('abort', check)
         resolve()
       }
-      const forget = this.onChange(look)
-      signal.addEventListener('abort', look, { once: true })
+      const unwatch = this.onChange(check)
+      signal.addEventListener('abort', check, { once: true })
     })
   }
 

@@ -21,7 +21,7 @@ function encodeValue(value: AttributeValue): string {
   return percentEncode(attributeText(value).toWellFormed())
 }
 
-/** A subject that can be published to: tokens with dots between them, no wildcards. */
+/** Checks a subject that can be published to: tokens separated by dots, without wildcards. */
 export function checkSubject(option: string, subject: unknown): string {
   if (typeof subject === 'string' && /^[^\s.*>]+(\.[^\s.*>]+)*$/.test(subject)) return subject
   throw new InvalidOptionError(
@@ -30,7 +30,7 @@ export function checkSubject(option: string, subject: unknown): string {
   )
 }
 
-/** The name of a stream or consumer, which is a token of a subject. */
+/** Checks the name of a stream or consumer, which is a token of a subject. */
 export function checkToken(option: string, name: unknown): string {
   if (typeof name === 'string' && /^[^\s.*>/\\]+$/.test(name)) return name
   throw new InvalidOptionError(option, `must be a name without dots, spaces, wildcards and slashes; it is ${JSON.stringify(name)}.`)

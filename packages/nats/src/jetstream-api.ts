@@ -2,13 +2,13 @@ import { answerTimeout } from '@ackord/core/internal'
 import type { NatsConnection } from './client.ts'
 import type { ConnectionWatch } from './connection-watch.ts'
 
-/** What JetStream answers in place of what it was asked for. */
+/** An error response of JetStream. */
 export class JetStreamError extends Error {
   static {
     this.prototype.name = 'JetStreamError'
   }
 
-  /** JetStream's own, such as 10059 for a stream that is missing. */
+  /** JetStream's error code, such as 10059 for a missing stream. */
   readonly code: number
 
   constructor(code: number, message: string) {
@@ -17,28 +17,28 @@ export class JetStreamError extends Error {
   }
 }
 
-/** JetStream's codes that make a difference. */
+/** The error codes of JetStream that are handled. */
 export const streamNotFound = 10059
 export const consumerNotFound = 10014
 export const messageTooLarge = 10054
 export const wrongStream = 10060
 
-/** What is used of a consumer's state. Durations are nanoseconds. */
+/** The part of a consumer's state that is used. Durations are nanoseconds. */
 export interface ConsumerInfo {
   readonly config: Readonly<Record<string, unknown>> & {
     readonly ack_policy?: string
     readonly ack_wait?: number
     readonly max_ack_pending?: number
-    /** Of one request for messages: how many, and how long it may wait. 0 is no limit. */
+    /** Limits of one pull request: how many messages, and how long it may wait. 0 is no limit. */
     readonly max_batch?: number
     readonly max_expires?: number
     readonly max_deliver?: number
     readonly deliver_subject?: string
   }
   readonly delivered: { readonly consumer_seq: number }
-  /** Delivered, and without a verdict. */
+  /** Messages that are delivered and not settled. */
   readonly num_ack_pending: number
-  /** Requests for messages that wait, whoever's. */
+  /** Pull requests that wait, of all clients. */
   readonly num_waiting: number
 }
 
@@ -46,7 +46,7 @@ export interface StreamInfo {
   readonly config: Readonly<Record<string, unknown>>
 }
 
-/** The few requests that JetStream is asked here; each is a message and its answer. */
+/** The requests of the JetStream API that are used; each is a message and its answer. */
 export class JetStreamApi {
   readonly #connection: NatsConnection
   readonly #watch: ConnectionWatch
@@ -59,22 +59,25 @@ export class JetStreamApi {
   }
 
   async consumerInfo(stream: string, consumer: string): Promise<ConsumerInfo> {
-    return (await this.#ask(`CONSUMER.INFO.${stream}.${consumer}`)) as ConsumerInfo
+    return (await this.#request(`CONSUMER.INFO.${stream}.${consumer}`)) as ConsumerInfo
   }
 
   async createConsumer(stream: string, consumer: string, config: object): Promise<void> {
-    await this.#ask(`CONSUMER.DURABLE.CREATE.${stream}.${consumer}`, { stream_name: stream, config: { ...config, durable_name: consumer } })
+    await this.#request(`CONSUMER.DURABLE.CREATE.${stream}.${consumer}`, {
+      stream_name: stream,
+      config: { ...config, durable_name: consumer },
+    })
   }
 
   async streamInfo(stream: string): Promise<StreamInfo> {
-    return (await this.#ask(`STREAM.INFO.${stream}`)) as StreamInfo
+    return (await this.#request(`STREAM.INFO.${stream}`)) as StreamInfo
   }
 
   async createStream(stream: string, config: object): Promise<void> {
-    await this.#ask(`STREAM.CREATE.${stream}`, { ...config, name: stream })
+    await this.#request(`STREAM.CREATE.${stream}`, { ...config, name: stream })
   }
 
-  /** Asks for messages, which come to `reply`. Durations are milliseconds. */
+  /** Requests messages, which are delivered to `reply`. Durations are milliseconds. */
   pull(
     stream: string,
     consumer: string,
@@ -86,27 +89,27 @@ export class JetStreamApi {
     this.#connection.publish(`${this.#prefix}.CONSUMER.MSG.NEXT.${stream}.${consumer}`, utf8.encode(JSON.stringify(body)), { reply })
   }
 
-  async #ask(subject: string, body?: object): Promise<unknown> {
+  async #request(subject: string, body?: object): Promise<unknown> {
     const data = body === undefined ? new Uint8Array() : utf8.encode(JSON.stringify(body))
-    const asking = this.#connection.request(`${this.#prefix}.${subject}`, data, { timeout: answerTimeout })
-    // The client leaves a request to its time-out when it loses the connection, although no answer can come any more.
-    let forget: () => void = () => {}
+    const requesting = this.#connection.request(`${this.#prefix}.${subject}`, data, { timeout: answerTimeout })
+    // When the client loses the connection, a request waits until it times out, although no answer can come any more.
+    let unwatch: () => void = () => {}
     const lost = new Promise<never>((_, reject) => {
-      forget = this.#watch.onChange(() => reject(new Error('The connection to NATS was lost before JetStream had answered.')))
+      unwatch = this.#watch.onChange(() => reject(new Error('The connection to NATS was lost before JetStream had answered.')))
     })
-    asking.catch(() => {})
+    requesting.catch(() => {})
     try {
-      return checkAnswer((await Promise.race([asking, lost])).data)
+      return checkAnswer((await Promise.race([requesting, lost])).data)
     } finally {
-      forget()
+      unwatch()
     }
   }
 }
 
-/** The answer, or what it says went wrong. */
+/** Returns the answer. Throws the error that it contains. */
 export function checkAnswer(data: Uint8Array): Readonly<Record<string, unknown>> {
   const answer = parse(data)
-  if (typeof answer !== 'object' || answer === null) throw new TypeError('JetStream answered with something else than an object.')
+  if (typeof answer !== 'object' || answer === null) throw new TypeError('The answer of JetStream is not an object.')
   if (!('error' in answer)) return answer as Record<string, unknown>
   // JetStream's own format.
   const {
@@ -121,8 +124,8 @@ function parse(data: Uint8Array): unknown {
   try {
     return JSON.parse(text.decode(data))
   } catch {
-    // The error would quote the answer, and whoever answers in place of a stream may repeat the message.
-    throw new TypeError('JetStream answered with something else than JSON.')
+    // The original error would quote the answer, and a subscriber that answers instead of a stream may repeat the message.
+    throw new TypeError('The answer of JetStream is not JSON.')
   }
 }
 

@@ -3,20 +3,20 @@ import { checkChoice, checkCount, checkDuration, checkNoMore } from '@ackord/cor
 import { consumerNotFound, type JetStreamApi, JetStreamError, nanoseconds, streamNotFound } from './jetstream-api.ts'
 
 export interface NatsStreamOptions {
-  /** What is published to these subjects is in the stream; `*` and `>` are wildcards. */
+  /** The stream stores messages to these subjects; `*` and `>` are wildcards. */
   readonly subjects: readonly string[]
   /** Default: 'file'. */
   readonly storage?: 'file' | 'memory' | undefined
   /**
-   * `limits`: messages stay until they are too old or too many. `interest`: until all consumers have acked them. `workqueue`: until the one consumer of
-   * their subject has. Default: 'limits'.
+   * `limits`: messages stay until they are too old or too many. `interest`: until all consumers have acked them. `workqueue`: until the only consumer of
+   * their subject has acked them. Default: 'limits'.
    */
   readonly retention?: 'limits' | 'interest' | 'workqueue' | undefined
-  /** How many servers of a cluster have the stream. Default: 1. */
+  /** The number of servers of a cluster that store the stream. Default: 1. */
   readonly replicas?: number | undefined
-  /** Milliseconds that a message stays at most. Default: for ever. */
+  /** Milliseconds after which a message is deleted. Default: never. */
   readonly maxAge?: number | undefined
-  /** Milliseconds in which a message that is published again is dropped. Default: the server's, 120,000. */
+  /** Milliseconds in which a message that is published again is recognised and dropped. Default: the server's, 120,000. */
   readonly duplicateWindow?: number | undefined
   /** Further settings, as JetStream's API names them. Default: none. */
   readonly config?: Readonly<Record<string, unknown>> | undefined
@@ -25,24 +25,24 @@ export interface NatsStreamOptions {
 export interface NatsConsumerOptions {
   /** Only messages of this subject, which may have wildcards. Default: all of the stream. */
   readonly filter?: string | undefined
-  /** Where a consumer that is made now starts: at the first message of the stream, or with what comes from now on. Default: 'oldest'. */
+  /** Where a new consumer starts: at the first message of the stream, or with messages that are published from now on. Default: 'oldest'. */
   readonly from?: 'oldest' | 'newest' | undefined
-  /** Milliseconds without a sign of life after which a message is delivered again. Default: 30,000. */
+  /** Milliseconds without an ack or a progress report after which a message is delivered again. Default: 30,000. */
   readonly ackWait?: number | undefined
-  /** How many messages may be without a verdict, with all instances together. With order per key what one instance holds. Default: 1,000; with order the source's `prefetch`. */
+  /** The most unsettled messages of all instances together; with order per key, of the one instance that reads. Default: 1,000; with order the source's `prefetch`. */
   readonly maxAckPending?: number | undefined
   /** Further settings, as JetStream's API names them. Default: none. */
   readonly config?: Readonly<Record<string, unknown>> | undefined
 }
 
 export interface NatsDeclaration {
-  /** The stream, if it is missing. Default: it must exist. */
+  /** Creates the stream, unless it exists. Default: it must exist. */
   readonly stream?: NatsStreamOptions | undefined
-  /** The durable consumer, if it is missing. */
+  /** Settings of the durable consumer, which is created unless it exists. */
   readonly consumer?: NatsConsumerOptions | undefined
 }
 
-/** What JetStream is asked for. */
+/** The settings in JetStream's own names. */
 export interface Topology {
   readonly stream: Readonly<Record<string, unknown>> | undefined
   readonly consumer: Readonly<Record<string, unknown>>
@@ -98,7 +98,7 @@ function consumerConfig(options: NatsConsumerOptions, defaults: { readonly maxAc
   }
 }
 
-/** Makes what is missing. What exists must be as it is declared; nothing is changed. */
+/** Creates the stream and the consumer, unless they exist. An existing one must be as declared; nothing is changed. */
 export async function declareTopology(
   api: JetStreamApi,
   stream: string,
@@ -106,16 +106,16 @@ export async function declareTopology(
   { stream: streamSettings, ...rest }: Topology,
 ): Promise<void> {
   if (streamSettings !== undefined) {
-    const existing = await found(api.streamInfo(stream), streamNotFound)
+    const existing = await unlessMissing(api.streamInfo(stream), streamNotFound)
     if (existing === undefined) await api.createStream(stream, streamSettings)
     else checkSame(`stream '${stream}'`, existing.config, streamSettings)
   }
-  const existing = await found(api.consumerInfo(stream, consumer), consumerNotFound)
+  const existing = await unlessMissing(api.consumerInfo(stream, consumer), consumerNotFound)
   if (existing === undefined) await api.createConsumer(stream, consumer, rest.consumer)
   else checkSame(`consumer '${consumer}'`, existing.config, rest.consumer)
 }
 
-/** It exists, and is not what was declared. */
+/** A stream or consumer exists with other settings than declared. */
 export class DeclarationMismatch extends Error {
   static {
     this.prototype.name = 'DeclarationMismatch'
@@ -129,9 +129,9 @@ function checkSame(what: string, existing: Readonly<Record<string, unknown>>, de
   }
 }
 
-async function found<T>(asking: Promise<T>, missing: number): Promise<T | undefined> {
+async function unlessMissing<T>(request: Promise<T>, missing: number): Promise<T | undefined> {
   try {
-    return await asking
+    return await request
   } catch (error) {
     if (error instanceof JetStreamError && error.code === missing) return undefined
     throw error

@@ -1,8 +1,8 @@
-/** What is used of amqplib 2. Its objects are passed in, and nothing of it is imported. */
+/** The part of amqplib 2 that is used. Its objects are passed in; amqplib itself is not imported. */
 export interface RabbitmqConnection {
   createChannel(): Promise<RabbitmqChannel>
   createConfirmChannel(): Promise<RabbitmqConfirmChannel>
-  /** Only a connection that was made with `{ recovery: … }` has it. */
+  /** Only a connection that was opened with `{ recovery: … }` has this method. */
   waitForConnect?(): Promise<unknown>
   on(event: 'error' | 'reconnect-failed', listener: (error: Error) => void): unknown
 }
@@ -34,7 +34,7 @@ export interface RabbitmqConfirmChannel {
   prependListener(event: 'close', listener: () => void): unknown
 }
 
-/** The properties that a publisher sets. Those without a value are not sent. */
+/** The properties that a publisher sets. Missing properties are not sent. */
 export interface RabbitmqProperties {
   headers: Record<string, unknown>
   contentType?: string
@@ -68,7 +68,7 @@ export interface RabbitmqMessage {
   }
 }
 
-/** AMQP's reply code, where amqplib's error carries one. */
+/** AMQP's reply code; `undefined` if amqplib's error has none. */
 export function replyCode(error: unknown): unknown {
   return error instanceof Error && 'code' in error ? error.code : undefined
 }

@@ -5,9 +5,9 @@ export interface ServerVersion {
 
 export type CountHeader = 'x-acquired-count' | 'x-delivery-count'
 
-/** The version of the server behind a channel of amqplib; zeros if the client does not tell. */
+/** The version of the server that a channel is connected to; zeros if it is unknown. */
 export function serverVersion(channel: object): ServerVersion {
-  // amqplib's channels have the connection that they belong to, also where it was made again.
+  // A channel of amqplib refers to its connection, also after that was opened again.
   const { connection } = channel as { readonly connection?: { readonly serverProperties?: { readonly version?: unknown } } }
   const [major = 0, minor = 0] = String(connection?.serverProperties?.version ?? '')
     .split('.')
@@ -16,8 +16,8 @@ export function serverVersion(channel: object): ServerVersion {
 }
 
 /**
- * The header in which a quorum queue counts earlier deliveries. Only this one is the server's own: up to 4.2 a sender's `x-acquired-count` stays as it is, and
- * from 4.3 on a sender's `x-delivery-count` does after nacks, which 4.3 does not count there any more.
+ * The header in which a quorum queue counts earlier deliveries. Only this one is written by the server: up to 4.2 an `x-acquired-count` is the sender's, and
+ * from 4.3 on an `x-delivery-count` is, because 4.3 no longer counts nacks there.
  */
 export function countHeader({ major, minor }: ServerVersion): CountHeader {
   return major > 4 || (major === 4 && minor >= 3) ? 'x-acquired-count' : 'x-delivery-count'

@@ -3,7 +3,7 @@ import { AckordError } from '@ackord/core'
 import { checkName, describeValue } from '@ackord/core/internal'
 import { type FetchHandler, handleIncoming, writeResponse } from './node-handler.ts'
 
-/** What is used of Express' request: Node's, and a body where a parser has run. */
+/** The part of Express' request that is used: Node's request, and the body if a parser has run. */
 export interface ExpressRequest extends IncomingMessage {
   readonly body?: unknown
 }
@@ -21,7 +21,7 @@ async function respond(handler: FetchHandler, request: ExpressRequest, response:
   await writeResponse(response, await handleIncoming(handler, request, response, parsedBody(request)))
 }
 
-/** What a parser has left of the body; `undefined` if it can still be read. */
+/** The body that a parser has read; `undefined` if it can still be read. */
 function parsedBody({ body, readableEnded }: ExpressRequest): Uint8Array | undefined {
   if (body instanceof Uint8Array) return body
   if (typeof body === 'string') return Buffer.from(body)
@@ -30,7 +30,7 @@ function parsedBody({ body, readableEnded }: ExpressRequest): Uint8Array | undef
   throw new AckordError('ACKORD_WRONG_DATA', text)
 }
 
-/** What is used of Fastify's request, reply and instance. */
+/** The part of Fastify's request, reply and instance that is used. */
 export interface FastifyRequest {
   readonly raw: IncomingMessage
 }
@@ -52,7 +52,7 @@ export interface FastifyInstance {
 }
 
 /**
- * A plugin for Fastify 5: `app.register(toFastifyPlugin(source.handler, '/events'))`. Its content type parsers are its own, so that bodies come as they are; the
+ * A plugin for Fastify 5: `app.register(toFastifyPlugin(source.handler, '/events'))`. It has its own content type parsers, so that bodies are not changed; the
  * hooks of the application apply.
  */
 export function toFastifyPlugin(handler: FetchHandler, path: string): (instance: FastifyInstance) => Promise<void> {
@@ -69,7 +69,7 @@ export function toFastifyPlugin(handler: FetchHandler, path: string): (instance:
   }
 }
 
-/** What is used of Hono's context. */
+/** The part of Hono's context that is used. */
 export interface HonoContext {
   readonly req: { readonly raw: Request }
 }

@@ -1,17 +1,17 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { answer } from '../source/answers.ts'
 
-/** Anything that answers requests in the style of Fetch: `source.handler`. */
+/** A function that answers a Fetch request, such as `source.handler`. */
 export type FetchHandler = (request: Request) => Promise<Response>
 
-/** For `http.createServer()` and everything that takes its listeners. The body must not have been read. */
+/** For `http.createServer()` and everything that accepts its listeners. The body must not have been read. */
 export function toNodeHandler(handler: FetchHandler): (incoming: IncomingMessage, outgoing: ServerResponse) => void {
   return (incoming, outgoing) => {
     void respond(handler, incoming, outgoing)
   }
 }
 
-/** Never rejects: a client that went while it was answered is nobody's error. */
+/** Never rejects: a client that disconnects while it is answered is not an error. */
 async function respond(handler: FetchHandler, incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> {
   await writeResponse(outgoing, await handleIncoming(handler, incoming, outgoing))
 }
@@ -23,7 +23,7 @@ export async function writeResponse(outgoing: ServerResponse, response: Response
   outgoing.end(body)
 }
 
-/** The answer to a request of Node's. What is left of the body is read and thrown away, so that the connection can be used again. */
+/** The answer to a request of Node. The rest of the body is read and discarded, so that the connection can be reused. */
 export async function handleIncoming(
   handler: FetchHandler,
   incoming: IncomingMessage,
@@ -39,7 +39,7 @@ export async function handleIncoming(
   try {
     request = requestOf(incoming, parsed ?? body.stream(), client.signal)
   } catch {
-    // Fetch has no word for some methods and headers that Node lets pass.
+    // Fetch does not allow some methods and headers that Node accepts.
     return answer(400, 'The request cannot be read.')
   }
   try {
@@ -54,16 +54,16 @@ function requestOf(incoming: IncomingMessage, body: ReadableStream<Uint8Array> |
   const headers = new Headers()
   for (let index = 0; index + 1 < rawHeaders.length; index += 2) {
     const [name = '', value = ''] = [rawHeaders[index], rawHeaders[index + 1]]
-    // HTTP/2 has the method and the path among its headers.
+    // In HTTP/2 the method and the path are headers.
     if (!name.startsWith(':')) headers.append(name, value)
   }
-  // The path may be a whole URL; where there is none, the host does not matter.
+  // The path may be a whole URL; otherwise the host does not matter.
   const target = new URL(url, 'http://localhost')
   const init = { method, headers, signal }
   return method === 'GET' || method === 'HEAD' ? new Request(target, init) : new Request(target, { ...init, body, duplex: 'half' })
 }
 
-/** The body as a web stream. Not `Readable.toWeb`: that closes the connection of a body that is not read to its end, and with it the answer. */
+/** The body as a web stream. Not `Readable.toWeb`: if a body is not read to its end, that closes the connection before the answer is sent. */
 class IncomingBody {
   readonly #incoming: IncomingMessage
   #onData: ((chunk: Uint8Array) => void) | undefined
@@ -86,11 +86,11 @@ class IncomingBody {
     )
   }
 
-  /** Reads the rest, and throws it away. Idempotent. */
+  /** Reads and discards the rest. Idempotent. */
   release(): void {
     const incoming = this.#incoming
     if (this.#onData !== undefined) incoming.off('data', this.#onData)
-    // Errors of a body that nobody reads concern nobody.
+    // Errors of a discarded body do not matter.
     incoming.on('error', () => {})
     if (!incoming.readableEnded) incoming.resume()
   }

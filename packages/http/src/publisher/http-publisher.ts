@@ -32,9 +32,9 @@ import {
 } from './send-request.ts'
 
 export interface HttpPublisherOptions {
-  /** Where all messages go. User and password in it are sent as basic authorization. Default: each destination is a URL itself. */
+  /** The URL that all messages are sent to. Its user and password are sent as basic authorization. Default: each destination is a URL itself. */
   readonly url?: string | URL | undefined
-  /** Where a message to this destination goes, instead of `url`. Default: `url`. */
+  /** Returns the URL of a message to this destination, instead of `url`. Default: `url`. */
   readonly route?: ((destination: string, message: RawMessage) => string | URL) | undefined
   /**
    * How events are written. `binary`: the data is the body, attributes are headers. `structured`: both are JSON in the body. `batch`: all messages
@@ -42,21 +42,21 @@ export interface HttpPublisherOptions {
    * the body only.
    */
   readonly mode?: 'binary' | 'structured' | 'batch' | undefined
-  /** Further headers, such as `authorization`; or a function that gives them, asked once per call of `publish()`. Default: none. */
+  /** Further headers, such as `authorization`; or a function that returns them, called once per call of `publish()`. Default: none. */
   readonly headers?:
     | Readonly<Record<string, string>>
     | ((destination: string) => Readonly<Record<string, string>> | Promise<Readonly<Record<string, string>>>)
     | undefined
   /** Signs each request as Standard Webhooks does, with this secret (`whsec_…`) or, while one is being replaced, with several. Default: unsigned. */
   readonly sign?: string | readonly string[] | undefined
-  /** How many requests of a call may be under way at once. Those of one `partitionkey` are sent one after the other. Default: 8. */
+  /** The most requests of a call that are in flight at the same time. Messages with the same `partitionkey` are sent one after the other. Default: 8. */
   readonly concurrency?: number | undefined
   /**
-   * Milliseconds that the receiver has to answer; shorter than the relay's `publishTimeout`, or that ends all requests of a call together.
-   * An answer that does not come counts as status 504. Node's own `fetch` gives up after five minutes. Default: 8,000.
+   * Milliseconds that an answer may take; shorter than the relay's `publishTimeout`, which ends all requests of a call together.
+   * No answer in time counts as status 504. Node's own `fetch` times out after five minutes. Default: 8,000.
    */
   readonly timeout?: number | undefined
-  /** What a status means, where the usual meaning does not fit: `{ 404: 'park', 409: 'confirmed' }`. Default: the table in the guide. */
+  /** Overrides the meaning of a status: `{ 404: 'park', 409: 'confirmed' }`. Default: the table in the guide. */
   readonly statuses?: Readonly<Record<number, HttpVerdict>> | undefined
   /** Default: the global one. */
   readonly fetch?: HttpFetch | undefined
@@ -64,8 +64,8 @@ export interface HttpPublisherOptions {
 }
 
 /**
- * Sends CloudEvents over HTTP. What is `ok` was answered with a status of 2xx; what is not may have arrived all the same, and comes again with the same id.
- * Redirects are not followed. Once a destination is found to be at fault, the rest of the call is not sent there.
+ * Sends CloudEvents over HTTP. A message that is `ok` was answered with a status of 2xx; any other one may have arrived nevertheless, and has the same id when it is sent again.
+ * Redirects are not followed. After a failure of the destination, the rest of the call is not sent there.
  */
 export function httpPublisher(options: HttpPublisherOptions = {}): Publisher & AsyncDisposable {
   const {
@@ -83,13 +83,10 @@ export function httpPublisher(options: HttpPublisherOptions = {}): Publisher & A
   } = options
   checkNoMore('An HTTP publisher', unknown)
   if (options.sign === undefined && Object.hasOwn(options, 'sign')) {
-    throw new InvalidOptionError(
-      'sign',
-      'is undefined, as a secret that is missing in the environment is. Leave the option out to sign nothing.',
-    )
+    throw new InvalidOptionError('sign', 'is undefined; a variable of the environment may be missing. Omit the option to sign nothing.')
   }
   if (url !== undefined && route !== undefined)
-    throw new InvalidOptionError('route', "cannot be used together with 'url'. Leave one of them out.")
+    throw new InvalidOptionError('route', "cannot be used together with 'url'. Omit one of them.")
   if (route !== undefined) checkFunction('route', route)
   checkChoice('mode', mode, ['binary', 'structured', 'batch'])
   if (typeof headers !== 'function') checkHeaders(headers)

@@ -1,10 +1,10 @@
 import { escapeText } from '@ackord/core/internal'
 import { formatRetryAfter } from '../cloudevents/retry-after.ts'
 
-/** How much of a text an answer has: it may quote the request. */
+/** The longest text of an answer: it may quote the request. */
 const maxTextLength = 500
 
-/** An answer with one sentence for whoever reads the sender's log. It tells nothing of our inside. */
+/** An answer with one sentence for the sender's log. It reveals nothing about this process. */
 export function answer(status: number, text: string, headers: Readonly<Record<string, string>> = {}): Response {
   return new Response(`${escapeText(text, maxTextLength)}\n`, {
     status,

@@ -3,7 +3,7 @@ import type { Attributes, RawMessage } from '@ackord/core'
 import { type Delivery, PushedMessages } from '@ackord/core/broker'
 import type { EventContent } from './read-request.ts'
 
-/** What an iteration belongs to. */
+/** The source of an iteration. */
 export interface IterationOwner {
   readonly disposed: boolean
   readonly counts: DeliveryCounts
@@ -12,13 +12,13 @@ export interface IterationOwner {
   ended(iteration: HttpIteration): void
 }
 
-/** One reader of what requests bring. */
+/** One iteration over the messages of requests. */
 export class HttpIteration {
   readonly messages: PushedMessages<HeldMessage>
   readonly #owner: IterationOwner
   readonly #signal: AbortSignal
   readonly #waiting = new Set<HeldMessage>()
-  #inHand = 0
+  #handling = 0
 
   constructor(owner: IterationOwner, signal: AbortSignal) {
     this.#owner = owner
@@ -34,12 +34,12 @@ export class HttpIteration {
     )
   }
 
-  /** How many messages it has that are not settled. */
+  /** The number of its unsettled messages. */
   get load(): number {
-    return this.#waiting.size + this.#inHand
+    return this.#waiting.size + this.#handling
   }
 
-  /** Whether it is about to end: of several that end with one signal, the last hear of it after the first have given back. */
+  /** Whether it is about to end: of several iterations with one signal, the first return their messages before the last are notified. */
   get isEnding(): boolean {
     return this.#signal.aborted
   }
@@ -56,18 +56,18 @@ export class HttpIteration {
     if (content === undefined) return undefined
     const { counts, receive } = this.#owner
     const { data, attributes } = content
-    this.#inHand += 1
+    this.#handling += 1
     return receive({
       data,
       attributes,
       deliveryCount: counts.count(attributes),
       ack: () => {
-        this.#inHand -= 1
+        this.#handling -= 1
         held.ack()
         counts.forget(attributes)
       },
       nack: (_error, { retryAfter = 0 }) => {
-        this.#inHand -= 1
+        this.#handling -= 1
         held.nack(retryAfter)
       },
     })
@@ -77,26 +77,26 @@ export class HttpIteration {
     this.#owner.ended(this)
     const returned = [...this.#waiting]
     this.#waiting.clear()
-    for (const held of returned) held.giveBack()
+    for (const held of returned) held.release()
   }
 }
 
-/** A message that came by a request and is not settled. */
+/** An unsettled message of a request. */
 export interface HeldMessage {
-  /** What it is made of, for whoever handles it now; `undefined` if it is not wanted any more, because it took too long to get there. */
+  /** Its content, when it is handed out; `undefined` if its request has ended, because it waited too long. */
   take(): EventContent | undefined
-  /** Throws if nobody waits for the verdict any more. */
+  /** Throws if the request does not wait for the verdict any more. */
   ack(): void
   /** Throws as `ack` does. */
   nack(retryAfter: number): void
-  /** Nobody has seen it, and nobody will. */
-  giveBack(): void
+  /** The message was not handed out, and will not be. */
+  release(): void
 }
 
-/** Only of what is not handled yet; the oldest are forgotten first. */
-const most = 10_000
+/** Counts are kept only for messages that are not handled yet; the oldest are dropped first. */
+const maxCounts = 10_000
 
-/** How often each message came to this process and was not handled. HTTP does not count; the sender's own count does not reach us. */
+/** How often each message arrived in this process and was not handled. HTTP does not count deliveries, and the count of the sender is not known here. */
 export class DeliveryCounts {
   readonly #counts = new Map<string, number>()
 
@@ -108,7 +108,7 @@ export class DeliveryCounts {
     // Moves to the end.
     this.#counts.delete(key)
     this.#counts.set(key, count)
-    const [oldest] = this.#counts.size > most ? this.#counts.keys() : []
+    const [oldest] = this.#counts.size > maxCounts ? this.#counts.keys() : []
     if (oldest !== undefined) this.#counts.delete(oldest)
     return count
   }
@@ -119,7 +119,7 @@ export class DeliveryCounts {
   }
 }
 
-/** A hash, so that the memory does not depend on how long ids are. */
+/** A hash, so that the memory does not depend on the length of ids. */
 function keyOf({ source, id }: Attributes): string | undefined {
   if (typeof id !== 'string' || id === '') return undefined
   return createHash('sha256')

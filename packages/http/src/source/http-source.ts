@@ -21,39 +21,38 @@ import { checkGenuine, type RequestVerifier, requestVerifier } from './verify-re
 
 export interface HttpSourceOptions extends ReceiverOptions {
   /**
-   * Whom requests must come from: the secret of Standard Webhooks (`whsec_…`), or several while one is being replaced; or a function that
-   * says whether a request is genuine, within `bodyTimeout`. Others are answered with 401. Default: everybody.
+   * How requests are authenticated: the secret of Standard Webhooks (`whsec_…`), or several while one is being replaced; or a function that
+   * returns whether a request is genuine, within `bodyTimeout`. Other requests are answered with 401. Default: every request is accepted.
    */
   readonly verify?: string | readonly string[] | ((request: HttpRequest) => boolean | Promise<boolean>) | undefined
   /**
-   * How many milliseconds the time of a signed request may be away from ours. Within it a request that was overheard can be sent once more, which an
-   * inbox takes for a duplicate; with `unsignedAttributes` it can be sent with another type and source, and is none then. Default: 300,000.
+   * The largest difference in milliseconds between the time of a signed request and the local time. Within it an intercepted request can be sent again, which an
+   * inbox recognises as a duplicate; with `unsignedAttributes` an attacker could change its type and source, and it would not be recognised. Default: 300,000.
    */
   readonly tolerance?: number | undefined
   /**
-   * With a secret: takes events in binary mode too, although only their id and their data are signed, and neither type nor source. Set it only
-   * if nobody can overhear or change requests. Default: false, and they are answered with 401.
+   * With a secret: accepts events in binary mode too, although only their id and their data are signed, and neither type nor source. Set it only
+   * if requests cannot be intercepted. Default: false, and they are answered with 401.
    */
   readonly unsignedAttributes?: boolean | undefined
   /**
-   * The attributes of a request, for senders that do not send CloudEvents. What it throws is answered with 400.
+   * Returns the attributes of a request, for senders that do not send CloudEvents. If it throws, the answer is 400.
    * Default: CloudEvents in binary, structured or batch mode; other requests are answered with 415.
    */
   readonly attributes?: ((request: HttpRequest) => Attributes) | undefined
   /**
-   * When a request is answered. `settled`: once its messages are handled, so that the sender keeps them until then. `accepted`: at once, with 202; then a message
-   * that is nacked is delivered again from memory, and those in memory are lost with the process. Default: 'settled'.
+   * When a request is answered. `settled`: when its messages are handled, so that the sender keeps them until then. `accepted`: at once, with 202; then a nacked
+   * message is delivered again from memory, and unhandled messages are lost with the process. Default: 'settled'.
    */
   readonly respond?: 'settled' | 'accepted' | undefined
   /**
-   * How many requests may be in hand; more are answered with 503. A router needs at least its `concurrency`. With `respond: 'accepted'` messages
-   * that are not handled count too. A request whose body is still arriving does not count; past ten times as many of those, the one that has taken
-   * longest is answered with 503. Default: 100.
+   * The most requests that are processed at the same time; more are answered with 503. A router needs at least its `concurrency`. With `respond: 'accepted'` unhandled messages
+   * count too. A request whose body is still arriving does not count; past ten times as many of those, the oldest is answered with 503. Default: 100.
    */
   readonly maxRequests?: number | undefined
   /**
-   * The most bytes of memory for all requests in hand, bodies that are still arriving included; about 800 bytes are added for each event. A request for which there is no
-   * room is answered with 503, and bodies that are still arriving make room for others. A batch that would not fit alone is answered with 413. Not less than
+   * The most bytes of memory for all requests, bodies that are still arriving included; about 800 bytes are added for each event. A request that does not fit
+   * is answered with 503, and bodies that are still arriving make room for others. A batch that would not fit alone is answered with 413. At least
    * `maxBodySize`. Default: 67,108,864, or four times `maxBodySize` if that is more.
    */
   readonly maxPendingBytes?: number | undefined
@@ -63,25 +62,25 @@ export interface HttpSourceOptions extends ReceiverOptions {
   readonly maxAttributesSize?: number | undefined
   /** The most bytes of a body; larger ones are answered with 413. Default: 1,048,576. */
   readonly maxBodySize?: number | undefined
-  /** Milliseconds that a body may take to arrive; then 408. As many has a function `verify` afterwards; then 503. Default: 10,000. */
+  /** Milliseconds that a body may take to arrive; then 408. A function `verify` has the same time limit; then 503. Default: 10,000. */
   readonly bodyTimeout?: number | undefined
   /**
-   * Milliseconds that a request waits for its messages to be settled; then 504, although they may still be handled. Shorter than what the sender waits.
+   * Milliseconds that a request waits for its messages to be settled; then 504, although they may still be handled. Shorter than the time limit of the sender.
    * Default: 30,000.
    */
   readonly settleTimeout?: number | undefined
 }
 
-/** A source whose messages come by requests. */
+/** A source that receives messages by requests. */
 export interface HttpSource extends Source {
-  /** Answers a request once its messages are settled. Never rejects. A function of its own: it may be passed on alone. */
+  /** Answers a request when its messages are settled. Never rejects. It may be passed on without the source. */
   readonly handler: (request: Request) => Promise<Response>
   [Symbol.asyncDispose](): Promise<void>
 }
 
 /**
- * CloudEvents that others send by HTTP. Give `handler` to a server, by `toNodeHandler`, `toExpressHandler`, `toFastifyPlugin`, `toHonoHandler` or as it is; while
- * nobody reads `messages()`, requests are answered with 503. Several readers share the requests.
+ * Receives CloudEvents by HTTP. Mount `handler` in a server, with `toNodeHandler`, `toExpressHandler`, `toFastifyPlugin`, `toHonoHandler` or as it is; while
+ * there is no iteration of `messages()`, requests are answered with 503. Several iterations share the requests.
  */
 export function httpSource(options: HttpSourceOptions = {}): HttpSource {
   const {
@@ -123,13 +122,13 @@ export function httpSource(options: HttpSourceOptions = {}): HttpSource {
   if (verify === undefined && Object.hasOwn(options, 'verify')) {
     throw new InvalidOptionError(
       'verify',
-      'is undefined, as a secret that is missing in the environment is. Leave the option out to take what nobody signed.',
+      'is undefined; a variable of the environment may be missing. Omit the option to accept unsigned requests.',
     )
   }
-  if (verify === undefined && options.tolerance !== undefined) throw new InvalidOptionError('tolerance', "is of no use without 'verify'.")
+  if (verify === undefined && options.tolerance !== undefined) throw new InvalidOptionError('tolerance', "has no effect without 'verify'.")
   if (typeof unsignedAttributes !== 'boolean') throw new InvalidOptionError('unsignedAttributes', 'must be true or false.')
   if (unsignedAttributes && (verify === undefined || typeof verify === 'function' || attributes !== undefined))
-    throw new InvalidOptionError('unsignedAttributes', "is of use only with a secret in 'verify', and without 'attributes'.")
+    throw new InvalidOptionError('unsignedAttributes', "has an effect only with a secret in 'verify', and without 'attributes'.")
   const logger = guardLogger(given)
   const receive = createReceiver({ deadLetter, deadLetterTimeout, onUndeliverable, runtime, logger })
   const unsigned = attributes === undefined ? unsignedAttributes : 'foreign'
@@ -151,7 +150,7 @@ export function httpSource(options: HttpSourceOptions = {}): HttpSource {
   })
 }
 
-// A body that arrives takes a connection and a few objects, so that there may be more of them than requests in hand.
+// An arriving body takes a connection and a few objects, so there may be more of them than requests.
 const arrivingPerRequest = 10
 
 interface SourceSettings {
@@ -170,15 +169,15 @@ interface SourceSettings {
   readonly receive: (delivery: Delivery) => RawMessage
 }
 
-/** What a request takes of the memory while it is in hand. */
-interface Place {
+/** The memory that is reserved for a request. */
+interface Reservation {
   reserved: number
 }
 
 interface ReceivedRequest {
   readonly mode: ContentMode
   readonly body: Uint8Array
-  readonly place: Place
+  readonly reservation: Reservation
 }
 
 class RequestSource implements HttpSource, IterationOwner {
@@ -198,7 +197,7 @@ class RequestSource implements HttpSource, IterationOwner {
     this.#pending = new PendingBytes(settings.maxPendingBytes, arrivingPerRequest * settings.maxRequests)
     this.#accepted = new AcceptedMessages(settings.runtime, {
       deliver: (messages) => this.#deliver(messages),
-      release: (bytes) => this.#pending.release(bytes),
+      free: (bytes) => this.#pending.release(bytes),
     })
   }
 
@@ -208,11 +207,11 @@ class RequestSource implements HttpSource, IterationOwner {
 
   readonly handler = async (request: Request): Promise<Response> => {
     try {
-      // A server's context, with its spans and stores, is not the one of whoever handles the messages.
+      // The context of a server, with its spans and stores, must not leak into the handlers of messages.
       return await outside(() => this.#limited(request))
     } catch (error) {
-      this.#settings.logger.error({ err: error }, 'A request could not be taken.')
-      return answer(500, 'The request could not be taken.')
+      this.#settings.logger.error({ err: error }, 'A request could not be processed.')
+      return answer(500, 'The request could not be processed.')
     }
   }
 
@@ -235,27 +234,27 @@ class RequestSource implements HttpSource, IterationOwner {
   }
 
   async #limited(request: Request): Promise<Response> {
-    if (request.method !== 'POST') return answer(405, 'Events come by POST.', { allow: 'POST' })
+    if (request.method !== 'POST') return answer(405, 'Send events by POST.', { allow: 'POST' })
     if (this.#iterations.size === 0) return unavailable('The receiver is stopping, or has not started.')
     if (this.#isFull()) return tooMuch()
     const mode = this.#modeOf(request.headers)
     if (mode instanceof Response) return mode
     const received = await readBody(request, this.#settings, this.#pending)
     if (received instanceof Response) return received
-    const place: Place = { reserved: received.reserved }
-    // Others may have come while the body arrived, which takes no place.
+    const reservation: Reservation = { reserved: received.reserved }
+    // Other requests may have come meanwhile: an arriving body does not count.
     if (this.#isFull()) {
-      this.#pending.release(place.reserved)
+      this.#pending.release(reservation.reserved)
       return tooMuch()
     }
     this.#requests += 1
     let open: OpenRequest | Response | undefined
     try {
-      open = await this.#begin(request, { mode, body: received.body, place })
+      open = await this.#begin(request, { mode, body: received.body, reservation })
     } finally {
-      // Not when it is answered: a request whose client has gone goes on.
-      if (open instanceof OpenRequest) void open.over.then(() => this.#leave(place))
-      else this.#leave(place)
+      // Not when it is answered: the messages of a disconnected client are still handled.
+      if (open instanceof OpenRequest) void open.over.then(() => this.#leave(reservation))
+      else this.#leave(reservation)
     }
     return open instanceof OpenRequest ? await open.answered : open
   }
@@ -264,29 +263,29 @@ class RequestSource implements HttpSource, IterationOwner {
     return this.#requests + this.#accepted.size >= this.#settings.maxRequests
   }
 
-  #leave(place: Place): void {
+  #leave(reservation: Reservation): void {
     this.#requests -= 1
-    this.#pending.release(place.reserved)
+    this.#pending.release(reservation.reserved)
   }
 
   /** How the events are written, or the answer to a request that has none. */
   #modeOf(headers: Headers): ContentMode | Response {
     const encoding = headers.get('content-encoding') ?? 'identity'
-    if (encoding.toLowerCase() !== 'identity') return answer(415, 'Compressed bodies are not taken.', { 'accept-encoding': 'identity' })
+    if (encoding.toLowerCase() !== 'identity') return answer(415, 'Compressed bodies are not accepted.', { 'accept-encoding': 'identity' })
     const mode = contentMode(headers.get('content-type'))
     const isEvent = mode !== 'unknown' && (mode !== 'binary' || hasEvent(headers))
     return this.#settings.attributes === undefined && !isEvent ? answer(415, noEvent) : mode
   }
 
-  /** What has to be waited for, or the answer where there is nothing to wait for. */
+  /** The request whose messages are being handled, or its answer if there are none. */
   async #begin(request: Request, received: ReceivedRequest): Promise<OpenRequest | Response> {
     const contents = await this.#read(request, received)
     if (contents instanceof Response) return contents
-    const refusal = this.#reserveFor(contents, received.place)
-    return refusal ?? this.#take(contents, request.signal, received.place)
+    const refusal = this.#reserveFor(contents, received.reservation)
+    return refusal ?? this.#take(contents, request.signal, received.reservation)
   }
 
-  /** The events of a request, or the answer to one that is not taken. */
+  /** The events of a request, or the answer to a refused one. */
   async #read(request: Request, { mode, body }: ReceivedRequest): Promise<readonly EventContent[] | Response> {
     const { verifier, attributes, bodyTimeout, runtime, logger } = this.#settings
     const { url, headers, signal: client } = request
@@ -302,24 +301,24 @@ class RequestSource implements HttpSource, IterationOwner {
     }
   }
 
-  /** From here on the events are in memory, and not the body. */
-  #reserveFor(contents: readonly EventContent[], place: Place): Response | undefined {
+  /** Replaces the reservation for the body by one for the events. */
+  #reserveFor(contents: readonly EventContent[], reservation: Reservation): Response | undefined {
     const bytes = memoryOf(contents)
     if (bytes > this.#settings.maxPendingBytes) return answer(413, 'The events of the request take too much memory. Send smaller batches.')
-    this.#pending.release(place.reserved)
-    place.reserved = 0
+    this.#pending.release(reservation.reserved)
+    reservation.reserved = 0
     if (!this.#pending.reserve(bytes)) return tooMuch()
-    place.reserved = bytes
+    reservation.reserved = bytes
     return undefined
   }
 
-  #take(contents: readonly EventContent[], client: AbortSignal, place: Place): OpenRequest | Response {
+  #take(contents: readonly EventContent[], client: AbortSignal, reservation: Reservation): OpenRequest | Response {
     const { respond, runtime, settleTimeout } = this.#settings
-    // The last reader may have left while the request was read.
+    // The last iteration may have ended while the request was read.
     if (this.#iterations.size === 0) return unavailable('The receiver is stopping.')
     if (respond === 'accepted') {
-      // Each message has its share from now on, until it is settled.
-      place.reserved = 0
+      // From now on each message has its own reservation, until it is settled.
+      reservation.reserved = 0
       this.#accepted.accept(contents)
       return accepted()
     }
@@ -330,7 +329,7 @@ class RequestSource implements HttpSource, IterationOwner {
     return open
   }
 
-  /** To the reader that has the least to do. `false` if there is none. */
+  /** Passes messages to the iteration with the fewest unsettled messages. `false` if there is none. */
   #deliver(messages: readonly HeldMessage[]): boolean {
     let least: HttpIteration | undefined
     for (const iteration of this.#iterations)
@@ -341,7 +340,7 @@ class RequestSource implements HttpSource, IterationOwner {
 
   async #dispose(): Promise<void> {
     const iterations = [...this.#iterations]
-    // What the first gives back must not go to the next.
+    // Messages that the first iteration releases must not go to the next one.
     this.#iterations.clear()
     await Promise.all(iterations.map((iteration) => iteration.messages.end()))
     for (const open of this.#open) open.dispose()
@@ -351,11 +350,11 @@ class RequestSource implements HttpSource, IterationOwner {
 }
 
 function tooMuch(): Response {
-  return unavailable('The receiver has too much to do.')
+  return unavailable('The receiver is overloaded.')
 }
 
 const noEvent =
-  'This is no CloudEvent that can be read here. Send ce- headers, application/cloudevents+json or application/cloudevents-batch+json.'
+  'The request is not a CloudEvent in a supported format. Send ce- headers, application/cloudevents+json or application/cloudevents-batch+json.'
 
 function hasEvent(headers: Headers): boolean {
   for (const header of headers.keys()) if (header.startsWith('ce-')) return true

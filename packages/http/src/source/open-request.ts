@@ -6,30 +6,30 @@ import { type EventContent, memoryOf } from './read-request.ts'
 export interface OpenRequestOptions {
   readonly settleTimeout: number
   readonly runtime: Runtime
-  /** Aborted when the client has gone. */
+  /** Aborted when the client has disconnected. */
   readonly client: AbortSignal
 }
 
-/** Why a verdict reaches nobody. */
+/** Why a verdict has no effect. */
 type Loss = 'late' | 'gone' | 'disposed'
 
 /**
  * A request that waits for its messages.
  *
- *     waiting ─ all are settled ─▶ over: 200 if all are acked, else 500, or 503 if one was given back
- *             ─ settleTimeout ─▶ over: 504. What is in hand goes on, what nobody has taken is dropped: it comes again
+ *     waiting ─ all are settled ─▶ over: 200 if all are acked, else 500, or 503 if one was released
+ *             ─ settleTimeout ─▶ over: 504. Messages being handled go on, the others are dropped: the sender sends them again
  *             ─ the source is disposed ─▶ over: 503
- *             ─ the client goes ─▶ unanswerable: goes on as before, but verdicts are refused ─ all are settled, or settleTimeout ─▶ over
+ *             ─ the client disconnects ─▶ unanswerable: goes on as before, but verdicts are refused ─ all are settled, or settleTimeout ─▶ over
  */
 export class OpenRequest {
   readonly answered: Promise<Response>
-  /** Resolves when nothing of it is left here. */
+  /** Resolves when the request has ended. */
   readonly over: Promise<void>
   readonly messages: readonly MessageOfRequest[]
   readonly #settleTimeout: number
   #unsettled: number
   #refused = false
-  #givenBack = false
+  #released = false
   #retryAfter = 0
   #loss: Loss | undefined
   #isOver = false
@@ -44,23 +44,23 @@ export class OpenRequest {
       this.#answer = resolve
     })
     const timer = runtime.setTimeout(() => this.#lose('late', notInTime()), settleTimeout, { keepAlive: false })
-    const onGone = () => {
+    const onDisconnect = () => {
       this.#loss ??= 'gone'
-      this.#answer(unavailable('The client has gone.'))
+      this.#answer(unavailable('The client has disconnected.'))
     }
     this.over = new Promise((resolve) => {
       this.#end = () => {
         this.#isOver = true
-        // Not kept for longer than it is wanted: a message that is dropped stays in its queue until its turn comes.
+        // Frees the content now: a dropped message stays in its queue until its turn comes.
         for (const message of this.messages) message.drop()
         timer.cancel()
-        client.removeEventListener('abort', onGone)
+        client.removeEventListener('abort', onDisconnect)
         resolve()
       }
     })
     this.messages = contents.map((content) => new MessageOfRequest(content, this.#verdicts))
-    if (client.aborted) onGone()
-    else client.addEventListener('abort', onGone, { once: true })
+    if (client.aborted) onDisconnect()
+    else client.addEventListener('abort', onDisconnect, { once: true })
     if (contents.length === 0) this.#finish(handled())
   }
 
@@ -69,7 +69,7 @@ export class OpenRequest {
     this.#lose('disposed', unavailable('The receiver is stopping.'))
   }
 
-  // One for all messages: a batch may have thousands.
+  // One object for all messages: a batch may have thousands.
   readonly #verdicts: Verdicts = {
     ack: () => this.#settle(),
     nack: (retryAfter) => {
@@ -77,8 +77,8 @@ export class OpenRequest {
       this.#retryAfter = Math.max(this.#retryAfter, retryAfter)
       this.#settle()
     },
-    giveBack: () => {
-      this.#givenBack = true
+    release: () => {
+      this.#released = true
       this.#count()
     },
   }
@@ -92,7 +92,7 @@ export class OpenRequest {
   #count(): void {
     this.#unsettled -= 1
     if (this.#unsettled > 0) return
-    if (this.#givenBack) this.#finish(unavailable('The receiver is stopping.'))
+    if (this.#released) this.#finish(unavailable('The receiver is stopping.'))
     else this.#finish(this.#refused ? notHandled(this.#retryAfter) : handled())
   }
 
@@ -108,7 +108,7 @@ export class OpenRequest {
   }
 }
 
-type Verdicts = Pick<HeldMessage, 'ack' | 'nack' | 'giveBack'>
+type Verdicts = Pick<HeldMessage, 'ack' | 'nack' | 'release'>
 
 class MessageOfRequest implements HeldMessage {
   readonly #verdicts: Verdicts
@@ -137,8 +137,8 @@ class MessageOfRequest implements HeldMessage {
     this.#verdicts.nack(retryAfter)
   }
 
-  giveBack(): void {
-    this.#verdicts.giveBack()
+  release(): void {
+    this.#verdicts.release()
   }
 }
 
@@ -148,30 +148,30 @@ function lossError(loss: Loss, settleTimeout: number): AckordError {
     const text = `The message was not settled within ${settleTimeout} ms, and its request was answered with 504; ${again}`
     return new AckordError('ACKORD_LEASE_LOST', text)
   }
-  if (loss === 'gone') return new AckordError('ACKORD_LEASE_LOST', `The client went before the message was settled; ${again}`)
+  if (loss === 'gone') return new AckordError('ACKORD_LEASE_LOST', `The client disconnected before the message was settled; ${again}`)
   const text = `The source was disposed before the message was settled; ${again} Settle what was yielded before disposing the source.`
   return new AckordError('ACKORD_SHUTDOWN', text)
 }
 
 export interface AcceptedMessagesOptions {
-  /** Hands messages to an iteration; `false` if there is none. */
+  /** Passes messages to an iteration; `false` if there is none. */
   readonly deliver: (messages: readonly HeldMessage[]) => boolean
-  /** A message is settled or lost, and its memory free. */
-  readonly release: (bytes: number) => void
+  /** Called when a message is settled or lost, and its memory is free. */
+  readonly free: (bytes: number) => void
 }
 
 /**
- * Messages whose requests were answered with 202 before they were handled. Nobody sends them again, so what is nacked is delivered again from
+ * Messages whose requests were answered with 202 before they were handled. Their senders do not send them again, so nacked messages are delivered again from
  * here. They are in memory only.
  */
 export class AcceptedMessages {
   readonly #runtime: Runtime
   readonly #options: AcceptedMessagesOptions
-  /** With the memory that is reserved for each. */
+  /** With the memory that is reserved for each message. */
   readonly #unsettled = new Map<HeldMessage, number>()
   readonly #timers = new Map<HeldMessage, Timer>()
-  // Those that no iteration is there for.
-  #homeless: HeldMessage[] = []
+  // Messages that wait for an iteration.
+  #waiting: HeldMessage[] = []
   #disposed = false
 
   constructor(runtime: Runtime, options: AcceptedMessagesOptions) {
@@ -188,17 +188,17 @@ export class AcceptedMessages {
     this.#pass(messages)
   }
 
-  /** An iteration has begun. */
+  /** Called when an iteration has begun. */
   resume(): void {
-    this.#pass(this.#homeless.splice(0))
+    this.#pass(this.#waiting.splice(0))
   }
 
-  /** How many are lost with it. */
+  /** Returns the number of messages that are lost. */
   dispose(): number {
     this.#disposed = true
     for (const timer of this.#timers.values()) timer.cancel()
     this.#timers.clear()
-    this.#homeless = []
+    this.#waiting = []
     const lost = this.#unsettled.size
     for (const message of [...this.#unsettled.keys()]) this.#forget(message)
     return lost
@@ -219,7 +219,7 @@ export class AcceptedMessages {
         }
         this.#timers.set(message, this.#runtime.setTimeout(again, retryAfter))
       },
-      giveBack: () => {
+      release: () => {
         if (!this.#disposed) this.#pass([message])
       },
     }
@@ -229,18 +229,18 @@ export class AcceptedMessages {
 
   #forget(message: HeldMessage): void {
     const bytes = this.#unsettled.get(message)
-    if (this.#unsettled.delete(message) && bytes !== undefined) this.#options.release(bytes)
+    if (this.#unsettled.delete(message) && bytes !== undefined) this.#options.free(bytes)
   }
 
   #pass(messages: readonly HeldMessage[]): void {
-    if (messages.length > 0 && !this.#options.deliver(messages)) for (const message of messages) this.#homeless.push(message)
+    if (messages.length > 0 && !this.#options.deliver(messages)) for (const message of messages) this.#waiting.push(message)
   }
 
   #checkOpen(): void {
     if (this.#disposed)
       throw new AckordError(
         'ACKORD_SHUTDOWN',
-        'The source was disposed before the message was settled. It was accepted, so nobody sends it again.',
+        'The source was disposed before the message was settled. Its request was answered, so it is not sent again.',
       )
   }
 }

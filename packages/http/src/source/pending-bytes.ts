@@ -1,24 +1,24 @@
 /** A request whose body is arriving. */
 export interface ArrivingBody {
   /** Reserves memory for the next bytes; `false` if there is none left. */
-  take(bytes: number): boolean
-  /** The body is whole, or given up. Gives the bytes that stay reserved, for whoever has it now to release. Idempotent. */
+  reserve(bytes: number): boolean
+  /** The body is complete or aborted. Returns the bytes that stay reserved; the caller must release them. Idempotent. */
   end(): number
 }
 
 interface Entry {
-  readonly giveUp: () => void
+  readonly abort: () => void
   bytes: number
 }
 
 /**
- * The memory of requests under way, in bytes. Bodies that are still arriving make room for others, the one that has taken longest first: a sender
- * that is slow, or sends slowly on purpose, must not keep others out.
+ * The memory of requests that are being processed, in bytes. Bodies that are still arriving are aborted to make room for others, the oldest first: a slow sender,
+ * or one that sends slowly on purpose, must not lock out others.
  */
 export class PendingBytes {
   readonly #limit: number
   readonly #maxArriving: number
-  // In the order in which they began.
+  // The oldest first.
   readonly #arriving = new Set<Entry>()
   #reserved = 0
 
@@ -31,13 +31,13 @@ export class PendingBytes {
     return this.#reserved
   }
 
-  /** `giveUp` is called if the body has to make room; it has no memory any more then. */
-  arrive(giveUp: () => void): ArrivingBody {
-    const entry: Entry = { giveUp, bytes: 0 }
+  /** `abort` is called if the body has to make room for others; its memory is released then. */
+  arrive(abort: () => void): ArrivingBody {
+    const entry: Entry = { abort, bytes: 0 }
     this.#arriving.add(entry)
-    if (this.#arriving.size > this.#maxArriving) this.#giveUpOldest(entry)
+    if (this.#arriving.size > this.#maxArriving) this.#abortOldest(entry)
     return {
-      take: (bytes) => {
+      reserve: (bytes) => {
         if (!this.#arriving.has(entry) || !this.#reserve(bytes, entry)) return false
         entry.bytes += bytes
         return true
@@ -49,7 +49,7 @@ export class PendingBytes {
     }
   }
 
-  /** `false` if it does not fit, even without the bodies that are arriving. */
+  /** `false` if it does not fit, even without the arriving bodies. */
   reserve(bytes: number): boolean {
     return this.#reserve(bytes, undefined)
   }
@@ -59,17 +59,17 @@ export class PendingBytes {
   }
 
   #reserve(bytes: number, asking: Entry | undefined): boolean {
-    while (this.#reserved + bytes > this.#limit) if (!this.#giveUpOldest(asking)) return false
+    while (this.#reserved + bytes > this.#limit) if (!this.#abortOldest(asking)) return false
     this.#reserved += bytes
     return true
   }
 
-  #giveUpOldest(except: Entry | undefined): boolean {
+  #abortOldest(except: Entry | undefined): boolean {
     for (const entry of this.#arriving) {
       if (entry === except) continue
       this.#arriving.delete(entry)
       this.#reserved -= entry.bytes
-      entry.giveUp()
+      entry.abort()
       return true
     }
     return false

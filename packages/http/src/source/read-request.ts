@@ -11,15 +11,15 @@ export interface BodyLimits {
   readonly runtime: Runtime
 }
 
-/** A body, and how many bytes of memory are reserved for it until its request is done. */
+/** A body, and the bytes of memory that are reserved for it until its request has ended. */
 export interface ReceivedBody {
   readonly body: Uint8Array
   readonly reserved: number
 }
 
 /**
- * The bytes of the body, or the answer to one that is too large, too slow, broken off, or had to make room for others. Counts what comes, whatever
- * `content-length` says. The rest of such a body is left to the server: cancelling it would close the connection before the answer is there.
+ * The bytes of the body, or the answer to a body that is too large, too slow, incomplete, or had to make room for others. Counts the bytes that arrive, not
+ * `content-length`. The rest of a refused body is left to the server: cancelling it would close the connection before the answer is sent.
  */
 export async function readBody(request: Request, limits: BodyLimits, pending: PendingBytes): Promise<ReceivedBody | Response> {
   const { maxBodySize, bodyTimeout, runtime } = limits
@@ -42,13 +42,13 @@ export async function readBody(request: Request, limits: BodyLimits, pending: Pe
       }
       size += value.byteLength
       if (size > maxBodySize) return tooLarge(maxBodySize)
-      if (!arriving.take(value.byteLength)) return noRoom()
+      if (!arriving.reserve(value.byteLength)) return noRoom()
       pieces.add(value)
     }
   } catch {
     if (limit.signal.reason === madeRoom) return noRoom()
     if (limit.signal.aborted) return answer(408, `The body took longer than ${bodyTimeout} ms.`, { connection: 'close' })
-    return answer(400, 'The body was broken off.')
+    return answer(400, 'The body is incomplete.')
   } finally {
     timer.cancel()
     if (!received) pending.release(arriving.end())
@@ -59,7 +59,7 @@ export async function readBody(request: Request, limits: BodyLimits, pending: Pe
 const smallPiece = 1024
 const blockSize = 4096
 
-/** Pieces of a body. The object that one comes in takes a few hundred bytes, so small ones are put together. */
+/** Pieces of a body. The object of each piece takes a few hundred bytes, so small pieces are combined. */
 class Pieces {
   readonly #pieces: Uint8Array[] = []
   #block: Uint8Array | undefined
@@ -92,37 +92,36 @@ class Pieces {
 const tooSlow = Symbol('too slow')
 const madeRoom = Symbol('made room')
 
-const bodyGone =
-  'The body of a request was read before the HTTP source got it. Mount its handler before anything that parses bodies, or without it.'
+const bodyGone = 'The body of a request was read before the HTTP source got it. Mount its handler before any body parser.'
 
 function tooLarge(maxBodySize: number): Response {
   return answer(413, `The body is larger than ${maxBodySize} bytes.`)
 }
 
 function noRoom(): Response {
-  return unavailable('The receiver has too much to do.', { connection: 'close' })
+  return unavailable('The receiver is overloaded.', { connection: 'close' })
 }
 
-/** A request as hooks see it, its body read. */
+/** A request with its body, for functions in the options. */
 export interface HttpRequest {
   readonly url: string
   readonly headers: Headers
   readonly body: Uint8Array
 }
 
-/** What a message is made of. */
+/** The data and attributes of an event. */
 export interface EventContent {
   readonly data: Uint8Array
   readonly attributes: Attributes
 }
 
-/** How much of attributes is taken, in bytes of UTF-8. */
+/** The largest attributes that are accepted, in bytes of UTF-8. */
 export interface AttributeLimits {
   readonly maxIdSize: number
   readonly maxAttributesSize: number
 }
 
-/** The events of a request. Throws, with what is wrong, at what cannot be read. */
+/** The events of a request. Throws for invalid ones, with the reason. */
 export function readEvents(request: HttpRequest, mode: Exclude<ContentMode, 'unknown'>, limits: AttributeLimits): readonly EventContent[] {
   if (mode === 'binary') return [complete({ data: request.body, attributes: readHeaders(request.headers) ?? {} }, limits)]
   if (mode === 'batch') return Array.from(parseBatch(request.body), (event) => complete(event, limits))
@@ -132,23 +131,24 @@ export function readEvents(request: HttpRequest, mode: Exclude<ContentMode, 'unk
 /** The one event of a request that is no CloudEvent. */
 export function readForeign(request: HttpRequest, attributes: (request: HttpRequest) => Attributes, limits: AttributeLimits): EventContent {
   const given = attributes(request)
-  if (typeof given !== 'object' || given === null) throw invalid('ACKORD_INVALID_ATTRIBUTES', "The option 'attributes' gave no attributes.")
+  if (typeof given !== 'object' || given === null)
+    throw invalid('ACKORD_INVALID_ATTRIBUTES', "The option 'attributes' returned no attributes.")
   checkAttributes(given, 'the request', { retryable: false })
   checkSizes(given, limits)
   return { data: request.body, attributes: given }
 }
 
-// Objects, closures and table entries for one message, as measured with small events.
+// Objects, closures and table entries of one message, measured with small events.
 const bytesPerEvent = 800
 
-/** About how much memory the events take while they are not settled. */
+/** An estimate of the memory that the events take while they are unsettled. */
 export function memoryOf(contents: readonly EventContent[]): number {
   let bytes = 0
   for (const { data, attributes } of contents) bytes += bytesPerEvent + data.byteLength + sizeOf(attributes)
   return bytes
 }
 
-/** Names and values in bytes of UTF-8, about as they come in headers. */
+/** The size of names and values in bytes of UTF-8, about as in headers. */
 function sizeOf(attributes: Attributes): number {
   let bytes = 0
   for (const name in attributes) {
@@ -162,10 +162,10 @@ function sizeOf(attributes: Attributes): number {
 
 function checkSizes(attributes: Attributes, { maxIdSize, maxAttributesSize }: AttributeLimits): void {
   const idSize = Buffer.byteLength(attributes.id ?? '')
-  if (idSize > maxIdSize) throw invalid('ACKORD_INVALID_ATTRIBUTES', `The id has ${idSize} bytes; at most ${maxIdSize} are taken.`)
+  if (idSize > maxIdSize) throw invalid('ACKORD_INVALID_ATTRIBUTES', `The id has ${idSize} bytes; the limit is ${maxIdSize}.`)
   const size = sizeOf(attributes)
   if (size > maxAttributesSize)
-    throw invalid('ACKORD_INVALID_ATTRIBUTES', `The attributes have ${size} bytes; at most ${maxAttributesSize} are taken.`)
+    throw invalid('ACKORD_INVALID_ATTRIBUTES', `The attributes have ${size} bytes; the limit is ${maxAttributesSize}.`)
 }
 
 function complete({ data, attributes }: EventContent, limits: AttributeLimits): EventContent {

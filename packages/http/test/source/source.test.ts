@@ -261,7 +261,7 @@ describe('requests that are not taken', () => {
 
     expect((await source.handler(request)).status).toBe(500)
     expect(logger.at('error')).toMatchObject([
-      { fields: { err: { message: expect.stringContaining('before anything that parses bodies') } } },
+      { fields: { err: { message: expect.stringContaining('before any body parser') } } },
     ])
   })
 })

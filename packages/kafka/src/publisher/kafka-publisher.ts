@@ -15,14 +15,14 @@ import { writeRecord } from './write-record.ts'
 export interface KafkaPublisherOptions {
   /** The topic of a message to this destination. Default: the topic of that name. */
   readonly route?: ((destination: string, message: RawMessage) => string) | undefined
-  /** How events are written: attributes as headers, or all of it as JSON in the value. Default: 'binary'. */
+  /** How events are written: attributes as headers, or attributes and data as JSON in the value. Default: 'binary'. */
   readonly mode?: 'binary' | 'structured' | undefined
   readonly runtime?: Runtime | undefined
 }
 
 /**
- * Publishes to Kafka: what is `ok` is on all in-sync replicas. The messages of a call go to each topic in one send; those with one `partitionkey` to one partition,
- * in their order. What was not confirmed may be there all the same, and comes again with the same id.
+ * Publishes to Kafka: a message that is `ok` is on all in-sync replicas. The messages of a call are sent to each topic in one request; messages with the same `partitionkey` go to one partition,
+ * in their order. A message that was not confirmed may be stored nevertheless; when it is published again, it has the same id.
  */
 export function kafkaPublisher(kafka: KafkaPort, options: KafkaPublisherOptions = {}): Publisher & AsyncDisposable {
   const { route = toTopic, mode = 'binary', runtime = systemRuntime, ...unknown } = options

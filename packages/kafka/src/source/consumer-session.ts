@@ -22,13 +22,13 @@ interface Owned extends KafkaPartition {
 /**
  * One member of the group, with a window for each of its partitions.
  *
- *     consuming ─ leave() ─▶ leaving: nothing more is handed out, what is in hand can be settled ─ all is settled ─▶ closed
- *     consuming, leaving ─ crash, or close() ─▶ closed: whoever gets the partitions reads on from what was committed
+ *     consuming ─ leave() ─▶ leaving: nothing more is handed out, messages being handled can be settled ─ all are settled ─▶ closed
+ *     consuming, leaving ─ crash, or close() ─▶ closed: the members that get the partitions continue after the committed offsets
  */
 export class ConsumerSession implements SourceSession {
-  /** Resolves when nothing more comes, with the reason. */
+  /** Resolves, with the reason, when no more messages come. */
   readonly ended: Promise<unknown>
-  /** Resolves when nothing can be settled any more. */
+  /** Resolves when no message can be settled any more. */
   readonly closed: Promise<void>
   readonly #settings: SessionSettings
   readonly #push: (record: HeldRecord) => void
@@ -57,7 +57,7 @@ export class ConsumerSession implements SourceSession {
       {
         assigned: (partitions, member) => this.#assigned(partitions, member),
         revoking: () => this.#revoking(),
-        confirmed: () => this.#goOn(),
+        confirmed: () => this.#resumeAll(),
         fetched: (partition, messages) => this.#fetched(partition, messages),
         crashed: (error) => void this.#crashed(error),
       },
@@ -80,7 +80,7 @@ export class ConsumerSession implements SourceSession {
     }
   }
 
-  /** Hands out nothing more. Closes with the last settlement. Idempotent. */
+  /** Hands out nothing more. Closes when the last message is settled. Idempotent. */
   async leave(): Promise<void> {
     if (!this.#leaving) {
       this.#leaving = true
@@ -92,7 +92,7 @@ export class ConsumerSession implements SourceSession {
     await this.#closeIfDone()
   }
 
-  /** Commits what is settled, and leaves the group. Idempotent. */
+  /** Commits the settled messages, and leaves the group. Idempotent. */
   close(loss: Loss = 'disposed'): Promise<void> {
     this.#closing ??= this.#close(loss)
     return this.#closing
@@ -119,18 +119,18 @@ export class ConsumerSession implements SourceSession {
     this.#onClosed()
   }
 
-  /** Whoever gets a partition begins at what was committed. What is handed out from now on may be settled too late for that, and would be handled twice. */
+  /** The member that gets a partition starts at the committed offset. A message that is handed out from now on may be settled too late for that, and would be handled twice. */
   #revoking(): void {
-    for (const { window } of this.#owned.values()) window.holdBack()
+    for (const { window } of this.#owned.values()) window.suspend()
     void this.#commits.flush()
   }
 
-  #goOn(): void {
-    for (const { window } of this.#owned.values()) window.goOn()
+  #resumeAll(): void {
+    for (const { window } of this.#owned.values()) window.resume()
   }
 
   #assigned(partitions: readonly KafkaPartition[], member: string): void {
-    // What the group took from us as a whole was others' for a while: it is read anew from what was committed.
+    // If the group had removed this member, others had its partitions for a while: they are read again from the committed offsets.
     const kept = member === this.#member ? new Set(partitions.map(nameOf)) : new Set<string>()
     this.#member = member
     for (const [name, owned] of this.#owned) {
@@ -143,10 +143,10 @@ export class ConsumerSession implements SourceSession {
       const name = nameOf({ topic, partition })
       const owned = this.#owned.get(name) ?? { topic, partition, window: this.#createWindow(name), paused: false }
       this.#owned.set(name, owned)
-      // The client may have forgotten what was paused, or remember it from another time.
+      // The client may have dropped the pauses, or kept old ones.
       this.#setPaused(owned, this.#leaving || owned.window.size >= this.#settings.prefetch, { always: true })
     }
-    this.#goOn()
+    this.#resumeAll()
     void this.#closeIfDone()
   }
 
@@ -161,16 +161,16 @@ export class ConsumerSession implements SourceSession {
       owned = { ...owned, window: this.#createWindow(name) }
       this.#owned.set(name, owned)
     }
-    let taken = 0
+    let accepted = 0
     for (const message of messages) {
       if (owned.window.size >= this.#settings.prefetch) {
         this.#setPaused(owned, true)
         break
       }
-      owned.window.take(message)
-      taken += 1
+      owned.window.add(message)
+      accepted += 1
     }
-    return taken
+    return accepted
   }
 
   #createWindow(name: string): PartitionWindow {
@@ -181,14 +181,14 @@ export class ConsumerSession implements SourceSession {
   #settled(name: string): void {
     this.#commits.changed()
     const owned = this.#owned.get(name)
-    // With some room at once, so that it is not paused again right away.
+    // Only when there is some room, so that it is not paused again right away.
     if (owned?.paused === true && !this.#leaving && owned.window.size <= this.#settings.prefetch / 2) this.#setPaused(owned, false)
     if (this.#leaving) void this.#closeIfDone()
   }
 
   async #closeIfDone(): Promise<void> {
     if (!this.#leaving) return
-    for (const { window } of this.#owned.values()) if (window.inHand > 0) return
+    for (const { window } of this.#owned.values()) if (window.handling > 0) return
     await this.close()
   }
 
@@ -199,7 +199,7 @@ export class ConsumerSession implements SourceSession {
       if (paused) this.#consumer.pause(owned)
       else this.#consumer.resume(owned)
     } catch {
-      // It has ended; the next one begins without pauses.
+      // The consumer has ended; the next one starts without pauses.
     }
   }
 
@@ -215,7 +215,7 @@ export class ConsumerSession implements SourceSession {
     this.#commitFailed = false
   }
 
-  /** While the group is divided anew nothing can be committed; afterwards what is still ours can. */
+  /** During a rebalance nothing can be committed; afterwards the partitions that this member still has can. */
   #commitRefused(error: unknown): void {
     const { logger, group } = this.#settings
     if (!this.#commitFailed)

@@ -15,34 +15,34 @@ import { Subscription } from './subscription.ts'
 export interface KafkaSourceOptions extends ReceiverOptions {
   /** The topics to read. */
   readonly topics: readonly string[]
-  /** The consumer group. Its members share the partitions, and what it has committed is where it reads on. */
+  /** The consumer group. Its members share the partitions, and it continues after its committed offsets. */
   readonly group: string
-  /** Where a group starts that has committed nothing. Default: 'oldest'. */
+  /** Where a group starts that has no committed offset. Default: 'oldest'. */
   readonly from?: 'oldest' | 'newest' | undefined
   /**
-   * How many messages of a partition an iteration may hold that are not settled; then the partition is paused. One that is nacked
-   * again and again holds up its partition once so many have come behind it. Default: 500.
+   * The most unsettled messages that an iteration holds per partition; then the partition is paused. A message that is nacked
+   * again and again stops its partition when so many have arrived behind it. Default: 500.
    */
   readonly prefetch?: number | undefined
   /**
-   * The attributes of a message, from what Kafka delivered. What it throws rejects the message. Default: CloudEvents as the message has them, in binary or
-   * structured mode; for others `topic/partition/offset` is the id, the topic type and source, the key the `partitionkey`, the timestamp the time.
+   * Returns the attributes of a message that Kafka has delivered. If it throws, the message is rejected. Default: the attributes of a CloudEvent in binary or
+   * structured mode; for other messages `topic/partition/offset` is the id, the topic is type and source, the key is the `partitionkey`, the timestamp is the time.
    */
   readonly attributes?: ((native: KafkaMessage) => Attributes) | undefined
-  /** Milliseconds from an ack to the commit of its offset; what is acked meanwhile is committed with it. A crash repeats what was not committed. Default: 100. */
+  /** Milliseconds from an ack to the commit of its offset, together with the acks in between. After a crash, messages that were not committed are delivered again. Default: 100. */
   readonly commitInterval?: number | undefined
-  /** The longest delay of a nack in milliseconds; longer ones are cut. Default: 600,000. */
+  /** The longest delay of a nack in milliseconds; longer delays are shortened to it. Default: 600,000. */
   readonly maxDelay?: number | undefined
-  /** The pause before a lost consumer is made anew. Default: 100 ms × 2ⁿ up to 30 s, ± 20 %. */
+  /** The pause before a lost consumer is replaced. Default: 100 ms × 2ⁿ up to 30 s, ± 20 %. */
   readonly backoff?: Backoff | undefined
 }
 
 /**
- * The messages of topics, as a member of a consumer group. Each iteration is a member of its own. Offsets are committed up to the lowest message that is not settled, and
- * no further. Messages with one key come in their order, one at a time, through nacks too.
+ * The messages of topics, as a member of a consumer group. Each iteration is a member of its own. Offsets are committed up to the lowest unsettled message, and
+ * no further. Messages with the same key come in their order, one at a time, also after nacks.
  *
- * When a partition goes to another member, its messages in hand can be settled no more: that rejects with `ACKORD_LEASE_LOST`, and they are delivered there. An ack resolves
- * when it is noted, and is committed a little later. `deliveryCount` counts in this process only.
+ * When a partition is assigned to another member, messages that are being handled cannot be settled any more: that rejects with `ACKORD_LEASE_LOST`, and they are delivered to the other member. An ack resolves
+ * at once, and is committed after `commitInterval`. `deliveryCount` counts in this process only.
  */
 export function kafkaSource(kafka: KafkaPort, options: KafkaSourceOptions): Source & AsyncDisposable {
   const {
@@ -63,7 +63,7 @@ export function kafkaSource(kafka: KafkaPort, options: KafkaSourceOptions): Sour
   } = options
   checkNoMore('A Kafka source', unknown)
   checkFunction('kafka.consumer', kafka?.consumer)
-  if (!Array.isArray(topics) || topics.length === 0) throw new InvalidOptionError('topics', 'must be a list of names that is not empty.')
+  if (!Array.isArray(topics) || topics.length === 0) throw new InvalidOptionError('topics', 'must be a non-empty list of names.')
   for (const topic of topics) checkName('topics', topic)
   checkName('group', group)
   checkChoice('from', from, ['oldest', 'newest'])

@@ -4,7 +4,7 @@ import type { KafkaPartition } from '../port.ts'
 export interface OffsetCommitsOptions {
   readonly interval: number
   readonly runtime: Runtime
-  /** What may be committed now, for each partition. */
+  /** The offset that may be committed now, per partition. */
   readonly positions: () => readonly (KafkaPartition & { readonly offset: bigint })[]
   readonly commit: (offsets: readonly (KafkaPartition & { readonly offset: string })[]) => Promise<void>
   readonly onFailure: (error: unknown) => void
@@ -12,9 +12,9 @@ export interface OffsetCommitsOptions {
 
 /** Milliseconds. */
 const retryPause = 100
-const mostRefusals = 5
+const maxRefusals = 5
 
-/** Commits positions, one call at a time, some time after they have changed. A commit that fails is made good by the next. */
+/** Commits positions, one call at a time, some time after they have changed. The next commit makes up for a failed one. */
 export class OffsetCommits {
   readonly #options: OffsetCommitsOptions
   readonly #committed = new Map<string, bigint>()
@@ -31,17 +31,17 @@ export class OffsetCommits {
     this.#plan(this.#options.interval)
   }
 
-  /** What was refused is tried again, after a pause also where there is no interval. */
+  /** Tries a refused commit again, after a pause even if the interval is 0. */
   changedAfterFailure(): void {
     this.#plan(Math.max(this.#options.interval, retryPause))
   }
 
-  /** Another consumer may have committed for these meanwhile. */
+  /** Another consumer may have committed an offset of the partition meanwhile. */
   forget(partition: KafkaPartition): void {
     this.#committed.delete(nameOf(partition))
   }
 
-  /** Commits what there is now. Never rejects. */
+  /** Commits the current positions. Never rejects. */
   async flush(): Promise<void> {
     this.#timer?.cancel()
     this.#timer = undefined
@@ -52,9 +52,9 @@ export class OffsetCommits {
     await this.#committing
   }
 
-  /** Commits until nothing is left, also of what is settled meanwhile. What is refused again and again is left to whoever reads next. Never rejects. */
+  /** Commits until nothing is left, including messages that are settled meanwhile. After five refusals the rest is left to the next reader. Never rejects. */
   async drain(): Promise<void> {
-    for (let refusals = 0; refusals < mostRefusals && !this.#stopped; ) {
+    for (let refusals = 0; refusals < maxRefusals && !this.#stopped; ) {
       const due = this.#due()
       if (due.length === 0 && this.#committing === undefined) return
       await this.flush()

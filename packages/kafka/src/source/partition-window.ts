@@ -2,33 +2,33 @@ import type { AckordError, Runtime, Timer } from '@ackord/core'
 import { KeyQueues, leaseLostError, sourceDisposedError } from '@ackord/core/broker'
 import type { KafkaMessage } from '../port.ts'
 
-/** A message of a partition that is not settled. */
+/** An unsettled message of a partition. */
 export interface HeldRecord {
   readonly native: KafkaMessage
   readonly window: PartitionWindow
   readonly offset: bigint
   readonly key: string | undefined
-  /** How often it was yielded, in this process. */
+  /** How often it was handed out, in this process. */
   deliveries: number
-  inHand: boolean
+  handling: boolean
   timer: Timer | undefined
 }
 
-/** Why nothing of a partition can be settled any more. */
+/** Why messages of a partition cannot be settled any more. */
 export type Loss = 'lost' | 'disposed'
 
 export interface WindowOptions {
   readonly maxDelay: number
   readonly runtime: Runtime
-  /** Hands out a message whose turn has come. */
+  /** Called with a message whose turn has come. */
   readonly push: (record: HeldRecord) => void
-  /** The first message was taken, or one was settled or went out of hand. */
+  /** Called when the first message was added, and when a message was acked or nacked. */
   readonly changed: () => void
 }
 
 /**
- * What was taken from a partition and is not settled. Of each key one message is handed out at a time, the next when that is acked: so a key's order holds through
- * nacks, whoever reads. Those without a key wait for nobody. What may be committed is the offset of the lowest that is not settled.
+ * The unsettled messages of a partition. One message per key is handed out at a time, the next one when it is acked, so that the order of a key holds across
+ * nacks and readers. Messages without a key do not wait. The offset of the lowest unsettled message may be committed.
  */
 export class PartitionWindow {
   readonly #options: WindowOptions
@@ -37,11 +37,11 @@ export class PartitionWindow {
   readonly #keys = new KeyQueues<HeldRecord>()
   #from: bigint | undefined
   #next = 0n
-  #inHand = 0
+  #handling = 0
   #leaving = false
   #loss: Loss | undefined
-  // What was to be handed out meanwhile; `undefined` if nothing is held back.
-  #heldBack: HeldRecord[] | undefined
+  // The messages that wait for `resume()`; `undefined` if it is not suspended.
+  #suspended: HeldRecord[] | undefined
 
   constructor(options: WindowOptions) {
     this.#options = options
@@ -51,24 +51,24 @@ export class PartitionWindow {
     return this.#unsettled.size
   }
 
-  get inHand(): number {
-    return this.#inHand
+  get handling(): number {
+    return this.#handling
   }
 
-  /** The offset to commit; `undefined` if nothing was taken. */
+  /** The offset to commit; `undefined` if no message was added. */
   get position(): bigint | undefined {
     if (this.#from === undefined) return undefined
     const [lowest] = this.#unsettled.keys()
     return lowest ?? this.#next
   }
 
-  /** Whether the message lies before all that was taken: then the partition was read from elsewhere, and what is here is not what it was. */
+  /** Whether the message precedes all messages that were added: then the partition is read from another offset, and the window is out of date. */
   isBehind(native: KafkaMessage): boolean {
     return this.#from !== undefined && BigInt(native.offset) < this.#from
   }
 
-  /** Takes a message. One that it has, or had, is fetched again after the group was divided anew, and passed over. */
-  take(native: KafkaMessage): void {
+  /** Adds a message. After a rebalance messages are fetched again that the window has, or had; these are ignored. */
+  add(native: KafkaMessage): void {
     const offset = BigInt(native.offset)
     if (this.#from !== undefined && offset < this.#next) return
     const begins = this.#from === undefined
@@ -76,27 +76,27 @@ export class PartitionWindow {
     this.#next = offset + 1n
     // One character per byte: different keys stay different.
     const key = native.key === null ? undefined : native.key.toString('latin1')
-    const record: HeldRecord = { native, window: this, offset, key, deliveries: 0, inHand: false, timer: undefined }
+    const record: HeldRecord = { native, window: this, offset, key, deliveries: 0, handling: false, timer: undefined }
     this.#unsettled.set(offset, record)
-    // A group that has committed nothing begins anew at each rebalance, with 'newest' behind all that came meanwhile.
+    // A group without a committed offset starts again at each rebalance, with 'newest' behind all messages that came meanwhile.
     if (begins) this.#options.changed()
     if (key === undefined || this.#keys.add(key, record)) this.#options.push(record)
   }
 
-  /** `false` if it is not to be handed out, or not now. */
+  /** `false` if the message must not be handed out, or not now. */
   handOut(record: HeldRecord): boolean {
     if (this.#loss !== undefined || this.#leaving || this.#unsettled.get(record.offset) !== record) return false
-    if (this.#heldBack !== undefined) {
-      this.#heldBack.push(record)
+    if (this.#suspended !== undefined) {
+      this.#suspended.push(record)
       return false
     }
-    record.inHand = true
+    record.handling = true
     record.deliveries += 1
-    this.#inHand += 1
+    this.#handling += 1
     return true
   }
 
-  /** Throws if the partition is another's by now: it delivers the message again. */
+  /** Throws if the partition was assigned to another member, which gets the message again. */
   ack(record: HeldRecord): void {
     this.#release(record)
     this.#unsettled.delete(record.offset)
@@ -105,7 +105,7 @@ export class PartitionWindow {
     this.#options.changed()
   }
 
-  /** Kafka cannot deliver one message again, so it is done from here, after the delay. Those of its key wait behind it. Throws as `ack` does. */
+  /** Kafka cannot redeliver a single message, so it is handed out again from here, after the delay. Later messages of its key wait behind it. Throws as `ack` does. */
   nack(record: HeldRecord, delay: number): void {
     this.#release(record)
     const { runtime, maxDelay, push } = this.#options
@@ -120,35 +120,35 @@ export class PartitionWindow {
     this.#options.changed()
   }
 
-  /** Hands out nothing until `goOn()`. What is in hand can be settled. Idempotent. */
-  holdBack(): void {
-    this.#heldBack ??= []
+  /** Hands out nothing until `resume()`. Messages being handled can be settled. Idempotent. */
+  suspend(): void {
+    this.#suspended ??= []
   }
 
   /** Idempotent. */
-  goOn(): void {
-    const records = this.#heldBack ?? []
-    this.#heldBack = undefined
+  resume(): void {
+    const records = this.#suspended ?? []
+    this.#suspended = undefined
     for (const record of records) this.#options.push(record)
   }
 
-  /** Hands out nothing more. What is in hand can be settled. */
+  /** Hands out nothing more. Messages being handled can be settled. */
   leave(): void {
     this.#leaving = true
     this.#cancelTimers()
   }
 
-  /** From now on verdicts are refused. */
+  /** Refuses verdicts from now on. */
   lose(loss: Loss): void {
     this.#loss ??= loss
-    this.#inHand = 0
+    this.#handling = 0
     this.#cancelTimers()
   }
 
   #release(record: HeldRecord): void {
     if (this.#loss !== undefined) throw lossError(this.#loss, record.native)
-    record.inHand = false
-    this.#inHand -= 1
+    record.handling = false
+    this.#handling -= 1
   }
 
   #cancelTimers(): void {

@@ -17,7 +17,7 @@ export function readRecord(native: KafkaMessage): { readonly data: Uint8Array; r
   return { data, attributes: withKey(parsed, native) }
 }
 
-/** A view, not a copy. No bytes for a tombstone. */
+/** A view, not a copy. Empty for a tombstone. */
 export function bytesOf({ value }: KafkaMessage): Uint8Array {
   return value === null ? new Uint8Array() : new Uint8Array(value.buffer, value.byteOffset, value.byteLength)
 }

@@ -14,23 +14,23 @@ export interface NatsPublisherOptions {
   readonly subject?: ((destination: string, message: RawMessage) => string) | undefined
   /** Whether attributes are headers, or one JSON document with the data. Default: 'binary'. */
   readonly mode?: 'binary' | 'structured' | undefined
-  /** The stream that has to take the messages; if another one has the subject, they fail. Default: whichever has the subject. */
+  /** The stream that must store the messages; if another stream has the subject, they fail. Default: the stream that has the subject. */
   readonly expectedStream?: string | undefined
   /**
-   * Whose fault a subject is that no stream takes. `destination`: a relay pauses the destination and loses no attempts. `record`: it tries the message
-   * again and parks it in the end, and the others go on; but a JetStream that is not available looks the same. Default: 'destination'.
+   * What is at fault when no stream has the subject. `destination`: a relay pauses the destination and counts no attempts. `record`: it tries the message
+   * again and parks it in the end, and the others go on; but an unavailable JetStream looks the same. Default: 'destination'.
    */
   readonly unroutable?: 'destination' | 'record' | undefined
-  /** Milliseconds that a message may take to be confirmed, and that `publish()` waits for a connection that is being made again. Default: 5,000. */
+  /** Milliseconds that the confirmation of a message may take, and that `publish()` waits for a connection that is being restored. Default: 5,000. */
   readonly timeout?: number | undefined
   readonly runtime?: Runtime | undefined
 }
 
 /**
- * Publishes to JetStream: what is `ok` is in a stream. The messages of a call are sent at once, in their order, and confirmed one by one. The connection is
- * what `connect()` of `@nats-io/transport-node` resolves to, best with `maxReconnectAttempts: -1`.
+ * Publishes to JetStream: a message that is `ok` is in a stream. The messages of a call are sent in their order, without waiting for each other, and confirmed one by one. Open the
+ * connection with `connect({ maxReconnectAttempts: -1 })` of `@nats-io/transport-node`.
  *
- * Each message with an id has a `Nats-Msg-Id` made of its subject, source and id: one that is published again, because its confirmation was lost, is dropped
+ * Each message with an id has a `Nats-Msg-Id` made of its subject, source and id: a message that is published again because its confirmation was lost is dropped
  * by the stream within its `duplicate_window`, two minutes by default, and counts as sent.
  */
 export function natsPublisher(connection: NatsConnection, options: NatsPublisherOptions = {}): Publisher & AsyncDisposable {

@@ -10,13 +10,13 @@ export interface HeldMessagesSettings {
   readonly connection: NatsConnection
   readonly watch: ConnectionWatch
   readonly runtime: Runtime
-  /** Told when one is settled or lost. */
+  /** Called when a message is settled or lost. */
   readonly onFreed: (held: HeldMessage) => void
 }
 
 /**
- * What was delivered and has no verdict. As long as it is here JetStream is told that somebody works on it, three times within the consumer's `ack_wait`, so that it
- * is not delivered again. A verdict is valid on whichever connection it comes: while there is none it waits a little.
+ * The unsettled messages. While they are held, progress is reported to JetStream three times within the consumer's `ack_wait`, so that they are
+ * not delivered again. A verdict is valid on any connection: while there is none, it waits for up to five seconds.
  */
 export class HeldMessages {
   readonly #settings: HeldMessagesSettings
@@ -39,12 +39,12 @@ export class HeldMessages {
     return this.#held.values()
   }
 
-  /** Milliseconds, as the consumer has it. */
+  /** The consumer's `ack_wait` in milliseconds. */
   set ackWait(ackWait: number) {
     this.#ackWait = ackWait
   }
 
-  /** `undefined` for one that is here already: it was delivered again because no sign of life came through, and its holder has it still. */
+  /** `undefined` for a message that is held already: it was delivered again because no progress report got through, and its handler still has it. */
   add(delivery: StreamDelivery): HeldMessage | undefined {
     const before = this.#held.get(delivery.identity)
     if (before !== undefined) {
@@ -77,40 +77,40 @@ export class HeldMessages {
     return this.#settle(held, terminated)
   }
 
-  /** JetStream delivers it again after so many milliseconds, to any consumer. */
+  /** JetStream delivers the message again after so many milliseconds, to any reader of the consumer. */
   nack(held: HeldMessage, delay: number): void | Promise<void> {
     const verdict = delay > 0 ? utf8.encode(`-NAK ${JSON.stringify({ delay: Math.ceil(delay) * nanoseconds })}`) : nacked
     return this.#settle(held, verdict)
   }
 
-  /** Has JetStream deliver it again at once, if that can be told. Never throws. */
+  /** Makes JetStream deliver the message again at once, if there is a connection. Never throws. */
   giveBack(held: HeldMessage): void {
     this.#remove(held)
-    this.#tell(held, nacked)
+    this.#report(held, nacked)
   }
 
-  /** Throws if it cannot be settled here any more. */
+  /** Throws if the message cannot be settled any more. */
   checkHeld(held: HeldMessage): void {
     if (held.loss === 'disposed') throw disposedError(held)
   }
 
-  /** Sends the verdicts that wait for the end of the turn. */
+  /** Sends the verdicts that wait for the end of the turn of the event loop. */
   sendVerdicts(): void {
     this.#sent.sendNow()
   }
 
-  /** Tells JetStream at once that all of it is in work. */
+  /** Reports progress on all held messages at once. */
   beat(): void {
-    for (const held of this.#held.values()) this.#tell(held, working)
+    for (const held of this.#held.values()) this.#report(held, working)
   }
 
-  /** Verdicts are refused from now on, also those that wait. What is here must be given back. */
+  /** Refuses verdicts from now on, also those that wait for a connection. The held messages must be returned. */
   refuse(): void {
     for (const held of this.#held.values()) held.loss = 'disposed'
     this.#disposing.abort()
   }
 
-  // Straight through while there is a connection: nothing is allocated for the usual ack.
+  // No promise while there is a connection: nothing is allocated for the usual ack.
   #settle(held: HeldMessage, verdict: Uint8Array): void | Promise<void> {
     this.checkHeld(held)
     if (!this.#settings.watch.isUp) return this.#settleLater(held, verdict)
@@ -120,9 +120,9 @@ export class HeldMessages {
 
   async #settleLater(held: HeldMessage, verdict: Uint8Array): Promise<void> {
     const { watch, runtime } = this.#settings
-    const giveUp = new AbortController()
-    const timer = runtime.setTimeout(() => giveUp.abort(), answerTimeout)
-    await watch.settled(AbortSignal.any([giveUp.signal, this.#disposing.signal]))
+    const limit = new AbortController()
+    const timer = runtime.setTimeout(() => limit.abort(), answerTimeout)
+    await watch.settled(AbortSignal.any([limit.signal, this.#disposing.signal]))
     timer.cancel()
     this.checkHeld(held)
     this.#remove(held)
@@ -130,7 +130,7 @@ export class HeldMessages {
     this.#send(held, verdict)
   }
 
-  /** A nack is not sent again: it could make a message come that somebody else has by now. Its message comes after `ack_wait`. */
+  /** A nack is not sent again: by then another consumer may have the message, and it would be delivered once more. Without a nack it is delivered again after `ack_wait`. */
   #send({ delivery }: HeldMessage, verdict: Uint8Array): void {
     if (verdict === acked || verdict === terminated) this.#sent.send(delivery.reply, verdict)
     else this.#settings.connection.publish(delivery.reply, verdict)
@@ -159,12 +159,12 @@ export class HeldMessages {
     )
   }
 
-  #tell(held: HeldMessage, what: Uint8Array): void {
+  #report(held: HeldMessage, what: Uint8Array): void {
     if (!this.#settings.watch.isUp) return
     try {
       this.#settings.connection.publish(held.delivery.reply, what)
     } catch {
-      // The connection is being closed: it is delivered again when its time is over.
+      // The connection is being closed: the message is delivered again after `ack_wait`.
     }
   }
 }
@@ -175,19 +175,19 @@ const nacked = utf8.encode('-NAK')
 const working = utf8.encode('+WPI')
 const terminated = utf8.encode('+TERM')
 
-/** A message that was delivered here and has no verdict. */
+/** A message that was delivered here and is not settled. */
 export interface HeldMessage {
-  /** The last delivery of it. */
+  /** Its last delivery. */
   delivery: StreamDelivery
-  /** This one included. It grows by itself where a nacked message is kept here. */
+  /** The number of deliveries, this one included. It also grows when a nacked message stays in this process. */
   deliveries: number
-  /** Whether it was handed out, so that its holder settles it. */
+  /** Whether it was handed out, so that its handler settles it. */
   yielded: boolean
-  /** Nacked with a delay that is not over, and kept here. */
+  /** Set while a nacked message stays in this process for its delay. */
   hold: Timer | undefined
-  /** What it holds, once that was looked at; an error if it cannot be read. */
+  /** Its content, once it was read; an error if it cannot be read. */
   content: ReadMessage | { readonly error: unknown } | undefined
-  /** Why it cannot be settled here any more. */
+  /** Why it cannot be settled any more. */
   loss: 'disposed' | undefined
 }
 
@@ -205,19 +205,19 @@ interface SentVerdict {
 }
 
 /**
- * Verdicts that end a message. Those of one turn of the event loop are sent together: one by one, each would be a write to the socket, which costs more than all the rest.
+ * Final verdicts: acks and terminations. Those of one turn of the event loop are sent together: one by one, each would be a write to the socket, which costs more than everything else.
  *
- * What was sent since the last round trip is kept: NATS answers none of them, and those that are lost with a connection would be found out by their messages
- * coming again, after `ack_wait`. They are sent once more when the connection is back; JetStream takes no notice of those that it has got.
+ * Verdicts since the last round trip are kept, because NATS does not confirm them: if they were lost with the connection, their messages would be delivered
+ * again after `ack_wait`. They are sent once more when the connection is restored; JetStream ignores those that it already has.
  */
 export class SentVerdicts {
   readonly #connection: NatsConnection
   readonly #watch: ConnectionWatch
   readonly #runtime: Runtime
   readonly #unsent: SentVerdict[] = []
-  readonly #unsure: SentVerdict[] = []
-  #isAsking = false
-  #forget: (() => void) | undefined
+  readonly #unconfirmed: SentVerdict[] = []
+  #isConfirming = false
+  #unwatch: (() => void) | undefined
 
   constructor(connection: NatsConnection, watch: ConnectionWatch, runtime: Runtime) {
     this.#connection = connection
@@ -225,20 +225,20 @@ export class SentVerdicts {
     this.#runtime = runtime
   }
 
-  /** At the end of this turn, or when the connection is back. */
+  /** Sends the verdict at the end of this turn, or when the connection is restored. */
   send(reply: string, verdict: Uint8Array): void {
     this.#unsent.push({ reply, verdict })
-    this.#forget ??= this.#watch.onChange(() => this.#sendAgain())
+    this.#unwatch ??= this.#watch.onChange(() => this.#sendAgain())
     if (this.#unsent.length === 1) void this.#sendAfterTurn()
   }
 
-  /** Never throws: what a connection that is being closed does not take comes again. */
+  /** Never throws: if the connection is being closed, the messages are delivered again. */
   sendNow(): void {
     if (this.#unsent.length === 0 || !this.#watch.isUp) return
     const verdicts = this.#unsent.splice(0)
-    this.#unsure.push(...verdicts)
+    this.#unconfirmed.push(...verdicts)
     this.#publish(verdicts)
-    if (!this.#isAsking) void this.#confirm()
+    if (!this.#isConfirming) void this.#confirm()
   }
 
   async #sendAfterTurn(): Promise<void> {
@@ -246,45 +246,45 @@ export class SentVerdicts {
     this.sendNow()
   }
 
-  /** One round trip at a time, for all that was sent before it. */
+  /** One round trip at a time, for all verdicts that were sent before it. */
   async #confirm(): Promise<void> {
-    this.#isAsking = true
-    while (this.#unsure.length > 0 && this.#watch.isUp) {
-      const sent = this.#unsure.length
+    this.#isConfirming = true
+    while (this.#unconfirmed.length > 0 && this.#watch.isUp) {
+      const sent = this.#unconfirmed.length
       try {
         await this.#connection.flush()
       } catch {
         break
       }
-      this.#unsure.splice(0, sent)
+      this.#unconfirmed.splice(0, sent)
     }
-    this.#isAsking = false
-    if (this.#unsure.length + this.#unsent.length === 0) this.#stop()
+    this.#isConfirming = false
+    if (this.#unconfirmed.length + this.#unsent.length === 0) this.#stop()
   }
 
   #sendAgain(): void {
     if (this.#watch.over !== undefined) {
-      this.#unsure.length = 0
+      this.#unconfirmed.length = 0
       this.#unsent.length = 0
       this.#stop()
       return
     }
     if (!this.#watch.isUp) return
-    this.#publish(this.#unsure)
+    this.#publish(this.#unconfirmed)
     this.sendNow()
-    if (!this.#isAsking) void this.#confirm()
+    if (!this.#isConfirming) void this.#confirm()
   }
 
   #publish(verdicts: readonly SentVerdict[]): void {
     try {
       for (const { reply, verdict } of verdicts) this.#connection.publish(reply, verdict)
     } catch {
-      // The connection is being closed, by its owner or for good.
+      // The connection is being closed.
     }
   }
 
   #stop(): void {
-    this.#forget?.()
-    this.#forget = undefined
+    this.#unwatch?.()
+    this.#unwatch = undefined
   }
 }

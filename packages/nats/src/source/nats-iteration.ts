@@ -37,11 +37,11 @@ export interface IterationSettings {
   readonly receive: (delivery: Delivery) => RawMessage
 }
 
-// Milliseconds between two looks at a consumer that others read, and at what is not here yet.
+// Milliseconds between two checks of a consumer that another source reads, and of messages that have not arrived yet.
 const standbyPause = 1000
 const gatePause = 50
 
-/** One iteration: it asks for messages from the first `next()` on, and again after a connection was lost. */
+/** One iteration: it requests messages from the first `next()` on, and again after the connection was lost. */
 export class NatsIteration implements SourceIteration {
   readonly messages: PushedMessages<HeldMessage>
   readonly #settings: IterationSettings
@@ -49,12 +49,12 @@ export class NatsIteration implements SourceIteration {
   readonly #held: HeldMessages
   readonly #ordered: OrderedMessages | undefined
   #inbox: PullInbox | undefined
-  // Whether the consumer was there once. It may be so for hours before a source that reads in order has its turn.
+  // Whether the consumer has existed. A source that reads in order may know that for hours before its turn comes.
   #wasPrepared = false
   #maxAckPending = 0
   #maxBatch = Number.POSITIVE_INFINITY
   #maxExpires = Number.POSITIVE_INFINITY
-  #forgetConnection: () => void = () => {}
+  #unwatch: () => void = () => {}
 
   constructor(settings: IterationSettings, signal: AbortSignal, owner: IterationOwner) {
     const { connection, watch, runtime, order } = settings
@@ -78,7 +78,7 @@ export class NatsIteration implements SourceIteration {
     }
   }
 
-  /** Ends the iteration and gives back what was yielded and is not settled. Idempotent. */
+  /** Ends the iteration and returns unsettled messages to NATS. Idempotent. */
   async dispose(): Promise<void> {
     const left = this.messages.end()
     this.#held.refuse()
@@ -90,7 +90,7 @@ export class NatsIteration implements SourceIteration {
   #start(): void {
     this.#owner.started(this)
     const { watch } = this.#settings
-    this.#forgetConnection = watch.onChange(() => {
+    this.#unwatch = watch.onChange(() => {
       if (watch.isUp) return
       this.#ordered?.close()
       this.#inbox?.end(new Error('The connection to NATS was lost'))
@@ -138,11 +138,11 @@ export class NatsIteration implements SourceIteration {
     return reason
   }
 
-  /** Makes what is declared, and takes the consumer's settings. */
+  /** Creates what is declared, and reads the consumer's settings. */
   async #prepare(signal: AbortSignal): Promise<void> {
     const { api, stream, consumer, declare } = this.#settings
     if (declare !== undefined) await abortable(declareTopology(api, stream, consumer, declare), signal)
-    const { config } = await this.#look(signal)
+    const { config } = await this.#consumerInfo(signal)
     const { ack_policy, deliver_subject, ack_wait = 30_000 * nanoseconds, max_ack_pending = 0, max_batch = 0, max_expires = 0 } = config
     if (ack_policy !== 'explicit') throw new UnfitConsumer(`its ack_policy is '${ack_policy}', and must be 'explicit'`)
     if (deliver_subject !== undefined) throw new UnfitConsumer('it has a deliver_subject, and must be one that messages are pulled from')
@@ -157,7 +157,7 @@ export class NatsIteration implements SourceIteration {
     this.#held.beat()
   }
 
-  async #look(signal: AbortSignal): Promise<ConsumerInfo> {
+  async #consumerInfo(signal: AbortSignal): Promise<ConsumerInfo> {
     const { api, stream, consumer } = this.#settings
     return await abortable(api.consumerInfo(stream, consumer), signal)
   }
@@ -168,7 +168,7 @@ export class NatsIteration implements SourceIteration {
     const inbox = new PullInbox({
       ...this.#settings,
       accept: (delivery) => this.#accept(delivery),
-      // With order there are always more requests than JetStream may answer: that some wait tells others that somebody reads.
+      // With order there are always more requests than JetStream may answer: the waiting ones show other sources that the consumer is being read.
       wanted: () => (isOrdered ? 2 * this.#maxAckPending : prefetch) - this.#held.size,
       always: isOrdered,
       maxBatch: this.#maxBatch,
@@ -180,42 +180,42 @@ export class NatsIteration implements SourceIteration {
   }
 
   /**
-   * Order needs one reader, which JetStream did not ensure before 2.11. So whoever finds requests of somebody else waits, two that begin at once withdraw, and
-   * nothing is handed out before all that others have left without a verdict is here. A message that comes to somebody else all the same is missing in
+   * Order needs one reader, which JetStream did not ensure before 2.11. So a source that finds requests of another one waits, two sources that begin at the same time withdraw, and
+   * nothing is handed out before all unsettled messages of earlier readers have arrived. A message that was delivered to another source nevertheless is missing in
    * the consumer's count of deliveries, and nothing behind it is handed out.
    */
   async #openAlone(ordered: OrderedMessages, signal: AbortSignal): Promise<PullInbox> {
     const { runtime } = this.#settings
     ordered.close()
-    this.#giveBackWaiting()
+    this.#returnWaiting()
     for (;;) {
       await this.#untilFree(signal)
       const inbox = this.#open()
       if (await this.#isAlone(inbox, ordered, signal)) return inbox
       ordered.close()
       await inbox.leave()
-      this.#giveBackWaiting()
+      this.#returnWaiting()
       await idle(runtime, standbyPause * runtime.random(), signal)
     }
   }
 
   async #untilFree(signal: AbortSignal): Promise<void> {
     const { stream, consumer, runtime, logger } = this.#settings
-    let told = false
+    let isLogged = false
     for (let free = 0; free < 2; ) {
-      const { num_waiting } = await this.#look(signal)
+      const { num_waiting } = await this.#consumerInfo(signal)
       free = num_waiting === 0 ? free + 1 : 0
       if (free > 0) continue
-      if (!told) logger.info({ stream, consumer }, 'Another source reads the consumer in order; this one waits until it has left.')
-      told = true
+      if (!isLogged) logger.info({ stream, consumer }, 'Another source reads the consumer in order; this one waits until it has left.')
+      isLogged = true
       await idle(runtime, standbyPause, signal)
     }
   }
 
-  /** Whether nobody else asks for messages, once all that is without a verdict is here; it is open then. Throws if the inbox ends before. */
+  /** Resolves when all unsettled messages have arrived: `true` and the queues are open, or `false` if another source requests messages. Throws if the inbox ends before. */
   async #isAlone(inbox: PullInbox, ordered: OrderedMessages, signal: AbortSignal): Promise<boolean> {
     for (let pause = gatePause; ; pause = Math.min(pause * 2, standbyPause)) {
-      const { num_waiting, num_ack_pending, delivered } = await this.#look(signal)
+      const { num_waiting, num_ack_pending, delivered } = await this.#consumerInfo(signal)
       if (inbox.hasEnded) throw await inbox.ended
       if (num_waiting > inbox.requests) return false
       if (num_ack_pending <= this.#held.size) return ordered.open(delivered.consumer_seq)
@@ -224,19 +224,19 @@ export class NatsIteration implements SourceIteration {
   }
 
   #accept(delivery: StreamDelivery): void {
-    if (this.#ordered?.follows(delivery.consumerSequence) === false) this.#interfered(this.#ordered)
+    if (this.#ordered?.follows(delivery.consumerSequence) === false) this.#onInterference(this.#ordered)
     const held = this.#held.add(delivery)
     if (held === undefined) return
-    // What comes while the iteration is left goes back with the rest.
+    // Messages that arrive while the iteration is being left are returned with the rest.
     if (this.messages.ending.aborted) return
     if (this.#ordered === undefined) this.messages.push(held)
     else this.#ordered.add(held)
   }
 
-  /** Somebody else was given a message: nothing is handed out until it is known to have its verdict, or is here. */
-  #interfered(ordered: OrderedMessages): void {
+  /** Another source received a message: nothing is handed out until that message is settled, or has arrived here. */
+  #onInterference(ordered: OrderedMessages): void {
     ordered.close()
-    this.#inbox?.end(new Error('Another source asks the consumer for messages'))
+    this.#inbox?.end(new Error('Another source requests messages of the consumer'))
   }
 
   /** `undefined` for a message that is not held any more, or that cannot be read. The latter is rejected here, because no handler will see it. */
@@ -262,7 +262,7 @@ export class NatsIteration implements SourceIteration {
     })
   }
 
-  /** A stream with `limits` retention keeps messages that were terminated; the others delete them. */
+  /** A stream with `limits` retention keeps terminated messages; streams with other retention policies delete them. */
   async #park(held: HeldMessage): Promise<boolean> {
     const { api, stream, consumer, logger } = this.#settings
     const retention = await api.streamInfo(stream).then(
@@ -296,7 +296,7 @@ export class NatsIteration implements SourceIteration {
     return typeof key === 'string' ? key : undefined
   }
 
-  /** With order it stays here: JetStream would let those behind it pass. */
+  /** With order the message stays in this process: JetStream would deliver later messages of its key before it. */
   #nack(held: HeldMessage, delay: number): void | Promise<void> {
     if (this.messages.ending.aborted) return this.#nackAfterEnd(held, this.#ordered === undefined ? delay : 0)
     if (this.#ordered === undefined) return this.#held.nack(held, delay)
@@ -326,27 +326,27 @@ export class NatsIteration implements SourceIteration {
   }
 
   async #leave(): Promise<void> {
-    this.#forgetConnection()
+    this.#unwatch()
     this.#ordered?.close()
     await this.#inbox?.leave()
-    this.#giveBackWaiting()
+    this.#returnWaiting()
     await this.#flush()
     void this.#finishIfDone()
   }
 
-  /** All but what is in hand. */
-  #giveBackWaiting(): void {
+  /** Returns all messages except those being handled. */
+  #returnWaiting(): void {
     for (const held of [...this.#held]) if (!held.yielded || held.hold !== undefined) this.#held.giveBack(held)
   }
 
-  /** NATS has what it was told. */
+  /** Resolves when NATS has received the verdicts. */
   async #flush(): Promise<void> {
     const { connection, watch, runtime } = this.#settings
     this.#held.sendVerdicts()
     if (watch.isUp) await settledWithin(runtime, answerTimeout, connection.flush())
   }
 
-  /** Not before NATS has the last verdict: whoever disposes the source may close the connection next. */
+  /** Not before NATS has received the last verdict: after disposing the source, the application may close the connection. */
   async #finishIfDone(): Promise<void> {
     if (this.#held.size > 0) return
     await this.messages.end()
@@ -356,7 +356,7 @@ export class NatsIteration implements SourceIteration {
   }
 }
 
-/** Called by whoever writes no types, it may have returned anything. */
+/** A function in plain JavaScript may have returned anything. */
 function checkAttributes(attributes: unknown): Attributes {
   if (typeof attributes === 'object' && attributes !== null) return attributes as Attributes
   throw new TypeError(`The source's option 'attributes' returned ${String(attributes)}, and must return an object.`)

@@ -11,44 +11,44 @@ import type { NatsStreamMessage } from './read-message.ts'
 
 export interface NatsSourceOptions extends ReceiverOptions {
   readonly stream: string
-  /** The durable consumer. Sources with the same one share its messages; each consumer of a stream gets every message. */
+  /** The durable consumer. Sources with the same consumer share its messages; each consumer of a stream gets every message. */
   readonly consumer: string
   /**
-   * Creates the consumer, and the stream, if they are missing. Ends the source if they exist with other settings than those that are given here.
+   * Creates the consumer and the stream, unless they exist. Ends the source if they exist with other settings than given here.
    * Default: both must exist.
    */
   readonly declare?: NatsDeclaration | undefined
   /**
-   * `none`: messages may overtake each other when several are handled at once, are nacked or come again. `perKey`: of each `partitionkey` one message is handed
-   * out at a time, in the order of the stream, the next one when it is acked or dead-lettered. `perSubject`: the same for each subject. With order one source
-   * reads at a time, and others wait until it has left. Default: 'none'.
+   * `none`: messages may overtake each other when several are handled at the same time, are nacked or redelivered. `perKey`: one message per `partitionkey` is handed
+   * out at a time, in the order of the stream, the next one when it is acked or dead-lettered. `perSubject`: the same per subject. With order one source
+   * reads at a time, and the others wait until it has left. Default: 'none'.
    */
   readonly order?: 'none' | 'perKey' | 'perSubject' | undefined
   /**
-   * How many messages an iteration may hold that are not settled: those that wait to be pulled and those in hand. A router needs at least its
-   * `concurrency`. With order it is the consumer's `max_ack_pending` that counts. Default: 100.
+   * The most unsettled messages that an iteration holds: those that wait to be pulled and those being handled. A router needs at least its
+   * `concurrency`. With order the consumer's `max_ack_pending` applies instead. Default: 100.
    */
   readonly prefetch?: number | undefined
   /**
-   * The attributes of a message, from what NATS delivered. What it throws rejects the message.
-   * Default: CloudEvents as the message has them, in binary or structured mode; for other messages `Nats-Msg-Id` or else stream and sequence as the id, the subject
-   * as the type, the stream as the source, when the stream took it as the time.
+   * Returns the attributes of a message that NATS has delivered. If it throws, the message is rejected.
+   * Default: the attributes of a CloudEvent in binary or structured mode; for other messages `Nats-Msg-Id` or else stream and sequence are the id, the subject
+   * is the type, the stream is the source, and the time is when the stream stored it.
    */
   readonly attributes?: ((native: NatsStreamMessage) => Attributes) | undefined
   /** The pause before a consumer that could not be read is tried again. Default: 100 ms × 2ⁿ up to 30 s, ± 20 %. */
   readonly backoff?: Backoff | undefined
   /** The JetStream domain. Default: the server's own. */
   readonly domain?: string | undefined
-  /** What the subjects begin with that messages are delivered to, for users that may not subscribe to all inboxes. Default: '_INBOX'. */
+  /** The prefix of the subjects that messages are delivered to, for users that may not subscribe to all inboxes. Default: '_INBOX'. */
   readonly inboxPrefix?: string | undefined
 }
 
 /**
- * The messages of a durable consumer, pulled. The connection is what `connect()` of `@nats-io/transport-node` resolves to, best with `maxReconnectAttempts: -1`: a
- * source on one that has given up throws. It may be iterated several times, also at once.
+ * The messages of a durable pull consumer. Open the connection with `connect({ maxReconnectAttempts: -1 })` of `@nats-io/transport-node`: when the client stops
+ * reconnecting, the source throws. It may be iterated several times, also at the same time.
  *
- * While a message is here NATS is told so, and does not deliver it again. A lost connection does not end an iteration: it is logged once, messages in hand can be settled once
- * it is back, and what was not delivered comes then. An ack resolves when it is on its way, with the others of its turn of the event loop; one that is lost with its connection is sent again, or found out by the message coming again.
+ * The source reports progress on the messages that it holds, so that NATS does not deliver them again. A lost connection does not end an iteration: it is logged once, and held messages
+ * can be settled when it is restored. An ack resolves when it is queued, and is sent with the other acks of the same turn of the event loop. If an ack is lost with its connection, it is sent again, or the message is redelivered.
  */
 export function natsSource(connection: NatsConnection, options: NatsSourceOptions): Source & AsyncDisposable {
   const {

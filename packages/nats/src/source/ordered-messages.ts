@@ -4,8 +4,8 @@ import type { HeldMessage } from './held-messages.ts'
 /**
  * Hands out one message of each key at a time, in the order of the stream.
  *
- *     closed: what comes is collected ─ open(), once all that has no verdict is here ─▶ open
- *     open ─ close(), when the connection is lost, or a message came to somebody else ─▶ closed
+ *     closed: messages are collected ─ open(), once all unsettled messages have arrived ─▶ open
+ *     open ─ close(), when the connection is lost, or another source received a message ─▶ closed
  */
 export class OrderedMessages {
   readonly #keyOf: (held: HeldMessage) => string | undefined
@@ -14,7 +14,7 @@ export class OrderedMessages {
   readonly #keys = new Map<HeldMessage, string>()
   readonly #collected = new Set<HeldMessage>()
   #isOpen = false
-  // By the consumer's count of deliveries: what came while it was closed, and what must come next.
+  // In the consumer's count of deliveries: those that arrived while it was closed, and the one that must come next.
   #seen: number[] = []
   #next = 0
 
@@ -27,7 +27,7 @@ export class OrderedMessages {
     return this.#isOpen
   }
 
-  /** Tells of each delivery. `false` if there was one in between that came to somebody else: what follows may have overtaken it. */
+  /** Called for each delivery. `false` if another source received one in between: later messages may have overtaken it. */
   follows(consumerSequence: number): boolean {
     if (!this.#isOpen) {
       this.#seen.push(consumerSequence)
@@ -52,29 +52,29 @@ export class OrderedMessages {
     if (this.#queues.add(key, held)) this.#offer(held)
   }
 
-  /** All of the consumer's first so many deliveries have a verdict, or are here. `false` if one after those came to somebody else; then it stays closed. */
+  /** The first `delivered` deliveries of the consumer are settled or have arrived. `false` if another source received a later one; then it stays closed. */
   open(delivered: number): boolean {
     const later = this.#seen.filter((sequence) => sequence > delivered)
     if (!later.every((sequence, index) => sequence === delivered + 1 + index)) return false
     this.#next = delivered + 1 + later.length
     this.#isOpen = true
-    // It came in the order in which others had given it back.
+    // They arrived in the order in which earlier readers had returned them.
     const collected = [...this.#collected].sort((one, other) => one.delivery.sequence - other.delivery.sequence)
     this.#collected.clear()
     for (const held of collected) this.add(held)
     return true
   }
 
-  /** What waits for its turn is forgotten, and must be given back; keys with a message in hand stay taken. */
+  /** Messages that wait for their turn are removed, and must be returned to NATS; keys with a message that is being handled stay taken. */
   close(): void {
     this.#isOpen = false
     this.#collected.clear()
     this.#seen = []
-    // The key is taken by another one: that these go back must not free it.
+    // Another message has their key: returning these must not free it.
     for (const held of this.#queues.removeWaiting()) this.#keys.delete(held)
   }
 
-  /** It has its verdict, or went back. */
+  /** The message is settled, or was returned. */
   done(held: HeldMessage): void {
     this.#collected.delete(held)
     const key = this.#keys.get(held)

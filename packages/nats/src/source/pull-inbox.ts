@@ -14,26 +14,26 @@ export interface PullInboxSettings {
   readonly inboxPrefix: string
   readonly runtime: Runtime
   readonly accept: (delivery: StreamDelivery) => void
-  /** Asked after every answer: how many messages should be on their way. */
+  /** Called after every answer: how many messages should be requested in total. */
   readonly wanted: () => number
-  /** Whether a request waits at the server at all times, so that others can see that somebody reads. */
+  /** Whether a request waits at the server at all times, so that other sources can see that the consumer is being read. */
   readonly always: boolean
-  /** What one request may ask for at most. */
+  /** The most messages of one request. */
   readonly maxBatch: number
-  /** Milliseconds that a request may wait at most. */
+  /** The longest time in milliseconds that a request may wait. */
   readonly maxExpires: number
 }
 
-// Milliseconds. A request that found nothing ends by itself; signs of life come in between.
+// Milliseconds. A request without messages expires; JetStream sends heartbeats in between.
 const expires = 30_000
 const heartbeat = 5000
 
 /**
- * Asks a consumer for messages, again and again, and counts what is on its way. The client's own loop does the same, but drops what arrives while
- * it is left; here it is given back.
+ * Requests messages of a consumer, and counts the requested ones. The client's own loop does the same, but drops messages that arrive while
+ * it is being left; here they are returned to NATS.
  */
 export class PullInbox {
-  /** Resolves when nothing more comes, with the reason. */
+  /** Resolves, with the reason, when no more messages come. */
   readonly ended: Promise<unknown>
   readonly #settings: PullInboxSettings
   readonly #inbox: string
@@ -57,12 +57,12 @@ export class PullInbox {
     })
   }
 
-  /** How many requests of ours wait at the server, at most. */
+  /** The most requests of this inbox that may be waiting at the server. */
   get requests(): number {
     return this.#requests
   }
 
-  /** Whether nothing more comes. */
+  /** Whether no more messages come. */
   get hasEnded(): boolean {
     return this.#hasEnded
   }
@@ -80,14 +80,14 @@ export class PullInbox {
     if (this.#settings.always) this.#renew()
   }
 
-  /** Asks for what is wanted and not on its way, in portions. */
+  /** Requests the missing messages, several at a time. */
   refill(): void {
     if (this.#hasEnded) return
     const missing = this.#settings.wanted() - this.#requested
     if (missing > 0 && (this.#requested === 0 || missing >= this.#requested / 3)) this.#pull(missing)
   }
 
-  /** Nothing more is asked for. */
+  /** Requests no more messages. */
   end(reason: unknown): void {
     this.#hasEnded = true
     this.#monitor?.cancel()
@@ -96,8 +96,8 @@ export class PullInbox {
   }
 
   /**
-   * Resolves when all that NATS had sent has been accepted, as far as it can be told, and JetStream has forgotten the requests; only then may anything be given back:
-   * a server that finds a request without a reader (2.9) takes the message for delivered, and it comes again no sooner than after `ack_wait`. Idempotent.
+   * Resolves when everything that NATS had sent has been accepted, as far as can be known, and JetStream has dropped the requests. Only then may messages be returned:
+   * a server that finds a request without a subscriber (2.9) counts the message as delivered, and redelivers it only after `ack_wait`. Idempotent.
    */
   leave(): Promise<void> {
     this.end(undefined)
@@ -109,16 +109,16 @@ export class PullInbox {
     const { connection, watch, api, stream, consumer, runtime } = this.#settings
     if (this.#subscription === undefined || connection.isClosed()) return
     const draining = this.#subscription.drain()
-    draining.catch(() => {}) // the connection went meanwhile, and nothing comes any more
+    draining.catch(() => {}) // the connection was lost meanwhile, and nothing comes any more
     if (watch.isUp) await settledWithin(runtime, answerTimeout, draining)
-    // Asked for its state, it looks which requests still have a reader.
+    // When its state is requested, JetStream checks which requests still have a subscriber.
     if (watch.isUp) await settledWithin(runtime, answerTimeout, api.consumerInfo(stream, consumer))
   }
 
   #pull(wanted: number): void {
     const { api, stream, consumer, maxBatch, runtime } = this.#settings
     const batch = Math.min(wanted, maxBatch)
-    // Nobody owed a sign of life while nothing was asked for.
+    // No heartbeats come while nothing is requested.
     if (this.#requested === 0) this.#lastSeen = runtime.monotonic()
     this.#requested += batch
     this.#requests += 1
@@ -129,7 +129,7 @@ export class PullInbox {
     }
   }
 
-  // Called by the client while it reads the socket: what it throws would end the connection.
+  // Called by the client while it reads the socket: an exception would end the connection.
   #receive(message: NatsMessage): void {
     this.#lastSeen = this.#settings.runtime.monotonic()
     const delivery = streamDelivery(message)
@@ -144,33 +144,33 @@ export class PullInbox {
 
   #status({ headers }: NatsMessage): void {
     const code = headers?.code ?? 0
-    if (code === signOfLife) return
+    if (code === idleHeartbeat) return
     const description = headers?.description ?? ''
     if (/deleted|push based|shutdown|leadership|MaxRequest/i.test(description) || code === badRequest || code === 503) {
       this.end(new Error(`NATS answered a request for messages with ${code} ${description}`))
       return
     }
-    // The request is over, with so many messages that did not come.
+    // The request has ended; the header says how many messages did not come.
     this.#requests = Math.max(0, this.#requests - 1)
     const left = Number(headers?.get('Nats-Pending-Messages'))
     this.#requested = Number.isSafeInteger(left) && left > 0 ? Math.max(0, this.#requested - left) : 0
-    if (code === tooManyRequests) return // the monitor tries again
+    if (code === tooManyRequests) return // the monitor repeats it
     this.refill()
   }
 
-  /** Requests that JetStream has lost are made again. Whether the consumer is still there is found out by those who open another inbox. */
+  /** Repeats requests that JetStream has lost. Whether the consumer still exists is checked when another inbox is opened. */
   #watchSilence(): void {
     const { runtime } = this.#settings
     this.#lastSeen = runtime.monotonic()
-    const look = () => {
+    const check = () => {
       if (this.#settings.wanted() > 0 && runtime.monotonic() - this.#lastSeen >= 3 * heartbeat) {
-        this.end(new Error(`NATS gave no sign of life for ${3 * heartbeat} ms`))
+        this.end(new Error(`NATS sent nothing for ${3 * heartbeat} ms`))
         return
       }
       this.refill()
-      this.#monitor = runtime.setTimeout(look, heartbeat, { keepAlive: false })
+      this.#monitor = runtime.setTimeout(check, heartbeat, { keepAlive: false })
     }
-    this.#monitor = runtime.setTimeout(look, heartbeat, { keepAlive: false })
+    this.#monitor = runtime.setTimeout(check, heartbeat, { keepAlive: false })
   }
 
   #renew(): void {
@@ -185,6 +185,6 @@ export class PullInbox {
   }
 }
 
-const signOfLife = 100
+const idleHeartbeat = 100
 const badRequest = 400
 const tooManyRequests = 409

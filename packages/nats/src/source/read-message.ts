@@ -11,7 +11,7 @@ export interface ReadMessage {
 
 /**
  * CloudEvents in binary mode (`ce-` headers) or structured mode (`content-type`, or no headers at all and a whole event in the body, as the binding
- * had it before NATS had headers); anything else by what NATS knows of it. Throws for what says that it is a structured event and is none.
+ * was before NATS had headers); other messages by their subject and stream. Throws for an invalid structured event.
  */
 export function readMessage(native: NatsStreamMessage): ReadMessage {
   const { data, headers } = native
@@ -23,7 +23,7 @@ export function readMessage(native: NatsStreamMessage): ReadMessage {
 
 const structuredType = /^application\/cloudevents(\+json)?\s*(;|$)/i
 
-/** What a message that is no CloudEvent says about itself. Its place in the stream is an id as good as any. */
+/** The attributes of a message that is no CloudEvent. Without a `Nats-Msg-Id`, its stream and sequence are the id. */
 export function foreignAttributes(native: NatsStreamMessage): Attributes {
   const { stream, sequence, subject, time } = native
   return definedAttributes({
@@ -80,22 +80,22 @@ export interface NatsStreamMessage {
   readonly stream: string
   /** Its number in the stream. */
   readonly sequence: number
-  /** When the stream took it. */
+  /** When the stream stored it. */
   readonly time: Date
-  /** How often it was delivered, this time included. */
+  /** The number of deliveries, this one included. */
   readonly deliveryCount: number
 }
 
-/** One delivery: the message, and where the verdict goes. */
+/** One delivery: the message, and the subject for the verdict. */
 export interface StreamDelivery extends NatsStreamMessage {
   readonly reply: string
-  /** Counts the deliveries of the consumer, to whomever. */
+  /** The number of this delivery among all deliveries of the consumer, to any source. */
   readonly consumerSequence: number
-  /** The same for each delivery of a message, and for no other one: a stream that is made again counts from the start. */
+  /** Unique per message, and the same for each of its deliveries. The sequence alone is not: a stream that is created again counts from the start. */
   readonly identity: string
 }
 
-/** `undefined` for what comes out of no stream. All that JetStream tells of a delivery is in the subject of its verdict. */
+/** `undefined` for a message that is not from a stream. Everything that JetStream says about a delivery is in the subject for its verdict. */
 export function streamDelivery({ subject, data, headers, reply = '' }: NatsMessage): StreamDelivery | undefined {
   const tokens = reply.split('.')
   if (tokens[0] !== '$JS' || tokens[1] !== 'ACK') return undefined

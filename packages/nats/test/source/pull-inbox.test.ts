@@ -22,7 +22,7 @@ it('ends when there was no sign of life for three heartbeats', async () => {
   await runtime.advance(1)
 
   expect(inbox.hasEnded).toBe(true)
-  expect(await inbox.ended).toMatchObject({ message: 'NATS gave no sign of life for 15000 ms' })
+  expect(await inbox.ended).toMatchObject({ message: 'NATS sent nothing for 15000 ms' })
   expect(runtime.timers).toBe(0)
 })
 

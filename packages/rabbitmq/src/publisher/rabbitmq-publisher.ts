@@ -29,7 +29,7 @@ import { PublishChannel } from './publish-channel.ts'
 import type { Envelope } from './publish-failures.ts'
 import { writeBinary, writeStructured } from './write-message.ts'
 
-/** Where in RabbitMQ a message goes. The exchange `''` is the default one: it knows each queue by its name. */
+/** Where a message is published. The exchange `''` is the default exchange, which routes to the queue named by the routing key. */
 export interface RabbitmqRoute {
   readonly exchange: string
   readonly routingKey: string
@@ -39,34 +39,34 @@ export interface RabbitmqPublisherOptions {
   /** Where a message to this destination goes. Default: to the queue of that name. */
   readonly route?: ((destination: string, message: RawMessage) => RabbitmqRoute) | undefined
   /**
-   * Whether a message that reaches no queue is a failure. If not, RabbitMQ confirms it and it is gone: for events that nobody needs to get.
+   * Whether a message that reaches no queue is a failure. If not, RabbitMQ confirms and drops it: for events that need no receiver.
    * Default: true.
    */
   readonly mandatory?: boolean | undefined
   /**
-   * Whose fault a message is that reached no queue. `destination`: a relay pauses the destination and loses no attempts.
+   * What is at fault when a message reaches no queue. `destination`: a relay pauses the destination and counts no attempts.
    * `record`: it tries the message again and parks it in the end, and the others go on. Default: 'destination', and 'record' with a `route`,
-   * where one message with a key that nobody wants must not stop the rest.
+   * where one message with an unknown routing key must not stop the rest.
    */
   readonly unroutable?: 'destination' | 'record' | undefined
   /** Whether messages survive a restart of RabbitMQ in a durable queue. Default: true. */
   readonly persistent?: boolean | undefined
   /**
-   * How a message is written. `binary`: its bytes are the body, its attributes are headers. `structured`: all of it is one JSON text, for consumers
+   * How a message is written. `binary`: its bytes are the body, its attributes are headers. `structured`: attributes and data are one JSON text, for consumers
    * that do not read headers. Sources read both. Default: 'binary'.
    */
   readonly mode?: 'binary' | 'structured' | undefined
-  /** Milliseconds that `publish()` waits for a connection that is being made again; then the destination is at fault. Default: 5,000. */
+  /** Milliseconds that `publish()` waits for a connection that is being restored; then the destination is at fault. Default: 5,000. */
   readonly connectTimeout?: number | undefined
   readonly runtime?: Runtime | undefined
-  /** Told of a connection that fails. Default: the console, from `info` up. */
+  /** Logs failures of the connection. Default: the console, from `info` up. */
   readonly logger?: Logger | undefined
 }
 
 /**
- * Publishes with confirms: what is `ok` is in a queue, on its disk where the queue is durable. The messages of a call are sent at once and confirmed together;
- * their order holds per exchange. The connection is amqplib's, best made with `connect(url, { recovery: true })` and not the one of a
- * source: RabbitMQ slows down connections that publish too much, and acks would wait with them.
+ * Publishes with confirms: a message that is `ok` is in a queue, and on disk if the queue is durable. The messages of a call are sent without waiting for each other's confirms;
+ * their order holds per exchange. Open the connection with amqplib's `connect(url, { recovery: true })`, and do not share it with a
+ * source: RabbitMQ slows down connections that publish too much, and acks would wait too.
  */
 export function rabbitmqPublisher(connection: RabbitmqConnection, options: RabbitmqPublisherOptions = {}): Publisher & AsyncDisposable {
   const {

@@ -13,44 +13,44 @@ export interface ConsumerSettings {
   readonly maxDelay: number
   /** Whether the queue was declared with a dead-letter exchange. */
   readonly deadLetters: boolean
-  /** Where nacked messages wait once half of the prefetch is held here. `undefined`: all are held here. */
+  /** Where nacked messages wait once half of the prefetch waits in this process. `undefined`: all of them wait in this process. */
   readonly retries: RetryQueues | undefined
   readonly runtime: Runtime
 }
 
-/** One delivery of a message. Its tag means something on this channel only, which is why it holds on to it. */
+/** One delivery of a message. It refers to its channel, because its delivery tag is valid only there. */
 export interface ChannelDelivery {
   readonly native: RabbitmqMessage
   readonly consumer: ConsumerChannel
-  /** Whether it was yielded, so that its holder settles it. */
+  /** Whether it was handed out, so that its handler settles it. */
   yielded: boolean
-  /** Nacked with a delay that is not over. */
+  /** Set while the delay of a nack is running. */
   hold: Timer | undefined
 }
 
 /**
  * One consumer on a channel of its own.
  *
- *     consuming ─ leave(), or RabbitMQ cancels ─▶ leaving: nothing more comes, what was yielded can be settled ─ all is settled ─▶ closed
- *     consuming, leaving ─ channel or connection lost, or close() ─▶ closed: RabbitMQ delivers again what is not settled
+ *     consuming ─ leave(), or RabbitMQ cancels ─▶ leaving: no more messages come, those that were handed out can be settled ─ all are settled ─▶ closed
+ *     consuming, leaving ─ channel or connection lost, or close() ─▶ closed: RabbitMQ delivers unsettled messages again
  */
 export class ConsumerChannel implements SourceSession {
-  /** Resolves when nothing more comes, with the reason. */
+  /** Resolves, with the reason, when no more messages come. */
   readonly ended: Promise<Error>
-  /** Resolves when nothing can be settled any more. */
+  /** Resolves when no message can be settled any more. */
   readonly closed: Promise<void>
-  /** Where quorum queues of this server count deliveries. */
+  /** The header in which quorum queues of this server count deliveries. */
   readonly countHeader: CountHeader
   readonly #channel: RabbitmqChannel
   readonly #settings: ConsumerSettings
   readonly #accept: (delivery: ChannelDelivery) => void
   readonly #unsettled = new Set<ChannelDelivery>()
-  // Ours, so that a consumer can be cancelled before RabbitMQ has answered. There once it was asked for.
+  // Chosen here, so that a consumer can be cancelled before RabbitMQ has answered. Set once the consumer was requested.
   #consumerTag: string | undefined
   #held = 0
   #failure: Error | undefined
   #leaving: Promise<void> | undefined
-  // Deliveries that were on their way when RabbitMQ was asked to stop have all come.
+  // Whether all deliveries have arrived that were in flight when the consumer was cancelled.
   #quiet = false
   #loss: Loss | undefined
   #closing: Promise<void> | undefined
@@ -74,17 +74,17 @@ export class ConsumerChannel implements SourceSession {
     channel.on('close', () => this.#lose('lost'))
   }
 
-  /** Consumes. What comes is told to `accept`, maybe before this resolves. Rejects if it was left or lost meanwhile. */
+  /** Begins to consume. Messages are passed to `accept`, maybe before this resolves. Rejects if the channel was left or lost meanwhile. */
   async start(): Promise<void> {
     const { queue, declare, prefetch, runtime } = this.#settings
     try {
       if ((await declare?.(this.#channel)) === 'again') throw limitRefused(queue)
       await this.#channel.prefetch(prefetch)
-      // There would be nobody to cancel it any more.
+      // Nothing would cancel the consumer any more.
       if (this.#leaving !== undefined) throw channelClosed()
       const consumerTag = `ackord-${runtime.uuid()}`
       this.#consumerTag = consumerTag
-      // Called by amqplib while it reads the socket: what it throws would end the connection.
+      // Called by amqplib while it reads the socket: an exception would end the connection.
       const onMessage = (native: RabbitmqMessage | null) => {
         if (native === null) this.#onEnded(cancelled(queue))
         else this.#deliver(native)
@@ -101,12 +101,12 @@ export class ConsumerChannel implements SourceSession {
     return this.#unsettled.has(delivery)
   }
 
-  /** Throws if the channel is gone: RabbitMQ delivers the message again. */
+  /** Throws if the channel is closed: RabbitMQ delivers the message again. */
   ack(delivery: ChannelDelivery): void {
     this.#settle(delivery, () => this.#channel.ack(delivery.native, false))
   }
 
-  /** Has RabbitMQ pass the message to the dead-letter exchange of the queue; `false` if it is not known to have one, because RabbitMQ would drop the message then. */
+  /** Passes the message to the dead-letter exchange of the queue; `false` if the queue is not known to have one, because RabbitMQ would drop the message. */
   park(delivery: ChannelDelivery): boolean {
     if (!this.#settings.deadLetters) return false
     this.#settle(delivery, () => this.#channel.nack(delivery.native, false, false))
@@ -114,8 +114,8 @@ export class ConsumerChannel implements SourceSession {
   }
 
   /**
-   * RabbitMQ cannot wait before it delivers again, so the message is held here for the delay. Held messages count towards the prefetch: past half of it, a message
-   * waits in a retry queue instead, and is acked once RabbitMQ has confirmed the copy. Throws or rejects as `ack` does.
+   * RabbitMQ cannot delay a redelivery, so the message waits in this process. Waiting messages count towards the prefetch: past half of it, a message
+   * waits in a retry queue instead, and is acked when RabbitMQ has confirmed the copy. Throws or rejects as `ack` does.
    */
   requeue(delivery: ChannelDelivery, delay: number, deliveries: number): void | Promise<void> {
     this.#checkOpen()
@@ -126,17 +126,17 @@ export class ConsumerChannel implements SourceSession {
     const { maxDelay, prefetch, retries } = this.#settings
     const shortened = Math.min(delay, maxDelay)
     const isFull = this.#held >= Math.max(1, Math.floor(prefetch / 2))
-    if (isFull && retries?.isUsable === true) return this.#delayElsewhere(retries, delivery, shortened, deliveries)
+    if (isFull && retries?.isUsable === true) return this.#delayInRetryQueue(retries, delivery, shortened, deliveries)
     this.#hold(delivery, shortened)
   }
 
-  /** Consumes no more and gives back what was not yielded, or waits to be delivered again. The channel closes with the last settlement. Idempotent. */
+  /** Cancels the consumer and requeues the messages that were not handed out or whose delay is running. The channel closes when the last message is settled. Idempotent. */
   leave(): Promise<void> {
     this.#leaving ??= this.#leave()
     return this.#leaving
   }
 
-  /** Has RabbitMQ deliver again what is not settled. Idempotent. */
+  /** Closes the channel, so that RabbitMQ delivers unsettled messages again. Idempotent. */
   close(loss: Loss = 'disposed'): Promise<void> {
     this.#lose(loss)
     this.#closing ??= settledWithin(this.#settings.runtime, answerTimeout, this.#channel.close())
@@ -151,7 +151,7 @@ export class ConsumerChannel implements SourceSession {
   }
 
   async #leave(): Promise<void> {
-    // Sent before the nacks, so that what goes back does not come here again.
+    // Sent before the nacks, so that requeued messages are not delivered here again.
     const cancelling = this.#consumerTag === undefined ? Promise.resolve() : this.#channel.cancel(this.#consumerTag)
     for (const delivery of [...this.#unsettled]) {
       if (!delivery.yielded || delivery.hold !== undefined) this.#requeueNow(delivery)
@@ -161,7 +161,7 @@ export class ConsumerChannel implements SourceSession {
     await this.#closeIfDone()
   }
 
-  async #delayElsewhere(retries: RetryQueues, delivery: ChannelDelivery, delay: number, deliveries: number): Promise<void> {
+  async #delayInRetryQueue(retries: RetryQueues, delivery: ChannelDelivery, delay: number, deliveries: number): Promise<void> {
     if (await retries.publish(delivery.native, delay, deliveries)) {
       this.ack(delivery)
       return
@@ -180,7 +180,7 @@ export class ConsumerChannel implements SourceSession {
     try {
       this.#settle(delivery, () => this.#channel.nack(delivery.native, false, true))
     } catch {
-      // The channel is gone, and with that the message goes back.
+      // The channel is closed, which requeues the message.
     }
   }
 
@@ -216,7 +216,7 @@ export class ConsumerChannel implements SourceSession {
   }
 }
 
-/** Why nothing can be settled on the channel. */
+/** Why messages cannot be settled on the channel any more. */
 type Loss = 'lost' | 'disposed'
 
 function lossError(loss: Loss, cause: unknown): AckordError {
@@ -229,7 +229,7 @@ function cancelled(queue: string): AckordError {
 }
 
 function limitRefused(queue: string): AckordError {
-  const text = `Queue '${queue}' was made without 'x-delivery-limit': -1, so RabbitMQ drops what was delivered too often. Set a policy with "delivery-limit": -1, or make the queue anew.`
+  const text = `Queue '${queue}' was created without 'x-delivery-limit': -1, so RabbitMQ drops messages that were delivered too often. Set a policy with "delivery-limit": -1, or create the queue again.`
   return new AckordError('ACKORD_SOURCE_FAILED', text)
 }
 

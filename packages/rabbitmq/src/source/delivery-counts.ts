@@ -5,7 +5,7 @@ import type { CountHeader } from '../server-version.ts'
 import { headerOf } from './read-message.ts'
 import { carriedDeliveries } from './retry-message.ts'
 
-// Bounds the memory: a queue with more failing messages than this begins to count the oldest anew.
+// Limits the memory: with more failing messages than this, the oldest counts start again.
 const maxEntries = 10_000
 
 export interface DeliveryCountsOptions {
@@ -16,13 +16,13 @@ export interface DeliveryCountsOptions {
 
 interface Entry {
   readonly deliveries: number
-  /** The count in the headers of that delivery. A quorum queue has another one each time; a sender's stays as it is. */
+  /** The count in the headers of that delivery. A quorum queue writes another one each time; a sender's own count stays the same. */
   readonly written: number
 }
 
 /**
- * How often each message was delivered. Quorum queues say so in headers. Classic queues only tell first deliveries from later ones, so messages that failed are
- * counted here: per process, and bounded.
+ * How often each message was delivered. Quorum queues count in a header. Classic queues only mark redeliveries, so failed messages are
+ * counted here: per process, and up to a limit.
  */
 export class DeliveryCounts {
   readonly #queue: string
@@ -34,31 +34,31 @@ export class DeliveryCounts {
     this.#counted = counted
   }
 
-  /** The number of deliveries, this one included. `header` is where quorum queues of this server count. */
+  /** The number of deliveries, this one included. `header` is the one in which quorum queues of this server count. */
   of(native: RabbitmqMessage, header: CountHeader): number {
     const carried = carriedDeliveries(native, this.#queue)
     const written = writtenCount(native, header)
     if (!native.fields.redelivered) {
-      // The queue has nothing to count yet, so the sender has written it.
+      // The queue has counted nothing yet, so the sender has written the header.
       if (written > 0 && this.#counted !== true) this.#remember(native, { deliveries: 0, written })
       if (carried > 0) return Math.max(carried, this.#entry(native)?.deliveries ?? 0) + 1
       return 1 + roundsThrough(this.#queue, headerOf(native.properties.headers, 'x-death'))
     }
-    // A quorum queue has a count for everything that it delivers again.
+    // A quorum queue writes a count for every redelivery.
     if (this.#counted === undefined && written < 0) this.#counted = false
     const entry = this.#entry(native)
-    const isBelieved = this.#counted !== false && written > 0 && (this.#counted === true || entry?.written !== written)
-    return Math.max(carried + (isBelieved ? written : 1), entry?.deliveries ?? 0) + 1
+    const isTrusted = this.#counted !== false && written > 0 && (this.#counted === true || entry?.written !== written)
+    return Math.max(carried + (isTrusted ? written : 1), entry?.deliveries ?? 0) + 1
   }
 
   /** The delivery was nacked. */
   failed(native: RabbitmqMessage, header: CountHeader, deliveries: number, error: unknown): void {
-    // Given back without having been tried.
+    // The message was returned without having been handled.
     if (isAckordError(error, 'ACKORD_SHUTDOWN') || isAckordError(error, 'ACKORD_KEY_NACKED')) return
     this.#remember(native, { deliveries, written: writtenCount(native, header) })
   }
 
-  /** The message will not come again. */
+  /** The message will not be delivered again. */
   settled(native: RabbitmqMessage): void {
     if (this.#entries.size > 0) this.#entries.delete(keyOf(native))
   }
@@ -76,7 +76,7 @@ export class DeliveryCounts {
   }
 }
 
-/** -1 if there is none. */
+/** -1 if there is no count. */
 function writtenCount({ properties }: RabbitmqMessage, header: CountHeader): number {
   const count = headerOf(properties.headers, header)
   return typeof count === 'number' && Number.isSafeInteger(count) && count >= 0 ? count : -1
@@ -86,16 +86,16 @@ function roundsThrough(queue: string, deaths: unknown): number {
   if (!Array.isArray(deaths)) return 0
   let rounds = 0
   for (const death of deaths) {
-    // Other reasons, such as its time to live, do not say that it was delivered.
+    // Other reasons, such as an expired time to live, do not mean that the message was delivered.
     if (death?.queue === queue && death.reason === 'rejected' && Number.isSafeInteger(death.count) && death.count > 0) rounds += death.count
   }
   return rounds
 }
 
-// Enough to tell messages without an id apart.
+// Enough to distinguish messages without an id.
 const hashedBytes = 65_536
 
-/** By id where there is one. Hashed, because a sender chooses how long it is. */
+/** Made of the id, if there is one. Hashed, because a sender chooses the length of the id. */
 function keyOf({ content, properties }: RabbitmqMessage): string {
   const { headers, messageId } = properties
   const id = [messageId, headerOf(headers, 'cloudEvents:id'), headerOf(headers, 'cloudEvents_id')].find(isText)

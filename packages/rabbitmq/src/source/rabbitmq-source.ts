@@ -20,32 +20,32 @@ export interface RabbitmqSourceOptions extends ReceiverOptions {
   /** Creates the queue if it is missing. Ends the source if it exists with other properties. Default: the queue must exist. */
   readonly declare?: RabbitmqQueueOptions | undefined
   /**
-   * How many messages an iteration may hold that are not settled: those that wait to be pulled, those in hand, and those that were nacked
-   * with a delay. More keeps a fast handler busy, fewer spread slow work more evenly over consumers; a router needs at least its `concurrency`.
+   * The most unsettled messages that an iteration holds: those that wait to be pulled, those being handled, and those that were nacked
+   * with a delay. A larger number keeps a fast handler busy, a smaller one spreads slow work more evenly over consumers; a router needs at least its `concurrency`.
    * Up to 65,535. Default: 100.
    */
   readonly prefetch?: number | undefined
   /**
-   * The attributes of a message, from what RabbitMQ delivered. What it throws rejects the message.
-   * Default: CloudEvents as the message has them, in binary or structured mode; for other messages the AMQP properties: `messageId` is the id,
-   * `type` the type, `appId` or else the queue the source, `timestamp` the time, `contentType` and `correlationId` theirs.
+   * Returns the attributes of a message that RabbitMQ has delivered. If it throws, the message is rejected.
+   * Default: the attributes of a CloudEvent in binary or structured mode; for other messages the AMQP properties: `messageId` is the id,
+   * `type` the type, `appId` or else the queue the source, `timestamp` the time, `contentType` the content type and `correlationId` the correlation id.
    */
   readonly attributes?: ((native: RabbitmqMessage) => Attributes) | undefined
   /**
-   * The longest delay of a nack in milliseconds; longer ones are cut. RabbitMQ closes the channel of a message that is held
+   * The longest delay of a nack in milliseconds; longer delays are shortened to it. RabbitMQ closes the channel of a message that is unsettled
    * for longer than its `consumer_timeout`, 30 minutes by default. Default: 600,000.
    */
   readonly maxDelay?: number | undefined
   /**
-   * Whether nacked messages wait for their delay in retry queues of RabbitMQ, once the messages that are held in the process take half of `prefetch`: otherwise as
-   * many failing messages as `prefetch` stop the source. A message goes there as a confirmed copy with the same id, before it is acked, and returns behind
-   * those that came meanwhile. The queues are created when they are first needed, if the user is allowed to; `declareTopology` creates them with `retry: true`.
-   * Default: true, and false where order counts: with `prefetch: 1`, or a queue declared with `x-single-active-consumer`.
+   * Whether nacked messages wait for their delay in retry queues of RabbitMQ, once the messages that wait in the process take half of `prefetch`: otherwise as
+   * many failing messages as `prefetch` would stop the source. A message is copied there with the same id, is acked when the copy is confirmed, and returns behind
+   * the messages that arrived meanwhile. The queues are created when they are first needed, if the user is allowed to; `declareTopology` creates them with `retry: true`.
+   * Default: true, and false where order matters: with `prefetch: 1`, or a queue declared with `x-single-active-consumer`.
    */
   readonly retryQueues?: boolean | undefined
   /**
-   * The connection on which messages go to the retry queues. RabbitMQ reads nothing more from a connection that publishes during a memory or disk alarm: on the
-   * source's own, acks wait with it, and the source stops until the alarm is over. Default: the source's own.
+   * The connection that publishes to the retry queues. During a memory or disk alarm RabbitMQ stops reading from a connection that publishes: on the
+   * source's own connection the acks would wait too, and the source would stop until the alarm is over. Default: the source's own.
    */
   readonly retryConnection?: RabbitmqConnection | undefined
   /** The pause before a lost consumer is opened again. Default: 100 ms × 2ⁿ up to 30 s, ± 20 %. */
@@ -53,12 +53,12 @@ export interface RabbitmqSourceOptions extends ReceiverOptions {
 }
 
 /**
- * The messages of a queue. The connection is amqplib's, best made with `connect(url, { recovery: true })`: a source on one that does not
- * recover throws when it is lost. Each iteration has a channel of its own. It may be iterated several times, also at once.
+ * The messages of a queue. Open the connection with amqplib's `connect(url, { recovery: true })`: without recovery, the source throws when the connection
+ * is lost. Each iteration has a channel of its own. The source may be iterated several times, also at the same time.
  *
- * A lost connection or channel does not end an iteration: it is logged once, and consumed again once that is possible. What was not settled is delivered
- * again, and settling the lost delivery rejects with `ACKORD_LEASE_LOST`. An ack resolves when it is sent: AMQP has no answer to it, so one that
- * is lost with its connection is found out by the message coming again.
+ * A lost connection or channel does not end an iteration: the loss is logged once, and the queue is consumed again as soon as possible. Unsettled messages are delivered
+ * again, and settling the lost delivery rejects with `ACKORD_LEASE_LOST`. An ack resolves when it is sent: AMQP does not confirm it, so if an ack is
+ * lost with its connection, the message comes again.
  */
 export function rabbitmqSource(connection: RabbitmqConnection, options: RabbitmqSourceOptions): Source & AsyncDisposable {
   const {
@@ -86,7 +86,7 @@ export function rabbitmqSource(connection: RabbitmqConnection, options: Rabbitmq
   checkFunction('backoff', backoff)
   if (typeof retryQueues !== 'boolean') throw new InvalidOptionError('retryQueues', 'must be true or false.')
   if (!retryQueues && options.retryConnection !== undefined)
-    throw new InvalidOptionError('retryConnection', 'is of no use without retry queues. Leave it out, or set retryQueues: true.')
+    throw new InvalidOptionError('retryConnection', 'has no effect without retry queues. Omit it, or set retryQueues: true.')
   const logger = guardLogger(given)
   const receive = createReceiver({ deadLetter, deadLetterTimeout, onUndeliverable, runtime, logger })
   const declaration = declare === undefined ? undefined : queueDeclarer(queue, queueDeclaration(declare))

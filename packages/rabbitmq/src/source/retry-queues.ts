@@ -13,20 +13,20 @@ export interface RetryQueuesOptions {
   readonly logger: Logger
 }
 
-// Milliseconds: for one message to be confirmed, and until the queues are tried again after they could not be used.
+// Milliseconds: the time limit of a confirm, and the pause before the queues are tried again after a failure.
 const confirmTimeout = 5000
 const retryPause = 60_000
 const notAllowed = 403
 
 /**
- * Queues in which nacked messages wait for their delay, instead of in this process. They are declared when they are first needed. Where the user may not declare the
- * exchange, an operator has made them; otherwise all of it must be as declared, because a message could not return from a queue that is not bound.
+ * Queues in which nacked messages wait for their delay, instead of in this process. They are declared when they are first needed. If the user may not declare the
+ * exchange, an operator must have created all of them; otherwise everything must be as declared, because a message could not return from a queue that is not bound.
  */
 export class RetryQueues {
   readonly #options: RetryQueuesOptions
   #opening: Promise<PublishChannel> | undefined
   #declaring: Promise<void> | undefined
-  /** Whether messages may be waiting in them. */
+  /** Whether messages may be waiting in the queues. */
   #used = false
   #notBefore = -Infinity
   #warned = false
@@ -35,20 +35,20 @@ export class RetryQueues {
     this.#options = options
   }
 
-  /** Whether it makes sense to try. */
+  /** `false` during the pause after a failure. */
   get isUsable(): boolean {
     return this.#options.runtime.monotonic() >= this.#notBefore
   }
 
-  /** From now on no message waits in them. */
+  /** From now on no message is sent to the retry queues. */
   stop(): void {
     this.#notBefore = Infinity
   }
 
-  /** The queue is consumed again. It may have been deleted and made anew, without the binding through which messages return. */
+  /** Called when the queue is consumed again. It may have been deleted and created again, without the binding through which messages return. */
   restore(): void {
     if (!this.#used) return
-    // What failed when the channel was lost says nothing of the queues.
+    // A failure that came with the lost channel says nothing about the queues.
     if (this.#notBefore !== Infinity) this.#notBefore = -Infinity
     this.#declaring = this.#declare()
     this.#declaring.catch((error: unknown) => this.#unusable(error))
@@ -59,8 +59,8 @@ export class RetryQueues {
     const { queue, runtime } = this.#options
     const properties = retryProperties(native, queue, delay, deliveries)
     if (properties === undefined) return false
-    const giveUp = new AbortController()
-    const timer = runtime.setTimeout(() => giveUp.abort(new Error(`RabbitMQ did not confirm within ${confirmTimeout} ms.`)), confirmTimeout)
+    const limit = new AbortController()
+    const timer = runtime.setTimeout(() => limit.abort(new Error(`RabbitMQ did not confirm within ${confirmTimeout} ms.`)), confirmTimeout)
     try {
       this.#declaring ??= this.#declare()
       await this.#declaring
@@ -68,11 +68,11 @@ export class RetryQueues {
       const channel = await this.#opening
       this.#used = true
       const result = await new Promise<PublishResult>((settle) => {
-        giveUp.signal.addEventListener('abort', () => settle({ ok: false, error: giveUp.signal.reason }), { once: true })
+        limit.signal.addEventListener('abort', () => settle({ ok: false, error: limit.signal.reason }), { once: true })
         const item = { exchange: '', routingKey: retryQueue(queue, delay), body: native.content, properties }
-        void channel.send([{ item, settle }], giveUp.signal)
+        void channel.send([{ item, settle }], limit.signal)
       })
-      // What is wrong with this message says nothing about the next one.
+      // A permanent failure is about this message, not about the queues.
       if (!result.ok && result.permanent !== true) this.#unusable(result.error)
       return result.ok
     } catch (error) {
@@ -97,7 +97,7 @@ export class RetryQueues {
 
   async #declare(): Promise<void> {
     const { connection: given, queue } = this.#options
-    // The same connection of amqplib, which can do more than sources and publishers use.
+    // A connection of amqplib has more methods than sources and publishers use.
     const connection = given as unknown as TopologyConnection
     const { exchanges, ...others } = retryTopology(queue)
     try {
@@ -131,4 +131,4 @@ export class RetryQueues {
 }
 
 const unusable =
-  'Nacked messages cannot wait in the retry queues, and are held in the process: as many as prefetch stop the source until their delay is over. Declare the queue with retry: true, or give the user the permission to.'
+  'Nacked messages cannot wait in the retry queues, and wait in the process: as many as prefetch stop the source until their delay is over. Declare the queue with retry: true, or grant the user the permission to declare it.'

@@ -16,7 +16,7 @@ export interface RabbitmqExchangeOptions {
 export interface RabbitmqBinding {
   readonly exchange: string
   readonly queue: string
-  /** Default: '', which is all a `fanout` or `headers` exchange needs. */
+  /** Default: '', which is enough for a `fanout` or `headers` exchange. */
   readonly routingKey?: string | undefined
   /** For `headers` exchanges. Default: none. */
   readonly arguments?: Readonly<Record<string, unknown>> | undefined
@@ -24,20 +24,20 @@ export interface RabbitmqBinding {
 
 export interface RabbitmqTopologyQueue extends RabbitmqQueueOptions {
   /**
-   * Also creates what a source needs to let nacked messages wait outside of its process: the exchange `<queue>.ackord.retry`, bound to the queue, and four queues
-   * whose names begin with that. Sources create them by themselves when they first need them, if the user is allowed to. Default: false.
+   * Also creates the retry queues in which nacked messages of a source wait: the exchange `<queue>.ackord.retry`, bound to the queue, and four queues
+   * whose names begin with that. Sources create them when they first need them, if the user is allowed to. Default: false.
    */
   readonly retry?: boolean | undefined
 }
 
-/** What should exist, by name. */
+/** Exchanges and queues by name, and bindings. */
 export interface RabbitmqTopology {
   readonly exchanges?: Readonly<Record<string, RabbitmqExchangeOptions>> | undefined
   readonly queues?: Readonly<Record<string, RabbitmqTopologyQueue>> | undefined
   readonly bindings?: readonly RabbitmqBinding[] | undefined
 }
 
-/** What is used of amqplib's connection. */
+/** The part of amqplib's connection that is used. */
 export interface TopologyConnection {
   createChannel(): Promise<TopologyChannel>
 }
@@ -51,8 +51,8 @@ interface TopologyChannel {
 }
 
 /**
- * Creates what is missing: exchanges, then queues, then bindings. What exists as described is left as it is, so that every instance may call it when it starts. Nothing is
- * deleted or changed: rejects with what exists differently, and what comes after that is not declared.
+ * Creates exchanges, then queues, then bindings, unless they exist. Idempotent, so that every instance may call it when it starts. Nothing is
+ * deleted or changed: rejects if something exists with other properties, and the rest is not declared.
  */
 export async function declareTopology(connection: TopologyConnection, topology: RabbitmqTopology): Promise<void> {
   const steps = stepsOf(topology)
@@ -64,7 +64,7 @@ export async function declareTopology(connection: TopologyConnection, topology: 
         await declare(channel)
       }
     } catch (cause) {
-      // RabbitMQ has closed it, unless it was the client that refused.
+      // RabbitMQ has closed the channel, unless the client itself has refused the call.
       await channel.close().catch(() => {})
       throw refused(what, cause)
     }
@@ -74,7 +74,7 @@ export async function declareTopology(connection: TopologyConnection, topology: 
 
 async function openChannel(connection: TopologyConnection): Promise<TopologyChannel> {
   const channel = await connection.createChannel()
-  // RabbitMQ closes the channel with the reason; the call that it answers rejects with the same.
+  // RabbitMQ closes the channel with the reason; the call that caused it rejects with the same reason.
   channel.on('error', () => {})
   return channel
 }
@@ -84,7 +84,7 @@ interface Step {
   readonly declare: (channel: TopologyChannel) => Promise<unknown>
 }
 
-/** All is checked before anything is sent. */
+/** Everything is validated before anything is sent. */
 function stepsOf(topology: RabbitmqTopology): readonly Step[] {
   if (typeof topology !== 'object' || topology === null) {
     throw new InvalidOptionError('topology', 'must be an object { exchanges, queues, bindings }.')
@@ -123,7 +123,7 @@ function bindingStep({ exchange, queue, routingKey = '', arguments: more = {}, .
   checkNoMore('A binding', unknown)
   checkName('exchange', exchange)
   checkName('queue', queue)
-  if (typeof routingKey !== 'string') throw new InvalidOptionError('routingKey', 'must be a text.')
+  if (typeof routingKey !== 'string') throw new InvalidOptionError('routingKey', 'must be a string.')
   return {
     what: `the binding of queue '${queue}' to exchange '${exchange}'`,
     declare: (channel) => channel.bindQueue(queue, exchange, routingKey, { ...more }),
@@ -139,7 +139,7 @@ function refused(what: string, cause: unknown): AckordError {
         ? 'one of the two does not exist. Declare it too'
         : code === 403
           ? 'the user is not allowed to configure it'
-          : 'RabbitMQ refused it, or the connection was lost; the cause says more'
+          : 'RabbitMQ refused it, or the connection was lost; the cause says why'
   return new AckordError('ACKORD_SOURCE_FAILED', `Cannot declare ${what}: ${reason}.`, {
     cause,
     retryable: code !== 403 && code !== 404 && code !== 406,
@@ -149,13 +149,13 @@ function refused(what: string, cause: unknown): AckordError {
 const deliveryLimit = 'x-delivery-limit'
 const mismatch = 406
 
-/** `again`: RabbitMQ has closed the channel, and has to be asked once more on another one. */
+/** `again`: RabbitMQ has closed the channel, and the call must be repeated on another one. */
 export type QueueDeclarer = (channel: Pick<RabbitmqChannel, 'assertQueue'>) => Promise<'declared' | 'again'>
 
 /**
- * Creates a queue, unless it exists. From RabbitMQ 4 on a quorum queue drops what was delivered twenty times, which an outage of the database is enough for; so it
- * is told that there is no limit, unless the caller has one. Older servers have none, and refuse to be told. A queue that was made there, or by others, is refused with
- * a limit that it was not made with: then it is declared as the caller has it, or nothing could be consumed once the server was upgraded.
+ * Creates a queue, unless it exists. From RabbitMQ 4 on a quorum queue drops messages that were delivered twenty times, which can happen during an outage of the database. So it
+ * is declared without a limit, unless the caller sets one. Older servers have no limit, and refuse the argument. RabbitMQ refuses to declare an existing queue with a limit that
+ * it was not created with: such a queue is declared as the caller has it, or it could not be consumed after an upgrade of the server.
  */
 export function queueDeclarer(queue: string, declaration: QueueDeclaration): QueueDeclarer {
   const { durable, arguments: given } = declaration
@@ -180,7 +180,7 @@ export function queueDeclarer(queue: string, declaration: QueueDeclaration): Que
 
 export interface RabbitmqQueueOptions {
   /**
-   * `quorum` queues are replicated, survive the loss of a node and count deliveries; `classic` ones live on one node and do not.
+   * `quorum` queues are replicated, survive the loss of a node and count deliveries; `classic` queues are on one node and do not count.
    * Default: 'quorum'.
    */
   readonly type?: 'quorum' | 'classic' | undefined
@@ -188,12 +188,12 @@ export interface RabbitmqQueueOptions {
   readonly durable?: boolean | undefined
   /**
    * Further arguments, such as `x-max-length` or `x-single-active-consumer`. Default: none; for a quorum queue on RabbitMQ 4 and newer `x-delivery-limit` is -1, or it
-   * would drop what was delivered twenty times.
+   * would drop messages that were delivered twenty times.
    */
   readonly arguments?: Readonly<Record<string, unknown>> | undefined
 }
 
-/** What amqplib's `assertQueue` takes. */
+/** The options of amqplib's `assertQueue`. */
 export interface QueueDeclaration {
   durable: boolean
   arguments: Record<string, unknown>

@@ -1,8 +1,8 @@
 import type { RabbitmqTopology } from './declare-topology.ts'
 
 /**
- * A message waits in the first queue whose limit is not shorter than its delay. RabbitMQ expires messages at the head of a queue only, so a message may wait for as
- * long as the one before it: with these limits at most ten times as long as it should.
+ * A message waits in the first queue whose limit is not shorter than its delay. RabbitMQ expires messages only at the head of a queue, so a message may wait as
+ * long as the one before it: with these limits at most ten times as long as its own delay.
  */
 const levels = [
   { name: '1s', limit: 1000 },
@@ -11,12 +11,12 @@ const levels = [
   { name: 'long', limit: Infinity },
 ] as const
 
-/** Through which messages return from the retry queues of a queue. */
+/** The exchange through which messages return from the retry queues of a queue. */
 export function retryExchange(queue: string): string {
   return `${queue}.ackord.retry`
 }
 
-/** Where a message waits for so many milliseconds. */
+/** The queue in which a message waits for so many milliseconds. */
 export function retryQueue(queue: string, delay: number): string {
   const level = levels.find(({ limit }) => delay <= limit) ?? levels[3]
   return `${queue}.ackord.retry.${level.name}`
@@ -24,7 +24,7 @@ export function retryQueue(queue: string, delay: number): string {
 
 /**
  * The retry queues of a queue. They are quorum queues, because only these pass expired messages on with confirmation ('at-least-once'); a classic queue may lose
- * a message on its way.
+ * a message in between.
  */
 export function retryTopology(queue: string): RabbitmqTopology {
   const exchange = retryExchange(queue)
