@@ -38,7 +38,7 @@ it.each([
   expect(faultOf(error)).toBe(fault)
 })
 
-it('what is no client of KafkaJS is refused', () => {
+it('refuses a value that is not a KafkaJS client', () => {
   for (const wrong of [undefined, {}, { producer: () => {} }])
     expect(() => fromKafkaJs(wrong as unknown as KafkaJs)).toThrow('must be a function')
   expect(() => fromKafkaJs(clientOf('kafka://127.0.0.1:1'), { producer: null } as never)).toThrow('producer')

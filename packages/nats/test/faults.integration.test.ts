@@ -22,7 +22,7 @@ describe('a connection that is cut', () => {
     expect(world.logger.at('error')).toEqual([])
   })
 
-  it('leaves what is in hand to its holder: the verdict waits for the connection, and nothing comes twice', async () => {
+  it('leaves messages to their handlers: the verdict waits for the connection, and nothing is delivered twice', async () => {
     await using proxy = await startFaultProxy(natsUrl)
     await using world = await openWorld({ url: proxy.url })
     const stream = await world.stream()
@@ -112,7 +112,7 @@ describe('a connection that is cut', () => {
     expect(seen.length).toBeLessThanOrEqual(ids.length + 3)
   })
 
-  it('while an ordered source waits for what others have in hand does not stop it', async () => {
+  it('while an ordered source waits for messages that others are handling does not stop it', async () => {
     await using proxy = await startFaultProxy(natsUrl)
     await using world = await openWorld({ url: proxy.url })
     const stream = await world.stream()
@@ -136,7 +136,7 @@ describe('a connection that is cut', () => {
     expect((await next).id).toBe('a')
   })
 
-  it('leaves a key to its message in hand: the one behind it comes after the verdict', async () => {
+  it('keeps a key taken while its message is being handled: the next one comes after the verdict', async () => {
     await using proxy = await startFaultProxy(natsUrl)
     await using world = await openWorld({ url: proxy.url })
     const stream = await world.stream()

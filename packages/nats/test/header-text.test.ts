@@ -30,6 +30,6 @@ it.each([
   expect(percentEncode(text)).toBe(encoded)
 })
 
-it('what is no percent-encoding is left alone', () => {
+it('leaves invalid percent-encoding as it is', () => {
   expect(percentDecode('100% of %zz and %FF')).toBe('100% of %zz and %FF')
 })

@@ -32,7 +32,7 @@ async function startGuarded() {
   })
 }
 
-it('a user that is not allowed to is told so: the publisher blames the destination, the source ends', async () => {
+it('missing permissions are reported: the publisher blames the destination, the source ends', async () => {
   await using server = await startGuarded()
   const admin = await connect({ servers: server.url, user: 'admin', pass: 'a' })
   const manager = await jetstreamManager(admin)
@@ -59,7 +59,7 @@ it('a user that is not allowed to is told so: the publisher blames the destinati
   await admin.close()
 })
 
-it('a password that is not taken any more ends the source with an error, and is not tried for ever', async () => {
+it('a password that is no longer valid ends the source with an error, and is not tried for ever', async () => {
   await using server = await startGuarded()
   const admin = await connect({ servers: server.url, user: 'admin', pass: 'a' })
   await (await jetstreamManager(admin)).streams.add({ name: 'orders', subjects: ['orders.>'] })

@@ -22,7 +22,7 @@ describe('a connection that is cut', () => {
     expect(world.logger.at('error')).toEqual([])
   }, 60_000)
 
-  it('refuses the verdicts of what was in hand, which comes again', async () => {
+  it('refuses verdicts on messages that were being handled, which are delivered again', async () => {
     await using proxy = await startFaultProxy(rabbitmqUrl)
     await using world = await openWorld({ url: proxy.url })
     const queue = await world.queue({ type: 'quorum' })
@@ -71,7 +71,7 @@ describe('a connection that is cut', () => {
     ])
   })
 
-  it('while messages are published loses none that was confirmed, and doubles only under the same id', async () => {
+  it('while messages are published loses none that was confirmed, and duplicates have the same id', async () => {
     await using proxy = await startFaultProxy(rabbitmqUrl)
     await using world = await openWorld({ url: proxy.url })
     const queue = await world.queue()
@@ -118,7 +118,7 @@ describe('a channel that is closed by the server', () => {
     expect(proxy.connections).toBe(1)
   })
 
-  it('under a publisher fails what is not confirmed, and the next call has a new one', async () => {
+  it('under a publisher fails messages that are not confirmed, and the next call opens a new one', async () => {
     await using world = await openWorld()
     const queue = await world.queue()
     const publisher = world.publisher()
@@ -152,7 +152,7 @@ describe('a server', () => {
     expect(await world.publisher().publish(queue, [event('after')], { signal: never })).toEqual([{ ok: true }])
   }, 240_000)
 
-  it('that refuses a message for its size says which one, and takes the others', async () => {
+  it('that refuses a message because of its size reports which one, and accepts the others', async () => {
     await using server = await startRabbitmq()
     await using world = await openWorld({ server: server.url })
     const queue = await world.queue()

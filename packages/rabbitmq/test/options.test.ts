@@ -49,7 +49,7 @@ it.each([
   )
 })
 
-it('both refuse what is no connection', () => {
+it('both refuse a value that is not a connection', () => {
   for (const wrong of [undefined, {}, Promise.resolve(connection)]) {
     expect(() => rabbitmqSource(wrong as FakeConnection, { queue: 'orders' })).toThrow('connection.createChannel must be a function')
     expect(() => rabbitmqPublisher(wrong as FakeConnection)).toThrow('connection.createChannel must be a function')

@@ -7,7 +7,7 @@ import type { Runtime } from '../ports/runtime.ts'
 import { deadLetterForms } from './dead-letter-forms.ts'
 import { checkResults, type Publisher } from './publisher.ts'
 
-/** Where messages go that nobody will handle. */
+/** The destination of messages that will not be handled. */
 export interface DeadLetter {
   readonly publisher: Publisher
   readonly destination: string

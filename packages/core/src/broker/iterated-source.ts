@@ -1,23 +1,23 @@
 import type { RawMessage } from '../message/message.ts'
 import type { Source } from './source.ts'
 
-/** One iteration over a source's messages, with what it opened for that. */
+/** One iteration over a source's messages, with its connections. */
 export interface SourceIteration {
   readonly messages: AsyncIterableIterator<RawMessage>
-  /** Ends it, and gives back what was yielded and is not settled. Idempotent. */
+  /** Ends it, and returns unsettled messages to the broker. Idempotent. */
   dispose(): Promise<void>
 }
 
-/** What an iteration belongs to. */
+/** The source of an iteration. */
 export interface IterationOwner {
   readonly disposed: boolean
-  /** It holds something from now on. */
+  /** The iteration has begun, and must be disposed with the source. */
   started(iteration: SourceIteration): void
-  /** It has ended, and nothing of it is left to be settled. */
+  /** The iteration has ended, and all of its messages are settled. */
   finished(iteration: SourceIteration): void
 }
 
-/** A source that does nothing but by its iterations: it disposes those that hold something. */
+/** A source that consists of its iterations. Disposing it disposes those that have begun and not finished. */
 export class IteratedSource implements Source, AsyncDisposable, IterationOwner {
   readonly #iterate: (signal: AbortSignal, owner: IterationOwner) => SourceIteration
   readonly #iterations = new Set<SourceIteration>()

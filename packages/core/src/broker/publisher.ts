@@ -3,18 +3,18 @@ import { AckordError } from '../errors.ts'
 import type { RawMessage } from '../message/message.ts'
 import { redactDestination } from '../ports/redact.ts'
 
-/** Where messages go. */
+/** Sends messages to a broker. */
 export interface Publisher {
   /**
    * Sends the messages, in this order, and waits until the broker has confirmed each. Resolves to one result per message, in their order:
-   * only what is `ok` may be taken as sent. Rejects only when nothing is known of any of them. Never settles the messages.
+   * only a message that is `ok` counts as sent. Rejects only when nothing is known about any of them. Never settles the messages.
    */
   publish(
     destination: string,
     messages: readonly RawMessage[],
     options: { readonly signal: AbortSignal },
   ): Promise<readonly PublishResult[]>
-  /** Closes what the publisher opened itself. Idempotent. */
+  /** Closes the connections that the publisher has opened itself. Idempotent. */
   [Symbol.asyncDispose]?(): Promise<void>
 }
 
@@ -33,7 +33,7 @@ export interface PublishFailure {
   readonly retryAfter?: number | undefined
 }
 
-/** Publishes the messages and rejects with `ACKORD_PUBLISH_FAILED` unless the broker has confirmed every one: no result can be forgotten. */
+/** Publishes the messages and rejects with `ACKORD_PUBLISH_FAILED` unless the broker has confirmed every one, so that no result is overlooked. */
 export async function publishAll(
   publisher: Publisher,
   destination: string,
@@ -44,7 +44,7 @@ export async function publishAll(
   checkResults(await abortable(publisher.publish(destination, messages, { signal }), signal), messages.length, destination)
 }
 
-/** Throws one error for what was not confirmed. A publisher that answers with the wrong number of results has confirmed nothing that could be told apart. */
+/** Throws one error for all messages that were not confirmed. If the number of results is wrong, they cannot be matched to messages, and none counts as confirmed. */
 export function checkResults(results: readonly PublishResult[], expected: number, destination: string): void {
   checkResultCount(results, expected, destination)
   const failures = results.filter((result): result is PublishFailure => !result.ok)
@@ -64,7 +64,7 @@ function isResult(value: unknown): boolean {
   return typeof value === 'object' && value !== null && 'ok' in value && typeof value.ok === 'boolean'
 }
 
-/** Not retryable if the broker will refuse one of them again: handling the input once more would not get it through either. */
+/** Not retryable if the broker will refuse one of the messages again: handling the input once more would not help. */
 export function publishError(failures: readonly PublishFailure[], sent: number, destination: string): AckordError {
   const causes = failures.map((failure) => failure.error)
   const pauses = failures.flatMap(({ retryAfter }) => retryAfter ?? [])

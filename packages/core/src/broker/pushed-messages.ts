@@ -1,15 +1,15 @@
 import { outside } from '../message/context.ts'
 import type { RawMessage } from '../message/message.ts'
 
-/** Where the messages of an iteration come from, when it is the broker that decides. */
+/** Pushes the messages of an iteration, at the pace of the broker. */
 export interface Pusher<Item> {
   /** Begins to push; called by the first `next()`, outside of its context. */
   start(): void
-  /** The message of an item whose turn has come; `undefined` if there is none any more. */
+  /** The message of an item whose turn has come; `undefined` if it is not available any more. */
   messageOf(item: Item): RawMessage | undefined
-  /** Pushes nothing more, and gives back what was not handed out. */
+  /** Pushes nothing more, and returns items to the broker that were not handed out. */
   leave(): Promise<void>
-  /** Whether whom it belongs to was disposed. */
+  /** Whether the source was disposed. */
   isDisposed(): boolean
 }
 
@@ -22,7 +22,7 @@ interface WaitingPull {
 
 const done = { value: undefined, done: true } as const
 
-/** One iteration over what a broker pushes. Written by hand: a generator cannot be left while it waits. Ends with the signal. */
+/** One iteration over items that a broker pushes. Not a generator: that cannot be left while it waits. Ends with the signal. */
 export class PushedMessages<Item> implements AsyncIterableIterator<RawMessage> {
   readonly #pusher: Pusher<Item>
   readonly #signal: AbortSignal
@@ -62,7 +62,7 @@ export class PushedMessages<Item> implements AsyncIterableIterator<RawMessage> {
   }
 
   push(...items: readonly Item[]): void {
-    // Not spread once more: the arguments of both calls would have to fit on the stack.
+    // Not `push(...items)`: the arguments of both calls would have to fit on the stack.
     for (const item of items) this.#ready.push(item)
     while (this.#pulls.length > 0) {
       const value = this.#take()
@@ -71,7 +71,7 @@ export class PushedMessages<Item> implements AsyncIterableIterator<RawMessage> {
     }
   }
 
-  /** Ends with an error, for the one who waits or the next who asks. */
+  /** Ends with an error, for the caller that waits or for the next one. */
   fail(error: unknown): void {
     const pull = this.#pulls.shift()
     if (pull === undefined) this.#failure = { error }
@@ -88,7 +88,7 @@ export class PushedMessages<Item> implements AsyncIterableIterator<RawMessage> {
   #start(): void {
     this.#started = true
     this.#signal.addEventListener('abort', this.#onAbort, { once: true })
-    // Whoever pulls does so in a context of its own, which must not stay behind here.
+    // The caller of `next()` has a context of its own, which must not be kept here.
     outside(() => this.#pusher.start())
   }
 
@@ -110,7 +110,7 @@ export class PushedMessages<Item> implements AsyncIterableIterator<RawMessage> {
     for (const pull of this.#pulls.splice(0)) pull.resolve(done)
   }
 
-  /** A failure that nobody waited for is told to the next one who asks, once. */
+  /** If no caller was waiting when it failed, the next one gets the error, once. */
   async #afterEnd(left: Promise<void>): Promise<PullResult> {
     await left
     const failure = this.#failure

@@ -12,17 +12,17 @@ import { type DeadLetter, sendDeadLetter } from './dead-letter.ts'
 
 export interface ReceiverOptions {
   /**
-   * Where rejected messages go: with a confirmed publish, before they are acked; or `'discard'`: they are acked and gone.
-   * Default: neither; a rejected message is nacked with a growing delay, and a warning says so once.
+   * Where rejected messages are published, confirmed, before they are acked; or `'discard'`: they are acked and dropped.
+   * Default: neither; a rejected message is nacked with a growing delay, and a warning is logged once.
    */
   readonly deadLetter?: DeadLetter | 'discard' | undefined
-  /** Milliseconds that the publish to the dead letter may take. Default: 10,000. */
+  /** The time limit in milliseconds of the publish to the dead letter. Default: 10,000. */
   readonly deadLetterTimeout?: number | undefined
   /**
-   * Called with a message that the dead letter refuses for good in every form, and with the reason it was rejected for. Keep the message where an operator
+   * Called with a message that the dead letter refuses for good in every form, and with the reason it was rejected for. Store the message where an operator
    * finds it: it is acked when the call resolves, and delivered again after ten minutes if it fails. Default: an error is logged and the message is parked at the
-   * broker, where that keeps it: Kafka in its topic, NATS in a stream with `limits` retention, RabbitMQ by the dead-letter exchange in `declare`. Elsewhere it
-   * is delivered again after ten minutes.
+   * broker, if that keeps it: Kafka in its topic, NATS in a stream with `limits` retention, RabbitMQ by the dead-letter exchange in `declare`. Other brokers
+   * deliver it again after ten minutes.
    */
   readonly onUndeliverable?: ((message: RawMessage, error: unknown) => void | Promise<void>) | undefined
   readonly runtime?: Runtime | undefined
@@ -34,24 +34,24 @@ export interface ReceiverOptions {
 export interface Delivery {
   readonly data: Uint8Array
   readonly attributes: Attributes
-  /** How often it was delivered, this time included, where the broker counts. */
+  /** The number of deliveries, this one included; `undefined` if the broker does not count. */
   readonly deliveryCount?: number | undefined
   ack(): void | Promise<void>
   nack(error: unknown, options: NackOptions): void | Promise<void>
-  /** Ends the message for good where the broker tells that apart from an ack. Default: `ack`. */
+  /** Ends the message for good, if the broker distinguishes that from an ack. Default: `ack`. */
   terminate?(): void | Promise<void>
   /**
-   * Settles the message so that the broker keeps it where an operator can read it, and does not deliver it again. Resolves `false`, and settles nothing, if
+   * Settles the message so that the broker keeps it for an operator, and does not deliver it again. Resolves `false`, and settles nothing, if
    * the broker would drop it. Default: it would.
    */
   park?(): boolean | Promise<boolean>
 }
 
 const rejectedDelay = exponentialBackoff()
-// For a message that nothing can be done about without an operator.
+// For a message that needs an operator.
 const undeliverableDelay = 600_000
 
-/** For sources, one per source: makes messages whose `reject` loses nothing. */
+/** For sources, one per source: creates messages whose `reject` loses nothing. */
 export function createReceiver(options: ReceiverOptions = {}): (delivery: Delivery) => RawMessage {
   const {
     deadLetter,
@@ -93,7 +93,7 @@ export function createReceiver(options: ReceiverOptions = {}): (delivery: Delive
     await end(delivery)
   }
 
-  /** Not dropped, and not redelivered without a pause: `onUndeliverable` keeps it, or else the broker. */
+  /** The message is neither dropped nor redelivered without a pause: `onUndeliverable` stores it, or else the broker keeps it. */
   async function settleUndeliverable(message: RawMessage, delivery: Delivery, error: unknown, failure: unknown): Promise<void> {
     const fields = { err: failure, message: nameOf(message) }
     if (onUndeliverable !== undefined) {

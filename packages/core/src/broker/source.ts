@@ -1,13 +1,13 @@
 import type { RawMessage } from '../message/message.ts'
 
-/** Where messages come from. */
+/** Delivers messages to a router. */
 export interface Source {
   /**
-   * Pulled; each iteration is single use. An abort ends the iteration without an error. Leaving the loop, by `break`, `throw` or abort,
-   * gives back what was taken and not yet yielded; messages that were yielded stay with whoever has them until settled.
-   * A source that cannot go on throws; one that can heal (a lost connection) heals and goes on.
+   * Messages are pulled; each iteration is single use. An abort ends the iteration without an error. Leaving the loop, by `break`, `throw` or abort,
+   * returns messages to the broker that were received and not yet yielded; yielded messages can still be settled.
+   * A source that cannot continue throws; after a failure that can pass, such as a lost connection, it reconnects and goes on.
    */
   messages(options: { readonly signal: AbortSignal }): AsyncIterable<RawMessage>
-  /** Gives back what was yielded and is not settled, and closes what the source opened itself. Stop the router first. Idempotent. */
+  /** Returns unsettled messages to the broker, and closes the connections that the source has opened itself. Stop the router first. Idempotent. */
   [Symbol.asyncDispose]?(): Promise<void>
 }

@@ -110,7 +110,7 @@ describe.each(Object.keys(servers))('%s', (name) => {
     ])
   })
 
-  it('tells of a nack, of other methods and of a stop', async () => {
+  it('reports a nack, other methods and a stop', async () => {
     await using world = await setup(name)
     const publisher = httpPublisher({ url: world.url })
     expect(await publisher.publish('d', [event('a')], { signal: never })).toMatchObject([{ scope: 'destination', retryAfter: 5000 }])
@@ -157,7 +157,7 @@ describe.each(Object.keys(servers))('%s', (name) => {
     request.destroy()
   })
 
-  it('goes on with a message whose client has gone', async () => {
+  it('goes on with a message whose client has disconnected', async () => {
     const gone = deferred()
     await using world = await setup(name, {}, ({ signal }) => signal.addEventListener('abort', () => gone.resolve()))
     const messages = open(world.source)

@@ -135,7 +135,7 @@ describe('no answer', () => {
     expect(await publishing).toEqual([{ ok: false, error: expect.objectContaining({ code: 'ACKORD_PUBLISH_FAILED' }) }])
   })
 
-  it('because of an abort tells what is known of each', async () => {
+  it('because of an abort reports what is known about each message', async () => {
     const stop = new AbortController()
     const { publisher, runtime } = setup(({ body }) => (body.includes('a') ? answer(200) : new Promise<Response>(() => {})), {
       concurrency: 2,
@@ -337,7 +337,7 @@ describe('what cannot be sent', () => {
     expect(sent).toHaveLength(1)
   })
 
-  it('is told of without the password and the query of its destination', async () => {
+  it('is reported without the password and the query of its destination', async () => {
     const publisher = httpPublisher({ fetch: () => Promise.resolve(answer(200)) })
     const wrong = Object.assign(event('a'), { data: { a: 1 } })
 
@@ -349,7 +349,7 @@ describe('what cannot be sent', () => {
     expect(text).not.toMatch(/hunter/)
   })
 
-  it('because its route fails is told of that message only', async () => {
+  it('because its route fails concerns that message only', async () => {
     const { publisher } = setup(() => answer(200), {
       route: (_destination, { id }) => {
         if (id === 'a') throw new Error('no route')
@@ -499,7 +499,7 @@ it('many calls at once are no leak', async () => {
 })
 
 describe('disposing', () => {
-  it('waits for what is being sent, then refuses', async () => {
+  it('waits for requests in flight, then refuses', async () => {
     const late = deferred<Response>()
     const { publisher, runtime } = setup(() => late.promise)
     const publishing = publisher.publish('d', [event('a')], { signal: never })

@@ -9,12 +9,12 @@ import { never } from '../support/world.ts'
 const many = 200_000
 const contents = Array.from({ length: many }, (_, index) => ({ data: new Uint8Array(), attributes: { id: String(index) } }))
 
-it('takes a batch of any size, and gives all of it back', async () => {
-  let givenBack = 0
-  const giveBack = () => {
-    givenBack += 1
+it('accepts a batch of any size, and releases all of it', async () => {
+  let released = 0
+  const release = () => {
+    released += 1
   }
-  const held = contents.map((content): HeldMessage => ({ take: () => content, ack: () => {}, nack: () => {}, giveBack }))
+  const held = contents.map((content): HeldMessage => ({ take: () => content, ack: () => {}, nack: () => {}, release }))
   const iteration = new HttpIteration(
     {
       disposed: false,
@@ -31,7 +31,7 @@ it('takes a batch of any size, and gives all of it back', async () => {
   expect((await first).value?.id).toBe('0')
   expect(iteration.load).toBe(many)
   await iteration.messages.end()
-  expect(givenBack).toBe(many - 1)
+  expect(released).toBe(many - 1)
 })
 
 it('keeps a batch of any size that was accepted when there is no reader', () => {
@@ -42,7 +42,7 @@ it('keeps a batch of any size that was accepted when there is no reader', () => 
       if (hasReader) delivered.push(messages.length)
       return hasReader
     },
-    release() {},
+    free() {},
   })
   accepted.accept(contents)
   hasReader = true

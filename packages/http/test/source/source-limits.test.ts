@@ -62,7 +62,7 @@ describe('ids and attributes', () => {
     }
   })
 
-  it('up to the limits are taken', async () => {
+  it('up to the limits are accepted', async () => {
     const { source } = setup()
     const messages = open(source)
     const answering = source.handler(structured({ ...attributes, id: 'x'.repeat(1024), subject: 's'.repeat(64_000) }))
@@ -116,7 +116,7 @@ describe('ids and attributes', () => {
 })
 
 describe('the memory of requests', () => {
-  it('is bounded in bytes: what does not fit is answered with 503 until there is room', async () => {
+  it('is limited in bytes: requests that do not fit are answered with 503 until there is room', async () => {
     const { source } = setup({ maxBodySize: 10_000, maxPendingBytes: 20_000 })
     const messages = open(source)
     const first = source.handler(sized('a', 10_000))
@@ -145,7 +145,7 @@ describe('the memory of requests', () => {
     expect((await source.handler(batch(events(3000)))).status).toBe(413)
   })
 
-  it('is not taken for the rest of a batch once one of its events cannot be read', async () => {
+  it('is not reserved for the rest of a batch once one of its events cannot be read', async () => {
     const { source } = setup()
     void open(source).next()
     const request = batch(Array.from({ length: 10_000 }, () => ({})))
@@ -186,7 +186,7 @@ describe('the memory of requests', () => {
     }
   })
 
-  it('of accepted messages is taken until they are settled', async () => {
+  it('of accepted messages is reserved until they are settled', async () => {
     const { source } = setup({ respond: 'accepted', maxBodySize: 10_000, maxPendingBytes: 20_000 })
     const messages = open(source)
     expect((await source.handler(sized('a', 10_000))).status).toBe(202)
@@ -197,7 +197,7 @@ describe('the memory of requests', () => {
 })
 
 describe('bodies that arrive slowly', () => {
-  it('do not take the places of others', async () => {
+  it('do not count as requests', async () => {
     const { source } = setup({ maxRequests: 1 })
     const messages = open(source)
     const slow = Array.from({ length: 5 }, (_, index) => slowRequest(`slow-${index}`))
@@ -213,7 +213,7 @@ describe('bodies that arrive slowly', () => {
     expect((await answers[0])?.status).toBe(200)
   })
 
-  it('make room for others, the one that has taken longest first', async () => {
+  it('make room for others, the oldest first', async () => {
     const { source } = setup({ maxBodySize: 10_000, maxPendingBytes: 20_000 })
     const messages = open(source)
     const [oldest, younger] = [slowRequest('oldest'), slowRequest('younger')]
@@ -275,7 +275,7 @@ describe('bodies that arrive slowly', () => {
     expect((await answer).status).toBe(200)
   })
 
-  it('are ten times as many as requests in hand, at most', async () => {
+  it('are at most ten times as many as requests', async () => {
     const { source } = setup({ maxRequests: 1 })
     void open(source).next()
     const statuses: number[] = []

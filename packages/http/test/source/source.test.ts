@@ -95,7 +95,7 @@ describe('a request', () => {
     expect((await again).status).toBe(200)
   })
 
-  it('goes on when its client goes; a verdict says that nobody was there for it', async () => {
+  it('goes on when its client disconnects; the verdict is refused', async () => {
     const { source, runtime } = setup({ maxRequests: 1 })
     const messages = open(source)
     const client = new AbortController()
@@ -131,7 +131,7 @@ describe('a request', () => {
   })
 })
 
-describe('requests that are not taken', () => {
+describe('requests that are not accepted', () => {
   const refused = async (request: Request, options: HttpSourceOptions = {}) => {
     const { source, runtime } = setup(options)
     const stop = new AbortController()
@@ -195,7 +195,7 @@ describe('requests that are not taken', () => {
     expect([said.status, (await coming).status]).toEqual([413, 413])
   })
 
-  it('exactly as large as allowed are taken', async () => {
+  it('exactly as large as allowed are accepted', async () => {
     const { source } = setup({ maxBodySize: 1000 })
     const messages = open(source)
     const answering = source.handler(binaryRequest('a', { body: new Uint8Array(1000) }))
@@ -219,13 +219,13 @@ describe('requests that are not taken', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('broken off: 400', async () => {
+  it('incomplete: 400', async () => {
     const stream = new ReadableStream({ pull: (controller) => controller.error(new Error('reset')) })
 
     expect((await refused(binaryRequest('a', { body: stream, duplex: 'half' }))).status).toBe(400)
   })
 
-  it('before anybody reads, and after: 503', async () => {
+  it('before and after an iteration: 503', async () => {
     const { source } = setup()
     const before = await source.handler(binaryRequest('a'))
     const messages = open(source)
@@ -341,7 +341,7 @@ describe('a batch', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('is answered with 503 if a part of it was given back', async () => {
+  it('is answered with 503 if a part of it was released', async () => {
     const { source } = setup()
     const messages = open(source)
     const answering = source.handler(batch(made('a'), made('b')))
@@ -397,7 +397,7 @@ describe('rejected messages', () => {
 describe('verification', () => {
   const secret = secretOf('one')
 
-  it('lets nobody else in: 401', async () => {
+  it('refuses all others: 401', async () => {
     const { source } = setup({ verify: secret })
     void open(source).next()
 
@@ -490,7 +490,7 @@ describe('verification', () => {
       expect(message.attributes).toMatchObject({ id: 'a', type: 'test.event', source: '/test' })
     })
 
-    it('takes them with unsignedAttributes, if the id is the one that is signed', async () => {
+    it('accepts them with unsignedAttributes, if the id is the signed one', async () => {
       const { source, runtime } = setup({ verify: [secret], unsignedAttributes: true })
       const messages = open(source)
       const { 'ce-id': _, ...withoutId } = ceHeaders('a')
@@ -569,7 +569,7 @@ describe('requests of others', () => {
 })
 
 describe('respond: accepted', () => {
-  it('answers with 202 at once, and delivers again what is nacked', async () => {
+  it('answers with 202 at once, and delivers nacked messages again', async () => {
     const { source, runtime } = setup({ respond: 'accepted' })
     const messages = open(source)
     expect((await source.handler(binaryRequest('a'))).status).toBe(202)
@@ -618,7 +618,7 @@ describe('respond: accepted', () => {
     else expect(logger.at('error')).toMatchObject([{ fields: { messages: 1 } }])
   })
 
-  it('keeps what it accepted for the next reader, counts it, and says what is lost', async () => {
+  it('keeps accepted messages for the next iteration, counts them, and reports lost ones', async () => {
     const { source, logger } = setup({ respond: 'accepted', maxRequests: 2 })
     const first = open(source)
     const pulled = first.next()
@@ -638,7 +638,7 @@ describe('respond: accepted', () => {
 })
 
 describe('the end of an iteration', () => {
-  it('gives back what waits, and what is in hand can still be settled', async () => {
+  it('releases waiting messages, and those being handled can still be settled', async () => {
     const { source, runtime } = setup()
     const stop = new AbortController()
     const messages = open(source, stop.signal)

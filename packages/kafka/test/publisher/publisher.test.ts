@@ -68,7 +68,7 @@ describe('publish()', () => {
     ])
   })
 
-  it('tells of a producer that cannot connect, and connects again the next time', async () => {
+  it('reports a producer that cannot connect, and connects again the next time', async () => {
     const { kafka, publisher } = setup()
     kafka.onConnect = () => Promise.reject(new Error('ECONNREFUSED'))
     expect(await publisher.publish('t', named('a'), { signal: never })).toMatchObject([{ ok: false, scope: 'destination' }])
@@ -78,7 +78,7 @@ describe('publish()', () => {
     expect(kafka.producers.map(({ closed }) => closed)).toEqual([true, false])
   })
 
-  it('ends with the signal, for what was not confirmed', async () => {
+  it('ends with the signal, for messages that were not confirmed', async () => {
     const stop = new AbortController()
     const { kafka, publisher } = setup({ route: (_destination, { id }) => id ?? '' })
     kafka.onSend = (topic) => (topic === 'slow' ? new Promise(() => {}) : Promise.resolve())
@@ -115,7 +115,7 @@ describe('publish()', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('leaves a connection that takes longer than a call has time to the next one, which alone sends', async () => {
+  it('keeps a connection that takes longer than the time limit of a call for the next call, which alone sends', async () => {
     const { kafka, publisher } = setup()
     const connected = deferred()
     kafka.onConnect = () => connected.promise
@@ -132,7 +132,7 @@ describe('publish()', () => {
     expect(ids(kafka)).toEqual([['b']])
   })
 
-  it('does not wait for ever for a connection on which nobody answers', async () => {
+  it('does not wait for ever for a connection without answers', async () => {
     const { kafka, runtime, publisher } = setup()
     const connected = deferred()
     kafka.onConnect = () => connected.promise
@@ -183,7 +183,7 @@ describe('publish()', () => {
 })
 
 describe('disposing', () => {
-  it('waits for what is being sent, then closes the producer', async () => {
+  it('waits for sends in flight, then closes the producer', async () => {
     const { kafka, runtime, publisher } = setup()
     const sent = deferred()
     kafka.onSend = () => sent.promise

@@ -120,7 +120,7 @@ describe('Kafka', () => {
 })
 
 describe('a group', () => {
-  it('gives partitions to a second member, and everything to one that stays', async () => {
+  it('assigns partitions to a second member, and all of them to the one that stays', async () => {
     await using world = await openWorld()
     const [topic, group] = [await world.topic(), world.group()]
     const seen = new Set<string>()

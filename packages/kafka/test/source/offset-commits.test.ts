@@ -37,7 +37,7 @@ describe('commits of offsets', () => {
     expect(committed).toEqual(['1'])
   })
 
-  it('at the end go on until all is committed, what is settled meanwhile too', async () => {
+  it('at the end go on until everything is committed, also messages that are settled meanwhile', async () => {
     const { runtime, commits, committed, state } = openCommits([undefined, new Error('REBALANCE_IN_PROGRESS')])
 
     const drained = commits.drain()

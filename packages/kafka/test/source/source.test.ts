@@ -180,7 +180,7 @@ describe('back-pressure', () => {
     expect(kafka.last.fetch(0, '4', '5')).toBe(2)
   })
 
-  it('counts what is held back by a nack', async () => {
+  it('counts messages whose delay is running', async () => {
     const { kafka, messages } = await setup({ prefetch: 2 })
     kafka.last.fetch(0, '0')
     await (await pull(messages)).nack(new Error('later'), { retryAfter: 60_000 })
@@ -234,7 +234,7 @@ describe('when the group is divided anew', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('nothing more is handed out until it is known what stayed; what is in hand is settled and committed', async () => {
+  it('nothing more is handed out until the assignment is known; messages being handled are settled and committed', async () => {
     const { kafka, runtime, messages } = await setup()
     kafka.last.fetch(0, 'a0', 'a1', 'a2')
     kafka.last.fetch(1, 'b0', 'b1')
@@ -254,7 +254,7 @@ describe('when the group is divided anew', () => {
     expect(place(await next)).toBe('b1')
   })
 
-  it.each(['once', 'again and again'])('and that comes to nothing %s, what was held back is handed out', async (times) => {
+  it.each(['once', 'again and again'])('and that comes to nothing %s, the suspended messages are handed out', async (times) => {
     const { kafka, messages } = await setup()
     kafka.last.fetch(0, '0', '1')
     for (let round = 0; round < (times === 'once' ? 1 : 5); round += 1) kafka.last.events.revoking()
@@ -267,7 +267,7 @@ describe('when the group is divided anew', () => {
     expect((await both).map(place)).toEqual(['0', '1'])
   })
 
-  it('what is nacked meanwhile, or whose delay ends, is delivered afterwards, once, and that is its second delivery', async () => {
+  it('messages that are nacked meanwhile, or whose delay ends, are delivered afterwards, once, as their second delivery', async () => {
     const { kafka, runtime, messages } = await setup()
     kafka.last.fetch(0, '0', '1')
     const [zero, one] = await pullMany(messages, 2)
@@ -356,7 +356,7 @@ describe('when the group is divided anew', () => {
     expect([...kafka.last.paused]).toEqual([0])
   })
 
-  it('messages of a partition that is not ours are not taken', async () => {
+  it('messages of a partition that is not assigned are not accepted', async () => {
     const { kafka } = await setup()
 
     expect(kafka.last.fetch(9, '0')).toBe(0)
@@ -364,7 +364,7 @@ describe('when the group is divided anew', () => {
 })
 
 describe('a consumer that crashes', () => {
-  it('is made anew, after a pause, with one line in the log when it goes and one when it is back', async () => {
+  it('is replaced, after a pause, with one log entry when it is lost and one when it is restored', async () => {
     const { kafka, runtime, messages, logger } = await setup()
     kafka.last.fetch(0, '0')
     const lost = await pull(messages)
@@ -441,7 +441,7 @@ describe('the end', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('waits in the group for what is in hand, and takes nothing more', async () => {
+  it('stays in the group until messages being handled are settled, and accepts nothing more', async () => {
     const { kafka, messages } = await setup()
     kafka.last.fetch(0, '0', '1')
     const zero = await pull(messages)

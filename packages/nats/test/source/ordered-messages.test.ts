@@ -13,7 +13,7 @@ it('hands out one message of a key at a time, in the order of the stream', () =>
   expect(offered).toEqual([first, other, second])
 })
 
-it('forgets what was collected and went back before it is opened, so that the next delivery of it is handed out', () => {
+it('drops collected messages that were returned before it is opened, so that their next delivery is handed out', () => {
   const { ordered, offered } = openOrdered()
   ordered.close()
   const stale = held(1)
@@ -27,7 +27,7 @@ it('forgets what was collected and went back before it is opened, so that the ne
   expect(offered).toEqual([fresh])
 })
 
-it('keeps a key taken while its message is in hand, when what waited behind it goes back', () => {
+it('keeps a key taken while its message is being handled, when the messages behind it are returned', () => {
   const { ordered, offered } = openOrdered()
   const [inHand, waiting] = [held(1), held(2)]
   ordered.open(0)

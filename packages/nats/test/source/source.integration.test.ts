@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest'
 import { event, natsUrl, never, numbered, open, openWorld, pull, pullMany, until, type World } from '../support/world.ts'
 
 describe('a message in hand', () => {
-  it('is kept from others by signs of life, however long it takes', async () => {
+  it('is not delivered to others while progress is reported, however long it takes', async () => {
     await using world = await openWorld()
     const stream = await world.stream()
     await world.fill(stream, ['slow'])
@@ -73,7 +73,7 @@ describe('a message in hand', () => {
     expect(writes).toBeLessThan(10)
   })
 
-  it('that is rejected is ended in JetStream, which tells it from an ack', async () => {
+  it('that is rejected is terminated in JetStream, which distinguishes it from an ack', async () => {
     await using world = await openWorld()
     const stream = await world.stream()
     const signs = watchVerdicts(world, stream)
@@ -173,7 +173,7 @@ describe('a stream or consumer', () => {
     })
   })
 
-  it('that is deleted and made again is read again, with one line in the log for each', async () => {
+  it('that is deleted and created again is read again, with one log entry for each', async () => {
     await using world = await openWorld()
     const stream = await world.stream()
     await world.fill(stream, ['a'])
@@ -225,7 +225,7 @@ describe('order', () => {
     expect((await next).id).toBe('m1')
   })
 
-  it('is torn by nobody who reads beside it: what follows a message of theirs is not handed out before it', async () => {
+  it('holds although another client reads: messages behind one of theirs are not handed out before it', async () => {
     await using world = await openWorld()
     const stream = await world.stream()
     const messages = open(world.source(stream, { order: 'perSubject', declare: { consumer: { ackWait: 1000 } } }))
@@ -256,7 +256,7 @@ describe('order', () => {
 })
 
 describe('a foreign message', () => {
-  it('is read by what NATS knows of it', async () => {
+  it('is read by its subject and stream', async () => {
     await using world = await openWorld()
     const stream = await world.stream()
     const own = headers()
@@ -288,7 +288,7 @@ describe('a foreign message', () => {
     expect((await pull(open(source))).attributes).toEqual({ id: 'nr-1', type: stream })
   })
 
-  it.each(['none', 'perKey'] as const)('of which that function tells nothing is rejected, with order %s', async (order) => {
+  it.each(['none', 'perKey'] as const)('for which that function returns nothing is rejected, with order %s', async (order) => {
     await using world = await openWorld()
     const stream = await world.stream()
     await world.fill(stream, ['a', 'b'])
@@ -355,7 +355,7 @@ it('a poison message is dead-lettered after so many deliveries, in the same stre
   expect(new Set(handled)).toEqual(new Set(['poison', ...numbered(10)]))
 })
 
-it('what is published has the headers of the CloudEvents binding', async () => {
+it('published messages have the headers of the CloudEvents binding', async () => {
   await using world = await openWorld()
   const stream = await world.stream()
   const attributes = { id: 'a', source: '/orders', type: 'order.placed', subject: 'Müller & Söhne', datacontenttype: 'application/json' }

@@ -37,7 +37,7 @@ describe('publishing', () => {
     expect(results[0]).toHaveProperty('error.message', `Queue '${queue}' does not exist. Create it before publishing to it.`)
   })
 
-  it('with a route goes to an exchange; a message that nobody wants fails alone', async () => {
+  it('with a route goes to an exchange; a message that no queue receives fails alone', async () => {
     await using world = await openWorld()
     const [queue, exchange] = [await world.queue(), world.name()]
     await world.admin.assertExchange(exchange, 'topic')
@@ -54,7 +54,7 @@ describe('publishing', () => {
     expect(await world.ready(queue)).toBe(2)
   })
 
-  it('without mandatory does not mind that nobody gets it', async () => {
+  it('without mandatory succeeds although no queue receives the message', async () => {
     await using world = await openWorld()
 
     expect(await world.publisher({ mandatory: false }).publish(world.name(), [event('a')], { signal: never })).toEqual([{ ok: true }])
@@ -89,7 +89,7 @@ describe('publishing', () => {
     expect(await world.ready(queue)).toBe(201)
   })
 
-  it('to a queue that is full says which messages it did not take', async () => {
+  it('to a queue that is full reports which messages were not accepted', async () => {
     await using world = await openWorld()
     const queue = await world.queue({ arguments: { 'x-max-length': 3, 'x-overflow': 'reject-publish' } })
 
@@ -116,7 +116,7 @@ describe('publishing', () => {
     expect(await world.ready(queue)).toBe(40 * 36)
   })
 
-  it('of more than the socket takes at once waits for room', async () => {
+  it('of more than the socket accepts at once waits for room', async () => {
     await using world = await openWorld()
     const queue = await world.queue()
     const messages = events(3000).map((id) => new Message(new Uint8Array(20_000), { id }))
@@ -155,7 +155,7 @@ describe('a publisher', () => {
     await expect(world.publisher().publish('a', [event('a')], { signal: AbortSignal.abort(reason) })).rejects.toBe(reason)
   })
 
-  it('that is aborted fails what is not confirmed; late confirms harm nobody', async () => {
+  it('that is aborted fails messages that are not confirmed; late confirms have no effect', async () => {
     await using proxy = await startFaultProxy(rabbitmqUrl)
     await using world = await openWorld({ url: proxy.url })
     const queue = await world.queue()
@@ -207,7 +207,7 @@ describe('a publisher', () => {
     ])
   })
 
-  it('that is disposed waits for what is being published, closes its channels and publishes no more', async () => {
+  it('that is disposed waits for calls in flight, closes its channels and publishes no more', async () => {
     await using world = await openWorld()
     const queue = await world.queue()
     const publisher = world.publisher()

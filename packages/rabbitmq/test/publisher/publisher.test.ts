@@ -18,7 +18,7 @@ function setup(options: RabbitmqPublisherOptions = {}): {
 }
 
 describe('publish()', () => {
-  it('tells apart copies of one message when one of them comes back', async () => {
+  it('distinguishes copies of one message when one of them is returned', async () => {
     const { connection, publisher } = setup()
     const first = publisher.publish('orders', [message('a'), message('a')], { signal })
     const second = publisher.publish('orders', [message('a')], { signal })
@@ -89,7 +89,7 @@ describe('publish()', () => {
     expect(await begun).toEqual([{ ok: true }])
   })
 
-  it('does not take a lost channel for a nack, although amqplib calls back for both', async () => {
+  it('does not mistake a lost channel for a nack, although amqplib calls back for both', async () => {
     const { connection, publisher } = setup()
     const [lost, refused] = [message('lost'), message('refused')]
     const publishing = publisher.publish('orders', [lost, refused], { signal })

@@ -139,7 +139,7 @@ describe('the delivery count', () => {
     expect(counts).toEqual([1, 2, 3, 4])
   })
 
-  it.each(['classic', 'quorum'] as const)('on a %s queue is not the one that the sender wrote', async (type) => {
+  it.each(['classic', 'quorum'] as const)('on a %s queue is not the count that the sender wrote', async (type) => {
     await using world = await openWorld()
     const queue = await world.queue({ type })
     world.admin.sendToQueue(queue, Buffer.from('x'), { messageId: 'a', headers: { 'x-delivery-count': 50, 'x-ackord-deliveries': 50 } })
@@ -203,7 +203,7 @@ describe('prefetch', () => {
     expect(await world.ready(queue)).toBe(6)
   })
 
-  it('counts what is held back', async () => {
+  it('counts messages whose delay is running', async () => {
     await using world = await openWorld()
     const queue = await world.queue()
     await world.fill(queue, events(3))

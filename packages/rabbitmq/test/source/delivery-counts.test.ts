@@ -134,7 +134,7 @@ describe('the delivery count of a classic queue', () => {
     expect(counts.of(delivered(true, { 'x-delivery-count': 50 }, 'b'), old)).toBe(2)
   })
 
-  it('does not count what was given back without having been tried', () => {
+  it('does not count messages that were returned without having been handled', () => {
     const counts = open()
     counts.failed(delivered(false), old, 1, failure)
     counts.failed(delivered(true), old, 2, new AckordError('ACKORD_SHUTDOWN', 'stopping'))
@@ -142,7 +142,7 @@ describe('the delivery count of a classic queue', () => {
     expect(counts.of(delivered(true), old)).toBe(2)
   })
 
-  it('tells messages without an id apart by their content', () => {
+  it('distinguishes messages without an id by their content', () => {
     const counts = open()
     const make = (text: string) => native({ redelivered: true, content: Buffer.from(text) })
     counts.failed(make('a'), old, 5, failure)

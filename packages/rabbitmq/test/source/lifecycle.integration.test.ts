@@ -8,7 +8,7 @@ import { event, events, never, open, openWorld, pull, pullMany, rabbitmqUrl, unt
 const copied = defineEvent<{ copied: boolean }>('test.copied')
 
 describe('leaving an iteration', () => {
-  it('by break gives back what was not yielded; what was can still be settled, and then the channel closes', async () => {
+  it('by break returns messages that were not handed out; the others can still be settled, and then the channel closes', async () => {
     await using world = await openWorld()
     const queue = await world.queue()
     await world.fill(queue, events(10))
@@ -159,7 +159,7 @@ describe('a queue', () => {
     })
   })
 
-  it('that is deleted and made again is consumed again, with one line in the log for each', async () => {
+  it('that is deleted and created again is consumed again, with one log entry for each', async () => {
     await using world = await openWorld()
     const queue = await world.queue()
     await world.fill(queue, ['a', 'b'])

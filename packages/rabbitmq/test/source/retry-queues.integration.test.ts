@@ -125,7 +125,7 @@ describe('a message that waits in a retry queue', () => {
     expect(found.find(({ id }) => id === 'm')?.deliveryCount).toBeGreaterThanOrEqual(3)
   })
 
-  it('returns to a queue that was deleted and made anew meanwhile', async () => {
+  it('returns to a queue that was deleted and created again meanwhile', async () => {
     await using world = await openWorld()
     const queue = await world.queue()
     await world.fill(queue, ['h1', 'h2', 'm'])

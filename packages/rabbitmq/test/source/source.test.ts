@@ -140,7 +140,7 @@ describe('a consumer that is lost', () => {
     expect(attempts).toEqual([1, 2, 1])
   })
 
-  it('drops what was not yielded, and never settles it on another channel', async () => {
+  it('drops messages that were not handed out, and never settles them on another channel', async () => {
     const { connection, runtime, next } = setup({ backoff: () => 1 })
     const pulling = next()
     await settlePromises()
@@ -161,7 +161,7 @@ describe('a consumer that is lost', () => {
     ])
   })
 
-  it('because the server cancelled it gives back what was not yielded, and keeps the channel for the rest', async () => {
+  it('because the server cancelled it returns messages that were not handed out, and keeps the channel for the rest', async () => {
     const { connection, runtime, next } = setup({ backoff: () => 1 })
     const pulling = next()
     await settlePromises()
@@ -209,7 +209,7 @@ describe('an iteration', () => {
     await expect(next()).rejects.toBe(wrong)
   })
 
-  it('tells a failure that comes between two pulls to the next one, once', async () => {
+  it('reports a failure between two pulls to the next one, once', async () => {
     const { connection, runtime, next } = setup({ backoff: () => 1 })
     const pulling = next()
     await settlePromises()

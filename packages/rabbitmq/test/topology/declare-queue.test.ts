@@ -26,7 +26,7 @@ async function declared(version: string | undefined, options: RabbitmqQueueOptio
 }
 
 describe('the delivery limit of a queue that is declared', () => {
-  it.each(['4.0.1', '4.2.0', '10.0.0'])('is taken away from a quorum queue on %s, which would drop messages', async (version) => {
+  it.each(['4.0.1', '4.2.0', '10.0.0'])('is removed from a quorum queue on %s, which would drop messages', async (version) => {
     expect(await declared(version, {})).toEqual({ 'x-queue-type': 'quorum', 'x-delivery-limit': -1 })
   })
 
@@ -39,7 +39,7 @@ describe('the delivery limit of a queue that is declared', () => {
     expect(await declared('4.0.1', { type: 'classic' })).toEqual({ 'x-queue-type': 'classic' })
   })
 
-  it('does not depend on a client that tells its server', () => {
+  it('does not depend on a client that knows the version of its server', () => {
     expect(serverVersion({})).toEqual({ major: 0, minor: 0 })
   })
 })

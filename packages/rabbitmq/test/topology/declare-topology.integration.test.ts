@@ -30,7 +30,7 @@ describe('declareTopology', () => {
     await channel.close()
   })
 
-  it('leaves what is there as it is, however often and at once it is called, and no channel open', async () => {
+  it('changes nothing that exists, however often and concurrently it is called, and leaves no channel open', async () => {
     await using world = await openWorld()
     const { queue, topology } = named(world)
     await declareTopology(world.connection, topology)
