@@ -43,10 +43,7 @@ export interface WaitOptions {
 const pause = 50
 
 /** Checks repeatedly until it is done; `false` if there was no progress for `stallTimeout` milliseconds. An abort is thrown. */
-export async function waitFor(
-  isDone: () => boolean | Promise<boolean>,
-  { signal, stallTimeout, progress }: WaitOptions,
-): Promise<boolean> {
+export async function waitFor(isDone: () => boolean | Promise<boolean>, { signal, stallTimeout, progress }: WaitOptions): Promise<boolean> {
   let seen = progress()
   let changedAt = systemRuntime.monotonic()
   for (;;) {

@@ -53,10 +53,7 @@ export async function openStore(text: string | undefined, options: OpenStoreOpti
 }
 
 /** The clients are loaded on demand: each adds to the start-up time. */
-async function open(
-  url: ServiceUrl,
-  { option, location, logger, create = false, connect = true }: OpenStoreOptions,
-): Promise<Store> {
+async function open(url: ServiceUrl, { option, location, logger, create = false, connect = true }: OpenStoreOptions): Promise<Store> {
   switch (url.scheme) {
     case 'postgres':
     case 'postgresql': {
