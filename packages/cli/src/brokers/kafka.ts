@@ -47,7 +47,7 @@ export async function openKafka({ hosts, user, password, scheme, address }: Serv
       // A group that still has a member is removed by the broker after the session time-out.
       await admin.deleteGroups([topic]).catch(() => {})
       const { brokers, controller } = await admin.describeCluster()
-      // Kafka emulators for tests may not support this call.
+      // A mock cluster has no controller, which deletes topics.
       if (brokers.some(({ nodeId }) => nodeId === controller)) await admin.deleteTopics({ topics: [topic] })
     },
     async problemOf(destination) {

@@ -24,7 +24,7 @@ export interface RunPorts {
   readonly abandon: ((reason: AckordError) => void) | undefined
 }
 
-/** A message waited in a pause, from then on. */
+/** How a message left a pause, and when it had started to wait. */
 interface Waited<O extends PauseOutcome> {
   readonly outcome: O
   readonly since: number

@@ -270,7 +270,7 @@ export class BatchCarrier {
         copied = parking.map((verdict, index) => withoutCopy(verdict, missing[index]))
       }
     } catch {
-      // The stop was forced: the records are not parked either, so that the next relay sends the copies.
+      // Cancelled by a forced stop or a lost lease: the records are not parked either, so that the next relay sends the copies.
     }
     slot?.sent()
     const held = (copied ?? parking).filter(({ record }) => lease.holds(record))

@@ -8,7 +8,7 @@ export interface OutboxRecord {
   readonly id: string
   readonly state: OutboxState
   readonly destination: string
-  /** The id of a stored record does not fence: it cannot be used to settle the record. */
+  /** The message has no acking: it cannot be settled. */
   readonly message: RawMessage
   readonly attempts: number
   readonly createdAt: number
