@@ -12,7 +12,7 @@ const read = (file: string) => readFileSync(root + file, 'utf8')
 
 describe('docs/guarantees.md', () => {
   it('has every sentence of the promise in README.md', () => {
-    const [, quoted = ''] = /## What it promises\n\n((?:> .+\n)+)/.exec(read('README.md')) ?? []
+    const [, quoted = ''] = /## Guarantees\n\n((?:> .+\n)+)/.exec(read('README.md')) ?? []
     const sentences = quoted
       .replaceAll(/[>\s]+/g, ' ')
       .trim()
