@@ -61,7 +61,7 @@ export const promise = [
       { file: inbox, title: 'a message is handled once, however often it is delivered' },
       { file: inbox, title: 'one of 50 concurrent duplicates takes effect' },
       { file: inbox, title: 'a message whose handling was rolled back is handled when it is redelivered' },
-      { file: crashPoints, title: 'a service that nobody kills applies everything once, publishes it once, and stops' },
+      { file: crashPoints, title: 'a service that is not killed applies every command once, publishes every event once, and stops' },
       { file: crashPoints, title: 'killed at every point in turn' },
       {
         file: 'packages/sql/test/inbox/inbox-middleware.integration.test.ts',

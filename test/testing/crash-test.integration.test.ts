@@ -55,7 +55,7 @@ function testCrashTest<Client>(kind: OrdersKind<Client>): void {
         return []
       })
       expect(text).toMatch(
-        /killed at message\.handled: events came more often, under other ids: .*published before the transaction had committed/,
+        /killed at message\.handled: events were published again under other ids: .*published before the transaction had committed/,
       )
       expect(text).toMatch(/killed at transaction\.beforeCommit: events came more often/)
       expect(text).not.toMatch(/killed at message\.beforeAck: /)

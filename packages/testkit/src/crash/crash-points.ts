@@ -1,17 +1,17 @@
 import type { Scenario } from '../run/scenario.ts'
 
-/** A probe between two steps of the way of a message, and what a kill there may leave behind. */
+/** A probe between two steps of the processing of a message, and the effect that a kill there may have. */
 export interface CrashPoint {
-  /** As the sources call it: `probe('relay.published')`. */
+  /** The name as in the sources: `probe('relay.published')`. */
   readonly name: string
   /**
-   * Whether events come to the broker a second time. The relay has one batch on its way at a time, so its own points leave `none` or
-   * `certain`ly some; at the points of the router nobody knows where the relay is, and there `perhaps` some are.
+   * Whether events reach the broker a second time. The relay publishes one batch at a time, so its own points leave `none` or
+   * `certain` duplicates; at the points of the router the state of the relay is unknown, so there are `perhaps` some.
    */
   readonly duplicates: 'none' | 'perhaps' | 'certain'
 }
 
-/** All probes between receive and ack, and between claim and settle, in the order of the way. A test compares them with the sources. */
+/** All probes between receive and ack, and between claim and settle, in processing order. A test compares them with the sources. */
 export const crashPoints: readonly CrashPoint[] = [
   { name: 'message.received', duplicates: 'perhaps' },
   { name: 'transaction.begun', duplicates: 'perhaps' },
@@ -28,7 +28,7 @@ export const crashPoints: readonly CrashPoint[] = [
   { name: 'relay.afterSettle', duplicates: 'none' },
 ]
 
-/** Where a service is killed, and which time that it gets there, from 1. */
+/** The point at which a service is killed, and at which hit of that point, from 1. */
 export interface Kill {
   readonly point: CrashPoint
   readonly hit: number
@@ -38,41 +38,41 @@ export interface Kill {
 export interface ServiceProgram {
   /** JavaScript. */
   readonly file: string
-  /** All of its environment; the kit adds where it is to be killed. */
+  /** Its complete environment; the crash runner adds the point of the kill. */
   readonly environment: Readonly<Record<string, string | undefined>>
 }
 
-/** What is there at a moment. */
+/** The observable state at one moment. */
 export interface CrashObservation {
-  /** The command of each business row. The table must not be unique: a command that was applied twice is there twice. */
+  /** The command of each business row. The table must not have a unique key: a command that was applied twice must appear twice. */
   readonly applied: readonly string[]
   /** The command of each inbox row. */
   readonly inbox: readonly string[]
-  /** The id of each event that came to the broker so far, duplicates included. */
+  /** The id of each event that has reached the broker, including duplicates. */
   readonly published: readonly string[]
-  /** How many commands wait at the broker for somebody to take them. */
+  /** The number of commands that wait at the broker. */
   readonly waiting: number
   /** Rows of the outbox. All zero when everything is published and settled. */
   readonly outbox: { readonly ready: number; readonly waiting: number; readonly leased: number; readonly parked: number }
 }
 
 /**
- * A store and a broker of their own for one scenario, empty at first, and a service on them: for each command it writes one business row and
- * emits one event, in a transaction with inbox and outbox; its relay has one batch on its way at a time and a lease of a second or two, because
- * what a killed one held waits that long. Disposing the world removes what it made.
+ * A separate store and broker for one scenario, initially empty, and a service on them: for each command it writes one business row and
+ * emits one event, in a transaction with inbox and outbox. Its relay publishes one batch at a time and has a lease of a second or two, because
+ * the records of a killed relay wait that long. Disposing the world removes everything it created.
  */
 export interface CrashWorld extends AsyncDisposable {
   readonly program: ServiceProgram
-  /** How many records one claim of the relay takes: small, so that there are many batches. */
+  /** The records per claim of the relay: few, so that there are many batches. */
   readonly batchSize: number
-  /** Puts commands into the input. An id may come more than once. Resolves when the broker has them. */
+  /** Sends commands to the input. An id may occur more than once. Resolves when the broker has confirmed them. */
   send(ids: readonly string[]): Promise<void>
   /** The id that the event of a command must have, whichever attempt it comes from. */
   eventOf(id: string): string
   observe(): Promise<CrashObservation>
-  /** Whether the broker knows that only so many services live: what the others had taken and not acked is back then. */
+  /** Whether the broker knows that only this many services are connected: unacked messages of the others are requeued then. */
   knowsOf(services: number): Promise<boolean>
-  /** Milliseconds without any sign of life after which a scenario gives up; longer than a lease. Default: 30,000, because a busy machine is slow to start processes. */
+  /** Milliseconds without any progress after which a scenario fails; longer than a lease. Default: 30,000, because a busy machine starts processes slowly. */
   readonly patience?: number | undefined
 }
 

@@ -3,27 +3,27 @@ import { type Attributes, currentContext, installProbe, messageKey, type Router 
 import { describeEvent, type EventsIn, readEvents } from './assertions.ts'
 import { sourceOf, trackedMessage } from './tracked-message.ts'
 
-/** A message to be delivered. */
+/** The message to deliver. */
 export interface TestMessage {
   readonly type: string
   /** Sent as JSON. Default: null. */
   readonly data?: unknown
-  /** Added to `id` and `source`, which are made up, or in their place. */
+  /** Added to the generated `id` and `source`, or replaces them. */
   readonly attributes?: Attributes | undefined
 }
 
 export interface HandledOnceOptions<Transaction> {
-  /** What the handler changes, as rows or a number: asked before, after the first delivery and after the last. */
+  /** Returns the state that the handler changes, as rows or a number. Called before the first delivery, after it, and after the last one. */
   readonly state: () => unknown
-  /** Where its events are, if it has any. Default: nobody looks. */
+  /** Where to look for the events of the handler. Default: events are not checked. */
   readonly events?: EventsIn<Transaction> | undefined
   /** How often the message is delivered. Default: 2. */
   readonly deliveries?: number | undefined
 }
 
 /**
- * Delivers a message several times, as brokers do, and fails unless it was handled once: its handler ran once, its effect is there, and later deliveries
- * changed nothing, stored no event and were not refused. The router must not be running; with `insideTransaction()` around it all of this can be rolled back.
+ * Delivers a message several times, as brokers do, and fails unless it was handled once: its handler ran once, its effect is stored, and later deliveries
+ * changed nothing, stored no event and were not rejected. The router must not be running. With `insideTransaction()` around it, all of this can be rolled back.
  */
 export async function assertHandledOnce<Transaction>(
   router: Pick<Router, 'run'>,
@@ -48,12 +48,12 @@ export async function assertHandledOnce<Transaction>(
   }
 }
 
-/** How often a handler came to its end. */
+/** Counts how often a handler finished. */
 async function deliverOnce(router: Pick<Router, 'run'>, { type, data, attributes }: TestMessage, delivery: number): Promise<number> {
   const tracked = trackedMessage('handled-once', { data, attributes: { type, ...attributes }, deliveryCount: delivery })
   let runs = 0
   const removeProbe = installProbe((point) => {
-    // Another router of this process may be at work. Without the ambient context it cannot be told apart.
+    // Another router of this process may run at the same time. Only the ambient context tells the two apart.
     const handled = currentContext()?.get(messageKey)
     if (point === 'message.handled' && (handled === undefined || handled.id === tracked.message.id)) runs += 1
   })

@@ -4,13 +4,13 @@ import { checkCount, describeValue } from '@ackord/core/internal'
 import type { OutboxAdmin, OutboxReader } from '@ackord/outbox'
 
 export interface AssertPublishedOptions {
-  /** How many events it must be. Default: 1. */
+  /** The expected number of events. Default: 1. */
   readonly times?: number | undefined
 }
 
 /**
- * Fails unless one event is there that is as expected, or as many as `times` says. Gives them back, for a closer look. An outbox in a transaction is
- * looked at before the commit, so that a test can roll back:
+ * Fails unless exactly one event matches, or as many as `times` says. Returns the events that match. With a transaction, the outbox is
+ * read before the commit, so that a test can roll back:
  *
  *     await assertPublished({ outbox, transaction }, { type: 'order.placed', data: { orderId: 'o-1' } })
  */
@@ -28,7 +28,7 @@ export async function assertPublished<Transaction>(
   throw failure(`Expected ${wanted}; ${found.length} of ${all.length} are so.`, all, expected)
 }
 
-/** Fails if an event is there that is as described; without a description, if any is. */
+/** Fails if an event matches the description; without a description, if there is any event. */
 export async function assertNothingPublished<Transaction>(events: EventsIn<Transaction>, unexpected: ExpectedEvent = {}): Promise<void> {
   const found = (await readEvents(events)).filter((event) => isExpected(event, unexpected))
   if (found.length === 0) return
@@ -43,15 +43,15 @@ function failure(text: string, events: readonly PublishedEvent[], expected: unkn
   return new AssertionError({ message: [text, ...list].join('\n'), actual, expected, operator: 'assertPublished' })
 }
 
-/** What is said of an event. All of it must hold; what is not named may be anything. */
+/** Describes an event. All given properties must match; others are ignored. */
 export interface ExpectedEvent {
   readonly type?: string | undefined
   readonly id?: string | undefined
   readonly destination?: string | undefined
-  /** Some of its attributes, such as `partitionkey`. */
+  /** A subset of its attributes, such as `partitionkey`. */
   readonly attributes?: Attributes | undefined
   /**
-   * Of objects, some members, at any depth; lists have all of theirs. Matchers of vitest and jest (`expect.any(String)`) may stand anywhere.
+   * A subset of the data at any depth; arrays must have all their elements. Matchers of vitest and jest (`expect.any(String)`) are allowed anywhere.
    * Data that is neither JSON nor text is compared as bytes.
    */
   readonly data?: unknown
@@ -68,7 +68,7 @@ function isExpected(event: PublishedEvent, expected: ExpectedEvent): boolean {
   )
 }
 
-/** Whether the one is in the other: equal, with members left out. */
+/** Whether `actual` equals `expected`, apart from properties that `expected` does not have. */
 function contains(actual: unknown, expected: unknown): boolean {
   if (isMatcher(expected)) return expected.asymmetricMatch(actual)
   if (expected instanceof Uint8Array) return actual instanceof Uint8Array && Buffer.compare(actual, expected) === 0
@@ -82,7 +82,7 @@ function isMatcher(value: unknown): value is { asymmetricMatch(actual: unknown):
   return typeof value === 'object' && value !== null && 'asymmetricMatch' in value && typeof value.asymmetricMatch === 'function'
 }
 
-/** For the text of a failure. With its data: it is a test that reads it. */
+/** For failure messages. Includes the data, because only tests print it. */
 export function describeEvent({ destination, message }: PublishedEvent): string {
   const { partitionkey } = message.attributes
   const key = partitionkey === undefined ? '' : `, key '${partitionkey}'`
@@ -101,7 +101,7 @@ function shownData(message: PublishedEvent['message']): string {
   return data instanceof Uint8Array ? `${data.byteLength} bytes` : (JSON.stringify(data) ?? 'no data')
 }
 
-/** An event that was stored for the relay, or has come to a broker. */
+/** An event that was stored for the relay or has arrived at a broker. */
 export interface PublishedEvent {
   readonly destination: string
   /** As it is stored or sent. */
@@ -109,12 +109,12 @@ export interface PublishedEvent {
 }
 
 /**
- * Where a test looks for events.
+ * Where to look for events.
  *
  * - `{ outbox, transaction }`: in the outbox as the transaction sees it, before it commits
  * - `{ outbox }`: in the outbox, committed, and neither published nor parked
  * - `{ broker, topic }`: at a `MemoryBroker` that has a `history`
- * - a list: what `drain()` of an inline relay gave
+ * - an array: the result of `drain()` of an inline relay
  */
 export type EventsIn<Transaction> =
   | { readonly outbox: OutboxReader<Transaction>; readonly transaction: Transaction }
@@ -138,7 +138,7 @@ export async function readEvents<Transaction>(events: EventsIn<Transaction>): Pr
   )
 }
 
-/** As JSON or text where it is one, else the bytes. */
+/** The parsed JSON or the text if the data is one of them, otherwise the bytes. */
 export function readData({ data, dataContentType }: RawMessage): unknown {
   const marshaler = [jsonMarshaler, textMarshaler].find(({ accepts }) => dataContentType === undefined || accepts(dataContentType))
   try {

@@ -13,11 +13,11 @@ import {
 import { checkCount, checkDuration, checkFraction, checkNoMore } from '@ackord/core/internal'
 
 export interface ChaosMiddlewareOptions {
-  /** Decides what happens to which message. The same seed does the same to the same message at the same delivery, however many run at once. */
+  /** Decides what happens to which message. The same seed has the same effect on the same delivery of a message, whatever else runs concurrently. */
   readonly seed: number
   /** The share of deliveries that fail before they are handled, from 0 to 1. Default: 0.1. */
   readonly failBefore?: number | undefined
-  /** The share that fail after they were handled. Around a transaction that is after its commit, which is the harder test. Default: 0.1. */
+  /** The share that fail after they were handled. Around a transaction this is after its commit, which is the harder test. Default: 0.1. */
   readonly failAfter?: number | undefined
   /** The share that are handled twice, one after the other. Default: 0.1. */
   readonly duplicate?: number | undefined
@@ -29,7 +29,7 @@ export interface ChaosMiddlewareOptions {
   readonly runtime?: Runtime | undefined
 }
 
-/** What it has done so far: a test in which nothing happened shows nothing. */
+/** The number of disturbances so far. A test without any proves nothing. */
 export interface ChaosCounts {
   readonly failedBefore: number
   readonly failedAfter: number
@@ -43,7 +43,7 @@ export interface Chaos {
   readonly counts: ChaosCounts
 }
 
-/** Disturbs the handling of messages as brokers, networks and crashes do, and the same way for the same seed. */
+/** Disturbs the handling of messages as brokers, networks and crashes do, reproducibly for the same seed. */
 export function createChaos(options: ChaosMiddlewareOptions): Chaos {
   const {
     seed,
@@ -62,7 +62,7 @@ export function createChaos(options: ChaosMiddlewareOptions): Chaos {
   const counts = { failedBefore: 0, failedAfter: 0, duplicated: 0, delayed: 0 }
   const deliveries = new Map<string, number>()
 
-  /** Not by a sequence: with messages side by side, it would be anybody's guess who gets which number. */
+  /** Derived from the message, not from a sequence: with concurrent messages, it would be random which message gets which number. */
   function isMet(kind: keyof ChaosCounts, share: number, message: Message): boolean {
     const digest = createHash('sha256').update(JSON.stringify([seed, kind, message.source, message.id, deliveries.get(keyOf(message))]))
     const met = digest.digest().readUInt32BE(0) / 2 ** 32 < share

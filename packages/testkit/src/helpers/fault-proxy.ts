@@ -2,27 +2,27 @@ import { once } from 'node:events'
 import { connect, createServer, type Socket } from 'node:net'
 import { systemRuntime } from '@ackord/core'
 
-/** A way to a server on which a test makes connections fail. What is said of connections is said of the present ones, unless it says otherwise. */
+/** A TCP proxy in front of a server, with which a test makes connections fail. Methods act on the open connections, unless stated otherwise. */
 export interface FaultProxy extends AsyncDisposable {
-  /** The server's, by this way: with its user, password and path. */
+  /** The URL of the server through the proxy, with its user, password and path. */
   readonly url: string
   readonly port: number
-  /** How many connections go through it. */
+  /** The number of open connections. */
   readonly connections: number
-  /** Ends all connections, without a word to either side. */
+  /** Resets all connections, on both sides. */
   cut(): void
-  /** Half open: what clients send does not arrive any more, and they are not told. */
+  /** Makes the connections half open: data that clients send no longer arrives, and they are not notified. */
   swallow(): void
-  /** What the server sends is kept until it is released, on new connections too. */
+  /** Holds back what the server sends until it is released, on new connections too. */
   hold(): void
   release(): void
-  /** New connections are refused from now on, or taken again. */
+  /** Refuses new connections from now on, or accepts them again. */
   refuse(refused: boolean): void
-  /** From now on, decides what becomes of each piece that a client sends, on new connections too. Without a function all pass. */
+  /** From now on, decides what happens to each chunk that a client sends, on new connections too. Without a function all chunks pass. */
   judge(judge?: JudgePiece): void
-  /** From now on, each piece takes so long, in both directions, and on new connections too. `bytesPerSecond` adds to that what its size takes. Without options: at once. */
+  /** From now on, delays each chunk in both directions, on new connections too. `bytesPerSecond` adds a delay by size. Without options there is no delay. */
   slow(options?: SlowOptions): void
-  /** Resolves when nothing that is late is on its way to the server any more. */
+  /** Resolves when all `late` chunks have reached the server. */
   idle(): Promise<void>
 }
 
@@ -33,7 +33,7 @@ export interface SlowOptions {
   readonly bytesPerSecond?: number | undefined
 }
 
-/** `target` is the server's URL, of any protocol over TCP; TLS goes through unread. `judge` as `judge()` takes it. */
+/** `target` is the URL of the server, of any protocol over TCP; TLS passes through unread. `judge` is passed to `judge()`. */
 export async function startFaultProxy(target: string, judge: JudgePiece = pass): Promise<FaultProxy> {
   const url = new URL(target)
   const links = new Set<FaultLink>()
@@ -110,7 +110,7 @@ export async function startFaultProxy(target: string, judge: JudgePiece = pass):
   }
 }
 
-/** Cuts a connection on which a client sends this text, in any case: before the server gets it, or when the server has answered. */
+/** Cuts a connection on which a client sends this text, ignoring case: before the server receives it, or when the server has answered. */
 export function cutAt(text: string, when: 'before' | 'after'): JudgePiece {
   const searched = text.toUpperCase()
   return (bytes) => (bytes.toString('latin1').toUpperCase().includes(searched) ? `cut ${when}` : 'pass')
@@ -124,40 +124,40 @@ function pauseOf({ delay = 0, bytesPerSecond = Infinity }: SlowOptions, bytes: B
   return delay + (1000 * bytes.length) / bytesPerSecond
 }
 
-/** Written out: `URL` does not let the port of a protocol be changed that it does not know. */
+/** Assembled by hand: `URL` cannot change the port of a protocol that it does not know. */
 function urlBy({ protocol, username, password, pathname, search }: URL, port: number): string {
   const login = username === '' && password === '' ? '' : `${username}${password === '' ? '' : `:${password}`}@`
   return `${protocol}//${login}127.0.0.1:${port}${pathname}${search}`
 }
 
 /**
- * What becomes of a piece that a client sends. Small requests are a piece each; a large one is several, of which the first decides.
- * - `pass`: it reaches the server, and the answer the client
+ * What happens to a chunk that a client sends. A small request is one chunk; a large one is several, of which the first decides.
+ * - `pass`: it reaches the server, and the answer reaches the client
  * - `cut before`: the connection is cut, and it never reaches the server
- * - `cut after`: it reaches the server, which carries it out; when the answer comes, the connection is cut instead
- * - `swallow`: half open from now on: neither it nor what the client sends after it reaches the server, and the client is not told
- * - `late`: the client's side is cut at once; it reaches the server when the promise resolves, unless the server has closed by then
- * - `held`: it reaches the server when the promise resolves, unless the client has closed by then; what the client sends after it waits, and is judged then
+ * - `cut after`: it reaches the server, which executes it; when the answer arrives, the connection is cut instead
+ * - `swallow`: half open from now on: neither this chunk nor later ones reach the server, and the client is not notified
+ * - `late`: the client's side is cut immediately; the chunk reaches the server when the promise resolves, unless the server has closed by then
+ * - `held`: it reaches the server when the promise resolves, unless the client has closed by then; later chunks wait, and are judged then
  */
 export type Fault = 'pass' | 'cut before' | 'cut after' | 'swallow' | { readonly late: Promise<void> } | { readonly held: Promise<void> }
 
-/** `connection` numbers the proxy's connections, from 1 on: for a piece that is only known by those before it. */
+/** `connection` numbers the connections of the proxy from 1, for a chunk that can only be recognised by the chunks before it. */
 export type JudgePiece = (bytes: Buffer, connection: number) => Fault
 
 interface FaultLinkOptions {
   readonly host: string
   readonly port: number
   readonly judge: (bytes: Buffer) => Fault
-  /** Milliseconds that a piece takes. */
+  /** The delay of a chunk in milliseconds. */
   readonly pauseBefore: (bytes: Buffer) => number
   readonly onLate: (arrival: Promise<void>) => void
   readonly onClosed: () => void
 }
 
-/** What is left of a connection's way: all of it; the way to the server, until that answers; the same for late bytes, which are not sent yet; or nothing. */
+/** Which direction of a connection still works: both; only towards the server, until it answers; the same, with late bytes that are not sent yet; or none. */
 type State = 'whole' | 'last words' | 'late' | 'cut'
 
-/** One connection of a client, and the one to the server that belongs to it. */
+/** The connection of one client, and its connection to the server. */
 class FaultLink {
   readonly #client: Socket
   readonly #server: Socket
@@ -165,7 +165,7 @@ class FaultLink {
   #state: State = 'whole'
   #swallows = false
   #holds = false
-  /** What the client has sent after a piece that is held. */
+  /** The chunks that the client has sent after a held one. */
   #behind: Buffer[] | undefined
 
   constructor(client: Socket, options: FaultLinkOptions) {
@@ -176,8 +176,8 @@ class FaultLink {
     this.#client.on('close', () => this.#state === 'whole' && this.cut())
     this.#server.on('close', () => this.cut())
     const { pauseBefore } = options
-    carry(this.#client, this.#server, { pauseBefore, isHeld: () => false, hand: (bytes) => this.#toServer(bytes) })
-    carry(this.#server, this.#client, { pauseBefore, isHeld: () => this.#holds, hand: (bytes) => this.#toClient(bytes) })
+    carry(this.#client, this.#server, { pauseBefore, isHeld: () => false, forward: (bytes) => this.#toServer(bytes) })
+    carry(this.#server, this.#client, { pauseBefore, isHeld: () => this.#holds, forward: (bytes) => this.#toClient(bytes) })
   }
 
   cut(): void {
@@ -202,7 +202,7 @@ class FaultLink {
     this.#server.resume()
   }
 
-  /** Gives whether the receiver has room for more. */
+  /** Returns whether the receiver can take more data. */
   #toServer(bytes: Buffer): boolean {
     if (this.#state !== 'whole' || this.#swallows) return true
     if (this.#behind !== undefined) {
@@ -231,7 +231,7 @@ class FaultLink {
 
   #toClient(bytes: Buffer): boolean {
     if (this.#state === 'whole') return this.#client.write(bytes)
-    // Those that come before the late bytes are answers to others.
+    // Answers that arrive before the late bytes are sent belong to earlier requests.
     if (this.#state === 'last words') this.cut()
     return true
   }
@@ -255,12 +255,12 @@ class FaultLink {
 interface Carrying {
   readonly pauseBefore: (bytes: Buffer) => number
   readonly isHeld: () => boolean
-  /** Gives whether there is room for more. */
-  readonly hand: (bytes: Buffer) => boolean
+  /** Returns whether more data can be taken. */
+  readonly forward: (bytes: Buffer) => boolean
 }
 
-/** Piece by piece, in their order, as fast as the receiver takes them. */
-function carry(from: Socket, to: Socket, { pauseBefore, isHeld, hand }: Carrying): void {
+/** Forwards chunk by chunk, in order, as fast as the receiver takes them. */
+function carry(from: Socket, to: Socket, { pauseBefore, isHeld, forward }: Carrying): void {
   const goOn = () => {
     if (!isHeld()) from.resume()
   }
@@ -269,10 +269,10 @@ function carry(from: Socket, to: Socket, { pauseBefore, isHeld, hand }: Carrying
     if (pause > 0) {
       from.pause()
       systemRuntime.setTimeout(() => {
-        if (hand(bytes)) goOn()
+        if (forward(bytes)) goOn()
         else to.once('drain', goOn)
       }, pause)
-    } else if (!hand(bytes)) {
+    } else if (!forward(bytes)) {
       from.pause()
       to.once('drain', goOn)
     }

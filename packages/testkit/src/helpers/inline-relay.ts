@@ -4,21 +4,21 @@ import type { ClaimedRecord, OutboxStore } from '@ackord/outbox'
 import type { PublishedEvent } from './assertions.ts'
 
 export interface InlineRelayOptions {
-  /** How many records one claim takes. Default: 500. */
+  /** The maximum number of records per claim. Default: 500. */
   readonly batchSize?: number | undefined
-  /** Milliseconds for which a claimed record is nobody else's. Nothing renews it. Default: 30,000. */
+  /** The lease of a claimed record in milliseconds. It is not renewed. Default: 30,000. */
   readonly lease?: number | undefined
 }
 
 export interface InlineRelay {
   /**
-   * Publishes all that is committed and due, one batch after the other, and gives what was published. Records that wait for their time stay. If the
-   * publisher refuses one, the rest is published, and then it rejects; what was refused stays as it was.
+   * Publishes all records that are committed and due, batch by batch, and returns the published events. Delayed records stay. If the
+   * publisher refuses a record, the others are published, and then the call rejects; the refused record is unchanged.
    */
   drain(): Promise<readonly PublishedEvent[]>
 }
 
-/** A relay for tests: it works when it is told to, in the caller's own time, and starts no timer. */
+/** A relay for tests: it publishes when `drain()` is called and starts no timers. */
 export function inlineRelay(store: OutboxStore, publisher: Publisher, options: InlineRelayOptions = {}): InlineRelay {
   const { batchSize = 500, lease = 30_000, ...unknown } = options
   checkNoMore('inlineRelay()', unknown)
@@ -28,7 +28,7 @@ export function inlineRelay(store: OutboxStore, publisher: Publisher, options: I
   checkDuration('lease', lease, { min: 1 })
   const ordered = store.capabilities.order === 'perKey'
 
-  /** The outcome of each, in their order. A publisher that throws has refused all. */
+  /** The outcome of each record, in order. A publisher that throws has refused all of them. */
   async function publish(destination: string, records: readonly ClaimedRecord[]): Promise<readonly PublishResult[]> {
     const messages = records.map(({ message }) => message)
     try {
@@ -65,7 +65,7 @@ export function inlineRelay(store: OutboxStore, publisher: Publisher, options: I
     async drain() {
       const all: PublishedEvent[] = []
       const refused = new Map<ClaimedRecord, unknown>()
-      // Given back at the end: sooner, the next claim would find them again.
+      // Released at the end: if released earlier, the next claim would return them again.
       for (;;) {
         const records = await store.claim({ limit: batchSize, lease })
         if (records.length === 0) break
@@ -84,7 +84,7 @@ interface Run {
   readonly records: readonly ClaimedRecord[]
 }
 
-/** With order per key: one that is refused holds up those behind it, so that each is a call of its own. */
+/** With order per key, a refused record holds up the records behind it, so each record is published in a call of its own. */
 function alone(record: ClaimedRecord): Run {
   return { destination: record.destination, records: [record] }
 }
@@ -94,10 +94,10 @@ function keyOf({ destination, message }: ClaimedRecord): string {
 }
 
 function isBehind({ message }: ClaimedRecord): Error {
-  return new Error(`${message.type} '${message.id}' was not sent: one before it in its key was refused.`)
+  return new Error(`${message.type} '${message.id}' was not sent, because an earlier record of its key was refused.`)
 }
 
-/** Neighbours of one destination go together; the order stays. */
+/** Groups neighbouring records of one destination and keeps the order. */
 function runsOf(records: readonly ClaimedRecord[]): readonly Run[] {
   const runs: { destination: string; records: ClaimedRecord[] }[] = []
   for (const record of records) {

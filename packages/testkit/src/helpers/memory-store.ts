@@ -29,7 +29,7 @@ export interface MemoryStoreOptions {
 }
 
 export interface MemoryTransactionalOptions {
-  /** Names this reader, so that two consumers may each handle a message once. */
+  /** The name of the consumer. Two consumers may each handle a message once. */
   readonly consumer: string
   /** Where the relay will publish an output. */
   readonly destination: Destination
@@ -45,13 +45,13 @@ interface Opened {
   readonly handle: MemoryStoreTransaction
   readonly changes: MemoryChanges
   readonly scope: TransactionScope
-  /** The latest of the parts inside of it, which take turns. */
+  /** The latest nested transaction. Nested transactions run one after another. */
   turn?: Promise<unknown> | undefined
 }
 
 /**
- * A database in memory for users' tests: a table of keys and values, an inbox and an outbox that commit together. It has the methods of a `Database` that
- * handlers and their adapters use. Transactions run side by side; one that read what another has changed since fails when it commits, and is to be retried.
+ * An in-memory database for the tests of services: a table of keys and values, an inbox and an outbox that commit together. It has the methods of a `Database` that
+ * handlers and their adapters use. Transactions run concurrently; a transaction that has read data which another one has changed since fails at its commit and must be retried.
  */
 export class MemoryStore {
   readonly outbox: MemoryOutboxStore
@@ -63,12 +63,12 @@ export class MemoryStore {
     this.outbox = new MemoryOutboxStore({ runtime: options.runtime })
   }
 
-  /** The transaction that this context is in; `undefined` outside of one. `context` defaults to the ambient one. */
+  /** The transaction of this context, or `undefined`. `context` defaults to the ambient one. */
   transaction(context: Context | undefined = currentContext()): MemoryStoreTransaction | undefined {
     return context?.get(this.#key)?.handle
   }
 
-  /** The transaction inside of one; elsewhere the table itself, where each write is for good. */
+  /** The transaction of this context; outside of transactions the table itself, where each write takes effect immediately. */
   executor(context: Context | undefined = currentContext()): MemoryTable {
     return this.transaction(context) ?? this.#records
   }
@@ -76,12 +76,12 @@ export class MemoryStore {
   withTransaction(context: Context, transaction: MemoryStoreTransaction): Context {
     const opened = this.#handles.get(transaction)
     if (opened === undefined)
-      throw new AckordError('ACKORD_TRANSACTION_REQUIRED', 'withTransaction() takes what write() of this store gave.')
-    // Inside of a part of it, that is where the context stays.
+      throw new AckordError('ACKORD_TRANSACTION_REQUIRED', 'withTransaction() requires a transaction of write() of this store.')
+    // A context inside a nested transaction stays there.
     return context.get(this.#key)?.handle === transaction ? context : context.with(this.#key, opened)
   }
 
-  /** Does the work in a transaction; inside of one, in a part of it that is undone alone. */
+  /** Runs the work in a transaction; inside of one, in a nested transaction that can be rolled back alone. */
   async write<R>(work: (transaction: MemoryStoreTransaction, context: Context) => Promise<R>): Promise<R> {
     return await this.#run(undefined, currentContext() ?? rootContext(), (opened, context) => work(opened.handle, context))
   }
@@ -178,7 +178,7 @@ export class MemoryStore {
   }
 }
 
-/** Keys and values. Values are kept as they are: they are best not changed afterwards. */
+/** Keys and values. Values are stored by reference and should not be mutated afterwards. */
 export interface MemoryTable {
   get(key: string): unknown
   set(key: string, value: unknown): void
@@ -191,7 +191,7 @@ interface Entry {
   readonly value: unknown
 }
 
-/** What is committed. */
+/** The committed data. */
 class MemoryRecords implements MemoryTable {
   readonly inbox: Set<string> = new Set()
   readonly #values = new Map<string, unknown>()
@@ -215,13 +215,13 @@ class MemoryRecords implements MemoryTable {
     return sorted(this.#values)
   }
 
-  /** How often a key was changed. */
+  /** How often a key has changed. */
   versionOf(key: string): number {
     return this.#versions.get(key) ?? 0
   }
 }
 
-/** What one transaction has changed, and what it has read. */
+/** The changes of one transaction, and the versions that it has read. */
 class MemoryChanges {
   readonly table: MemoryTable
   readonly #records: MemoryRecords
@@ -248,7 +248,7 @@ class MemoryChanges {
     return true
   }
 
-  /** Gives what undoes everything that comes after it. */
+  /** Returns a function that undoes all later changes. */
   savepoint(): () => void {
     const [entries, inbox] = [new Map(this.#entries), new Set(this.#inbox)]
     return () => {
@@ -262,7 +262,7 @@ class MemoryChanges {
     const stale = [...this.#versions].find(([key, version]) => this.#records.versionOf(key) !== version)
     const repeated = [...this.#inbox].some((key) => this.#records.inbox.has(key))
     if (stale !== undefined || repeated) {
-      throw new AckordError('ACKORD_TRANSACTION_CONFLICT', 'Another transaction has changed what this one had read. Run it again.')
+      throw new AckordError('ACKORD_TRANSACTION_CONFLICT', 'Another transaction has changed data that this one has read. Run it again.')
     }
     this.end()
     for (const key of this.#inbox) this.#records.inbox.add(key)
@@ -272,7 +272,7 @@ class MemoryChanges {
     }
   }
 
-  /** From now on it refuses everything. */
+  /** Rejects all further calls. */
   end(): void {
     this.#ended = true
   }

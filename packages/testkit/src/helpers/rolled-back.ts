@@ -1,15 +1,15 @@
 import { type Context, enter, type Middleware, middleware } from '@ackord/core'
 
-/** What is used of a `Database` of `@ackord/sql`. */
+/** The methods of a `Database` of `@ackord/sql` that are used. */
 export interface TransactionalDatabase<Transaction> {
   write<R>(work: (transaction: Transaction, context: Context) => Promise<R>): Promise<R>
   withTransaction(context: Context, transaction: Transaction): Context
 }
 
-/** Thrown by nobody else, so that it is known again. */
+/** Private to this module, so that it cannot be confused with an error of the work. */
 class RollBack extends Error {}
 
-/** Does the work in a transaction and rolls it back, whatever came of it: a test leaves nothing behind. Gives what the work gave. */
+/** Runs the work in a transaction and always rolls it back, so that a test leaves no data. Resolves to the result of the work. */
 export async function rolledBack<Transaction, R>(
   database: Pick<TransactionalDatabase<Transaction>, 'write'>,
   work: (transaction: Transaction, context: Context) => Promise<R>,
@@ -30,8 +30,8 @@ export async function rolledBack<Transaction, R>(
 }
 
 /**
- * The outermost middleware of a router in a test: its messages are handled inside of this transaction, each in a savepoint, so that all of it can be
- * rolled back. The transaction is one that `write()` or `rolledBack()` began. Acks wait for its end, and so are forgotten with it. A router refuses to
+ * The outermost middleware of a router in a test: its messages are handled inside this transaction, each in a savepoint, so that everything can be
+ * rolled back. The transaction must come from `write()` or `rolledBack()`. Acks wait for its end, and so are discarded with it. A router refuses to
  * start if a transaction, inbox or outbox is outside of it.
  */
 export function insideTransaction<Transaction>(

@@ -1,6 +1,6 @@
 import { type Attributes, type Logger, Message, type NackOptions, type RawMessage, type Source } from '@ackord/core'
 
-/** A verdict as the broker got it. */
+/** A verdict as the broker received it. */
 export interface VerdictCall {
   readonly verdict: 'ack' | 'nack' | 'reject'
   readonly error?: unknown
@@ -10,21 +10,21 @@ export interface VerdictCall {
 export interface TrackedMessage {
   readonly message: RawMessage
   readonly calls: readonly VerdictCall[]
-  /** The verdicts alone. A settled message has exactly one. */
+  /** The verdicts without their details. A settled message has exactly one. */
   readonly verdicts: readonly VerdictCall['verdict'][]
 }
 
 export interface TrackedMessageOptions {
   /** Sent as JSON. Default: null. */
   readonly data?: unknown
-  /** Added to `id`, `type`, `source` and `specversion`, or in their place; `undefined` removes one. */
+  /** Added to `id`, `type`, `source` and `specversion`, or replaces them; `undefined` removes an attribute. */
   readonly attributes?: Attributes | undefined
   readonly deliveryCount?: number | undefined
-  /** Runs when the verdict is given; what it throws is the broker's refusal. Default: nothing. */
+  /** Called with each verdict. An error that it throws is the refusal of the broker. Optional. */
   readonly onVerdict?: ((verdict: VerdictCall['verdict']) => void | Promise<void>) | undefined
 }
 
-/** A message as a source yields it, of type `order.place` from `/shop`, whose verdicts are written down. */
+/** A message as a source yields it, of type `order.place` from `/shop`, whose verdicts are recorded. */
 export function trackedMessage(id: string, options: TrackedMessageOptions = {}): TrackedMessage {
   const { data = null, attributes = {}, deliveryCount, onVerdict } = options
   const calls: VerdictCall[] = []
@@ -74,7 +74,7 @@ export interface RecordingLogger extends Logger {
   at(level: LogLine['level']): LogLine[]
 }
 
-/** Keeps what was logged, and prints nothing. */
+/** Records log lines and prints nothing. */
 export function recordingLogger(): RecordingLogger {
   const lines: LogLine[] = []
   const record = (level: LogLine['level']) => (fields: object, text: string) => void lines.push({ level, fields, text })
@@ -88,7 +88,7 @@ export function recordingLogger(): RecordingLogger {
   }
 }
 
-/** A promise whose end is decided from outside: the signal that a test waits for instead of sleeping. */
+/** A promise that is resolved or rejected from outside: the signal that a test waits for instead of sleeping. */
 export interface Deferred<T> {
   readonly promise: Promise<T>
   readonly resolve: (value: T) => void

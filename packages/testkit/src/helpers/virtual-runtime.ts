@@ -7,13 +7,13 @@ interface PendingTimer {
 }
 
 export interface VirtualRuntimeOptions {
-  /** Where the clock stands at first, in milliseconds since the epoch. Default: the start of 2026, UTC. */
+  /** The initial time in milliseconds since the epoch. Default: the start of 2026, UTC. */
   readonly start?: number | undefined
-  /** Where `random()` begins. Default: 1. */
+  /** The seed of `random()`. Default: 1. */
   readonly seed?: number | undefined
 }
 
-/** A clock that stands still until a test moves it. Random numbers come from a seed, ids are counted. Its functions may be passed on alone. */
+/** A clock that stands still until a test advances it. Random numbers come from a seed, and ids are counted. Its methods are bound and may be passed separately. */
 export class VirtualRuntime implements Runtime {
   readonly #timers = new Set<PendingTimer>()
   readonly #start: number
@@ -53,7 +53,7 @@ export class VirtualRuntime implements Runtime {
     return { cancel: () => void this.#timers.delete(timer) }
   }
 
-  /** How many timers wait. A test that ends with some has leaked them. */
+  /** The number of pending timers. A test that ends with pending timers has leaked them. */
   get timers(): number {
     return this.#timers.size
   }
@@ -64,7 +64,7 @@ export class VirtualRuntime implements Runtime {
     return next === undefined ? undefined : next.due - this.#elapsed
   }
 
-  /** Moves time forward by `duration` milliseconds, firing each timer at its instant, and lets all promises run in between. */
+  /** Advances the time by `duration` milliseconds, fires each timer when it is due, and lets all promises run in between. */
   async advance(duration: number): Promise<void> {
     const end = this.#elapsed + duration
     await settlePromises()
@@ -92,13 +92,13 @@ export class VirtualRuntime implements Runtime {
   }
 }
 
-/** Lets everything run that waits for nothing but promises. */
+/** Waits until all code that waits for promises only has run. */
 export async function settlePromises(): Promise<void> {
   // Some promises of the platform (streams, async iteration over them) need a turn of the event loop each.
   for (let turn = 0; turn < 3; turn += 1) await eventLoopTurn()
 }
 
-/** One turn of the event loop, so that input and output get theirs. */
+/** One turn of the event loop, so that I/O can proceed. */
 export function eventLoopTurn(): Promise<void> {
   // biome-ignore lint/style/noRestrictedGlobals: this is the runtime that others take time from; it must let the real event loop go on.
   return new Promise((resolve) => void setImmediate(resolve))

@@ -1,4 +1,4 @@
-/** How one scenario went on one implementation. */
+/** The result of one scenario on one implementation. */
 export interface ResultRow {
   readonly implementation: string
   readonly suite: string
@@ -7,7 +7,7 @@ export interface ResultRow {
   readonly note: string | undefined
 }
 
-/** Collects results over any number of suites; give the same one to all of them, and print it at the end. */
+/** Collects the results of any number of suites. Pass the same table to all of them, and print it at the end. */
 export class ResultTable {
   readonly #rows: ResultRow[] = []
 
@@ -24,7 +24,7 @@ export class ResultTable {
   }
 }
 
-/** Markdown: a table per suite, a line per scenario, a column per implementation. A dash means that it was not run there. */
+/** Markdown: a table per suite, a row per scenario, a column per implementation. A dash means that the scenario was not run there. */
 export function formatTable(rows: readonly ResultRow[]): string {
   return distinct(rows.map((row) => row.suite))
     .map((suite) =>

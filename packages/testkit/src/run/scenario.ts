@@ -1,13 +1,13 @@
 import { systemRuntime } from '@ackord/core'
 import type { ResultTable } from './result-table.ts'
 
-/** One promise of a seam, as a test that any implementation of it can run. */
+/** One promise of a contract, as a test that any implementation can run. */
 export interface Scenario<Open> {
   /** A sentence about behaviour, unique in its suite. */
   readonly name: string
-  /** Whether it belongs to the short form of its suite, which shows that each operation works. Default: false. */
+  /** Whether it belongs to the `basic` depth of its suite, which shows that each operation works. Default: false. */
   readonly basic?: boolean | undefined
-  /** Rejects if the implementation breaks the promise. What it resolves to is a note for the table, such as how many duplicates there were. */
+  /** Rejects if the implementation breaks the promise. Resolves to an optional note for the table, such as the number of duplicates. */
   readonly run: (open: Open) => Promise<string | void>
 }
 
@@ -15,7 +15,7 @@ export interface ScenarioResult {
   readonly scenario: string
   readonly result: 'passed' | 'failed'
   readonly note: string | undefined
-  /** What it failed with. */
+  /** The error of a failed scenario. */
   readonly error: unknown
 }
 
@@ -35,7 +35,7 @@ export async function runScenario<Open>(scenario: Scenario<Open>, open: Open, op
   }
 }
 
-/** The promise's own end, or an error if that takes longer. For what should end by itself: nothing waits for the time to pass. */
+/** Settles as the promise does, or rejects if that takes longer. For work that should end by itself: nothing waits for the limit to pass. */
 export async function within<T>(limit: number, work: Promise<T>, what: string): Promise<T> {
   let cancel = () => {}
   const late = new Promise<never>((_, reject) => {
@@ -49,29 +49,29 @@ export async function within<T>(limit: number, work: Promise<T>, what: string): 
   }
 }
 
-/** What the kit needs of a test runner; vitest, node:test and jest have it. */
+/** The functions of a test runner that the suites need; vitest, node:test and jest have them. */
 export interface TestRunner {
   readonly describe: (name: string, body: () => void) => unknown
   readonly it: (name: string, body: () => Promise<void>) => unknown
 }
 
-/** `whole`: every scenario. `basic`: those that show that each operation works, for a client of a store that another client has taken through all of them. */
+/** `whole`: every scenario. `basic`: scenarios that show that each operation works, for a client of a store whose whole suite runs with another client. */
 export type SuiteDepth = 'whole' | 'basic'
 
 export interface Suite<Open> {
-  /** What is tested, such as 'outbox store'. */
+  /** The name of the suite, such as 'outbox store'. */
   readonly suite: string
-  /** Which implementation of it. */
+  /** The name of the implementation. */
   readonly name: string
   readonly scenarios: readonly Scenario<Open>[]
   readonly open: Open
   /** Default: `whole`. */
   readonly depth?: SuiteDepth | undefined
-  /** Gets every result. */
+  /** Receives every result. */
   readonly results?: ResultTable | undefined
 }
 
-/** Makes one test of each scenario. */
+/** Registers one test per scenario. */
 export function registerSuite<Open>(runner: TestRunner, suite: Suite<Open>): void {
   const { name, scenarios, open, depth = 'whole', results } = suite
   const chosen = depth === 'whole' ? scenarios : scenarios.filter(({ basic }) => basic === true)

@@ -107,7 +107,7 @@ describe('crashTest', () => {
       ),
     )
     expect(text).toMatch(
-      /killed at message\.handled: events came more often, under other ids: .*; 1 events were published before the transaction had committed\./,
+      /killed at message\.handled: events were published again under other ids: .*; 1 events were published before the transaction had committed\./,
     )
     expect(text).not.toMatch(/killed at message\.beforeAck: /)
   })

@@ -39,7 +39,7 @@ const twice = /commands applied more than once/
 const lostOrNoDuplicate = /duplicates at the broker: 0, and a kill between publish and settle leaves at least 1|events lost/
 
 export const crashMutants: readonly CrashMutant[] = [
-  ...broken('a service that nobody kills applies everything once, publishes it once, and stops', {
+  ...broken('a service that is not killed applies every command once, publishes every event once, and stops', {
     'a message is never acked': [{ router: { ...router, ackStrategy: 'manual' } }, /commands left at the broker/],
     'event ids are random': [{ eventAttributes: () => ({ id: randomUUID() }) }, /events that no command has/],
     'every event is sent twice': [{ publisher: sendTwice }, /duplicates at the broker: \d+, and at most 0 are allowed/],
@@ -77,7 +77,7 @@ export const crashMutants: readonly CrashMutant[] = [
     'a record that was claimed once is parked': [{ relay: { ...relay, maxAttempts: 1 } }, /left in the outbox: \d+ parked/],
   }),
   ...broken('killed at every point in turn', { 'the business write is outside of the transaction': [{ save: saveOutside }, twice] }),
-  ...broken('killed again and again beside another that goes on', {
+  ...broken('killed repeatedly while another service continues', {
     'a lease is never taken over': [{ relay: { ...relay, lease: 3_600_000 } }, /left in the outbox: \d+ leased/],
   }),
 ]

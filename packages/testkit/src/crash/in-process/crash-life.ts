@@ -6,51 +6,51 @@ import { type FaultProxy, startFaultProxy } from '../../helpers/fault-proxy.ts'
 
 /** One life of the service under test: from its start to its crash, or to its orderly end. */
 export interface CrashTestLife {
-  /** A way to a server that ends with this life, as the connections of a process end with it. Takes and gives a URL. */
+  /** Takes the URL of a server and returns one whose connections break when this life ends, as those of a process do. */
   through(url: string): Promise<string>
-  /** For what has no URL: called at the crash, to close a file or a client. What it throws is ignored. */
+  /** For resources without a URL: called at the crash, to close a file or a client. Its errors are ignored. */
   onCrash(callback: () => unknown): void
-  /** For services that publish by themselves. What the outbox holds is published by the test. */
+  /** For services that publish directly. Events in the outbox are published by the test. */
   readonly publisher: Publisher
 }
 
-/** A service that was started. */
+/** A started service. */
 export interface CrashTestService {
-  /** Handles what the source yields, until it ends: `(source) => router.run(source)`. */
+  /** Handles the messages of the source until it ends: `(source) => router.run(source)`. */
   handle(source: Source): Promise<void>
-  /** Drained by the test, in place of a relay. Default: there is none. */
+  /** Drained by the test instead of a relay. Default: none. */
   readonly outbox?: (OutboxStore & Pick<OutboxAdmin, 'stats'>) | undefined
-  /** Closes what was opened, at the end of a life that did not crash. */
+  /** Closes the resources at the end of a life that did not crash. */
   close?(): PromiseLike<unknown>
 }
 
-/** Where a life ends, and at which time that it gets there, from 1. */
-export interface CrashPlace {
+/** The point at which a life ends, and at which hit of that point, from 1. */
+export interface CrashTarget {
   readonly point: string
   readonly hit: number
 }
 
 const lives = new AsyncLocalStorage<Life>()
 
-/** Stops whoever awaits it, for good. */
+/** Never settles: code that awaits it stops for ever. */
 const never: Promise<never> = new Promise(() => {})
 
 /**
- * A life that can end at any probe. What ran in it then waits for ever: nothing is sent, acked or published any more, and the servers see its
+ * A life that can end at any probe. Its code then waits for ever: nothing is sent, acked or published any more, and the servers see its
  * connections break.
  */
 export class Life implements CrashTestLife, AsyncDisposable {
   readonly crashed: Promise<'crashed'>
   readonly publisher: Publisher
-  readonly #place: CrashPlace | undefined
+  readonly #target: CrashTarget | undefined
   readonly #proxies: FaultProxy[] = []
   readonly #callbacks: (() => unknown)[] = []
   readonly #hits = new Map<string, number>()
   #dead = false
   #resolveCrashed = (_: 'crashed') => {}
 
-  constructor(published: PublishedEvent[], place: CrashPlace | undefined) {
-    this.#place = place
+  constructor(published: PublishedEvent[], target: CrashTarget | undefined) {
+    this.#target = target
     this.crashed = new Promise((resolve) => {
       this.#resolveCrashed = resolve
     })
@@ -63,7 +63,7 @@ export class Life implements CrashTestLife, AsyncDisposable {
     }
   }
 
-  /** How often each probe was passed. */
+  /** How often each probe was reached. */
   get hits(): ReadonlyMap<string, number> {
     return this.#hits
   }
@@ -82,7 +82,7 @@ export class Life implements CrashTestLife, AsyncDisposable {
     if (this.#dead) await never
   }
 
-  /** Does it as a part of this life: its probes are this life's, and it ends with it. */
+  /** Runs the work as a part of this life: its probes count for this life, and it ends with it. */
   async live<T>(work: () => Promise<T>): Promise<T | 'crashed'> {
     return await Promise.race([lives.run(this, work), this.crashed])
   }
@@ -91,7 +91,7 @@ export class Life implements CrashTestLife, AsyncDisposable {
     if (this.#dead) return never
     const hit = (this.#hits.get(point) ?? 0) + 1
     this.#hits.set(point, hit)
-    if (point !== this.#place?.point || hit !== this.#place.hit) return undefined
+    if (point !== this.#target?.point || hit !== this.#target.hit) return undefined
     this.#dead = true
     return this.#die()
   }
@@ -109,7 +109,7 @@ export class Life implements CrashTestLife, AsyncDisposable {
       try {
         await callback()
       } catch {
-        // It was being torn down anyway.
+        // The life has ended anyway.
       }
     }
     this.#resolveCrashed('crashed')
@@ -117,7 +117,7 @@ export class Life implements CrashTestLife, AsyncDisposable {
   }
 }
 
-/** While it is installed, the probes that a life passes are its own; those of others are nobody's. Gives what removes it. */
+/** Assigns each probe to the life that reaches it, and ignores probes outside of any life. Returns a function that removes it. */
 export function watchLives(): () => void {
   return installProbe((point) => lives.getStore()?.reach(point))
 }

@@ -6,30 +6,30 @@ import { inlineRelay } from '../../helpers/inline-relay.ts'
 import { sourceOf, trackedMessage } from '../../helpers/tracked-message.ts'
 import { ResultTable } from '../../run/result-table.ts'
 import { within } from '../../run/scenario.ts'
-import { type CrashPlace, type CrashTestLife, type CrashTestService, Life, watchLives } from './crash-life.ts'
+import { type CrashTarget, type CrashTestLife, type CrashTestService, Life, watchLives } from './crash-life.ts'
 import { duplicatesIn, type EventOf, problemsAfter, problemsUnharmed, eventOf as saidByDefault } from './crash-verdict.ts'
 
 export interface CrashTestOptions {
-  /** Makes an empty world: tables that are new, or emptied. Called once for each crash. */
+  /** Opens an empty world, with new or truncated tables. Called once for each crash. */
   readonly open: () => Promise<CrashTestWorld>
-  /** What is delivered. */
+  /** The message to deliver. */
   readonly message: TestMessage
   /** Names the service in the table. Default: 'service'. */
   readonly name?: string | undefined
-  /** Only these points, such as `transaction.beforeCommit`; one that the message does not pass is an error. Default: all that it passes. */
+  /** Only these points, such as `transaction.beforeCommit`; a point that the message does not reach is an error. Default: all points that it reaches. */
   readonly points?: readonly string[] | undefined
-  /** What two runs must have in common of an event. Default: type, destination and data. */
+  /** The part of an event that must be equal in all runs. Default: type, destination and data. */
   readonly eventOf?: EventOf | undefined
-  /** Milliseconds after which something that does not come counts as lost. It must be longer than the leases of the service. Default: 10,000. */
+  /** Milliseconds after which a missing result counts as lost. It must be longer than the leases of the service. Default: 10,000. */
   readonly patience?: number | undefined
 }
 
 const suite = 'crash test'
 
 /**
- * Takes a handler of yours through the crash points, on your database: for each of them a fresh start, one message, a crash at that point, another start, the
- * message again if it was not acked. Then its effect must be what it is without a crash, and its events must be published, none before the commit.
- * The crash is played in this process: what ran stops there for good, and its connections break. Resolves to a table; rejects if a point failed, and says which.
+ * Tests your handler at the crash points, on your database. For each point: a fresh start, one message, a crash at that point, another start, the
+ * message again if it was not acked. Then the effect must be the same as without a crash, and the events must be published, none before the commit.
+ * The crash is simulated in this process: the service stops for ever, and its connections break. Resolves to a table; rejects if a point failed, and names it.
  */
 export async function crashTest(options: CrashTestOptions): Promise<ResultTable> {
   const { open, message, name = 'service', points, eventOf = saidByDefault, patience = 10_000, ...unknown } = options
@@ -39,11 +39,11 @@ export async function crashTest(options: CrashTestOptions): Promise<ResultTable>
   const results = new ResultTable()
   const failures: Error[] = []
 
-  async function course(place?: CrashPlace): Promise<CrashOutcome> {
+  async function course(target?: CrashTarget): Promise<CrashOutcome> {
     const world = await open()
     try {
-      // A service that waits for ever is what some mistakes look like.
-      return await within(3 * patience, runCourse(world, { message, patience, place }), 'The service')
+      // Some defects make a service wait for ever.
+      return await within(3 * patience, runCourse(world, { message, patience, target }), 'The service')
     } finally {
       await world.close?.()
     }
@@ -68,10 +68,10 @@ export async function crashTest(options: CrashTestOptions): Promise<ResultTable>
     })
     if (unharmed !== undefined && failures.length === 0) {
       const reference = unharmed
-      for (const place of placesOf(reference.hits, points)) {
-        await check(`killed at ${place.point}${place.hit === 1 ? '' : `, time ${place.hit}`}`, async () => {
-          const outcome = await course(place)
-          refuse(problemsAfter(place, outcome, reference, eventOf))
+      for (const target of targetsOf(reference.hits, points)) {
+        await check(`killed at ${target.point}${target.hit === 1 ? '' : `, time ${target.hit}`}`, async () => {
+          const outcome = await course(target)
+          refuse(problemsAfter(target, outcome, reference, eventOf))
           const duplicates = duplicatesIn(outcome)
           return duplicates === 0 ? undefined : `${duplicates} duplicate${duplicates === 1 ? '' : 's'} published`
         })
@@ -84,9 +84,9 @@ export async function crashTest(options: CrashTestOptions): Promise<ResultTable>
   throw new AggregateError(failures, `${failures.map(({ message: text }) => text).join('\n')}\n\n${results.format()}`)
 }
 
-function placesOf(hits: ReadonlyMap<string, number>, points: readonly string[] | undefined): CrashPlace[] {
+function targetsOf(hits: ReadonlyMap<string, number>, points: readonly string[] | undefined): CrashTarget[] {
   for (const point of points ?? []) {
-    if (!hits.has(point)) throw new Error(`The message does not pass '${point}'; it passes ${[...hits.keys()].join(', ')}.`)
+    if (!hits.has(point)) throw new Error(`The message does not reach '${point}'; it reaches ${[...hits.keys()].join(', ')}.`)
   }
   const wanted = [...hits].filter(([point]) => points === undefined || points.includes(point))
   return wanted.flatMap(([point, count]) => Array.from({ length: count }, (_, index) => ({ point, hit: index + 1 })))
@@ -96,46 +96,46 @@ function refuse(problems: readonly string[]): void {
   if (problems.length > 0) throw new Error(`${problems.join('; ')}.`)
 }
 
-/** The service under test and the place of its effects. */
+/** The service under test and the state that it changes. */
 export interface CrashTestWorld {
-  /** Called for each life. What it uses must be able to end with that life: by `life.through()` or `life.onCrash()`. */
+  /** Called for each life. Its resources must end with that life: by `life.through()` or `life.onCrash()`. */
   start(life: CrashTestLife): Promise<CrashTestService>
-  /** What the handler changes, as rows or a number, without what differs from run to run. */
+  /** The state that the handler changes, as rows or a number, without values that differ from run to run. */
   state(): unknown
-  /** Called when the world is used no more. Default: nothing is closed. */
+  /** Called when the world is no longer used. Optional. */
   close?(): PromiseLike<unknown>
 }
 
-/** What is there when everything is done. */
+/** The state when everything is done. */
 export interface CrashOutcome {
   readonly stateBefore: unknown
   readonly state: unknown
   readonly published: readonly PublishedEvent[]
-  /** Of them, those that were there when the service crashed. */
+  /** Those of them that existed when the service crashed. */
   readonly publishedAtCrash: number
-  /** How often each probe was passed before the crash. */
+  /** How often each probe was reached before the crash. */
   readonly hits: ReadonlyMap<string, number>
   readonly crashed: boolean
 }
 
 interface CourseOptions {
   readonly message: TestMessage
-  /** Milliseconds after which something that does not come counts as lost. */
+  /** Milliseconds after which a missing result counts as lost. */
   readonly patience: number
-  readonly place?: CrashPlace | undefined
+  readonly target?: CrashTarget | undefined
 }
 
-/** Milliseconds. Short, because what a dead relay held has to wait for it; long enough to publish a few events. */
+/** Milliseconds. Short, because the records of a dead relay wait that long; long enough to publish a few events. */
 const lease = 1000
-/** Milliseconds between two looks at an outbox that is not empty. */
+/** Milliseconds between two polls of an outbox that is not empty. */
 const lookInterval = 20
 
-/** One message through a service that is killed at a place, started again, and gets the message again if it was not acked. */
-async function runCourse(world: CrashTestWorld, { message, patience, place }: CourseOptions): Promise<CrashOutcome> {
+/** Sends one message to a service that is killed at a point and started again, and redelivers the message if it was not acked. */
+async function runCourse(world: CrashTestWorld, { message, patience, target }: CourseOptions): Promise<CrashOutcome> {
   const published: PublishedEvent[] = []
   const delivery = { acked: false }
   const stateBefore = structuredClone(await world.state())
-  await using first = new Life(published, place)
+  await using first = new Life(published, target)
   const ending = await liveOnce(world, first, { message, patience, delivery })
   const publishedAtCrash = published.length
   if (ending === 'crashed') {
@@ -160,7 +160,7 @@ async function liveOnce(world: CrashTestWorld, life: Life, options: LifeOptions)
   })
 }
 
-/** As a broker does: again after a nack, when its time has come. */
+/** Redelivers a nacked message after its delay, as a broker does. */
 async function deliverUntilAcked(service: CrashTestService, life: Life, { message, patience, delivery }: LifeOptions): Promise<void> {
   const { type, data, attributes } = message
   const until = systemRuntime.monotonic() + patience
@@ -186,7 +186,7 @@ async function deliverUntilAcked(service: CrashTestService, life: Life, { messag
   }
 }
 
-/** Until nothing is ready, or leased to a relay that is dead. */
+/** Drains until no record is ready or leased to a dead relay. */
 async function drainAll({ outbox }: CrashTestService, life: Life, { patience }: LifeOptions): Promise<void> {
   if (outbox === undefined) return
   const relay = inlineRelay(outbox, life.publisher, { lease })

@@ -1,28 +1,28 @@
 import { isDeepStrictEqual } from 'node:util'
 import { type PublishedEvent, readData } from '../../helpers/assertions.ts'
 import { crashPoints } from '../crash-points.ts'
-import type { CrashPlace } from './crash-life.ts'
+import type { CrashTarget } from './crash-life.ts'
 import type { CrashOutcome } from './crash-test.ts'
 
-/** How a test tells what an event says. */
+/** Returns the part of an event that a test compares. */
 export type EventOf = (event: PublishedEvent) => unknown
 
-/** Type, destination and data: what does not differ from run to run, unless the data does. */
+/** Type, destination and data, which do not differ from run to run, unless the data does. */
 export function eventOf({ destination, message }: PublishedEvent): unknown {
   return { type: message.type, destination, data: readData(message) }
 }
 
-/** What is wrong with a run in which nothing crashed: then nothing can be learned from the others. */
+/** The failures of a run without a crash. If there are any, the other runs prove nothing. */
 export function problemsUnharmed({ stateBefore, state }: CrashOutcome): string[] {
   return isDeepStrictEqual(stateBefore, state)
-    ? [`handling the message changes nothing that state() sees: ${shown(state)}. Let it read what the handler writes`]
+    ? [`handling the message does not change the result of state(): ${shown(state)}. state() must read what the handler writes`]
     : []
 }
 
-/** What is other than in the run without a crash. */
-export function problemsAfter(place: CrashPlace, outcome: CrashOutcome, unharmed: CrashOutcome, describe: EventOf): string[] {
+/** The differences from the run without a crash. */
+export function problemsAfter(target: CrashTarget, outcome: CrashOutcome, unharmed: CrashOutcome, describe: EventOf): string[] {
   const { state, published, publishedAtCrash, crashed } = outcome
-  if (!crashed) return [`the point was not reached ${place.hit === 1 ? '' : `${place.hit} times `}in this run`]
+  if (!crashed) return [`the point was not reached ${target.hit === 1 ? '' : `${target.hit} times `}in this run`]
   const expected = [...distinct(unharmed.published)].map((event) => shown(describe(event))).sort()
   const found = [...distinct(published)].map((event) => shown(describe(event))).sort()
   return [
@@ -30,24 +30,24 @@ export function problemsAfter(place: CrashPlace, outcome: CrashOutcome, unharmed
       ? []
       : [`the effect is ${shown(state)}, and without a crash it is ${shown(unharmed.state)}`]),
     ...list('events are lost', without(expected, found)),
-    ...list('events came more often, under other ids', without(found, expected)),
-    ...(publishedAtCrash > 0 && isBeforeCommit(place)
+    ...list('events were published again under other ids', without(found, expected)),
+    ...(publishedAtCrash > 0 && isBeforeCommit(target)
       ? [`${publishedAtCrash} events were published before the transaction had committed`]
       : []),
   ]
 }
 
-/** How many came again, under the same id. */
+/** The number of events that were published again with the same id. */
 export function duplicatesIn({ published }: CrashOutcome): number {
   return published.length - [...distinct(published)].length
 }
 
-function isBeforeCommit({ point }: CrashPlace): boolean {
+function isBeforeCommit({ point }: CrashTarget): boolean {
   const names = crashPoints.map(({ name }) => name)
   return names.includes(point) && names.indexOf(point) < names.indexOf('transaction.afterCommit')
 }
 
-/** The first of each id. An event without one is told apart by nothing. */
+/** The first event of each id. Events without an id are all kept, because they cannot be identified. */
 function distinct(events: readonly PublishedEvent[]): Iterable<PublishedEvent> {
   const first = new Map<unknown, PublishedEvent>()
   for (const event of events) {
@@ -57,13 +57,13 @@ function distinct(events: readonly PublishedEvent[]): Iterable<PublishedEvent> {
   return first.values()
 }
 
-/** Those of the one list that the other has fewer of. */
+/** The elements of the first list that the second has fewer of. */
 function without(some: readonly string[], others: readonly string[]): string[] {
   const left = [...others]
   return some.filter((one) => {
-    const place = left.indexOf(one)
-    if (place === -1) return true
-    left.splice(place, 1)
+    const target = left.indexOf(one)
+    if (target === -1) return true
+    left.splice(target, 1)
     return false
   })
 }

@@ -3,12 +3,12 @@ import type { CrashObservation, CrashWorld, Kill } from '../crash-points.ts'
 import { ServiceProcess } from './service-process.ts'
 
 const portionSize = 24
-/** A service that did so much without getting to its point never will. */
+/** A service that has processed this many messages without reaching its point never will. */
 const mostPortions = 5
-/** Milliseconds between two looks at the world. */
+/** Milliseconds between two polls of the world. */
 const lookInterval = 20
 
-/** A world through the lives and deaths of its services. */
+/** Starts and kills the services of a world, and checks the result. */
 export class CrashRun implements AsyncDisposable {
   readonly #world: CrashWorld
   readonly #commands = new Set<string>()
@@ -20,13 +20,13 @@ export class CrashRun implements AsyncDisposable {
     this.#world = world
   }
 
-  /** Starts a service that nobody kills. */
+  /** Starts a service that is not killed. */
   async start(): Promise<void> {
     const service = await this.#start()
     service.checkAlive()
   }
 
-  /** Starts a service and gives it work until it has died at that point. */
+  /** Starts a service and sends it commands until it has died at that point. */
   async kill(kill: Kill): Promise<void> {
     const service = await this.#start(kill)
     for (let portion = 0; portion < mostPortions && !service.hasEnded; portion += 1) {
@@ -42,7 +42,7 @@ export class CrashRun implements AsyncDisposable {
     await this.#untilKnown()
   }
 
-  /** Lets everything be done, stops the services, and checks what there is. Resolves to a note for the table. */
+  /** Waits until everything is processed, stops the services, and checks the result. Resolves to a note for the table. */
   async finish(): Promise<string> {
     await this.#send()
     if (this.#living.size === 0) await this.start()
@@ -79,7 +79,7 @@ export class CrashRun implements AsyncDisposable {
     return service
   }
 
-  /** A portion of new commands, every third of them twice, and some that came in an earlier one. */
+  /** A batch of new commands, every third of them twice, and some of an earlier batch. */
   async #send(): Promise<void> {
     const known = [...this.#commands].slice(-4)
     const fresh = Array.from({ length: portionSize }, (_, index) => `m-${this.#commands.size + index + 1}`)
@@ -97,17 +97,17 @@ export class CrashRun implements AsyncDisposable {
 
   async #isDone(seen: CrashObservation): Promise<boolean> {
     if (missingOf(this.#expected, seen).length > 0) return false
-    // What was delivered and not acked can be seen nowhere but in the services.
+    // Only the services know which messages are delivered and not acked.
     for (const service of this.#living) if (!(await service.isIdle())) return false
     return true
   }
 
-  /** What the dead had in hand is back at the broker before anybody looks at what is left there. */
+  /** Waits until the broker has requeued the unacked messages of dead services, before the remaining messages are counted. */
   async #untilKnown(): Promise<void> {
     await this.#until(() => this.#world.knowsOf(this.#living.size))
   }
 
-  /** Looks until it is so. Gives up when nothing has changed for a while. */
+  /** Polls until the condition holds. Fails when nothing has changed for a while. */
   async #until(condition: (seen: CrashObservation) => Promise<boolean>): Promise<void> {
     const patience = this.#patience
     let last = ''
@@ -135,25 +135,25 @@ function notReached({ point, hit }: Kill, commands: number): string {
 
 function stuck(patience: number, missing: readonly string[]): string {
   const rest =
-    missing.length === 0 ? 'Everything is there, and a service is still busy or the broker still waits for one' : missing.join('; ')
+    missing.length === 0 ? 'Everything has arrived, but a service is still busy or the broker still waits for one' : missing.join('; ')
   return `Nothing has changed for ${patience} ms: ${rest}.`
 }
 
-/** What must be there in the end. */
+/** The expected result. */
 export interface CrashExpectation {
   /** Each command that was sent, once. */
   readonly commands: ReadonlySet<string>
   readonly eventOf: (command: string) => string
-  /** How many events may, and must, have come to the broker more often than once. */
+  /** The allowed and the required number of events that have reached the broker more than once. */
   readonly duplicates: { readonly least: number; readonly most: number }
 }
 
-/** How many events came to the broker beyond the first of their id. */
+/** The number of events that reached the broker after the first one with their id. */
 export function duplicatesOf({ published }: CrashObservation): number {
   return published.length - new Set(published).size
 }
 
-/** What is not there, and may still come. */
+/** Results that are missing and may still arrive. */
 export function missingOf(expected: CrashExpectation, seen: CrashObservation): string[] {
   const left = (['ready', 'waiting', 'leased', 'parked'] as const).filter((state) => seen.outbox[state] > 0)
   return [
@@ -165,7 +165,7 @@ export function missingOf(expected: CrashExpectation, seen: CrashObservation): s
   ]
 }
 
-/** What is there, and should not be. Nothing mends it. */
+/** Results that must not exist. Waiting does not help. */
 export function faultsOf(expected: CrashExpectation, seen: CrashObservation): string[] {
   const { most } = expected.duplicates
   const duplicates = duplicatesOf(seen)
@@ -179,7 +179,7 @@ export function faultsOf(expected: CrashExpectation, seen: CrashObservation): st
   ]
 }
 
-/** Everything that is wrong in the end. */
+/** All failures at the end. */
 export function problemsOf(expected: CrashExpectation, seen: CrashObservation): string[] {
   const { least } = expected.duplicates
   const duplicates = duplicatesOf(seen)

@@ -3,19 +3,19 @@ import { type CrashPoint, type CrashScenario, crashPoints, type Kill } from '../
 import { CrashRun } from './crash-run.ts'
 
 export interface CrashOptions {
-  /** The points on the way of this service's messages. Default: all of `crashPoints`. */
+  /** The points that the messages of this service reach. Default: all of `crashPoints`. */
   readonly points?: readonly CrashPoint[] | undefined
   /**
-   * How much is tried: `small` is each point once and a few mixtures; `full` adds every point at several hits, again and again, beside another
+   * The size of the matrix: `small` kills at each point once, with a few combinations; `full` adds every point at several hits, repeatedly, next to another
    * service, and random sequences. Default: 'small'.
    */
   readonly matrix?: 'small' | 'full' | undefined
 }
 
-/** For random sequences. Pinned, so that two runs do the same; a seed that finds something is added. */
+/** The seeds of random sequences. Pinned, so that runs are reproducible; a seed that finds a defect is added. */
 const seeds = [1, 2, 3, 4, 5, 6, 7, 8]
 
-/** The points that are killed at again, and beside another service, also in the small matrix. */
+/** The points at which the small matrix also kills repeatedly and next to another service. */
 const repeated = ['message.beforeAck', 'relay.published']
 const accompanied = ['message.received', 'transaction.beforeCommit', 'relay.claimed', 'relay.published']
 
@@ -26,28 +26,28 @@ export function crashScenarios(options: CrashOptions = {}): readonly CrashScenar
 
 function smallMatrix(points: readonly CrashPoint[]): readonly CrashScenario[] {
   return [
-    scenario('a service that nobody kills applies everything once, publishes it once, and stops', []),
+    scenario('a service that is not killed applies every command once, publishes every event once, and stops', []),
     ...points.map((point) => scenario(`killed at ${point.name}`, [usualKill(point)])),
     ...points.filter(({ name }) => repeated.includes(name)).map(threeTimes),
     scenario('killed at every point in turn', points.map(usualKill)),
     beside(
-      'killed again and again beside another that goes on',
+      'killed repeatedly while another service continues',
       points.filter(({ name }) => accompanied.includes(name)),
     ),
   ]
 }
 
-/** What `full` adds. */
+/** The scenarios that `full` adds. */
 function fullMatrix(points: readonly CrashPoint[]): readonly CrashScenario[] {
   return [
     ...points.flatMap((point) => [1, 5, 12].map((hit) => scenario(`killed at ${point.name}, at hit ${hit}`, [{ point, hit }]))),
     ...points.filter(({ name }) => !repeated.includes(name)).map(threeTimes),
-    ...points.map((point) => beside(`killed at ${point.name}, twice, beside another that goes on`, [point, point])),
+    ...points.map((point) => beside(`killed at ${point.name}, twice, while another service continues`, [point, point])),
     ...seeds.map((seed) => scenario(`killed 8 times at random, seed ${seed}`, randomKills(points, seed, 8))),
   ]
 }
 
-/** Others of the same kind are in flight then, and some are done. */
+/** At these hits other messages are in flight, and some are done. */
 function usualKill(point: CrashPoint): Kill {
   return { point, hit: point.name.startsWith('relay.') ? 2 : 6 }
 }
@@ -56,7 +56,7 @@ function threeTimes(point: CrashPoint): CrashScenario {
   return scenario(`killed at ${point.name}, three times`, [usualKill(point), usualKill(point), usualKill(point)])
 }
 
-/** One of two workers dies, the other takes over what it had, and a new one comes. */
+/** One of two workers dies, the other takes over its messages, and a new one starts. */
 function beside(name: string, points: readonly CrashPoint[]): CrashScenario {
   return {
     name,

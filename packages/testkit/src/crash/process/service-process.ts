@@ -22,13 +22,13 @@ export class ServiceProcess {
   #output = ''
   #onIdle: ((idle: boolean) => void) | undefined
 
-  /** `patience` is the milliseconds that it may take to start, to answer, to stop. */
+  /** `patience` is the time limit in milliseconds to start, to answer and to stop. */
   constructor(program: ServiceProgram, patience: number, kill?: Kill) {
     this.#kill = kill
     this.#patience = patience
     this.#child = fork(program.file, [], {
       env: { ...program.environment, [killVariable]: kill === undefined ? undefined : killText(kill) },
-      // Those of the test runner are about the test runner.
+      // The options of the test runner's process do not apply to the service.
       execArgv: [],
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
     })
@@ -39,7 +39,7 @@ export class ServiceProcess {
     this.#child.stderr?.on('data', listen)
     this.#child.on('error', (error) => listen(Buffer.from(`${error.message}\n`)))
     this.#child.on('message', (message) => this.#hear(message as Answer))
-    // Unlike `exit` it comes when all output was read.
+    // Unlike `exit`, `close` is emitted after all output was read.
     this.#child.on('close', (code, signal) => {
       this.#end = { code, signal }
       this.#onIdle?.(false)
@@ -47,7 +47,7 @@ export class ServiceProcess {
     })
   }
 
-  /** Resolves when the service says that it has started, or has ended before it could. */
+  /** Resolves when the service has started, or has ended before that. */
   async started(): Promise<void> {
     await this.#within(Promise.race([this.#started.promise, this.#ended.promise]), 'The start of the service')
   }
@@ -56,7 +56,7 @@ export class ServiceProcess {
     return this.#end !== undefined
   }
 
-  /** Whether it lives and has nothing in hand. */
+  /** Whether the service is alive and has no message or record in flight. */
   async isIdle(): Promise<boolean> {
     if (this.hasEnded || !this.#child.connected) return false
     const answer = deferred<boolean>()
@@ -66,7 +66,7 @@ export class ServiceProcess {
     return await this.#within(answer.promise, 'The answer of the service')
   }
 
-  /** Throws unless it died as it was told to: by SIGKILL, at its point. */
+  /** Throws unless the service died as planned: by SIGKILL, at its point. */
   checkKilled(): void {
     const { signal, code } = this.#end ?? {}
     const kill = this.#kill === undefined ? 'nowhere' : killText(this.#kill)
@@ -75,14 +75,14 @@ export class ServiceProcess {
     if (!this.#output.includes(lastWords(kill))) throw this.#explain(new Error(`The service was killed, and not at ${kill}.`))
   }
 
-  /** Throws if it has ended, whatever it was by. */
+  /** Throws if the service has ended, for any reason. */
   checkAlive(): void {
     if (this.#end === undefined) return
     const { signal, code } = this.#end
     throw this.#explain(new Error(`The service ended by itself, with ${signal ?? `code ${code}`}.`))
   }
 
-  /** Asks it to stop, and waits for its end. Throws if that was not a clean one. */
+  /** Asks the service to stop, and waits for its end. Throws unless it ended cleanly. */
   async stop(): Promise<void> {
     this.checkAlive()
     this.#child.kill('SIGTERM')
@@ -90,7 +90,7 @@ export class ServiceProcess {
     if (code !== 0) throw this.#explain(new Error(`The service was asked to stop and ended with ${signal ?? `code ${code}`}.`))
   }
 
-  /** Leaves nothing behind. */
+  /** Kills the process if it still runs. */
   async destroy(): Promise<void> {
     if (this.hasEnded) return
     this.#child.kill('SIGKILL')
@@ -118,7 +118,7 @@ function killText({ point, hit }: Kill): string {
   return `${point.name} ${hit}`
 }
 
-/** What is said between the kit and a service in its own process. */
+/** The protocol between the crash runner and a service in its own process. */
 
 /** Names the point and the hit, as in `relay.published 2`. */
 const killVariable = 'ACKORD_CRASH_AT'
@@ -131,20 +131,20 @@ interface Question {
 /** From the service. */
 export type Answer = { readonly started: true } | { readonly idle: boolean }
 
-/** The last words of a service that kills itself; written in one go, or the kill would be faster. */
+/** The last output of a service that kills itself. Written synchronously, because the kill would be faster otherwise. */
 function lastWords(kill: string): string {
   return `killed at ${kill}\n`
 }
 
-/** A service while it runs. */
+/** A running service. */
 export interface RunningService {
-  /** Whether it has nothing in hand, as `health()` of its router and its relay says. */
+  /** Whether nothing is in flight, according to `health()` of its router and its relay. */
   isIdle(): boolean
-  /** Finishes what is in hand and closes every connection; the process must end by itself then. */
+  /** Finishes the work in flight and closes every connection; the process must then end by itself. */
   stop(): Promise<void>
 }
 
-/** What is used of Node's `process`. */
+/** The part of Node's `process` that is used. */
 export interface CrashableProcess {
   readonly pid: number
   readonly env: Readonly<Record<string, string | undefined>>
@@ -157,7 +157,7 @@ export interface CrashableProcess {
 
 /**
  * The main function of a service that `testCrashPoints()` starts: `await runCrashable(process, async () => …)`. The process dies at the point
- * that its environment names, stops at SIGTERM, and does not outlive whoever started it.
+ * that its environment names, stops at SIGTERM, and does not outlive its parent process.
  */
 export async function runCrashable(process: CrashableProcess, start: () => Promise<RunningService>): Promise<void> {
   let stopped = false
@@ -173,14 +173,14 @@ export async function runCrashable(process: CrashableProcess, start: () => Promi
 
   const service = await start()
   process.on('message', (message) => {
-    // Nobody else has the channel.
+    // Only the parent process has the other end of the channel.
     if ((message as Question).ask === 'idle') process.send?.({ idle: service.isIdle() })
   })
   process.send?.({ started: true })
   await terminated
   await service.stop()
   stopped = true
-  // What still keeps the process alive is a leak, and found by that.
+  // A resource that still keeps the process alive is a leak, which this detects.
   process.disconnect?.()
 }
 

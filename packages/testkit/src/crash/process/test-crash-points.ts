@@ -13,7 +13,7 @@ export interface CrashSubject extends CrashOptions {
 
 /**
  * Registers a test per scenario: a real service is killed with SIGKILL between receive and ack, and between claim and settle, and started
- * again. In the end every command is applied once, its event is at the broker, and nothing is left anywhere.
+ * again. In the end every command is applied once, its event has reached the broker, and nothing is left unprocessed.
  */
 export function testCrashPoints(runner: TestRunner, subject: CrashSubject): void {
   const { name, open, results, ...options } = subject

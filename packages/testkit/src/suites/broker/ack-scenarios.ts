@@ -3,12 +3,12 @@ import type { Publisher } from '@ackord/core'
 import { assertRefused, BrokerSession, checkComplete, event, events, idsOf } from './broker-session.ts'
 import type { BrokerClaims, BrokerScenario } from './broker-world.ts'
 
-// Long enough that no scenario sees the end of it.
+// Longer than any scenario.
 const tenMinutes = 600_000
 
 const utf8 = new TextDecoder()
 
-/** A dead letter whose headers have less room than those of the broker that the message came from. */
+/** A dead letter with a smaller header limit than the broker of the message. */
 function withoutLargeAttributes(publisher: Publisher): Publisher {
   return {
     async publish(destination, letters, options) {
@@ -174,7 +174,7 @@ export const deliveryCountScenarios: readonly BrokerScenario[] = [
       await (await reader.next()).ack()
       await session.send(event('e2'))
       const fresh = await reader.next()
-      assert.equal(fresh.deliveryCount, 1, 'each message has a count of its own')
+      assert.equal(fresh.deliveryCount, 1, 'each message has its own count')
     },
   },
 ]

@@ -5,7 +5,7 @@ import type { BrokerSourceOptions, BrokerTopic, BrokerWorld, OpenBrokerWorld } f
 
 const utf8 = new TextEncoder()
 
-/** A world with one topic and a publisher, and the waiting that scenarios do: each wait has a limit, so that what never comes is a failure that says so. */
+/** A world with one topic and a publisher. Each wait has a time limit, so that a missing message is a failure with a clear message. */
 export class BrokerSession implements AsyncDisposable {
   readonly world: BrokerWorld
   readonly topic: BrokerTopic
@@ -33,7 +33,7 @@ export class BrokerSession implements AsyncDisposable {
     await this.inTime(publishAll(this.publisher, this.topic.destination, messages), 'publishing')
   }
 
-  /** A source of the topic, which is iterated from the first message asked for on. */
+  /** A source of the topic. Its iteration starts when the first message is requested. */
   read(options: BrokerSourceOptions = {}, topic: BrokerTopic = this.topic): Reader {
     return new Reader(this, topic.source(options))
   }
@@ -43,8 +43,8 @@ export class BrokerSession implements AsyncDisposable {
   }
 
   /**
-   * What a group has for a new source, by ids, and is acked with it. These ids must come; what comes beside them is looked for by messages that are
-   * published behind: a broker that delivers something again may let new ones go first, but does not go on for ever.
+   * Acks the messages that a group has for a new source, and checks their ids. These ids must arrive; others are detected by marker messages that are
+   * published after them: a broker that redelivers a message may deliver new ones first, but not for ever.
    */
   async left(expected: readonly (string | undefined)[] = [], options: BrokerSourceOptions = {}): Promise<(string | undefined)[]> {
     const reader = this.read(options)
@@ -63,7 +63,7 @@ export class BrokerSession implements AsyncDisposable {
     return seen.filter((id) => id?.startsWith('marker') !== true)
   }
 
-  /** A message that is published to see what comes before it. Each has an id of its own: a broker may drop repeats. */
+  /** A message that is published to detect messages before it. Each has its own id, because a broker may drop repeated ones. */
   marker(): RawMessage {
     this.#markers += 1
     return event(`marker${this.#markers}`)
@@ -74,7 +74,7 @@ export class BrokerSession implements AsyncDisposable {
   }
 }
 
-/** One source and one iteration of it. */
+/** One source and its iteration. */
 export class Reader {
   readonly source: Source & AsyncDisposable
   readonly #session: BrokerSession
@@ -97,14 +97,14 @@ export class Reader {
     return value
   }
 
-  /** Takes so many and settles none. */
+  /** Takes this many messages and settles none. */
   async take(count: number): Promise<RawMessage[]> {
     const messages: RawMessage[] = []
     while (messages.length < count) messages.push(await this.next())
     return messages
   }
 
-  /** Takes so many and acks each before the next. */
+  /** Takes this many messages and acks each before the next. */
   async ack(count: number): Promise<RawMessage[]> {
     const messages: RawMessage[] = []
     while (messages.length < count) {
@@ -115,7 +115,7 @@ export class Reader {
     return messages
   }
 
-  /** Acks all that comes until this one has come, and it; the ids of those before. */
+  /** Acks all messages up to and including this one. Resolves to the ids of those before it. */
   async ackUntil(id: string): Promise<(string | undefined)[]> {
     const before: (string | undefined)[] = []
     for (;;) {
@@ -136,7 +136,7 @@ export class Reader {
     this.#stop.abort()
   }
 
-  /** As `break` does. */
+  /** Ends the iteration as `break` does. */
   async leave(): Promise<void> {
     await this.#session.inTime(Promise.resolve(this.iterator.return?.()), 'leaving an iteration')
   }
@@ -146,7 +146,7 @@ export class Reader {
   }
 }
 
-/** A whole event whose ordering key is its own. */
+/** A complete event with its own ordering key. */
 export function event(id: string, attributes: Attributes = {}, data: Uint8Array = utf8.encode(JSON.stringify({ id }))): RawMessage {
   return new Message(data, { id, type: 'test.event', source: '/test', specversion: '1.0', partitionkey: id, ...attributes })
 }
@@ -164,19 +164,19 @@ function sorted(ids: readonly (string | undefined)[]): string[] {
   return ids.map(String).sort()
 }
 
-/** Every id that was sent has come; how many came more than once, and more often than they may. */
+/** Asserts that every id that was sent has arrived. Returns the number of ids that arrived more than once, and fails if that is not allowed. */
 export function checkComplete(
   seen: readonly (string | undefined)[],
   sent: readonly (string | undefined)[],
   options: { readonly once: boolean },
 ): string {
-  assert.deepEqual(sorted([...new Set(seen)]), sorted(sent), 'exactly what was sent must come')
+  assert.deepEqual(sorted([...new Set(seen)]), sorted(sent), 'exactly the messages that were sent must arrive')
   const duplicates = seen.length - sent.length
   if (options.once) assert.equal(duplicates, 0, 'nothing may come twice')
   return `${duplicates} duplicates`
 }
 
-/** A verdict on a message that its source has given back must be refused, and say so. */
+/** Asserts that a verdict on a message that its source has released is rejected. */
 export async function assertRefused(verdict: Promise<boolean>): Promise<void> {
   const answer = await verdict.then(
     (taken) => `it resolved ${taken}`,

@@ -2,68 +2,68 @@ import { AckordError, type DeadLetter, MemoryBroker, type Publisher, type Source
 import type { ResultTable } from '../../run/result-table.ts'
 import type { Scenario } from '../../run/scenario.ts'
 
-/** What a broker claims beyond the base. Each claim adds scenarios or tightens what they ask for; none takes anything away. Default of each: not claimed. */
+/** The optional promises of a broker. Each claim adds scenarios or makes them stricter; none removes any. Default of each: not claimed. */
 export interface BrokerClaims {
-  /** Sources of one group share its messages one by one: what one of them holds does not keep the next from another. */
+  /** Sources of one group share its messages one by one: a message that one source holds does not block the next one for another source. */
   readonly competing?: boolean | undefined
   /**
-   * Verdicts count message by message: what is acked never comes again, whatever its neighbours do, and without a fault nothing comes twice. A log with
+   * Each message is settled separately: an acked message is never redelivered, whatever happens to its neighbours, and without a fault no message is delivered twice. A log with
    * one offset for many messages cannot claim it.
    */
   readonly settlesEach?: boolean | undefined
-  /** Of each `partitionkey` one message is in hand at a time, in the order in which they were published, also across nacks and another source. */
+  /** One message per `partitionkey` is unsettled at a time, in the order of the publishes, including after nacks and with another source. */
   readonly order?: 'perKey' | undefined
-  /** A nack with a delay keeps the message away for that long. */
+  /** A nack with a delay delays the redelivery. */
   readonly delay?: boolean | undefined
   /** Deliveries are counted. */
   readonly deliveryCount?: boolean | undefined
   /** Each group gets every message. */
   readonly groups?: boolean | undefined
-  /** A group that begins later gets what others have settled before. */
+  /** A group that starts later gets messages that other groups have settled before. */
   readonly replay?: boolean | undefined
-  /** Attributes keep their type: numbers, booleans and bytes do not become texts. */
+  /** Attributes keep their type: numbers, booleans and bytes do not become strings. */
   readonly types?: boolean | undefined
-  /** Attributes may have any name, also one that CloudEvents does not allow. */
+  /** Attributes may have any name, including names that CloudEvents does not allow. */
   readonly names?: boolean | undefined
-  /** A destination has to be made before it can be published to. */
+  /** A destination must be created before it can be published to. */
   readonly declared?: boolean | undefined
   /** Messages may be too large: the world has `tooLarge`. */
   readonly sizeLimit?: boolean | undefined
-  /** What is published again, with the same source and id, is dropped. */
+  /** A message that is published again with the same source and id is dropped. */
   readonly dropsRepeats?: boolean | undefined
   /** The world has `restart()`. */
   readonly restart?: boolean | undefined
 }
 
 export interface BrokerSourceOptions {
-  /** Consumers of one group share its messages. Another group than the default one is asked for only with the claims `groups` and `replay`. Default: the topic's first. */
+  /** Consumers of one group share its messages. Groups other than the default one are used only with the claims `groups` and `replay`. Default: the topic's first group. */
   readonly group?: string | undefined
   readonly deadLetter?: DeadLetter | undefined
-  /** How many messages an iteration may hold. Where the broker has nothing like it, it is ignored. Default: the broker's own. */
+  /** How many unsettled messages an iteration may hold. Ignored if the broker has no such limit. Default: that of the broker. */
   readonly prefetch?: number | undefined
 }
 
-/** Where messages of one kind go, and come from. It is made before it is handed out, and empty. */
+/** A destination and its sources. It exists and is empty when it is returned. */
 export interface BrokerTopic {
   readonly destination: string
-  /** As another process has it, where that makes a difference. Disposed with the world, unless it was before. */
+  /** A source as another process would have it, if that makes a difference. Disposed with the world at the latest. */
   source(options?: BrokerSourceOptions): Source & AsyncDisposable
 }
 
-/** A broker for one scenario. Disposing it removes what it made. */
+/** A broker for one scenario. Disposing it removes everything it created. */
 export interface BrokerWorld extends AsyncDisposable {
-  /** Milliseconds after which something that should happen counts as not happening. Default: 20,000. */
+  /** Milliseconds after which an expected event counts as missing. Default: 20,000. */
   readonly patience?: number | undefined
-  /** The bytes of a message that is as large as the broker takes it, or as large as is worth testing. Default: 1,048,576. */
+  /** The size in bytes of the largest message that the broker accepts, or the largest one worth testing. Default: 1,048,576. */
   readonly largest?: number | undefined
-  /** The bytes of one that is too large, with the claim `sizeLimit`. */
+  /** The size in bytes of a message that is too large, with the claim `sizeLimit`. */
   readonly tooLarge?: number | undefined
   topic(): Promise<BrokerTopic>
-  /** A publisher of its own. Disposed with the world, unless it was before. */
+  /** A new publisher. Disposed with the world at the latest. */
   publisher(): Publisher & AsyncDisposable
-  /** The name of a destination that nobody has made, with the claim `declared`. */
+  /** The name of a destination that does not exist, with the claim `declared`. */
   missing?(): string
-  /** Stops the broker's server and starts it again, with the claim `restart`. Resolves when it takes connections. */
+  /** Restarts the server of the broker, with the claim `restart`. Resolves when it accepts connections. */
   restart?(): Promise<void>
 }
 

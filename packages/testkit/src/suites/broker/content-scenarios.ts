@@ -5,7 +5,7 @@ import type { BrokerScenario } from './broker-world.ts'
 
 const utf8 = new TextEncoder()
 
-/** What is sent arrives as it was. */
+/** Messages arrive unchanged. */
 export const contentScenarios: readonly BrokerScenario[] = [
   {
     name: 'delivers bytes unchanged: empty, single, all values, Unicode, JSON that a parser would change',

@@ -63,7 +63,7 @@ export function deliveryScenarios({ settlesEach = false }: BrokerClaims): readon
   ]
 }
 
-/** What one source holds does not keep messages from another of its group. */
+/** Messages that one source holds do not block another source of its group. */
 export const competingScenarios: readonly BrokerScenario[] = [
   {
     name: 'two sources of one group share the messages: no message reaches both, and each source gets some',
@@ -72,7 +72,7 @@ export const competingScenarios: readonly BrokerScenario[] = [
       const [one, other] = [session.read({ prefetch: 1 }), session.read({ prefetch: 1 })]
       await session.send(...events(6))
       const held = [await one.next(), await other.next()]
-      assert.notEqual(held[0]?.id, held[1]?.id, 'a message is in two hands')
+      assert.notEqual(held[0]?.id, held[1]?.id, 'a message was delivered to two sources')
       await held[0]?.ack()
       const seen = [...idsOf(held), ...idsOf(await one.ack(4))]
       await held[1]?.ack()
@@ -81,7 +81,7 @@ export const competingScenarios: readonly BrokerScenario[] = [
   },
 ]
 
-/** Handles what comes until every id was acked; gives the ids as they came. */
+/** Acks messages until every id was acked. Resolves to the ids in the order of their arrival. */
 async function consumeTogether(readers: readonly Reader[], open: Set<string | undefined>): Promise<(string | undefined)[]> {
   const seen: (string | undefined)[] = []
   await Promise.all(

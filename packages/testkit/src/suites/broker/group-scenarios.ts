@@ -7,7 +7,7 @@ export const groupScenarios: readonly BrokerScenario[] = [
     name: 'each group gets every message and settles it independently',
     async run(open) {
       await using session = await BrokerSession.open(open)
-      // Where groups begin with what comes from now on, both must have begun.
+      // If groups start with new messages only, both must have started.
       const [billing, shipping] = [session.read({ group: 'billing' }), session.read({ group: 'shipping' })]
       await session.send(...events(5))
       assert.deepEqual(idsOf(await billing.ack(5)).sort(), idsOf(events(5)))

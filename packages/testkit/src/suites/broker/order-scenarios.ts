@@ -6,7 +6,7 @@ import type { BrokerClaims, BrokerScenario } from './broker-world.ts'
 
 const keys = ['a', 'b', 'c', 'd', 'e']
 
-/** For those that claim order per key. */
+/** For brokers that claim order per key. */
 export function orderScenarios(claims: BrokerClaims): readonly BrokerScenario[] {
   return [inOrderWhoeverTakesThem(claims), ...scenarios]
 }
@@ -21,18 +21,18 @@ function inOrderWhoeverTakesThem({ settlesEach = false }: BrokerClaims): BrokerS
       const readers = [session.read(), session.read()]
       const seen: RawMessage[] = []
       const missing = new Set(idsOf(sent))
-      const inHand = new Map<unknown, { overlapped: boolean }>()
+      const unsettled = new Map<unknown, { overlapped: boolean }>()
       const together = new Set<unknown>()
       const handle = async (message: RawMessage) => {
         const key = message.partitionKey
-        const earlier = inHand.get(key)
+        const earlier = unsettled.get(key)
         if (earlier !== undefined) earlier.overlapped = true
         const turn = { overlapped: false }
-        inHand.set(key, turn)
+        unsettled.set(key, turn)
         seen.push(message)
         await eventLoopTurn()
-        if (inHand.get(key) === turn) inHand.delete(key)
-        // What is refused was given to another while it was in hand.
+        if (unsettled.get(key) === turn) unsettled.delete(key)
+        // A rejected ack means that the message was delivered to another source while it was unsettled.
         const acked = settlesEach ? await message.ack() : await ackUnlessLost(message)
         if (acked && turn.overlapped) together.add(key)
         if (acked) missing.delete(message.id)
@@ -44,7 +44,7 @@ function inOrderWhoeverTakesThem({ settlesEach = false }: BrokerClaims): BrokerS
         await Promise.all(handling)
       })
       await session.inTime(Promise.all(consuming), 'consuming everything')
-      assert.deepEqual([...together], [], 'of these keys two messages were in hand at once')
+      assert.deepEqual([...together], [], 'two messages of these keys were unsettled at the same time')
       const duplicates = keys.map((key) => checkOrder(idsOfKey(seen, key), idsOfKey(sent, key), { once: settlesEach }))
       return `${duplicates.reduce((sum, each) => sum + each)} duplicates`
     },
@@ -83,7 +83,7 @@ const scenarios: readonly BrokerScenario[] = [
         while (seen.length < 40) {
           const message = await reader.next()
           if (message.partitionKey === 'poison') {
-            assert.equal(message.id, 'poison1', 'nothing may overtake the first one of its key')
+            assert.equal(message.id, 'poison1', 'no message may overtake the first one of its key')
             await message.nack(undefined, { retryAfter: 20 })
           } else {
             seen.push(message)
@@ -105,8 +105,8 @@ const scenarios: readonly BrokerScenario[] = [
       for (let round = 0; round < 3; round += 1) {
         const reader = session.read()
         seen.push(...(await reader.ack(3)))
-        const inHand = await reader.next()
-        assert.equal(inHand.id, sent[seen.length]?.id)
+        const unsettled = await reader.next()
+        assert.equal(unsettled.id, sent[seen.length]?.id)
         await reader.dispose()
       }
       seen.push(...(await session.read().ack(3)))
@@ -119,7 +119,7 @@ function idsOfKey(messages: readonly RawMessage[], key: string): (string | undef
   return idsOf(messages.filter(({ partitionKey }) => partitionKey === key))
 }
 
-/** Whether the verdict counted. One that is refused must say why. */
+/** Whether the verdict took effect. A rejected verdict must say why. */
 async function ackUnlessLost(message: RawMessage): Promise<boolean> {
   const acking = message.ack()
   const counted = await acking.catch(() => false)
@@ -128,8 +128,8 @@ async function ackUnlessLost(message: RawMessage): Promise<boolean> {
 }
 
 /**
- * Each message comes after the one before it. Where one offset stands for many messages, reading may begin again further back, and goes on from there without a gap.
- * How many came again.
+ * Asserts that each message arrives after its predecessor. If one offset covers many messages, reading may restart at an earlier message, and continues from there without a gap.
+ * Returns the number of redelivered messages.
  */
 function checkOrder(
   seen: readonly (string | undefined)[],
@@ -139,10 +139,10 @@ function checkOrder(
   if (options.once) assert.deepEqual(seen, sent)
   let last = -1
   for (const id of seen) {
-    const place = sent.indexOf(id)
-    assert.ok(place >= 0 && place <= last + 1, `${id} came after ${sent[last] ?? 'nothing'}: ${seen.join(' ')}`)
-    last = place
+    const position = sent.indexOf(id)
+    assert.ok(position >= 0 && position <= last + 1, `${id} came after ${sent[last] ?? 'nothing'}: ${seen.join(' ')}`)
+    last = position
   }
-  assert.equal(new Set(seen).size, sent.length, 'exactly what was sent must come')
+  assert.equal(new Set(seen).size, sent.length, 'exactly the messages that were sent must arrive')
   return seen.length - sent.length
 }

@@ -76,7 +76,7 @@ export function publishScenarios({ settlesEach = false }: BrokerClaims): readonl
         assert.ok(results.length === 50 || results.length === 0, 'one result per message')
         assert.ok(
           results.every((result) => result.ok || result.permanent !== true),
-          'what was given up is no fault of the message',
+          'an aborted publish must not be a permanent failure',
         )
         const confirmed = idsOf(events(50).filter((_, index) => results[index]?.ok === true))
         const arrived = await session.left(confirmed)
@@ -93,9 +93,9 @@ export function publishScenarios({ settlesEach = false }: BrokerClaims): readonl
         const publishing = publisher.publish(session.topic.destination, events(20), { signal }).finally(() => {
           ended = true
         })
-        publishing.catch(() => {}) // looked at below, unless the scenario has failed by then
+        publishing.catch(() => {}) // awaited below, unless the scenario has failed by then
         await session.inTime(Promise.all([publisher[Symbol.asyncDispose](), publisher[Symbol.asyncDispose]()]), 'disposing a publisher')
-        assert.ok(ended, 'something was still being published')
+        assert.ok(ended, 'a publish was still running')
         const results = await publishing
         assert.deepEqual(results, Array(20).fill({ ok: true }))
         await assert.rejects(publisher.publish(session.topic.destination, [event('late')], { signal }), { code: 'ACKORD_SHUTDOWN' })

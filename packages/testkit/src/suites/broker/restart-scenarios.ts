@@ -14,7 +14,7 @@ export const restartScenarios: readonly BrokerScenario[] = [
       assert.ok(world.restart !== undefined, "a world that claims 'restart' has restart()")
       const sent = events(300)
       const publishing = publishEach(session, sent)
-      publishing.catch(() => {}) // looked at below, unless the scenario has failed by then
+      publishing.catch(() => {}) // awaited below, unless the scenario has failed by then
       const unacked = new Set(idsOf(sent))
       const reader = session.read({ prefetch: 10 })
       let seen = 0
@@ -32,13 +32,13 @@ export const restartScenarios: readonly BrokerScenario[] = [
         if (await acked(message)) unacked.delete(message.id)
       }
       const repeats = await session.inTime(publishing, 'publishing everything')
-      assert.equal(restarts, 2, 'it must have been restarted twice')
+      assert.equal(restarts, 2, 'the broker must have been restarted twice')
       return `${seen - sent.length} duplicates, ${repeats} messages published again`
     },
   },
 ]
 
-/** Whether the broker took the ack; if not, the message comes again. */
+/** Whether the broker accepted the ack; if not, the message is redelivered. */
 async function acked(message: RawMessage): Promise<boolean> {
   try {
     return await message.ack()
@@ -48,7 +48,7 @@ async function acked(message: RawMessage): Promise<boolean> {
   }
 }
 
-/** Publishes until each is confirmed, and says how many had to be sent again. */
+/** Publishes until each message is confirmed. Resolves to the number of messages that had to be sent again. */
 async function publishEach({ publisher, topic }: BrokerSession, messages: readonly RawMessage[]): Promise<number> {
   let waiting = messages
   let repeats = 0
@@ -59,7 +59,7 @@ async function publishEach({ publisher, topic }: BrokerSession, messages: readon
     const failed = sent.filter((_, index) => {
       const result = results[index]
       assert.ok(result !== undefined, 'one result per message')
-      assert.ok(result.ok || result.permanent !== true, 'a broker that is away is not the fault of a message')
+      assert.ok(result.ok || result.permanent !== true, 'an unavailable broker must not be a permanent failure of a message')
       return !result.ok
     })
     repeats += failed.length

@@ -9,7 +9,7 @@ import { orderScenarios } from './order-scenarios.ts'
 import { declaredScenarios, publishScenarios, repeatScenarios, sizeScenarios } from './publish-scenarios.ts'
 import { restartScenarios } from './restart-scenarios.ts'
 
-/** All scenarios for a source with these claims: the base, and what each claim adds. */
+/** All scenarios for a source with these claims: the base, and the scenarios that each claim adds. */
 export function sourceScenarios(claims: BrokerClaims): readonly BrokerScenario[] {
   return [
     ...(claims.competing === true ? competingScenarios : []),
@@ -28,13 +28,13 @@ export function sourceScenarios(claims: BrokerClaims): readonly BrokerScenario[]
   ]
 }
 
-/** Registers a test per scenario: what every source promises to whoever handles its messages. */
+/** Registers a test per scenario: the promises of a source to the handlers of its messages. */
 export function testSource(runner: TestRunner, subject: BrokerSubject): void {
   const { name, open, claims, results } = subject
   registerSuite(runner, { suite: 'source', name, scenarios: sourceScenarios(claims), open, results })
 }
 
-/** All scenarios for a publisher with these claims: the base, and what each claim adds. */
+/** All scenarios for a publisher with these claims: the base, and the scenarios that each claim adds. */
 export function publisherScenarios(claims: BrokerClaims): readonly BrokerScenario[] {
   return [
     ...publishScenarios(claims),
@@ -44,7 +44,7 @@ export function publisherScenarios(claims: BrokerClaims): readonly BrokerScenari
   ]
 }
 
-/** Registers a test per scenario: what every publisher promises to whoever has something to say. What it sent is read by the world's sources. */
+/** Registers a test per scenario: the promises of a publisher to its callers. Published messages are read by the sources of the world. */
 export function testPublisher(runner: TestRunner, subject: BrokerSubject): void {
   const { name, open, claims, results } = subject
   registerSuite(runner, { suite: 'publisher', name, scenarios: publisherScenarios(claims), open, results })

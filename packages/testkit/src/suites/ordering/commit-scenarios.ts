@@ -3,7 +3,7 @@ import { claim, commit, idsOf, type OpenOutboxTransaction, type OutboxWorld, pub
 import type { RelayScenario } from '../relay/relay-world.ts'
 import { keyed, keyedIds, keyNames, upTo } from './order-world.ts'
 
-/** Four transactions that are begun in order, of which one is rolled back and the others end in another order. On a store with one writer at a time they follow each other. */
+/** Four transactions that begin in order. One is rolled back, and the others end in another order. On a store with one writer at a time they run one after another. */
 export const commitScenarios: readonly RelayScenario[] = [
   {
     name: 'transactions with different keys that commit in reverse order lose nothing and leave nothing stuck, whatever is claimed in between',
@@ -24,7 +24,7 @@ export const commitScenarios: readonly RelayScenario[] = [
         await (index === 1 ? transaction.rollback() : transaction.commit())
         await drain()
       }
-      // And what comes after them, of the one that was rolled back too.
+      // Then later records of all keys, including the one whose transaction was rolled back.
       await commit(world, ...names.map((key) => keyed(key, 2)))
       await drain()
       const expected = [1, 3, 4].flatMap((number) => [...keyedIds(`k${number}`, 1), `free${number}`])
@@ -44,7 +44,7 @@ export const commitScenarios: readonly RelayScenario[] = [
         await transaction.commit()
         committed.push(...keyedIds('a', number))
       }
-      // Writers of one key may have to wait for each other, so each ends when it gets there; the last one to begin ends first if it can.
+      // Writers of one key may have to wait for each other, so each transaction ends as soon as its append has returned; the last one to begin ends first if possible.
       const appending = open.map((transaction, index) => ({
         transaction,
         number: index + 1,
@@ -66,7 +66,7 @@ interface Appending {
   readonly done: Promise<void>
 }
 
-/** The latest of those whose append has come through, once one has. */
+/** Waits until an append has returned. Resolves to the latest transaction whose append has. */
 async function lastThatIsThere<A extends Appending>(all: readonly A[]): Promise<A> {
   const there = new Set<A>()
   for (const one of all) {
@@ -76,12 +76,12 @@ async function lastThatIsThere<A extends Appending>(all: readonly A[]): Promise<
     )
   }
   await Promise.race(all.map(({ done }) => done))
-  // What is through as well has its turn to say so.
+  // Other appends that have also returned are recorded in this microtask.
   await Promise.resolve()
-  return [...all].reverse().find((one) => there.has(one)) ?? (all[0] as A) // the race has an end, so that one is there
+  return [...all].reverse().find((one) => there.has(one)) ?? (all[0] as A) // the race has ended, so one has returned
 }
 
-/** Where there is one writer at a time, each transaction is kept until its end, so that they follow each other. */
+/** If the store has one writer at a time, each transaction is run at its end, so that they run one after another. */
 async function begin(world: OutboxWorld, count: number): Promise<OpenOutboxTransaction[]> {
   const open: OpenOutboxTransaction[] = []
   for (const _ of upTo(count)) open.push((await world.openTransaction?.()) ?? postponed(world))

@@ -9,7 +9,7 @@ type Member = OutboxStore & OutboxAdmin
 
 const keys = keyNames(400)
 
-/** Who owns what: store objects that come, share, go and die. */
+/** Ownership of partitions: store objects that join, share, leave and die. */
 export const memberScenarios: readonly RelayScenario[] = [
   ...[2, 4].map(
     (count): RelayScenario => ({
@@ -36,12 +36,12 @@ export const memberScenarios: readonly RelayScenario[] = [
       const [first, second] = await pair(world)
       assert.ok((await peek(second)) < keys.length)
       await first.leave?.()
-      assert.equal(await peek(second), keys.length, 'what the first had is nobody’s')
+      assert.equal(await peek(second), keys.length, 'the partitions of the first member have no owner')
       const [third] = await join(world, 1)
       await take(second)
-      assert.ok(third !== undefined && (await peek(third)) > 0.3 * keys.length, 'the newcomer has no share')
+      assert.ok(third !== undefined && (await peek(third)) > 0.3 * keys.length, 'the new member has no share')
       await world.advance(lease + 1000)
-      assert.equal(await peek(third), keys.length, 'the dead have what nobody gets')
+      assert.equal(await peek(third), keys.length, 'dead members still own partitions')
     },
   },
   {
@@ -51,17 +51,17 @@ export const memberScenarios: readonly RelayScenario[] = [
       await commit(world, ...keys.flatMap((key) => keyedRun(key, 3)))
       const [first] = await join(world, 1)
       assert.ok(first !== undefined)
-      const inHand = await claim(first, { limit: keys.length })
-      assert.equal(inHand.length, keys.length)
+      const inFlight = await claim(first, { limit: keys.length })
+      assert.equal(inFlight.length, keys.length)
       const second = await world.another()
       assert.deepEqual(idsOf(await claim(second)), [])
-      assert.deepEqual(idsOf(await claim(first)), [], 'all of it is in hand')
-      assert.deepEqual(idsOf(await claim(second)), [], 'it has something that is in other hands')
-      await first.settle(inHand.slice(0, 200).map(published))
+      assert.deepEqual(idsOf(await claim(first)), [], 'all of its records are in flight')
+      assert.deepEqual(idsOf(await claim(second)), [], 'it claimed records that another member has in flight')
+      await first.settle(inFlight.slice(0, 200).map(published))
       const more = await claim(first)
       const others = await claim(second)
-      const held = new Set([...inHand.slice(200), ...more].map(keyOf))
-      for (const one of others) assert.ok(!held.has(keyOf(one)), `${keyOf(one)} is in two hands`)
+      const held = new Set([...inFlight.slice(200), ...more].map(keyOf))
+      for (const one of others) assert.ok(!held.has(keyOf(one)), `${keyOf(one)} has two owners`)
       assert.ok(others.length > 0, 'nothing was handed over')
       for (const key of new Set(others.map(keyOf))) assert.deepEqual(idsOf(ofKey(others, key)), keyedIds(key, 2, 3))
     },
@@ -80,14 +80,14 @@ export const memberScenarios: readonly RelayScenario[] = [
       const stale = await world.another()
       const old = await claim(stale)
       await world.advance(lease + 1000)
-      assert.deepEqual(await stale.renew(old, lease), [false, false], 'its time is over, also while nobody took it over')
+      assert.deepEqual(await stale.renew(old, lease), [false, false], 'its membership has expired, even if no other member took it over')
       const owner = await world.another()
       const fresh = await claim(owner)
       assert.deepEqual(idsOf(fresh), keyedIds('a', 1, 2))
       assert.deepEqual(await stale.settle(old.map(published)), ['lost', 'lost'])
       assert.deepEqual(await stale.renew(old, lease), [false, false])
       await stale.release(old)
-      assert.deepEqual(idsOf(await claim(owner)), [], 'it has released what another has in hand')
+      assert.deepEqual(idsOf(await claim(owner)), [], 'it released records that another member has in flight')
       assert.deepEqual(await owner.settle(fresh.map(published)), ['applied', 'applied'])
     },
   },
@@ -110,8 +110,8 @@ export const memberScenarios: readonly RelayScenario[] = [
       await using world = await openStore({ retain: false })
       await commit(world, ...keyedRun('a', 4), ...keyedRun('b', 1))
       const lost = await world.another()
-      const inHand = await claim(lost, { limit: 3, destinations: ['orders'] })
-      const had = new Set(idsOf(inHand))
+      const inFlight = await claim(lost, { limit: 3, destinations: ['orders'] })
+      const had = new Set(idsOf(inFlight))
       await world.advance(lease + 1000)
       for (const { message, attempts } of await claim(world.store)) {
         assert.equal(attempts, had.has(message.id) ? 2 : 1, `${message.id} has ${attempts} attempts`)
@@ -125,13 +125,13 @@ export const memberScenarios: readonly RelayScenario[] = [
       await using world = await openStore({ retain: false })
       await commit(world, ...keyedRun('a', 2), ...keyedRun('b', 1))
       const [first, second] = [await world.another(), await world.another()]
-      const inHand = await claim(first)
-      assert.equal(inHand.length, 3)
+      const inFlight = await claim(first)
+      assert.equal(inFlight.length, 3)
       await world.advance(0.2 * lease)
-      assert.deepEqual(await claim(first), [], 'all of it is in hand')
+      assert.deepEqual(await claim(first), [], 'all of its records are in flight')
       await world.advance(0.85 * lease)
       assert.deepEqual(idsOf(await claim(second)), [], 'it was taken over from a member that had claimed within its lease')
-      assert.deepEqual(await first.settle(inHand.map(published)), ['applied', 'applied', 'applied'])
+      assert.deepEqual(await first.settle(inFlight.map(published)), ['applied', 'applied', 'applied'])
     },
   },
   {
@@ -140,18 +140,18 @@ export const memberScenarios: readonly RelayScenario[] = [
       await using world = await openStore({ retain: false })
       await commit(world, ...keyedRun('a', 2))
       const [first, second] = [await world.another(), await world.another()]
-      const inHand = await claim(first)
+      const inFlight = await claim(first)
       for (const _ of upTo(6)) {
         await world.advance(lease / 2)
-        assert.deepEqual(await first.renew(inHand, lease), [true, true])
+        assert.deepEqual(await first.renew(inFlight, lease), [true, true])
         assert.deepEqual(idsOf(await claim(second)), [])
       }
-      assert.deepEqual(await first.settle(inHand.map(published)), ['applied', 'applied'])
+      assert.deepEqual(await first.settle(inFlight.map(published)), ['applied', 'applied'])
     },
   },
 ]
 
-/** Members that have claimed often enough to have their shares. */
+/** Adds members and lets them claim until they have their shares. */
 async function join(world: OutboxWorld, count: number): Promise<Member[]> {
   const members: Member[] = []
   for (const _ of upTo(count)) members.push(await world.another())
@@ -165,7 +165,7 @@ async function pair(world: OutboxWorld): Promise<[Member, Member]> {
   return [first, second]
 }
 
-/** How much a member finds. */
+/** The number of records that a member can claim. */
 async function peek(member: Member): Promise<number> {
   await take(member)
   return await take(member)
@@ -183,13 +183,13 @@ async function wander(opening: Promise<OutboxWorld>, seed: number): Promise<stri
   const pick = (count: number) => Math.floor(random() * count)
   const names = keyNames(40)
   await commit(world, ...upTo(6).flatMap((number) => names.flatMap((key) => keyedRun(key, 1, { from: number }))))
-  const members: { store: Member; hands: ClaimedRecord[] }[] = []
-  for (const _ of upTo(4)) members.push({ store: await world.another(), hands: [] })
+  const members: { store: Member; inFlight: ClaimedRecord[] }[] = []
+  for (const _ of upTo(4)) members.push({ store: await world.another(), inFlight: [] })
   const done = new Map<string, (string | undefined)[]>(names.map((key) => [key, []]))
-  const settleSome = async (member: { store: Member; hands: ClaimedRecord[] }) => {
-    // Whole runs, or the first of one: the rest goes back.
-    const key = keyOf(member.hands[pick(member.hands.length)] as ClaimedRecord) // there is one: the caller has looked
-    const run = ofKey(member.hands, key)
+  const settleSome = async (member: { store: Member; inFlight: ClaimedRecord[] }) => {
+    // Settles a whole run or its first records, and releases the others.
+    const key = keyOf(member.inFlight[pick(member.inFlight.length)] as ClaimedRecord) // not empty: the caller has checked
+    const run = ofKey(member.inFlight, key)
     const confirmed = run.slice(0, 1 + pick(run.length))
     assert.deepEqual(
       await member.store.settle(confirmed.map(published)),
@@ -197,7 +197,7 @@ async function wander(opening: Promise<OutboxWorld>, seed: number): Promise<stri
     )
     await member.store.release(run.slice(confirmed.length))
     done.get(key)?.push(...idsOf(confirmed))
-    member.hands = member.hands.filter((one) => keyOf(one) !== key)
+    member.inFlight = member.inFlight.filter((one) => keyOf(one) !== key)
   }
   let steps = 0
   while ([...done.values()].some(({ length }) => length < 6)) {
@@ -206,14 +206,14 @@ async function wander(opening: Promise<OutboxWorld>, seed: number): Promise<stri
     const member = members[pick(4)]
     assert.ok(member !== undefined)
     const what = random()
-    if (member.hands.length > 0 && what < 0.6) await settleSome(member)
-    else if (member.hands.length === 0 && what < 0.1) await member.store.leave?.()
-    else if (what < 0.7) await member.store.renew(member.hands, lease)
+    if (member.inFlight.length > 0 && what < 0.6) await settleSome(member)
+    else if (member.inFlight.length === 0 && what < 0.1) await member.store.leave?.()
+    else if (what < 0.7) await member.store.renew(member.inFlight, lease)
     else {
       const claimed = await claim(member.store, { limit: 1 + pick(30) })
-      const held = new Set(members.flatMap(({ hands }) => hands.map(keyOf)))
-      for (const one of claimed) assert.ok(!held.has(keyOf(one)), `${keyOf(one)} is in two hands`)
-      member.hands.push(...claimed)
+      const held = new Set(members.flatMap(({ inFlight }) => inFlight.map(keyOf)))
+      for (const one of claimed) assert.ok(!held.has(keyOf(one)), `${keyOf(one)} has two owners`)
+      member.inFlight.push(...claimed)
     }
   }
   for (const [key, ids] of done) assert.deepEqual(ids, keyedIds(key, 1, 2, 3, 4, 5, 6))

@@ -12,13 +12,13 @@ import {
   relayLease,
 } from '../relay/relay-world.ts'
 
-/** Shorter than the lease, as relays want it. */
+/** Shorter than the lease, as relays require. */
 const setup: Partial<RelaySetup> = { publishTimeout: 20_000, maxAttempts: 100 }
 
-/** Relays on an ordered store, and what is known of each record, so that it can be said whether what arrived is right. */
+/** Relays on an ordered store, and the attempts of each record, to check what arrived at the broker. */
 export class OrderWorld implements AsyncDisposable {
   readonly relays: RelayWorld
-  /** The highest attempt under which each message was claimed. */
+  /** The highest attempt of each message in a claim. */
   readonly #attempts: Map<string, number>
 
   private constructor(relays: RelayWorld, attempts: Map<string, number>) {
@@ -40,7 +40,7 @@ export class OrderWorld implements AsyncDisposable {
     return this.relays.start(onPoint, { ...setup, ...changes })
   }
 
-  /** The broker's answers: each message by itself. `undefined` is for one that it takes. */
+  /** Sets the answer of the broker for each message. `undefined` confirms it. */
   refuse(judge: (id: string, call: PublishCall) => Omit<Extract<PublishResult, { ok: false }>, 'ok'> | undefined): void {
     this.relays.answer = async (call) =>
       call.messages.map(({ id = '' }) => {
@@ -49,12 +49,12 @@ export class OrderWorld implements AsyncDisposable {
       })
   }
 
-  /** Fails after `limit` milliseconds if something is left. */
+  /** Waits until the outbox is empty. Fails after `limit` milliseconds. */
   async drained(limit?: number): Promise<void> {
-    await this.relays.until(() => this.relays.isEmpty(), 'all is published', limit)
+    await this.relays.until(() => this.relays.isEmpty(), 'everything is published', limit)
   }
 
-  /** What arrived of a key, each once, in the order in which it first did. */
+  /** The ids of a key that arrived, without duplicates, in the order of their first arrival. */
   firstOf(key: string): string[] {
     return [...new Set(this.relays.arrived)].filter((id) => id.startsWith(`${key}/`))
   }
@@ -94,7 +94,7 @@ function countsOf(ids: readonly string[]): ReadonlyMap<string, number> {
   return counts
 }
 
-/** Longer than any membership lasts. */
+/** Longer than any membership. */
 export const pastLease: number = relayLease + 10_000
 
 function watch(store: OutboxStore, attempts: Map<string, number>): OutboxStore {
@@ -109,7 +109,7 @@ function watch(store: OutboxStore, attempts: Map<string, number>): OutboxStore {
   }
 }
 
-/** A record with an ordering key. Its id is the key and the number, so that what arrives can be read. */
+/** A record with an ordering key. Its id is made of the key and the number, so that failures are readable. */
 export function keyed(key: string, number: number, options: RecordOptions = {}): NewOutboxRecord {
   return record(keyedId(key, number), { ...options, attributes: { partitionkey: key, ...options.attributes } })
 }

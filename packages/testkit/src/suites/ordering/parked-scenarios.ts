@@ -4,7 +4,7 @@ import { claim, commit, commitParked, idsOf, published } from '../outbox/outbox-
 import type { RelayScenario } from '../relay/relay-world.ts'
 import { keyed, keyedIds, keyedRun, OrderWorld } from './order-world.ts'
 
-/** What becomes of those behind a record that is parked. */
+/** What happens to the records behind a parked record. */
 export const parkedScenarios: readonly RelayScenario[] = [
   {
     name: 'the records behind a parked record are returned, withheld or marked, as the claim asks',
@@ -101,9 +101,9 @@ export const parkedScenarios: readonly RelayScenario[] = [
     async run(ports) {
       await using world = await withBadSecond(ports, 'parkKey')
       const parked = async (count: number) => (await world.relays.counts()).parked === count
-      await world.relays.until(() => parked(4), 'it is parked with those behind it')
+      await world.relays.until(() => parked(4), 'the record is parked with those behind it')
       await world.add(keyed('a', 6))
-      await world.relays.until(() => parked(5), 'so is one that comes later')
+      await world.relays.until(() => parked(5), 'a later record is parked too')
       assert.deepEqual([world.firstOf('a'), world.firstOf('b')], [keyedIds('a', 1), keyedIds('b', 1, 2, 3)])
       const [bad, ...behind] = (await world.relays.outbox.store.list({ orderingKey: 'a', state: 'parked' }, { limit: 10 })).records
       assert.match(bad?.lastError ?? '', /too large/)
@@ -122,18 +122,18 @@ export const parkedScenarios: readonly RelayScenario[] = [
   },
 ]
 
-/** Two keys and a relay; the second record of the first key is refused for good, until it is re-armed. */
+/** Two keys and a relay. The broker refuses the second record of the first key permanently, until it is re-armed. */
 async function withBadSecond(ports: Parameters<RelayScenario['run']>[0], onExhausted: RelayOptions['onExhausted']): Promise<OrderWorld> {
   const world = await OrderWorld.open(ports)
   const [bad] = keyedIds('a', 2)
   world.refuse((id) => (id === bad ? { error: new Error('too large'), permanent: true } : undefined))
   await world.add(...keyedRun('a', 5), ...keyedRun('b', 3))
   await world.start({ onExhausted })
-  await world.relays.until(async () => (await world.relays.counts()).parked > 0, 'it is parked')
+  await world.relays.until(async () => (await world.relays.counts()).parked > 0, 'the record is parked')
   return world
 }
 
-/** The broker takes everything again. */
+/** Re-arms the key; the broker accepts everything from now on. */
 async function rearmKey(world: OrderWorld): Promise<number> {
   world.refuse(() => undefined)
   return await world.relays.outbox.store.rearm({ filter: { orderingKey: 'a', state: 'parked' } })

@@ -7,7 +7,7 @@ import { keyedIds, keyedRun, keyNames, OrderWorld, pastLease, upTo } from './ord
 const names = keyNames(12)
 const notNow = { error: new Error('not now') }
 
-/** Order per key as a consumer sees it, with relays that publish, fail, come and go. */
+/** Order per key as a consumer sees it, with relays that publish, fail, start and stop. */
 export const relayOrderScenarios: readonly RelayScenario[] = [
   ...[1, 2, 4].map(
     (count): RelayScenario => ({
@@ -40,10 +40,10 @@ export const relayOrderScenarios: readonly RelayScenario[] = [
       const first = await world.start({ batchSize: 200 })
       const second = await world.start({ batchSize: 200 })
       await addAll(world)
-      await world.relays.until(() => world.relays.arrived.length > 20, 'both are at work')
+      await world.relays.until(() => world.relays.arrived.length > 20, 'both relays publish')
       await world.relays.stop(first)
       await addAll(world, 11)
-      // A database takes its time too; without a handover it would be a whole lease.
+      // A database needs some time too; without a handover it would take a whole lease.
       await world.drained(relayLease - 5000)
       await world.relays.stop(second)
       for (const key of names) assert.deepEqual(world.firstOf(key), keyedIds(key, ...upTo(20)))
@@ -56,7 +56,7 @@ export const relayOrderScenarios: readonly RelayScenario[] = [
       await using world = await OrderWorld.open(ports)
       const { runtime } = world.relays
       const works = runtime.now() + pastLease
-      // With room for another batch it goes on claiming, and so its partitions stay its own.
+      // With room for another batch the relay continues to claim, and so keeps its partitions.
       await world.start({ concurrency: 2 }, (point) => {
         if ((point === 'settle' || point === 'release') && runtime.now() < works) throw new Error('the statement was cancelled')
       })
@@ -82,12 +82,12 @@ export const relayOrderScenarios: readonly RelayScenario[] = [
       }
       await world.add(...keyedRun('a', 3), ...keyedRun('b', 3))
       for (const number of upTo(3)) {
-        // One at a time in hand, so that nobody else is suspected.
+        // One record in flight at a time, so that no other record is suspected.
         victim = await world.start({ batchSize: 1, maxAttempts: 3 })
         await world.relays.until(() => deaths === number, 'the relay has died')
       }
       await world.start({ batchSize: 1, maxAttempts: 3 })
-      await world.relays.until(async () => (await world.relays.counts()).parked === 1, 'it is parked')
+      await world.relays.until(async () => (await world.relays.counts()).parked === 1, 'the record is parked')
       await world.relays.until(async () => (await world.relays.counts()).ready === 0, 'the others are published')
       assert.equal(deaths, 3)
       assert.deepEqual(world.firstOf('a'), keyedIds('a', 2, 3))
@@ -119,17 +119,17 @@ export const relayOrderScenarios: readonly RelayScenario[] = [
       world.refuse((id) => (id === bad ? down : undefined))
       await world.add(...keyedRun('bad', 3), ...keyedRun('good', 20))
       await world.start({ maxAttempts: 3 })
-      // Without others there is nothing to tell it from an outage by.
+      // Without other records it could not be distinguished from an outage.
       let sent = 20
       for (; sent < 60 && (await world.relays.counts()).parked === 0; sent += 1) {
-        assert.deepEqual(world.firstOf('bad'), [], 'those behind it do not overtake it')
+        assert.deepEqual(world.firstOf('bad'), [], 'the records behind it must not overtake it')
         await world.add(...keyedRun('good', 1, { from: sent + 1 }))
         await world.relays.elapse(5000)
       }
       const parked = await world.relays.parked()
       assert.deepEqual([parked.message.id, parked.attempts], [bad, 3])
-      await world.relays.until(() => world.firstOf('bad').length === 2, 'those behind it go on', 120_000)
-      await world.relays.until(() => world.firstOf('good').length === sent, 'the other key goes on', 120_000)
+      await world.relays.until(() => world.firstOf('bad').length === 2, 'the records behind it are published', 120_000)
+      await world.relays.until(() => world.firstOf('good').length === sent, 'the other key is published', 120_000)
       assert.deepEqual(world.firstOf('good'), keyedIds('good', ...upTo(sent)))
       assert.deepEqual(world.firstOf('bad'), keyedIds('bad', 2, 3))
     },
@@ -184,7 +184,7 @@ async function comeAndGo(ports: Parameters<RelayScenario['run']>[0], count: numb
   return `${world.duplicates} duplicates of ${10 * names.length}`
 }
 
-/** Now and then the whole process stands still for longer than a lease, wherever it is. */
+/** Suspends the whole process at random points for longer than a lease. */
 function stalling(world: OrderWorld, stalls: () => boolean): OnPoint {
   const { runtime } = world.relays
   let until = 0

@@ -4,7 +4,7 @@ import { claim, commit, failed, hour, idsOf, published, record, records } from '
 import type { RelayScenario } from '../relay/relay-world.ts'
 import { keyedIds, keyedRun, keyNames, keyOf, ofKey, upTo } from './order-world.ts'
 
-/** What a claim gives of a key, and when it gives more. */
+/** The records of a key that a claim returns, and when it returns more. */
 export const runScenarios: readonly RelayScenario[] = [
   {
     name: 'a claim returns a run of each key, from its first record on, in the order of the commits',
@@ -32,7 +32,7 @@ export const runScenarios: readonly RelayScenario[] = [
       assert.deepEqual(idsOf(await claim(world.store)), [], 'a second claim overtakes the first')
       assert.deepEqual(idsOf(await claim(other)), [], 'another process overtakes the first')
       await world.store.settle(first.slice(0, 1).map(published))
-      assert.deepEqual(idsOf(await claim(world.store)), [], 'half of the run is still in hand')
+      assert.deepEqual(idsOf(await claim(world.store)), [], 'half of the run is still in flight')
       await world.store.release(first.slice(1))
       const next = [...(await claim(world.store)), ...(await claim(other))]
       assert.deepEqual(idsOf(next), keyedIds('a', 2, 3, 4))
@@ -61,7 +61,7 @@ export const runScenarios: readonly RelayScenario[] = [
       await commit(world, ...keyedRun('a', 2))
       await world.store.release(await claim(world.store))
       const [first, second] = await claim(world.store)
-      assert.ok(first !== undefined && second !== undefined, 'what was released must come again')
+      assert.ok(first !== undefined && second !== undefined, 'released records must be claimable')
       assert.deepEqual([first.attempts, second.attempts], [1, 1])
       await world.store.settle([failed(first)])
       await world.store.release([second])
@@ -139,10 +139,13 @@ export const runScenarios: readonly RelayScenario[] = [
       await commit(world, ...keyedRun('huge', 2, { data: randomBytes(400 * 1024) }))
       const seen: (string | undefined)[] = []
       for (let claims = 0; seen.length < 16; claims += 1) {
-        assert.ok(claims < 16, `after 16 claims only ${seen.length} of 16 records were given`)
+        assert.ok(claims < 16, `after 16 claims only ${seen.length} of 16 records were claimed`)
         const claimed = await claim(world.store, { maxBytes: 250 * 1024 })
         const bytes = claimed.reduce((sum, { message }) => sum + message.data.byteLength, 0)
-        assert.ok(claimed.length <= 1 || bytes <= 250 * 1024, `a claim of at most 250 kB gave ${claimed.length} records of ${bytes} bytes`)
+        assert.ok(
+          claimed.length <= 1 || bytes <= 250 * 1024,
+          `a claim of at most 250 kB returned ${claimed.length} records of ${bytes} bytes`,
+        )
         assert.ok(claimed.every(({ attempts }) => attempts === 1))
         await world.store.settle(claimed.map(published))
         seen.push(...idsOf(claimed))
@@ -164,7 +167,7 @@ export const runScenarios: readonly RelayScenario[] = [
       const free = new Set<string | undefined>()
       for (let claims = 0; claims < 20; claims += 1) {
         const claimed = await claim(world.store, { limit: 50 })
-        // What has a key stays in hand; what has none is claimed again and again, with others of its kind in hand.
+        // Records with a key stay in flight; records without a key are claimed repeatedly, while others without a key are in flight.
         for (const { message } of claimed.filter((one) => keyOf(one) === '')) free.add(message.id)
       }
       assert.equal(free.size, 200)

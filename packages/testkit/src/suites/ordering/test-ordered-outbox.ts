@@ -12,9 +12,9 @@ import { runScenarios } from './run-scenarios.ts'
 export interface OrderedOutboxSubject {
   /** Names the store in titles and in the table. */
   readonly name: string
-  /** Opens worlds whose store says `order: 'perKey'`. */
+  /** Opens worlds whose store has `order: 'perKey'`. */
   readonly open: OpenOutboxWorld
-  /** Makes a relay that is not started. Default: this library's. */
+  /** Creates a relay without starting it. Default: `Relay` of `@ackord/outbox`. */
   readonly createRelay?: CreateRelay | undefined
   /** Default: `whole`. */
   readonly depth?: SuiteDepth | undefined
@@ -29,7 +29,7 @@ export const orderScenarios: readonly RelayScenario[] = [
   ...relayOrderScenarios,
 ]
 
-/** Registers a test per scenario: what a store with order per key promises, alone and under relays that come and go. */
+/** Registers a test per scenario: the promises of a store with order per key, alone and with relays that start and stop. */
 export function testOrderedOutbox(runner: TestRunner, subject: OrderedOutboxSubject): void {
   const { name, open, createRelay = (store, setup) => new Relay(store, setup), depth, results } = subject
   registerSuite(runner, { suite: 'order per key', name, scenarios: orderScenarios, open: { openStore: open, createRelay }, depth, results })

@@ -19,7 +19,7 @@ import {
   records,
 } from './outbox-world.ts'
 
-/** First of all the fixture itself: a world that cannot do what it says proves nothing. */
+/** Checks the fixture itself first: a world that does not do what it claims proves nothing. */
 export function fixtureScenario(features: OutboxFeatures): OutboxScenario {
   return {
     name: 'the fixture does what it claims',
@@ -27,7 +27,7 @@ export function fixtureScenario(features: OutboxFeatures): OutboxScenario {
     async run(open) {
       await using world = await open({ retain: false })
       const other = await world.another()
-      assert.notEqual(other, world.store, 'another() must give another object')
+      assert.notEqual(other, world.store, 'another() must return a different object')
       assert.equal(world.store.capabilities.delay, features.delay, 'the feature `delay` must say what capabilities.delay does')
       await world.transaction(async (transaction) => {
         assert.equal(transaction.savepoint !== undefined, features.savepoints, 'a transaction must have savepoint() as the feature says')
@@ -73,7 +73,7 @@ export const appendScenarios: readonly OutboxScenario[] = [
       await world.transaction(async (transaction) => {
         await transaction.append([record('e1')])
         claiming = claim(other)
-        // Where there is one connection or one writer, the claim waits for the transaction.
+        // With a single connection or writer, the claim waits for the transaction.
         const early = await Promise.race([claiming, sleep(systemRuntime, 200)])
         assert.deepEqual(early ?? [], [])
       })
@@ -128,7 +128,7 @@ export const appendScenarios: readonly OutboxScenario[] = [
     name: 'an append is stored completely or not at all',
     async run(open) {
       await using world = await open({ retain: false })
-      // A store may or may not be able to keep such an id.
+      // A store may or may not be able to store such an id.
       const odd = [record('e1'), record('nul \0'), record('e3')]
       let refused = false
       const refuse = () => {
@@ -226,11 +226,11 @@ export const cancelScenarios: readonly OutboxScenario[] = [
       await commit(world, record('later', { delay: hour }), record('kept', { delay: hour }))
       const count = await cancel(
         world,
-        ...['later', 'failed', 'leased', 'ready', 'nobody'].map((id) => referenceOf(id)),
+        ...['later', 'failed', 'leased', 'ready', 'unknown'].map((id) => referenceOf(id)),
         referenceOf('kept', { destination: 'stock' }),
         referenceOf('kept', { source: '/stock' }),
       )
-      assert.ok(count === undefined || count === 2, `two records were cancelled, and not ${count}`)
+      assert.ok(count === undefined || count === 2, `expected 2 cancelled records, got ${count}`)
       const left = (await world.store.list({}, { limit: 10 })).records
       assert.deepEqual(idsOf(left).toSorted(), ['kept', 'leased', 'ready'])
       await world.advance(2 * hour)
@@ -274,7 +274,7 @@ export const cancelScenarios: readonly OutboxScenario[] = [
       await commit(world, record('due', { delay: hour }))
       await world.advance(hour + 1000)
       const count = await cancel(world, referenceOf('due'))
-      assert.ok(count === undefined || count === 0, `no record was cancelled, and not ${count}`)
+      assert.ok(count === undefined || count === 0, `expected no cancelled record, got ${count}`)
       assert.deepEqual(idsOf(await claim(world.store)), ['due'])
     },
   },

@@ -22,7 +22,7 @@ export const claimScenarios: readonly OutboxScenario[] = [
       await using world = await open({ retain: false })
       await commit(world, ...sized([100, 100, 100, 10, 100, 100]))
       assert.deepEqual(idsOf(await claim(world.store, { maxBytes: 250 * kilobyte })), ['e1', 'e2'])
-      // Neither leased nor counted: another relay has them at once, with their first attempt.
+      // Neither leased nor counted: another relay can claim them immediately, with their first attempt.
       const other = await world.another()
       const second = await claim(other, { maxBytes: 250 * kilobyte })
       assert.deepEqual(idsOf(second), ['e3', 'e4', 'e5'])
@@ -55,7 +55,7 @@ export const claimScenarios: readonly OutboxScenario[] = [
       for (let round = 0; round < 10 && found.length < 10; round += 1) {
         const claimed = await claim(world.store, { maxBytes: 350 * kilobyte })
         assert.ok(claimed.length > 0, 'a claim found nothing, although there are records')
-        assert.ok(claimed.length <= 3, `a claim of at most 350 kB gave ${claimed.length} records of 100 kB`)
+        assert.ok(claimed.length <= 3, `a claim of at most 350 kB returned ${claimed.length} records of 100 kB`)
         found.push(...idsOf(claimed))
       }
       assert.equal(new Set(found).size, 10)
@@ -86,7 +86,7 @@ export const claimScenarios: readonly OutboxScenario[] = [
         assert.equal(claimed.length, 400, 'every record must be claimed, once')
         assert.equal(new Set(idsOf(claimed)).size, 400)
         assert.ok(claimed.every(({ attempts }) => attempts === attempt))
-        await world.advance(lease + 1) // and all over again, taking over
+        await world.advance(lease + 1) // then claim everything again, as takeovers
       }
     },
   },
@@ -188,14 +188,14 @@ export const claimScenarios: readonly OutboxScenario[] = [
 
 const kilobyte = 1024
 
-/** Records with so many kilobytes of data, in one transaction. They cannot be compressed, as payloads often cannot. */
+/** Records with this many kilobytes of incompressible data each, as payloads often are. */
 function sized(sizes: readonly number[], prefix = 'e'): NewOutboxRecord[] {
   return sizes.map((size, index) =>
     record(`${prefix}${index + 1}`, { destination: prefix === 'e' ? 'orders' : prefix, data: randomBytes(size * kilobyte) }),
   )
 }
 
-/** Twenty claims at a time, until there are so many. One may find less than there is while others are at it, so it takes some rounds. */
+/** Runs twenty claims concurrently until this many records are claimed. A claim may find fewer records while others run, so several rounds may be needed. */
 async function claimTogether(stores: readonly OutboxStore[], count: number): Promise<ClaimedRecord[]> {
   const claimed: ClaimedRecord[] = []
   for (let round = 0; round < 50 && claimed.length < count; round += 1) {

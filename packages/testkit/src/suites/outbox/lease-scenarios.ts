@@ -37,7 +37,7 @@ export const leaseScenarios: readonly OutboxScenario[] = [
       assert.deepEqual(await world.store.renew([lost, held, gone], 10 * lease), [false, true, false])
       await world.advance(lease + 1)
       assert.equal((await claimOne(world.store)).id, current.id, 'the stale renewal must not have extended the lease')
-      assert.deepEqual(await world.store.renew([lost], lease), [false], 'lost once is lost for good')
+      assert.deepEqual(await world.store.renew([lost], lease), [false], 'a lost claim stays lost')
     },
   },
   {
@@ -66,7 +66,7 @@ export const leaseScenarios: readonly OutboxScenario[] = [
         await world.store.release([claimed])
         const found = await world.store.get(claimed.id)
         assert.deepEqual([found?.state, found?.attempts], ['ready', 0])
-        assert.deepEqual(await world.store.settle([published(claimed)]), ['lost'], 'a released claim is over')
+        assert.deepEqual(await world.store.settle([published(claimed)]), ['lost'], 'a released claim cannot be settled')
       }
       assert.equal((await claimOne(other, { retried: 'never' })).attempts, 1)
     },

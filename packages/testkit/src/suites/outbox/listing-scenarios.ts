@@ -17,7 +17,7 @@ import {
   records,
 } from './outbox-world.ts'
 
-/** One record in each state that a store always has; ids are the states. */
+/** Commits one record in each state that every store has; the ids are the states. */
 async function commitStates(world: OutboxWorld, destination: string): Promise<void> {
   const inIt = (id: string) => record(id, { destination, type: `type.${id}` })
   await commitParked(world, inIt('parked'))

@@ -14,13 +14,13 @@ import {
 } from './outbox-world.ts'
 
 export interface ModelOptions {
-  /** How many random histories are tried. Default: 30. */
+  /** The number of random histories. Default: 30. */
   readonly runs?: number | undefined
   /** The same seed gives the same histories. Default: 1. */
   readonly seed?: number | undefined
 }
 
-/** Whole tens of seconds pass, and leases end in between, so that the time the store itself takes decides nothing. */
+/** Time advances in multiples of ten seconds, and leases end in between, so that the time the store itself takes does not matter. */
 const leases = [15_000, 35_000]
 const destinations = ['a', 'b', 'c'] as const
 
@@ -34,7 +34,7 @@ type Operation =
   | { readonly kind: 'rearm'; readonly picks: readonly number[] }
   | { readonly kind: 'advance'; readonly duration: number }
 
-/** Random operations by two relays against the model; a failure is shrunk to the shortest history and printed with its seed. */
+/** Compares random operations of two relays with the model. A failure is shrunk to the shortest history and printed with its seed. */
 export function modelScenario(options: ModelOptions = {}): OutboxScenario {
   const { runs = 30, seed = 1 } = options
   return {
@@ -51,12 +51,12 @@ export function modelScenario(options: ModelOptions = {}): OutboxScenario {
   }
 }
 
-/** An optional peer: only this scenario needs it. */
+/** fast-check is an optional peer dependency, because only this scenario needs it. */
 async function loadFastCheck(): Promise<typeof FastCheck> {
   try {
     return await import('fast-check')
   } catch (error) {
-    throw new Error('The model scenario needs fast-check. Install it beside @ackord/testkit: npm install -D fast-check.', { cause: error })
+    throw new Error('The model scenario needs fast-check. Install it: npm install -D fast-check.', { cause: error })
   }
 }
 
@@ -98,9 +98,9 @@ async function play(open: OpenOutboxWorld, steps: readonly Operation[]): Promise
   const model = new OutboxModel()
   const claims: ClaimedRecord[] = []
   const pick = (picks: readonly number[]) => {
-    // Counted from the latest, so that many of them still hold.
+    // Counted from the latest claim, so that many of the picked claims are still valid.
     const chosen = picks.flatMap((number) => claims.at(-1 - number) ?? [])
-    // One outcome per record in a call, and only claims on which the contract leaves no choice.
+    // One outcome per record in a call, and only claims for which the contract allows one answer.
     return chosen.filter((one, index) => chosen.findIndex(({ id }) => id === one.id) === index && model.isCertain(one))
   }
   let appended = 0
@@ -108,7 +108,9 @@ async function play(open: OpenOutboxWorld, steps: readonly Operation[]): Promise
   for (const [index, step] of steps.entries()) {
     const store = stores[index % 2 === 0 ? 0 : 1]
     if (step.kind === 'append') {
-      const added = Array.from({ length: step.count }, (_, place) => record(`e${appended + place + 1}`, { destination: step.destination }))
+      const added = Array.from({ length: step.count }, (_, position) =>
+        record(`e${appended + position + 1}`, { destination: step.destination }),
+      )
       appended += step.count
       if (!step.commits) {
         await rollBack(world, added)
@@ -128,7 +130,7 @@ async function play(open: OpenOutboxWorld, steps: readonly Operation[]): Promise
       model.claimed(claimed, options)
       claims.push(...claimed)
     } else if (step.kind === 'settle') {
-      const outcomes = pick(step.picks).map((one, place) => outcomeOf(one, step.results[place], step.delay))
+      const outcomes = pick(step.picks).map((one, position) => outcomeOf(one, step.results[position], step.delay))
       model.settled(outcomes, await store.settle(outcomes))
     } else if (step.kind === 'renew') {
       const chosen = pick(step.picks)
@@ -160,7 +162,7 @@ async function rollBack(world: OutboxWorld, added: readonly NewOutboxRecord[]): 
   await assert.rejects(undone, refusal)
 }
 
-/** Given time, all that is pending can be claimed and published, and nothing else. */
+/** After enough time, all pending records can be claimed and published, and no others. */
 async function drain(world: OutboxWorld, model: OutboxModel): Promise<void> {
   await world.advance(day)
   model.advance(day)
@@ -182,7 +184,7 @@ function outcomeOf(claim: ClaimedRecord, result: Outcome['result'] | undefined, 
 interface ModelRecord {
   readonly messageId: string
   readonly destination: string
-  readonly place: number
+  readonly position: number
   state: 'pending' | 'parked' | 'published' | 'gone'
   attempts: number
   availableAt: number
@@ -191,21 +193,21 @@ interface ModelRecord {
 }
 
 /**
- * What the contract allows, as plainly as it can be said: which records may be claimed now, and which claims hold.
- * It is told what the store did, and fails if the store was not free to do it.
+ * A simple model of the contract: which records may be claimed now, and which claims are valid.
+ * Each result of the store is passed to the model, which fails if the contract does not allow it.
  */
 class OutboxModel {
   readonly #records = new Map<string, ModelRecord>()
-  /** By the store's ids, which are known from the first claim on. */
+  /** By the ids of the store, which are known from the first claim on. */
   readonly #byStoreId = new Map<string, ModelRecord>()
   #now = 0
 
   append(messageId: string, destination: string): void {
-    const place = this.#records.size
+    const position = this.#records.size
     this.#records.set(messageId, {
       messageId,
       destination,
-      place,
+      position,
       state: 'pending',
       attempts: 0,
       availableAt: this.#now,
@@ -218,7 +220,7 @@ class OutboxModel {
     this.#now += duration
   }
 
-  /** What a claim may find. */
+  /** The message ids of the records that a claim may return. */
   claimable({ destinations, except }: Pick<ClaimOptions, 'destinations' | 'except'> = {}): string[] {
     return [...this.#records.values()]
       .filter((record) => this.#isClaimable(record))
@@ -228,8 +230,8 @@ class OutboxModel {
 
   claimed(claims: readonly ClaimedRecord[], options: ClaimOptions): void {
     const allowed = this.claimable(options)
-    assert.ok(claims.length <= options.limit, 'more than the limit was claimed')
-    assert.ok(claims.length > 0 || allowed.length === 0, `nothing was claimed although there was ${allowed.join(', ')}`)
+    assert.ok(claims.length <= options.limit, 'the claim exceeds its limit')
+    assert.ok(claims.length > 0 || allowed.length === 0, `nothing was claimed although these were claimable: ${allowed.join(', ')}`)
     this.#checkOrder(claims, allowed)
     for (const claim of claims) {
       const record = this.#records.get(claim.message.id ?? '')
@@ -241,7 +243,7 @@ class OutboxModel {
       record.leasedUntil = this.#now + options.lease
       this.#byStoreId.set(claim.id, record)
     }
-    assert.equal(new Set(claims.map(({ id }) => id)).size, claims.length, 'a record was claimed twice at once')
+    assert.equal(new Set(claims.map(({ id }) => id)).size, claims.length, 'a claim contains a record twice')
   }
 
   settled(outcomes: readonly Outcome[], answers: readonly string[]): void {
@@ -276,28 +278,28 @@ class OutboxModel {
 
   discarded(ids: readonly string[], count: number): void {
     const parked = this.#parked(ids)
-    assert.equal(count, parked.length, 'how many were discarded')
+    assert.equal(count, parked.length, 'the number of discarded records')
     for (const record of parked) record.state = 'gone'
   }
 
   rearmed(ids: readonly string[], count: number): void {
     const parked = this.#parked(ids)
-    assert.equal(count, parked.length, 'how many were re-armed')
+    assert.equal(count, parked.length, 'the number of re-armed records')
     for (const record of parked) Object.assign(record, { state: 'pending', attempts: 0, availableAt: this.#now })
   }
 
-  /** Neither published nor parked: what must become claimable, given time. */
+  /** Records that are neither published nor parked, and must become claimable after some time. */
   get pending(): string[] {
     return [...this.#records.values()].filter(({ state }) => state === 'pending').map(({ messageId }) => messageId)
   }
 
-  /** Whether the claim holds, a lease that ran out not counted: then a store may say either. */
+  /** Whether the contract determines the state of the claim. After the lease has expired, a store may treat it as valid or lost. */
   isCertain({ id, token }: Claim): boolean {
     const record = this.#byStoreId.get(id)
     return record?.token !== token || record.leasedUntil > this.#now
   }
 
-  /** Records that were never tried are taken oldest first within their destination. */
+  /** Records without attempts must be claimed oldest first within their destination. */
   #checkOrder(claims: readonly ClaimedRecord[], allowed: readonly string[]): void {
     const taken = new Set(claims.map(({ message }) => message.id ?? ''))
     for (const destination of new Set(claims.map((claim) => claim.destination))) {
@@ -305,7 +307,7 @@ class OutboxModel {
         .flatMap((id) => this.#records.get(id) ?? [])
         .filter((one) => one.destination === destination && one.attempts === 0)
       const count = fresh.filter(({ messageId }) => taken.has(messageId)).length
-      for (const { messageId } of fresh.slice(0, count)) assert.ok(taken.has(messageId), `${messageId} is older and was passed over`)
+      for (const { messageId } of fresh.slice(0, count)) assert.ok(taken.has(messageId), `${messageId} is older and was skipped`)
     }
   }
 

@@ -56,7 +56,7 @@ export const operatorScenarios: readonly OutboxScenario[] = [
       await using world = await open({ retain: false })
       const attributes = { subject: 'o-1', tenant: 't-1' }
       const [edited = '', plain = ''] = await commitParked(world, record('e1', { attributes }), record('e2', { attributes }))
-      const edit = { destination: 'repaired', data: Uint8Array.of(1, 2, 3), attributes: { tenant: 't-2', note: 'mended' } }
+      const edit = { destination: 'repaired', data: Uint8Array.of(1, 2, 3), attributes: { tenant: 't-2', note: 'fixed' } }
       assert.equal(await world.store.rearm({ ids: [edited] }, edit), 1)
       assert.equal(await world.store.rearm({ ids: [plain] }, { destination: 'repaired' }), 1)
 
@@ -64,7 +64,7 @@ export const operatorScenarios: readonly OutboxScenario[] = [
       const first = claimed.get('e1')?.message
       assert.deepEqual([...(first?.data ?? [])], [1, 2, 3])
       const { subject, tenant, note, type } = first?.attributes ?? {}
-      assert.deepEqual({ subject, tenant, note, type }, { subject: 'o-1', tenant: 't-2', note: 'mended', type: 'order.placed' })
+      assert.deepEqual({ subject, tenant, note, type }, { subject: 'o-1', tenant: 't-2', note: 'fixed', type: 'order.placed' })
       const second = claimed.get('e2')?.message
       assert.equal(new TextDecoder().decode(second?.data), '"e2"')
       assert.equal(second?.attributes['tenant'], 't-1')
@@ -96,7 +96,7 @@ export const operatorScenarios: readonly OutboxScenario[] = [
       assert.equal((await claimOne(world.store)).attempts, 2)
       if (!world.store.capabilities.delay) return
       assert.equal(await world.store.rearm({ ids: [second] }, { destination: 'later' }, { delay: hour }), 1)
-      // By its message, because a store may give an edited record another id.
+      // Found by its message, because a store may assign another id to an edited record.
       assert.deepEqual(idsOf((await world.store.list({ state: 'waiting' }, { limit: 10 })).records), ['e2'])
       assert.deepEqual(await claim(world.store), [])
       await world.advance(hour + 1000)
@@ -115,7 +115,7 @@ export const operatorScenarios: readonly OutboxScenario[] = [
       assert.ok(ready && waiting && leased)
       await world.store.settle([failed(waiting, hour)])
       await world.store.release([ready])
-      assert.equal(await world.store.park([parkedId, ready.id, waiting.id, leased.id, 'nobody'], 'wrong address'), 2)
+      assert.equal(await world.store.park([parkedId, ready.id, waiting.id, leased.id, 'unknown'], 'wrong address'), 2)
       assert.equal(await world.store.park([ready.id, waiting.id], 'again'), 0)
       const found = await world.store.get(ready.id)
       assert.deepEqual([found?.state, found?.lastError, typeof found?.parkedAt], ['parked', 'wrong address', 'number'])
@@ -135,7 +135,7 @@ export const operatorScenarios: readonly OutboxScenario[] = [
       const stored = (await world.store.list({}, { limit: 10 })).records
       const idOf = (messageId: string) => stored.find(({ message }) => message.id === messageId)?.id ?? ''
       assert.equal(await world.store.park([idOf('e2'), idOf('e3'), idOf('e5')], 'wrong address'), 3)
-      // One is ready again before any claim has come to its place.
+      // One record is ready again before any claim has reached its position.
       assert.equal(await world.store.rearm({ ids: [idOf('e3')] }), 1)
       const first = await claimAll(world.store)
       assert.deepEqual(idsOf(first).toSorted(), ['e1', 'e3', 'e4'])

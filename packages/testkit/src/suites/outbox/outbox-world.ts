@@ -14,51 +14,51 @@ import {
 import { VirtualRuntime } from '../../helpers/virtual-runtime.ts'
 import type { Scenario } from '../../run/scenario.ts'
 
-/** What an implementation claims beyond the base. Each claim adds scenarios; none takes one away. */
+/** The optional features of an implementation. Each adds scenarios; none removes any. */
 export interface OutboxFeatures {
   /** Transactions have savepoints. */
   readonly savepoints: boolean
-  /** `delay` is kept, as `capabilities.delay` says. */
+  /** `delay` is supported, as `capabilities.delay` says. */
   readonly delay: boolean
-  /** Published records can be kept, until `deletePublished()`. */
+  /** Published records can be retained until `deletePublished()`. */
   readonly retain: boolean
 }
 
-/** A transaction on the store, while it runs. */
+/** An open transaction on the store. */
 export interface OutboxTransaction {
-  /** The writer's `append()` with this transaction. */
+  /** Calls `append()` of the writer with this transaction. */
   append(records: readonly NewOutboxRecord[]): Promise<void>
-  /** The writer's `cancel()` with this transaction. Only with `delay`. */
+  /** Calls `cancel()` of the writer with this transaction. Only with `delay`. */
   cancel?(references: readonly OutboxReference[]): Promise<number | undefined>
   /** Runs the work inside a savepoint: released if it resolves; rolled back if it rejects, with the same error. Only with `savepoints`. */
   savepoint?(work: () => Promise<void>): Promise<void>
 }
 
-/** A transaction that its holder ends. */
+/** A transaction that the caller ends. */
 export interface OpenOutboxTransaction extends OutboxTransaction {
   commit(): Promise<void>
   rollback(): Promise<void>
 }
 
-/** An outbox of its own for one scenario, empty at first. Disposing it removes what it made. */
+/** A separate outbox for one scenario, initially empty. Disposing it removes everything it created. */
 export interface OutboxWorld extends AsyncDisposable {
   readonly store: OutboxStore & OutboxAdmin
-  /** Another store object on the same data, as another process has it: with its own connection where there are connections. */
+  /** Another store object on the same data, as in another process: with its own connection, if there are connections. */
   another(): Promise<OutboxStore & OutboxAdmin>
   /** Commits if the work resolves. If it rejects, rolls back and rejects with the same error. */
   transaction(work: (transaction: OutboxTransaction) => Promise<void>): Promise<void>
-  /** Begins a transaction that runs beside others. Left out where there is one writer at a time. */
+  /** Begins a transaction that runs concurrently with others. Omitted if the store has one writer at a time. */
   openTransaction?(): Promise<OpenOutboxTransaction>
   /**
-   * Afterwards the store is as it would be `duration` milliseconds later. A store with its own clock does not wait: it moves all stored
-   * instants (created, available, leased until, published, parked, and until when a member of the
-   * partitions counts as alive) back by as much.
+   * Puts the store into the state of `duration` milliseconds later. A store with its own clock does not wait: it moves all stored
+   * timestamps (created, available, leased until, published, parked, and the expiry of the members of
+   * partitions) back by the same amount.
    */
   advance(duration: number): Promise<void>
 }
 
 export interface OutboxWorldOptions {
-  /** Whether published records are kept. Asked for only with the feature `retain`. */
+  /** Whether published records are retained. Used only with the feature `retain`. */
   readonly retain: boolean
 }
 
@@ -67,7 +67,7 @@ export type OutboxScenario = Scenario<OpenOutboxWorld>
 
 export const memoryOutboxFeatures: OutboxFeatures = { savepoints: true, delay: true, retain: true }
 
-/** The in-memory store on a clock of its own: the model for other worlds. */
+/** The in-memory store with a virtual clock: an example for other worlds. */
 export async function openMemoryOutboxWorld(options: OutboxWorldOptions): Promise<OutboxWorld> {
   return openWorld(options, 'none')
 }
@@ -122,7 +122,7 @@ function transactionOf(store: MemoryOutboxStore, transaction: MemoryTransaction)
   }
 }
 
-/** The lease that scenarios take: long enough for any machine, and they never wait for it. */
+/** The lease in scenarios: long enough for any machine. Scenarios never wait for it. */
 export const lease = 60_000
 export const hour = 3_600_000
 export const day: number = 24 * hour
@@ -141,7 +141,7 @@ export function record(id: string, options: RecordOptions = {}): NewOutboxRecord
   return delay === undefined ? { destination, message } : { destination, message, delay }
 }
 
-/** Ids are the prefix and the place, from 1. */
+/** The ids are the prefix and a number from 1. */
 export function records(count: number, prefix = 'e', options: RecordOptions = {}): NewOutboxRecord[] {
   return Array.from({ length: count }, (_, index) => record(`${prefix}${index + 1}`, options))
 }
@@ -150,12 +150,12 @@ export async function commit(world: OutboxWorld, ...added: readonly NewOutboxRec
   await world.transaction((transaction) => transaction.append(added))
 }
 
-/** One claim; with room for everything unless told otherwise. */
+/** One claim, by default with a limit that no scenario reaches. */
 export function claim(store: OutboxStore, options: Partial<ClaimOptions> = {}): Promise<readonly ClaimedRecord[]> {
   return store.claim({ limit: 1000, lease, ...options })
 }
 
-/** Claims again and again, until there is nothing more. */
+/** Claims repeatedly until nothing is left. */
 export async function claimAll(store: OutboxStore, options: Partial<ClaimOptions> = {}): Promise<ClaimedRecord[]> {
   const all: ClaimedRecord[] = []
   while (true) {
@@ -169,7 +169,7 @@ export async function claimAll(store: OutboxStore, options: Partial<ClaimOptions
 export async function claimOne(store: OutboxStore, options: Partial<ClaimOptions> = {}): Promise<ClaimedRecord> {
   const claimed = await claim(store, options)
   const [only] = claimed
-  if (only === undefined || claimed.length > 1) throw new Error(`one record should be claimable; ${claimed.length} were`)
+  if (only === undefined || claimed.length > 1) throw new Error(`expected one claimable record, found ${claimed.length}`)
   return only
 }
 
@@ -189,7 +189,7 @@ export function parked({ id, token }: Claim, error = 'too large'): Outcome {
   return { id, token, result: 'parked', error }
 }
 
-/** Commits these and parks them. Gives their store ids, in order. */
+/** Commits these records and parks them. Resolves to their store ids, in order. */
 export async function commitParked(world: OutboxWorld, ...added: readonly NewOutboxRecord[]): Promise<string[]> {
   await commit(world, ...added)
   const wanted = new Set(idsOf(added))

@@ -42,7 +42,7 @@ export const settleScenarios: readonly OutboxScenario[] = [
       assert.equal(waiting?.state, 'waiting')
       assert.equal(waiting.lastError, 'connection refused')
       await world.advance(hour - 60_000)
-      assert.deepEqual(await claim(world.store), [], 'claimed before its time')
+      assert.deepEqual(await claim(world.store), [], 'claimed before it was due')
       await world.advance(61_000)
       assert.equal((await claimOne(world.store)).attempts, 2)
     },

@@ -16,14 +16,14 @@ export interface OutboxSubject {
   /** Called for each scenario, some of them more than once. */
   readonly open: OpenOutboxWorld
   readonly features: OutboxFeatures
-  /** For the scenario of random histories. */
+  /** Options of the scenario with random histories. */
   readonly model?: ModelOptions | undefined
   /** Default: `whole`. */
   readonly depth?: SuiteDepth | undefined
   readonly results?: ResultTable | undefined
 }
 
-/** All scenarios for a store with these features: the base, and what each claim adds. */
+/** All scenarios for a store with these features: the base, and the scenarios that each feature adds. */
 export function outboxScenarios(features: OutboxFeatures, model: ModelOptions = {}): readonly OutboxScenario[] {
   return [
     fixtureScenario(features),
@@ -41,7 +41,7 @@ export function outboxScenarios(features: OutboxFeatures, model: ModelOptions = 
   ]
 }
 
-/** Registers a test per scenario: what every outbox store promises to relays and operators. */
+/** Registers a test per scenario: the promises of an outbox store to relays and operators. */
 export function testOutboxStore(runner: TestRunner, subject: OutboxSubject): void {
   const { name, open, features, model, depth, results } = subject
   registerSuite(runner, { suite: 'outbox store', name, scenarios: outboxScenarios(features, model), open, depth, results })

@@ -6,7 +6,7 @@ const withDeadLetter: SetupChanges = (publisherOf) => ({
   deadLetter: { publisher: publisherOf(deadBroker), destination: 'a.dead' },
 })
 
-/** The broker refuses 'bad' for good; the dead letter does as told. */
+/** The broker refuses 'bad' permanently; `dead` answers for the dead letter. */
 function refusing(dead: Answer): Answer {
   return async (call) => {
     if (call.broker === deadBroker) return await dead(call)
@@ -24,7 +24,7 @@ export const deadLetterScenarios: readonly RelayScenario[] = [
       world.answer = refusing(takeAll)
       await world.add('a', 'e001', 'bad', 'e002')
       await world.start(undefined, withDeadLetter)
-      await world.until(async () => (await world.counts()).parked === 1, 'it is parked')
+      await world.until(async () => (await world.counts()).parked === 1, 'the record is parked')
       const [letter] = world.letters
       assert.deepEqual(
         world.letters.map(({ id }) => id),
@@ -52,9 +52,9 @@ export const deadLetterScenarios: readonly RelayScenario[] = [
       }, withDeadLetter)
       await world.until(() => killed, 'the copy is about to be sent')
       await world.elapse(5000)
-      assert.equal((await world.counts()).parked, 0, 'it is parked, and there is no copy')
+      assert.equal((await world.counts()).parked, 0, 'the record is parked without a copy')
       await world.start(undefined, withDeadLetter)
-      await world.until(async () => (await world.counts()).parked === 1, 'it is parked')
+      await world.until(async () => (await world.counts()).parked === 1, 'the record is parked')
       assert.deepEqual(
         world.letters.map(({ id }) => id),
         ['bad'],
@@ -68,13 +68,13 @@ export const deadLetterScenarios: readonly RelayScenario[] = [
       world.answer = refusing(async ({ messages }) => messages.map(() => ({ ok: false, error: new Error('the queue is full') })))
       await world.add('a', 'bad', 'e001')
       await world.start(undefined, withDeadLetter)
-      await world.until(async () => (await world.counts()).parked === 1, 'it is parked', 60_000)
+      await world.until(async () => (await world.counts()).parked === 1, 'the record is parked', 60_000)
       const { lastError = '' } = await world.parked()
       assert.match(lastError, /too large/)
-      assert.match(lastError, /the queue is full/, 'nobody can tell that there is no copy')
+      assert.match(lastError, /the queue is full/, 'the error does not say that there is no copy')
       const asked = world.calls.length
       await world.elapse(120_000)
-      assert.equal(world.calls.length, asked, 'it goes on')
+      assert.equal(world.calls.length, asked, 'the relay continues to publish')
       assert.deepEqual(world.arrived, ['e001'])
     },
   },
@@ -86,12 +86,12 @@ export const deadLetterScenarios: readonly RelayScenario[] = [
       await world.add('a', 'bad', 'e001')
       await world.start(undefined, withDeadLetter)
       await world.until(
-        async () => world.arrived.length > 0 && (await world.inHand()) === 1,
-        'only the bad one waits for the dead letter',
+        async () => world.arrived.length > 0 && (await world.inFlight()) === 1,
+        'only the bad record waits for the dead letter',
         5000,
       )
       assert.deepEqual(world.arrived, ['e001'])
-      await world.until(async () => (await world.counts()).parked === 1, 'it is parked', relayPublishTimeout + 5000)
+      await world.until(async () => (await world.counts()).parked === 1, 'the record is parked', relayPublishTimeout + 5000)
       assert.equal(world.calls.find(({ broker }) => broker === deadBroker)?.signal.aborted, true)
     },
   },

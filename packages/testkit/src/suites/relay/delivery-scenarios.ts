@@ -12,7 +12,7 @@ export const deliveryScenarios: readonly RelayScenario[] = [
       await world.add('a', ...numbered(50, 'a'))
       const process = await world.start()
       await world.add('b', ...numbered(10, 'b'))
-      await world.until(() => world.isEmpty(), 'all is published')
+      await world.until(() => world.isEmpty(), 'everything is published')
       await world.stop(process)
       assert.deepEqual(world.arrived.toSorted(), [...numbered(50, 'a'), ...numbered(10, 'b')])
       for (const { destination, messages } of world.calls) {
@@ -48,7 +48,7 @@ export const deliveryScenarios: readonly RelayScenario[] = [
       await world.start()
       await world.until(() => world.isEmpty(), 'the next relay has settled all')
       assert.deepEqual(distinct(world.arrived), numbered(5))
-      assert.equal(world.arrived.length, 10, 'the published and unsettled must come again')
+      assert.equal(world.arrived.length, 10, 'published records that were not settled must be published again')
       return '5 duplicates of 5'
     },
   },
@@ -76,15 +76,15 @@ export const deliveryScenarios: readonly RelayScenario[] = [
         return await takeAll(call)
       }
       await world.add('a', ...numbered(5))
-      // The store is slow too: only both together are longer than the lease.
+      // The store is slow too: only both delays together exceed the lease.
       await world.start(async (point) => {
         if (point === 'settle') await new Promise<void>((resolve) => void world.runtime.setTimeout(resolve, relayLease / 2))
       })
-      await world.until(() => world.calls.length > 0, 'the publish has begun')
+      await world.until(() => world.calls.length > 0, 'the publish has started')
       await world.start()
       await world.elapse(relayPublishTimeout - 1000)
       slow.resolve()
-      await world.until(() => world.isEmpty(), 'all is settled')
+      await world.until(() => world.isEmpty(), 'everything is settled')
       assert.equal(world.calls.length, 1)
       assert.deepEqual(world.arrived.toSorted(), numbered(5))
     },
@@ -101,17 +101,17 @@ export const deliveryScenarios: readonly RelayScenario[] = [
       }
       await world.add('a', ...numbered(30))
       const process = await world.start()
-      await world.until(() => world.calls.length > 0, 'the publish has begun')
+      await world.until(() => world.calls.length > 0, 'the publish has started')
       const stopping = world.stop(process)
       await world.elapse(1000)
       slow.resolve()
       await stopping
-      assert.equal(await world.inHand(), 0)
+      assert.equal(await world.inFlight(), 0)
       const left = await world.claimable()
-      assert.deepEqual([...world.arrived, ...left].toSorted(), numbered(30), 'each is published or still there')
+      assert.deepEqual([...world.arrived, ...left].toSorted(), numbered(30), 'each record must be published or still stored')
       const calls = world.calls.length
       await world.elapse(2 * relayLease)
-      assert.equal(world.calls.length, calls, 'it publishes after its stop')
+      assert.equal(world.calls.length, calls, 'the relay publishes after its stop')
     },
   },
   {
@@ -126,13 +126,13 @@ export const deliveryScenarios: readonly RelayScenario[] = [
       process.relay.start()
       process.relay.start()
       await settlePromises()
-      assert.equal(claims, 1, 'one run looks once, and waits when there is nothing')
+      assert.equal(claims, 1, 'one run claims once, and then waits')
       await world.add('a', ...numbered(5))
-      await world.until(() => world.isEmpty(), 'all is published')
+      await world.until(() => world.isEmpty(), 'everything is published')
       await world.passing(Promise.all([process.relay.stop(), process.relay.stop()]), 'stop, twice')
       await world.stop(process)
       assert.deepEqual(world.arrived.toSorted(), numbered(5))
-      assert.equal(world.runtime.timers, 0, 'timers are left')
+      assert.equal(world.runtime.timers, 0, 'the relay has left timers')
     },
   },
 ]

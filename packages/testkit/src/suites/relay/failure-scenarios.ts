@@ -12,7 +12,7 @@ export const failureScenarios: readonly RelayScenario[] = [
         messages.map(({ id }) => (id === 'e003' ? { ok: false, error: new Error('too large'), permanent: true } : { ok: true }))
       await world.add('a', ...numbered(10))
       await world.start()
-      await world.until(async () => (await world.counts()).parked === 1, 'it is parked')
+      await world.until(async () => (await world.counts()).parked === 1, 'the record is parked')
       await world.until(() => world.arrived.length === 9, 'the others are published')
       const parked = await world.parked()
       assert.deepEqual([parked.message.id, parked.attempts], ['e003', 1])
@@ -27,10 +27,10 @@ export const failureScenarios: readonly RelayScenario[] = [
       world.answer = async ({ messages }) => messages.map(() => ({ ok: false, error: new Error('no such queue') }))
       await world.add('a', 'e001')
       await world.start()
-      await world.until(async () => (await world.counts()).parked === 1, 'it is parked')
+      await world.until(async () => (await world.counts()).parked === 1, 'the record is parked')
       const at = world.calls.map((call) => call.at)
-      assert.equal(at.length, 3, 'as often as maxAttempts says')
-      for (const [index, time] of at.slice(1).entries()) assert.ok(time - (at[index] ?? 0) >= 5000, 'it was tried again too early')
+      assert.equal(at.length, 3, 'it must be tried maxAttempts times')
+      for (const [index, time] of at.slice(1).entries()) assert.ok(time - (at[index] ?? 0) >= 5000, 'it was retried too early')
       assert.match((await world.parked()).lastError ?? '', /no such queue/)
     },
   },
@@ -46,7 +46,7 @@ export const failureScenarios: readonly RelayScenario[] = [
       }
       await world.add('a', ...numbered(10))
       await world.start()
-      await world.until(() => world.isEmpty(), 'all is published')
+      await world.until(() => world.isEmpty(), 'everything is published')
       assert.deepEqual(world.arrived.slice(0, 5), ['e001', 'e003', 'e005', 'e007', 'e009'])
       assert.deepEqual(world.arrived.toSorted(), numbered(10))
     },
@@ -60,14 +60,14 @@ export const failureScenarios: readonly RelayScenario[] = [
       await world.start()
       await world.elapse(600_000)
       assert.ok(world.calls.length <= 60, `${world.calls.length} calls in ten minutes are a hot loop`)
-      assert.ok(world.calls.length >= 3, 'it must be tried again')
+      assert.ok(world.calls.length >= 3, 'it must be retried')
       assert.equal((await world.counts()).parked, 0)
       for (const { attempts } of (await world.outbox.store.list({ state: 'ready' }, { limit: 100 })).records) assert.equal(attempts, 0)
       const loud = world.logger.lines.filter(({ level }) => level === 'warn' || level === 'error')
       assert.ok(loud.length <= 2, `${loud.length} log lines for one change of state`)
 
       world.answer = takeAll
-      await world.until(() => world.isEmpty(), 'it drains when the broker is back')
+      await world.until(() => world.isEmpty(), 'the outbox drains after the broker is back')
       assert.deepEqual(world.arrived.toSorted(), numbered(30))
     },
   },
@@ -96,7 +96,7 @@ export const failureScenarios: readonly RelayScenario[] = [
         const good = numbered(20).slice(1)
         await world.add('a', ...numbered(20))
         await world.start()
-        // Without others there is nothing to tell it from an outage by.
+        // Without other records it could not be distinguished from an outage.
         for (let number = 21; number <= 60 && (await world.counts()).parked === 0; number += 1) {
           good.push(`e0${number}`)
           await world.add('a', `e0${number}`)
@@ -127,9 +127,9 @@ export const failureScenarios: readonly RelayScenario[] = [
       }
       const together = world.calls.filter(({ destination }) => destination === 'slow').map(({ at }) => at)
       for (const [index, at] of together.slice(1).entries()) {
-        assert.ok(at - (together[index] ?? 0) >= 15_000, 'a destination got more calls at once than it should')
+        assert.ok(at - (together[index] ?? 0) >= 15_000, 'a destination got more concurrent calls than allowed')
       }
-      await world.until(() => world.isEmpty(), 'all is published')
+      await world.until(() => world.isEmpty(), 'everything is published')
       assert.deepEqual(world.arrived.toSorted(), [...numbered(6, 'f'), ...numbered(60, 's')])
     },
   },
@@ -145,7 +145,7 @@ export const failureScenarios: readonly RelayScenario[] = [
       }
       await world.add('a', ...numbered(10))
       await world.start()
-      await world.until(() => world.isEmpty(), 'all is published')
+      await world.until(() => world.isEmpty(), 'everything is published')
       assert.deepEqual(world.arrived.toSorted(), numbered(10))
     },
   },
@@ -156,7 +156,7 @@ export const failureScenarios: readonly RelayScenario[] = [
       world.answer = (call) => (world.calls.length === 1 ? new Promise(() => {}) : takeAll(call))
       await world.add('a', ...numbered(5))
       await world.start()
-      await world.until(() => world.isEmpty(), 'all is published')
+      await world.until(() => world.isEmpty(), 'everything is published')
       assert.equal(world.calls[0]?.signal.aborted, true)
       assert.deepEqual(world.arrived.toSorted(), numbered(5))
     },

@@ -5,7 +5,7 @@ import { eventLoopTurn, VirtualRuntime } from '../../helpers/virtual-runtime.ts'
 import type { Scenario } from '../../run/scenario.ts'
 import { claimAll, commit, idsOf, type OpenOutboxWorld, type OutboxWorld, record } from '../outbox/outbox-world.ts'
 
-/** What scenarios ask of a relay; the names are those of `RelayOptions`. */
+/** The options that scenarios pass to a relay, named as in `RelayOptions`. */
 export interface RelaySetup {
   readonly publisher: Publisher | PublisherMap
   readonly runtime: Runtime
@@ -21,7 +21,7 @@ export interface RelaySetup {
   readonly deadLetter?: DeadLetter | undefined
   /** Default: 1. */
   readonly concurrency?: number | undefined
-  /** Only where the store has order per key. */
+  /** Only if the store has order per key. */
   readonly onExhausted?: RelayOptions['onExhausted']
 }
 
@@ -32,7 +32,7 @@ export interface RelayUnderTest {
 
 export type CreateRelay = (store: OutboxStore, setup: RelaySetup) => RelayUnderTest
 
-/** What a relay scenario is given. */
+/** The parameters of a relay scenario. */
 export interface RelayPorts {
   readonly openStore: OpenOutboxWorld
   readonly createRelay: CreateRelay
@@ -41,12 +41,12 @@ export interface RelayPorts {
 export type RelayScenario = Scenario<RelayPorts>
 
 export interface PublishCall {
-  /** Which of the brokers was asked. */
+  /** The name of the broker. */
   readonly broker: string
   readonly destination: string
   readonly messages: readonly RawMessage[]
   readonly signal: AbortSignal
-  /** By the relays' clock. */
+  /** The time by the clock of the relays. */
   readonly at: number
 }
 
@@ -54,50 +54,50 @@ export type Answer = (call: PublishCall) => Promise<readonly PublishResult[]>
 type ProcessPoint = 'claim' | 'renew' | 'release' | 'settle' | 'settled' | 'publish' | 'published' | 'deadLetter' | 'leave'
 export type OnPoint = (point: ProcessPoint, process: RelayProcess) => void | Promise<void>
 
-/** What a relay differs in from the others; a function if it needs publishers that end with its process, one for each broker. */
+/** The options in which a relay differs from the others; a function if it needs publishers that end with its process, one for each broker. */
 export type SetupChanges = Partial<RelaySetup> | ((publisherOf: (broker: string) => Publisher) => Partial<RelaySetup>)
 
-/** A relay in a process of its own, which can be killed: from then on nothing it does reaches anybody. */
+/** A relay in a simulated process, which can be killed: from then on its calls have no effect. */
 export interface RelayProcess {
   readonly relay: RelayUnderTest
   kill(): void
 }
 
 export const relayLease = 30_000
-/** Shorter than the lease, as relays want it. */
+/** Shorter than the lease, as relays require. */
 export const relayPublishTimeout = 20_000
 export const relayShutdownTimeout = 10_000
 
 const mainBroker = 'main'
-/** What it takes are dead letters, and have not arrived. */
+/** The broker of the dead letter. Its messages do not count as arrived. */
 export const deadBroker = 'dead'
 
-/** An outbox, a broker and relays, on clocks that go together. */
+/** An outbox, a broker and relays, with synchronised clocks. */
 export class RelayWorld {
   readonly runtime: VirtualRuntime = new VirtualRuntime()
   readonly logger: RecordingLogger = recordingLogger()
   readonly calls: PublishCall[] = []
-  /** The message ids that the broker took, in their order, duplicates included. */
+  /** The message ids that the broker accepted, in order, including duplicates. */
   readonly arrived: string[] = []
-  /** Those of them whose answer did not reach the relay before it gave the publish up. */
+  /** Accepted message ids whose answer did not reach the relay before it gave the publish up. */
   readonly givenUp: string[] = []
   /** The message ids that the broker refused, for each refusal that reached the relay. A refusal that comes after the relay gave the publish up is not counted: no attempt is recorded for it. */
   readonly refused: string[] = []
-  /** What the dead letter took, in its order. */
+  /** The messages that the dead letter accepted, in order. */
   readonly letters: RawMessage[] = []
-  /** How many claimed records had been claimed before: without failures, each stands for a lease that was lost. */
+  /** The number of claimed records that had been claimed before. Without failures, each one is a lost lease. */
   takenOver = 0
-  /** What the broker says. Takes all, at first. */
+  /** The answer of the broker. Initially it accepts everything. */
   answer: Answer = takeAll
   readonly outbox: OutboxWorld
   readonly #createRelay: CreateRelay
   readonly #running = new Set<RelayUnderTest>()
   readonly #calling = new Set<Promise<unknown>>()
-  /** Milliseconds that the clock of the store is behind that of the relays. */
+  /** The lag of the clock of the store behind that of the relays, in milliseconds. */
   #behind = 0
   #advanced: Promise<void> = Promise.resolve()
-  /** Names of what was claimed and neither settled nor released. */
-  readonly #hands = new Set<string>()
+  /** The claims that are neither settled nor released, by name. */
+  readonly #claimsInFlight = new Set<string>()
 
   constructor(outbox: OutboxWorld, createRelay: CreateRelay) {
     this.outbox = outbox
@@ -117,7 +117,7 @@ export class RelayWorld {
     await commit(this.outbox, ...records)
   }
 
-  /** `onPoint` is told where the process is; it may kill it there, or hold it up. */
+  /** `onPoint` is called at each point of the process; it may kill or suspend the process there. */
   async start(onPoint: OnPoint = () => {}, changes: SetupChanges = {}): Promise<RelayProcess> {
     const process = await this.create(onPoint, changes)
     process.relay.start()
@@ -141,17 +141,17 @@ export class RelayWorld {
       claim: async (options) => {
         const claimed = await call('claim', () => store.claim(options))
         this.takenOver += claimed.filter(({ attempts }) => attempts > 1).length
-        for (const claim of claimed) this.#hands.add(nameOf(claim))
+        for (const claim of claimed) this.#claimsInFlight.add(nameOf(claim))
         return claimed
       },
       renew: (claims, lease) => call('renew', () => store.renew(claims, lease)),
       release: async (claims) => {
         await call('release', () => store.release(claims))
-        for (const claim of claims) this.#hands.delete(nameOf(claim))
+        for (const claim of claims) this.#claimsInFlight.delete(nameOf(claim))
       },
       settle: async (outcomes) => {
         const answers = await call('settle', () => store.settle(outcomes))
-        for (const outcome of outcomes) this.#hands.delete(nameOf(outcome))
+        for (const outcome of outcomes) this.#claimsInFlight.delete(nameOf(outcome))
         await reach('settled')
         return answers
       },
@@ -164,10 +164,10 @@ export class RelayWorld {
         if (broker === deadBroker) return results
         const taken = messages.filter((_, index) => results[index]?.ok === true).map(({ id = '' }) => id)
         const giveUp = () => {
-          // A dead relay gives nothing back, so that whoever takes over counts an attempt.
+          // A dead relay releases nothing, so the relay that takes over counts an attempt.
           if (!dead) this.givenUp.push(...taken)
         }
-        // The relay may give up while the process stands still here, and the process may never go on.
+        // The relay may give up while the process is suspended here, and the process may never continue.
         if (signal.aborted) giveUp()
         else signal.addEventListener('abort', giveUp, { once: true })
         await reach('published')
@@ -200,7 +200,7 @@ export class RelayWorld {
     return process
   }
 
-  /** Lets time pass, for relays and store alike, in steps that are short beside a lease. */
+  /** Advances the time of relays and store, in steps that are short compared to a lease. */
   async elapse(duration: number): Promise<void> {
     const step = 500
     for (let passed = 0; passed < duration; passed += step) {
@@ -208,22 +208,22 @@ export class RelayWorld {
       await this.runtime.advance(part)
       this.#behind += part
       await eventLoopTurn()
-      // A database takes its time, and must not seem to hang because the clock runs ahead of it.
+      // A real database needs time for its calls. The virtual clock waits for it, so that the database does not seem to hang.
       await Promise.allSettled(this.#calling)
     }
     await this.#catchUp()
   }
 
-  /** Lets time pass until it is so; fails after `limit` milliseconds of the relays' time. */
+  /** Advances the time until the condition holds. Fails after `limit` milliseconds of the relays' time. */
   async until(condition: () => boolean | Promise<boolean>, what: string, limit = 600_000): Promise<void> {
     const end = this.runtime.now() + limit
     while (!(await condition())) {
-      if (this.runtime.now() > end) throw new Error(`in ${limit} ms it did not come to this: ${what}`)
+      if (this.runtime.now() > end) throw new Error(`timed out after ${limit} ms waiting until ${what}`)
       await this.elapse(500)
     }
   }
 
-  /** Waits for the promise while time passes. */
+  /** Waits for the promise while the time advances. */
   async passing<T>(work: Promise<T>, what: string, limit?: number): Promise<T> {
     let done = false
     const watched = work.finally(() => {
@@ -234,13 +234,13 @@ export class RelayWorld {
     return await watched
   }
 
-  /** `limit` milliseconds of the relays' time. */
+  /** Stops the relay. Fails after `limit` milliseconds of the relays' time. */
   async stop(process: RelayProcess, limit?: number): Promise<void> {
     this.#running.delete(process.relay)
     await this.passing(process.relay.stop(), 'the relay has stopped', limit)
   }
 
-  /** How many records are in each state, over all destinations. */
+  /** The number of records in each state, over all destinations. */
   async counts(): Promise<Record<'ready' | 'waiting' | 'leased' | 'parked', number>> {
     const sums = { ready: 0, waiting: 0, leased: 0, parked: 0 }
     for (const one of (await this.outbox.store.stats()).destinations) {
@@ -253,20 +253,20 @@ export class RelayWorld {
   async parked(): Promise<OutboxRecord> {
     const { records } = await this.outbox.store.list({ state: 'parked' }, { limit: 10 })
     const [only] = records
-    if (only === undefined || records.length > 1) throw new Error(`one record should be parked; ${records.length} are`)
+    if (only === undefined || records.length > 1) throw new Error(`expected one parked record, found ${records.length}`)
     return only
   }
 
-  /** How many records relays have: by the store's word, or, where it knows no leases of records, by what was claimed and is neither settled nor released. */
-  async inHand(): Promise<number> {
-    return this.outbox.store.capabilities.order === 'none' ? (await this.counts()).leased : this.#hands.size
+  /** The number of records in flight: the leased ones, or, if the store does not lease single records, those that were claimed and are neither settled nor released. */
+  async inFlight(): Promise<number> {
+    return this.outbox.store.capabilities.order === 'none' ? (await this.counts()).leased : this.#claimsInFlight.size
   }
 
   async isEmpty(): Promise<boolean> {
     return Object.values(await this.counts()).every((count) => count === 0)
   }
 
-  /** The ids of what can be claimed now; it stays claimed. */
+  /** Claims everything that can be claimed now, and resolves to the ids. */
   async claimable(): Promise<(string | undefined)[]> {
     return idsOf(await claimAll(this.outbox.store))
   }
@@ -276,7 +276,7 @@ export class RelayWorld {
     await this.outbox[Symbol.asyncDispose]()
   }
 
-  /** Sets the clock of the store. A database does that in a statement, so it waits until somebody asks the store. */
+  /** Advances the clock of the store. A database needs a statement for that, so it is done only before the store is called. */
   #catchUp(): Promise<void> {
     const part = this.#behind
     this.#behind = 0
@@ -307,7 +307,7 @@ export async function takeAll({ messages }: { readonly messages: readonly RawMes
   return messages.map(() => ({ ok: true }))
 }
 
-/** Each id once. */
+/** The ids without duplicates, sorted. */
 export function distinct(ids: readonly string[]): string[] {
   return [...new Set(ids)].sort()
 }

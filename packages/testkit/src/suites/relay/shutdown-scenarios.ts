@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { numbered, type RelayProcess, type RelayScenario, RelayWorld, relayLease, relayShutdownTimeout } from './relay-world.ts'
 
-/** What a relay may take beyond its time: to give back what it has. */
+/** The time that a relay may need beyond its limit to release its records. */
 const lastCalls = 5000
 
 export const shutdownScenarios: readonly RelayScenario[] = [
@@ -14,11 +14,11 @@ export const shutdownScenarios: readonly RelayScenario[] = [
       await world.add('a', ...numbered(5, 'a'))
       await world.add('b', ...numbered(5, 'b'))
       const process = await world.start()
-      await world.until(() => world.calls.length === 2, 'the publishes have begun')
+      await world.until(() => world.calls.length === 2, 'the publishes have started')
       await stopInTime(world, process)
       assert.equal(world.calls.find(({ destination }) => destination === 'a')?.signal.aborted, true)
       assert.deepEqual(world.arrived.toSorted(), numbered(5, 'b'))
-      assert.equal(await world.inHand(), 0, 'records are left leased')
+      assert.equal(await world.inFlight(), 0, 'records are left leased')
       const { records } = await world.outbox.store.list({ state: 'ready' }, { limit: 100 })
       assert.deepEqual(
         records.map(({ message, attempts }) => [message.id, attempts]),
@@ -36,7 +36,7 @@ export const shutdownScenarios: readonly RelayScenario[] = [
       const process = await world.start(async (point) => {
         if (point !== 'claim' && point !== 'publish') await new Promise(() => {})
       })
-      await world.until(() => world.calls.length === 1, 'the publish has begun')
+      await world.until(() => world.calls.length === 1, 'the publish has started')
       await stopInTime(world, process)
       hanging = false
       await world.start()
@@ -50,5 +50,8 @@ async function stopInTime(world: RelayWorld, process: RelayProcess): Promise<voi
   const startedAt = world.runtime.now()
   await world.stop(process, relayShutdownTimeout + lastCalls)
   const duration = world.runtime.now() - startedAt
-  assert.ok(duration >= relayShutdownTimeout - 1000, `it was over after ${duration} ms: a publish may take its time`)
+  assert.ok(
+    duration >= relayShutdownTimeout - 1000,
+    `the stop ended after ${duration} ms, before its time limit: a publish may take longer`,
+  )
 }

@@ -47,20 +47,20 @@ async function runStalling({ openStore, createRelay }: RelayPorts, { relays, see
     if (point !== 'settle') return
     const isFirst = !settled
     settled = true
-    // One lease is lost for certain, however the relays come in between each other.
+    // At least one lease is lost, however the calls of the relays interleave.
     await stall(world.runtime, isFirst ? 1 : undefined)
   }
-  // What was given up in time is not sent late: that would be a duplicate of another kind.
+  // A publish that was given up in time is not sent late: that would be a duplicate of another kind.
   world.answer = async (call) => {
     call.signal.throwIfAborted()
     return await takeAll(call)
   }
   await world.add('a', ...numbered(total))
   for (let count = 0; count < relays; count += 1) await world.start(onPoint, { batchSize: 7, maxAttempts: 1000 })
-  await world.until(() => world.isEmpty(), 'all is published', 3_600_000)
+  await world.until(() => world.isEmpty(), 'everything is published', 3_600_000)
   assert.deepEqual(distinct(world.arrived), numbered(total))
   const duplicates = world.arrived.length - total
-  assert.ok(world.takenOver > 0, 'no relay has lost a lease, so nothing was shown')
+  assert.ok(world.takenOver > 0, 'no relay has lost a lease, so the scenario proves nothing')
   assert.ok(duplicates <= world.takenOver, `${duplicates} duplicates, and ${world.takenOver} leases lost`)
   return `${duplicates} duplicates of ${total}, ${world.takenOver} leases lost`
 }

@@ -13,7 +13,7 @@ export interface RelaySubject {
   /** Names the relay and its store in titles and in the table. */
   readonly name: string
   readonly openStore: OpenOutboxWorld
-  /** Makes a relay that is not started: `(store, setup) => new Relay(store, setup)`. */
+  /** Creates a relay without starting it: `(store, setup) => new Relay(store, setup)`. */
   readonly createRelay: CreateRelay
   /** Default: `whole`. */
   readonly depth?: SuiteDepth | undefined
@@ -29,7 +29,7 @@ export const relayScenarios: readonly RelayScenario[] = [
   ...selectionScenarios,
 ]
 
-/** Registers a test per scenario: what a relay on this store promises to whoever committed an event. */
+/** Registers a test per scenario: the promises of a relay on this store to the transactions that committed the events. */
 export function testRelay(runner: TestRunner, subject: RelaySubject): void {
   const { name, openStore, createRelay, depth, results } = subject
   registerSuite(runner, { suite: 'relay', name, scenarios: relayScenarios, open: { openStore, createRelay }, depth, results })

@@ -69,7 +69,7 @@ export const savepointScenarios: readonly TransactionScenario[] = [
           async handle(_, context) {
             afterCommit(context, () => void steps.push('inner committed'))
             await world.write(context, 'inner', 'written')
-            throw new Error('the inner one failed')
+            throw new Error('the inner transaction failed')
           },
         },
         order,
@@ -93,7 +93,7 @@ export const savepointScenarios: readonly TransactionScenario[] = [
       }
       const failing: Middleware = (next) => async (message, context) => {
         const outputs = await next(message, context)
-        if (message.id === 'm1') throw new Error('the outer one failed')
+        if (message.id === 'm1') throw new Error('the outer transaction failed')
         return outputs
       }
       const orders = [trackedMessage('m1'), trackedMessage('m2')] as const
@@ -116,7 +116,7 @@ export const savepointScenarios: readonly TransactionScenario[] = [
             const inside = (key: string, fails: boolean) =>
               world.transaction()(async (_, inner) => {
                 await world.write(inner, key, 'written')
-                // The others are in the middle of their work meanwhile, if they may be.
+                // The others run meanwhile, if the store allows it.
                 for (let turn = 0; turn < 3; turn += 1) await eventLoopTurn()
                 if (fails) throw new Error(`${key} failed`)
                 await world.write(inner, `${key} too`, 'written')
@@ -136,7 +136,7 @@ export const savepointScenarios: readonly TransactionScenario[] = [
   },
 ]
 
-/** Writes before and after what is inside of it, whatever becomes of that. */
+/** Writes before and after the inner middleware, and ignores its failures. */
 function forgiving(world: TransactionWorld, steps: string[]): Middleware {
   return (next) =>
     async function forgive(message, context) {

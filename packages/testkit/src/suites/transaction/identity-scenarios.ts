@@ -15,13 +15,13 @@ function sameTwice(name: string, attributes: readonly [Attributes, Attributes]):
         orders.map(({ verdicts }) => verdicts[0]),
         ['ack', 'ack'],
       )
-      assert.equal(await committedCalls(world, handler.calls()), 2, 'a message was taken for a duplicate and lost')
+      assert.equal(await committedCalls(world, handler.calls()), 2, 'a message was mistaken for a duplicate and lost')
       assert.equal((await world.events()).length, 2)
     },
   }
 }
 
-/** What makes two messages the same one: consumer, source and id, byte for byte. */
+/** The identity of a message: consumer, source and id, compared byte by byte. */
 export const identityScenarios: readonly TransactionScenario[] = [
   sameTwice('the same id from another source is a different message', [{ source: '/shop' }, { source: '/branch' }]),
   sameTwice('ids that differ in case are different', [{ id: 'order-a' }, { id: 'ORDER-A' }]),

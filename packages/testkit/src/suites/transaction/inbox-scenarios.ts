@@ -5,7 +5,7 @@ import { settlePromises } from '../../helpers/virtual-runtime.ts'
 import { identityScenarios } from './identity-scenarios.ts'
 import { committedCalls, counting, dataOf, deliver, placed, type TransactionScenario } from './transaction-world.ts'
 
-/** Delivers again what was nacked, as a broker does, until all is acked. A nack is allowed: the store may say that somebody else is at it. */
+/** Redelivers nacked messages, as a broker does, until all are acked. A nack is allowed: the store may report that another delivery is in progress. */
 async function deliverUntilAcked(
   redeliver: (messages: readonly TrackedMessage[]) => Promise<void>,
   messages: readonly TrackedMessage[],
@@ -50,7 +50,7 @@ function ackedUnder(ackStrategy: AckStrategy): TransactionScenario {
   }
 }
 
-/** What becomes of a duplicate while the first is being handled: it has to wait, or is handled too, and one of them takes effect. */
+/** How an inbox treats a duplicate while the first delivery is in progress: it waits, or it is handled too and only one of them takes effect. */
 export type Duplicates = 'wait' | 'handled'
 
 function stillHandled(duplicates: Duplicates): TransactionScenario {
@@ -79,7 +79,7 @@ function stillHandled(duplicates: Duplicates): TransactionScenario {
       const secondRun = deliver({ use, handle: handler.handle }, duplicate)
       await settlePromises()
       const allowed = duplicates === 'handled' ? handler.calls() > 0 : false
-      assert.ok(allowed || !duplicate.verdicts.includes('ack'), 'a duplicate was acked while the first was not done')
+      assert.ok(allowed || !duplicate.verdicts.includes('ack'), 'a duplicate was acked before the first delivery was done')
       fail.resolve()
       await Promise.all([firstRun, secondRun])
       assert.deepEqual(first.verdicts, ['nack'])
@@ -91,7 +91,7 @@ function stillHandled(duplicates: Duplicates): TransactionScenario {
   }
 }
 
-/** The scenarios for an inbox that lets duplicates be handled at the same time: the same ones, but that one of them may be acked first. */
+/** The scenarios for an inbox that treats concurrent duplicates this way. With `handled` a duplicate may be acked before the first delivery is done. */
 export function inboxScenariosFor(duplicates: Duplicates): readonly TransactionScenario[] {
   const own = stillHandled(duplicates)
   return inboxScenarios.map((scenario) => (scenario.name === own.name ? own : scenario))

@@ -163,10 +163,10 @@ export const rollbackScenarios: readonly TransactionScenario[] = [
         },
         order,
       )
-      const fate = await within(5000, forgotten.promise, 'the write that nobody awaited')
+      const fate = await within(5000, forgotten.promise, 'the write that was not awaited')
       const seen = await atVerdict.promise
       assert.equal(seen, fate === 'written' && order.verdicts[0] === 'ack' ? 'written' : undefined)
-      assert.equal(await world.read('forgotten'), seen, 'it was written after the end')
+      assert.equal(await world.read('forgotten'), seen, 'it was written after the end of the transaction')
     },
   },
   {
@@ -185,7 +185,7 @@ export const rollbackScenarios: readonly TransactionScenario[] = [
         },
         order,
       )
-      await within(5000, forgotten.promise, 'the write that nobody awaited')
+      await within(5000, forgotten.promise, 'the write that was not awaited')
       assert.deepEqual(order.verdicts, ['nack'])
       assert.equal(await world.read('forgotten'), undefined)
     },

@@ -16,11 +16,11 @@ export interface TransactionSubject {
 }
 
 export interface InboxSubject extends Omit<TransactionSubject, 'features'> {
-  /** `handled`: a duplicate that comes while the first is being handled is handled too, and one of them takes effect. Default: `wait`. */
+  /** `handled`: a duplicate that arrives while the first delivery is in progress is handled too, and only one of them takes effect. Default: `wait`. */
   readonly duplicates?: Duplicates | undefined
 }
 
-/** All scenarios for transactions with these features: the base, and what each claim adds. */
+/** All scenarios for transactions with these features: the base, and the scenarios that each feature adds. */
 export function transactionScenarios(features: TransactionFeatures): readonly TransactionScenario[] {
   return [
     fixtureScenario(features),
@@ -33,13 +33,13 @@ export function transactionScenarios(features: TransactionFeatures): readonly Tr
   ]
 }
 
-/** Registers a test per scenario: what every transaction middleware promises to handlers. */
+/** Registers a test per scenario: the promises of a transaction middleware to handlers. */
 export function testTransaction(runner: TestRunner, subject: TransactionSubject): void {
   const { name, open, features, results } = subject
   registerSuite(runner, { suite: 'transaction', name, scenarios: transactionScenarios(features), open, results })
 }
 
-/** Registers a test per scenario: what every inbox, with the transaction and outbox it belongs to, promises. */
+/** Registers a test per scenario: the promises of an inbox, with its transaction and outbox. */
 export function testInbox(runner: TestRunner, subject: InboxSubject): void {
   const { name, open, duplicates = 'wait', results } = subject
   registerSuite(runner, { suite: 'inbox', name, scenarios: inboxScenariosFor(duplicates), open, results })

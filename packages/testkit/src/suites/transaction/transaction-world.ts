@@ -3,9 +3,9 @@ import { type Context, Message, type Middleware, type RawMessage, Router, type R
 import { recordingLogger, sourceOf, type TrackedMessage, trackedMessage } from '../../helpers/tracked-message.ts'
 import type { Scenario } from '../../run/scenario.ts'
 
-/** What an implementation claims beyond the base. Each claim adds scenarios; none takes one away. */
+/** The optional features of an implementation. Each adds scenarios; none removes any. */
 export interface TransactionFeatures {
-  /** A transaction inside of a transaction is a savepoint. */
+  /** A nested transaction is a savepoint. */
   readonly savepoints: boolean
   /** The world has `failCommit()`. */
   readonly failCommit: boolean
@@ -14,25 +14,25 @@ export interface TransactionFeatures {
 }
 
 /**
- * A store of its own for one scenario, empty at first, with the middleware under test. Disposing it removes what it made.
- * A store with a single connection works: scenarios read only when no handler is inside of a transaction.
+ * A separate store for one scenario, initially empty, with the middleware under test. Disposing it removes everything it created.
+ * A store with a single connection works: scenarios read only while no handler is inside a transaction.
  */
 export interface TransactionWorld extends AsyncDisposable {
   /** The transaction alone. */
   transaction(): Middleware
-  /** Transaction, inbox and outbox in the order that is right for the store. The outbox takes all outputs, as JSON. */
+  /** Transaction, inbox and outbox in the order that the store requires. The outbox stores all outputs as JSON. */
   transactional(consumer: string): Middleware
-  /** A business write through the transaction that this context is in, as a repository makes it. */
+  /** A business write in the transaction of this context, as in a repository. */
   write(context: Context, key: string, value: string): Promise<void>
-  /** A business write that the store refuses. It rejects, always. */
+  /** A business write that the store refuses. Always rejects. */
   failWrite(context: Context): Promise<void>
-  /** Makes the commit of the transaction that this context is in fail, such as by a constraint that is checked there. */
+  /** Makes the commit of the transaction of this context fail, for example by a deferred constraint. */
   failCommit?(context: Context): Promise<void>
-  /** Sends what commits the transaction that this context is in, as a handler may by mistake: hidden behind a comment, for example. */
+  /** Sends a COMMIT in the transaction of this context, as a handler may by mistake: hidden behind a comment, for example. */
   commitByHand?(context: Context): Promise<void>
-  /** What is committed under the key. Called outside of transactions. */
+  /** The committed value of the key. Called outside of transactions. */
   read(key: string): Promise<string | undefined>
-  /** The events that are committed in the outbox, oldest first. Called outside of transactions. */
+  /** The committed events in the outbox, oldest first. Called outside of transactions. */
   events(): Promise<readonly RawMessage[]>
 }
 
@@ -46,7 +46,7 @@ export interface DeliveryOptions {
   readonly router?: RouterOptions | undefined
 }
 
-/** A router as services have it, for one handler of `order.place`. What it logs is kept from the console. */
+/** A router with one handler of `order.place`. It does not log to the console. */
 export function routerOf({ use, handle, router = {} }: DeliveryOptions): Router {
   return new Router({ source: '/orders', logger: recordingLogger(), ...router }).use(...use).handle({
     type: 'order.place',
@@ -59,7 +59,7 @@ export async function deliver(options: DeliveryOptions, ...messages: readonly Tr
   await routerOf(options).run(sourceOf(...messages))
 }
 
-/** An event as handlers return it: without an id. */
+/** An event as a handler returns it, without an id. */
 export function placed(data: unknown, type = 'order.placed'): Message {
   return new Message(data, { type })
 }
@@ -68,7 +68,7 @@ export function dataOf(events: readonly Message<Uint8Array>[]): unknown[] {
   return events.map(({ data }) => JSON.parse(new TextDecoder().decode(data)))
 }
 
-/** A handler whose effect can be counted: each call that commits leaves a key and an event of its own. */
+/** A handler whose effect can be counted: each call that commits leaves its own key and event. */
 export function counting(
   world: TransactionWorld,
   key = 'call',
@@ -88,21 +88,21 @@ export function counting(
   }
 }
 
-/** How many calls of a counting handler were committed. */
+/** The number of committed calls of a counting handler. */
 export async function committedCalls(world: TransactionWorld, calls: number, key = 'call'): Promise<number> {
   let committed = 0
   for (let call = 1; call <= calls; call += 1) if ((await world.read(`${key} ${call}`)) === 'done') committed += 1
   return committed
 }
 
-/** The message of a handler that writes 'order' has only this verdict, and what the handler did is not there. */
+/** Asserts that the message of a handler that writes 'order' has only this verdict, and that the handler left no effect. */
 export async function assertNoTrace(world: TransactionWorld, order: TrackedMessage, verdict: 'nack' | 'reject'): Promise<void> {
   assert.deepEqual(order.verdicts, [verdict])
   assert.equal(await world.read('order'), undefined)
   assert.deepEqual(await world.events(), [])
 }
 
-/** First of all the fixture itself: a world that cannot do what it says proves nothing. */
+/** Checks the fixture itself first: a world that does not do what it claims proves nothing. */
 export function fixtureScenario(features: TransactionFeatures): TransactionScenario {
   return {
     name: 'the fixture does what it claims',
@@ -132,7 +132,7 @@ export function fixtureScenario(features: TransactionFeatures): TransactionScena
       )
       assert.equal(await world.read('order'), 'second', 'a write must replace the value of its key')
       assert.ok(refused, 'failWrite() must reject')
-      assert.equal(await other.read('order'), undefined, 'two worlds must not share what is written')
+      assert.equal(await other.read('order'), undefined, 'two worlds must not share data')
     },
   }
 }

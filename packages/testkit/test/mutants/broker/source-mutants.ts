@@ -32,16 +32,19 @@ export const sourceMutants: readonly Mutant<OpenBrokerWorld>[] = [
   ...brokenBroker('delivers a message of the maximum size unchanged', {
     'the message is cut': { store: changeData((data) => data.slice(0, 65_536)) },
   }),
-  ...brokenBroker('delivers attributes unchanged: Unicode, line breaks, percent signs, quotes, leading and trailing spaces, empty strings', {
-    'spaces are trimmed': { store: changeTexts((value) => value.trim()) },
-    'line breaks become spaces': { store: changeTexts((value) => value.replaceAll(/[\r\n]+/g, ' ')) },
-    'attributes are decoded twice': { store: changeTexts((value) => value.replaceAll('%41', 'A')) },
-    'attributes are stored as Latin-1': { store: changeTexts((value) => Buffer.from(value, 'latin1').toString('latin1')) },
-    'empty attributes are omitted': { store: changeAttributes((attributes) => pick(attributes, (value) => value !== '')) },
-    'strings that look like numbers become numbers': {
-      store: changeAttributes((attributes) => map(attributes, (value) => (value === '0123' ? 123 : value))),
+  ...brokenBroker(
+    'delivers attributes unchanged: Unicode, line breaks, percent signs, quotes, leading and trailing spaces, empty strings',
+    {
+      'spaces are trimmed': { store: changeTexts((value) => value.trim()) },
+      'line breaks become spaces': { store: changeTexts((value) => value.replaceAll(/[\r\n]+/g, ' ')) },
+      'attributes are decoded twice': { store: changeTexts((value) => value.replaceAll('%41', 'A')) },
+      'attributes are stored as Latin-1': { store: changeTexts((value) => Buffer.from(value, 'latin1').toString('latin1')) },
+      'empty attributes are omitted': { store: changeAttributes((attributes) => pick(attributes, (value) => value !== '')) },
+      'strings that look like numbers become numbers': {
+        store: changeAttributes((attributes) => map(attributes, (value) => (value === '0123' ? 123 : value))),
+      },
     },
-  }),
+  ),
   ...brokenBroker('a timestamp keeps its fraction', {
     'fractions of a second are dropped': {
       store: changeAttributes((attributes) => map(attributes, (value) => (isInstant(value) ? seconds(value) : value))),
