@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import { type Handler, Message, type Middleware, probe, Router, rootContext, silentLogger } from '@ackord/core'
+import { type Handler, Message, type Middleware, Router, rootContext, silentLogger } from '@ackord/core'
+import { probe } from '@ackord/core/internal'
 import { rateOf, runRounds } from './rounds.ts'
 
 const acking = { ack() {}, nack() {}, reject() {} }

@@ -32,7 +32,10 @@ const layers = {
   redis: [['client'], ['errors.ts'], ['transaction'], ['inbox', 'outbox', 'streams']],
   rabbitmq: [['client.ts', 'server-version.ts', 'cloudevents.ts'], ['connection-watch.ts'], ['topology', 'publisher'], ['source']],
   nats: [['client.ts', 'headers.ts'], ['connection-watch.ts'], ['jetstream-api.ts'], ['topology.ts'], ['source', 'publisher']],
-  kafka: [['port.ts', 'cloudevents.ts'], ['source', 'publisher']],
+  kafka: [
+    ['port.ts', 'cloudevents.ts'],
+    ['source', 'publisher'],
+  ],
   http: [['cloudevents'], ['source', 'publisher'], ['frameworks']],
   testkit: [
     ['run', 'helpers'],

@@ -1,5 +1,5 @@
 import { writeSync } from 'node:fs'
-import { installProbe } from '@ackord/core'
+import { installProbe } from '@ackord/core/internal'
 
 /** Names the probe at which a worker suspends itself, once. Imported before the service: what comes first in a program is done first. */
 const { FAULT_SUSPEND_AT: point } = process.env

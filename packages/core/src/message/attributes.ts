@@ -38,7 +38,6 @@ export interface Attributes {
 const requiredNames: ReadonlySet<string> = new Set(['id', 'type', 'source', 'specversion'])
 // Frozen: shared by all complete messages.
 const none: readonly string[] = Object.freeze([])
-const optionalNames: ReadonlySet<string> = new Set(['subject', 'time', 'datacontenttype', 'dataschema'])
 // One lookup for each attribute of each stored message.
 const knownNames: ReadonlyMap<string, 'text' | 'instant' | 'any'> = new Map([
   ['id', 'text'],
@@ -55,12 +54,6 @@ const knownNames: ReadonlyMap<string, 'text' | 'instant' | 'any'> = new Map([
   ['traceparent', 'any'],
   ['tracestate', 'any'],
 ])
-
-/** How CloudEvents classifies a name; every name is in exactly one class. */
-export function attributeClass(name: string): 'required' | 'optional' | 'extension' {
-  if (requiredNames.has(name)) return 'required'
-  return optionalNames.has(name) ? 'optional' : 'extension'
-}
 
 /** Names of the required attributes that are absent or empty. */
 export function missingAttributes(attributes: Attributes): readonly string[] {

@@ -1,16 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { isAckordError } from '../../src/errors.ts'
-import { type Attributes, attributeClass, checkAttributes, missingAttributes, parseInstant } from '../../src/message/attributes.ts'
-
-describe('attributeClass', () => {
-  it('puts every name in one class', () => {
-    const classes = (names: readonly string[]) => [...new Set(names.map(attributeClass))]
-    expect(classes(['id', 'type', 'source', 'specversion'])).toEqual(['required'])
-    expect(classes(['subject', 'time', 'datacontenttype', 'dataschema'])).toEqual(['optional'])
-    expect(classes(['correlationid', 'expirytime', 'partitionkey', 'traceparent', 'mine', ''])).toEqual(['extension'])
-  })
-})
+import { type Attributes, checkAttributes, missingAttributes, parseInstant } from '../../src/message/attributes.ts'
 
 describe('missingAttributes', () => {
   it('lists all required names that are missing or empty', () => {

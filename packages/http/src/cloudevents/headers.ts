@@ -1,5 +1,13 @@
-import { AckordError, type Attributes, type AttributeValue, checkAttributes, InvalidOptionError, missingAttributes } from '@ackord/core'
-import { attributeText, type HeaderCodec, headerCodec, percentDecode, percentEncode } from '@ackord/core/broker'
+import { AckordError, type Attributes, type AttributeValue, InvalidOptionError } from '@ackord/core'
+import {
+  attributeText,
+  checkAttributes,
+  type HeaderCodec,
+  headerCodec,
+  missingAttributes,
+  percentDecode,
+  percentEncode,
+} from '@ackord/core/broker'
 import { escapeText } from '@ackord/core/internal'
 
 /** The characters that HTTP allows in the name of a header. */

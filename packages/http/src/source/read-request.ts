@@ -1,4 +1,5 @@
-import { AckordError, type Attributes, checkAttributes, missingAttributes, parseMessage, type Runtime } from '@ackord/core'
+import { AckordError, type Attributes, parseMessage, type Runtime } from '@ackord/core'
+import { checkAttributes, missingAttributes } from '@ackord/core/broker'
 import { abortable } from '@ackord/core/internal'
 import { type ContentMode, parseBatch } from '../cloudevents/content-mode.ts'
 import { readHeaders } from '../cloudevents/headers.ts'

@@ -260,9 +260,7 @@ describe('requests that are not accepted', () => {
     await request.text()
 
     expect((await source.handler(request)).status).toBe(500)
-    expect(logger.at('error')).toMatchObject([
-      { fields: { err: { message: expect.stringContaining('before any body parser') } } },
-    ])
+    expect(logger.at('error')).toMatchObject([{ fields: { err: { message: expect.stringContaining('before any body parser') } } }])
   })
 })
 

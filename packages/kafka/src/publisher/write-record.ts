@@ -1,5 +1,5 @@
-import { checkAttributes, type RawMessage } from '@ackord/core'
-import { bufferOf, structuredContentType } from '@ackord/core/broker'
+import type { RawMessage } from '@ackord/core'
+import { bufferOf, checkAttributes, structuredContentType } from '@ackord/core/broker'
 import { attributeHeaders } from '../cloudevents.ts'
 import type { KafkaRecord } from '../port.ts'
 

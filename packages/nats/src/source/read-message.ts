@@ -1,5 +1,5 @@
-import { type Attributes, missingAttributes, parseMessage } from '@ackord/core'
-import { bufferOf, definedAttributes, percentDecode } from '@ackord/core/broker'
+import { type Attributes, parseMessage } from '@ackord/core'
+import { bufferOf, definedAttributes, missingAttributes, percentDecode } from '@ackord/core/broker'
 import { setAttribute } from '@ackord/core/internal'
 import type { NatsHeaders, NatsMessage } from '../client.ts'
 import { attributeHeaders } from '../headers.ts'

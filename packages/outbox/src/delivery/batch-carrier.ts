@@ -1,6 +1,6 @@
 import { setMaxListeners } from 'node:events'
-import { probe, type Timer } from '@ackord/core'
-import { groupBy, linkedController, messageOf } from '@ackord/core/internal'
+import type { Timer } from '@ackord/core'
+import { groupBy, linkedController, messageOf, probe } from '@ackord/core/internal'
 import { isOrdered } from '../options/key-order.ts'
 import type { RelaySettings } from '../options/relay-options.ts'
 import type { ClaimedRecord, OutboxStore } from '../store/outbox-store.ts'

@@ -1,5 +1,14 @@
-import { AckordError, type PublishFailure, type PublishResult, probe, type RawMessage, type Runtime, toError } from '@ackord/core'
-import { abortable, checkResultCount, describeValue, groupBy, messageOf, redactDestination, withTimeLimit } from '@ackord/core/internal'
+import { AckordError, type PublishFailure, type PublishResult, type RawMessage, type Runtime, toError } from '@ackord/core'
+import {
+  abortable,
+  checkResultCount,
+  describeValue,
+  groupBy,
+  messageOf,
+  probe,
+  redactDestination,
+  withTimeLimit,
+} from '@ackord/core/internal'
 import type { MappedRecord, MapRecord, ParkReason } from '../options/relay-events.ts'
 import type { RelaySettings } from '../options/relay-options.ts'
 import type { ClaimedRecord } from '../store/outbox-store.ts'

@@ -1,4 +1,5 @@
-import { AckordError, type Attributes, checkAttributes, InvalidOptionError, type Runtime, systemRuntime } from '@ackord/core'
+import { AckordError, type Attributes, InvalidOptionError, type Runtime, systemRuntime } from '@ackord/core'
+import { checkAttributes } from '@ackord/core/broker'
 import { checkCount, hints, nameOf } from '@ackord/core/internal'
 import { StatsSum } from '../store/administration.ts'
 import type { OutboxAdmin, OutboxEdit, OutboxFilter, OutboxPage, OutboxRecord, OutboxStats, RearmOptions } from '../store/outbox-admin.ts'

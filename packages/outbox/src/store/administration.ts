@@ -1,4 +1,5 @@
-import { type Attributes, checkAttributes, type Logger, type RawMessage } from '@ackord/core'
+import type { Attributes, Logger, RawMessage } from '@ackord/core'
+import { checkAttributes } from '@ackord/core/broker'
 import { nameOf } from '@ackord/core/internal'
 import type { DestinationStats, OutboxAdmin, OutboxEdit, OutboxFilter, OutboxState, OutboxStats } from './outbox-admin.ts'
 

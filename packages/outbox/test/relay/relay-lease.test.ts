@@ -1,4 +1,5 @@
-import { installProbe, isAckordError, type PublishResult } from '@ackord/core'
+import { isAckordError, type PublishResult } from '@ackord/core'
+import { installProbe } from '@ackord/core/internal'
 import fc from 'fast-check'
 import { afterEach, describe, expect, it } from 'vitest'
 import { deferred, recordingPublisher } from '../../../core/test/support/router-world.ts'

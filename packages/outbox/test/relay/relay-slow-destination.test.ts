@@ -1,4 +1,4 @@
-import { installProbe } from '@ackord/core'
+import { installProbe } from '@ackord/core/internal'
 import { describe, expect, it } from 'vitest'
 import { ids, openWorld, records } from '../support/relay-world.ts'
 

@@ -1,5 +1,6 @@
 import { getEventListeners } from 'node:events'
-import { installProbe, isAckordError, type PublishResult } from '@ackord/core'
+import { isAckordError, type PublishResult } from '@ackord/core'
+import { installProbe } from '@ackord/core/internal'
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import { deferred } from '../../../core/test/support/router-world.ts'
 import { Relay } from '../../src/relay/relay.ts'

@@ -1,4 +1,5 @@
-import { installProbe, type PublishResult } from '@ackord/core'
+import type { PublishResult } from '@ackord/core'
+import { installProbe } from '@ackord/core/internal'
 import { afterEach, describe, expect, it } from 'vitest'
 import { deferred } from '../../../core/test/support/router-world.ts'
 import { ids, openWorld, records, SuspendableRuntime } from '../support/relay-world.ts'

@@ -1,5 +1,5 @@
-import { type Attributes, parseInstant, type RawMessage } from '@ackord/core'
-import { bufferOf, structuredContentType } from '@ackord/core/broker'
+import type { Attributes, RawMessage } from '@ackord/core'
+import { bufferOf, parseInstant, structuredContentType } from '@ackord/core/broker'
 import type { RabbitmqProperties } from '../client.ts'
 import { attributeHeaders, isShort } from '../cloudevents.ts'
 

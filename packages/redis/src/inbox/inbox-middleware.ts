@@ -11,9 +11,7 @@ import {
   type Metrics,
   type Middleware,
   middleware,
-  outputIdsKey,
   type Process,
-  probe,
   silentLogger,
 } from '@ackord/core'
 import {
@@ -27,6 +25,8 @@ import {
   guardMetrics,
   isSettled,
   nameOf,
+  outputIdsKey,
+  probe,
 } from '@ackord/core/internal'
 import { defaultTag, redisKey } from '../client/keys.ts'
 import { InboxBusyError, outputsWithoutOutbox, PartialCommitError, TransactionAbortedError } from '../errors.ts'

@@ -9,9 +9,17 @@ import {
   middleware,
   type Runtime,
   TransactionRequiredError,
-  type TransactionScope,
 } from '@ackord/core'
-import { ackingOf, checkFunction, checkName, checkNoMore, destinationOf, nameOf, outputCompleter } from '@ackord/core/internal'
+import {
+  ackingOf,
+  checkFunction,
+  checkName,
+  checkNoMore,
+  destinationOf,
+  nameOf,
+  outputCompleter,
+  type TransactionScope,
+} from '@ackord/core/internal'
 import type { OutboxWriter } from '@ackord/outbox'
 import { internalsOf, type Redis } from '../transaction/redis.ts'
 import type { RedisTransaction } from '../transaction/transaction.ts'

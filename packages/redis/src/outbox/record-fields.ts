@@ -1,4 +1,5 @@
-import { AckordError, type Attributes, checkAttributes, Message, missingAttributes, type RawMessage } from '@ackord/core'
+import { AckordError, type Attributes, Message, type RawMessage } from '@ackord/core'
+import { checkAttributes, missingAttributes } from '@ackord/core/broker'
 import { checkDuration, describeValue, messageOf, nameOf } from '@ackord/core/internal'
 import { attributesToJson, checkRecordSize, type NewOutboxRecord } from '@ackord/outbox'
 import type { RedisArgument } from '../client/port.ts'

@@ -1,4 +1,5 @@
-import { AckordError, type TransactionScope } from '@ackord/core'
+import { AckordError } from '@ackord/core'
+import type { TransactionScope } from '@ackord/core/internal'
 import { type RedisKey, type RedisValue, toArgument, toKey } from '../client/argument.ts'
 import type { KeySpace } from '../client/keys.ts'
 import type { KnownCommands, RawCommand } from '../client/known-commands.ts'

@@ -1,4 +1,5 @@
-import { type Context, enter, transactionScopeKey } from '@ackord/core'
+import { type Context, enter } from '@ackord/core'
+import { transactionScopeKey } from '@ackord/core/internal'
 import type { RedisKey, RedisValue } from '../client/argument.ts'
 import type { RedisArgument } from '../client/port.ts'
 import type { QueuedCommand } from '../client/queued-command.ts'

@@ -1,17 +1,5 @@
-import {
-  beginAttempt,
-  type Context,
-  enter,
-  type Logger,
-  type Message,
-  type Metrics,
-  type OutputIds,
-  outputIdsKey,
-  probe,
-  TransactionScope,
-  transactionScopeKey,
-} from '@ackord/core'
-import { isSettled, nameOf } from '@ackord/core/internal'
+import { beginAttempt, type Context, enter, type Logger, type Message, type Metrics, type OutputIds } from '@ackord/core'
+import { isSettled, nameOf, outputIdsKey, probe, TransactionScope, transactionScopeKey } from '@ackord/core/internal'
 import { TransactionAbortedError } from '../errors.ts'
 import { CommandQueue } from './command-queue.ts'
 import { commitError } from './commit-errors.ts'

@@ -1,4 +1,5 @@
-import type { Message, TransactionScope } from '@ackord/core'
+import type { Message } from '@ackord/core'
+import type { TransactionScope } from '@ackord/core/internal'
 import type { Session } from '../contract/driver.ts'
 import { explainMissing } from '../contract/schema-missing.ts'
 import type { TransactionEndedError } from '../errors.ts'

@@ -1,4 +1,5 @@
-import { beginAttempt, type Context, type Message, type Process, probe, type Runtime, TransactionScope } from '@ackord/core'
+import { beginAttempt, type Context, type Message, type Process, type Runtime } from '@ackord/core'
+import { probe, TransactionScope } from '@ackord/core/internal'
 import type { Session } from '../contract/driver.ts'
 import { QueryTracker } from '../contract/query-tracker.ts'
 import { explainMissing } from '../contract/schema-missing.ts'

@@ -7,13 +7,21 @@ import {
   type Metrics,
   type Middleware,
   middleware,
-  outputIdsKey,
   type Process,
-  probe,
   silentLogger,
   TransactionRequiredError,
 } from '@ackord/core'
-import { checkFunction, checkName, checkNoMore, enterWith, guardLogger, guardMetrics, nameOf } from '@ackord/core/internal'
+import {
+  checkFunction,
+  checkName,
+  checkNoMore,
+  enterWith,
+  guardLogger,
+  guardMetrics,
+  nameOf,
+  outputIdsKey,
+  probe,
+} from '@ackord/core/internal'
 import type { TableOptions } from '../contract/database-options.ts'
 import { explainMissing } from '../contract/schema-missing.ts'
 import { type InboxKey, inboxKeyOf, problemOf } from '../records/inbox-key.ts'

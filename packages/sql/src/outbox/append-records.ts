@@ -1,4 +1,5 @@
-import { probe, type Runtime } from '@ackord/core'
+import type { Runtime } from '@ackord/core'
+import { probe } from '@ackord/core/internal'
 import type { NewOutboxRecord } from '@ackord/outbox'
 import type { Statement } from '../contract/driver.ts'
 import { explainMissing } from '../contract/schema-missing.ts'

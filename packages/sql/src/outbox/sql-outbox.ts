@@ -1,12 +1,5 @@
-import {
-  AckordError,
-  checkAttributes,
-  consoleLogger,
-  type Logger,
-  type Runtime,
-  systemRuntime,
-  TransactionRequiredError,
-} from '@ackord/core'
+import { AckordError, consoleLogger, type Logger, type Runtime, systemRuntime, TransactionRequiredError } from '@ackord/core'
+import { checkAttributes } from '@ackord/core/broker'
 import { checkCount, checkFunction, checkNoMore, guardLogger, nameOf } from '@ackord/core/internal'
 import {
   checkReferences,

@@ -1,4 +1,5 @@
-import { AckordError, type Attributes, Message, missingAttributes, type RawMessage } from '@ackord/core'
+import { AckordError, type Attributes, Message, type RawMessage } from '@ackord/core'
+import { missingAttributes } from '@ackord/core/broker'
 import { checkDuration, describeValue, nameOf } from '@ackord/core/internal'
 import { attributesToJson, checkRecordSize, type NewOutboxRecord, type OutboxReference } from '@ackord/outbox'
 import { problemOf } from './inbox-key.ts'

@@ -1,4 +1,5 @@
-import type { Context, TransactionScope } from '@ackord/core'
+import type { Context } from '@ackord/core'
+import type { TransactionScope } from '@ackord/core/internal'
 import { hints } from '@ackord/core/internal'
 import type { RecordTaker } from '@ackord/outbox'
 import type { TableOptions, Tables } from '../contract/database-options.ts'

@@ -1,15 +1,5 @@
-import {
-  AckordError,
-  beginAttempt,
-  type Context,
-  consoleLogger,
-  type Logger,
-  type Metrics,
-  probe,
-  StoreRefusesWritesError,
-  TransactionScope,
-} from '@ackord/core'
-import { checkCount, checkNoMore, guardLogger, guardMetrics, isSettled } from '@ackord/core/internal'
+import { AckordError, beginAttempt, type Context, consoleLogger, type Logger, type Metrics, StoreRefusesWritesError } from '@ackord/core'
+import { checkCount, checkNoMore, guardLogger, guardMetrics, isSettled, probe, TransactionScope } from '@ackord/core/internal'
 import type { TransactionSettings } from '../contract/dialect.ts'
 import type { Session } from '../contract/driver.ts'
 import { QueryTracker } from '../contract/query-tracker.ts'

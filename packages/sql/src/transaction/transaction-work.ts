@@ -1,5 +1,5 @@
-import { AckordError, type Context, enter, type Message, transactionScopeKey } from '@ackord/core'
-import { nameOf } from '@ackord/core/internal'
+import { AckordError, type Context, enter, type Message } from '@ackord/core'
+import { nameOf, transactionScopeKey } from '@ackord/core/internal'
 import type { QueryTracker } from '../contract/query-tracker.ts'
 import { TransactionAbortedError } from '../errors.ts'
 import { type DatabasePort, type OwnTransaction, openTransaction } from './open-transaction.ts'

@@ -17,8 +17,8 @@ import {
   Router,
   rootContext,
   silentLogger,
-  timeoutMiddleware,
 } from '@ackord/core'
+import { timeoutMiddleware } from '@ackord/core/middleware'
 import { deferred, recordingLogger, VirtualRuntime } from '@ackord/testkit'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'

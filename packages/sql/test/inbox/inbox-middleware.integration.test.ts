@@ -1,4 +1,5 @@
-import { compose, deterministicIds, installProbe, Message, type Middleware, outputIdsKey, type Process, rootContext } from '@ackord/core'
+import { compose, deterministicIds, Message, type Middleware, type Process, rootContext } from '@ackord/core'
+import { installProbe, outputIdsKey } from '@ackord/core/internal'
 import { describe, expect, it } from 'vitest'
 import { cleanInbox, type Database, inboxMiddleware, outboxMiddleware, transactionMiddleware } from '../../src/index.ts'
 import { command, event, failureOf, handle, openPg, type TestHandle, worldKinds } from '../support/world.ts'

@@ -1,5 +1,6 @@
 import type { EventEmitter } from 'node:events'
-import { compose, installProbe, Message, textMarshaler } from '@ackord/core'
+import { compose, Message, textMarshaler } from '@ackord/core'
+import { installProbe } from '@ackord/core/internal'
 import type { PoolClient } from 'pg'
 import { describe, expect, it } from 'vitest'
 import { outboxMiddleware, sqlOutbox, transactional, transactionMiddleware } from '../../src/index.ts'

@@ -1,4 +1,5 @@
-import { afterCommit, currentContext, installProbe, rootContext, silentLogger } from '@ackord/core'
+import { afterCommit, currentContext, rootContext, silentLogger } from '@ackord/core'
+import { installProbe } from '@ackord/core/internal'
 import { deferred } from '@ackord/testkit'
 import { describe, expect, it } from 'vitest'
 import { CommitUnknownError, TransactionAbortedError, transactionMiddleware } from '../../src/index.ts'

@@ -1,5 +1,6 @@
 import assert, { AssertionError } from 'node:assert'
-import { type Attributes, currentContext, installProbe, messageKey, type Router } from '@ackord/core'
+import { type Attributes, currentContext, messageKey, type Router } from '@ackord/core'
+import { installProbe } from '@ackord/core/internal'
 import { describeEvent, type EventsIn, readEvents } from './assertions.ts'
 import { sourceOf, trackedMessage } from './tracked-message.ts'
 

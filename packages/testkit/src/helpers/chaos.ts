@@ -1,16 +1,18 @@
 import { createHash } from 'node:crypto'
 import {
+  AckordError,
+  beginAttempt,
+  type Context,
   compose,
-  duplicateMiddleware,
+  enter,
   type Message,
   type Middleware,
   middleware,
   type Runtime,
-  randomDelayMiddleware,
-  randomFailureMiddleware,
+  sleep,
   systemRuntime,
 } from '@ackord/core'
-import { checkCount, checkDuration, checkFraction, checkNoMore } from '@ackord/core/internal'
+import { checkCount, checkDuration, checkFraction, checkNoMore, nameOf } from '@ackord/core/internal'
 
 export interface ChaosMiddlewareOptions {
   /** Decides what happens to which message. The same seed has the same effect on the same delivery of a message, whatever else runs concurrently. */
@@ -90,14 +92,43 @@ export function createChaos(options: ChaosMiddlewareOptions): Chaos {
     counts,
     middleware: compose(
       counting,
-      sometimes('delayed', delay, randomDelayMiddleware({ probability: 1, max: maxDelay, runtime })),
-      sometimes('failedBefore', failBefore, randomFailureMiddleware({ probability: 1, when: 'before' })),
-      sometimes('failedAfter', failAfter, randomFailureMiddleware({ probability: 1, when: 'after' })),
-      sometimes('duplicated', duplicate, duplicateMiddleware({ probability: 1 })),
+      sometimes('delayed', delay, delaying(maxDelay, runtime)),
+      sometimes('failedBefore', failBefore, failing('before')),
+      sometimes('failedAfter', failAfter, failing('after')),
+      sometimes('duplicated', duplicate, handlingTwice),
     ),
   }
 }
 
 function keyOf({ source, id }: Message): string {
   return JSON.stringify([source, id])
+}
+
+/** Handles a message twice, one after the other, as a broker may deliver it. Both must succeed; the outputs are those of the second. */
+const handlingTwice: Middleware = middleware({ role: 'retry' }, (next) => {
+  async function once(message: Message, context: Context): Promise<readonly Message[]> {
+    const attempt = beginAttempt(context)
+    return await enter(attempt, () => next(message, attempt))
+  }
+  return async function duplicate(message, context) {
+    await once(message, context)
+    return await once(message, context)
+  }
+})
+
+function failing(moment: 'before' | 'after'): Middleware {
+  return (next) =>
+    async function fail(message, context) {
+      if (moment === 'after') await next(message, context)
+      throw new AckordError('ACKORD_CHAOS', `createChaos() made this delivery fail, ${moment} the handling of ${nameOf(message)}.`)
+    }
+}
+
+/** `max` is in milliseconds. */
+function delaying(max: number, runtime: Runtime): Middleware {
+  return (next) =>
+    async function delay(message, context) {
+      await sleep(runtime, runtime.random() * max, { signal: context.signal })
+      return await next(message, context)
+    }
 }

@@ -1,5 +1,5 @@
-import { type Publisher, type PublishResult, probe } from '@ackord/core'
-import { checkCount, checkDuration, checkFunction, checkNoMore, checkResultCount } from '@ackord/core/internal'
+import type { Publisher, PublishResult } from '@ackord/core'
+import { checkCount, checkDuration, checkFunction, checkNoMore, checkResultCount, probe } from '@ackord/core/internal'
 import type { ClaimedRecord, OutboxStore } from '@ackord/outbox'
 import type { PublishedEvent } from './assertions.ts'
 

@@ -12,15 +12,11 @@ import {
   type Middleware,
   marshal,
   middleware,
-  outputIdsKey,
-  probe,
   type Runtime,
   rootContext,
   silentLogger,
-  TransactionScope,
-  transactionScopeKey,
 } from '@ackord/core'
-import { destinationOf } from '@ackord/core/internal'
+import { destinationOf, outputIdsKey, probe, TransactionScope, transactionScopeKey } from '@ackord/core/internal'
 import { MemoryOutboxStore, type MemoryTransaction } from '@ackord/outbox'
 
 export interface MemoryStoreOptions {

@@ -1,5 +1,5 @@
 import { appendFileSync, readFileSync } from 'node:fs'
-import { probe } from '@ackord/core'
+import { probe } from '@ackord/core/internal'
 import { runCrashable } from '../../src/crash/process/service-process.ts'
 
 const { TOY_FOLDER = '', TOY_FAULT, ACKORD_CRASH_AT } = process.env

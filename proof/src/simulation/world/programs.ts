@@ -1,15 +1,5 @@
-import {
-  type Context,
-  constantBackoff,
-  exponentialBackoff,
-  idle,
-  Message,
-  RejectError,
-  Router,
-  retryMiddleware,
-  silentLogger,
-  sleep,
-} from '@ackord/core'
+import { type Context, constantBackoff, exponentialBackoff, idle, Message, RejectError, Router, silentLogger, sleep } from '@ackord/core'
+import { retryMiddleware } from '@ackord/core/middleware'
 import { Relay } from '@ackord/outbox'
 import type { Behaviour, SendStep } from '../plan/plan.ts'
 import { DatabaseClient, SimulatedSource, simulatedPublisher } from './clients.ts'

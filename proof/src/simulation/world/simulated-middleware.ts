@@ -8,16 +8,13 @@ import {
   type Middleware,
   marshal,
   middleware,
-  outputIdsKey,
   type Process,
   type Publisher,
   type Runtime,
   silentLogger,
   TransactionRequiredError,
-  TransactionScope,
-  transactionScopeKey,
 } from '@ackord/core'
-import { startStopwatch } from '@ackord/core/internal'
+import { outputIdsKey, startStopwatch, TransactionScope, transactionScopeKey } from '@ackord/core/internal'
 import type { RecordTaker } from '@ackord/outbox'
 import type { SimulationRules } from '../plan/simulation-rules.ts'
 import { type DatabaseClient, type RemoteSession, sessionKey } from './clients.ts'

@@ -1,4 +1,4 @@
-import { AckordError, InvalidOptionError, type Logger, type Metrics, probe, TransactionRequiredError } from '@ackord/core'
+import { AckordError, InvalidOptionError, type Logger, type Metrics, TransactionRequiredError } from '@ackord/core'
 import {
   checkChoice,
   checkCount,
@@ -8,6 +8,7 @@ import {
   checkNoMore,
   guardLogger,
   guardMetrics,
+  probe,
 } from '@ackord/core/internal'
 import {
   checkReferences,

@@ -1,5 +1,5 @@
-import { InvalidOptionError, type Logger, type Metrics, probe, TransactionRequiredError } from '@ackord/core'
-import { checkCount, checkDuration, checkFunction, checkName, checkNoMore, guardLogger, guardMetrics } from '@ackord/core/internal'
+import { InvalidOptionError, type Logger, type Metrics, TransactionRequiredError } from '@ackord/core'
+import { checkCount, checkDuration, checkFunction, checkName, checkNoMore, guardLogger, guardMetrics, probe } from '@ackord/core/internal'
 import {
   checkReferences,
   defaultMaxSize,

@@ -1,4 +1,5 @@
-import { AckordError, type Attributes, type AttributeValue, checkAttributes } from '@ackord/core'
+import { AckordError, type Attributes, type AttributeValue } from '@ackord/core'
+import { checkAttributes } from '@ackord/core/broker'
 
 /** An entry of a stream. */
 export interface StreamEntry {

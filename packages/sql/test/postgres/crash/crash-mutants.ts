@@ -7,15 +7,14 @@ import {
   type Message,
   type Middleware,
   marshal,
-  outputIdsKey,
   type Process,
   type Publisher,
-  probe,
   publishAll,
   type RawMessage,
   rootContext,
   type Source,
 } from '@ackord/core'
+import { outputIdsKey, probe } from '@ackord/core/internal'
 import { type ClaimedRecord, MemoryOutboxStore, type OutboxStore } from '@ackord/outbox'
 import type { RabbitmqConnection } from '@ackord/rabbitmq'
 import { type Database, inboxMiddleware, outboxMiddleware, transactionMiddleware } from '../../../src/index.ts'

@@ -1,5 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
-import { installProbe, type Publisher, type Source } from '@ackord/core'
+import type { Publisher, Source } from '@ackord/core'
+import { installProbe } from '@ackord/core/internal'
 import type { OutboxAdmin, OutboxStore } from '@ackord/outbox'
 import type { PublishedEvent } from '../../helpers/assertions.ts'
 import { type FaultProxy, startFaultProxy } from '../../helpers/fault-proxy.ts'

@@ -1,6 +1,6 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { writeSync } from 'node:fs'
-import { installProbe } from '@ackord/core'
+import { installProbe } from '@ackord/core/internal'
 import { deferred } from '../../helpers/tracked-message.ts'
 import { within } from '../../run/scenario.ts'
 import type { Kill, ServiceProgram } from '../crash-points.ts'

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
-import { afterCommit, afterRollback, type Context, type Middleware, transactionScopeKey } from '@ackord/core'
+import { afterCommit, afterRollback, type Context, type Middleware } from '@ackord/core'
+import { transactionScopeKey } from '@ackord/core/internal'
 import { trackedMessage } from '../../helpers/tracked-message.ts'
 import { eventLoopTurn } from '../../helpers/virtual-runtime.ts'
 import { deliver, type TransactionScenario, type TransactionWorld } from './transaction-world.ts'

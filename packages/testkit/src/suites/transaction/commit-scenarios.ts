@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
-import { constantBackoff, currentContext, type Message, retryMiddleware, silentLogger } from '@ackord/core'
+import { constantBackoff, currentContext, type Message, silentLogger } from '@ackord/core'
+import { retryMiddleware } from '@ackord/core/middleware'
 import { trackedMessage } from '../../helpers/tracked-message.ts'
 import { assertNoTrace, dataOf, deliver, placed, type TransactionScenario } from './transaction-world.ts'
 

@@ -1,14 +1,5 @@
-import {
-  type Attributes,
-  type Context,
-  enter,
-  Message,
-  type Middleware,
-  type Process,
-  silentLogger,
-  TransactionScope,
-  transactionScopeKey,
-} from '@ackord/core'
+import { type Attributes, type Context, enter, Message, type Middleware, type Process, silentLogger } from '@ackord/core'
+import { TransactionScope, transactionScopeKey } from '@ackord/core/internal'
 import { MemoryStore } from '../../../src/helpers/memory-store.ts'
 import type { OpenTransactionWorld, TransactionWorld } from '../../../src/suites/transaction/transaction-world.ts'
 import { memoryStoreWorld } from '../../support/memory-store-world.ts'

@@ -8,11 +8,10 @@ import {
   Message,
   type Middleware,
   marshal,
-  outputIdsKey,
   rootContext,
-  transactionScopeKey,
   withSignal,
 } from '@ackord/core'
+import { outputIdsKey, transactionScopeKey } from '@ackord/core/internal'
 import { eventLoopTurn } from '../../../src/helpers/virtual-runtime.ts'
 import type { OpenTransactionWorld, TransactionWorld } from '../../../src/suites/transaction/transaction-world.ts'
 import type { Mutant } from '../../support/mutant.ts'
