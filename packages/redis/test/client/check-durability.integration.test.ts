@@ -89,7 +89,7 @@ describe('checkDurability() with replicas', () => {
     expect(await found()).toMatchObject({ state: 'ok' })
     expect((await checkDurability(client.redis)).state).toBe('ok')
     const onReplica = (await checkDurability(other.redis)).checks.find(({ name }) => name === 'replicas')
-    expect(onReplica).toMatchObject({ state: 'violated', text: expect.stringContaining('It is a replica') })
+    expect(onReplica).toMatchObject({ state: 'violated', text: expect.stringContaining('The server is a replica') })
   })
 })
 

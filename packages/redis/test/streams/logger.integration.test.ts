@@ -17,7 +17,7 @@ describe.each(['none', 'perKey'] as const)('the logger of a stream source with o
     expect(logger.at('error')).toMatchObject([{ text: 'An entry is rejected without being handled.', fields: { stream: world.stream } }])
     await world.command('DEL', world.stream)
     await until(() => logger.at('warn').length === 1)
-    expect(logger.at('warn')).toMatchObject([{ text: expect.stringContaining('The group is gone'), fields: { group: 'billing' } }])
+    expect(logger.at('warn')).toMatchObject([{ text: expect.stringContaining('The group is created again'), fields: { group: 'billing' } }])
     await messages.return?.()
     await pulled
     expect(world.logger.lines).toEqual([])
@@ -50,7 +50,7 @@ describe.each(['none', 'perKey'] as const)('the logger of a stream source with o
     const shares = order === 'none' ? 0 : 1
     await until(() => logger.at('info').length >= 1 + shares)
     const count = (part: RegExp) => logger.lines.filter(({ text }) => part.test(text)).length
-    expect([count(/^The stream is not read: /), count(/^The stream is read again\.$/)]).toEqual([1, 1])
-    expect([count(/^The shards are not shared out: /), count(/^The shards are shared out again\.$/)]).toEqual([shares, shares])
+    expect([count(/^The stream cannot be read: /), count(/^The stream is read again\.$/)]).toEqual([1, 1])
+    expect([count(/^The shards cannot be assigned: /), count(/^The shards are assigned again\.$/)]).toEqual([shares, shares])
   })
 })

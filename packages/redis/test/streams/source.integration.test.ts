@@ -162,7 +162,7 @@ describe('the group', () => {
     await world.command('EXEC')
     await world.fill(['m1'])
     expect(idsOf(await take(messages, 2))).toEqual(['m0', 'm1'])
-    expect(world.logger.at('warn').map(({ text }) => text)).toEqual([expect.stringContaining('The group is gone')])
+    expect(world.logger.at('warn').map(({ text }) => text)).toEqual([expect.stringContaining('The group is created again')])
     expect(await held.ack()).toBe(true)
   })
 
@@ -365,7 +365,7 @@ describe('entries that cannot be handled', () => {
     await world.command('SET', `{${world.stream}}:dead`, 'text')
     const messages = open(world.source())
     const message = await next(messages)
-    await expect(message.reject(new Error('never'))).rejects.toThrow('did not take the verdict')
+    await expect(message.reject(new Error('never'))).rejects.toThrow('did not accept the verdict')
     expect(await world.pending()).toBe(1)
     await world.command('DEL', `{${world.stream}}:dead`)
     const again = await next(messages)

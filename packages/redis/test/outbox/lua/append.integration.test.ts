@@ -57,7 +57,7 @@ describe('storing twice', () => {
       })
     const refused = await write().catch((error: unknown) => error)
     expect(isAckordError(refused, 'ACKORD_TRANSACTION_ABORTED') && !refused.retryable).toBe(true)
-    expect(String(refused)).toContain('another event')
+    expect(String(refused)).toContain('a different event')
     expect(await world.command('GET', key)).toBeNull()
     expect((await world.store.stats()).destinations).toMatchObject([{ ready: 1 }])
 
@@ -75,7 +75,7 @@ describe('storing twice', () => {
         await world.store.append(transaction, [record('e1', { data: Buffer.from('first') })])
         await world.store.append(transaction, [record('e1', { data: Buffer.from(second) })])
       })
-    await expect(write('second')).rejects.toThrow('another event')
+    await expect(write('second')).rejects.toThrow('a different event')
     expect(await world.store.claim({ limit: 10, lease })).toEqual([])
     await write('first')
     expect(await world.store.claim({ limit: 10, lease })).toHaveLength(1)

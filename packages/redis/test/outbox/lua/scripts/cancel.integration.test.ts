@@ -61,7 +61,7 @@ describe('cancel', () => {
       await world.store.cancel(transaction, [referenceOf('reminder')])
       await world.store.append(transaction, [record('reminder', { data: Buffer.from('second'), delay: hour })])
     })
-    await expect(writing).rejects.toThrow('another event with the id')
+    await expect(writing).rejects.toThrow('a different event with the id')
     expect((await world.store.list({}, { limit: 10 })).records).toEqual([])
   })
 
