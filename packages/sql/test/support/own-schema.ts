@@ -26,9 +26,12 @@ export interface OwnSchemaOptions {
   readonly client?: string | undefined
 }
 
-/** What a connection tells the server when it is opened: the schema is its search path, and its name in the list of connections. */
+/**
+ * What a connection tells the server when it is opened: the schema is its search path, and its name in the list of connections. Commits do not wait for the
+ * disk, which only a crash of the server could tell.
+ */
 export function startOptions(schema: string): string {
-  return `-c search_path=${schema} -c application_name=${schema}`
+  return `-c search_path=${schema} -c application_name=${schema} -c synchronous_commit=off`
 }
 
 /** A schema on the server, and a door: the test looks in through connections of its own, or a pool of one could not be watched. */
