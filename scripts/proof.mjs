@@ -1,6 +1,6 @@
 // @ts-check
-// The runs that take too long for `make test`: the programs in proof/, then every test file that does more when ACKORD_PROOF is set. What they
-// find goes to docs/guarantees.md; what was not run keeps its last result there.
+// The runs that take too long for `make test`: the programs in proof/, then every test file that does more when ACKORD_PROOF is set, which are those that
+// import scripts/test-depth.mjs. What they find goes to docs/guarantees.md; what was not run keeps its last result there.
 //
 //   npm run -s proof -- [NAME …] [--tests PART …] [--json]
 //
@@ -60,13 +60,13 @@ async function runPrograms() {
 
 /** @returns {{ code: number, text: string }} `text` is what the tests printed */
 function runTests() {
-  const files = testFiles().filter((file) => readFileSync(root + file, 'utf8').includes('ACKORD_PROOF'))
+  const files = testFiles().filter((file) => readFileSync(root + file, 'utf8').includes('scripts/test-depth.mjs'))
   const chosen = files.filter((file) => values.tests?.some((part) => file.includes(part)) ?? true)
   if (chosen.length === 0) {
-    say(`no test file has ${values.tests?.join(' or ') ?? 'ACKORD_PROOF'}`)
+    say(`no test file that does more in a proof has ${values.tests?.join(' or ') ?? 'a name'}`)
     return { code: 1, text: '' }
   }
-  say(`tests: ${chosen.join(', ')}`)
+  say(`tests that do more than in \`make test\`, such as all suites on every client: ${chosen.join(', ')}`)
   const printed = `${root}.cache/proof-tables.txt`
   mkdirSync(`${root}.cache`, { recursive: true })
   rmSync(printed, { force: true })

@@ -1,5 +1,6 @@
 import { ResultTable } from '@ackord/testkit'
 import { afterAll } from 'vitest'
+import { isProof } from '../../scripts/test-depth.mjs'
 import type { FaultBrokerKind } from './brokers/broker.ts'
 import { brokerScenarios } from './brokers/broker-scenarios.ts'
 import { httpBroker } from './brokers/http-broker.ts'
@@ -10,7 +11,6 @@ import { redisStreamsBroker } from './brokers/redis-streams-broker.ts'
 import { registerFaults } from './register.ts'
 
 const results = new ResultTable()
-const isProof = process.env['ACKORD_PROOF'] === '1'
 // PostgreSQL is no broker; its publish and settle are in the faults of a store.
 const kinds: readonly FaultBrokerKind[] = isProof
   ? [rabbitmqBroker, natsBroker, kafkaBroker, redisStreamsBroker, httpBroker]

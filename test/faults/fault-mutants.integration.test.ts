@@ -1,6 +1,7 @@
 import { type Middleware, outside } from '@ackord/core'
 import { runScenario } from '@ackord/testkit'
 import { describe, expect, it } from 'vitest'
+import { isProof } from '../../scripts/test-depth.mjs'
 import { postgresStore } from './stores/postgres-store.ts'
 import type { ServerStore } from './stores/store.ts'
 import { storeScenarios } from './stores/store-scenarios.ts'
@@ -45,8 +46,6 @@ const mutants: readonly FaultMutant[] = [
     mutate: () => ({ recognise: () => () => false }),
   },
 ]
-
-const isProof = process.env['ACKORD_PROOF'] === '1'
 
 describe('the faults of a store bring to light that', () => {
   it.each(mutants.filter(({ waits }) => isProof || !waits))('$name', async ({ caughtBy, says, mutate }) => {

@@ -1,5 +1,6 @@
 import { ResultTable } from '@ackord/testkit'
 import { afterAll } from 'vitest'
+import { isProof } from '../../scripts/test-depth.mjs'
 import { registerFaults } from './register.ts'
 import { mariadbStore } from './stores/mariadb-store.ts'
 import { postgresStore } from './stores/postgres-store.ts'
@@ -10,7 +11,6 @@ import type { ServerStoreKind } from './stores/store.ts'
 import { isRepetition, needsPool, storeScenarios } from './stores/store-scenarios.ts'
 
 const results = new ResultTable()
-const isProof = process.env['ACKORD_PROOF'] === '1'
 const suite = 'faults of a store'
 
 // Without ACKORD_PROOF each kind of fault runs once on PostgreSQL and on Redis.

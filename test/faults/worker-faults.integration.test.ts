@@ -4,6 +4,7 @@ import { crashWorld as redisWorld } from '../../packages/redis/test/support/cras
 import { crashWorld as mariadbWorld } from '../../packages/sql/test/mysql/crash/crash-world.ts'
 import { crashWorld as postgresWorld } from '../../packages/sql/test/postgres/crash/crash-world.ts'
 import { crashWorld as sqliteWorld } from '../../packages/sql/test/sqlite/crash/crash-world.ts'
+import { isProof } from '../../scripts/test-depth.mjs'
 import { registerFaults } from './register.ts'
 import { workerProgram } from './workers/worker-program.ts'
 import { type SuspendPoint, workerScenarios } from './workers/worker-scenarios.ts'
@@ -15,7 +16,6 @@ interface Subject {
 }
 
 const results = new ResultTable()
-const isProof = process.env['ACKORD_PROOF'] === '1'
 const redis = workerProgram(new URL('./workers/redis-worker.ts', import.meta.url))
 // In SQL a handler has no lease: the transaction is open as long as its connection, and another delivery of its message waits for it.
 const always: readonly Subject[] = [

@@ -7,11 +7,11 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { keySlot } from '../../packages/redis/src/client/keys.ts'
 import { type RedisRecording, recordRedis } from '../../packages/redis/test/support/redis-recording.ts'
 import { startRedis } from '../../scripts/servers/index.mjs'
+import { isProof } from '../../scripts/test-depth.mjs'
 import { testInjection, type WatchedStore } from './injection-suite.ts'
 import { isWellFormed, mark, randomTexts, specials } from './odd-texts.ts'
 
-const proof = process.env['ACKORD_PROOF'] === '1'
-const [count, messages] = proof ? [10_000, 1000] : [2000, 200]
+const [count, messages] = isProof ? [10_000, 1000] : [2000, 200]
 
 // Thousands of texts, one by one; a busy machine takes its time.
 vi.setConfig({ testTimeout: 300_000 })

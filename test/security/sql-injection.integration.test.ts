@@ -1,9 +1,9 @@
 import { vi } from 'vitest'
+import { isProof } from '../../scripts/test-depth.mjs'
 import { testInjection } from './injection-suite.ts'
 import { openMariadb, openPostgres, openSqlite } from './sql-stores.ts'
 
-const proof = process.env['ACKORD_PROOF'] === '1'
-const [count, messages] = proof ? [10_000, 1000] : [2000, 200]
+const [count, messages] = isProof ? [10_000, 1000] : [2000, 200]
 
 // Thousands of texts, one by one; a busy machine takes its time.
 vi.setConfig({ testTimeout: 300_000 })

@@ -1,8 +1,9 @@
 import { type OpenTransactionWorld, ResultTable, testInbox, testTransaction } from '@ackord/testkit'
 import { afterAll, describe, it } from 'vitest'
+import { isProof } from '../../../scripts/test-depth.mjs'
 import { type InboxOptions, transactional, transactionMiddleware } from '../src/index.ts'
 import { openHandlingWorld, quiet, write } from './support/handling-world.ts'
-import { type RedisKind, redisKinds } from './support/redis-clients.ts'
+import { type RedisKind, redisKinds, typicalKinds } from './support/redis-clients.ts'
 
 const results = new ResultTable()
 
@@ -36,7 +37,7 @@ function transactionWorld(kind: RedisKind, mode: InboxOptions['mode']): OpenTran
   }
 }
 
-for (const kind of redisKinds) {
+for (const kind of isProof ? redisKinds : typicalKinds) {
   const runner = { describe, it }
   // The queue of a transaction is a list, so that an inner one is a part of it that can be left out.
   const features = { savepoints: true, failCommit: true }

@@ -1,6 +1,7 @@
 import { ResultTable } from '@ackord/testkit'
 import { afterAll, describe, expect, it } from 'vitest'
-import { invariants } from '../../src/simulation/plan/invariants.ts'
+import { isProof } from '../../../../scripts/test-depth.mjs'
+import { simulationMutants } from '../../src/simulation/plan/invariants.ts'
 import { simulationRules } from '../../src/simulation/plan/simulation-rules.ts'
 import { reportFailure, searchHistories, simulate } from '../../src/simulation/simulate.ts'
 import { simulationMutants } from '../../src/simulation/simulation-mutants.ts'
@@ -26,7 +27,7 @@ describe('mutants', () => {
   })
 })
 
-if (process.env['ACKORD_PROOF'] === '1') {
+if (isProof) {
   describe('the numbers of histories', () => {
     it.each(simulationMutants)('are what a search from seed 1 needs: $name', { timeout: 600_000 }, async ({ broken, breaks, seed }) => {
       const { failure, histories } = await searchHistories(2000, { broken })

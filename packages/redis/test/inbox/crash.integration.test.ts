@@ -1,24 +1,24 @@
 import { crashScenarios, formatTable, ResultTable, testCrashPoints } from '@ackord/testkit'
 import { afterAll, describe, it, vi } from 'vitest'
+import { crashMatrix } from '../../../../scripts/test-depth.mjs'
 import { crashProgram } from '../support/crash-program.ts'
 import { crashWorld } from '../support/crash-world.ts'
 
 vi.setConfig({ testTimeout: 60_000, maxConcurrency: 4 })
 
 const results = new ResultTable()
-const matrix = process.env['ACKORD_PROOF'] === '1' ? 'full' : 'small'
 const service = crashProgram()
 
 for (const mode of ['exclusive', 'optimistic'] as const) {
   testCrashPoints(
     // Most of the time they wait for processes to start and for leases to end.
     { describe, it: it.concurrent },
-    { name: `Redis (ioredis, ${mode}) and RabbitMQ`, open: crashWorld(service, mode), matrix, results },
+    { name: `Redis (ioredis, ${mode}) and RabbitMQ`, open: crashWorld(service, mode), matrix: crashMatrix, results },
   )
 }
 
 afterAll(() => {
-  const order = crashScenarios({ matrix }).map(({ name }) => name)
+  const order = crashScenarios({ matrix: crashMatrix }).map(({ name }) => name)
   const rows = results.rows.toSorted((one, other) => order.indexOf(one.scenario) - order.indexOf(other.scenario))
   console.log(formatTable(rows))
 })

@@ -92,3 +92,9 @@ export const redisKinds: readonly RedisKind[] = [
   ioredisKind('ioredis 5 on a cluster', true, (url, keyPrefix) => new Cluster5(clusterUrls(url), { keyPrefix })),
   nodeRedisClusterKind,
 ]
+
+/**
+ * One client on a server and one on a cluster, for the suites of what is built on the port: their scripts are the same whichever client sends them, and the
+ * tests of the port run on all clients.
+ */
+export const typicalKinds: readonly RedisKind[] = redisKinds.filter(({ name }) => ['ioredis 6', 'node-redis on a cluster'].includes(name))

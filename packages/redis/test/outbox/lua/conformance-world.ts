@@ -1,6 +1,6 @@
-import { randomUUID } from 'node:crypto'
 import { silentLogger } from '@ackord/core'
 import { deferred, type OpenOutboxWorld, type OutboxTransaction } from '@ackord/testkit'
+import { ownName } from '../../../../../scripts/test-run.mjs'
 import { LuaShard } from '../../../src/outbox/lua/layout.ts'
 import { type LuaOutboxOptions, luaOutbox } from '../../../src/outbox/lua/lua-outbox.ts'
 import { tagOfShard } from '../../../src/outbox/lua/lua-shards.ts'
@@ -15,7 +15,7 @@ export function luaOutboxWorld(kind: RedisKind, options: LuaOutboxOptions = {}):
   const open: OpenOutboxWorld = async ({ retain }) => {
     opened ??= kind.open()
     const { redis: real, command } = await opened
-    const tag = `test-${randomUUID()}`
+    const tag = `test-${ownName()}`
     const shards = shardsOf(tag, options)
     const { port, move } = movedServer(
       internalsOf(real).port,

@@ -1,7 +1,7 @@
-import { randomUUID } from 'node:crypto'
 import { type Attributes, Message } from '@ackord/core'
 import type { Claim, NewOutboxRecord } from '@ackord/outbox'
 import { type RecordingLogger, recordingLogger } from '@ackord/testkit'
+import { ownName } from '../../../../../scripts/test-run.mjs'
 import type { RedisPort } from '../../../src/client/port.ts'
 import type { KeyName, LuaShard } from '../../../src/outbox/lua/layout.ts'
 import { type LuaOutbox, type LuaOutboxOptions, luaOutbox } from '../../../src/outbox/lua/lua-outbox.ts'
@@ -21,7 +21,7 @@ export interface LuaWorldSettings extends ClientSettings {
 
 /** An outbox under a tag of its own, whose keys are removed at the end. The server's clock can be moved. */
 export class LuaWorld implements AsyncDisposable {
-  readonly tag: string = `test-${randomUUID()}`
+  readonly tag: string = `test-${ownName()}`
   readonly logger: RecordingLogger = recordingLogger()
   readonly counted: string[] = []
   /** How often the server did not know a script. */

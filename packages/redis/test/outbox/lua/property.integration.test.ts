@@ -1,6 +1,7 @@
 import type { Claim } from '@ackord/outbox'
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
+import { isProof } from '../../../../../scripts/test-depth.mjs'
 import type { LuaExpiry } from '../../../src/outbox/lua/expiry/lua-expiry.ts'
 import { repairLuaOutbox } from '../../../src/outbox/lua/repair/repair.ts'
 import { ExpiryWorld, expired, revoked } from './expiry/expiry-world.ts'
@@ -94,7 +95,7 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
   { weight: 3, arbitrary: fc.record({ kind: fc.constant('advance' as const), duration: fc.constantFrom(1000, 5001, lease + 1, -3000) }) },
 )
 
-const runs = process.env['ACKORD_PROOF'] === '1' ? 300 : 25
+const runs = isProof ? 300 : 25
 
 it.each([
   [true, 'none'],

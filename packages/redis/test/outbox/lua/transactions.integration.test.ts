@@ -1,12 +1,13 @@
 import { silentLogger } from '@ackord/core'
 import { type OpenTransactionWorld, ResultTable, testInbox, testTransaction } from '@ackord/testkit'
 import { afterAll, describe, expect, it } from 'vitest'
+import { isProof } from '../../../../../scripts/test-depth.mjs'
 import { redisKey } from '../../../src/client/keys.ts'
 import { type TransactionalOptions, transactional, transactionMiddleware } from '../../../src/index.ts'
 import { luaOutbox } from '../../../src/outbox/lua/index.ts'
 import { LuaShard } from '../../../src/outbox/lua/layout.ts'
 import { openHandlingWorld, quiet, write } from '../../support/handling-world.ts'
-import { type RedisKind, redisKinds } from '../../support/redis-clients.ts'
+import { type RedisKind, redisKinds, typicalKinds } from '../../support/redis-clients.ts'
 import { brokenInvariants } from './invariants.ts'
 import { hour, idsOf, LuaWorld, lease, record } from './lua-world.ts'
 
@@ -40,7 +41,7 @@ function transactionWorld(kind: RedisKind, transaction: TransactionalOptions['tr
   }
 }
 
-for (const kind of redisKinds) {
+for (const kind of isProof ? redisKinds : typicalKinds) {
   const runner = { describe, it }
   const features = { savepoints: true, failCommit: true }
   testTransaction(runner, { name: `LuaOutbox, ${kind.name}`, open: transactionWorld(kind), features, results })

@@ -1,17 +1,14 @@
 import { Relay } from '@ackord/outbox'
 import { ResultTable, testOutboxStore, testRelay } from '@ackord/testkit'
 import { afterAll, describe, it } from 'vitest'
-import { redisKinds } from '../../support/redis-clients.ts'
+import { isProof } from '../../../../../scripts/test-depth.mjs'
+import { redisKinds, typicalKinds } from '../../support/redis-clients.ts'
 import { streamOutboxWorld } from './outbox-world.ts'
 
 const results = new ResultTable()
 afterAll(() => console.log(results.format()))
 
-// The scripts are the same whichever client sends them, and the suite of the port runs on all clients: here one on a server and one on a cluster are enough.
-const kinds =
-  process.env['ACKORD_PROOF'] === '1'
-    ? redisKinds
-    : redisKinds.filter(({ name }) => ['ioredis 6', 'node-redis on a cluster'].includes(name))
+const kinds = isProof ? redisKinds : typicalKinds
 
 for (const kind of kinds) {
   const open = streamOutboxWorld(kind)

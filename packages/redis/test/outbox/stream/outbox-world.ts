@@ -1,6 +1,6 @@
-import { randomUUID } from 'node:crypto'
 import { silentLogger } from '@ackord/core'
 import type { OpenOutboxWorld } from '@ackord/testkit'
+import { ownName } from '../../../../../scripts/test-run.mjs'
 import { redisKey } from '../../../src/client/keys.ts'
 import { type StreamOutboxOptions, streamOutbox } from '../../../src/outbox/stream/stream-outbox.ts'
 import { internalsOf, Redis } from '../../../src/transaction/redis.ts'
@@ -15,7 +15,7 @@ export function streamOutboxWorld(kind: RedisKind, options: StreamOutboxOptions 
     opened ??= kind.open()
     const { redis: real, command } = await opened
     const { port: realPort } = internalsOf(real)
-    const tag = `test-${randomUUID()}`
+    const tag = `test-${ownName()}`
     const { port, move } = movedClock(realPort, redisKey(tag, 'clock'))
     const redis = new Redis({}, port, { logger: silentLogger })
     const settings = { tags: [tag], claimInterval: 0, ...options }

@@ -1,6 +1,7 @@
 import type { Claim } from '@ackord/outbox'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
+import { isProof } from '../../../../../scripts/test-depth.mjs'
 import { idsOf, lease, record, records, StreamWorld } from './stream-world.ts'
 
 const hour = 3_600_000
@@ -119,7 +120,7 @@ const steps: fc.Arbitrary<Step> = fc.oneof(
   },
 )
 
-const runs = process.env['ACKORD_PROOF'] === '1' ? 300 : 30
+const runs = isProof ? 300 : 30
 
 it('in any history with parked records each record is claimed by one relay at a time, and published once', {
   timeout: 600_000,

@@ -1,7 +1,7 @@
-import { randomUUID } from 'node:crypto'
 import { type Attributes, Message } from '@ackord/core'
 import type { NewOutboxRecord } from '@ackord/outbox'
 import { type RecordingLogger, recordingLogger } from '@ackord/testkit'
+import { ownName } from '../../../../../scripts/test-run.mjs'
 import { redisKey } from '../../../src/client/keys.ts'
 import type { RedisPort } from '../../../src/client/port.ts'
 import { type StreamOutbox, type StreamOutboxOptions, streamOutbox } from '../../../src/outbox/stream/stream-outbox.ts'
@@ -18,7 +18,7 @@ export interface StreamWorldSettings extends ClientSettings {
 
 /** An outbox under a tag of its own, whose keys are removed at the end. */
 export class StreamWorld implements AsyncDisposable {
-  readonly tag: string = `test-${randomUUID()}`
+  readonly tag: string = `test-${ownName()}`
   readonly logger: RecordingLogger = recordingLogger()
   readonly counted: string[] = []
   readonly redis: Redis

@@ -1,7 +1,7 @@
-import { randomUUID } from 'node:crypto'
 import { silentLogger } from '@ackord/core'
 import { Relay } from '@ackord/outbox'
 import { expect, it, vi } from 'vitest'
+import { ownName } from '../../../../../scripts/test-run.mjs'
 import { warningsDuring } from '../../../../core/test/support/process-events.ts'
 import { keySlot, redisKey } from '../../../src/client/keys.ts'
 import { type RedisKind, redisKinds } from '../../support/redis-clients.ts'
@@ -9,7 +9,7 @@ import { record, StreamWorld } from './stream-world.ts'
 import { TestTransaction } from './test-transaction.ts'
 
 it.each(redisKinds)('B17: a relay reads all tags; each record is in the slot of its transaction: $name', async (kind) => {
-  const tags = Array.from({ length: 5 }, () => `tag-${randomUUID()}`)
+  const tags = Array.from({ length: 5 }, () => `tag-${ownName()}`)
   await using world = await StreamWorld.open({ kind, outbox: { tags } })
   const { store, port } = world
   for (const [index, tag] of tags.entries()) {
@@ -61,7 +61,7 @@ it('shares a claim among all tags and destinations, however small it is', async 
 })
 
 it('waits for records of many tags without the MaxListenersExceededWarning of Node', async () => {
-  const tags = Array.from({ length: 20 }, () => `tag-${randomUUID()}`)
+  const tags = Array.from({ length: 20 }, () => `tag-${ownName()}`)
   const [ioredis6] = redisKinds as readonly [RedisKind]
   await using world = await StreamWorld.open({ kind: ioredis6, outbox: { tags } })
   const { store } = world

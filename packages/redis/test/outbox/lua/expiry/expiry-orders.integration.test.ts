@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { isProof } from '../../../../../scripts/test-depth.mjs'
 import { ExpiryWorld, revoked } from './expiry-world.ts'
 
 // Scripts are atomic: every interleaving of processes is an order of their scripts. These are all of them.
@@ -86,7 +87,7 @@ const sets: readonly (readonly [string, readonly Step[]])[] = [
 
 // There are 720 of the last: with both ways to keep records only where time does not matter.
 const cases = sets.flatMap(([name, steps]) => [false, true].map((retain) => ({ name, steps, retain })))
-const chosen = process.env['ACKORD_PROOF'] === '1' ? cases : cases.slice(0, -1)
+const chosen = isProof ? cases : cases.slice(0, -1)
 
 describe('R23, edge 13: every order of record, revoke, decide, and publishing with deletion', () => {
   it.each(chosen)('$name, published records kept until then: $retain', { timeout: 300_000 }, async ({ steps, retain }) => {

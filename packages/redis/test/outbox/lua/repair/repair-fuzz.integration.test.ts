@@ -1,11 +1,12 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
+import { isProof } from '../../../../../scripts/test-depth.mjs'
 import { repairLuaOutbox } from '../../../../src/outbox/lua/repair/repair.ts'
 import { brokenInvariants } from '../invariants.ts'
 import { LuaWorld, lease, published } from '../lua-world.ts'
 import { fill, type Mess, mess, messes } from './repair-mess.ts'
 
-const runs = process.env['ACKORD_PROOF'] === '1' ? 500 : 40
+const runs = isProof ? 500 : 40
 
 it.each(['none', 'perKey'] as const)(
   'edge 22, R36: whatever was done to the keys, one pass repairs it, the next finds nothing, and no body is lost; order: %s',
