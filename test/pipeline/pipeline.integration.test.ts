@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto'
 import { eventHandler, Message, type RawMessage, Router, silentLogger } from '@ackord/core'
 import { Relay } from '@ackord/outbox'
 import { createSchema, sqlOutbox, transactional } from '@ackord/sql'
@@ -6,6 +5,7 @@ import { fromPg } from '@ackord/sql/postgres'
 import { describe, expect, it } from 'vitest'
 import { openMysql2 } from '../../packages/sql/test/mysql/support/mysql-world.ts'
 import { openSchema } from '../../packages/sql/test/support/own-schema.ts'
+import { ownName } from '../../scripts/test-run.mjs'
 import type { CarrierKind } from './carrier.ts'
 import { httpCarrier } from './http-carrier.ts'
 import { kafkaCarrier } from './kafka-carrier.ts'
@@ -22,7 +22,7 @@ describe('orders from the outbox in PostgreSQL to an inbox in MariaDB', () => {
   it.each(carriers)(
     'through $name, which $fault at a third and at a half, are applied once each',
     async (kind) => {
-      const destination = `orders-${randomUUID()}`
+      const destination = `orders-${ownName()}`
       await using shop = await openSchema()
       await using billing = await openMysql2()
       await using carrier = await kind.open(destination)

@@ -5,6 +5,7 @@ import { luaOutbox } from '@ackord/redis/lua-outbox'
 import { inboxMiddleware, sqlOutbox } from '@ackord/sql'
 import { Redis as Ioredis } from 'ioredis'
 import { describe, expect, it } from 'vitest'
+import { ownName } from '../../scripts/test-run.mjs'
 import { mariadbOrders, type OrdersKind, postgresOrders, sqliteOrders } from '../testing/sql-orders.ts'
 import { mark } from './odd-texts.ts'
 
@@ -117,7 +118,7 @@ describe('sizes elsewhere', () => {
   ])('of a record in $name are limited to maxSize, and a larger one is refused before anything is stored', async ({ open }) => {
     const client = new Ioredis(process.env['REDIS_URL'] ?? 'redis://127.0.0.1:6379')
     const redis = fromIoredis(client, { logger: silentLogger })
-    const tag = `limits-${crypto.randomUUID()}`
+    const tag = `limits-${ownName()}`
     const outbox = open(redis, tag)
     await expectLimit(outbox, 2000, (message) => redis.write((transaction) => outbox.append(transaction, [{ destination, message }])))
     for (const key of await client.keys(`{${tag}*`)) await client.del(key)

@@ -15,6 +15,7 @@ import { openDoor, poolOptions } from '../../packages/sql/test/mysql/support/mys
 import { nodeKind } from '../../packages/sql/test/sqlite/support/sqlite-world.ts'
 import { openSchema } from '../../packages/sql/test/support/own-schema.ts'
 import { pg } from '../../packages/sql/test/support/pg.ts'
+import { ownName } from '../../scripts/test-run.mjs'
 import { expectNoSecrets, handleInVain, password, payload, type Telling, telling } from './secrets.ts'
 
 vi.setConfig({ testTimeout: 120_000 })
@@ -164,7 +165,7 @@ describe('errors, logs and stored error texts hold neither payloads nor password
     const told = telling()
     const { logger } = told
     const client = new Ioredis(process.env['REDIS_URL'] ?? 'redis://127.0.0.1:6379')
-    const tag = `secrets-${crypto.randomUUID()}`
+    const tag = `secrets-${ownName()}`
     const redis = fromIoredis(client, { logger })
     const outbox = kind === 'streams' ? streamOutbox(redis, { tags: [tag], logger }) : luaOutbox(redis, { tag, logger })
     const middleware = redisTransactional(redis, {
@@ -224,7 +225,7 @@ describe('errors, logs and stored error texts hold neither payloads nor password
     const { logger, hear } = told
     const connection = await connect(process.env['RABBITMQ_URL'] ?? 'amqp://guest:guest@127.0.0.1:5672')
     const channel = await connection.createChannel()
-    const queue = `secrets-${crypto.randomUUID()}`
+    const queue = `secrets-${ownName()}`
     await channel.assertQueue(queue, { expires: 600_000 })
     const publisher = rabbitmqPublisher(connection, { logger })
     const attributes = { id: 'm-1', type: 'order.place', source: '/shop', specversion: '1.0' }

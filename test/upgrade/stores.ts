@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -9,6 +8,7 @@ import { Redis as Ioredis } from 'ioredis'
 import { createPool } from 'mysql2/promise'
 import { openDoor, poolOptions } from '../../packages/sql/test/mysql/support/mysql-world.ts'
 import { openSchema } from '../../packages/sql/test/support/own-schema.ts'
+import { ownName } from '../../scripts/test-run.mjs'
 import type { Release } from './release.ts'
 
 const destination = 'order-events'
@@ -152,7 +152,7 @@ function redis(kind: 'stream' | 'lua'): StoreKind {
     async open() {
       const url = process.env['REDIS_URL'] ?? 'redis://127.0.0.1:6379'
       const door = new Ioredis(url)
-      const tag = `upgrade-${randomUUID()}`
+      const tag = `upgrade-${ownName()}`
       const appliedKey = `{${tag}}:applied`
       return {
         async migrate() {},

@@ -1,9 +1,9 @@
-import { randomUUID } from 'node:crypto'
 import { publishAll, silentLogger } from '@ackord/core'
 import { natsPublisher, natsSource } from '@ackord/nats'
 import { startFaultProxy } from '@ackord/testkit'
 import { jetstreamManager } from '@nats-io/jetstream'
 import { connect } from '@nats-io/transport-node'
+import { ownName } from '../../../scripts/test-run.mjs'
 import { eventsName } from '../names.ts'
 import type { FaultBrokerKind } from './broker.ts'
 
@@ -12,7 +12,7 @@ const url = process.env['NATS_URL'] ?? 'nats://127.0.0.1:4222'
 export const natsBroker: FaultBrokerKind = {
   name: 'NATS JetStream',
   async open() {
-    const name = `faults-${randomUUID()}`
+    const name = `faults-${ownName()}`
     const [input, output] = [`${name}-commands`, `${name}-events`]
     const proxy = await startFaultProxy(url)
     const patient = { maxReconnectAttempts: -1, reconnectTimeWait: 20, reconnectJitter: 0 }

@@ -1,8 +1,8 @@
-import { randomUUID } from 'node:crypto'
 import { publishAll, silentLogger } from '@ackord/core'
 import { rabbitmqPublisher, rabbitmqSource } from '@ackord/rabbitmq'
 import { startFaultProxy } from '@ackord/testkit'
 import { connect } from 'amqplib'
+import { ownName } from '../../../scripts/test-run.mjs'
 import { eventsName } from '../names.ts'
 import type { FaultBrokerKind } from './broker.ts'
 
@@ -14,7 +14,7 @@ const methods = { publish: Buffer.from([0, 60, 0, 40]), ack: Buffer.from([0, 60,
 export const rabbitmqBroker: FaultBrokerKind = {
   name: 'RabbitMQ',
   async open() {
-    const name = `faults-${randomUUID()}`
+    const name = `faults-${ownName()}`
     const [input, output] = [`${name}.commands`, `${name}.events`]
     const proxy = await startFaultProxy(url)
     const recovery = { initialDelay: 20, maxDelay: 200 }

@@ -1,9 +1,9 @@
-import { randomUUID } from 'node:crypto'
 import { publishAll, silentLogger } from '@ackord/core'
 import { fromIoredis } from '@ackord/redis'
 import { streamPublisher, streamSource } from '@ackord/redis/streams'
 import { startFaultProxy } from '@ackord/testkit'
 import { Redis } from 'ioredis'
+import { ownName } from '../../../scripts/test-run.mjs'
 import { eventsName } from '../names.ts'
 import type { FaultBrokerKind } from './broker.ts'
 
@@ -12,7 +12,7 @@ const url = process.env['REDIS_URL'] ?? 'redis://127.0.0.1:6379'
 export const redisStreamsBroker: FaultBrokerKind = {
   name: 'Redis Streams',
   async open() {
-    const name = `faults-${randomUUID()}`
+    const name = `faults-${ownName()}`
     const [input, output] = [`${name}-commands`, `${name}-events`]
     const proxy = await startFaultProxy(url)
     // For connections that are half open: nobody else would end the wait.

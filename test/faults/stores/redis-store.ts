@@ -1,4 +1,4 @@
-import { createHash, randomUUID } from 'node:crypto'
+import { createHash } from 'node:crypto'
 import { silentLogger } from '@ackord/core'
 import { fromIoredis, streamOutbox, transactional } from '@ackord/redis'
 import { luaOutbox } from '@ackord/redis/lua-outbox'
@@ -10,6 +10,7 @@ import { settleScript } from '../../../packages/redis/src/outbox/lua/scripts/set
 import { settleHeld } from '../../../packages/redis/src/outbox/stream/scripts/settle-scripts.ts'
 import { commitScriptFor } from '../../../packages/redis/src/transaction/commit-script.ts'
 import { startRedis } from '../../../scripts/servers/index.mjs'
+import { ownName } from '../../../scripts/test-run.mjs'
 import { consumer, eventsName } from '../names.ts'
 import { type Moment, outboxStates, restart, type ServerStore, type ServerStoreKind, type ServerStoreOptions } from './store.ts'
 
@@ -40,7 +41,7 @@ function kindOf(name: string, variant: RedisVariant): ServerStoreKind {
 async function open({ mode, outbox: kind }: RedisVariant, { own = false }: ServerStoreOptions = {}): Promise<ServerStore> {
   const server = own ? await startRedis({ args: ['--appendfsync', 'always'] }) : undefined
   const url = server?.url ?? sharedUrl
-  const tag = `faults-${randomUUID()}`
+  const tag = `faults-${ownName()}`
   const proxy = await startFaultProxy(url)
   const door = quiet(new Redis(url))
   // For connections that are half open: nobody else would end the wait.

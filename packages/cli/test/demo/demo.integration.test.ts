@@ -1,9 +1,10 @@
-import { randomUUID } from 'node:crypto'
 import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { Cluster } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { startKafkaMock } from '../../../../scripts/servers/index.mjs'
+import { isProof } from '../../../../scripts/test-depth.mjs'
+import { ownName } from '../../../../scripts/test-run.mjs'
 import { parseServiceUrl } from '../../src/settings/urls.ts'
 import { connectRedis } from '../../src/stores/redis-client.ts'
 import { Ackord, ackord, type Ended, emptyDirectory, start } from '../support/ackord.ts'
@@ -24,7 +25,7 @@ beforeAll(bundleMain)
 vi.setConfig({ maxConcurrency: 10 })
 
 /** Stores that no other test uses: everything left there at the end comes from a demo. */
-const own = `cli_demo_${randomUUID().slice(0, 8)}`
+const own = `cli_demo_${ownName()}`
 const postgresUrl = changed(postgresServer, (url) => url.searchParams.set('options', `-c search_path=${own}`))
 const mariadbUrl = changed(mariadbServer, (url) => {
   url.pathname = own
@@ -135,9 +136,7 @@ const pairs = Object.keys(brokers).flatMap((broker) => Object.keys(stores).map((
 const diagonal = Object.keys(stores).map(
   (store, index) => [store, Object.keys(brokers)[index % Object.keys(brokers).length] ?? ''] as const,
 )
-const others = (process.env['ACKORD_PROOF'] === '1' ? pairs : diagonal).filter(
-  ([store, broker]) => !inFull.some((pair) => pair[0] === store && pair[1] === broker),
-)
+const others = (isProof ? pairs : diagonal).filter(([store, broker]) => !inFull.some((pair) => pair[0] === store && pair[1] === broker))
 
 describe.concurrent('the demo in full', () => {
   it.each(inFull)('succeeds on %s and %s', (store, broker) => runDemo(store, broker, 1000), 240_000)

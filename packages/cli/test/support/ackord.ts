@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Writable } from 'node:stream'
+import { afterAll } from 'vitest'
 import { Secrets } from '../../src/output/secrets.ts'
 import { run } from '../../src/program.ts'
 import { main } from './bundle-main.ts'
@@ -144,7 +145,8 @@ class Heard extends Writable {
 }
 
 const directories: string[] = []
-process.on('exit', () => {
+// Not when the process exits: vitest ends its workers with a signal.
+afterAll(() => {
   for (const directory of directories) rmSync(directory, { recursive: true, force: true })
 })
 

@@ -1,6 +1,6 @@
-import { randomUUID } from 'node:crypto'
 import { Message, silentLogger } from '@ackord/core'
 import type { NewOutboxRecord } from '@ackord/outbox'
+import { ownName } from '../../../../scripts/test-run.mjs'
 import { type Broker, openBroker } from '../../src/brokers/open-broker.ts'
 import { Secrets } from '../../src/output/secrets.ts'
 import { openStore } from '../../src/stores/open-store.ts'
@@ -36,7 +36,7 @@ export async function openTestStore(
   url: string = `sqlite:${emptyDirectory()}/test.db`,
   more: Pick<StoreLocation, 'outbox' | 'shards'> = {},
 ): Promise<TestStore> {
-  const name = `cli_test_${randomUUID().slice(0, 8)}`
+  const name = `cli_test_${ownName()}`
   const location: StoreLocation = url.startsWith('redis') ? { tag: [name], ...more } : { prefix: `${name}_` }
   const store = await openStore(url, { option: 'url', location: location, logger: silentLogger, secrets: new Secrets(), create: true })
   if (store.kind === 'sqlite') openHere.add(url)
@@ -93,7 +93,7 @@ export interface TestTopic extends AsyncDisposable {
 
 export async function openTestTopic(url: string): Promise<TestTopic> {
   const broker = await openBroker(url, { option: 'url', logger: silentLogger, secrets: new Secrets() })
-  const topic = `cli-test-${randomUUID().slice(0, 8)}`
+  const topic = `cli-test-${ownName()}`
   await broker.createTopic(topic)
   const source = broker.source(topic)
   async function* ids(): AsyncGenerator<string, void, void> {

@@ -1,9 +1,9 @@
-import { randomUUID } from 'node:crypto'
 import { setMaxListeners } from 'node:events'
 import { type Attributes, Message, type Publisher, publishAll, type RawMessage, type Source } from '@ackord/core'
 import { type RecordingLogger, recordingLogger } from '@ackord/testkit'
 import { type JetStreamManager, jetstreamManager, type StreamConfig } from '@nats-io/jetstream'
 import { type ConnectionOptions, connect, type NatsConnection } from '@nats-io/transport-node'
+import { ownName } from '../../../../scripts/test-run.mjs'
 import { type NatsPublisherOptions, type NatsSourceOptions, natsPublisher, natsSource } from '../../src/index.ts'
 
 export const natsUrl: string = process.env['NATS_URL'] ?? 'nats://127.0.0.1:4222'
@@ -48,7 +48,7 @@ export async function openWorld(options: WorldOptions = {}): Promise<World> {
   const names: string[] = []
   const opened: AsyncDisposable[] = []
   const name = () => {
-    const made = `ackord-test-${randomUUID()}`
+    const made = `ackord-test-${ownName()}`
     names.push(made)
     return made
   }

@@ -1,8 +1,8 @@
-import { randomUUID } from 'node:crypto'
 import { setMaxListeners } from 'node:events'
 import { Message, type Publisher, publishAll, type RawMessage, type Source } from '@ackord/core'
 import { type RecordingLogger, recordingLogger } from '@ackord/testkit'
 import { type Channel, connect, type Message as NativeMessage, type RecoveringChannelModel } from 'amqplib'
+import { ownName } from '../../../../scripts/test-run.mjs'
 import {
   type RabbitmqConnection,
   type RabbitmqPublisherOptions,
@@ -57,7 +57,7 @@ export async function openWorld(options: WorldOptions = {}): Promise<World> {
   const opened: AsyncDisposable[] = []
   const admin = await door.createChannel()
   const name = () => {
-    const made = `ackord-test-${randomUUID()}`
+    const made = `ackord-test-${ownName()}`
     names.push(made)
     return made
   }

@@ -1,6 +1,6 @@
-import { randomUUID } from 'node:crypto'
 import { type Attributes, Message, type Publisher, publishAll, type RawMessage, type Source } from '@ackord/core'
 import { type RecordingLogger, recordingLogger } from '@ackord/testkit'
+import { ownName } from '../../../../scripts/test-run.mjs'
 import { type StreamPublisherOptions, type StreamSourceOptions, streamPublisher, streamSource } from '../../src/streams/index.ts'
 import { type ClientSettings, type RedisKind, redisKinds, type TestRedis } from '../support/redis-clients.ts'
 
@@ -27,7 +27,7 @@ export async function openStreams(kind: RedisKind = single, settings: ClientSett
   const logger = recordingLogger()
   const clientSettings: ClientSettings = { ...settings, options: { logger, deadline: 5000, ...settings.options } }
   const client = await kind.open(clientSettings)
-  const name = `orders-${randomUUID()}`
+  const name = `orders-${ownName()}`
   const opened: AsyncDisposable[] = []
   const prefix = settings.keyPrefix ?? ''
 

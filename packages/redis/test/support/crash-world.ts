@@ -1,9 +1,10 @@
-import { createHash, randomUUID } from 'node:crypto'
+import { createHash } from 'node:crypto'
 import { deterministicIds, jsonMarshaler, Message, marshal, publishAll, silentLogger } from '@ackord/core'
 import { rabbitmqPublisher } from '@ackord/rabbitmq'
 import type { OpenCrashWorld } from '@ackord/testkit'
 import { connect } from 'amqplib'
 import { Redis as Ioredis } from 'ioredis'
+import { ownName } from '../../../../scripts/test-run.mjs'
 import { fromIoredis, streamOutbox } from '../../src/index.ts'
 import { luaOutbox } from '../../src/outbox/lua/index.ts'
 import { batchSize, consumer, ordersKey } from './crash-rules.ts'
@@ -14,7 +15,7 @@ const rabbitmqUrl = process.env['RABBITMQ_URL'] ?? 'amqp://guest:guest@127.0.0.1
 /** Redis and RabbitMQ, and on them the service. */
 export function crashWorld(service: string, mode: 'exclusive' | 'optimistic', store: 'stream' | 'lua' = 'stream'): OpenCrashWorld {
   return async () => {
-    const tag = `crash-${randomUUID()}`
+    const tag = `crash-${ownName()}`
     const client = new Ioredis(redisUrl)
     const redis = fromIoredis(client, { logger: silentLogger })
     const outbox = store === 'lua' ? luaOutbox(redis, { tag }) : streamOutbox(redis, { tags: [tag] })

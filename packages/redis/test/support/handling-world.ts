@@ -1,6 +1,6 @@
-import { randomUUID } from 'node:crypto'
 import { type Context, Message, type RawMessage, silentLogger } from '@ackord/core'
 import type { OutboxWriter } from '@ackord/outbox'
+import { ownName } from '../../../../scripts/test-run.mjs'
 import type { InboxOptions, Redis, RedisOptions, RedisTransaction, TransactionOptions } from '../../src/index.ts'
 import type { ClientSettings, RedisKind, TestRedis } from './redis-clients.ts'
 
@@ -24,7 +24,7 @@ export const quiet: RedisOptions & TransactionOptions = { logger: silentLogger }
 
 export async function openHandlingWorld(kind: RedisKind, settings: ClientSettings = {}): Promise<HandlingWorld> {
   const { redis, command, ...opened } = await kind.open({ ...settings, options: { ...quiet, ...settings.options } })
-  const tag = `t-${randomUUID()}`
+  const tag = `t-${ownName()}`
   const prefix = settings.keyPrefix ?? ''
   const key = (...parts: string[]) => redis.key(tag, ...parts)
   const stream = key('events')

@@ -1,10 +1,11 @@
-import { randomUUID } from 'node:crypto'
 import { type Message, silentLogger } from '@ackord/core'
 import type { OutboxWriter } from '@ackord/outbox'
 import { trackedMessage } from '@ackord/testkit'
 import { Redis as Ioredis } from 'ioredis'
 import { describe, expect, it } from 'vitest'
-import { inboxMiddleware, outboxMiddleware, Redis, type RedisTransaction, streamOutbox, transactionMiddleware } from '../../src/index.ts'
+import { ownName } from '../../../../scripts/test-run.mjs'
+import {
+  inboxMiddleware, outboxMiddleware, Redis, type RedisTransaction, streamOutbox, transactionMiddleware } from '../../src/index.ts'
 import { luaOutbox } from '../../src/outbox/lua/index.ts'
 import { deliver, placed } from '../support/deliver.ts'
 import { redisUrl } from '../support/redis-clients.ts'
@@ -42,7 +43,7 @@ function messageWorld(client: Ioredis, { inbox, outbox: name, rollback, fails }:
   const stops = stoppableCommits(client)
   // Of one message each: what becomes of several is another test's.
   const redis = new Redis(client, stops.port, { logger: silentLogger, coalesce: 1 })
-  const tag = `t-${randomUUID()}`
+  const tag = `t-${ownName()}`
   const key = (...parts: string[]) => redis.key(tag, ...parts)
   const outbox = outboxOf(redis, name, tag)
   const use = [
@@ -186,7 +187,7 @@ describe('a commit script that stops at any of its steps', () => {
     async function runStopped(step: number): Promise<number> {
       const stops = stoppableCommits(client)
       const redis = new Redis(client, stops.port, { logger: silentLogger })
-      const tag = `t-${randomUUID()}`
+      const tag = `t-${ownName()}`
       const key = (...parts: string[]) => redis.key(tag, ...parts)
       const use = [inboxMiddleware(redis, { consumer: 'orders', tag }), transactionMiddleware(redis, { logger: silentLogger })]
       const handle = async ({ id = '' }: Message) => {

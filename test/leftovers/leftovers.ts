@@ -1,0 +1,167 @@
+import { chmodSync, mkdirSync, readdirSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { jetstreamManager } from '@nats-io/jetstream'
+import { connect } from '@nats-io/transport-node'
+import { Redis } from 'ioredis'
+import { createConnection } from 'mysql2/promise'
+import pg from 'pg'
+import { runId } from '../../scripts/test-run.mjs'
+
+/** A place where tests create things. */
+interface Ground {
+  readonly name: string
+  /** What this run has there, by name. Rejects where the server is not up. */
+  list(): Promise<readonly string[]>
+  remove(names: readonly string[]): Promise<void>
+}
+
+/**
+ * For vitest's `globalSetup`: gives the run a directory for its temporary files and a name for what it creates on servers, and fails it at the end if
+ * anything is left. Other runs may be using the same servers.
+ */
+export default async function watchLeftovers(): Promise<() => Promise<void>> {
+  process.env['ACKORD_TEST_RUN'] = runId
+  const directory = join(tmpdir(), `ackord-test-${runId}`)
+  mkdirSync(directory)
+  // As the usual one is: servers that tests start have accounts of their own.
+  chmodSync(directory, 0o1777)
+  const usual = process.env['TMPDIR']
+  process.env['TMPDIR'] = directory
+
+  return async () => {
+    if (usual === undefined) delete process.env['TMPDIR']
+    else process.env['TMPDIR'] = usual
+    const left: string[] = []
+    for (const ground of [files(directory, () => true), files('/dev/shm', (name) => name.includes(runId)), postgres, mariadb, nats]) {
+      const found = await removeFrom(ground)
+      left.push(...found.map((name) => `${ground.name}: ${name}`))
+    }
+    // Most keys expire: nobody could tell those that a test forgot from those that belong to what it tests.
+    for (const ground of redis()) await removeFrom(ground)
+    rmSync(directory, { recursive: true, force: true })
+    if (left.length === 0) return
+    // Vitest prints what is thrown here, and takes no notice of it otherwise.
+    process.exitCode = 1
+    throw new Error(
+      `Tests have left something behind:\n${left.slice(0, 50).join('\n')}${left.length > 50 ? `\nand ${left.length - 50} more` : ''}`,
+    )
+  }
+}
+
+/** Resolves to what was there; to nothing where the server is not up. */
+async function removeFrom({ list, remove }: Ground): Promise<readonly string[]> {
+  const found = await list().catch(() => [])
+  if (found.length > 0) await remove(found)
+  return found
+}
+
+function files(directory: string, isOurs: (name: string) => boolean): Ground {
+  return {
+    name: directory,
+    list: async () => readdirSync(directory).filter(isOurs),
+    async remove(names) {
+      for (const name of names) rmSync(join(directory, name), { recursive: true, force: true })
+    },
+  }
+}
+
+const postgres: Ground = {
+  name: 'schema of PostgreSQL',
+  list: () =>
+    onPostgres(async (client) =>
+      (await client.query('SELECT nspname AS name FROM pg_namespace WHERE nspname LIKE $1', [`%${runId}%`])).rows.map(({ name }) =>
+        String(name),
+      ),
+    ),
+  remove: (names) =>
+    onPostgres(async (client) => {
+      for (const name of names) await client.query(`DROP SCHEMA ${client.escapeIdentifier(name)} CASCADE`)
+    }),
+}
+
+async function onPostgres<T>(work: (client: pg.Client) => Promise<T>): Promise<T> {
+  const client = new pg.Client(process.env['POSTGRES_URL'] ?? 'postgres://postgres@127.0.0.1:5432/test')
+  await client.connect()
+  try {
+    return await work(client)
+  } finally {
+    await client.end()
+  }
+}
+
+const mariadb: Ground = {
+  name: 'database of MariaDB',
+  list: () =>
+    onMariadb(async (query) =>
+      (await query('SELECT SCHEMA_NAME AS name FROM information_schema.SCHEMATA WHERE SCHEMA_NAME LIKE ?', [`%${runId}%`])).map(
+        ({ name }) => String(name),
+      ),
+    ),
+  remove: (names) =>
+    onMariadb(async (query) => {
+      for (const name of names) await query(`DROP DATABASE \`${name}\``, [])
+    }),
+}
+
+async function onMariadb<T>(
+  work: (query: (sql: string, values: unknown[]) => Promise<Record<string, unknown>[]>) => Promise<T>,
+): Promise<T> {
+  const connection = await createConnection(process.env['MARIADB_URL'] ?? process.env['MYSQL_URL'] ?? 'mysql://root@127.0.0.1:3306/test')
+  try {
+    return await work(async (sql, values) => (await connection.query(sql, values))[0] as Record<string, unknown>[])
+  } finally {
+    await connection.end()
+  }
+}
+
+const nats: Ground = {
+  name: 'stream of NATS',
+  list: () =>
+    onNats(async ({ streams }) => {
+      const names: string[] = []
+      for await (const name of streams.names()) if (name.includes(runId)) names.push(name)
+      return names
+    }),
+  remove: (names) =>
+    onNats(async ({ streams }) => {
+      for (const name of names) await streams.delete(name)
+    }),
+}
+
+async function onNats<T>(work: (manager: Awaited<ReturnType<typeof jetstreamManager>>) => Promise<T>): Promise<T> {
+  const connection = await connect({ servers: process.env['NATS_URL'] ?? 'nats://127.0.0.1:4222', maxReconnectAttempts: 0 })
+  try {
+    return await work(await jetstreamManager(connection))
+  } finally {
+    await connection.close()
+  }
+}
+
+function redis(): Ground[] {
+  const urls = [process.env['REDIS_URL'] ?? 'redis://127.0.0.1:6379', ...(process.env['REDIS_CLUSTER_URLS']?.split(',') ?? [])]
+  return urls.map((url) => ({
+    name: `key of Redis at ${new URL(url).host}`,
+    list: () =>
+      onRedis(url, async (client) => {
+        const keys: string[] = []
+        for await (const some of client.scanStream({ match: `*${runId}*`, count: 1000 })) keys.push(...(some as string[]))
+        return keys
+      }),
+    remove: (names) =>
+      onRedis(url, async (client) => {
+        for (const name of names) await client.unlink(name)
+      }),
+  }))
+}
+
+async function onRedis<T>(url: string, work: (client: Redis) => Promise<T>): Promise<T> {
+  const client = new Redis(url, { lazyConnect: true, maxRetriesPerRequest: 0, retryStrategy: () => null })
+  client.on('error', () => {})
+  try {
+    await client.connect()
+    return await work(client)
+  } finally {
+    client.disconnect()
+  }
+}
