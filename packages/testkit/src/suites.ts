@@ -1,0 +1,59 @@
+// Conformance suites for authors of stores, relays and brokers.
+
+// Crashes of whole services
+export type { CrashObservation, CrashPoint, CrashScenario, CrashWorld, OpenCrashWorld, ServiceProgram } from './crash/crash-points.ts'
+export { crashPoints } from './crash/crash-points.ts'
+export type { CrashOptions } from './crash/process/crash-scenarios.ts'
+export { crashScenarios } from './crash/process/crash-scenarios.ts'
+export type { CrashableProcess, RunningService } from './crash/process/service-process.ts'
+export { runCrashable } from './crash/process/service-process.ts'
+export type { CrashSubject } from './crash/process/test-crash-points.ts'
+export { testCrashPoints } from './crash/process/test-crash-points.ts'
+// Running scenarios, and their results
+export type { ResultRow } from './run/result-table.ts'
+export { formatTable, ResultTable } from './run/result-table.ts'
+export type { RunScenarioOptions, Scenario, ScenarioResult, SuiteDepth, TestRunner } from './run/scenario.ts'
+export { runScenario } from './run/scenario.ts'
+// Brokers
+export type {
+  BrokerClaims,
+  BrokerScenario,
+  BrokerSourceOptions,
+  BrokerSubject,
+  BrokerTopic,
+  BrokerWorld,
+  OpenBrokerWorld,
+} from './suites/broker/broker-world.ts'
+export { memoryBrokerClaims, openMemoryBrokerWorld } from './suites/broker/broker-world.ts'
+export { publisherScenarios, sourceScenarios, testPublisher, testSource } from './suites/broker/test-broker.ts'
+// Order per key
+export type { OrderedOutboxSubject } from './suites/ordering/test-ordered-outbox.ts'
+export { orderScenarios, testOrderedOutbox } from './suites/ordering/test-ordered-outbox.ts'
+// Outbox stores
+export type { ModelOptions } from './suites/outbox/model-scenario.ts'
+export type {
+  OpenOutboxTransaction,
+  OpenOutboxWorld,
+  OutboxFeatures,
+  OutboxScenario,
+  OutboxTransaction,
+  OutboxWorld,
+  OutboxWorldOptions,
+} from './suites/outbox/outbox-world.ts'
+export { memoryOutboxFeatures, openMemoryOutboxWorld, openOrderedMemoryOutboxWorld } from './suites/outbox/outbox-world.ts'
+export type { OutboxSubject } from './suites/outbox/test-outbox-store.ts'
+export { outboxScenarios, testOutboxStore } from './suites/outbox/test-outbox-store.ts'
+// Relays
+export type { CreateRelay, RelayPorts, RelayScenario, RelaySetup, RelayUnderTest } from './suites/relay/relay-world.ts'
+export type { RelaySubject } from './suites/relay/test-relay.ts'
+export { relayScenarios, testRelay } from './suites/relay/test-relay.ts'
+// Transactions and inboxes
+export { inboxScenarios } from './suites/transaction/inbox-scenarios.ts'
+export type { InboxSubject, TransactionSubject } from './suites/transaction/test-transaction.ts'
+export { testInbox, testTransaction, transactionScenarios } from './suites/transaction/test-transaction.ts'
+export type {
+  OpenTransactionWorld,
+  TransactionFeatures,
+  TransactionScenario,
+  TransactionWorld,
+} from './suites/transaction/transaction-world.ts'
