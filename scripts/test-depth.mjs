@@ -9,7 +9,7 @@ export const isProof = process.env['ACKORD_PROOF'] === '1'
 /**
  * Of suites on a client whose database or broker another client has taken through all scenarios.
  *
- * @type {import('@ackord/testkit').SuiteDepth}
+ * @type {import('@ackord/testkit/suites').SuiteDepth}
  */
 export const depthOfOtherClients = isProof ? 'whole' : 'basic'
 

@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import { formatTable, type ResultRow } from '@ackord/testkit'
+import { formatTable, type ResultRow } from '@ackord/testkit/suites'
 import { describe, expect, it } from 'vitest'
 import { readResults } from '../guarantees.mjs'
 import { renderPage } from '../guarantees-page.mjs'

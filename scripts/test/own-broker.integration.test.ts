@@ -4,7 +4,7 @@ import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import type { Publisher, Source } from '../../packages/core/src/index.ts'
 import { silentLogger } from '../../packages/core/src/index.ts'
-import { type BrokerWorld, testPublisher, testSource } from '../../packages/testkit/src/index.ts'
+import { type BrokerWorld, testPublisher, testSource } from '../../packages/testkit/src/suites.ts'
 import { root, typescriptBlocks } from './docs-blocks.ts'
 
 const postgresUrl = process.env['POSTGRES_URL'] ?? 'postgres://postgres@127.0.0.1:5432/test'

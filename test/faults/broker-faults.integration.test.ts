@@ -1,4 +1,4 @@
-import { ResultTable } from '@ackord/testkit'
+import { ResultTable } from '@ackord/testkit/suites'
 import { afterAll } from 'vitest'
 import { isProof } from '../../scripts/test-depth.mjs'
 import type { FaultBrokerKind } from './brokers/broker.ts'

@@ -1,5 +1,5 @@
 import { type Middleware, outside } from '@ackord/core'
-import { runScenario } from '@ackord/testkit'
+import { runScenario } from '@ackord/testkit/suites'
 import { describe, expect, it } from 'vitest'
 import { isProof } from '../../scripts/test-depth.mjs'
 import { postgresStore } from './stores/postgres-store.ts'

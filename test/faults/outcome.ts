@@ -1,5 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises'
-import type { CrashObservation } from '@ackord/testkit'
+import type { CrashObservation } from '@ackord/testkit/suites'
 import { type CrashExpectation, duplicatesOf, faultsOf, missingOf, problemsOf } from '../../packages/testkit/src/crash/process/crash-run.ts'
 
 /** Milliseconds without progress after which it is given up; longer than every lease and time-out in these tests. */

@@ -1,4 +1,4 @@
-import { type ResultTable, runScenario, type Scenario } from '@ackord/testkit'
+import { type ResultTable, runScenario, type Scenario } from '@ackord/testkit/suites'
 import { describe, it } from 'vitest'
 
 export interface FaultSuite<Open> {

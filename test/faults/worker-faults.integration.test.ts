@@ -1,4 +1,4 @@
-import { type OpenCrashWorld, ResultTable } from '@ackord/testkit'
+import { type OpenCrashWorld, ResultTable } from '@ackord/testkit/suites'
 import { afterAll } from 'vitest'
 import { crashWorld as redisWorld } from '../../packages/redis/test/support/crash-world.ts'
 import { crashWorld as mariadbWorld } from '../../packages/sql/test/mysql/crash/crash-world.ts'

@@ -1,6 +1,7 @@
 import { jsonMarshaler, Message, marshal, type Publisher, silentLogger } from '@ackord/core'
 import { sqlOutbox } from '@ackord/sql'
-import { type CrashTestLife, type CrashTestOptions, crashPoints, crashTest } from '@ackord/testkit'
+import { type CrashTestLife, type CrashTestOptions, crashTest } from '@ackord/testkit'
+import { crashPoints } from '@ackord/testkit/suites'
 import { describe, expect, it } from 'vitest'
 import { type Handle, orderRouter, placeOrder, saveOrder } from './order-router.ts'
 import { mariadbOrders, type OrdersKind, postgresOrders, sqliteOrders } from './sql-orders.ts'

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { MemoryBroker, publishAll } from '@ackord/core'
-import { type BrokerClaims, type BrokerWorld, ResultTable, recordingLogger, testPublisher } from '@ackord/testkit'
+import { recordingLogger } from '@ackord/testkit'
+import { type BrokerClaims, type BrokerWorld, ResultTable, testPublisher } from '@ackord/testkit/suites'
 import { afterAll, describe, it } from 'vitest'
 import { type HttpPublisherOptions, type HttpSource, httpPublisher, httpSource, toNodeHandler } from '../src/index.ts'
 import { serve } from './support/world.ts'

@@ -1,4 +1,4 @@
-import { type BrokerClaims, type BrokerWorld, ResultTable, testPublisher, testSource } from '@ackord/testkit'
+import { type BrokerClaims, type BrokerWorld, ResultTable, testPublisher, testSource } from '@ackord/testkit/suites'
 import { afterAll, describe, it } from 'vitest'
 import type { NatsPublisherOptions, NatsSourceOptions } from '../src/index.ts'
 import { openWorld } from './support/world.ts'

@@ -1,5 +1,6 @@
 import { isAckordError, Message, type PublishResult } from '@ackord/core'
-import { type BrokerWorld, runScenario, sourceScenarios, startFaultProxy } from '@ackord/testkit'
+import { startFaultProxy } from '@ackord/testkit'
+import { type BrokerWorld, runScenario, sourceScenarios } from '@ackord/testkit/suites'
 import { connect } from '@nats-io/transport-node'
 import { describe, expect, it } from 'vitest'
 import { startNats } from '../../../scripts/servers/index.mjs'

@@ -1,4 +1,4 @@
-import { type OpenTransactionWorld, ResultTable, testInbox, testTransaction } from '@ackord/testkit'
+import { type OpenTransactionWorld, ResultTable, testInbox, testTransaction } from '@ackord/testkit/suites'
 import { afterAll, describe, it } from 'vitest'
 import { isProof } from '../../../scripts/test-depth.mjs'
 import { type InboxOptions, transactional, transactionMiddleware } from '../src/index.ts'

@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import { rmSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import { formatTable } from '@ackord/testkit'
+import { formatTable } from '@ackord/testkit/suites'
 import { describe, expect, it } from 'vitest'
 import { bundle } from '../../../scripts/bundle.mjs'
 import { generatePlan, type SimulationPlan } from '../../src/simulation/plan/plan.ts'

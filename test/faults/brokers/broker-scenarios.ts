@@ -1,4 +1,5 @@
-import type { Fault, Scenario } from '@ackord/testkit'
+import type { Fault } from '@ackord/testkit'
+import type { Scenario } from '@ackord/testkit/suites'
 import { FaultRun } from '../fault-run.ts'
 import { batchSize } from '../names.ts'
 import { openSqliteStore } from '../stores/sqlite-store.ts'

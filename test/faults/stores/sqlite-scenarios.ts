@@ -1,4 +1,4 @@
-import type { Scenario } from '@ackord/testkit'
+import type { Scenario } from '@ackord/testkit/suites'
 import { FaultRun } from '../fault-run.ts'
 import { checkHappened } from '../wire.ts'
 import type { SqliteStore } from './sqlite-store.ts'

@@ -1,6 +1,7 @@
 import type { Middleware } from '@ackord/core'
 import type { OutboxStore } from '@ackord/outbox'
-import type { CrashObservation, FaultProxy } from '@ackord/testkit'
+import type { FaultProxy } from '@ackord/testkit'
+import type { CrashObservation } from '@ackord/testkit/suites'
 import type { Recognise } from '../wire.ts'
 
 export type StoreObservation = Pick<CrashObservation, 'applied' | 'inbox' | 'outbox'>

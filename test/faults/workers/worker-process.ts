@@ -1,6 +1,6 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
-import type { ServiceProgram } from '@ackord/testkit'
+import type { ServiceProgram } from '@ackord/testkit/suites'
 
 /** A worker in a process of its own, which signals end and suspend. */
 export class WorkerProcess implements AsyncDisposable {

@@ -1,4 +1,4 @@
-import type { CrashWorld } from '@ackord/testkit'
+import type { CrashWorld } from '@ackord/testkit/suites'
 import { Outcome } from '../outcome.ts'
 import { WorkerProcess } from './worker-process.ts'
 

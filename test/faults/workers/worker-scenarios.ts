@@ -1,4 +1,4 @@
-import type { CrashScenario } from '@ackord/testkit'
+import type { CrashScenario } from '@ackord/testkit/suites'
 import { WorkerRun } from './worker-run.ts'
 
 export interface WorkerScenarioOptions {

@@ -1,4 +1,4 @@
-import { type BrokerClaims, type BrokerWorld, ResultTable, testPublisher, testSource } from '@ackord/testkit'
+import { type BrokerClaims, type BrokerWorld, ResultTable, testPublisher, testSource } from '@ackord/testkit/suites'
 import { afterAll, describe, it } from 'vitest'
 import type { StreamSourceOptions } from '../../src/streams/index.ts'
 import { redisKinds } from '../support/redis-clients.ts'

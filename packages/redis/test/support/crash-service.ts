@@ -1,7 +1,7 @@
 import { commandHandler, defineEvent, Router } from '@ackord/core'
 import { Relay } from '@ackord/outbox'
 import { type RabbitmqConnection, rabbitmqPublisher, rabbitmqSource } from '@ackord/rabbitmq'
-import { runCrashable } from '@ackord/testkit'
+import { runCrashable } from '@ackord/testkit/suites'
 import { connect } from 'amqplib'
 import { Redis as Ioredis } from 'ioredis'
 import { fromIoredis, streamOutbox, transactional } from '../../src/index.ts'

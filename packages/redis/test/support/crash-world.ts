@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { deterministicIds, jsonMarshaler, Message, marshal, publishAll, silentLogger } from '@ackord/core'
 import { rabbitmqPublisher } from '@ackord/rabbitmq'
-import type { OpenCrashWorld } from '@ackord/testkit'
+import type { OpenCrashWorld } from '@ackord/testkit/suites'
 import { connect } from 'amqplib'
 import { Redis as Ioredis } from 'ioredis'
 import { ownName } from '../../../../scripts/test-run.mjs'

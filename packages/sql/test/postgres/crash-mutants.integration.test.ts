@@ -1,4 +1,4 @@
-import { crashScenarios, runScenario } from '@ackord/testkit'
+import { crashScenarios, runScenario } from '@ackord/testkit/suites'
 import { describe, expect, it, vi } from 'vitest'
 import { crashMutants } from './crash/crash-mutants.ts'
 import { crashService } from './crash/crash-program.ts'

@@ -1,4 +1,4 @@
-import { crashScenarios, formatTable, ResultTable, testCrashPoints } from '@ackord/testkit'
+import { crashScenarios, formatTable, ResultTable, testCrashPoints } from '@ackord/testkit/suites'
 import { afterAll, describe, it, vi } from 'vitest'
 import { crashMatrix } from '../../../../scripts/test-depth.mjs'
 import { crashService } from './crash/crash-program.ts'

@@ -1,4 +1,4 @@
-import type { SuiteDepth } from '@ackord/testkit'
+import type { SuiteDepth } from '@ackord/testkit/suites'
 import type { Database } from '../../src/index.ts'
 import type { View } from './own-schema.ts'
 import type { LastingTables } from './pooled-schema.ts'

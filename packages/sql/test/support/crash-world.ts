@@ -1,6 +1,6 @@
 import { deterministicIds, jsonMarshaler, Message, marshal, publishAll, silentLogger } from '@ackord/core'
 import { rabbitmqPublisher } from '@ackord/rabbitmq'
-import type { OpenCrashWorld } from '@ackord/testkit'
+import type { OpenCrashWorld } from '@ackord/testkit/suites'
 import { connect } from 'amqplib'
 import { type Database, sqlOutbox } from '../../src/index.ts'
 

@@ -1,7 +1,7 @@
 import { type Context, Message, rootContext, silentLogger } from '@ackord/core'
 import { Relay } from '@ackord/outbox'
+import { deferred } from '@ackord/testkit'
 import {
-  deferred,
   type OpenOutboxTransaction,
   type OpenOutboxWorld,
   type OpenTransactionWorld,
@@ -13,7 +13,7 @@ import {
   testOutboxStore,
   testRelay,
   testTransaction,
-} from '@ackord/testkit'
+} from '@ackord/testkit/suites'
 import { afterAll, describe, it } from 'vitest'
 import { type Database, type SqlOutbox, sqlOutbox, type TableOptions, transactional, transactionMiddleware } from '../../src/index.ts'
 

@@ -1,5 +1,6 @@
 import { silentLogger } from '@ackord/core'
-import { deferred, type OpenOutboxWorld, type OutboxTransaction } from '@ackord/testkit'
+import { deferred } from '@ackord/testkit'
+import type { OpenOutboxWorld, OutboxTransaction } from '@ackord/testkit/suites'
 import { ownName } from '../../../../../scripts/test-run.mjs'
 import { LuaShard } from '../../../src/outbox/lua/layout.ts'
 import { type LuaOutboxOptions, luaOutbox } from '../../../src/outbox/lua/lua-outbox.ts'

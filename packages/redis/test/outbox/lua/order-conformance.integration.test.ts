@@ -1,5 +1,5 @@
 import { Relay } from '@ackord/outbox'
-import { ResultTable, testOrderedOutbox } from '@ackord/testkit'
+import { ResultTable, testOrderedOutbox } from '@ackord/testkit/suites'
 import { afterAll, describe, it } from 'vitest'
 import { depthOfOtherClients, isProof } from '../../../../../scripts/test-depth.mjs'
 import { redisKinds, typicalKinds } from '../../support/redis-clients.ts'

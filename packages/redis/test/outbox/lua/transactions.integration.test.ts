@@ -1,5 +1,5 @@
 import { silentLogger } from '@ackord/core'
-import { type OpenTransactionWorld, ResultTable, testInbox, testTransaction } from '@ackord/testkit'
+import { type OpenTransactionWorld, ResultTable, testInbox, testTransaction } from '@ackord/testkit/suites'
 import { afterAll, describe, expect, it } from 'vitest'
 import { isProof } from '../../../../../scripts/test-depth.mjs'
 import { redisKey } from '../../../src/client/keys.ts'

@@ -1,5 +1,5 @@
 import { Relay } from '@ackord/outbox'
-import { ResultTable, testOutboxStore, testRelay } from '@ackord/testkit'
+import { ResultTable, testOutboxStore, testRelay } from '@ackord/testkit/suites'
 import { afterAll, describe, it } from 'vitest'
 import { isProof } from '../../../../../scripts/test-depth.mjs'
 import { redisKinds, typicalKinds } from '../../support/redis-clients.ts'

@@ -1,5 +1,5 @@
 import { silentLogger } from '@ackord/core'
-import type { OpenOutboxWorld } from '@ackord/testkit'
+import type { OpenOutboxWorld } from '@ackord/testkit/suites'
 import { ownName } from '../../../../../scripts/test-run.mjs'
 import { redisKey } from '../../../src/client/keys.ts'
 import { type StreamOutboxOptions, streamOutbox } from '../../../src/outbox/stream/stream-outbox.ts'

@@ -1,4 +1,4 @@
-import type { OpenCrashWorld } from '@ackord/testkit'
+import type { OpenCrashWorld } from '@ackord/testkit/suites'
 import { crashWorldOn } from '../../support/crash-world.ts'
 import { mariadbUrl, openMysql2 } from '../support/mysql-world.ts'
 import { batchSize, consumer } from './crash-rules.ts'

@@ -1,4 +1,4 @@
-import type { SuiteDepth } from '@ackord/testkit'
+import type { SuiteDepth } from '@ackord/testkit/suites'
 import { createPool } from 'mysql2/promise'
 import type { Database } from '../../../src/index.ts'
 import { type OpenSqlWorld, testSqlConformance, testSqlOrder } from '../../support/sql-conformance.ts'

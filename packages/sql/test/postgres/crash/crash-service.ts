@@ -1,7 +1,7 @@
 import { commandHandler, defineEvent, Router } from '@ackord/core'
 import { Relay } from '@ackord/outbox'
 import { rabbitmqPublisher } from '@ackord/rabbitmq'
-import { runCrashable } from '@ackord/testkit'
+import { runCrashable } from '@ackord/testkit/suites'
 import { connect } from 'amqplib'
 import { type Database, sqlOutbox } from '../../../src/index.ts'
 import { fromPg } from '../../../src/postgres/index.ts'

@@ -1,7 +1,7 @@
 import { commandHandler, defineEvent, Router } from '@ackord/core'
 import { Relay } from '@ackord/outbox'
 import { rabbitmqPublisher, rabbitmqSource } from '@ackord/rabbitmq'
-import { runCrashable } from '@ackord/testkit'
+import { runCrashable } from '@ackord/testkit/suites'
 import { DatabaseSync } from '@photostructure/sqlite'
 import { connect } from 'amqplib'
 import { sqlOutbox, transactional } from '../../../src/index.ts'

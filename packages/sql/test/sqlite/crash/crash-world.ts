@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { deterministicIds, jsonMarshaler, Message, marshal, publishAll, silentLogger } from '@ackord/core'
 import { rabbitmqPublisher } from '@ackord/rabbitmq'
-import type { OpenCrashWorld } from '@ackord/testkit'
+import type { OpenCrashWorld } from '@ackord/testkit/suites'
 import { connect } from 'amqplib'
 import { sqlOutbox } from '../../../src/index.ts'
 import { nodeKind } from '../support/sqlite-world.ts'

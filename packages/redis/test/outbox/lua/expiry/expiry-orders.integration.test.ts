@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { isProof } from '../../../../../scripts/test-depth.mjs'
+import { isProof } from '../../../../../../scripts/test-depth.mjs'
 import { ExpiryWorld, revoked } from './expiry-world.ts'
 
 // Scripts are atomic: every interleaving of processes is an order of their scripts. These are all of them.

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import { expect, it } from 'vitest'
-import { isProof } from '../../../../../scripts/test-depth.mjs'
+import { isProof } from '../../../../../../scripts/test-depth.mjs'
 import { repairLuaOutbox } from '../../../../src/outbox/lua/repair/repair.ts'
 import { brokenInvariants } from '../invariants.ts'
 import { LuaWorld, lease, published } from '../lua-world.ts'
