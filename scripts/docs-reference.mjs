@@ -63,8 +63,9 @@ export async function writeReference(folder, cache) {
   const project = await app.convert()
   if (project === undefined) throw new Error('The doc comments could not be read.')
   for (const module of project.children ?? []) {
-    // It is named by its folder; readers know it by what they import.
-    const entry = entries.find(({ file }) => file === join(root, 'packages', module.name, 'index.ts'))
+    // It is named by its folder or file; readers know it by what they import.
+    const path = join(root, 'packages', module.name)
+    const entry = entries.find(({ file }) => file === join(path, 'index.ts') || file === `${path}.ts`)
     if (entry === undefined) throw new Error(`'${module.name}' is no entry point of a package.`)
     module.name = entry.name
   }
