@@ -69,6 +69,9 @@ export async function writeReference(folder, cache) {
     if (entry === undefined) throw new Error(`'${module.name}' is no entry point of a package.`)
     module.name = entry.name
   }
+  // Entries below an entry first: '@ackord/core/middleware' must get its page before the function middleware() of '@ackord/core' takes that name.
+  const depthOf = (/** @type {{ name: string }} */ { name }) => name.split('/').length
+  for (const list of [project.children, project.childrenIncludingDocuments]) list?.sort((one, other) => depthOf(other) - depthOf(one))
   await app.generateOutputs(project)
   if (app.logger.hasErrors() || app.logger.hasWarnings())
     throw new Error('The doc comments have links that lead nowhere, or something else is wrong; see above.')

@@ -3,7 +3,7 @@ import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 
 /** Beside the data of a server, in its directory. */
-export const limitedDirectory = 'limited'
+const limitedDirectory = 'limited'
 
 /**
  * Gives a server a directory that is a file system of its own, so that a test can fill it without filling the machine's. It is mounted in

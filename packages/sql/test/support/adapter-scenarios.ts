@@ -23,7 +23,7 @@ export interface AdapterWorld<Handle> extends ConformanceWorld<Handle> {
   openSession?(): Promise<AdapterSession<Handle>>
 }
 
-export interface AdapterSession<Handle> extends AsyncDisposable {
+interface AdapterSession<Handle> extends AsyncDisposable {
   /** Gives what stands for the transaction, and stays with the user after its end. */
   begin(): Promise<Handle>
   commit(): Promise<unknown>

@@ -6,7 +6,7 @@ import { type Mutant, mutantsOf } from '../../support/mutant.ts'
 import { type Decorate, decoratedOutbox, viewsOf } from '../outbox/decorated-outbox.ts'
 
 /** The relay on the in-memory store with order per key, decorated. */
-export function decoratedOrderPorts(decorate: Decorate): RelayPorts {
+function decoratedOrderPorts(decorate: Decorate): RelayPorts {
   return { openStore: decoratedOutbox(decorate, openOrderedMemoryOutboxWorld), createRelay: (store, setup) => new Relay(store, setup) }
 }
 

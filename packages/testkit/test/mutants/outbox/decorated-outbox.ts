@@ -11,14 +11,14 @@ import { type Mutant, mutantsOf } from '../../support/mutant.ts'
 export type Outbox = OutboxStore & OutboxAdmin
 
 /** What a decoration may use. All of it is the real thing, not decorated. */
-export interface Decorated {
+interface Decorated {
   readonly world: OutboxWorld
   /** The time by the clock of the store. */
   now(): number
 }
 
 /** The methods that a mutant replaces. `store` is called for each store object of a world, `transaction` for each transaction. */
-export interface Decoration {
+interface Decoration {
   readonly store?: (store: Outbox) => Partial<Outbox>
   readonly transaction?: (transaction: OutboxTransaction) => Partial<OutboxTransaction>
   /** Opens a second store object. Default: one on the same records. */

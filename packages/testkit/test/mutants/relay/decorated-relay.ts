@@ -5,7 +5,7 @@ import type { RelayPorts, RelaySetup, RelayUnderTest } from '../../../src/suites
 import { type Mutant, mutantsOf } from '../../support/mutant.ts'
 
 /** What a mutant changes around the real relay: the store and the options that it gets, and its lifecycle. */
-export interface RelayDecoration {
+interface RelayDecoration {
   readonly store?: Partial<OutboxStore>
   readonly setup?: Partial<RelayOptions>
   readonly lifecycle?: (relay: Relay) => Partial<RelayUnderTest>
@@ -15,7 +15,7 @@ export interface RelayDecoration {
 export type DecorateRelay = (store: OutboxStore, setup: RelaySetup) => RelayDecoration
 
 /** The real relay on the in-memory store, decorated. */
-export function decoratedRelayPorts(decorate: DecorateRelay): RelayPorts {
+function decoratedRelayPorts(decorate: DecorateRelay): RelayPorts {
   return {
     openStore: openMemoryOutboxWorld,
     createRelay(store, setup) {
