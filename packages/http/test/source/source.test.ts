@@ -162,10 +162,10 @@ describe('requests that are not accepted', () => {
   })
 
   it.each([
-    ['no JSON', structured('{'), 'not JSON'],
+    ['no JSON', structured('{'), 'not valid JSON'],
     ['no object', structured('[]'), 'not an object'],
     ['not UTF-8', structured(new Uint8Array([0xff])), 'UTF-8'],
-    ['an empty body', structured(''), 'not JSON'],
+    ['an empty body', structured(''), 'not valid JSON'],
     ['attributes that are missing', structured('{"specversion":"1.0","id":"a"}'), "'type', 'source'"],
     ['an attribute of a wrong type', structured('{"specversion":"1.0","id":7,"type":"t","source":"/s"}'), "'id'"],
     ['an old version', structured('{"specversion":"0.3","id":"a","type":"t","source":"/s"}'), 'specversion'],

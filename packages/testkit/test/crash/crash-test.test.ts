@@ -65,7 +65,7 @@ describe('crashTest', () => {
       'killed at message.beforeAck',
     ])
     await expect(crashTest({ open, message, points: ['nowhere'] })).rejects.toThrow(
-      "The message does not pass 'nowhere'; it passes message.received",
+      "The message does not reach 'nowhere'; it reaches message.received",
     )
   })
 
@@ -179,7 +179,7 @@ describe('crashTest', () => {
     const failing = serviceOf((_, life) => plainRouter(() => Promise.reject(new Error('broken')), life))
     expect(await failureOf(failing, { patience: 100 })).toContain('not killed: The message was nacked for 100 ms: Error: broken')
     const idle = serviceOf((_, life) => plainRouter(async () => [], life))
-    expect(await failureOf(idle)).toContain('not killed: handling the message changes nothing that state() sees: []')
+    expect(await failureOf(idle)).toContain('not killed: handling the message does not change the result of state(): []')
     const refusing = async () => ({ start: async () => ({ handle: async () => {} }), state: () => 0 })
     expect(await failureOf(refusing)).toContain('The source ended, and the message was not settled.')
   })

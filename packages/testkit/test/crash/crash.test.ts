@@ -52,7 +52,7 @@ describe('the crash runner', () => {
     ['never starts', 'The start of the service did not end within 3000 ms'],
     ['applies twice', 'commands applied more than once'],
     ['loses events', 'events lost: 48 (event of m-1, '],
-    ['is never idle', 'Everything is there, and a service is still busy'],
+    ['is never idle', 'Everything has arrived, but a service is still busy'],
     ['fails to stop', 'was asked to stop and ended with code 1. Its last lines:'],
     ['never ends', 'The stop of the service did not end within 3000 ms'],
   ])('fails a service that %s, says so, and leaves no process behind', async (fault, text) => {

@@ -82,6 +82,6 @@ describe('MemoryStore', () => {
     })
     expect(callbacks).toEqual(['committed'])
     expect(() => transaction.set('a', 2)).toThrow('The transaction has ended.')
-    expect(() => store.withTransaction(rootContext(), { ...transaction })).toThrow('takes what write() of this store gave')
+    expect(() => store.withTransaction(rootContext(), { ...transaction })).toThrow('requires a transaction of write() of this store')
   })
 })
