@@ -69,7 +69,7 @@ export const promise = [
       },
       {
         file: 'packages/redis/test/inbox/inbox-middleware.integration.test.ts',
-        title: 'the window begins with the commit, not with the first sight',
+        title: 'the retention begins with the commit, not with the first delivery',
       },
       { file: 'test/testing/crash-test.integration.test.ts', title: 'takes a right handler through every point' },
     ],

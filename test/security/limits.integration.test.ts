@@ -35,7 +35,7 @@ async function expectLimit(
   for (const message of [eventOf(most + 1, { id: 'e-2' }), eventOf(1, { id: 'e-3', subject })]) {
     const error = await failureOf(append(message))
     expect(error).toMatchObject({ code: 'ACKORD_INVALID_OUTPUT', retryable: false })
-    expect(error.message).toContain(`it takes ${maxSize + 1} bytes, and maxSize is ${maxSize}`)
+    expect(error.message).toContain(`its size is ${maxSize + 1} bytes, and maxSize is ${maxSize}`)
     expect(error.message).not.toContain(mark)
   }
   expect((await outbox.stats()).destinations).toMatchObject([{ ready: 1 }])

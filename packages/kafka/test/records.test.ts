@@ -125,6 +125,6 @@ describe('records of others', () => {
   it('that say they are structured and are not cannot be read', () => {
     expect(() =>
       readRecord({ ...base, value: Buffer.from('{'), headers: { 'content-type': 'application/cloudevents+json; charset=UTF-8' } }),
-    ).toThrow('not JSON')
+    ).toThrow('not valid JSON')
   })
 })
