@@ -10,11 +10,14 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { writeCompatibilityPage } from './compatibility-page.mjs'
 import { serverVersions } from './server-versions.mjs'
+import { aptInstall } from './servers/apt-install.mjs'
 import { endAllChildren } from './servers/child.mjs'
 import { foreignServers } from './servers/foreign/catalogue.mjs'
 import { rootVariable } from './servers/foreign/root.mjs'
 import { unpackForeign } from './servers/foreign/unpack.mjs'
 import { startMariadb, startNats, startPostgres, startRabbitmq, startRedis, startRedisCluster } from './servers/index.mjs'
+import { pgbouncer } from './servers/pgbouncer.mjs'
+import { planServer } from './servers/plan.mjs'
 import { removeTemporaryDirectories } from './servers/temporary-directory.mjs'
 
 /** @typedef {import('./servers/foreign/catalogue.mjs').ForeignServer['kind']} KindName */
@@ -150,6 +153,7 @@ async function testServer({ id, kind, product, origin, url, foreign }) {
     else if (url === undefined) urls['REDIS_CLUSTER_URLS'] = await own(startRedisCluster)
     const [found, version] = await productOf(kind, String(urls[variable]))
     console.log(`${id}: ${found} ${version}, ${suite}`)
+    if (kind === 'postgres' && (await planServer(pgbouncer, {})).source === 'installable') await aptInstall([pgbouncer.debianPackage])
     const counts = await runSuite(id, suite, { ...process.env, ...urls })
     if (stop.signal.aborted) return undefined
     console.log(`${id}: ${counts.passed} passed, ${counts.failed} failed, ${counts.skipped} skipped`)
@@ -212,8 +216,10 @@ async function runSuite(id, suite, env) {
   const failures = []
   for (const file of report.testResults) {
     const path = String(file.name).slice(root.length)
-    if (file.status === 'failed' && file.assertionResults.length === 0) failures.push(`${path}: ${publicText(String(file.message))}`)
-    for (const test of file.assertionResults) if (test.status === 'failed') failures.push(`${path}: ${test.fullName}`)
+    const broken = file.assertionResults.filter((/** @type {{ status: string }} */ { status }) => status === 'failed')
+    for (const test of broken) failures.push(`${path}: ${test.fullName}`)
+    // The file did not load, or its beforeAll failed and all of its tests were skipped.
+    if (file.status === 'failed' && broken.length === 0) failures.push(`${path}: ${publicText(String(file.message))}`)
   }
   const { numPassedTests: passed, numPendingTests: pending, numTodoTests: todo } = report
   return { passed, failed: failures.length, skipped: pending + todo, failures }
