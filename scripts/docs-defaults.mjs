@@ -48,7 +48,7 @@ export function collectOptions() {
       const declaration = symbol.declarations?.find(ts.isInterfaceDeclaration)
       if (declaration === undefined || !/(?:Options|Config)$/.test(symbol.name) || seen.has(symbol)) return []
       seen.add(symbol)
-      return declaration.members.filter(ts.isPropertySignature).map((member) => ({
+      return membersOf(declaration, checker).map((member) => ({
         entry,
         options: symbol.name,
         name: member.name.getText(),
@@ -58,6 +58,22 @@ export function collectOptions() {
       }))
     })
   })
+}
+
+/**
+ * The options of an interface: its own, and those that it inherits from another package. Interfaces of its own package have their own tables.
+ *
+ * @param {ts.InterfaceDeclaration} declaration
+ * @param {ts.TypeChecker} checker
+ */
+function membersOf(declaration, checker) {
+  const packageOf = (/** @type {ts.Node} */ node) => node.getSourceFile().fileName.replace(/\/src\/.*/, '')
+  return checker
+    .getTypeAtLocation(declaration)
+    .getProperties()
+    .flatMap(({ declarations = [] }) => declarations)
+    .filter(ts.isPropertySignature)
+    .filter((member) => member.parent === declaration || packageOf(member) !== packageOf(declaration))
 }
 
 /** @param {ts.PropertySignature} member @param {ts.TypeChecker} checker @returns {string | undefined} */

@@ -19,7 +19,7 @@ const layers = {
     ['middleware'],
     ['router'],
   ],
-  outbox: [['store'], ['options', 'memory'], ['delivery'], ['relay'], ['source']],
+  outbox: [['store'], ['options', 'memory', 'middleware'], ['delivery'], ['relay'], ['source']],
   sql: [
     ['errors.ts'],
     ['records'],

@@ -2,6 +2,19 @@ export type { OutboxTotals } from './delivery/relay-observer.ts'
 export type { MemoryOutboxStoreOptions } from './memory/memory-outbox-store.ts'
 export { MemoryOutboxStore } from './memory/memory-outbox-store.ts'
 export { MemoryTransaction } from './memory/memory-transaction.ts'
+export type {
+  HandleRecorded,
+  Inbox,
+  InboxFinding,
+  InboxKey,
+  InboxMiddlewareParts,
+  InboxOptions,
+  InboxStore,
+  KeyProblem,
+} from './middleware/inbox-middleware.ts'
+export { createInboxMiddleware, openInbox, outputsWithoutOutbox } from './middleware/inbox-middleware.ts'
+export type { OutboxOptions, OutboxTransactions } from './middleware/outbox-middleware.ts'
+export { createOutboxMiddleware } from './middleware/outbox-middleware.ts'
 export type { OnExhausted } from './options/key-order.ts'
 export type { MappedRecord, MapRecord, ParkReason, RelayEvent, RelayRecord } from './options/relay-events.ts'
 export type { ClaimingOptions, PublisherMap, RelayCleanupOptions, RelayOptions } from './options/relay-options.ts'

@@ -1,5 +1,4 @@
-import { AckordError, type Message } from '@ackord/core'
-import { nameOf } from '@ackord/core/internal'
+import { AckordError } from '@ackord/core'
 import { shownKey } from './client/argument.ts'
 import type { RedisArgument } from './client/port.ts'
 
@@ -119,11 +118,4 @@ export class CrossSlotError extends AckordError {
       `The key ${shownKey(key)} is in another slot than ${shownKey(anchor)}; on a cluster they cannot commit together. Give both keys the same tag with redis.key(tag, …); the inbox has the option tag. On a single server, slotCheck: 'cluster' allows it.`,
     )
   }
-}
-
-export function outputsWithoutOutbox(message: Message, count: number): AckordError {
-  return new AckordError(
-    'ACKORD_INVALID_OUTPUT',
-    `Handling ${nameOf(message)} returned ${count} outputs inside of an inbox, without an outbox. If the process ended after the commit they would be lost, because the message would come back as a duplicate. Add outboxMiddleware() inside of the transaction.`,
-  )
 }

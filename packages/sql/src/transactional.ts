@@ -19,7 +19,10 @@ export interface TransactionalOptions {
 export function transactional<Handle>(database: Database<Handle>, options: TransactionalOptions): Middleware {
   const { transaction, inbox, outbox, groupCommit: grouped, ...unknown } = options
   checkNoMore('transactional()', unknown)
-  // The outbox returns no outputs.
-  const alone = compose(transactionMiddleware(database, transaction), inboxAround(database, inbox), outboxMiddleware(database, outbox))
+  const alone = compose(
+    transactionMiddleware(database, transaction),
+    inboxAround(database, inbox, { outputsAreStored: true }),
+    outboxMiddleware(database, outbox),
+  )
   return grouped === undefined ? alone : groupCommit(database, alone, { ...options, groupCommit: grouped })
 }

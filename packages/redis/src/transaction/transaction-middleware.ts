@@ -1,5 +1,5 @@
 import { type Message, type Middleware, middleware } from '@ackord/core'
-import { outputsWithoutOutbox } from '../errors.ts'
+import { outputsWithoutOutbox } from '@ackord/outbox'
 import { internalsOf, type Redis } from './redis.ts'
 import { type TransactionOptions, transactionRunner } from './run-transaction.ts'
 

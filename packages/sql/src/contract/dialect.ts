@@ -1,4 +1,4 @@
-import type { InboxKey } from '../records/inbox-key.ts'
+import type { InboxKey } from '@ackord/outbox'
 import type { OutboxRow } from '../records/outbox-row.ts'
 import type { Session, Statement } from './driver.ts'
 import type { StoreDialect } from './store-dialect.ts'

@@ -1,8 +1,9 @@
 import { type Message, type Middleware, middleware, outside, systemRuntime } from '@ackord/core'
 import { checkCount, checkNoMore } from '@ackord/core/internal'
-import { type Inbox, type InboxOptions, openInbox } from '../inbox/inbox.ts'
+import type { InboxKey } from '@ackord/outbox'
+import { type InboxOptions, openSqlInbox, type SqlInbox } from '../inbox/inbox.ts'
 import { type OutboxOptions, outboxMiddleware } from '../outbox/outbox-middleware.ts'
-import { type InboxKey, textOf } from '../records/inbox-key.ts'
+import { textOf } from '../records/inbox-key.ts'
 import { type Database, portOf } from '../transaction/database.ts'
 import { type TransactionOptions, transactionRules } from '../transaction/run-transaction.ts'
 import { GroupGatherer } from './group-gatherer.ts'
@@ -39,7 +40,7 @@ export function groupCommit<Handle>(database: Database<Handle>, alone: Middlewar
   checkCount('groupCommit.groups', groups)
   const { runtime = systemRuntime } = options.outbox
   const port = portOf(database)
-  const inbox = openInbox(port, options.inbox)
+  const inbox = openSqlInbox(port, options.inbox)
   const outbox = outboxMiddleware(database, options.outbox)
   const rules = transactionRules(port, 'transactional()', options.transaction ?? {})
 
@@ -81,7 +82,7 @@ export function groupCommit<Handle>(database: Database<Handle>, alone: Middlewar
 }
 
 /** `undefined` for a message that the inbox rejects: it is handled alone, and gets its error there. */
-function keyOf(inbox: Inbox, message: Message): InboxKey | undefined {
+function keyOf(inbox: SqlInbox, message: Message): InboxKey | undefined {
   try {
     return inbox.keyOf(message)
   } catch {

@@ -1,12 +1,12 @@
 import { type Runtime, sleep, type Timer } from '@ackord/core'
-import type { Inbox } from '../inbox/inbox.ts'
+import type { SqlInbox } from '../inbox/inbox.ts'
 import { textOf } from '../records/inbox-key.ts'
 import type { DatabasePort } from '../transaction/open-transaction.ts'
 import type { TransactionRules } from '../transaction/run-transaction.ts'
 import { type Group, type StoreRows, sorted, type Work } from './group-state.ts'
 
 export interface GroupRecoveryOptions extends Pick<TransactionRules, 'settings' | 'logger'> {
-  readonly inbox: Inbox
+  readonly inbox: SqlInbox
   readonly runtime: Runtime
 }
 

@@ -1,11 +1,12 @@
 import { beginAttempt, type Context, type Message, type Process, type Runtime } from '@ackord/core'
 import { probe, TransactionScope } from '@ackord/core/internal'
+import type { InboxKey } from '@ackord/outbox'
 import type { Session } from '../contract/driver.ts'
 import { QueryTracker } from '../contract/query-tracker.ts'
 import { explainMissing } from '../contract/schema-missing.ts'
 import { CommitUnknownError, NeedsOwnTransactionError, TransactionAbortedError, TransactionEndedError } from '../errors.ts'
-import type { Inbox } from '../inbox/inbox.ts'
-import { type InboxKey, textOf } from '../records/inbox-key.ts'
+import type { SqlInbox } from '../inbox/inbox.ts'
+import { textOf } from '../records/inbox-key.ts'
 import type { OutboxRow } from '../records/outbox-row.ts'
 import type { DatabasePort } from '../transaction/open-transaction.ts'
 import type { TransactionRules } from '../transaction/run-transaction.ts'
@@ -16,7 +17,7 @@ import type { GroupSize } from './group-size.ts'
 import { type Group, rowStorer, sorted, type Work } from './group-state.ts'
 
 export interface GroupTransactionOptions extends TransactionRules {
-  readonly inbox: Inbox
+  readonly inbox: SqlInbox
   /** The middleware inside of the inbox. */
   readonly process: Process
   /** Handles the same message in a transaction of its own. */

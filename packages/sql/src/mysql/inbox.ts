@@ -1,6 +1,7 @@
+import type { InboxKey } from '@ackord/outbox'
 import type { RecordingSession } from '../contract/dialect.ts'
 import type { RunStatement, Statement } from '../contract/driver.ts'
-import { type InboxKey, textOf } from '../records/inbox-key.ts'
+import { textOf } from '../records/inbox-key.ts'
 import type { Row } from '../records/row.ts'
 import { errorNumberOf } from './errors.ts'
 import type { SqlPart } from './sql-text.ts'

@@ -1,8 +1,8 @@
 import { InvalidOptionError } from '@ackord/core'
 import { checkName } from '@ackord/core/internal'
 import type { RowKey } from '../records/claim-bytes.ts'
-import { problemOf } from '../records/inbox-key.ts'
 import type { Row } from '../records/row.ts'
+import { problemOf } from '../records/text-limits.ts'
 
 /** In characters. */
 const maxNameLength = 64

@@ -1,6 +1,6 @@
+import type { InboxKey } from '@ackord/outbox'
 import type { RecordingSession } from '../contract/dialect.ts'
 import type { Statement } from '../contract/driver.ts'
-import type { InboxKey } from '../records/inbox-key.ts'
 
 /** Deletes messages received before the window. $1 milliseconds, $2 limit. Locks the rows it deletes and skips locked ones. */
 export function cleanInboxSql(table: string): string {

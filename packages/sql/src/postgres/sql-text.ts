@@ -1,6 +1,6 @@
 import { InvalidOptionError } from '@ackord/core'
 import { checkName } from '@ackord/core/internal'
-import { problemOf } from '../records/inbox-key.ts'
+import { problemOf } from '../records/text-limits.ts'
 
 /** In bytes. PostgreSQL truncates longer names without an error, so that two names may become the same. */
 const maxNameLength = 63

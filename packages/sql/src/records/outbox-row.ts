@@ -2,9 +2,9 @@ import { AckordError, type Attributes, Message, type RawMessage } from '@ackord/
 import { missingAttributes } from '@ackord/core/broker'
 import { checkDuration, describeValue, nameOf } from '@ackord/core/internal'
 import { attributesToJson, checkRecordSize, type NewOutboxRecord, type OutboxReference } from '@ackord/outbox'
-import { problemOf } from './inbox-key.ts'
 import { partitionOf } from './partition.ts'
 import type { Order, Row } from './row.ts'
+import { problemOf } from './text-limits.ts'
 
 /** A record as stored in the table, without the columns that the database adds. */
 export interface OutboxRow {

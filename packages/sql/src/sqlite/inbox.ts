@@ -1,6 +1,6 @@
+import type { InboxKey } from '@ackord/outbox'
 import type { RecordingSession } from '../contract/dialect.ts'
 import type { Statement } from '../contract/driver.ts'
-import type { InboxKey } from '../records/inbox-key.ts'
 import { now } from './sql-text.ts'
 
 /** Deletes messages received before the window. Milliseconds, limit. */

@@ -1,6 +1,6 @@
 import { InvalidOptionError } from '@ackord/core'
 import { checkName } from '@ackord/core/internal'
-import { problemOf } from '../records/inbox-key.ts'
+import { problemOf } from '../records/text-limits.ts'
 
 /** In bytes. SQLite has no limit; a longer name is a mistake. */
 const maxNameLength = 255

@@ -2,22 +2,30 @@ import {
   AckordError,
   type Context,
   type ContextKey,
+  compose,
   contextKey,
   currentContext,
   type Destination,
-  deterministicIds,
   enter,
-  jsonMarshaler,
   type Message,
   type Middleware,
-  marshal,
   middleware,
   type Runtime,
   rootContext,
   silentLogger,
+  TransactionRequiredError,
 } from '@ackord/core'
-import { destinationOf, outputIdsKey, probe, TransactionScope, transactionScopeKey } from '@ackord/core/internal'
-import { MemoryOutboxStore, type MemoryTransaction } from '@ackord/outbox'
+import { checkNoMore, probe, TransactionScope, transactionScopeKey } from '@ackord/core/internal'
+import {
+  createInboxMiddleware,
+  createOutboxMiddleware,
+  type InboxFinding,
+  type InboxKey,
+  MemoryOutboxStore,
+  type MemoryTransaction,
+  type NewOutboxRecord,
+  openInbox,
+} from '@ackord/outbox'
 
 export interface MemoryStoreOptions {
   /** Default: `systemRuntime`. */
@@ -82,33 +90,46 @@ export class MemoryStore {
     return await this.#run(undefined, currentContext() ?? rootContext(), (opened, context) => work(opened.handle, context))
   }
 
+  /** The transaction alone, for handlers that need neither inbox nor outbox. */
+  transactionMiddleware(): Middleware {
+    return middleware({ role: 'transaction', resource: this }, (next) => (message, context) => {
+      return this.#run(message, context, (_opened, inside) => next(message, inside))
+    })
+  }
+
   /** Transaction, inbox and outbox for a router. */
   transactional(options: MemoryTransactionalOptions): Middleware {
-    const { consumer, destination } = options
-    return middleware(
-      { role: 'transaction', resource: this },
-      (next) => (message, context) =>
-        this.#run(message, context, async ({ handle, changes }, inside) => {
-          const { source = '', id } = message
-          if (id === undefined || id === '') {
-            throw new AckordError('ACKORD_MISSING_ATTRIBUTE', 'The inbox cannot recognise a message without an id.', { retryable: false })
-          }
-          if (!changes.recordOnce(JSON.stringify([consumer, source, id]))) {
-            await message.ack()
-            return []
-          }
-          await probe('inbox.recorded')
-          const known = inside.with(outputIdsKey, deterministicIds(consumer, source, id))
-          const outputs = await enter(known, () => next(message, known))
-          const records = outputs.map((output) => ({
-            destination: destinationOf(output, destination),
-            message: marshal(output, jsonMarshaler),
-          }))
-          await this.outbox.append(handle.events, records)
-          if (records.length > 0) await probe('outbox.appended')
-          return []
-        }),
+    const { consumer, destination, ...unknown } = options
+    checkNoMore('transactional()', unknown)
+    return compose(
+      this.transactionMiddleware(),
+      createInboxMiddleware({
+        inbox: openInbox({ consumer }),
+        store: { record: (_message, context, key) => this.#record(context, key) },
+        info: { role: 'inbox', resource: this },
+        outputsAreStored: true,
+      }),
+      createOutboxMiddleware<Opened>(
+        this,
+        {
+          find: (context) => context.get(this.#key),
+          append: ({ handle }, records) => this.#append(handle, records),
+          scopeOf: ({ scope }) => scope,
+        },
+        { destination },
+      ),
     )
+  }
+
+  #record(context: Context, { consumer, source, id }: InboxKey): InboxFinding {
+    const opened = context.get(this.#key)
+    if (opened === undefined) throw new TransactionRequiredError('transactional()')
+    return opened.changes.recordOnce(JSON.stringify([consumer, source, id])) ? 'new' : 'duplicate'
+  }
+
+  async #append({ events }: MemoryStoreTransaction, records: readonly NewOutboxRecord[]): Promise<void> {
+    await this.outbox.append(events, records)
+    await probe('outbox.appended')
   }
 
   async #run<R>(message: Message | undefined, context: Context, work: (opened: Opened, context: Context) => Promise<R>): Promise<R> {

@@ -15,7 +15,7 @@ export function memoryStoreWorld(store: MemoryStore): TransactionWorld {
   const transactional = (consumer: string) => store.transactional({ consumer, destination: 'order-events' })
   return {
     // The store has no transaction middleware without an inbox: a new consumer has seen no message yet.
-    transaction: () => transactional(randomUUID()),
+    transaction: () => store.transactionMiddleware(),
     transactional,
     async write(context, key, value) {
       store.executor(context).set(key, value)

@@ -1,0 +1,184 @@
+import {
+  AckordError,
+  type Context,
+  deterministicIds,
+  type Logger,
+  type Message,
+  type Metrics,
+  type Middleware,
+  type MiddlewareInfo,
+  middleware,
+  type Process,
+  silentLogger,
+} from '@ackord/core'
+import {
+  checkFunction,
+  checkName,
+  describeValue,
+  enterWith,
+  guardLogger,
+  guardMetrics,
+  nameOf,
+  outputIdsKey,
+  probe,
+} from '@ackord/core/internal'
+
+/** The options of an inbox on every store. */
+export interface InboxOptions {
+  /** The name of this consumer: each consumer handles a message once. It has no default: two consumers with the same name lose messages. */
+  readonly consumer: string
+  /** Identifies a message, instead of its source and id. Default: source and id. */
+  readonly key?: ((message: Message) => string) | undefined
+  /** Called with each duplicate, before it is acked. An error it throws fails the message. Default: none. */
+  readonly onDuplicate?: ((message: Message) => void | Promise<void>) | undefined
+  /** Receives a debug line per duplicate. Default: none. */
+  readonly logger?: Logger | undefined
+  /** Counts `ackord.inbox.duplicates`. Default: none. */
+  readonly metrics?: Metrics | undefined
+}
+
+/** Identifies a message for a consumer. Compared byte for byte. */
+export interface InboxKey {
+  readonly consumer: string
+  readonly source: string
+  readonly id: string
+}
+
+/**
+ * What a store found out about a message:
+ *
+ * - `new`: the record is part of the transaction of this context. The middleware handles the message there.
+ * - `duplicate`: the message has been handled. The middleware acks it.
+ * - a function: the message is new, and the store needs to know how handling it ended, because its record commits or is released then. The function
+ *   calls `next`. It resolves to `undefined` if another worker has handled the message in the meantime, which makes it a duplicate.
+ */
+export type InboxFinding = 'new' | 'duplicate' | HandleRecorded
+
+export type HandleRecorded = (next: Process, message: Message, context: Context) => Promise<readonly Message[] | undefined>
+
+/** Where an inbox records the messages that it has handled. */
+export interface InboxStore {
+  /**
+   * Records the message, unless it has been recorded. The record must commit together with the writes of the handler. Rejects if that cannot be
+   * known or is not possible: the message is then not handled.
+   */
+  record(message: Message, context: Context, key: InboxKey): InboxFinding | Promise<InboxFinding>
+}
+
+/** The rules of one consumer, without the store. */
+export interface Inbox {
+  readonly consumer: string
+  /** Throws a non-retryable error for a message that no inbox could identify. */
+  keyOf(message: Message): InboxKey
+  /** Handles a message that has been recorded as new. The ids of its outputs are the same for every delivery. */
+  handle(next: Process, message: Message, context: Context, key: InboxKey): Promise<readonly Message[]>
+  /** Counts and acks a duplicate. */
+  skip(message: Message): Promise<readonly Message[]>
+}
+
+/** Returns the reason why a store cannot keep a part of a key unchanged, such as "is longer than 255 bytes"; `undefined` if it can. */
+export type KeyProblem = (value: string) => string | undefined
+
+/** Checks the options that all stores share. A store with further options takes them out first, and rejects unknown ones. */
+export function openInbox(options: InboxOptions, problemOf: KeyProblem = () => undefined): Inbox {
+  const { consumer, key, onDuplicate, logger: givenLogger = silentLogger, metrics: givenMetrics } = options
+  checkName('consumer', consumer)
+  if (key !== undefined) checkFunction('key', key)
+  if (onDuplicate !== undefined) checkFunction('onDuplicate', onDuplicate)
+  const logger = guardLogger(givenLogger)
+  const metrics = givenMetrics === undefined ? undefined : guardMetrics(givenMetrics)
+
+  function checkPart(message: Message, part: string, value: unknown): string {
+    if (value === undefined || value === null || value === '') {
+      throw unrecognisable('ACKORD_MISSING_ATTRIBUTE', message, `it has no ${part}`)
+    }
+    const problem = typeof value === 'string' ? problemOf(value) : `is ${describeValue(value)}, not a string`
+    if (problem !== undefined) throw unrecognisable('ACKORD_INVALID_ATTRIBUTES', message, `its ${part} ${problem}`)
+    return value as string
+  }
+
+  return {
+    consumer,
+
+    keyOf(message) {
+      if (key !== undefined) return { consumer, source: '', id: checkPart(message, 'inbox key', key(message)) }
+      const { source = '', id } = message.attributes
+      if (source !== '') checkPart(message, 'source', source)
+      return { consumer, source, id: checkPart(message, 'id', id) }
+    },
+
+    handle(next, message, context, { source, id }) {
+      const inside = context.with(outputIdsKey, deterministicIds(consumer, source, id))
+      const paused = probe('inbox.recorded')
+      return paused === undefined ? enterWith(inside, next, message) : paused.then(() => enterWith(inside, next, message))
+    },
+
+    async skip(message) {
+      metrics?.count('ackord.inbox.duplicates', 1, { consumer })
+      logger.debug({ consumer, type: message.type, id: message.id }, 'A duplicate was skipped.')
+      await onDuplicate?.(message)
+      await message.ack() // Also under `manual`, where nothing else acks it. In a transaction the ack waits for the commit.
+      return none
+    },
+  }
+}
+
+const none: readonly Message[] = []
+
+function unrecognisable(code: 'ACKORD_MISSING_ATTRIBUTE' | 'ACKORD_INVALID_ATTRIBUTES', message: Message, reason: string): AckordError {
+  return new AckordError(code, `The inbox cannot recognise ${nameOf(message)}: ${reason}.`, { retryable: false })
+}
+
+export interface InboxMiddlewareParts {
+  readonly inbox: Inbox
+  readonly store: InboxStore
+  /** The role and the database, by which the router checks the order of the middleware. */
+  readonly info: MiddlewareInfo
+  /** Whether the middleware inside is known to return no outputs; otherwise outputs are rejected. Default: false. */
+  readonly outputsAreStored?: boolean | undefined
+}
+
+/** Handles a message once: asks the store whether it is new, and acks a duplicate without handling it. */
+export function createInboxMiddleware({ inbox, store, info, outputsAreStored = false }: InboxMiddlewareParts): Middleware {
+  return middleware(info, (next) => {
+    const process = outputsAreStored ? next : rejectOutputs(next)
+
+    function proceed(finding: InboxFinding, message: Message, context: Context, key: InboxKey): Promise<readonly Message[]> {
+      if (finding === 'new') return inbox.handle(process, message, context, key)
+      if (finding === 'duplicate') return inbox.skip(message)
+      const handle = () => finding(process, message, context).then((outputs) => outputs ?? inbox.skip(message))
+      const paused = probe('inbox.recorded')
+      return paused === undefined ? handle() : paused.then(handle)
+    }
+
+    // No async/await on the hot path: saves promises, and there may be nothing to wait for.
+    return function handleOnce(message, context) {
+      try {
+        const key = inbox.keyOf(message)
+        const recording = store.record(message, context, key)
+        return recording instanceof Promise
+          ? recording.then((finding) => proceed(finding, message, context, key))
+          : proceed(recording, message, context, key)
+      } catch (error) {
+        return Promise.reject(error)
+      }
+    }
+  })
+}
+
+/** Fails if an output is left: without an outbox inside of the inbox it would be lost in a crash. */
+function rejectOutputs(next: Process): Process {
+  return function refuseOutputs(message, context) {
+    return next(message, context).then((outputs) => {
+      if (outputs.length > 0) throw outputsWithoutOutbox(message, outputs.length)
+      return outputs
+    })
+  }
+}
+
+export function outputsWithoutOutbox(message: Message, count: number): AckordError {
+  return new AckordError(
+    'ACKORD_INVALID_OUTPUT',
+    `Handling ${nameOf(message)} returned ${count} outputs, and there is an inbox around it but no outbox. If the process crashed after the commit they would be lost, because the redelivered message would be skipped as a duplicate. Add outboxMiddleware() inside of the inbox.`,
+  )
+}
