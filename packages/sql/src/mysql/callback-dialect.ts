@@ -1,6 +1,7 @@
+import { InvalidOptionError } from '@ackord/core'
 import type { CallbackDialect } from '../orm/callback-driver.ts'
 import { explainSize, sizeOf, toWire } from './client/wire.ts'
-import { refusedCommit } from './errors.ts'
+import { errorNumberOf, refusedCommit } from './errors.ts'
 import { splitScript } from './sql-text.ts'
 import { checkAutocommit, refuseControl } from './transaction-control.ts'
 import { transactionGuard } from './transaction-guard.ts'
@@ -22,7 +23,7 @@ export function callbackDialect(adapter: string): CallbackDialect {
         try {
           return await run(handle, sql, values)
         } catch (error) {
-          throw explainSize(error, sizeOf(sql, values))
+          throw explainPrepared(adapter, explainSize(error, sizeOf(sql, values)))
         }
       },
     guard(options) {
@@ -38,4 +39,15 @@ export function callbackDialect(adapter: string): CallbackDialect {
       }
     },
   }
+}
+
+/** MariaDB can prepare a SAVEPOINT, MySQL cannot. Of the supported ORMs only Prisma prepares the library's statements. */
+function explainPrepared(adapter: string, error: unknown): unknown {
+  // This command is not supported in the prepared statement protocol yet.
+  if (errorNumberOf(error) !== 1295) return error
+  return new InvalidOptionError(
+    adapter,
+    'was given a client that prepares every statement, but this server cannot prepare a SAVEPOINT. Create PrismaMariaDb with the option useTextProtocol: true.',
+    { cause: error },
+  )
 }

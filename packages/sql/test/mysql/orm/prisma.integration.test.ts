@@ -1,11 +1,12 @@
-import { silentLogger } from '@ackord/core'
+import { jsonMarshaler, marshal, silentLogger } from '@ackord/core'
 import { PrismaMariaDb } from '@prisma/adapter-mariadb'
 import { describe, expect, it } from 'vitest'
 import { depthOfOtherClients } from '../../../../../scripts/test-depth.mjs'
-import { transactionMiddleware } from '../../../src/index.ts'
+import { sqlOutbox, transactionMiddleware } from '../../../src/index.ts'
 import { fromPrisma } from '../../../src/mysql/index.ts'
-import { failureOf, handle } from '../../support/world.ts'
+import { event, failureOf, handle } from '../../support/world.ts'
 import { loseDeadlock } from '../support/deadlock.ts'
+import { isMariadb } from '../support/flavour.ts'
 import { type OpenOptions, testMysqlAdapter } from '../support/mysql-adapter.ts'
 import { testMysqlConformance } from '../support/mysql-conformance.ts'
 import { openDoor, poolOptions } from '../support/mysql-world.ts'
@@ -17,7 +18,7 @@ async function openPrisma({
   max = 10,
   port,
   restricted = false,
-  useTextProtocol = false,
+  useTextProtocol = !isMariadb,
 }: OpenOptions & { readonly useTextProtocol?: boolean } = {}) {
   const door = await openDoor({ client: 'Prisma', restricted })
   const { host = '', user = '', password = '', port: usual = 0 } = poolOptions(door.schema, max, door.server)
@@ -31,6 +32,8 @@ async function openPrisma({
     minimumIdle: 1,
     // On a loaded machine as late as it takes.
     acquireTimeout: 120_000,
+    // MySQL encrypts a password without TLS with its public key.
+    allowPublicKeyRetrieval: true,
   }
   const prisma = new PrismaClient({ adapter: new PrismaMariaDb(pool, { useTextProtocol }), errorFormat: 'minimal' })
   const database = fromPrisma(prisma, { schema: door.schema })
@@ -42,7 +45,7 @@ async function openPrisma({
     root: prisma as Prisma.TransactionClient,
     begin: (work: (transaction: Prisma.TransactionClient) => Promise<void>) => prisma.$transaction(work, { timeout: 60_000 }),
     async run(handle: Prisma.TransactionClient, text: string, parameters: unknown[]) {
-      if (/^select/i.test(text)) return await handle.$queryRawUnsafe<Record<string, unknown>[]>(text, ...parameters)
+      if (/^(?:select|show)/i.test(text)) return await handle.$queryRawUnsafe<Record<string, unknown>[]>(text, ...parameters)
       await handle.$executeRawUnsafe(text, ...parameters)
       return []
     },
@@ -60,10 +63,25 @@ testMysqlConformance(
   (world, client: Prisma.TransactionClient, text, values) => world.run(client, text, values),
   depthOfOtherClients,
 )
-testMysqlAdapter('Prisma', openPrisma, { prepares: true })
+if (isMariadb) testMysqlAdapter('Prisma', openPrisma, { prepares: true })
 testMysqlAdapter('Prisma with texts', (options) => openPrisma({ ...options, useTextProtocol: true }))
 
 describe('fromPrisma()', () => {
+  if (!isMariadb) {
+    it('rejects a client that prepares every statement, as MySQL cannot prepare a SAVEPOINT', async () => {
+      await using world = await openPrisma({ max: 1, useTextProtocol: false })
+      const { database, prisma } = world
+      const outbox = sqlOutbox(database, settings)
+      const append = (transaction: Prisma.TransactionClient) =>
+        outbox.append(transaction, [{ destination: 'events', message: marshal(event('e-1'), jsonMarshaler) }])
+      const expected = { code: 'ACKORD_INVALID_OPTION', message: expect.stringContaining('useTextProtocol') }
+      const written = database.write((transaction) => transaction.order.create({ data: { id: '1' } }), settings)
+      expect(await failureOf(written)).toMatchObject({ ...expected, cause: { errno: 1295 } })
+      expect(await failureOf(prisma.$transaction(append))).toMatchObject(expected)
+      expect([await world.orders(), await world.outbox()]).toEqual([0, 0])
+    })
+  }
+
   it('lets a repository in Prisma take part in the transaction, and use the client elsewhere', async () => {
     await using world = await openPrisma()
     const { database } = world

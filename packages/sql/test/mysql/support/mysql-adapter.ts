@@ -5,6 +5,7 @@ import { CommitUnknownError, TransactionAbortedError, transactional, transaction
 import { type AdapterDialect, type AdapterWorld, codeOf, openAdapterWorld, testAdapterScenarios } from '../../support/adapter-scenarios.ts'
 import { command, event, failureOf, handle } from '../../support/world.ts'
 import { loseDeadlock } from './deadlock.ts'
+import { isMariadb } from './flavour.ts'
 import { auditOnce, mariadbUrl } from './mysql-world.ts'
 
 export interface OpenOptions {
@@ -37,7 +38,7 @@ const endings = [
   ['a procedure', 'CALL commits()'],
   ['a procedure that fails', 'CALL commits_and_fails()'],
   ['a procedure that gives rows', 'CALL commits_and_reads()'],
-  ['a prepared text', "EXECUTE IMMEDIATE 'CREATE TABLE more (n INT)'"],
+  ['a prepared text', 'EXECUTE more'],
 ] as const
 
 /**
@@ -77,7 +78,7 @@ export function testMysqlAdapter<Handle>(
           },
           command(id).message,
         )
-      const count = async () => Number((await world.run(world.root, questions, []))[0]?.['n'])
+      const count = async () => Number(Object.values((await world.run(world.root, questions, []))[0] ?? {})[1])
       await place('1')
       const before = await count()
       await place('2')
@@ -207,6 +208,7 @@ export function testMysqlAdapter<Handle>(
         await world.query('CREATE PROCEDURE commits() COMMIT')
         await world.query('CREATE PROCEDURE commits_and_fails() BEGIN COMMIT; SELECT * FROM nowhere; END')
         await world.query('CREATE PROCEDURE commits_and_reads() BEGIN COMMIT; SELECT 1 AS one; END')
+        if (sql.startsWith('EXECUTE')) await world.run(world.root, "PREPARE more FROM 'CREATE TABLE more (n INT)'", [])
         const { message, verdicts } = command('1')
         const error = await failureOf(
           handle(
@@ -257,24 +259,32 @@ export function testMysqlAdapter<Handle>(
     it('begins with its settings, and gives the connection back without them', async () => {
       await using world = await openWorld({ max: 1 })
       await world.run(world.root, 'SET SESSION innodb_lock_wait_timeout = 77', [])
-      const limits =
-        'SELECT @@innodb_lock_wait_timeout AS a, @@max_statement_time AS b, @@idle_transaction_timeout AS c, CONNECTION_ID() AS d'
+      const variables = ['innodb_lock_wait_timeout', ...(isMariadb ? ['max_statement_time', 'idle_transaction_timeout'] : [])]
+      const limits = `SELECT ${variables.map((variable) => `@@${variable} AS ${variable}`).join(', ')}, CONNECTION_ID() AS id`
       const read = async () => Object.values((await world.run(world.database.executor(), limits, []))[0] ?? {}).map(Number)
       const before = await read()
       const seen: unknown[] = []
-      const asked = { isolation: 'serializable', statementTimeout: 5500, lockTimeout: 1500, idleTimeout: 7000 } as const
+      const asked = {
+        isolation: 'serializable',
+        lockTimeout: 1500,
+        ...(isMariadb && { statementTimeout: 5500, idleTimeout: 7000 }),
+      } as const
       for (const fail of [false, true]) {
         await handle(transactionMiddleware(world.database, { ...asked, ...settings }), async () => {
-          seen.push((await read()).slice(0, 3))
+          seen.push((await read()).slice(0, -1))
           if (fail) throw failure
           return []
         }).catch(() => {})
       }
-      expect(seen).toEqual([
-        [2, 5.5, 7],
-        [2, 5.5, 7],
-      ])
+      const expected = isMariadb ? [2, 5.5, 7] : [2]
+      expect(seen).toEqual([expected, expected])
       expect([before[0], await read()]).toEqual([77, before])
+      if (isMariadb) return
+      for (const option of ['statementTimeout', 'idleTimeout']) {
+        const refused = handle(transactionMiddleware(world.database, { lockTimeout: 1500, [option]: 1000, ...settings }), async () => [])
+        expect(await failureOf(refused)).toMatchObject({ code: 'ACKORD_INVALID_OPTION', message: expect.stringContaining(option) })
+        expect(await read()).toEqual(before)
+      }
     })
 
     it.each([false, true])('ends a connection whose limits cannot be taken back, fail: %s', async (fail) => {
@@ -371,4 +381,4 @@ export function testMysqlAdapter<Handle>(
   })
 }
 
-const questions = "SELECT VARIABLE_VALUE AS n FROM information_schema.SESSION_STATUS WHERE VARIABLE_NAME = 'QUESTIONS'"
+const questions = "SHOW SESSION STATUS LIKE 'Questions'"

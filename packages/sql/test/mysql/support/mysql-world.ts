@@ -98,7 +98,7 @@ async function openMariadb(options: OpenOptions = {}): Promise<MysqlWorld & { re
   const { max = 10, empty = false, server, fresh = empty || server !== undefined } = options
   const door = await openDoor({ server, client: fresh ? undefined : 'mariadb', restricted: options.restricted })
   const { host, port, user, password, database: schema, connectionLimit } = poolOptions(door.schema, max, door.server)
-  // As many as are wanted, and on a loaded machine as late as it takes.
+  // As many as are wanted, and on a loaded machine as late as it takes. MySQL encrypts a password without TLS with its public key.
   const pool = createMariadbPool({
     host,
     port,
@@ -108,6 +108,7 @@ async function openMariadb(options: OpenOptions = {}): Promise<MysqlWorld & { re
     connectionLimit,
     minimumIdle: 0,
     acquireTimeout: 120_000,
+    allowPublicKeyRetrieval: true,
     ...options.pool,
   } as object)
   const database = fromMariadb(pool, { schema: door.schema }) as unknown as Database<MysqlHandle>
