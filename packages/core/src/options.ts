@@ -41,7 +41,7 @@ export function checkFunction<T>(option: string, value: T): T {
 }
 
 /** `rest` contains the options that remain after destructuring the known ones: a misspelt option must not be ignored. */
-export function checkNoMore(owner: string, rest: object): void {
+export function rejectUnknownOptions(owner: string, rest: object): void {
   const names = Object.keys(rest)
   if (names.length === 0) return
   throw new InvalidOptionError(owner, `has no option '${names.join("', '")}'. Check the spelling.`)

@@ -1,5 +1,5 @@
 import { AckordError, InvalidOptionError } from '@ackord/core'
-import { checkFunction, checkNoMore } from '@ackord/core/internal'
+import { causesOf, checkFunction, rejectUnknownOptions } from '@ackord/core/internal'
 import type {
   KafkaConsumer,
   KafkaConsumerEvents,
@@ -69,7 +69,7 @@ export interface FromKafkaJsOptions {
 /** Adapts KafkaJS 2: `fromKafkaJs(new Kafka({ brokers }))`. Sources and publishers open producers and consumers through it, and close them. */
 export function fromKafkaJs(kafka: KafkaJs, options: FromKafkaJsOptions = {}): KafkaPort {
   const { producer = {}, consumer = {}, ...unknown } = options
-  checkNoMore('fromKafkaJs()', unknown)
+  rejectUnknownOptions('fromKafkaJs()', unknown)
   checkFunction('kafka.producer', kafka?.producer)
   checkFunction('kafka.consumer', kafka.consumer)
   for (const [name, value] of Object.entries({ producer, consumer })) {
@@ -196,7 +196,8 @@ const noTopic: readonly unknown[] = ['UNKNOWN_TOPIC_OR_PARTITION', 'INVALID_TOPI
 
 /** KafkaJS wraps errors in others, one for each of its attempts. */
 function faultOf(error: unknown): KafkaFault {
-  for (let cause = error; cause instanceof Error; cause = cause.cause) {
+  for (const cause of causesOf(error)) {
+    if (!(cause instanceof Error)) continue
     const type: unknown = 'type' in cause ? cause.type : undefined
     if (refusedMessages.includes(type)) return 'message'
     if (noAccess.includes(type) || cause.name === 'KafkaJSSASLAuthenticationError') return 'access'

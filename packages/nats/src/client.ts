@@ -1,3 +1,4 @@
+import { causesOf } from '@ackord/core/internal'
 import type { MsgHdrs } from '@nats-io/transport-node'
 
 /** The part that is used of a connection of `@nats-io/transport-node` 3. It is passed in. */
@@ -38,8 +39,7 @@ export interface NatsMessage {
 
 /** Whether the error, or one of its causes, has this name. Not `instanceof`: an application may have two copies of the client. */
 function hasName(error: unknown, name: string): boolean {
-  for (let cause = error; cause instanceof Error; cause = cause.cause) if (cause.name === name) return true
-  return false
+  return [...causesOf(error)].some((cause) => cause instanceof Error && cause.name === name)
 }
 
 /** The subject has no subscriber: no stream has it, or JetStream is not available. */

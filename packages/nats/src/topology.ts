@@ -1,5 +1,5 @@
 import { InvalidOptionError } from '@ackord/core'
-import { checkChoice, checkCount, checkDuration, checkNoMore } from '@ackord/core/internal'
+import { checkChoice, checkCount, checkDuration, rejectUnknownOptions } from '@ackord/core/internal'
 import { consumerNotFound, type JetStreamApi, JetStreamError, nanoseconds, streamNotFound } from './jetstream-api.ts'
 
 export interface NatsStreamOptions {
@@ -53,13 +53,13 @@ export function topologyOf(declaration: NatsDeclaration, defaults: { readonly ma
     throw new InvalidOptionError('declare', "must be an object such as { stream: { subjects: ['orders.>'] } }.")
   }
   const { stream, consumer = {}, ...unknown } = declaration
-  checkNoMore('declare', unknown)
+  rejectUnknownOptions('declare', unknown)
   return { stream: stream === undefined ? undefined : streamConfig(stream), consumer: consumerConfig(consumer, defaults) }
 }
 
 function streamConfig(options: NatsStreamOptions): Record<string, unknown> {
   const { subjects, storage = 'file', retention = 'limits', replicas = 1, maxAge, duplicateWindow, config = {}, ...unknown } = options
-  checkNoMore('declare.stream', unknown)
+  rejectUnknownOptions('declare.stream', unknown)
   if (!Array.isArray(subjects) || subjects.length === 0 || !subjects.every((subject) => typeof subject === 'string' && subject !== '')) {
     throw new InvalidOptionError('declare.stream.subjects', "must be a list of subjects such as ['orders.>'].")
   }
@@ -81,7 +81,7 @@ function streamConfig(options: NatsStreamOptions): Record<string, unknown> {
 
 function consumerConfig(options: NatsConsumerOptions, defaults: { readonly maxAckPending: number }): Record<string, unknown> {
   const { filter, from = 'oldest', ackWait = 30_000, maxAckPending = defaults.maxAckPending, config = {}, ...unknown } = options
-  checkNoMore('declare.consumer', unknown)
+  rejectUnknownOptions('declare.consumer', unknown)
   if (filter !== undefined && (typeof filter !== 'string' || filter === '')) {
     throw new InvalidOptionError('declare.consumer.filter', "must be a subject such as 'orders.>'.")
   }

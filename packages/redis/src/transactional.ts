@@ -1,5 +1,5 @@
 import { compose, type Middleware } from '@ackord/core'
-import { checkNoMore } from '@ackord/core/internal'
+import { rejectUnknownOptions } from '@ackord/core/internal'
 import { type InboxOptions, inboxMiddleware } from './inbox/inbox-middleware.ts'
 import { type OutboxOptions, outboxMiddleware } from './outbox/outbox-middleware.ts'
 import type { Redis } from './transaction/redis.ts'
@@ -15,6 +15,6 @@ export interface TransactionalOptions {
 /** Inbox, transaction and outbox in the one order that works. */
 export function transactional(redis: Redis, options: TransactionalOptions): Middleware {
   const { inbox, transaction, outbox, ...unknown } = options
-  checkNoMore('transactional()', unknown)
+  rejectUnknownOptions('transactional()', unknown)
   return compose(inboxMiddleware(redis, inbox), transactionMiddleware(redis, transaction), outboxMiddleware(redis, outbox))
 }

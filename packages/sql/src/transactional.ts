@@ -1,5 +1,5 @@
 import { compose, type Middleware } from '@ackord/core'
-import { checkNoMore } from '@ackord/core/internal'
+import { rejectUnknownOptions } from '@ackord/core/internal'
 import { type GroupCommitOptions, groupCommit } from './group-commit/group-commit.ts'
 import { type InboxOptions, inboxAround } from './inbox/inbox.ts'
 import { type OutboxOptions, outboxMiddleware } from './outbox/outbox-middleware.ts'
@@ -18,7 +18,7 @@ export interface TransactionalOptions {
 /** Transaction, inbox and outbox in the only order that works. */
 export function transactional<Handle>(database: Database<Handle>, options: TransactionalOptions): Middleware {
   const { transaction, inbox, outbox, groupCommit: grouped, ...unknown } = options
-  checkNoMore('transactional()', unknown)
+  rejectUnknownOptions('transactional()', unknown)
   const alone = compose(
     transactionMiddleware(database, transaction),
     inboxAround(database, inbox, { outputsAreStored: true }),

@@ -20,19 +20,20 @@ export function* inChunks<T>(
 }
 
 /** Groups the items by key. Groups are in the order of their first items, items in their own order. */
-export function groupBy<T, K>(items: Iterable<T>, keyOf: (item: T) => K): [K, T[]][] {
-  const groups = new Map<K, T[]>()
+export function groupBy<T, K>(items: Iterable<T>, keyOf: (item: T) => K): [K, [T, ...T[]]][] {
+  const groups = new Map<K, [T, ...T[]]>()
   let last: K | undefined
-  let group: T[] | undefined
+  let group: [T, ...T[]] | undefined
   for (const item of items) {
     const key = keyOf(item)
     // Most items have the key of the previous one: saves a lookup.
     if (group === undefined || key !== last) group = groups.get(key)
     if (group === undefined) {
-      group = []
+      group = [item]
       groups.set(key, group)
+    } else {
+      group.push(item)
     }
-    group.push(item)
     last = key
   }
   return [...groups]

@@ -2,7 +2,7 @@
  * Items in reusable slots. A Set with a high turnover would reallocate its table again and again, each linked from the one before: a dead table in
  * the old space keeps all later ones alive, with the messages in them.
  */
-export class Slots<T> {
+export class SlotTable<T> {
   readonly #slots: (T | undefined)[] = []
   readonly #free: number[] = []
 

@@ -2,7 +2,7 @@
  * Yields once for any number of calls of `hint` since the last time. `listen` receives `hint`, and returns a function that ends the listening. Ends
  * when the signal is aborted.
  */
-export async function* hints(listen: (hint: () => void) => () => void, signal: AbortSignal): AsyncGenerator<void, void, void> {
+export async function* eachWakeUp(listen: (hint: () => void) => () => void, signal: AbortSignal): AsyncGenerator<void, void, void> {
   let hinted = false
   let resume: (() => void) | undefined
   const hint = () => {

@@ -2,10 +2,10 @@ import { exponentialBackoff } from '../async/backoff.ts'
 import { InvalidOptionError } from '../errors.ts'
 import type { NackOptions } from '../message/acking.ts'
 import type { Attributes } from '../message/attributes.ts'
-import { nameOf } from '../message/marshal.ts'
+import { describeMessage } from '../message/marshal.ts'
 import { Message, type RawMessage } from '../message/message.ts'
 import { isRetryable } from '../message/message-state.ts'
-import { checkDuration, checkFunction, checkNoMore } from '../options.ts'
+import { checkDuration, checkFunction, rejectUnknownOptions } from '../options.ts'
 import { consoleLogger, guardLogger, type Logger } from '../ports/observability.ts'
 import { type Runtime, systemRuntime } from '../ports/runtime.ts'
 import { type DeadLetter, sendDeadLetter } from './dead-letter.ts'
@@ -61,7 +61,7 @@ export function createReceiver(options: ReceiverOptions = {}): (delivery: Delive
     logger: given = consoleLogger,
     ...unknown
   } = options
-  checkNoMore('A receiver', unknown)
+  rejectUnknownOptions('A receiver', unknown)
   const logger = guardLogger(given)
   checkDuration('deadLetterTimeout', deadLetterTimeout, { min: 1 })
   checkDeadLetter(deadLetter)
@@ -71,7 +71,7 @@ export function createReceiver(options: ReceiverOptions = {}): (delivery: Delive
   async function reject(message: RawMessage, delivery: Delivery, error: unknown): Promise<void> {
     const later: NackOptions = { retryAfter: rejectedDelay(delivery.deliveryCount ?? 1, runtime.random) }
     if (deadLetter === undefined) {
-      if (!warned) logger.warn({ err: error, message: nameOf(message) }, noDeadLetter)
+      if (!warned) logger.warn({ err: error, message: describeMessage(message) }, noDeadLetter)
       warned = true
       await delivery.nack(error, later)
       return
@@ -80,7 +80,7 @@ export function createReceiver(options: ReceiverOptions = {}): (delivery: Delive
       try {
         await sendDeadLetter(deadLetter, message, error, { runtime, timeout: deadLetterTimeout })
       } catch (failure) {
-        const fields = { err: failure, message: nameOf(message), destination: deadLetter.destination }
+        const fields = { err: failure, message: describeMessage(message), destination: deadLetter.destination }
         if (!isRetryable(failure)) {
           await settleUndeliverable(message, delivery, error, failure)
           return
@@ -95,7 +95,7 @@ export function createReceiver(options: ReceiverOptions = {}): (delivery: Delive
 
   /** The message is neither dropped nor redelivered without a pause: `onUndeliverable` stores it, or else the broker keeps it. */
   async function settleUndeliverable(message: RawMessage, delivery: Delivery, error: unknown, failure: unknown): Promise<void> {
-    const fields = { err: failure, message: nameOf(message) }
+    const fields = { err: failure, message: describeMessage(message) }
     if (onUndeliverable !== undefined) {
       try {
         await onUndeliverable(message, error)

@@ -1,6 +1,6 @@
 import { AckordError, describeValue } from '../errors.ts'
 import type { Attributes, AttributeValue } from '../message/attributes.ts'
-import { nameOf } from '../message/marshal.ts'
+import { describeMessage } from '../message/marshal.ts'
 import { isMessage, Message, withData } from '../message/message.ts'
 import type { Naming } from './naming.ts'
 
@@ -21,7 +21,7 @@ export function outputsOf(result: unknown, defaults: OutputDefaults, input: Mess
   if (!Array.isArray(result)) {
     throw new AckordError(
       'ACKORD_INVALID_OUTPUT',
-      `The handler of ${nameOf(input)} returned ${describeValue(result)}. Return an array of events, also for a single one, or nothing.`,
+      `The handler of ${describeMessage(input)} returned ${describeValue(result)}. Return an array of events, also for a single one, or nothing.`,
     )
   }
   // Most handlers return one. Array.from also visits holes, which map() would skip.
@@ -35,7 +35,7 @@ function outputOf(output: unknown, index: number, defaults: OutputDefaults, inpu
     : fromInstance(
         output,
         defaults.naming,
-        (problem) => new AckordError('ACKORD_INVALID_OUTPUT', `Output ${index} of the handler of ${nameOf(input)} ${problem}`),
+        (problem) => new AckordError('ACKORD_INVALID_OUTPUT', `Output ${index} of the handler of ${describeMessage(input)} ${problem}`),
       )
   return withData(message, message.data, withDefaults(message.attributes, defaults))
 }

@@ -2,7 +2,7 @@ import { AckordError, describeValue, InvalidOptionError } from '../errors.ts'
 import { type Attributes, checkAttributes } from '../message/attributes.ts'
 import type { Context } from '../message/context.ts'
 import type { EventDefinition } from '../message/define-event.ts'
-import { nameOf } from '../message/marshal.ts'
+import { describeMessage } from '../message/marshal.ts'
 import type { Message } from '../message/message.ts'
 import { checkSchema, type StandardSchema, validateData } from '../message/schema.ts'
 import { checkFunction, checkName } from '../options.ts'
@@ -117,7 +117,7 @@ function instancesOf(type: MessageClass): Reader['shape'] {
     if (!isPlainObject(data)) {
       throw new AckordError(
         'ACKORD_WRONG_DATA',
-        `The data of ${nameOf(message)} must be an instance of ${type.name} or a plain object; it is ${describeValue(data)}.`,
+        `The data of ${describeMessage(message)} must be an instance of ${type.name} or a plain object; it is ${describeValue(data)}.`,
         { retryable: false },
       )
     }

@@ -11,14 +11,14 @@ export function unmarshal(raw: RawMessage, marshaler: Marshaler): Message {
     const found = describeValue(raw.data)
     throw new AckordError(
       'ACKORD_WRONG_DATA',
-      `A source must yield bytes, and ${nameOf(raw)} has ${found}. Typed messages go to pipe() or an engine's input.`,
+      `A source must yield bytes, and ${describeMessage(raw)} has ${found}. Typed messages go to pipe() or an engine's input.`,
     )
   }
   const contentType = raw.dataContentType
   if (contentType !== undefined && !marshaler.accepts(contentType)) {
     throw new AckordError(
       'ACKORD_UNMARSHAL_FAILED',
-      `The marshaler cannot read the content type '${escapeText(contentType, 100)}' of ${nameOf(raw)} (it writes '${marshaler.contentType}'). Configure the router with a marshaler that accepts it.`,
+      `The marshaler cannot read the content type '${escapeText(contentType, 100)}' of ${describeMessage(raw)} (it writes '${marshaler.contentType}'). Configure the router with a marshaler that accepts it.`,
       { retryable: false },
     )
   }
@@ -28,7 +28,7 @@ export function unmarshal(raw: RawMessage, marshaler: Marshaler): Message {
   } catch (cause) {
     throw new AckordError(
       'ACKORD_UNMARSHAL_FAILED',
-      `Cannot read the data of ${nameOf(raw)} as ${escapeText(contentType ?? marshaler.contentType, 100)}.`,
+      `Cannot read the data of ${describeMessage(raw)} as ${escapeText(contentType ?? marshaler.contentType, 100)}.`,
       {
         retryable: false,
         cause,
@@ -40,7 +40,7 @@ export function unmarshal(raw: RawMessage, marshaler: Marshaler): Message {
 
 /** Converts data to bytes; bytes stay as they are. Rejects invalid attributes, sets `datacontenttype`, keeps acking and values. */
 export function marshal(message: Message, marshaler: Marshaler): RawMessage {
-  checkAttributes(message.attributes, () => nameOf(message))
+  checkAttributes(message.attributes, () => describeMessage(message))
   return marshalAsIs(message, marshaler)
 }
 
@@ -55,7 +55,9 @@ export function marshalAsIs(message: Message, marshaler: Marshaler): RawMessage 
   try {
     bytes = marshaler.marshal(data)
   } catch (cause) {
-    throw new AckordError('ACKORD_MARSHAL_FAILED', `Cannot write the data of ${nameOf(message)} as ${marshaler.contentType}.`, { cause })
+    throw new AckordError('ACKORD_MARSHAL_FAILED', `Cannot write the data of ${describeMessage(message)} as ${marshaler.contentType}.`, {
+      cause,
+    })
   }
   return withData(message, bytes, withContentType(attributes, marshaler.contentType))
 }
@@ -71,7 +73,7 @@ function withContentType(attributes: Attributes, datacontenttype: string): Attri
 }
 
 /** Describes a message in error texts and logs: by type and id, never by content. */
-export function nameOf({ type, id }: Message): string {
+export function describeMessage({ type, id }: Message): string {
   const kind = type === undefined ? 'a message without type' : `a message of type '${escapeText(type, 100)}'`
   return id === undefined ? kind : `${kind} (id '${escapeText(id, 100)}')`
 }

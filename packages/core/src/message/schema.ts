@@ -1,6 +1,6 @@
 import { AckordError, describeValue, InvalidOptionError } from '../errors.ts'
 import { escapeText } from '../escape-text.ts'
-import { nameOf } from './marshal.ts'
+import { describeMessage } from './marshal.ts'
 import type { Message } from './message.ts'
 
 /** The part of Standard Schema that Ackord uses; zod, valibot and arktype schemas satisfy it. */
@@ -32,12 +32,12 @@ export async function validateData<T>(schema: StandardSchema<T>, message: Messag
     if (result.issues === undefined) return result.value
     issues = result.issues
   } catch (cause) {
-    throw new AckordError('ACKORD_VALIDATION_FAILED', `The schema for the data of ${nameOf(message)} failed.`, {
+    throw new AckordError('ACKORD_VALIDATION_FAILED', `The schema for the data of ${describeMessage(message)} failed.`, {
       retryable: false,
       cause,
     })
   }
-  throw new AckordError('ACKORD_VALIDATION_FAILED', `The data of ${nameOf(message)} is not valid: ${listIssues(issues)}.`, {
+  throw new AckordError('ACKORD_VALIDATION_FAILED', `The data of ${describeMessage(message)} is not valid: ${listIssues(issues)}.`, {
     retryable: false,
   })
 }

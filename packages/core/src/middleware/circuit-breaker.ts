@@ -1,5 +1,5 @@
 import { AckordError, isAckordError } from '../errors.ts'
-import { nameOf } from '../message/marshal.ts'
+import { describeMessage } from '../message/marshal.ts'
 import { isRetryable } from '../message/message-state.ts'
 import { checkCount, checkDuration, checkFunction } from '../options.ts'
 import { consoleLogger, guardLogger, type Logger } from '../ports/observability.ts'
@@ -147,7 +147,7 @@ export function circuitBreakerMiddleware(options: CircuitBreakerOptions = {}): M
     async function circuitBreaker(message, context) {
       if (!breaker.allow()) {
         const { retryAfter } = breaker
-        const text = `Did not handle ${nameOf(message)}: the circuit is open. Try again in ${retryAfter} ms.`
+        const text = `Did not handle ${describeMessage(message)}: the circuit is open. Try again in ${retryAfter} ms.`
         throw new CircuitOpenError(text, retryAfter)
       }
       try {

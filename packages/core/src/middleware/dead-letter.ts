@@ -1,6 +1,6 @@
 import { type DeadLetter, sendDeadLetter } from '../broker/dead-letter.ts'
 import { AckordError } from '../errors.ts'
-import { marshalAsIs, nameOf } from '../message/marshal.ts'
+import { describeMessage, marshalAsIs } from '../message/marshal.ts'
 import { jsonMarshaler, type Marshaler } from '../message/marshaler.ts'
 import type { Message } from '../message/message.ts'
 import { isSettled } from '../message/message-state.ts'
@@ -63,7 +63,7 @@ export function deadLetterMiddleware(deadLetter: DeadLetter, options: DeadLetter
 
 /** Retryable, whatever the failure was: only a redelivered message can still reach the dead letter. */
 function notSent(message: Message, destination: string, error: unknown, failure: unknown): AckordError {
-  const text = `Handling ${nameOf(message)} failed, and so did sending it to the dead letter '${redactDestination(destination)}'.`
+  const text = `Handling ${describeMessage(message)} failed, and so did sending it to the dead letter '${redactDestination(destination)}'.`
   return new AckordError('ACKORD_PUBLISH_FAILED', text, { cause: new AggregateError([error, failure]) })
 }
 

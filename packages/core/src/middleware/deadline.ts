@@ -1,5 +1,5 @@
 import { AckordError, type AckordErrorOptions } from '../errors.ts'
-import { nameOf } from '../message/marshal.ts'
+import { describeMessage } from '../message/marshal.ts'
 import type { Message } from '../message/message.ts'
 import { type Runtime, systemRuntime } from '../ports/runtime.ts'
 import type { Middleware } from './middleware.ts'
@@ -39,11 +39,11 @@ function timeUntil(instant: number, runtime: Runtime): number {
 }
 
 function expired(message: Message, options?: AckordErrorOptions): AckordError {
-  const text = `The expiry time of ${nameOf(message)} has passed.`
+  const text = `The expiry time of ${describeMessage(message)} has passed.`
   return new AckordError('ACKORD_MESSAGE_EXPIRED', text, { ...options, retryable: false })
 }
 
 function tooLate(message: Message, options?: AckordErrorOptions): AckordError {
-  const text = `The deadline for handling ${nameOf(message)} has passed; the message itself has not expired.`
+  const text = `The deadline for handling ${describeMessage(message)} has passed; the message itself has not expired.`
   return new AckordError('ACKORD_PROCESS_TIMEOUT', text, options)
 }

@@ -1,6 +1,6 @@
 import { AckordError, describeValue, InvalidOptionError } from '../errors.ts'
 import { escapeText } from '../escape-text.ts'
-import { nameOf } from '../message/marshal.ts'
+import { describeMessage } from '../message/marshal.ts'
 import type { Message } from '../message/message.ts'
 import { checkChoice, checkFunction, checkName } from '../options.ts'
 import { type Middleware, middleware } from './middleware.ts'
@@ -104,9 +104,9 @@ export function jsonSchemaMiddleware(registry: JsonSchemaRegistry, options: Json
     { role: checkOutputs ? 'outputs' : undefined },
     (next) =>
       async function jsonSchema(message, context) {
-        check(message, nameOf(message), false)
+        check(message, describeMessage(message), false)
         const outputs = await next(message, context)
-        if (checkOutputs) for (const output of outputs) check(output, `an output (${nameOf(output)})`, true)
+        if (checkOutputs) for (const output of outputs) check(output, `an output (${describeMessage(output)})`, true)
         return outputs
       },
   )

@@ -1,7 +1,7 @@
 import { type Backoff, exponentialBackoff } from '../async/backoff.ts'
 import { AckordError, causesOf, InvalidOptionError } from '../errors.ts'
 import { beginAttempt, type Context, type ContextKey, contextKey, enter } from '../message/context.ts'
-import { nameOf } from '../message/marshal.ts'
+import { describeMessage } from '../message/marshal.ts'
 import type { Message } from '../message/message.ts'
 import { isRetryable, isSettled, retryAfterOf } from '../message/message-state.ts'
 import { checkCount, checkDuration, checkFunction } from '../options.ts'
@@ -52,7 +52,7 @@ export class RetryExhaustedError extends AckordError {
     const { attempt, causes } = state
     const cause = causes.at(-1)
     const limit = reason === 'attempts' ? '' : ', because the time for retries is over'
-    const text = `Gave up on ${nameOf(message)} after ${attempt} attempt${attempt === 1 ? '' : 's'}${limit}.`
+    const text = `Gave up on ${describeMessage(message)} after ${attempt} attempt${attempt === 1 ? '' : 's'}${limit}.`
     super('ACKORD_RETRY_EXHAUSTED', text, { cause, retryable: isRetryable(cause) })
     this.attempts = attempt
     this.causes = causes

@@ -1,7 +1,7 @@
 import { linkedController } from '../async/abort.ts'
 import { AckordError, type AckordErrorOptions } from '../errors.ts'
 import { type Context, type ContextKey, contextKey, enter, withDeadline, withSignal } from '../message/context.ts'
-import { nameOf } from '../message/marshal.ts'
+import { describeMessage } from '../message/marshal.ts'
 import type { Message } from '../message/message.ts'
 import { isRetryable } from '../message/message-state.ts'
 import { checkDuration } from '../options.ts'
@@ -31,7 +31,7 @@ export function timeoutMiddleware(duration: number, options: TimeoutOptions = {}
 }
 
 function timedOut(message: Message, duration: number, options?: AckordErrorOptions): AckordError {
-  return new AckordError('ACKORD_PROCESS_TIMEOUT', `Handling ${nameOf(message)} took longer than ${duration} ms.`, options)
+  return new AckordError('ACKORD_PROCESS_TIMEOUT', `Handling ${describeMessage(message)} took longer than ${duration} ms.`, options)
 }
 
 export interface Limit {

@@ -1,6 +1,6 @@
 import { AckordError } from '../errors.ts'
 import { missingAttributes } from '../message/attributes.ts'
-import { nameOf } from '../message/marshal.ts'
+import { describeMessage } from '../message/marshal.ts'
 import type { Message } from '../message/message.ts'
 import { type Middleware, middleware } from './middleware.ts'
 
@@ -20,9 +20,9 @@ export function validateMiddleware(options: ValidateOptions = {}): Middleware {
     { role: checkOutputs ? 'outputs' : undefined },
     (next) =>
       async function validate(message, context) {
-        checkRequired(message, nameOf(message), false)
+        checkRequired(message, describeMessage(message), false)
         const outputs = await next(message, context)
-        if (checkOutputs) for (const output of outputs) checkRequired(output, `an output (${nameOf(output)})`, true)
+        if (checkOutputs) for (const output of outputs) checkRequired(output, `an output (${describeMessage(output)})`, true)
         return outputs
       },
   )

@@ -3,7 +3,7 @@ import { escapeText } from '../escape-text.ts'
 import { type Attributes, type AttributeValue, checkAttributes } from '../message/attributes.ts'
 import type { Context } from '../message/context.ts'
 import { attributeInheritance } from '../message/inherited-attributes.ts'
-import { nameOf } from '../message/marshal.ts'
+import { describeMessage } from '../message/marshal.ts'
 import { isMessage, type Message, withData } from '../message/message.ts'
 import { outputIdsKey } from '../message/output-ids.ts'
 import type { Logger } from '../ports/observability.ts'
@@ -39,7 +39,7 @@ export function outputCompleter(runtime: Runtime, source: string | undefined, lo
     if (existing.type === undefined || existing.type === '') throw invalid(index, input, 'has no type')
     const whole = isComplete(existing, input.attributes)
     if (whole && isAllText(existing)) return output
-    checkAttributes(existing, () => `output ${index} of ${nameOf(input)}`)
+    checkAttributes(existing, () => `output ${index} of ${describeMessage(input)}`)
     if (whole) return output
 
     const id = existing.id || (context.get(outputIdsKey)?.(existing.type) ?? runtime.uuid())
@@ -67,7 +67,7 @@ export function outputCompleter(runtime: Runtime, source: string | undefined, lo
       if (outputs === undefined) return none
       throw new AckordError(
         'ACKORD_INVALID_OUTPUT',
-        `Handling ${nameOf(input)} resulted in ${describeValue(outputs)} instead of an array of messages.`,
+        `Handling ${describeMessage(input)} resulted in ${describeValue(outputs)} instead of an array of messages.`,
       )
     }
     const { length } = outputs
@@ -118,7 +118,7 @@ function checkDistinct(outputs: readonly Message[], input: Message): void {
     if (before !== undefined) {
       throw new AckordError(
         'ACKORD_DUPLICATE_ID',
-        `Outputs ${before} and ${index} of ${nameOf(input)} have the same id '${escapeText(output.id ?? '', 100)}'; the next consumer would drop one as a duplicate.`,
+        `Outputs ${before} and ${index} of ${describeMessage(input)} have the same id '${escapeText(output.id ?? '', 100)}'; the next consumer would drop one as a duplicate.`,
       )
     }
     seen.set(identity, index)
@@ -131,5 +131,5 @@ function foreign(output: unknown, index: number, input: Message): AckordError {
 }
 
 function invalid(index: number, input: Message, problem: string): AckordError {
-  return new AckordError('ACKORD_INVALID_OUTPUT', `Output ${index} of ${nameOf(input)} ${problem}.`)
+  return new AckordError('ACKORD_INVALID_OUTPUT', `Output ${index} of ${describeMessage(input)} ${problem}.`)
 }

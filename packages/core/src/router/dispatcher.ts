@@ -1,7 +1,7 @@
 import { setMaxListeners } from 'node:events'
-import { Slots } from '../async/slot-table.ts'
+import { SlotTable } from '../async/slot-table.ts'
 import { AckordError } from '../errors.ts'
-import { nameOf } from '../message/marshal.ts'
+import { describeMessage } from '../message/marshal.ts'
 import { ackingOf, isMessage, type Message } from '../message/message.ts'
 import type { Logger } from '../ports/observability.ts'
 import type { Runtime, Timer } from '../ports/runtime.ts'
@@ -50,7 +50,7 @@ export class Dispatcher {
   readonly #reading = new AbortController()
   readonly #keyQueues = new Map<string, KeyQueue>()
   readonly #settling = new Set<Promise<unknown>>()
-  readonly #working = new Slots<Message>()
+  readonly #working = new SlotTable<Message>()
   // The message of the one-by-one loop, which does not use the slots.
   #alone: Message | undefined
   readonly #ready: Ready[] = []
@@ -319,7 +319,7 @@ export class Dispatcher {
   #nack(message: Message, error: AckordError, retryAfter?: number): void {
     const nacked = message.nack(error, { retryAfter }).catch((failure: unknown) => {
       this.#options.logger.error(
-        { err: failure, message: nameOf(message) },
+        { err: failure, message: describeMessage(message) },
         'The broker did not accept a nack; it will redeliver the message by its own rules.',
       )
     })
@@ -340,7 +340,7 @@ export class Dispatcher {
     let timer: Timer | undefined
     const warn = () => {
       const working = this.#alone === undefined ? this.#working.all() : [this.#alone]
-      const handling = working.slice(0, 10).map(nameOf)
+      const handling = working.slice(0, 10).map(describeMessage)
       const text =
         handling.length === 0
           ? 'Stopping takes long: the source did not end although its signal was aborted. It is abandoned.'
@@ -360,13 +360,13 @@ export class Dispatcher {
 }
 
 function shutdownError(message: Message): AckordError {
-  return new AckordError('ACKORD_SHUTDOWN', `The router was stopped before it handled ${nameOf(message)}.`)
+  return new AckordError('ACKORD_SHUTDOWN', `The router was stopped before it handled ${describeMessage(message)}.`)
 }
 
 function keyNacked(message: Message, key: string): AckordError {
   return new AckordError(
     'ACKORD_KEY_NACKED',
-    `An earlier message with the ordering key '${key}' was nacked; ${nameOf(message)} is nacked with it, to keep their order.`,
+    `An earlier message with the ordering key '${key}' was nacked; ${describeMessage(message)} is nacked with it, to keep their order.`,
   )
 }
 

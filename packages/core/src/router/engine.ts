@@ -1,11 +1,11 @@
 import type { Publisher } from '../broker/publisher.ts'
 import type { Source } from '../broker/source.ts'
 import { AckordError, describeValue, InvalidOptionError } from '../errors.ts'
-import { nameOf, unmarshal } from '../message/marshal.ts'
+import { describeMessage, unmarshal } from '../message/marshal.ts'
 import { jsonMarshaler, type Marshaler } from '../message/marshaler.ts'
 import type { Matcher } from '../message/match.ts'
 import type { Message, RawMessage } from '../message/message.ts'
-import { checkDuration, checkFunction, checkName, checkNoMore } from '../options.ts'
+import { checkDuration, checkFunction, checkName, rejectUnknownOptions } from '../options.ts'
 import { InputMerger } from './input-merger.ts'
 import { OutputQueue } from './output-queue.ts'
 import { acknowledgeOutputs, type Destination, publishOutputs } from './publish-outputs.ts'
@@ -84,7 +84,7 @@ export class Engine {
   constructor(router: Router, options: EngineOptions = {}) {
     if (!(router instanceof Router)) throw new InvalidOptionError('new Engine(router)', `must be a router; it is ${describeValue(router)}.`)
     const { marshaler = jsonMarshaler, ...unknown } = options
-    checkNoMore('An engine', unknown)
+    rejectUnknownOptions('An engine', unknown)
     this.#router = router
     this.#marshaler = marshaler
   }
@@ -92,7 +92,7 @@ export class Engine {
   /** A source of raw messages, which are unmarshalled, or an iterable of typed ones. */
   addInput(input: Source | AsyncIterable<Message>, options: InputOptions): EngineInput {
     const { name, match, marshaler, ...unknown } = options
-    checkNoMore('An input', unknown)
+    rejectUnknownOptions('An input', unknown)
     const raw = 'messages' in input
     if (!raw) checkFunction('addInput(input)[Symbol.asyncIterator]', input[Symbol.asyncIterator])
     if (match !== undefined) checkFunction('match', match)
@@ -116,7 +116,7 @@ export class Engine {
   /** Marshals and publishes the messages it accepts. */
   addOutput(publisher: Publisher, options: PublisherOutputOptions): this {
     const { name, match, destination, publishTimeout = 10_000, marshaler = this.#marshaler, ...unknown } = options
-    checkNoMore('An output', unknown)
+    rejectUnknownOptions('An output', unknown)
     checkDuration('publishTimeout', publishTimeout, { min: 1 })
     const runtime = runtimeOf(this.#router)
     checkFunction('addOutput(publisher).publish', publisher?.publish)
@@ -207,7 +207,7 @@ export class Engine {
   #decode(message: Message): Message {
     const origin = this.#origins.get(message)
     if (origin?.match !== undefined && !origin.match(message.attributes)) {
-      throw new AckordError('ACKORD_INPUT_REFUSED', `Input '${origin.name}' rejected ${nameOf(message)}.`, { retryable: false })
+      throw new AckordError('ACKORD_INPUT_REFUSED', `Input '${origin.name}' rejected ${describeMessage(message)}.`, { retryable: false })
     }
     // Only sources have a marshaler here, and they yield bytes.
     return origin?.marshaler === undefined ? message : unmarshal(message as RawMessage, origin.marshaler)
@@ -245,5 +245,5 @@ export class Engine {
 }
 
 function noOutput(message: Message): AckordError {
-  return new AckordError('ACKORD_NO_OUTPUT', `No output of the engine accepts ${nameOf(message)}. Add one whose matcher does.`)
+  return new AckordError('ACKORD_NO_OUTPUT', `No output of the engine accepts ${describeMessage(message)}. Add one whose matcher does.`)
 }

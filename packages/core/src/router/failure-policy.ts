@@ -1,5 +1,5 @@
 import { AckordError, describeValue, type ErrorCode, isAckordError } from '../errors.ts'
-import { nameOf } from '../message/marshal.ts'
+import { describeMessage } from '../message/marshal.ts'
 import type { Message } from '../message/message.ts'
 import { isRetryable, isSettled, retryAfterOf } from '../message/message-state.ts'
 import type { ErrorDecision, RouterSettings } from './router-options.ts'
@@ -107,7 +107,7 @@ function isDelay(value: unknown): value is number {
 }
 
 function tooManyDeliveries(message: Message, maxDeliveries: number, cause: Error | undefined): AckordError {
-  const text = `${nameOf(message)} was delivered ${message.deliveryCount} times; maxDeliveries is ${maxDeliveries}.`
+  const text = `${describeMessage(message)} was delivered ${message.deliveryCount} times; maxDeliveries is ${maxDeliveries}.`
   return new AckordError('ACKORD_MAX_DELIVERIES', text[0]?.toUpperCase() + text.slice(1), {
     retryable: false,
     ...(cause === undefined ? {} : { cause }),

@@ -2,11 +2,11 @@ import { limiter } from '../async/limiter.ts'
 import { AckordError, describeValue, InvalidOptionError } from '../errors.ts'
 import { directOf, type Handler } from '../handler/handler.ts'
 import { arrive, type Context, leave } from '../message/context.ts'
-import { nameOf } from '../message/marshal.ts'
+import { describeMessage } from '../message/marshal.ts'
 import type { Matcher } from '../message/match.ts'
 import { isMessage, type Message } from '../message/message.ts'
 import { compose, type Middleware, type Process } from '../middleware/middleware.ts'
-import { checkCount, checkFunction, checkName, checkNoMore } from '../options.ts'
+import { checkCount, checkFunction, checkName, rejectUnknownOptions } from '../options.ts'
 import { probe } from '../ports/probe.ts'
 import type { AckStrategy } from './ack-strategy.ts'
 import type { OutputCompleter } from './complete-outputs.ts'
@@ -39,7 +39,7 @@ export class HandlerTable {
     checkFunction('handle(handler).handle', handler?.handle)
     const type = checkName('handle(handler).type', handler.type)
     const { name = type, match, use = [], concurrency = Infinity, ...unknown } = options
-    checkNoMore('handle()', unknown)
+    rejectUnknownOptions('handle()', unknown)
     if (!Array.isArray(use)) throw new InvalidOptionError('use', 'must be an array of middleware.')
     checkName('name', name)
     checkCount('concurrency', concurrency, { infinite: true })
@@ -130,11 +130,13 @@ function compile(
 }
 
 function noHandler(message: Message): AckordError {
-  return new AckordError('ACKORD_NO_HANDLER', `No handler is registered for ${nameOf(message)}.`, { retryable: false })
+  return new AckordError('ACKORD_NO_HANDLER', `No handler is registered for ${describeMessage(message)}.`, { retryable: false })
 }
 
 function refused(message: Message, name: string): AckordError {
-  return new AckordError('ACKORD_HANDLER_REFUSED', `The matcher of handler '${name}' rejected ${nameOf(message)}.`, { retryable: false })
+  return new AckordError('ACKORD_HANDLER_REFUSED', `The matcher of handler '${name}' rejected ${describeMessage(message)}.`, {
+    retryable: false,
+  })
 }
 
 function nextWithout(given: unknown): AckordError {
@@ -144,6 +146,6 @@ function nextWithout(given: unknown): AckordError {
 function nextCalledTwice(message: Message): AckordError {
   return new AckordError(
     'ACKORD_NEXT_CALLED_TWICE',
-    `A middleware called next() twice for ${nameOf(message)}. A middleware that repeats on purpose must call beginAttempt(context) for each try.`,
+    `A middleware called next() twice for ${describeMessage(message)}. A middleware that repeats on purpose must call beginAttempt(context) for each try.`,
   )
 }

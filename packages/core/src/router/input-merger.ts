@@ -2,7 +2,7 @@ import { abortable, type LinkedController, linkedController } from '../async/abo
 import type { Source } from '../broker/source.ts'
 import { AckordError } from '../errors.ts'
 import { outside } from '../message/context.ts'
-import { nameOf } from '../message/marshal.ts'
+import { describeMessage } from '../message/marshal.ts'
 import { isMessage, type Message } from '../message/message.ts'
 
 interface Waiting {
@@ -150,7 +150,9 @@ export class InputMerger implements AsyncIterable<Message> {
 
 /** A failure of the nack is in `settled`; the broker redelivers the message either way. */
 async function nackAtStop(message: Message): Promise<void> {
-  await message.nack(new AckordError('ACKORD_SHUTDOWN', `The engine was stopped before it handled ${nameOf(message)}.`)).catch(ignore)
+  await message
+    .nack(new AckordError('ACKORD_SHUTDOWN', `The engine was stopped before it handled ${describeMessage(message)}.`))
+    .catch(ignore)
 }
 
 function ignore(): void {}

@@ -2,7 +2,7 @@ import { setMaxListeners } from 'node:events'
 import { AckordError, describeValue, isAckordError, toError } from '../errors.ts'
 import type { Acking } from '../message/acking.ts'
 import { type Context, type ContextKey, contextKey, enterWith, isBusy, rootContext } from '../message/context.ts'
-import { nameOf } from '../message/marshal.ts'
+import { describeMessage } from '../message/marshal.ts'
 import { ackingOf, isMessage, type Message } from '../message/message.ts'
 import { isSettled } from '../message/message-state.ts'
 import type { Process } from '../middleware/middleware.ts'
@@ -261,7 +261,8 @@ export class MessageProcessor {
     if (acking === undefined || !acking.held) return
     // Created on demand: an error for every message would be expensive.
     const reason = () =>
-      failure ?? new AckordError('ACKORD_SCOPE_ENDED', `The middleware around ${nameOf(message)} ended before its transaction did.`)
+      failure ??
+      new AckordError('ACKORD_SCOPE_ENDED', `The middleware around ${describeMessage(message)} ended before its transaction did.`)
     if (!acking.dropHolds(reason)) return
     const fields = { type: message.type, id: message.id }
     this.#settings.logger.error(
@@ -326,19 +327,22 @@ function verdictOf(message: Message, decision: ErrorDecision): string {
 }
 
 function stoppedInPause(message: Message): AckordError {
-  return new AckordError('ACKORD_SHUTDOWN', `The router was stopped while ${nameOf(message)} waited for a store that rejected writes.`)
+  return new AckordError(
+    'ACKORD_SHUTDOWN',
+    `The router was stopped while ${describeMessage(message)} waited for a store that rejected writes.`,
+  )
 }
 
 function notAwaited(message: Message): AckordError {
   return new AckordError(
     'ACKORD_NEXT_NOT_AWAITED',
-    `A middleware around ${nameOf(message)} returned while the handler was still running. It must await next(message, context).`,
+    `A middleware around ${describeMessage(message)} returned while the handler was still running. It must await next(message, context).`,
   )
 }
 
 function outputsLost(message: Message, found: unknown): AckordError {
   return new AckordError(
     'ACKORD_INVALID_OUTPUT',
-    `The middleware around ${nameOf(message)} returned ${describeValue(found)} instead of an array of messages. It must return what next() resolves to.`,
+    `The middleware around ${describeMessage(message)} returned ${describeValue(found)} instead of an array of messages. It must return what next() resolves to.`,
   )
 }

@@ -1,7 +1,7 @@
 import { abortable, linkedController } from '../async/abort.ts'
 import { checkResults, type Publisher } from '../broker/publisher.ts'
 import { AckordError } from '../errors.ts'
-import { marshal, nameOf } from '../message/marshal.ts'
+import { describeMessage, marshal } from '../message/marshal.ts'
 import type { Marshaler } from '../message/marshaler.ts'
 import { ackingOf, type Message, type RawMessage } from '../message/message.ts'
 import { redactDestination } from '../ports/redact.ts'
@@ -76,5 +76,5 @@ async function acknowledge(output: Message, input: Message): Promise<void> {
 export function destinationOf(output: Message, destination: Destination): string {
   const chosen = typeof destination === 'function' ? destination(output) : destination
   if (typeof chosen === 'string' && chosen !== '') return chosen
-  throw new AckordError('ACKORD_NO_OUTPUT', `The destination function returned no destination for ${nameOf(output)}.`)
+  throw new AckordError('ACKORD_NO_OUTPUT', `The destination function returned no destination for ${describeMessage(output)}.`)
 }

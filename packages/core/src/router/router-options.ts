@@ -1,7 +1,7 @@
 import { type Backoff, exponentialBackoff } from '../async/backoff.ts'
 import { InvalidOptionError } from '../errors.ts'
 import type { Message } from '../message/message.ts'
-import { checkChoice, checkCount, checkDuration, checkFunction, checkName, checkNoMore } from '../options.ts'
+import { checkChoice, checkCount, checkDuration, checkFunction, checkName, rejectUnknownOptions } from '../options.ts'
 import { consoleLogger, guardLogger, guardMetrics, type Logger, type Metrics } from '../ports/observability.ts'
 import { type Runtime, systemRuntime } from '../ports/runtime.ts'
 import type { AckStrategy } from './ack-strategy.ts'
@@ -96,7 +96,7 @@ export function routerSettings(options: RouterOptions): RouterSettings {
     metrics,
     ...unknown
   } = options
-  checkNoMore('A router', unknown)
+  rejectUnknownOptions('A router', unknown)
   checkFunction('redeliveryDelay', redeliveryDelay)
   if (onError !== undefined) checkFunction('onError', onError)
   if (source !== undefined) checkName('source', source)

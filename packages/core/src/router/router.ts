@@ -3,12 +3,12 @@ import type { Source } from '../broker/source.ts'
 import { AckordError, describeValue, InvalidOptionError } from '../errors.ts'
 import type { Handler } from '../handler/handler.ts'
 import { currentContext, outside } from '../message/context.ts'
-import { nameOf, unmarshal } from '../message/marshal.ts'
+import { describeMessage, unmarshal } from '../message/marshal.ts'
 import { jsonMarshaler, type Marshaler } from '../message/marshaler.ts'
 import type { Message, RawMessage } from '../message/message.ts'
 import { compose, type Middleware } from '../middleware/middleware.ts'
 import { timeoutMiddleware } from '../middleware/timeout.ts'
-import { checkDuration, checkFunction, checkName, checkNoMore } from '../options.ts'
+import { checkDuration, checkFunction, checkName, rejectUnknownOptions } from '../options.ts'
 import type { Runtime } from '../ports/runtime.ts'
 import { outputCompleter } from './complete-outputs.ts'
 import { Dispatcher } from './dispatcher.ts'
@@ -154,7 +154,7 @@ export class Router {
    */
   async run(source: Source, options: RunOptions = {}): Promise<void> {
     const { publisher, destination, publishTimeout = 10_000, marshaler = jsonMarshaler, signal, ...unknown } = options
-    checkNoMore('run()', unknown)
+    rejectUnknownOptions('run()', unknown)
     checkSource(source)
     checkDuration('publishTimeout', publishTimeout, { min: 1 })
     const { runtime } = this.#settings
@@ -296,6 +296,6 @@ function checkSource(source: Source): void {
 function noPublisher(outputs: readonly Message[], input: Message): AckordError {
   return new AckordError(
     'ACKORD_NO_OUTPUT',
-    `Handling ${nameOf(input)} returned ${outputs.length} outputs, and run() has no publisher for them. Add a publisher, or an outbox.`,
+    `Handling ${describeMessage(input)} returned ${outputs.length} outputs, and run() has no publisher for them. Add a publisher, or an outbox.`,
   )
 }

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest'
-import { Slots } from '../../src/async/slot-table.ts'
+import { SlotTable } from '../../src/async/slot-table.ts'
 
-describe('Slots', () => {
+describe('SlotTable', () => {
   it('holds items that were added and not removed, also the same item twice', () => {
-    const slots = new Slots<string>()
+    const slots = new SlotTable<string>()
     const [a, b] = [slots.add('a'), slots.add('b')]
     slots.add('a')
     expect(slots.size).toBe(3)
@@ -15,7 +15,7 @@ describe('Slots', () => {
   })
 
   it('reuses slots', () => {
-    const slots = new Slots<number>()
+    const slots = new SlotTable<number>()
     const places = Array.from({ length: 3 }, (_, number) => slots.add(number))
     for (const place of places) slots.remove(place)
     expect(new Set([7, 8, 9].map((number) => slots.add(number)))).toEqual(new Set(places))

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { type AckordError, isAckordError } from '../../src/errors.ts'
 import type { Attributes } from '../../src/message/attributes.ts'
 import { contextKey } from '../../src/message/context.ts'
-import { marshal, nameOf, unmarshal } from '../../src/message/marshal.ts'
+import { describeMessage, marshal, unmarshal } from '../../src/message/marshal.ts'
 import { bytesMarshaler, firstAccepting, jsonMarshaler, type Marshaler, textMarshaler } from '../../src/message/marshaler.ts'
 import { ackingOf, Message } from '../../src/message/message.ts'
 import { trackedMessage } from '../support/tracked-message.ts'
@@ -187,17 +187,17 @@ describe('marshal', () => {
   })
 })
 
-describe('nameOf', () => {
+describe('describeMessage', () => {
   it('describes a message by type and id', () => {
-    expect(nameOf(new Message('secret'))).toBe('a message without type')
-    expect(nameOf(new Message('secret', { type: 'a' }))).toBe("a message of type 'a'")
-    expect(nameOf(new Message('secret', { type: 'a', id: '1' }))).toBe("a message of type 'a' (id '1')")
-    expect(nameOf(new Message('secret', { id: 'x'.repeat(5000) })).length).toBeLessThan(200)
-    expect(nameOf(new Message('secret', { type: 'x'.repeat(5000) })).length).toBeLessThan(200)
+    expect(describeMessage(new Message('secret'))).toBe('a message without type')
+    expect(describeMessage(new Message('secret', { type: 'a' }))).toBe("a message of type 'a'")
+    expect(describeMessage(new Message('secret', { type: 'a', id: '1' }))).toBe("a message of type 'a' (id '1')")
+    expect(describeMessage(new Message('secret', { id: 'x'.repeat(5000) })).length).toBeLessThan(200)
+    expect(describeMessage(new Message('secret', { type: 'x'.repeat(5000) })).length).toBeLessThan(200)
   })
 
   it('is one line, whatever a sender has chosen', () => {
-    const forged = nameOf(new Message('secret', { type: 'a\u2028b', id: '1\r\n2026-01-01 ERROR\u0000\u001b[31m' }))
+    const forged = describeMessage(new Message('secret', { type: 'a\u2028b', id: '1\r\n2026-01-01 ERROR\u0000\u001b[31m' }))
     expect(forged).toBe("a message of type 'a\\u2028b' (id '1\\r\\n2026-01-01 ERROR\\u0000\\u001b[31m')")
   })
 })

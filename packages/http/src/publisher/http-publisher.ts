@@ -15,7 +15,7 @@ import {
   type SendOptions,
   structuredContentType,
 } from '@ackord/core/broker'
-import { abortable, checkChoice, checkCount, checkDuration, checkFunction, checkNoMore, groupBy } from '@ackord/core/internal'
+import { abortable, checkChoice, checkCount, checkDuration, checkFunction, groupBy, rejectUnknownOptions } from '@ackord/core/internal'
 import { batchType } from '../cloudevents/content-mode.ts'
 import { checkHeaders, checkWritable, encodeText, writeHeaders } from '../cloudevents/headers.ts'
 import { signingKeys } from '../cloudevents/signature.ts'
@@ -81,7 +81,7 @@ export function httpPublisher(options: HttpPublisherOptions = {}): Publisher & A
     runtime = systemRuntime,
     ...unknown
   } = options
-  checkNoMore('An HTTP publisher', unknown)
+  rejectUnknownOptions('An HTTP publisher', unknown)
   if (options.sign === undefined && Object.hasOwn(options, 'sign')) {
     throw new InvalidOptionError('sign', 'is undefined; a variable of the environment may be missing. Omit the option to sign nothing.')
   }

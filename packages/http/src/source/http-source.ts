@@ -10,7 +10,7 @@ import {
   systemRuntime,
 } from '@ackord/core'
 import { createReceiver, type Delivery, type ReceiverOptions } from '@ackord/core/broker'
-import { checkChoice, checkCount, checkDuration, checkFunction, checkNoMore, guardLogger } from '@ackord/core/internal'
+import { checkChoice, checkCount, checkDuration, checkFunction, guardLogger, rejectUnknownOptions } from '@ackord/core/internal'
 import { type ContentMode, contentMode } from '../cloudevents/content-mode.ts'
 import { accepted, answer, unavailable } from './answers.ts'
 import { DeliveryCounts, type HeldMessage, HttpIteration, type IterationOwner } from './http-iteration.ts'
@@ -103,7 +103,7 @@ export function httpSource(options: HttpSourceOptions = {}): HttpSource {
     logger: given = consoleLogger,
     ...unknown
   } = options
-  checkNoMore('An HTTP source', unknown)
+  rejectUnknownOptions('An HTTP source', unknown)
   checkDuration('tolerance', tolerance)
   if (attributes !== undefined) checkFunction('attributes', attributes)
   checkChoice('respond', respond, ['settled', 'accepted'])

@@ -8,7 +8,16 @@ import {
   permanentFailure,
   type SendOptions,
 } from '@ackord/core/broker'
-import { abortable, answerTimeout, checkChoice, checkFunction, checkName, checkNoMore, groupBy, settledWithin } from '@ackord/core/internal'
+import {
+  abortable,
+  answerTimeout,
+  checkChoice,
+  checkFunction,
+  checkName,
+  groupBy,
+  rejectUnknownOptions,
+  settledWithin,
+} from '@ackord/core/internal'
 import type { KafkaFault, KafkaPort, KafkaProducer, KafkaRecord } from '../port.ts'
 import { writeRecord } from './write-record.ts'
 
@@ -26,7 +35,7 @@ export interface KafkaPublisherOptions {
  */
 export function kafkaPublisher(kafka: KafkaPort, options: KafkaPublisherOptions = {}): Publisher & AsyncDisposable {
   const { route = toTopic, mode = 'binary', runtime = systemRuntime, ...unknown } = options
-  checkNoMore('A Kafka publisher', unknown)
+  rejectUnknownOptions('A Kafka publisher', unknown)
   checkFunction('kafka.producer', kafka?.producer)
   checkFunction('route', route)
   checkChoice('mode', mode, ['binary', 'structured'])

@@ -8,7 +8,7 @@ import {
   systemRuntime,
 } from '@ackord/core'
 import { createReceiver, createSource, type ReceiverOptions } from '@ackord/core/broker'
-import { checkChoice, checkCount, checkDuration, checkFunction, checkName, checkNoMore, guardLogger } from '@ackord/core/internal'
+import { checkChoice, checkCount, checkDuration, checkFunction, checkName, guardLogger, rejectUnknownOptions } from '@ackord/core/internal'
 import type { KafkaMessage, KafkaPort } from '../port.ts'
 import { Subscription } from './subscription.ts'
 
@@ -61,7 +61,7 @@ export function kafkaSource(kafka: KafkaPort, options: KafkaSourceOptions): Sour
     logger: given = consoleLogger,
     ...unknown
   } = options
-  checkNoMore('A Kafka source', unknown)
+  rejectUnknownOptions('A Kafka source', unknown)
   checkFunction('kafka.consumer', kafka?.consumer)
   if (!Array.isArray(topics) || topics.length === 0) throw new InvalidOptionError('topics', 'must be a non-empty list of names.')
   for (const topic of topics) checkName('topics', topic)

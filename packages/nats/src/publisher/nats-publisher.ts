@@ -1,6 +1,6 @@
 import { type Publisher, type PublishFailure, type PublishResult, type RawMessage, type Runtime, systemRuntime } from '@ackord/core'
 import { createPublisher, type Outgoing, type PublisherDriver, percentEncode, type SendOptions } from '@ackord/core/broker'
-import { checkChoice, checkDuration, checkFunction, checkNoMore, inChunks, linkedController } from '@ackord/core/internal'
+import { checkChoice, checkDuration, checkFunction, inChunks, linkedController, rejectUnknownOptions } from '@ackord/core/internal'
 import { headers as clientHeaders } from '@nats-io/transport-node'
 import { isNotAllowed, type NatsConnection } from '../client.ts'
 import { ConnectionWatch } from '../connection-watch.ts'
@@ -43,7 +43,7 @@ export function natsPublisher(connection: NatsConnection, options: NatsPublisher
     runtime = systemRuntime,
     ...unknown
   } = options
-  checkNoMore('A NATS publisher', unknown)
+  rejectUnknownOptions('A NATS publisher', unknown)
   checkFunction('subject', subject)
   checkChoice('mode', mode, ['binary', 'structured'])
   if (expectedStream !== undefined) checkToken('expectedStream', expectedStream)

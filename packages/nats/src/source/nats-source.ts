@@ -1,6 +1,6 @@
 import { type Attributes, type Backoff, consoleLogger, exponentialBackoff, type Source, systemRuntime } from '@ackord/core'
 import { createReceiver, IteratedSource, type ReceiverOptions } from '@ackord/core/broker'
-import { checkChoice, checkCount, checkFunction, checkNoMore, guardLogger } from '@ackord/core/internal'
+import { checkChoice, checkCount, checkFunction, guardLogger, rejectUnknownOptions } from '@ackord/core/internal'
 import type { NatsConnection } from '../client.ts'
 import { ConnectionWatch } from '../connection-watch.ts'
 import { checkSubject, checkToken } from '../headers.ts'
@@ -68,7 +68,7 @@ export function natsSource(connection: NatsConnection, options: NatsSourceOption
     logger: given = consoleLogger,
     ...unknown
   } = options
-  checkNoMore('A NATS source', unknown)
+  rejectUnknownOptions('A NATS source', unknown)
   checkToken('stream', stream)
   checkToken('consumer', consumer)
   checkChoice('order', order, ['none', 'perKey', 'perSubject'])

@@ -76,7 +76,7 @@ export type ClaimedRun = [first: ClaimedRecord, ...rest: ClaimedRecord[]]
 
 /** A record without a key is a run of its own. */
 export function runsOf(records: readonly ClaimedRecord[]): ClaimedRun[] {
-  return groupBy(records, queueKeyOf).map(([, run]) => run as ClaimedRun) // a group has at least one
+  return groupBy(records, queueKeyOf).map(([, run]) => run)
 }
 
 function queueKeyOf({ destination, message, id }: ClaimedRecord): string {

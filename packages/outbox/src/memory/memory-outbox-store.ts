@@ -1,6 +1,6 @@
 import { AckordError, type Attributes, InvalidOptionError, type Runtime, systemRuntime } from '@ackord/core'
 import { checkAttributes } from '@ackord/core/broker'
-import { checkCount, hints, nameOf } from '@ackord/core/internal'
+import { checkCount, describeMessage, eachWakeUp } from '@ackord/core/internal'
 import { StatsSum } from '../store/administration.ts'
 import type { OutboxAdmin, OutboxEdit, OutboxFilter, OutboxPage, OutboxRecord, OutboxStats, RearmOptions } from '../store/outbox-admin.ts'
 import type {
@@ -95,7 +95,7 @@ export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter
     this.#checkTransaction('append()', transaction)
     for (const record of records) {
       const { attributes } = record.message
-      checkAttributes(attributes, () => nameOf(record.message))
+      checkAttributes(attributes, () => describeMessage(record.message))
       checkRecordSize(record, attributesToJson(attributes), this.#maxSize)
     }
     transaction.add(records)
@@ -151,7 +151,7 @@ export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter
   }
 
   wakeUps({ signal }: { readonly signal: AbortSignal }): AsyncGenerator<void, void, void> {
-    return hints((hint) => this.#data.rows.listen(hint), signal)
+    return eachWakeUp((hint) => this.#data.rows.listen(hint), signal)
   }
 
   async list(filter: OutboxFilter, page: { readonly limit: number; readonly after?: string | undefined }): Promise<OutboxPage> {

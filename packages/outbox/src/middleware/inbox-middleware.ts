@@ -14,11 +14,11 @@ import {
 import {
   checkFunction,
   checkName,
+  describeMessage,
   describeValue,
   enterWith,
   guardLogger,
   guardMetrics,
-  nameOf,
   outputIdsKey,
   probe,
 } from '@ackord/core/internal'
@@ -126,7 +126,7 @@ export function openInbox(options: InboxOptions, problemOf: KeyProblem = () => u
 const none: readonly Message[] = []
 
 function unrecognisable(code: 'ACKORD_MISSING_ATTRIBUTE' | 'ACKORD_INVALID_ATTRIBUTES', message: Message, reason: string): AckordError {
-  return new AckordError(code, `The inbox cannot recognise ${nameOf(message)}: ${reason}.`, { retryable: false })
+  return new AckordError(code, `The inbox cannot recognise ${describeMessage(message)}: ${reason}.`, { retryable: false })
 }
 
 export interface InboxMiddlewareParts {
@@ -179,6 +179,6 @@ function rejectOutputs(next: Process): Process {
 export function outputsWithoutOutbox(message: Message, count: number): AckordError {
   return new AckordError(
     'ACKORD_INVALID_OUTPUT',
-    `Handling ${nameOf(message)} returned ${count} outputs, and there is an inbox around it but no outbox. If the process crashed after the commit they would be lost, because the redelivered message would be skipped as a duplicate. Add outboxMiddleware() inside of the inbox.`,
+    `Handling ${describeMessage(message)} returned ${count} outputs, and there is an inbox around it but no outbox. If the process crashed after the commit they would be lost, because the redelivered message would be skipped as a duplicate. Add outboxMiddleware() inside of the inbox.`,
   )
 }

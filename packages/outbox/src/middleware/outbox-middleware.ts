@@ -12,7 +12,7 @@ import {
   systemRuntime,
   TransactionRequiredError,
 } from '@ackord/core'
-import { ackingOf, checkName, destinationOf, nameOf, outputCompleter, type TransactionScope } from '@ackord/core/internal'
+import { ackingOf, checkName, describeMessage, destinationOf, outputCompleter, type TransactionScope } from '@ackord/core/internal'
 import type { NewOutboxRecord } from '../store/outbox-store.ts'
 
 /** The options of an outbox middleware on every store. */
@@ -96,6 +96,8 @@ async function settleWith(scope: TransactionScope | undefined, output: Message):
     await output.ack()
   })
   scope.afterRollback(async () => {
-    await output.nack(new AckordError('ACKORD_TRANSACTION_ABORTED', `The transaction that was to store ${nameOf(output)} was rolled back.`))
+    await output.nack(
+      new AckordError('ACKORD_TRANSACTION_ABORTED', `The transaction that was to store ${describeMessage(output)} was rolled back.`),
+    )
   })
 }

@@ -15,10 +15,10 @@ import {
   checkDuration,
   checkFunction,
   checkName,
-  checkNoMore,
   describeValue,
   guardLogger,
   guardMetrics,
+  rejectUnknownOptions,
 } from '@ackord/core/internal'
 import type { OutboxStore } from '../store/outbox-store.ts'
 import { checkOnExhausted, type OnExhausted } from './key-order.ts'
@@ -181,7 +181,7 @@ export function claimingSettings(options: ClaimingOptions, store: OutboxStore): 
     metrics,
     ...unknown
   } = options
-  checkNoMore('A reader of an outbox', unknown)
+  rejectUnknownOptions('A reader of an outbox', unknown)
   checkDuration('pollInterval', pollInterval, { min: 1 })
   checkDuration('maxPollInterval', maxPollInterval, { min: 1 })
   if (maxPollInterval < pollInterval) {
@@ -259,7 +259,7 @@ function servedDestinations(asked: readonly string[] | undefined, routes: Publis
 
 function checkDeadLetter(deadLetter: DeadLetter): void {
   const { publisher, destination, ...unknown } = deadLetter
-  checkNoMore('deadLetter', unknown)
+  rejectUnknownOptions('deadLetter', unknown)
   checkFunction('deadLetter.publisher.publish', publisher?.publish)
   checkName('deadLetter.destination', destination)
 }
@@ -343,7 +343,7 @@ function cleanupSettings(cleanup: RelayCleanupOptions | true): CleanupSettings {
     batchSize = defaults.batchSize,
     ...unknown
   } = cleanup === true ? {} : cleanup
-  checkNoMore('cleanup', unknown)
+  rejectUnknownOptions('cleanup', unknown)
   return {
     keepPublished: checkDuration('cleanup.keepPublished', keepPublished),
     interval: checkDuration('cleanup.interval', interval, { min: 1 }),

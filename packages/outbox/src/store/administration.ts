@@ -1,6 +1,6 @@
 import type { Attributes, Logger, RawMessage } from '@ackord/core'
 import { checkAttributes } from '@ackord/core/broker'
-import { nameOf } from '@ackord/core/internal'
+import { describeMessage } from '@ackord/core/internal'
 import type { DestinationStats, OutboxAdmin, OutboxEdit, OutboxFilter, OutboxState, OutboxStats } from './outbox-admin.ts'
 
 // The parts of `OutboxAdmin` that all stores share.
@@ -27,7 +27,7 @@ export function isEmptyEdit({ destination, attributes, data }: OutboxEdit): bool
 /** The message with the changes of an edit. Throws if the result could not be read back: it would be parked again, for another reason. */
 export function editMessage(message: RawMessage, { attributes, data }: OutboxEdit): RawMessage {
   const edited = message.copy(data ?? message.data).withAttributes(attributes ?? {})
-  checkAttributes(edited.attributes, () => nameOf(edited))
+  checkAttributes(edited.attributes, () => describeMessage(edited))
   return edited
 }
 

@@ -1,5 +1,5 @@
 import { AckordError, type Attributes, InvalidOptionError, type RawMessage } from '@ackord/core'
-import { checkDuration, nameOf } from '@ackord/core/internal'
+import { checkDuration, describeMessage } from '@ackord/core/internal'
 import type { RearmOptions } from './outbox-admin.ts'
 import type { NewOutboxRecord, OutboxReference } from './outbox-store.ts'
 
@@ -32,7 +32,7 @@ function withTexts(attributes: Attributes): Record<string, unknown> {
 }
 
 function tooLarge(message: RawMessage, size: number, maxSize: number): AckordError {
-  const text = `Cannot store ${nameOf(message)} in the outbox: its size is ${size} bytes, and maxSize is ${maxSize}. Store large data elsewhere, and send a reference to it.`
+  const text = `Cannot store ${describeMessage(message)} in the outbox: its size is ${size} bytes, and maxSize is ${maxSize}. Store large data elsewhere, and send a reference to it.`
   return new AckordError('ACKORD_INVALID_OUTPUT', text, { retryable: false })
 }
 

@@ -17,10 +17,10 @@ import {
   checkChoice,
   checkDuration,
   checkFunction,
-  checkNoMore,
   groupBy,
   guardLogger,
   linkedController,
+  rejectUnknownOptions,
   settledWithin,
 } from '@ackord/core/internal'
 import type { RabbitmqConnection } from '../client.ts'
@@ -80,7 +80,7 @@ export function rabbitmqPublisher(connection: RabbitmqConnection, options: Rabbi
     logger = consoleLogger,
     ...unknown
   } = options
-  checkNoMore('A RabbitMQ publisher', unknown)
+  rejectUnknownOptions('A RabbitMQ publisher', unknown)
   checkFunction('route', route)
   checkFlag('mandatory', mandatory)
   checkChoice('unroutable', unroutable, ['destination', 'record'])

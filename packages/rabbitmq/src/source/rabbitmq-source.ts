@@ -8,7 +8,7 @@ import {
   systemRuntime,
 } from '@ackord/core'
 import { createReceiver, createSource, type ReceiverOptions } from '@ackord/core/broker'
-import { checkCount, checkDuration, checkFunction, checkName, checkNoMore, guardLogger } from '@ackord/core/internal'
+import { checkCount, checkDuration, checkFunction, checkName, guardLogger, rejectUnknownOptions } from '@ackord/core/internal'
 import type { RabbitmqConnection, RabbitmqMessage } from '../client.ts'
 import { watchConnection } from '../connection-watch.ts'
 import { queueDeclaration, queueDeclarer, type RabbitmqQueueOptions } from '../topology/declare-topology.ts'
@@ -77,7 +77,7 @@ export function rabbitmqSource(connection: RabbitmqConnection, options: Rabbitmq
     logger: given = consoleLogger,
     ...unknown
   } = options
-  checkNoMore('A RabbitMQ source', unknown)
+  rejectUnknownOptions('A RabbitMQ source', unknown)
   checkName('queue', queue)
   checkCount('prefetch', prefetch)
   if (prefetch > 65_535) throw new InvalidOptionError('prefetch', `must be 65,535 or less; it is ${prefetch}.`)

@@ -1,5 +1,5 @@
 import { AckordError, InvalidOptionError } from '@ackord/core'
-import { checkChoice, checkName, checkNoMore } from '@ackord/core/internal'
+import { checkChoice, checkName, rejectUnknownOptions } from '@ackord/core/internal'
 import { type RabbitmqChannel, replyCode } from '../client.ts'
 import { serverVersion } from '../server-version.ts'
 import { retryTopology } from './retry-topology.ts'
@@ -90,7 +90,7 @@ function stepsOf(topology: RabbitmqTopology): readonly Step[] {
     throw new InvalidOptionError('topology', 'must be an object { exchanges, queues, bindings }.')
   }
   const { exchanges = {}, queues = {}, bindings = [], ...unknown } = topology
-  checkNoMore('A topology', unknown)
+  rejectUnknownOptions('A topology', unknown)
   return [
     ...Object.entries(exchanges).map(([name, options]) => exchangeStep(name, options)),
     ...Object.entries(queues).map(([name, options]) => queueStep(name, options)),
@@ -102,7 +102,7 @@ function stepsOf(topology: RabbitmqTopology): readonly Step[] {
 function exchangeStep(name: string, options: RabbitmqExchangeOptions): Step {
   checkName('exchanges', name)
   const { type = 'topic', durable = true, arguments: more = {}, ...unknown } = options
-  checkNoMore(`Exchange '${name}'`, unknown)
+  rejectUnknownOptions(`Exchange '${name}'`, unknown)
   checkChoice('type', type, ['direct', 'fanout', 'headers', 'topic'])
   if (typeof durable !== 'boolean') throw new InvalidOptionError('durable', 'must be true or false.')
   return { what: `exchange '${name}'`, declare: (channel) => channel.assertExchange(name, type, { durable, arguments: { ...more } }) }
@@ -120,7 +120,7 @@ function queueStep(name: string, { retry: _retry, ...options }: RabbitmqTopology
 }
 
 function bindingStep({ exchange, queue, routingKey = '', arguments: more = {}, ...unknown }: RabbitmqBinding): Step {
-  checkNoMore('A binding', unknown)
+  rejectUnknownOptions('A binding', unknown)
   checkName('exchange', exchange)
   checkName('queue', queue)
   if (typeof routingKey !== 'string') throw new InvalidOptionError('routingKey', 'must be a string.')
@@ -203,7 +203,7 @@ export function queueDeclaration(options: RabbitmqQueueOptions): QueueDeclaratio
   if (typeof options !== 'object' || options === null)
     throw new InvalidOptionError('declare', "must be an object such as { type: 'quorum' }.")
   const { type = 'quorum', durable = true, arguments: more = {}, ...unknown } = options
-  checkNoMore('declare', unknown)
+  rejectUnknownOptions('declare', unknown)
   checkChoice('declare.type', type, ['quorum', 'classic'])
   if (typeof durable !== 'boolean') throw new InvalidOptionError('declare.durable', 'must be true or false.')
   if (type === 'quorum' && !durable) throw new InvalidOptionError('declare.durable', 'must be true for a quorum queue.')

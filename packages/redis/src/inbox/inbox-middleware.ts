@@ -10,7 +10,16 @@ import {
   type Middleware,
   type Process,
 } from '@ackord/core'
-import { checkChoice, checkDuration, checkName, checkNoMore, guardMetrics, isSettled, nameOf, outputIdsKey } from '@ackord/core/internal'
+import {
+  checkChoice,
+  checkDuration,
+  checkName,
+  describeMessage,
+  guardMetrics,
+  isSettled,
+  outputIdsKey,
+  rejectUnknownOptions,
+} from '@ackord/core/internal'
 import {
   type InboxOptions as CommonInboxOptions,
   createInboxMiddleware,
@@ -59,7 +68,7 @@ export interface InboxOptions extends CommonInboxOptions {
 export function inboxMiddleware(redis: Redis, options: InboxOptions): Middleware {
   const { consumer, mode = 'exclusive', tag = defaultTag, lease = 30_000, retention = 86_400_000, ...others } = options
   const { key, onDuplicate, logger, metrics: givenMetrics, ...unknown } = others
-  checkNoMore('inboxMiddleware()', unknown)
+  rejectUnknownOptions('inboxMiddleware()', unknown)
   const inbox = openInbox({ consumer, key, onDuplicate, logger, metrics: givenMetrics })
   checkChoice('mode', mode, ['exclusive', 'optimistic', 'mark-first'])
   if (typeof tag !== 'function') checkName('tag', tag)
@@ -83,9 +92,9 @@ export function inboxMiddleware(redis: Redis, options: InboxOptions): Middleware
   /** Handles a message whose marker exists. */
   function met(message: Message, marker: string, remaining: number): 'duplicate' {
     if (marker.startsWith('done:')) return 'duplicate'
-    if (marker.startsWith('partial:')) throw new PartialCommitError(nameOf(message), `${marker.slice(8)}, at an earlier delivery`)
+    if (marker.startsWith('partial:')) throw new PartialCommitError(describeMessage(message), `${marker.slice(8)}, at an earlier delivery`)
     metrics?.count('ackord.inbox.busy', 1, { consumer })
-    throw new InboxBusyError(nameOf(message), remaining)
+    throw new InboxBusyError(describeMessage(message), remaining)
   }
 
   function claimOf(lease: Lease, { source, id }: InboxKey): InboxClaim {
@@ -110,7 +119,7 @@ export function inboxMiddleware(redis: Redis, options: InboxOptions): Middleware
       function handled(outputs: readonly Message[]): readonly Message[] | Promise<readonly Message[] | undefined> {
         claim.stopRenewal()
         // If the marker were committed now, the commit of this transaction would mistake it for its own.
-        if (unit.state === 'running') return failed(new TransactionAbortedError(nameOf(message), unawaited, { retryable: false }))
+        if (unit.state === 'running') return failed(new TransactionAbortedError(describeMessage(message), unawaited, { retryable: false }))
         // Without a transaction: a middleware inside of the inbox did not call the handler.
         return unit.state === 'open' ? unit.commitMarker(message, context).then(() => outputs, failed) : outputs
       }

@@ -1,5 +1,5 @@
 import type { Middleware, Runtime } from '@ackord/core'
-import { checkFunction, checkNoMore } from '@ackord/core/internal'
+import { checkFunction, rejectUnknownOptions } from '@ackord/core/internal'
 import { type OutboxOptions as CommonOutboxOptions, createOutboxMiddleware, type OutboxWriter } from '@ackord/outbox'
 import type { CommandQueue } from '../transaction/command-queue.ts'
 import { internalsOf, type Redis } from '../transaction/redis.ts'
@@ -16,7 +16,7 @@ export interface OutboxOptions extends CommonOutboxOptions {
 export function outboxMiddleware(redis: Redis, options: OutboxOptions): Middleware {
   const internals = internalsOf(redis)
   const { outbox, destination, marshaler, source, runtime = internals.runtime, ...unknown } = options
-  checkNoMore('outboxMiddleware()', unknown)
+  rejectUnknownOptions('outboxMiddleware()', unknown)
   checkFunction('outbox.append', outbox?.append)
 
   return createOutboxMiddleware<CommandQueue>(

@@ -1,6 +1,6 @@
 import { AckordError, type Attributes, Message, type RawMessage } from '@ackord/core'
 import { checkAttributes, missingAttributes } from '@ackord/core/broker'
-import { checkDuration, describeValue, messageOf, nameOf } from '@ackord/core/internal'
+import { checkDuration, describeMessage, describeValue, messageOf } from '@ackord/core/internal'
 import { attributesToJson, checkRecordSize, type NewOutboxRecord } from '@ackord/outbox'
 import type { RedisArgument } from '../client/port.ts'
 
@@ -113,14 +113,17 @@ export function checkRecord(destination: string, message: RawMessage): void {
   if (typeof destination !== 'string' || destination === '') throw invalid(message, 'cannot be stored: its destination is empty')
   // Encoded, every lone surrogate becomes the same replacement character, and two destinations would become one.
   if (!destination.isWellFormed()) throw invalid(message, 'cannot be stored: its destination is not well-formed Unicode')
-  checkAttributes(attributes, () => nameOf(message))
+  checkAttributes(attributes, () => describeMessage(message))
   const missing = missingAttributes({ specversion: '1.0', ...attributes })
   if (missing.length === 0) return
-  throw new AckordError('ACKORD_MISSING_ATTRIBUTE', `Cannot store ${nameOf(message)} in the outbox: it has no ${missing.join(', no ')}.`)
+  throw new AckordError(
+    'ACKORD_MISSING_ATTRIBUTE',
+    `Cannot store ${describeMessage(message)} in the outbox: it has no ${missing.join(', no ')}.`,
+  )
 }
 
 function invalid(message: RawMessage, problem: string): AckordError {
-  const text = `${nameOf(message)} ${problem}.`
+  const text = `${describeMessage(message)} ${problem}.`
   return new AckordError('ACKORD_INVALID_ATTRIBUTES', text[0]?.toUpperCase() + text.slice(1))
 }
 

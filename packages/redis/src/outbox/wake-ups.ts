@@ -1,6 +1,6 @@
 import { setMaxListeners } from 'node:events'
 import { idle, type Runtime } from '@ackord/core'
-import { abortable, hints } from '@ackord/core/internal'
+import { abortable, eachWakeUp } from '@ackord/core/internal'
 import { withDeadline } from '../client/evaluate.ts'
 import type { DedicatedPort, RedisPort } from '../client/port.ts'
 import { asList } from '../client/reply.ts'
@@ -57,7 +57,7 @@ export async function* wakeUps<Source>(
   }
 
   try {
-    for await (const hint of hints(followAll, options.signal)) {
+    for await (const hint of eachWakeUp(followAll, options.signal)) {
       if (failure !== undefined) throw failure.error
       yield hint
     }

@@ -8,7 +8,7 @@ import {
   type SendOptions,
   unwritableFailure,
 } from '@ackord/core/broker'
-import { abortable, checkCount, checkFunction, checkName, checkNoMore, groupBy, inChunks } from '@ackord/core/internal'
+import { abortable, checkCount, checkFunction, checkName, groupBy, inChunks, rejectUnknownOptions } from '@ackord/core/internal'
 import { type RedisArgument, type RedisPort, script } from '../client/port.ts'
 import { says } from '../client/reply.ts'
 import { internalsOf, type Redis, type RedisInternals } from '../transaction/redis.ts'
@@ -34,7 +34,7 @@ export interface StreamPublisherOptions {
  */
 export function streamPublisher(redis: Redis, options: StreamPublisherOptions = {}): Publisher & AsyncDisposable {
   const { stream = (destination) => destination, shards, maxSize = 64 * 1024 * 1024, ...unknown } = options
-  checkNoMore('A stream publisher', unknown)
+  rejectUnknownOptions('A stream publisher', unknown)
   checkFunction('stream', stream)
   if (shards !== undefined) checkCount('shards', shards)
   checkCount('maxSize', maxSize)

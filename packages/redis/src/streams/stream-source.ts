@@ -1,6 +1,6 @@
 import { type Backoff, exponentialBackoff, type Logger, type Source } from '@ackord/core'
 import { IteratedSource, type ReceiverOptions } from '@ackord/core/broker'
-import { checkChoice, checkCount, checkDuration, checkFunction, checkName, checkNoMore, guardLogger } from '@ackord/core/internal'
+import { checkChoice, checkCount, checkDuration, checkFunction, checkName, guardLogger, rejectUnknownOptions } from '@ackord/core/internal'
 import { consumerName } from '../client/consumer-name.ts'
 import { internalsOf, type Redis, type RedisInternals } from '../transaction/redis.ts'
 import { readEntry, type StreamContent, type StreamEntry } from './entries/stream-entry.ts'
@@ -86,7 +86,7 @@ export function streamSource(redis: Redis, options: StreamSourceOptions): Source
     logger: given,
     ...unknown
   } = options
-  checkNoMore('A stream source', unknown)
+  rejectUnknownOptions('A stream source', unknown)
   checkName('stream', stream)
   checkName('group', group)
   if (shards !== undefined) checkCount('shards', shards)

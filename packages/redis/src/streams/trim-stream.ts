@@ -1,4 +1,4 @@
-import { checkCount, checkName, checkNoMore } from '@ackord/core/internal'
+import { checkCount, checkName, rejectUnknownOptions } from '@ackord/core/internal'
 import { type Script, script } from '../client/port.ts'
 import { internalsOf, type Redis } from '../transaction/redis.ts'
 import { shardNames } from './entries/stream-names.ts'
@@ -71,7 +71,7 @@ return { redis.call('XDEL', stream, unpack(ids)), #ids == limit and 1 or 0 }`)
  */
 export async function trimStream(redis: Redis, options: TrimStreamOptions): Promise<number> {
   const { stream, shards, limit = 1000, minId = true, ...unknown } = options
-  checkNoMore('trimStream()', unknown)
+  rejectUnknownOptions('trimStream()', unknown)
   checkName('stream', stream)
   if (shards !== undefined) checkCount('shards', shards)
   checkCount('limit', limit)

@@ -1,5 +1,5 @@
 import { InvalidOptionError } from '@ackord/core'
-import { checkName, checkNoMore } from '@ackord/core/internal'
+import { checkName, rejectUnknownOptions } from '@ackord/core/internal'
 import { type RedisKey, type RedisValue, toArgument, toKey, toReal, toWhole } from '../client/argument.ts'
 import type { RawCommand } from '../client/known-commands.ts'
 import type { RedisArgument } from '../client/port.ts'
@@ -140,7 +140,7 @@ const commands: Commands = {
   // Streams
   xadd(target, key, fields, options = {}) {
     const { id = '*', ...unknown } = options
-    checkNoMore('xadd()', unknown)
+    rejectUnknownOptions('xadd()', unknown)
     const args: RedisArgument[] = [toKey('XADD', key), toNewEntryId('XADD', id)]
     for (const [field, value] of entriesOf('XADD', fields)) args.push(field, toArgument('XADD', value))
     checkArgumentCount('XADD', args.length - 1)

@@ -11,7 +11,7 @@ import {
   systemRuntime,
   TransactionRequiredError,
 } from '@ackord/core'
-import { checkChoice, checkCount, checkDuration, checkNoMore, guardLogger } from '@ackord/core/internal'
+import { checkChoice, checkCount, checkDuration, guardLogger, rejectUnknownOptions } from '@ackord/core/internal'
 import { withDeadline } from '../client/evaluate.ts'
 import { KeySpace, redisKey } from '../client/keys.ts'
 import { KnownCommands } from '../client/known-commands.ts'
@@ -90,7 +90,7 @@ export class Redis {
 
   constructor(client: object, port: RedisPort, options: RedisOptions = {}) {
     const { deadline = 5_000, slotCheck = 'always', coalesce = 50, logger = consoleLogger, runtime = systemRuntime, ...unknown } = options
-    checkNoMore('Redis', unknown)
+    rejectUnknownOptions('Redis', unknown)
     checkDuration('deadline', deadline, { min: 1 })
     checkChoice('slotCheck', slotCheck, ['always', 'cluster'])
     checkCount('coalesce', coalesce)

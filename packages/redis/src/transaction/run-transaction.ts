@@ -1,5 +1,5 @@
 import { type Context, consoleLogger, type Logger, type Message, type Metrics } from '@ackord/core'
-import { checkCount, checkDuration, checkFunction, checkNoMore, guardLogger, guardMetrics } from '@ackord/core/internal'
+import { checkCount, checkDuration, checkFunction, guardLogger, guardMetrics, rejectUnknownOptions } from '@ackord/core/internal'
 import { type RedisKey, toKey } from '../client/argument.ts'
 import type { CommandQueue } from './command-queue.ts'
 import type { RedisInternals } from './redis.ts'
@@ -36,7 +36,7 @@ export type RunTransaction = <R>(work: TransactionWork<R>, context: Context) => 
 
 export function transactionRunner(internals: RedisInternals, caller: string, options: TransactionOptions): RunTransaction {
   const { retries = 3, watch, rollback = false, replayWindow = 60_000, logger: given, metrics: givenMetrics, ...unknown } = options
-  checkNoMore(caller, unknown)
+  rejectUnknownOptions(caller, unknown)
   checkCount('retries', retries, { min: 0 })
   checkDuration('replayWindow', replayWindow, { min: 1 })
   if (watch !== undefined && !Array.isArray(watch)) checkFunction('watch', watch)

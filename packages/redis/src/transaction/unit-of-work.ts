@@ -1,5 +1,5 @@
 import { beginAttempt, type Context, enter, type Logger, type Message, type Metrics, type OutputIds } from '@ackord/core'
-import { isSettled, nameOf, outputIdsKey, probe, TransactionScope, transactionScopeKey } from '@ackord/core/internal'
+import { describeMessage, isSettled, outputIdsKey, probe, TransactionScope, transactionScopeKey } from '@ackord/core/internal'
 import { TransactionAbortedError } from '../errors.ts'
 import { CommandQueue } from './command-queue.ts'
 import { commitError } from './commit-errors.ts'
@@ -101,9 +101,9 @@ export class UnitOfWork {
     if (isSettled(message) && message.state !== 'acked') return await this.release()
     const { marker, token, rule, retention } = claim
     const { queueContext, logger, committer } = this.#internals
-    const queue = new CommandQueue(queueContext, new TransactionScope(context, { logger }), () => nameOf(message), marker)
+    const queue = new CommandQueue(queueContext, new TransactionScope(context, { logger }), () => describeMessage(message), marker)
     const answer = await committer.commit({ rule: { marker: rule, retention, undo: false }, marker, token, queue })
-    if (answer.verdict !== 'OK' && answer.verdict !== 'DONE') throw commitError(answer, queue, nameOf(message), rule)
+    if (answer.verdict !== 'OK' && answer.verdict !== 'DONE') throw commitError(answer, queue, describeMessage(message), rule)
     this.#state = 'committed'
   }
 
@@ -253,5 +253,5 @@ function secondTransaction(owner: string, state: UnitState): Error {
 }
 
 function ownerOf(message: Message | undefined): string {
-  return message === undefined ? 'redis.write()' : nameOf(message)
+  return message === undefined ? 'redis.write()' : describeMessage(message)
 }

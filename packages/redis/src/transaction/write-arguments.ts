@@ -1,5 +1,5 @@
 import { InvalidOptionError } from '@ackord/core'
-import { checkNoMore, describeValue } from '@ackord/core/internal'
+import { describeValue, rejectUnknownOptions } from '@ackord/core/internal'
 import { type RedisKey, type RedisValue, toArgument, toKey, toReal, toWhole } from '../client/argument.ts'
 import type { RedisArgument } from '../client/port.ts'
 import type { SetOptions } from './redis-writes.ts'
@@ -104,7 +104,7 @@ export function checkArgumentCount(name: string, count: number): void {
 }
 
 export function setArguments({ expiry, only, keepExpiry, ...unknown }: SetOptions): RedisArgument[] {
-  checkNoMore('set()', unknown)
+  rejectUnknownOptions('set()', unknown)
   const words: RedisArgument[] = []
   if (expiry !== undefined) words.push('PX', toPositiveMilliseconds('SET', expiry))
   if (keepExpiry === true) words.push('KEEPTTL')

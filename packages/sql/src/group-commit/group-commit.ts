@@ -1,5 +1,5 @@
 import { type Message, type Middleware, middleware, outside, systemRuntime } from '@ackord/core'
-import { checkCount, checkNoMore } from '@ackord/core/internal'
+import { checkCount, rejectUnknownOptions } from '@ackord/core/internal'
 import type { InboxKey } from '@ackord/outbox'
 import { type InboxOptions, openSqlInbox, type SqlInbox } from '../inbox/inbox.ts'
 import { type OutboxOptions, outboxMiddleware } from '../outbox/outbox-middleware.ts'
@@ -35,7 +35,7 @@ const remembered = 10_000
  */
 export function groupCommit<Handle>(database: Database<Handle>, alone: Middleware, options: GroupCommitParts): Middleware {
   const { size = 50, groups = 4, ...unknown } = options.groupCommit
-  checkNoMore('groupCommit', unknown)
+  rejectUnknownOptions('groupCommit', unknown)
   checkCount('groupCommit.size', size, { min: 2 })
   checkCount('groupCommit.groups', groups)
   const { runtime = systemRuntime } = options.outbox

@@ -1,5 +1,5 @@
 import { beginAttempt, type Context, type Message, type Process, type Runtime } from '@ackord/core'
-import { probe, TransactionScope } from '@ackord/core/internal'
+import { causesOf, probe, TransactionScope } from '@ackord/core/internal'
 import type { InboxKey } from '@ackord/outbox'
 import type { Session } from '../contract/driver.ts'
 import { QueryTracker } from '../contract/query-tracker.ts'
@@ -260,10 +260,8 @@ function endedBefore(error: unknown): TransactionEndedError | undefined {
 
 /** Also finds the error where an ORM or a handler has wrapped it. */
 function needsOwnTransaction(error: unknown): boolean {
-  let current = error
-  for (let depth = 0; depth < 10 && current instanceof Error; depth += 1) {
-    if (current instanceof NeedsOwnTransactionError) return true
-    current = current.cause
+  for (const cause of causesOf(error)) {
+    if (cause instanceof NeedsOwnTransactionError) return true
   }
   return false
 }

@@ -1,4 +1,4 @@
-import { checkCount, checkDuration, checkNoMore } from '@ackord/core/internal'
+import { checkCount, checkDuration, rejectUnknownOptions } from '@ackord/core/internal'
 import type { TableOptions } from '../contract/database-options.ts'
 import type { Driver } from '../contract/driver.ts'
 import { type Database, portOf } from '../transaction/database.ts'
@@ -19,7 +19,7 @@ export interface CleanInboxOptions extends TableOptions {
  */
 export async function cleanInbox<Handle>(database: Database<Handle>, options: CleanInboxOptions = {}): Promise<number> {
   const { window = 7 * 24 * 60 * 60 * 1000, limit = 1000, schema, names, ...unknown } = options
-  checkNoMore('cleanInbox()', unknown)
+  rejectUnknownOptions('cleanInbox()', unknown)
   checkDuration('window', window)
   checkCount('limit', limit)
   const { driver, dialect, tables } = portOf(database)

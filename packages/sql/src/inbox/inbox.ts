@@ -1,5 +1,5 @@
 import { AckordError, type Middleware, TransactionRequiredError } from '@ackord/core'
-import { checkNoMore } from '@ackord/core/internal'
+import { rejectUnknownOptions } from '@ackord/core/internal'
 import {
   type InboxOptions as CommonInboxOptions,
   createInboxMiddleware,
@@ -27,7 +27,7 @@ const maxConsumerBytes = 255
 
 export function openSqlInbox<Handle>(port: DatabasePort<Handle>, options: InboxOptions): SqlInbox {
   const { schema, names, consumer, key, onDuplicate, logger, metrics, ...unknown } = options
-  checkNoMore('inboxMiddleware()', unknown)
+  rejectUnknownOptions('inboxMiddleware()', unknown)
   const inbox = openInbox({ consumer, key, onDuplicate, logger, metrics }, problemOf)
   const problem = problemOf(consumer, maxConsumerBytes)
   if (problem !== undefined) throw new AckordError('ACKORD_INVALID_OPTION', `consumer ${problem}.`)

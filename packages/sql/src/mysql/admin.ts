@@ -1,6 +1,7 @@
 import type { OutboxFilter, OutboxReference, OutboxState } from '@ackord/outbox'
 import type { RunStatement } from '../contract/driver.ts'
 import type { AdminStatements, ChosenRows, Rearm, StorePort } from '../contract/store-dialect.ts'
+import { bySeq } from '../records/claim-token.ts'
 import { type OutboxRow, writtenSource } from '../records/outbox-row.ts'
 import type { Row } from '../records/row.ts'
 import { findDestinations, readEach, type StateAndDestination } from './destinations.ts'
@@ -93,10 +94,6 @@ async function remove(run: RunStatement, table: string, rows: readonly Row[]): P
 }
 
 /** Compares numbers as strings, because they may exceed the precision of a JavaScript number. */
-function bySeq(one: RowKey, other: RowKey): number {
-  return one.seq.length - other.seq.length || (one.seq < other.seq ? -1 : 1)
-}
-
 const columns = `${claimedColumns}, CAST(o.last_error AS BINARY) AS last_error, ${stateOf('o')} AS shown_state,
   ${instant('o.available_at')} AS available_at, ${instant('o.lease_until')} AS lease_until,
   ${instant('o.published_at')} AS published_at, ${instant('o.parked_at')} AS parked_at`

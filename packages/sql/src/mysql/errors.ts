@@ -1,3 +1,4 @@
+import { causesOf } from '@ackord/core/internal'
 import { TransactionEndedError } from '../errors.ts'
 import { adapterCause, prismaCode } from '../orm/prisma.ts'
 
@@ -11,11 +12,9 @@ export function errorNumberOf(error: unknown): number | undefined {
 
 /** The number of the error or of its cause: middleware and handlers wrap errors. */
 export function deepErrorNumberOf(error: unknown): number | undefined {
-  let current = error
-  for (let depth = 0; depth < 10 && current instanceof Error; depth += 1) {
-    const number = errorNumberOf(current)
+  for (const cause of causesOf(error)) {
+    const number = errorNumberOf(cause)
     if (number !== undefined) return number
-    current = current.cause
   }
   return undefined
 }
@@ -47,18 +46,16 @@ const fullOrReadOnly = new Set([1021, 1114, 1836])
 
 /** Whether the server currently refuses writes. Not 1041, out of memory: a single statement may cause that. */
 export function refusesWrites(error: unknown): boolean {
-  let current = error
-  for (let depth = 0; depth < 10 && current instanceof Error; depth += 1) {
-    const number = errorNumberOf(current)
-    if (number !== undefined) return fullOrReadOnly.has(number) || isReadOnlyOption(number, current)
-    current = current.cause
+  for (const cause of causesOf(error)) {
+    const number = errorNumberOf(cause)
+    if (number !== undefined) return fullOrReadOnly.has(number) || isReadOnlyOption(number, cause)
   }
   return false
 }
 
 /** A server option prevents the write; only the text says which one. */
-function isReadOnlyOption(number: number, error: Error): boolean {
-  return number === 1290 && /read[-_]only/i.test(error.message)
+function isReadOnlyOption(number: number, error: unknown): boolean {
+  return number === 1290 && error instanceof Error && /read[-_]only/i.test(error.message)
 }
 
 /** Shutdown, packet too large, read-only, connection killed (two), idle for too long. */
@@ -80,17 +77,15 @@ export function endsConnection(error: unknown): boolean {
 
 /** The server error behind a Prisma error, with its number. */
 export function serverError(error: unknown): unknown {
-  const cause = error instanceof Error ? adapterCause(error) : undefined
+  const cause = adapterCause(error)
   if (cause === undefined) return error
   return Object.assign(new Error(cause.originalMessage, { cause: error }), { errno: Number(cause.originalCode) })
 }
 
 /** Like the dialect's, for errors of Prisma and their wrappers. */
 export function isPrismaConflict(error: unknown): boolean {
-  let current = error
-  for (let depth = 0; depth < 10 && current instanceof Error; depth += 1) {
-    if (prismaCode(current) === 'P2034' || isConflict(serverError(current))) return true
-    current = current.cause
+  for (const cause of causesOf(error)) {
+    if (prismaCode(cause) === 'P2034' || isConflict(serverError(cause))) return true
   }
   return false
 }

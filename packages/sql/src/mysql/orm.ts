@@ -1,5 +1,5 @@
 import { InvalidOptionError } from '@ackord/core'
-import { checkFunction, checkNoMore } from '@ackord/core/internal'
+import { checkFunction, rejectUnknownOptions } from '@ackord/core/internal'
 import type { FromOptions } from '../contract/database-options.ts'
 import { type DrizzleClient, type DrizzleHandle, drizzleDriver } from '../orm/drizzle.ts'
 import { type KnexClient, type KnexWire, knexDriver } from '../orm/knex.ts'
@@ -19,7 +19,7 @@ import { isRead } from './transaction-control.ts'
  */
 export function fromDrizzle<Client extends DrizzleClient>(db: Client, options: FromOptions = {}): Database<DrizzleHandle<Client>> {
   const { schema, names, order, ...unknown } = options
-  checkNoMore('fromDrizzle()', unknown)
+  rejectUnknownOptions('fromDrizzle()', unknown)
   checkFunction('fromDrizzle(db).transaction', db?.transaction)
   if (!isPool(db.$client)) throw new InvalidOptionError('fromDrizzle(db)', 'must be a database of drizzle-orm/mysql2 on a pool of mysql2.')
   return new Database({
@@ -46,7 +46,7 @@ function isPool(client: unknown): boolean {
  */
 export function fromKnex<Client extends KnexClient>(knex: Client, options: FromOptions = {}): Database<Client> {
   const { schema, names, order, ...unknown } = options
-  checkNoMore('fromKnex()', unknown)
+  rejectUnknownOptions('fromKnex()', unknown)
   return new Database({ schema, names, order, dialect: mysqlDialect, driver: knexDriver(knex, callbackDialect('fromKnex()'), wire) })
 }
 
@@ -62,7 +62,7 @@ const wire: KnexWire = {
  */
 export function fromKysely<Client extends KyselyClient>(db: Client, options: FromOptions = {}): Database<Client> {
   const { schema, names, order, ...unknown } = options
-  checkNoMore('fromKysely()', unknown)
+  rejectUnknownOptions('fromKysely()', unknown)
   return new Database({ schema, names, order, dialect: mysqlDialect, driver: kyselyDriver(db, callbackDialect('fromKysely()')) })
 }
 
@@ -75,7 +75,7 @@ export function fromPrisma<Client extends PrismaClientLike>(
   options: FromOptions = {},
 ): Database<PrismaTransaction<Client>> {
   const { schema, names, order, ...unknown } = options
-  checkNoMore('fromPrisma()', unknown)
+  rejectUnknownOptions('fromPrisma()', unknown)
   const dialect = { ...mysqlDialect, isConflict: isPrismaConflict }
   return new Database({ schema, names, order, dialect, driver: prismaDriver(prisma, callbackDialect('fromPrisma()'), rules) })
 }
@@ -88,6 +88,6 @@ const rules: PrismaRules = { returnsRows: isRead, values: (parameters) => parame
  */
 export function fromTypeorm<Source extends TypeormDataSource>(dataSource: Source, options: FromOptions = {}): Database<Source['manager']> {
   const { schema, names, order, ...unknown } = options
-  checkNoMore('fromTypeorm()', unknown)
+  rejectUnknownOptions('fromTypeorm()', unknown)
   return new Database({ schema, names, order, dialect: mysqlDialect, driver: typeormDriver(dataSource, callbackDialect('fromTypeorm()')) })
 }

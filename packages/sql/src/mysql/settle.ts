@@ -1,13 +1,14 @@
+import { groupBy } from '@ackord/core/internal'
 import type { Outcome } from '@ackord/outbox'
 import type { RunStatement } from '../contract/driver.ts'
 import type { ClaimedRowKey } from '../records/claim-token.ts'
-import { fromNow, groupBy, joinParts, keysSql, type RowKey, type SqlPart } from './sql-text.ts'
+import { fromNow, joinParts, keysSql, type RowKey, type SqlPart } from './sql-text.ts'
 
 /** The rows whose claim is valid: by key, with the token that fences them and an unexpired lease. */
 function holdsSql(rows: readonly ClaimedRowKey[]): SqlPart {
-  const fenced = groupBy(rows, ({ token }) => token).map((group) => {
+  const fenced = groupBy(rows, ({ token }) => token).map(([token, group]) => {
     const { sql, parameters } = keysSql(group)
-    return { sql: `(o.lease_token = ? AND ${sql})`, parameters: [group[0].token, ...parameters] }
+    return { sql: `(o.lease_token = ? AND ${sql})`, parameters: [token, ...parameters] }
   })
   const { sql, parameters } = joinParts(fenced, ' OR ')
   return { sql: `(${sql}) AND o.lease_until > UTC_TIMESTAMP(6)`, parameters }

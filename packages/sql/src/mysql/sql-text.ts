@@ -1,5 +1,5 @@
 import { InvalidOptionError } from '@ackord/core'
-import { checkName } from '@ackord/core/internal'
+import { checkName, groupBy } from '@ackord/core/internal'
 import type { RowKey } from '../records/claim-bytes.ts'
 import type { Row } from '../records/row.ts'
 import { problemOf } from '../records/text-limits.ts'
@@ -37,18 +37,6 @@ export interface SqlPart {
 
 export function joinParts(parts: readonly SqlPart[], separator: string): SqlPart {
   return { sql: parts.map(({ sql }) => sql).join(separator), parameters: parts.flatMap(({ parameters }) => parameters) }
-}
-
-/** Groups by a string, in the order of first appearance. */
-export function groupBy<T>(values: readonly T[], keyOf: (value: T) => string): readonly (readonly [T, ...T[]])[] {
-  const groups = new Map<string, [T, ...T[]]>()
-  for (const value of values) {
-    const key = keyOf(value)
-    const group = groups.get(key)
-    if (group === undefined) groups.set(key, [value])
-    else group.push(value)
-  }
-  return [...groups.values()]
 }
 
 /**
@@ -96,7 +84,7 @@ export type { RowKey }
 
 /** The rows of these keys. Each row is addressed by its whole key; not with row constructors, which not every optimizer resolves with the index. */
 export function keysSql(keys: readonly RowKey[]): SqlPart {
-  const groups = groupBy(keys, ({ state, destination }) => `${state}/${destination}`).map((group) => ({
+  const groups = groupBy(keys, ({ state, destination }) => `${state}/${destination}`).map(([, group]) => ({
     sql: `(o.state = ? AND o.destination = ? AND o.seq IN (${group.map(({ seq }) => seq).join(', ')}))`,
     parameters: [group[0].state, group[0].destination],
   }))

@@ -160,7 +160,8 @@ export interface AdapterCause {
 }
 
 /** Prisma wraps it in an error of its own; at COMMIT the adapter's error is not wrapped. */
-export function adapterCause(error: Error): AdapterCause | undefined {
+export function adapterCause(error: unknown): AdapterCause | undefined {
+  if (!(error instanceof Error)) return undefined
   const meta = 'meta' in error ? (error.meta as { readonly driverAdapterError?: unknown } | undefined) : undefined
   const adapterError = meta?.driverAdapterError ?? (error.name === 'DriverAdapterError' ? error : undefined)
   const cause = (adapterError as { readonly cause?: Partial<AdapterCause> } | undefined)?.cause
@@ -168,8 +169,7 @@ export function adapterCause(error: Error): AdapterCause | undefined {
 }
 
 /** The code of an error created by Prisma. */
-export function prismaCode(error: Error): string | undefined {
-  return 'code' in error && typeof error.code === 'string' && /^P\d{4}$/.test(error.code) && 'clientVersion' in error
-    ? error.code
-    : undefined
+export function prismaCode(error: unknown): string | undefined {
+  if (!(error instanceof Error) || !('clientVersion' in error) || !('code' in error)) return undefined
+  return typeof error.code === 'string' && /^P\d{4}$/.test(error.code) ? error.code : undefined
 }

@@ -1,5 +1,5 @@
 import { type Middleware, systemRuntime } from '@ackord/core'
-import { checkCount, checkNoMore } from '@ackord/core/internal'
+import { checkCount, rejectUnknownOptions } from '@ackord/core/internal'
 import { type OutboxOptions as CommonOutboxOptions, createOutboxMiddleware, defaultMaxSize } from '@ackord/outbox'
 import type { OrderOptions, TableOptions } from '../contract/database-options.ts'
 import { type Database, portOf } from '../transaction/database.ts'
@@ -17,7 +17,7 @@ export interface OutboxOptions extends CommonOutboxOptions, TableOptions, OrderO
 /** Stores the outputs in the transaction of the business writes and returns none; a relay publishes them after the commit. */
 export function outboxMiddleware<Handle>(database: Database<Handle>, options: OutboxOptions): Middleware {
   const { destination, marshaler, source, maxSize = defaultMaxSize, runtime = systemRuntime, schema, names, order, ...unknown } = options
-  checkNoMore('outboxMiddleware()', unknown)
+  rejectUnknownOptions('outboxMiddleware()', unknown)
   checkCount('maxSize', maxSize)
   const port = portOf(database)
   const append = recordAppender(port, { table: port.tables({ schema, names }).outbox, order: port.order(order), maxSize, runtime })

@@ -1,6 +1,6 @@
 import { AckordError, consoleLogger, type Logger, type Runtime, systemRuntime, TransactionRequiredError } from '@ackord/core'
 import { checkAttributes } from '@ackord/core/broker'
-import { checkCount, checkFunction, checkNoMore, guardLogger, nameOf } from '@ackord/core/internal'
+import { checkCount, checkFunction, describeMessage, guardLogger, rejectUnknownOptions } from '@ackord/core/internal'
 import {
   checkReferences,
   defaultMaxSize,
@@ -60,7 +60,7 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
     notifications,
     ...unknown
   } = options
-  checkNoMore('sqlOutbox()', unknown)
+  rejectUnknownOptions('sqlOutbox()', unknown)
   checkCount('maxSize', maxSize)
   if (notifications !== undefined) checkFunction('notifications.follow', notifications.follow)
   const logger = guardLogger(givenLogger)
@@ -84,7 +84,7 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
 
   async function appendTo(opened: OpenTransaction<Handle>, records: readonly NewOutboxRecord[]): Promise<void> {
     // An unreadable record would be parked long after its transaction has ended.
-    for (const { message } of records) checkAttributes(message.attributes, () => nameOf(message))
+    for (const { message } of records) checkAttributes(message.attributes, () => describeMessage(message))
     await besideSavepoints(port, opened, async () => await appendRecords(opened, records))
   }
 

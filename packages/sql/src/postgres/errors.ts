@@ -1,3 +1,4 @@
+import { causesOf } from '@ackord/core/internal'
 import { adapterCause, prismaCode } from '../orm/prisma.ts'
 
 /** The SQLSTATE of a PostgreSQL error; `undefined` for errors that did not come from the server. */
@@ -8,11 +9,9 @@ export function sqlStateOf(error: unknown): string | undefined {
 
 /** The SQLSTATE of the error or of its cause: middleware and handlers wrap errors. */
 export function deepSqlStateOf(error: unknown): string | undefined {
-  let current = error
-  for (let depth = 0; depth < 10 && current instanceof Error; depth += 1) {
-    const state = sqlStateOf(current)
+  for (const cause of causesOf(error)) {
+    const state = sqlStateOf(cause)
     if (state !== undefined) return state
-    current = current.cause
   }
   return undefined
 }
@@ -54,13 +53,11 @@ export function serverError(error: unknown): unknown {
 
 /** Like the dialect's, for errors of Prisma and their wrappers. */
 export function isPrismaConflict(error: unknown): boolean {
-  let current = error
-  for (let depth = 0; depth < 10 && current instanceof Error; depth += 1) {
-    const code = prismaCode(current)
+  for (const cause of causesOf(error)) {
+    const code = prismaCode(cause)
     if (code === 'P2034') return true
-    const state = adapterCause(current)?.originalCode ?? (code === undefined ? sqlStateOf(current) : undefined)
+    const state = adapterCause(cause)?.originalCode ?? (code === undefined ? sqlStateOf(cause) : undefined)
     if (state !== undefined) return state === '40001' || state === '40P01' // serialization failure, deadlock
-    current = current.cause
   }
   return false
 }

@@ -1,5 +1,5 @@
 import { AckordError, InvalidOptionError } from '@ackord/core'
-import { checkFunction, checkNoMore } from '@ackord/core/internal'
+import { checkFunction, rejectUnknownOptions } from '@ackord/core/internal'
 import type { Driver, StatementResult } from '../contract/driver.ts'
 import { StatementQueue } from '../contract/statement-queue.ts'
 import { callbackDriver, type RunQuery, type RunTracked } from '../orm/callback-driver.ts'
@@ -22,7 +22,7 @@ export interface MikroOrmClient {
  */
 export function fromMikroOrm<Client extends MikroOrmClient>(orm: Client, options: PostgresOptions = {}): Database<Client['em']> {
   const { schema, names, order, notify, ...unknown } = options
-  checkNoMore('fromMikroOrm()', unknown)
+  rejectUnknownOptions('fromMikroOrm()', unknown)
   // The run-time shape, whatever the types say.
   const root = orm?.em as unknown as MikroManager
   checkFunction('fromMikroOrm(orm).em.fork', root?.fork)

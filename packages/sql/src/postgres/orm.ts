@@ -1,5 +1,5 @@
 import { InvalidOptionError } from '@ackord/core'
-import { checkFunction, checkNoMore } from '@ackord/core/internal'
+import { checkFunction, rejectUnknownOptions } from '@ackord/core/internal'
 import type { CallbackDialect } from '../orm/callback-driver.ts'
 import { type DrizzleClient, type DrizzleHandle, drizzleDriver } from '../orm/drizzle.ts'
 import { type KnexClient, type KnexWire, knexDriver } from '../orm/knex.ts'
@@ -19,7 +19,7 @@ import { withArrayLiterals } from './sql-text.ts'
  */
 export function fromDrizzle<Client extends DrizzleClient>(db: Client, options: PostgresOptions = {}): Database<DrizzleHandle<Client>> {
   const { schema, names, order, notify, ...unknown } = options
-  checkNoMore('fromDrizzle()', unknown)
+  rejectUnknownOptions('fromDrizzle()', unknown)
   checkFunction('fromDrizzle(db).transaction', db?.transaction)
   if (!isPool(db.$client)) throw new InvalidOptionError('fromDrizzle(db)', 'must be a database of drizzle-orm/node-postgres on a pg.Pool.')
   return new Database({ schema, names, order, notify, dialect: postgresDialect, driver: drizzleDriver(db, callbackDialect, readPgResult) })
@@ -35,7 +35,7 @@ function isPool(client: unknown): boolean {
  */
 export function fromKnex<Client extends KnexClient>(knex: Client, options: PostgresOptions = {}): Database<Client> {
   const { schema, names, order, notify, ...unknown } = options
-  checkNoMore('fromKnex()', unknown)
+  rejectUnknownOptions('fromKnex()', unknown)
   if ((knex?.client as { readonly driverName?: unknown } | undefined)?.driverName === 'pgnative')
     throw new InvalidOptionError(
       'fromKnex(knex)',
@@ -56,7 +56,7 @@ const wire: KnexWire = {
  */
 export function fromKysely<Client extends KyselyClient>(db: Client, options: PostgresOptions = {}): Database<Client> {
   const { schema, names, order, notify, ...unknown } = options
-  checkNoMore('fromKysely()', unknown)
+  rejectUnknownOptions('fromKysely()', unknown)
   return new Database({ schema, names, order, notify, dialect: postgresDialect, driver: kyselyDriver(db, callbackDialect) })
 }
 
@@ -69,7 +69,7 @@ export function fromPrisma<Client extends PrismaClientLike>(
   options: PostgresOptions = {},
 ): Database<PrismaTransaction<Client>> {
   const { schema, names, order, notify, ...unknown } = options
-  checkNoMore('fromPrisma()', unknown)
+  rejectUnknownOptions('fromPrisma()', unknown)
   const dialect = { ...postgresDialect, isConflict: isPrismaConflict }
   return new Database({ schema, names, order, notify, dialect, driver: prismaDriver(prisma, callbackDialect, rules) })
 }
@@ -88,7 +88,7 @@ export function fromTypeorm<Source extends TypeormDataSource>(
   options: PostgresOptions = {},
 ): Database<Source['manager']> {
   const { schema, names, order, notify, ...unknown } = options
-  checkNoMore('fromTypeorm()', unknown)
+  rejectUnknownOptions('fromTypeorm()', unknown)
   return new Database({ schema, names, order, notify, dialect: postgresDialect, driver: typeormDriver(dataSource, dialect) })
 }
 

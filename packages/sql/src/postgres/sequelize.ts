@@ -1,5 +1,5 @@
 import { AckordError, InvalidOptionError } from '@ackord/core'
-import { checkFunction, checkNoMore } from '@ackord/core/internal'
+import { causesOf, checkFunction, rejectUnknownOptions } from '@ackord/core/internal'
 import type { Driver, StatementResult } from '../contract/driver.ts'
 import { callbackDriver, type RunQuery, type RunTracked } from '../orm/callback-driver.ts'
 import { Database } from '../transaction/database.ts'
@@ -33,7 +33,7 @@ export function fromSequelize<Client extends SequelizeClient>(
   options: PostgresOptions = {},
 ): Database<SequelizeHandle<Client>> {
   const { schema, names, order, notify, ...unknown } = options
-  checkNoMore('fromSequelize()', unknown)
+  rejectUnknownOptions('fromSequelize()', unknown)
   checkFunction('fromSequelize(sequelize).transaction', sequelize?.transaction)
   checkFunction('fromSequelize(sequelize).connectionManager.getConnection', sequelize.connectionManager?.getConnection)
   if (sequelize.getDialect() !== 'postgres') throw new InvalidOptionError('fromSequelize(sequelize)', "must have the dialect 'postgres'.")
@@ -96,10 +96,8 @@ function isObject<T>(value: T | null | undefined): value is T {
 
 /** Like the dialect's, for errors of Sequelize and their wrappers. */
 function isConflict(error: unknown): boolean {
-  let current = error
-  for (let depth = 0; depth < 10 && current instanceof Error; depth += 1) {
-    if (postgresDialect.isConflict(serverError(current))) return true
-    current = current.cause
+  for (const cause of causesOf(error)) {
+    if (postgresDialect.isConflict(serverError(cause))) return true
   }
   return false
 }

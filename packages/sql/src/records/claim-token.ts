@@ -43,6 +43,11 @@ export function isSeq(id: string): boolean {
   return /^[1-9]\d{0,18}$/.test(id) && (id.length < 19 || BigInt(id) < 2n ** 63n)
 }
 
+/** The order of rows by their numbers. */
+export function bySeq(one: { readonly seq: string }, other: { readonly seq: string }): number {
+  return compareSeq(one.seq, other.seq)
+}
+
 /** Compares numbers as strings, because they may exceed the precision of a JavaScript number. */
 export function compareSeq(one: string, other: string): number {
   return one.length - other.length || (one < other ? -1 : one > other ? 1 : 0)

@@ -1,6 +1,6 @@
 import { AckordError, type Attributes, Message, type RawMessage } from '@ackord/core'
 import { missingAttributes } from '@ackord/core/broker'
-import { checkDuration, describeValue, nameOf } from '@ackord/core/internal'
+import { checkDuration, describeMessage, describeValue } from '@ackord/core/internal'
 import { attributesToJson, checkRecordSize, type NewOutboxRecord, type OutboxReference } from '@ackord/outbox'
 import { partitionOf } from './partition.ts'
 import type { Order, Row } from './row.ts'
@@ -63,7 +63,10 @@ function checkComplete(attributes: Attributes, owner: RawMessage): void {
   if (missing.length === 0) return
   const needed = missing.filter((name) => name !== 'specversion' || attributes.specversion === '')
   if (needed.length === 0) return
-  throw new AckordError('ACKORD_MISSING_ATTRIBUTE', `Cannot store ${nameOf(owner)} in the outbox: it has no ${needed.join(', no ')}.`)
+  throw new AckordError(
+    'ACKORD_MISSING_ATTRIBUTE',
+    `Cannot store ${describeMessage(owner)} in the outbox: it has no ${needed.join(', no ')}.`,
+  )
 }
 
 /** `undefined` if it was not written by `attributesToJson`. */
@@ -90,7 +93,7 @@ function checkText(message: RawMessage, name: string, value: unknown): void {
 }
 
 function invalid(message: RawMessage, problem: string): AckordError {
-  const text = `${nameOf(message)} ${problem}.`
+  const text = `${describeMessage(message)} ${problem}.`
   return new AckordError('ACKORD_INVALID_ATTRIBUTES', text[0]?.toUpperCase() + text.slice(1))
 }
 

@@ -1,5 +1,5 @@
 import { AckordError, consoleLogger, idle, type Logger, type Metrics, outside, type Runtime, systemRuntime } from '@ackord/core'
-import { checkCount, checkDuration, checkNoMore, guardLogger, guardMetrics } from '@ackord/core/internal'
+import { checkCount, checkDuration, guardLogger, guardMetrics, rejectUnknownOptions } from '@ackord/core/internal'
 import type { TableOptions } from '../contract/database-options.ts'
 import type { Driver } from '../contract/driver.ts'
 import { cleanInbox } from '../inbox/clean-inbox.ts'
@@ -59,7 +59,7 @@ export function startCleanup<Handle>(database: Database<Handle>, options: Cleanu
     ...ports
   } = options
   const { logger: givenLogger = consoleLogger, metrics: givenMetrics, runtime = systemRuntime, schema, names, ...unknown } = ports
-  checkNoMore('startCleanup()', unknown)
+  rejectUnknownOptions('startCleanup()', unknown)
   if (inboxWindow !== false) checkDuration('inboxWindow', inboxWindow, { min: 1 })
   if (keepPublished !== false) checkDuration('keepPublished', keepPublished)
   if (redeliveryHorizon !== undefined) checkDuration('redeliveryHorizon', redeliveryHorizon)

@@ -1,4 +1,5 @@
 import { isAckordError } from '@ackord/core'
+import { causesOf } from '@ackord/core/internal'
 import type { Dialect } from '../contract/dialect.ts'
 import { appender } from './append.ts'
 import { isLocked, sqliteCodeOf } from './errors.ts'
@@ -17,20 +18,16 @@ export const sqliteDialect: Dialect = {
   appender,
   isConflict(error) {
     // Middleware and handlers wrap errors. A lock timeout is not retried.
-    let current = error
-    for (let depth = 0; depth < 10 && current instanceof Error; depth += 1) {
-      if (isAckordError(current, 'ACKORD_DATABASE_BUSY')) return false
-      if (isLocked(current)) return true
-      current = current.cause
+    for (const cause of causesOf(error)) {
+      if (isAckordError(cause, 'ACKORD_DATABASE_BUSY')) return false
+      if (isLocked(cause)) return true
     }
     return false
   },
   refusesWrites(error) {
-    let current = error
-    for (let depth = 0; depth < 10 && current instanceof Error; depth += 1) {
-      const code = sqliteCodeOf(current)
+    for (const cause of causesOf(error)) {
+      const code = sqliteCodeOf(cause)
       if (code === 'FULL' || code === 'READONLY') return true
-      current = current.cause
     }
     return false
   },

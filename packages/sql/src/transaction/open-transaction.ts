@@ -1,6 +1,6 @@
 import type { Context } from '@ackord/core'
 import type { TransactionScope } from '@ackord/core/internal'
-import { hints } from '@ackord/core/internal'
+import { eachWakeUp } from '@ackord/core/internal'
 import type { RecordTaker } from '@ackord/outbox'
 import type { TableOptions, Tables } from '../contract/database-options.ts'
 import type { Dialect } from '../contract/dialect.ts'
@@ -190,6 +190,6 @@ export class WakeUps {
       this.#listeners.add(wake)
       return () => void this.#listeners.delete(wake)
     }
-    return hints(follow, signal)
+    return eachWakeUp(follow, signal)
   }
 }

@@ -1,5 +1,5 @@
 import { AckordError, beginAttempt, type Context, consoleLogger, type Logger, type Metrics, StoreRefusesWritesError } from '@ackord/core'
-import { checkCount, checkNoMore, guardLogger, guardMetrics, isSettled, probe, TransactionScope } from '@ackord/core/internal'
+import { checkCount, guardLogger, guardMetrics, isSettled, probe, rejectUnknownOptions, TransactionScope } from '@ackord/core/internal'
 import type { TransactionSettings } from '../contract/dialect.ts'
 import type { Session } from '../contract/driver.ts'
 import { QueryTracker } from '../contract/query-tracker.ts'
@@ -32,7 +32,7 @@ export interface TransactionRules {
 export function transactionRules<Handle>(port: DatabasePort<Handle>, caller: string, options: TransactionOptions): TransactionRules {
   const { retries = 3, isolation, statementTimeout, lockTimeout, idleTimeout, ...ports } = options
   const { logger = consoleLogger, metrics, ...unknown } = ports
-  checkNoMore(caller, unknown)
+  rejectUnknownOptions(caller, unknown)
   return {
     caller,
     retries: checkCount('retries', retries, { min: 0 }),

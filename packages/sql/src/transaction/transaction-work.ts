@@ -1,5 +1,5 @@
 import { AckordError, type Context, enter, type Message } from '@ackord/core'
-import { nameOf, transactionScopeKey } from '@ackord/core/internal'
+import { describeMessage, transactionScopeKey } from '@ackord/core/internal'
 import type { QueryTracker } from '../contract/query-tracker.ts'
 import { TransactionAbortedError } from '../errors.ts'
 import { type DatabasePort, type OwnTransaction, openTransaction } from './open-transaction.ts'
@@ -91,7 +91,7 @@ export function workInside<Handle, R>(
 }
 
 function ended(message: Message | undefined): AckordError {
-  const owner = message === undefined ? 'database.write()' : nameOf(message)
+  const owner = message === undefined ? 'database.write()' : describeMessage(message)
   return new AckordError(
     'ACKORD_SCOPE_ENDED',
     `A query was started after the transaction of ${owner} had ended. Await every query before ${message === undefined ? 'its function' : 'the handler'} returns.`,

@@ -12,7 +12,7 @@ import {
   sleep,
   systemRuntime,
 } from '@ackord/core'
-import { checkCount, checkDuration, checkFraction, checkNoMore, nameOf } from '@ackord/core/internal'
+import { checkCount, checkDuration, checkFraction, describeMessage, rejectUnknownOptions } from '@ackord/core/internal'
 
 export interface ChaosMiddlewareOptions {
   /** Decides what happens to which message. The same seed has the same effect on the same delivery of a message, whatever else runs concurrently. */
@@ -57,7 +57,7 @@ export function createChaos(options: ChaosMiddlewareOptions): Chaos {
     runtime = systemRuntime,
     ...unknown
   } = options
-  checkNoMore('createChaos()', unknown)
+  rejectUnknownOptions('createChaos()', unknown)
   checkCount('seed', seed, { min: 0 })
   for (const [name, share] of Object.entries({ failBefore, failAfter, duplicate, delay })) checkFraction(name, share)
   checkDuration('maxDelay', maxDelay)
@@ -120,7 +120,7 @@ function failing(moment: 'before' | 'after'): Middleware {
   return (next) =>
     async function fail(message, context) {
       if (moment === 'after') await next(message, context)
-      throw new AckordError('ACKORD_CHAOS', `createChaos() made this delivery fail, ${moment} the handling of ${nameOf(message)}.`)
+      throw new AckordError('ACKORD_CHAOS', `createChaos() made this delivery fail, ${moment} the handling of ${describeMessage(message)}.`)
     }
 }
 

@@ -1,5 +1,5 @@
 import type { Publisher, PublishResult } from '@ackord/core'
-import { checkCount, checkDuration, checkFunction, checkNoMore, checkResultCount, probe } from '@ackord/core/internal'
+import { checkCount, checkDuration, checkFunction, checkResultCount, probe, rejectUnknownOptions } from '@ackord/core/internal'
 import type { ClaimedRecord, OutboxStore } from '@ackord/outbox'
 import type { PublishedEvent } from './assertions.ts'
 
@@ -21,7 +21,7 @@ export interface InlineRelay {
 /** A relay for tests: it publishes when `drain()` is called and starts no timers. */
 export function inlineRelay(store: OutboxStore, publisher: Publisher, options: InlineRelayOptions = {}): InlineRelay {
   const { batchSize = 500, lease = 30_000, ...unknown } = options
-  checkNoMore('inlineRelay()', unknown)
+  rejectUnknownOptions('inlineRelay()', unknown)
   checkFunction('inlineRelay(store).claim', store?.claim)
   checkFunction('inlineRelay(…, publisher).publish', publisher?.publish)
   checkCount('batchSize', batchSize)

@@ -15,7 +15,7 @@ import {
   silentLogger,
   TransactionRequiredError,
 } from '@ackord/core'
-import { checkNoMore, probe, TransactionScope, transactionScopeKey } from '@ackord/core/internal'
+import { probe, rejectUnknownOptions, TransactionScope, transactionScopeKey } from '@ackord/core/internal'
 import {
   createInboxMiddleware,
   createOutboxMiddleware,
@@ -100,7 +100,7 @@ export class MemoryStore {
   /** Transaction, inbox and outbox for a router. */
   transactional(options: MemoryTransactionalOptions): Middleware {
     const { consumer, destination, ...unknown } = options
-    checkNoMore('transactional()', unknown)
+    rejectUnknownOptions('transactional()', unknown)
     return compose(
       this.transactionMiddleware(),
       createInboxMiddleware({

@@ -1,4 +1,4 @@
-import { hints } from '@ackord/core/internal'
+import { eachWakeUp } from '@ackord/core/internal'
 import type {
   Claim,
   ClaimedRecord,
@@ -228,7 +228,7 @@ export class RemoteOutboxStore implements OutboxStore, Pick<OutboxAdmin, 'delete
 
   wakeUps({ signal }: { readonly signal: AbortSignal }): AsyncIterable<void> {
     const { database, network, process } = this.#options
-    return hints((hint) => database.listen(() => network.tell(process, hint)), signal)
+    return eachWakeUp((hint) => database.listen(() => network.tell(process, hint)), signal)
   }
 
   async #call<T>(operation: Operation, what: string, serve: () => Promise<T>): Promise<T> {

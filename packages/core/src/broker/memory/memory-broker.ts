@@ -1,6 +1,6 @@
 import { AckordError, describeValue, InvalidOptionError } from '../../errors.ts'
 import type { RawMessage } from '../../message/message.ts'
-import { checkChoice, checkCount, checkDuration, checkName, checkNoMore } from '../../options.ts'
+import { checkChoice, checkCount, checkDuration, checkName, rejectUnknownOptions } from '../../options.ts'
 import { consoleLogger, guardLogger, type Logger } from '../../ports/observability.ts'
 import { type Runtime, systemRuntime } from '../../ports/runtime.ts'
 import type { DeadLetter } from '../dead-letter.ts'
@@ -72,7 +72,7 @@ export class MemoryBroker implements Publisher {
 
   constructor(options: MemoryBrokerOptions = {}) {
     const { history = 0, runtime = systemRuntime, logger = consoleLogger, ...unknown } = options
-    checkNoMore('A memory broker', unknown)
+    rejectUnknownOptions('A memory broker', unknown)
     this.#history = checkCount('history', history, { min: 0, infinite: true })
     this.#runtime = runtime
     this.#logger = guardLogger(logger)
@@ -105,7 +105,7 @@ export class MemoryBroker implements Publisher {
   /** A reader of the topic. Its group exists from now on, and so collects messages before the first is pulled. It may be iterated several times, also at once. */
   source(topic: string, options: MemorySourceOptions = {}): Source & AsyncDisposable {
     const { group = 'default', prefetch = 100, ackTimeout = Infinity, deadLetter, from = 'oldest', orderPerKey, ...unknown } = options
-    checkNoMore('A source of the memory broker', unknown)
+    rejectUnknownOptions('A source of the memory broker', unknown)
     this.#checkOpen()
     checkName('topic', topic)
     checkName('group', group)

@@ -1,5 +1,5 @@
 import { InvalidOptionError } from '@ackord/core'
-import { checkCount, checkDuration, checkFraction, checkNoMore } from '@ackord/core/internal'
+import { checkCount, checkDuration, checkFraction, rejectUnknownOptions } from '@ackord/core/internal'
 import { type Claim, type ClaimedRecord, type ClaimOptions, type OutboxStore, type Outcome, relayDefaults } from '@ackord/outbox'
 import type { Reply } from '../../client/port.ts'
 import { asList } from '../../client/reply.ts'
@@ -346,7 +346,7 @@ export interface SettleRules {
 export function checkBackoff(options: LuaBackoff): SettleRules['backoff'] {
   const defaults = relayDefaults.backoff
   const { initial = defaults.initial, factor = defaults.factor, max = defaults.max, jitter = defaults.jitter, ...unknown } = options
-  checkNoMore('backoff', unknown)
+  rejectUnknownOptions('backoff', unknown)
   checkDuration('backoff.initial', initial)
   checkDuration('backoff.max', max)
   checkFraction('backoff.jitter', jitter)

@@ -1,5 +1,13 @@
 import { AckordError, InvalidOptionError, isAckordError, type Logger, type Metrics } from '@ackord/core'
-import { checkChoice, checkCount, checkDuration, checkFunction, checkNoMore, guardLogger, guardMetrics } from '@ackord/core/internal'
+import {
+  checkChoice,
+  checkCount,
+  checkDuration,
+  checkFunction,
+  guardLogger,
+  guardMetrics,
+  rejectUnknownOptions,
+} from '@ackord/core/internal'
 import { checkDurability, type DurabilityCheck, type DurabilityReport } from '../../check-durability.ts'
 import { keySlot } from '../../client/keys.ts'
 import { type Script, script } from '../../client/port.ts'
@@ -57,7 +65,7 @@ export function luaDurability(redis: Redis, outbox: LuaOutbox, options: LuaDurab
   const context = contextOf(outbox)
   const { interval = 60_000, failAtStart, accept = [], onReport, logger: givenLogger = context.logger, ...ports } = options
   const { metrics: givenMetrics = context.metrics, ...unknown } = ports
-  checkNoMore('luaDurability()', unknown)
+  rejectUnknownOptions('luaDurability()', unknown)
   checkDuration('interval', interval, { min: 1 })
   if (failAtStart !== undefined) checkChoice('failAtStart', failAtStart, ['violated', 'unknown'])
   if (!Array.isArray(accept)) throw new InvalidOptionError('accept', 'must be a list of names of checks.')
@@ -222,7 +230,7 @@ export interface WaitForReplicasOptions {
 export async function waitForReplicas(redis: Redis, options: WaitForReplicasOptions): Promise<number> {
   const { port, deadline } = internalsOf(redis)
   const { replicas, timeout, ...unknown } = options
-  checkNoMore('waitForReplicas()', unknown)
+  rejectUnknownOptions('waitForReplicas()', unknown)
   checkCount('replicas', replicas)
   checkDuration('timeout', timeout, { min: 1 })
   if (timeout >= deadline) throw new InvalidOptionError('timeout', `must be shorter than the deadline of ${deadline} ms; it is ${timeout}.`)

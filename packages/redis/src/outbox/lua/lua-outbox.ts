@@ -5,10 +5,10 @@ import {
   checkDuration,
   checkFunction,
   checkName,
-  checkNoMore,
   guardLogger,
   guardMetrics,
   probe,
+  rejectUnknownOptions,
 } from '@ackord/core/internal'
 import {
   checkReferences,
@@ -137,7 +137,7 @@ export function luaOutbox(redis: Redis, options: LuaOutboxOptions = {}): LuaOutb
     metrics,
     ...unknown
   } = options
-  checkNoMore('luaOutbox()', unknown)
+  rejectUnknownOptions('luaOutbox()', unknown)
   checkName('name', name)
   checkName('tag', tag)
   checkCount('shards', count)

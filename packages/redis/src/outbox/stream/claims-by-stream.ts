@@ -49,16 +49,6 @@ export function claimsByStream<C extends Claim>(
   return { groups: [...groups.values()], lost }
 }
 
-/** By the tag of the stream: a script runs on one slot. */
-export function groupByTag<C extends Claim>(groups: readonly StreamClaimGroup<C>[]): ReadonlyMap<string, readonly StreamClaimGroup<C>[]> {
-  const byTag = new Map<string, StreamClaimGroup<C>[]>()
-  for (const group of groups) {
-    const { tag } = group.stream
-    byTag.set(tag, [...(byTag.get(tag) ?? []), group])
-  }
-  return byTag
-}
-
 /** The arguments of the scripts: the consumer, the ids, a word for each or one for all, and the arguments of the words. */
 export function argumentsOf<C extends Claim>(
   { consumer, claims }: StreamClaimGroup<C>,

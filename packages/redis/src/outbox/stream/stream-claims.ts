@@ -1,10 +1,10 @@
-import { checkCount, checkDuration } from '@ackord/core/internal'
+import { checkCount, checkDuration, groupBy } from '@ackord/core/internal'
 import type { Claim, ClaimedRecord, ClaimOptions, OutboxStore, Outcome } from '@ackord/outbox'
 import type { Script } from '../../client/port.ts'
 import { asList } from '../../client/reply.ts'
 import { ClaimRoom } from '../claim-room.ts'
 import { readFields } from '../record-fields.ts'
-import { argumentsOf, claimsByStream, groupByTag, type StreamClaim } from './claims-by-stream.ts'
+import { argumentsOf, claimsByStream, type StreamClaim } from './claims-by-stream.ts'
 import type { StreamOutboxContext } from './context.ts'
 import { tokenOf } from './destination-stream.ts'
 import type { EmptyDestinationsOptions } from './empty-destinations.ts'
@@ -148,7 +148,7 @@ export class StreamClaims implements Pick<OutboxStore, 'claim' | 'renew' | 'rele
   ): Promise<ReadonlySet<C>> {
     const { port, group, streams } = this.#context
     const { groups, lost } = claimsByStream(streams, claims)
-    const running = Array.from(groupByTag(groups).values(), async (own) => {
+    const running = groupBy(groups, ({ stream }) => stream.tag).map(async ([, own]) => {
       const keys = own.flatMap(({ stream }) => stream.allKeys)
       const args = [group, ...own.flatMap((one) => argumentsOf(one, words)), ...last]
       const reply = asList(await port.evaluate(script, keys, args))

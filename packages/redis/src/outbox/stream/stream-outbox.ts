@@ -1,5 +1,14 @@
 import { InvalidOptionError, type Logger, type Metrics, TransactionRequiredError } from '@ackord/core'
-import { checkCount, checkDuration, checkFunction, checkName, checkNoMore, guardLogger, guardMetrics, probe } from '@ackord/core/internal'
+import {
+  checkCount,
+  checkDuration,
+  checkFunction,
+  checkName,
+  guardLogger,
+  guardMetrics,
+  probe,
+  rejectUnknownOptions,
+} from '@ackord/core/internal'
 import {
   checkReferences,
   defaultMaxSize,
@@ -89,7 +98,7 @@ export function streamOutbox(redis: Redis, options: StreamOutboxOptions = {}): S
     metrics,
     ...unknown
   } = options
-  checkNoMore('streamOutbox()', unknown)
+  rejectUnknownOptions('streamOutbox()', unknown)
   checkName('stream', name)
   checkName('group', group)
   checkName('consumer', consumer)

@@ -1,7 +1,7 @@
 import type { RunStatement } from '../../contract/driver.ts'
 import type { KeyLocation, OwnedClaimOptions, ReadPosition } from '../../contract/store-dialect.ts'
 import type { FoundRow, KeyHead, KeyWalk, RunAsk } from '../../ordering/owned-claim.ts'
-import { compareSeq } from '../../records/claim-token.ts'
+import { bySeq, compareSeq } from '../../records/claim-token.ts'
 import type { Row } from '../../records/row.ts'
 import { joinParts, readRow, type SqlPart } from '../sql-text.ts'
 import { firstKeysSql, type KeySeek, nextKeySql, nextRowsSql, type PendingState } from './owned-claim.ts'
@@ -195,10 +195,6 @@ function isBehind(key: string, after: string | undefined): boolean {
 function earlier(one: KeyRow, other: KeyRow): KeyRow {
   if (one.key === other.key) return bySeq(one, other) <= 0 ? one : other
   return isBehind(one.key, other.key) ? other : one
-}
-
-function bySeq(one: FoundRow, other: FoundRow): number {
-  return compareSeq(one.seq, other.seq)
 }
 
 /** The rows of all SELECTs, one batch per statement. */

@@ -1,9 +1,10 @@
+import { groupBy } from '@ackord/core/internal'
 import type { RunStatement } from '../../contract/driver.ts'
 import type { OwnedClaimOptions } from '../../contract/store-dialect.ts'
 import type { FoundRow, KeyWalk, OwnedReads, PlainRows } from '../../ordering/owned-claim.ts'
-import { compareSeq } from '../../records/claim-token.ts'
+import { bySeq } from '../../records/claim-token.ts'
 import type { Row } from '../../records/row.ts'
-import { groupBy, readRow } from '../sql-text.ts'
+import { readRow } from '../sql-text.ts'
 import { KeyRows, type KeyWalker, runUnion } from './key-walker.ts'
 import { contentsSql, freshSql, retriedSql, sweptSql, windowEndSql } from './owned-claim.ts'
 
@@ -37,8 +38,8 @@ export function mysqlOwnedReads(run: RunStatement, options: OwnedClaimOptions, g
     async follow(asks) {
       const numbered = asks.map((ask, number) => ({ ask, number }))
       const runs: (readonly FoundRow[])[] = asks.map(() => [])
-      for (const group of groupBy(numbered, ({ ask }) => ask.head.destination)) {
-        const found = (await opened.get(group[0].ask.head.destination)?.follow(group.map(({ ask }) => ask))) ?? []
+      for (const [destination, group] of groupBy(numbered, ({ ask }) => ask.head.destination)) {
+        const found = (await opened.get(destination)?.follow(group.map(({ ask }) => ask))) ?? []
         for (const [index, { number }] of group.entries()) runs[number] = found[index] ?? []
       }
       return runs
@@ -82,8 +83,4 @@ function windowOf(end: Row | undefined): PlainRows['window'] {
 
 function foundOf(row: Row): FoundRow {
   return { seq: String(row['seq']), state: String(row['state']), attempts: Number(row['attempts']) }
-}
-
-function bySeq(one: FoundRow, other: FoundRow): number {
-  return compareSeq(one.seq, other.seq)
 }

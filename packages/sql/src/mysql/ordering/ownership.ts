@@ -1,3 +1,4 @@
+import { groupBy } from '@ackord/core/internal'
 import type { Tables } from '../../contract/database-options.ts'
 import type { Driver, RunStatement } from '../../contract/driver.ts'
 import type { InFlightRow, OwnedClaim, OwnedClaimOptions, OwnershipPort, OwnershipStatements } from '../../contract/store-dialect.ts'
@@ -6,7 +7,7 @@ import { type KeepStatements, keepPartitions, readPartition } from '../../orderi
 import { ClaimWidth } from '../../records/claim-bytes.ts'
 import { DestinationFinder } from '../destinations.ts'
 import { applyOutcomes } from '../settle.ts'
-import { fromNow, groupBy, keyOf, keysSql, readRow, type SqlPart } from '../sql-text.ts'
+import { fromNow, keyOf, keysSql, readRow, type SqlPart } from '../sql-text.ts'
 import { retryConflicts, storeTransaction } from '../store-transaction.ts'
 import { KeyWalker, runUnion } from './key-walker.ts'
 import { anyKeySql, contentsSql, type PendingState, statusSql } from './owned-claim.ts'
@@ -108,8 +109,8 @@ const timeOver: OwnedClaim = { status: undefined, anyKeys: undefined, rows: [], 
 
 /** The partitions of these rows that the live member still owns, with that epoch. Takes no locks. */
 export function fenceSql({ partitions, relays }: Tables, member: string, held: readonly InFlightRow[]): SqlPart {
-  const epochs = groupBy(held, ({ partition }) => String(partition)).map(
-    ([{ partition, epoch }]) => `(p.\`partition\` = ${partition} AND p.epoch = ${BigInt(epoch)})`,
+  const epochs = groupBy(held, ({ partition }) => partition).map(
+    ([partition, [{ epoch }]]) => `(p.\`partition\` = ${partition} AND p.epoch = ${BigInt(epoch)})`,
   )
   return {
     sql: `SELECT p.\`partition\` FROM ${partitions} AS p JOIN ${relays} AS r ON r.member = p.owner
@@ -175,10 +176,10 @@ FROM ${hands} AS h LEFT JOIN ${relays} AS r ON r.member = h.member WHERE r.membe
         const mine = await inside(`SELECT note FROM ${hands} WHERE ${own} FOR UPDATE SKIP LOCKED`, [member])
         if (mine.rows.length === 0) return
         let left = false
-        for (const group of groupBy(rows, ({ attempts }) => String(attempts))) {
+        for (const [attempts, group] of groupBy(rows, (row) => row.attempts)) {
           const { sql, parameters } = keysSql(group)
           // A row that changed since it was claimed has been settled, and a locked row may be being settled right now.
-          const asNoted = `FROM ${outbox} AS o FORCE INDEX (PRIMARY) WHERE ${sql} AND o.attempts = ${group[0].attempts}`
+          const asNoted = `FROM ${outbox} AS o FORCE INDEX (PRIMARY) WHERE ${sql} AND o.attempts = ${attempts}`
           const found = await inside(
             `SELECT CAST(o.seq AS CHAR) AS seq, o.state, o.destination ${asNoted} FOR UPDATE SKIP LOCKED`,
             parameters,

@@ -1,5 +1,5 @@
 import { consoleLogger, InvalidOptionError, type Logger } from '@ackord/core'
-import { checkFunction, checkNoMore, guardLogger } from '@ackord/core/internal'
+import { checkFunction, guardLogger, rejectUnknownOptions } from '@ackord/core/internal'
 import { acquire, type Driver, workInSession } from '../../contract/driver.ts'
 import { Database } from '../../transaction/database.ts'
 import { type PostgresOptions, postgresDialect } from '../dialect.ts'
@@ -31,7 +31,7 @@ export interface FromPgOptions extends PostgresOptions {
  */
 export function fromPg<Pool extends PgPool>(pool: Pool, options: FromPgOptions = {}): Database<Pick<Pool, 'query'>> {
   const { preparedStatements = true, logger: givenLogger = consoleLogger, schema, names, order, notify, ...unknown } = options
-  checkNoMore('fromPg()', unknown)
+  rejectUnknownOptions('fromPg()', unknown)
   const logger = guardLogger(givenLogger)
   checkFunction('fromPg(pool).connect', pool?.connect)
   checkFunction('fromPg(pool).query', pool.query)

@@ -1,4 +1,4 @@
-import { checkFunction, checkNoMore } from '@ackord/core/internal'
+import { checkFunction, rejectUnknownOptions } from '@ackord/core/internal'
 import type { Driver, Session, Statement, StatementResult } from '../../contract/driver.ts'
 import { CommitUnknownError, TransactionAbortedError, TransactionEndedError } from '../../errors.ts'
 import { callbackTransaction } from '../../orm/callback-transaction.ts'
@@ -36,7 +36,7 @@ export function fromPostgres<Client extends PostgresClient>(
   options: FromPostgresOptions = {},
 ): Database<PostgresHandle<Client>> {
   const { preparedStatements = true, schema, names, order, notify, ...unknown } = options
-  checkNoMore('fromPostgres()', unknown)
+  rejectUnknownOptions('fromPostgres()', unknown)
   checkFunction('fromPostgres(sql).begin', sql?.begin)
   checkFunction('fromPostgres(sql).unsafe', sql.unsafe)
   const rules = { prepare: preparedStatements && sql.options?.prepare !== false, columnName: columnNameOf(sql) }

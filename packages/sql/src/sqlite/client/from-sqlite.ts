@@ -1,5 +1,5 @@
 import { consoleLogger, InvalidOptionError, type Logger, type Runtime, systemRuntime } from '@ackord/core'
-import { checkChoice, checkDuration, checkFunction, checkNoMore, guardLogger } from '@ackord/core/internal'
+import { checkChoice, checkDuration, checkFunction, guardLogger, rejectUnknownOptions } from '@ackord/core/internal'
 import type { FromOptions } from '../../contract/database-options.ts'
 import type { Driver } from '../../contract/driver.ts'
 import { Database } from '../../transaction/database.ts'
@@ -40,7 +40,7 @@ export function fromSqlite<Client extends SqliteClient>(
 ): Database<Pick<Client, 'prepare' | 'exec'>> {
   const { reader, lockTimeout = 5000, synchronous, logger: givenLogger = consoleLogger, runtime = systemRuntime, ...tables } = options
   const { schema, names, order, ...unknown } = tables
-  checkNoMore('fromSqlite()', unknown)
+  rejectUnknownOptions('fromSqlite()', unknown)
   checkClient('fromSqlite(client)', client)
   if (reader !== undefined) checkClient('reader', reader)
   checkDuration('lockTimeout', lockTimeout)

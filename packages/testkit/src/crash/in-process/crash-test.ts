@@ -1,5 +1,5 @@
 import { sleep, systemRuntime, toError } from '@ackord/core'
-import { checkDuration, checkFunction, checkNoMore } from '@ackord/core/internal'
+import { checkDuration, checkFunction, rejectUnknownOptions } from '@ackord/core/internal'
 import type { TestMessage } from '../../helpers/assert-handled-once.ts'
 import type { PublishedEvent } from '../../helpers/assertions.ts'
 import { inlineRelay } from '../../helpers/inline-relay.ts'
@@ -33,7 +33,7 @@ const suite = 'crash test'
  */
 export async function crashTest(options: CrashTestOptions): Promise<ResultTable> {
   const { open, message, name = 'service', points, eventOf = saidByDefault, patience = 10_000, ...unknown } = options
-  checkNoMore('crashTest()', unknown)
+  rejectUnknownOptions('crashTest()', unknown)
   checkFunction('open', open)
   checkDuration('patience', patience, { min: 1 })
   const results = new ResultTable()

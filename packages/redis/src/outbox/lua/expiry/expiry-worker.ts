@@ -1,5 +1,5 @@
 import type { Logger, Metrics } from '@ackord/core'
-import { checkCount, checkDuration, checkFunction, checkNoMore, guardLogger, guardMetrics } from '@ackord/core/internal'
+import { checkCount, checkDuration, checkFunction, guardLogger, guardMetrics, rejectUnknownOptions } from '@ackord/core/internal'
 import { contextOf } from '../context.ts'
 import { RoundRunner, type RunnerHealth } from '../round-runner.ts'
 import type { ExpiryDecision, ExpiryEvent, LuaExpiry } from './lua-expiry.ts'
@@ -35,7 +35,7 @@ const jitter = 0.2
 export function expiryWorker(expiry: LuaExpiry, event: ExpiryEvent, options: ExpiryWorkerOptions = {}): ExpiryWorker {
   const context = contextOf(expiry)
   const { batchSize = 100, pollInterval = 1000, logger = context.logger, metrics = context.metrics, ...unknown } = options
-  checkNoMore('expiryWorker()', unknown)
+  rejectUnknownOptions('expiryWorker()', unknown)
   checkFunction('event', event)
   checkCount('batchSize', batchSize)
   checkDuration('pollInterval', pollInterval, { min: 1 })

@@ -5,9 +5,9 @@ import {
   checkDuration,
   checkFunction,
   checkName,
-  checkNoMore,
   describeValue,
   messageOf,
+  rejectUnknownOptions,
 } from '@ackord/core/internal'
 import type { NewOutboxRecord } from '@ackord/outbox'
 import type { RedisArgument, Reply } from '../../../client/port.ts'
@@ -107,7 +107,7 @@ export function luaExpiry(outbox: LuaOutbox, namespace: string, options: LuaExpi
   const outboxContext = contextOf(outbox)
   const { shards, logger, metrics, maxSize, ordered } = outboxContext
   const { name = 'expiry', grace = 7 * day, remember = 7 * day, ...unknown } = options
-  checkNoMore('luaExpiry()', unknown)
+  rejectUnknownOptions('luaExpiry()', unknown)
   const bytes = namespaceBytes(namespace)
   checkName('name', name)
   checkDuration('grace', grace, { min: 1 })
@@ -131,7 +131,7 @@ export function luaExpiry(outbox: LuaOutbox, namespace: string, options: LuaExpi
 
   /** Throws if the event cannot be stored. */
   function revokeArguments(subject: string, event: NewOutboxRecord, { afterExpiry = 'skip', ...more }: RevokeOptions): RedisArgument[] {
-    checkNoMore('revoke()', more)
+    rejectUnknownOptions('revoke()', more)
     checkChoice('afterExpiry', afterExpiry, ['skip', 'store'])
     const stored = eventOf(event, shardOf(subject), true)
     return [subject, graceText, afterExpiry === 'skip' ? '1' : '0', ...stored]
@@ -156,7 +156,7 @@ export function luaExpiry(outbox: LuaOutbox, namespace: string, options: LuaExpi
     ...parkedExpiries({ shards: shards.all, logger, shardOf, run }),
 
     async recordExpiry(subject, dueAt, context, { reissue = false, ...more } = {}) {
-      checkNoMore('recordExpiry()', more)
+      rejectUnknownOptions('recordExpiry()', more)
       checkTime('dueAt', dueAt)
       const args = [subject, String(dueAt), toBuffer(checkContext(context, maxSize)), graceText, reissue ? '1' : '0']
       return String(await run(shardOf(subject), recordScript, args)) as ExpiryRecording
@@ -164,7 +164,7 @@ export function luaExpiry(outbox: LuaOutbox, namespace: string, options: LuaExpi
 
     recordExpiryIn(transaction, subject, dueAt, context, { reissue = false, ...more } = {}) {
       if (typeof transaction?.queue !== 'function') throw new TransactionRequiredError('recordExpiryIn()')
-      checkNoMore('recordExpiryIn()', more)
+      rejectUnknownOptions('recordExpiryIn()', more)
       checkTime('dueAt', dueAt)
       const value = toBuffer(checkContext(context, maxSize))
       const shard = shardOf(subject)
@@ -180,7 +180,7 @@ export function luaExpiry(outbox: LuaOutbox, namespace: string, options: LuaExpi
     },
 
     async dueExpiries(limit, { cutoff, ...more } = {}) {
-      checkNoMore('dueExpiries()', more)
+      rejectUnknownOptions('dueExpiries()', more)
       checkCount('limit', limit)
       const args = [String(limit), cutoffText(cutoff)]
       const replies = await Promise.all(shards.all.map((shard) => run(shard, dueScript, args, true)))
@@ -192,7 +192,7 @@ export function luaExpiry(outbox: LuaOutbox, namespace: string, options: LuaExpi
     },
 
     async decideExpiry(due, event, { cutoff, ...more } = {}) {
-      checkNoMore('decideExpiry()', more)
+      rejectUnknownOptions('decideExpiry()', more)
       checkFunction('event', event)
       const { subject, dueAt, tag } = due
       const shard = tag === undefined ? shardOf(subject) : shards.byTag(tag)

@@ -1,5 +1,5 @@
 import type { Logger } from '@ackord/core'
-import { checkCount, checkDuration, checkNoMore, guardLogger } from '@ackord/core/internal'
+import { checkCount, checkDuration, guardLogger, rejectUnknownOptions } from '@ackord/core/internal'
 import { contextOf } from '../context.ts'
 import type { LuaOutbox } from '../lua-outbox.ts'
 import { RoundRunner, type RunnerHealth } from '../round-runner.ts'
@@ -34,7 +34,7 @@ export interface RepairWorker extends AsyncDisposable {
 export function repairWorker(outbox: LuaOutbox, options: RepairWorkerOptions = {}): RepairWorker {
   const context = contextOf(outbox)
   const { interval = 60_000, batchSize = 200, batches = 100, logger = context.logger, ...unknown } = options
-  checkNoMore('repairWorker()', unknown)
+  rejectUnknownOptions('repairWorker()', unknown)
   checkDuration('interval', interval, { min: 1 })
   checkCount('batchSize', batchSize)
   checkCount('batches', batches)

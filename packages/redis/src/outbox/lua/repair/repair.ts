@@ -1,5 +1,5 @@
 import { idle, type RawMessage } from '@ackord/core'
-import { checkCount, checkDuration, checkNoMore } from '@ackord/core/internal'
+import { checkCount, checkDuration, rejectUnknownOptions } from '@ackord/core/internal'
 import type { Reply } from '../../../client/port.ts'
 import { asList } from '../../../client/reply.ts'
 import { contextOf, type LuaOutboxContext, runWith } from '../context.ts'
@@ -67,7 +67,7 @@ export async function repairLuaOutbox(outbox: LuaOutbox, options: RepairOptions 
     signal,
     ...unknown
   } = options
-  checkNoMore('repairLuaOutbox()', unknown)
+  rejectUnknownOptions('repairLuaOutbox()', unknown)
   checkCount('batchSize', batchSize)
   checkCount('batches', batches, { infinite: true })
   checkCount('mostCounted', mostCounted, { min: 0 })
