@@ -14,8 +14,15 @@ export const isProof = process.env['ACKORD_PROOF'] === '1'
 export const depthOfOtherClients = isProof ? 'whole' : 'basic'
 
 /**
- * Of the runs that kill a service at its probes.
+ * Of the runs that kill a service at its probes, on the first store.
  *
  * @type {'full' | 'small'}
  */
 export const crashMatrix = isProof ? 'full' : 'small'
+
+/**
+ * Of the runs that kill a service at its probes, on a store whose service differs from the first one's by the store only.
+ *
+ * @type {'full' | 'brief'}
+ */
+export const crashMatrixOfOtherStores = isProof ? 'full' : 'brief'

@@ -55,7 +55,7 @@ const further: readonly Subject[] = [
 ]
 
 for (const { name, open, suspendAt } of isProof ? [...always, ...further] : always) {
-  const until = isProof ? { milliseconds: 60_000 } : { kills: 10 }
+  const until = isProof ? { milliseconds: 60_000 } : { kills: 5 }
   registerFaults({ suite: 'faults of workers', name, scenarios: workerScenarios({ until, suspendAt }), open, results })
 }
 

@@ -5,7 +5,8 @@ import { clientOf, event, events, never, open, openWorld, pull, pullMany, until 
 
 const idsOf = (messages: readonly RawMessage[]) => messages.map(({ id }) => id)
 
-describe('Kafka', () => {
+// Several at once: the mock cluster waits before it lets a member into a group.
+describe.concurrent('Kafka', () => {
   it.each(['binary', 'structured'] as const)('carries bytes and attributes in %s mode', async (mode) => {
     await using world = await openWorld()
     const topic = await world.topic()

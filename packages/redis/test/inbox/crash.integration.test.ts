@@ -1,6 +1,6 @@
 import { crashScenarios, formatTable, ResultTable, testCrashPoints } from '@ackord/testkit/suites'
 import { afterAll, describe, it, vi } from 'vitest'
-import { crashMatrix } from '../../../../scripts/test-depth.mjs'
+import { crashMatrix, crashMatrixOfOtherStores } from '../../../../scripts/test-depth.mjs'
 import { crashProgram } from '../support/crash-program.ts'
 import { crashWorld } from '../support/crash-world.ts'
 
@@ -9,11 +9,14 @@ vi.setConfig({ testTimeout: 60_000, maxConcurrency: 4 })
 const results = new ResultTable()
 const service = crashProgram()
 
-for (const mode of ['exclusive', 'optimistic'] as const) {
+for (const [mode, matrix] of [
+  ['exclusive', crashMatrix],
+  ['optimistic', crashMatrixOfOtherStores],
+] as const) {
   testCrashPoints(
     // Most of the time they wait for processes to start and for leases to end.
     { describe, it: it.concurrent },
-    { name: `Redis (ioredis, ${mode}) and RabbitMQ`, open: crashWorld(service, mode), matrix: crashMatrix, results },
+    { name: `Redis (ioredis, ${mode}) and RabbitMQ`, open: crashWorld(service, mode), matrix, results },
   )
 }
 

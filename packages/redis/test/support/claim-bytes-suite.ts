@@ -108,10 +108,10 @@ export function testClaimBytes({ name, open, record }: BytesSuite): void {
     it('reads no more into the memory of the server than it gives', async () => {
       await using server = await startRedis()
       await using world = await open({ url: server.url }, 1)
-      for (let at = 0; at < 60; at += 10) await world.append(many(10, 4).map((_, index) => sized(`e${at + index}`, 4)))
+      for (let at = 0; at < 30; at += 10) await world.append(many(10, 4).map((_, index) => sized(`e${at + index}`, 4)))
       const before = await memoryOf(world, 'used_memory_peak')
-      expect(await world.store.claim({ limit: 60, maxBytes: 8 * megabyte, lease })).toHaveLength(2)
-      // Far from the 240 MB of all of them.
+      expect(await world.store.claim({ limit: 30, maxBytes: 8 * megabyte, lease })).toHaveLength(2)
+      // Far from the 120 MB of all of them.
       expect((await memoryOf(world, 'used_memory_peak')) - before).toBeLessThan(60 * megabyte)
       expect(await memoryOf(world, 'used_memory_lua')).toBeLessThan(60 * megabyte)
     })

@@ -37,14 +37,24 @@ export async function watchRedis(url: string, onCommand: (command: RecordedComma
   const socket = await open(url)
   const watchers = new Set<(command: RecordedCommand) => void>()
   let rest = ''
+
+  function tell(line: string): void {
+    const command = parseLine(line.endsWith('\r') ? line.slice(0, -1) : line)
+    if (command === undefined) return
+    if (!isMark(command.words)) onCommand(command)
+    for (const watcher of watchers) watcher(command)
+  }
+
   socket.setEncoding('latin1')
   socket.on('data', (chunk: string) => {
-    const lines = (rest + chunk).split('\r\n')
-    rest = lines.pop() ?? ''
-    for (const command of lines.flatMap((line) => parseLine(line) ?? [])) {
-      if (!isMark(command.words)) onCommand(command)
-      for (const watcher of watchers) watcher(command)
+    // A line may have megabytes, and comes in many chunks: each chunk is searched once.
+    let start = 0
+    for (let end = chunk.indexOf('\n'); end >= 0; end = chunk.indexOf('\n', start)) {
+      tell(rest + chunk.slice(start, end))
+      rest = ''
+      start = end + 1
     }
+    rest += chunk.slice(start)
   })
   socket.write('MONITOR\r\n')
   await mark(url, watchers)
@@ -109,15 +119,24 @@ function wordsOf(text: string): string[] {
   const words: string[] = []
   for (let start = text.indexOf('"'); start >= 0; ) {
     let end = start + 1
-    while (end < text.length && text[end] !== '"') end += text[end] === '\\' ? 2 : 1
+    for (end = text.indexOf('"', end); end >= 0 && isEscaped(text, end); ) end = text.indexOf('"', end + 1)
+    if (end < 0) end = text.length
     words.push(unescaped(text.slice(start + 1, end)))
     start = text.indexOf('"', end + 1)
   }
   return words
 }
 
+/** Whether an odd number of backslashes precedes the character. */
+function isEscaped(text: string, index: number): boolean {
+  let start = index
+  while (text[start - 1] === '\\') start -= 1
+  return (index - start) % 2 === 1
+}
+
+/** Data of megabytes stays as it is: no rule looks into it. */
 function unescaped(word: string): string {
-  if (!word.includes('\\')) return word
+  if (word.length > 10_000 || !word.includes('\\')) return word
   return word.replace(/\\(x[0-9a-f]{2}|.)/gs, (_, code: string) =>
     code.length === 3
       ? String.fromCharCode(Number.parseInt(code.slice(1), 16))

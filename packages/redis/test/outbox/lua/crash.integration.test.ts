@@ -1,6 +1,6 @@
 import { crashScenarios, formatTable, ResultTable, testCrashPoints } from '@ackord/testkit/suites'
 import { afterAll, describe, it, vi } from 'vitest'
-import { crashMatrix } from '../../../../../scripts/test-depth.mjs'
+import { crashMatrixOfOtherStores } from '../../../../../scripts/test-depth.mjs'
 import { crashProgram } from '../../support/crash-program.ts'
 import { crashWorld } from '../../support/crash-world.ts'
 
@@ -13,10 +13,10 @@ const service = crashProgram()
 testCrashPoints(
   // Most of the time they wait for processes to start and for leases to end.
   { describe, it: it.concurrent },
-  { name: 'Redis (Lua outbox) and RabbitMQ', open: crashWorld(service, 'exclusive', 'lua'), matrix: crashMatrix, results },
+  { name: 'Redis (Lua outbox) and RabbitMQ', open: crashWorld(service, 'exclusive', 'lua'), matrix: crashMatrixOfOtherStores, results },
 )
 
 afterAll(() => {
-  const order = crashScenarios({ matrix: crashMatrix }).map(({ name }) => name)
+  const order = crashScenarios({ matrix: crashMatrixOfOtherStores }).map(({ name }) => name)
   console.log(formatTable(results.rows.toSorted((one, other) => order.indexOf(one.scenario) - order.indexOf(other.scenario))))
 })

@@ -6,10 +6,10 @@ export interface CrashOptions {
   /** The points that the messages of this service reach. Default: all of `crashPoints`. */
   readonly points?: readonly CrashPoint[] | undefined
   /**
-   * The size of the matrix: `small` kills at each point once, with a few combinations; `full` adds every point at several hits, repeatedly, next to another
-   * service, and random sequences. Default: 'small'.
+   * The size of the matrix: `brief` kills one service at all points in turn, and one next to another service; `small` adds a run for each point and a
+   * few repetitions; `full` adds every point at several hits, repeatedly, next to another service, and random sequences. Default: 'small'.
    */
-  readonly matrix?: 'small' | 'full' | undefined
+  readonly matrix?: 'brief' | 'small' | 'full' | undefined
 }
 
 /** The seeds of random sequences. Pinned, so that runs are reproducible; a seed that finds a defect is added. */
@@ -21,19 +21,28 @@ const accompanied = ['message.received', 'transaction.beforeCommit', 'relay.clai
 
 export function crashScenarios(options: CrashOptions = {}): readonly CrashScenario[] {
   const { points = crashPoints, matrix = 'small' } = options
+  if (matrix === 'brief') return briefMatrix(points)
   return matrix === 'small' ? smallMatrix(points) : [...smallMatrix(points), ...fullMatrix(points)]
 }
 
-function smallMatrix(points: readonly CrashPoint[]): readonly CrashScenario[] {
+function briefMatrix(points: readonly CrashPoint[]): readonly CrashScenario[] {
   return [
     scenario('a service that is not killed applies every command once, publishes every event once, and stops', []),
-    ...points.map((point) => scenario(`killed at ${point.name}`, [usualKill(point)])),
-    ...points.filter(({ name }) => repeated.includes(name)).map(threeTimes),
     scenario('killed at every point in turn', points.map(usualKill)),
     beside(
       'killed repeatedly while another service continues',
       points.filter(({ name }) => accompanied.includes(name)),
     ),
+  ]
+}
+
+function smallMatrix(points: readonly CrashPoint[]): readonly CrashScenario[] {
+  const [undisturbed, ...others] = briefMatrix(points)
+  return [
+    ...(undisturbed === undefined ? [] : [undisturbed]),
+    ...points.map((point) => scenario(`killed at ${point.name}`, [usualKill(point)])),
+    ...points.filter(({ name }) => repeated.includes(name)).map(threeTimes),
+    ...others,
   ]
 }
 
