@@ -29,12 +29,15 @@ export default defineConfig({
     // For a test that hangs; a busy machine takes its time.
     testTimeout: 60_000,
     hookTimeout: 60_000,
+    // What is left behind is found and removed at the end.
+    teardownTimeout: 60_000,
     // Most tests wait for servers; many more would make the servers wait for each other.
-    maxWorkers: 4,
+    maxWorkers: 3,
     // A worker keeps its modules from file to file: starting a process and loading the drivers took a third of the processor's time. Tests undo what they
     // change in globals.
     isolate: false,
     sequence: { sequencer: SlowFirst },
+    setupFiles: ['test/leftovers/setup-file.ts'],
     // What Redis is sent during the whole run must be known to 6.0. Nothing must be left of it.
     globalSetup: ['packages/redis/test/support/record-run.ts', 'test/leftovers/leftovers.ts'],
     // A focused test that slipped in would hide every other one.

@@ -118,7 +118,10 @@ beforeAll(async () => {
   vi.stubEnv('TMPDIR', temporary)
   kafka = await startKafkaMock()
 })
-afterAll(() => kafka?.[Symbol.asyncDispose]())
+afterAll(async () => {
+  vi.unstubAllEnvs()
+  await kafka?.[Symbol.asyncDispose]()
+})
 
 async function runDemo(store: string, broker: string, orders: number): Promise<void> {
   const args = ['demo', '--orders', String(orders), ...(stores[store] ?? []), '--broker', brokers[broker]?.() ?? '']

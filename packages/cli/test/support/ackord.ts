@@ -1,10 +1,10 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Writable } from 'node:stream'
-import { afterAll } from 'vitest'
+import { removeAfterFile } from '../../../../test/leftovers/remove-after-file.ts'
 import { Secrets } from '../../src/output/secrets.ts'
 import { run } from '../../src/program.ts'
 import { main } from './bundle-main.ts'
@@ -144,14 +144,9 @@ class Heard extends Writable {
   }
 }
 
-const directories: string[] = []
-// Not when the process exits: vitest ends its workers with a signal.
-afterAll(() => {
-  for (const directory of directories) rmSync(directory, { recursive: true, force: true })
-})
-
+/** An empty directory that is removed after the last test of the file. */
 export function emptyDirectory(): string {
   const directory = mkdtempSync(join(tmpdir(), 'ackord-cli-test-'))
-  directories.push(directory)
+  removeAfterFile(directory)
   return directory
 }

@@ -10,8 +10,15 @@ const directory = join(folder, '.cache', `test-${process.pid}`)
 /** The output of `bundleMain()`. */
 export const main: string = join(directory, 'dist', 'main.mjs')
 
-/** Builds a bundle of the sources that Node can run, in a second. Clients of stores and brokers stay external: they are loaded on demand, as in the package. */
-export async function bundleMain(): Promise<void> {
+let bundling: Promise<void> | undefined
+
+/** Builds a bundle of the sources that Node can run, once per process, in a second. Clients of stores and brokers stay external: they are loaded on demand, as in the package. */
+export function bundleMain(): Promise<void> {
+  bundling ??= bundle()
+  return bundling
+}
+
+async function bundle(): Promise<void> {
   const bundled = await rolldown({
     input: join(folder, 'src/main.ts'),
     platform: 'node',

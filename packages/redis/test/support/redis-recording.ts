@@ -34,9 +34,10 @@ export async function recordRedis(url: string): Promise<RedisRecording> {
 
 /** Tells each command when it was sent. By MONITOR, on a connection of its own. */
 export async function watchRedis(url: string, onCommand: (command: RecordedCommand) => void): Promise<RedisWatch> {
-  const socket = await open(url)
   const watchers = new Set<(command: RecordedCommand) => void>()
+  let socket = await open(url)
   let rest = ''
+  let isOver = false
 
   function tell(line: string): void {
     const command = parseLine(line.endsWith('\r') ? line.slice(0, -1) : line)
@@ -45,23 +46,43 @@ export async function watchRedis(url: string, onCommand: (command: RecordedComma
     for (const watcher of watchers) watcher(command)
   }
 
-  socket.setEncoding('latin1')
-  socket.on('data', (chunk: string) => {
-    // A line may have megabytes, and comes in many chunks: each chunk is searched once.
-    let start = 0
-    for (let end = chunk.indexOf('\n'); end >= 0; end = chunk.indexOf('\n', start)) {
-      tell(rest + chunk.slice(start, end))
-      rest = ''
-      start = end + 1
+  function listen(): void {
+    rest = ''
+    socket.setEncoding('latin1')
+    socket.on('data', (chunk: string) => {
+      // A line may have megabytes, and comes in many chunks: each chunk is searched once.
+      let start = 0
+      for (let end = chunk.indexOf('\n'); end >= 0; end = chunk.indexOf('\n', start)) {
+        tell(rest + chunk.slice(start, end))
+        rest = ''
+        start = end + 1
+      }
+      rest += chunk.slice(start)
+    })
+    // A test may end all connections of the server.
+    socket.on('close', () => {
+      if (!isOver) void listenAgain()
+    })
+    socket.write('MONITOR\r\n')
+  }
+
+  async function listenAgain(): Promise<void> {
+    try {
+      socket = await open(url)
+      if (isOver) socket.destroy()
+      else listen()
+    } catch {
+      // The server is gone, and is sent nothing.
     }
-    rest += chunk.slice(start)
-  })
-  socket.write('MONITOR\r\n')
+  }
+
+  listen()
   await mark(url, watchers)
 
   return {
     caughtUp: () => mark(url, watchers),
     async [Symbol.asyncDispose]() {
+      isOver = true
       socket.destroy()
     },
   }

@@ -1,66 +1,22 @@
-import { Session } from 'node:inspector/promises'
-import { setFlagsFromString } from 'node:v8'
-import { runInNewContext } from 'node:vm'
-import { commandHandler, defineEvent, Message, Router, silentLogger } from '@ackord/core'
-import { expect, it } from 'vitest'
-import { createSchema, transactional } from '../../src/index.ts'
-import { fromSqlite } from '../../src/sqlite/index.ts'
-import { sqliteKinds } from './support/sqlite-world.ts'
+import { execFile } from 'node:child_process'
+import { rmSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { bundle } from '../../../../scripts/bundle.mjs'
 
-const placed = defineEvent<{ id: string }>('order.placed')
+const program = fileURLToPath(new URL('./support/survivors-program.ts', import.meta.url))
+const file = fileURLToPath(new URL(`../../../../.cache/survivors/${process.pid}.mjs`, import.meta.url))
 
-async function* orders(count: number): AsyncGenerator<Message<Uint8Array>> {
-  for (let number = 0; number < count; number += 1) {
-    const attributes = { id: crypto.randomUUID(), type: 'order.place', source: '/test', specversion: '1.0' }
-    yield new Message(Buffer.from(`{"id":"${number}"}`), attributes, { acking: { ack() {}, nack() {}, reject() {} } })
-  }
-}
-
-function minorCollection(): void {
-  setFlagsFromString('--expose-gc')
-  const collect = runInNewContext('gc') as (options: { type: 'minor' }) => void
-  collect({ type: 'minor' })
-}
-
-/** How many bytes of what is allocated meanwhile are still there after minor collections, and gone after major ones. */
-async function bytesKept(work: () => Promise<void>): Promise<number> {
-  const session = new Session()
-  session.connect()
-  try {
-    await session.post('HeapProfiler.startSampling', { samplingInterval: 4096, includeObjectsCollectedByMajorGC: true })
-    await work()
-    // What is left over from the last turns is no survivor.
-    minorCollection()
-    const { profile } = await session.post('HeapProfiler.stopSampling')
-    const sizeOf = ({ selfSize, children }: typeof profile.head): number =>
-      children.reduce((size, child) => size + sizeOf(child as typeof profile.head), selfSize)
-    return sizeOf(profile.head)
-  } finally {
-    session.disconnect()
-  }
-}
+beforeAll(() => bundle(program, file))
+afterAll(() => {
+  for (const each of [file, `${file}.map`]) rmSync(each, { force: true })
+})
 
 it('retains next to nothing of a message until a full garbage collection: later ones are not linked to it', async () => {
-  const [kind] = sqliteKinds
-  if (kind === undefined) throw new Error('There is no client.')
-  await using world = await kind.open()
-  const database = fromSqlite(world.connect(), { logger: silentLogger })
-  await createSchema(database)
-  const handle = async (count: number) => {
-    const router = new Router({ concurrency: 16, logger: silentLogger })
-      .use(transactional(database, { inbox: { consumer: 'orders' }, outbox: { destination: 'events' } }))
-
-      .handle(
-        commandHandler<{ id: string }>({ type: 'order.place', source: '/orders' }, async ({ id }) => {
-          // What lives at this moment is old from now on, and dead a moment later.
-          if (id === '500') for (let collection = 0; collection < 3; collection += 1) minorCollection()
-          return [placed({ id })]
-        }),
-      )
-    await router.run({ messages: () => orders(count) })
-  }
-  await handle(2000)
-  const count = 5000
+  const { stdout } = await promisify(execFile)(process.execPath, [file])
+  const bytesPerMessage = Number(stdout)
+  expect(bytesPerMessage).toBeGreaterThan(0)
   // A set or a listener per message made it two thousand.
-  expect((await bytesKept(() => handle(count))) / count).toBeLessThan(700)
+  expect(bytesPerMessage).toBeLessThan(700)
 })

@@ -1,6 +1,7 @@
 import { type Context, currentContext, jsonMarshaler, marshal, rootContext, silentLogger } from '@ackord/core'
 import { deferred } from '@ackord/testkit'
 import { describe, expect, it } from 'vitest'
+import { depthOfOtherClients } from '../../../../scripts/test-depth.mjs'
 import {
   CommitUnknownError,
   cleanInbox,
@@ -9,7 +10,7 @@ import {
   transactional,
   transactionMiddleware,
 } from '../../src/index.ts'
-import { testCleanConnections } from './clean-connection.ts'
+import { type OneConnectionWorld, testCleanConnections } from './clean-connection.ts'
 import type { ConformanceWorld } from './conformance.ts'
 import type { View } from './own-schema.ts'
 import { command, event, failureOf, handle } from './world.ts'
@@ -60,7 +61,7 @@ export interface AdapterDialect {
 export function testAdapterScenarios<Handle>(name: string, open: OpenAdapterWorld<Handle>, dialect: AdapterDialect): void {
   const openWorld = (options?: { readonly max?: number }) => openAdapterWorld(open, dialect, options)
 
-  testCleanConnections<Handle>(name, async () => {
+  async function openOneConnection(): Promise<OneConnectionWorld<Handle>> {
     const world = await open({ max: 1, restricted: true })
     return {
       database: world.database,
@@ -71,7 +72,9 @@ export function testAdapterScenarios<Handle>(name: string, open: OpenAdapterWorl
       ids: async () => (await world.query('SELECT id FROM orders ORDER BY id')).map(({ id }) => id),
       [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
     }
-  })
+  }
+
+  testCleanConnections(name, openOneConnection, { depth: depthOfOtherClients })
 
   describe(`a transaction on ${name}`, () => {
     it('refuses queries on the handle after the end, and commits none of them', async () => {

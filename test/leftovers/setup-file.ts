@@ -1,0 +1,3 @@
+import { removeAfterEachFile } from './remove-after-file.ts'
+
+removeAfterEachFile()
