@@ -5,28 +5,31 @@ export interface CoalescerOptions<Item> {
   readonly size: number
   /** The approximate size of an item in bytes. Default: sizes are ignored. */
   readonly weightOf?: ((item: Item) => number) | undefined
-  /** Only items with the same number share a call. */
+  /** Only items of the same group share a call. In a cluster, items of different slots must be in different groups. */
   readonly groupOf: (item: Item) => number
   /** Resolves when the call is answered. Never rejects. */
   readonly run: (items: readonly Item[]) => Promise<void>
 }
 
-interface Lane<Item> {
+/** The items of one group that wait for a call. */
+interface GroupQueue<Item> {
   waiting: Item[]
+  /** The number of calls that have not been answered. */
   running: number
-  planned: boolean
+  /** Whether the next call is scheduled. */
+  scheduled: boolean
 }
 
 /** Two calls at a time keep the connection busy, and items that arrive meanwhile share the next call. */
-const callsAtOnce = 2
+const maxConcurrentCalls = 2
 
 /** In bytes: all other clients wait while the server reads and runs a call. */
-const heaviestCall = 1_048_576
+const maxCallSize = 1_048_576
 
 /** Gathers items that arrive in one tick, or while earlier calls run, into one call. Calls grow with the load; without load no item waits. */
 export class Coalescer<Item> {
   readonly #options: CoalescerOptions<Item>
-  readonly #lanes = new Map<number, Lane<Item>>()
+  readonly #queues = new Map<number, GroupQueue<Item>>()
 
   constructor(options: CoalescerOptions<Item>) {
     this.#options = options
@@ -38,40 +41,40 @@ export class Coalescer<Item> {
       void run([item])
       return
     }
-    const number = groupOf(item)
-    let lane = this.#lanes.get(number)
-    if (lane === undefined) {
-      lane = { waiting: [], running: 0, planned: false }
-      this.#lanes.set(number, lane)
+    const group = groupOf(item)
+    let queue = this.#queues.get(group)
+    if (queue === undefined) {
+      queue = { waiting: [], running: 0, scheduled: false }
+      this.#queues.set(group, queue)
     }
-    lane.waiting.push(item)
-    this.#plan(number, lane)
+    queue.waiting.push(item)
+    this.#schedule(group, queue)
   }
 
-  #plan(number: number, lane: Lane<Item>): void {
-    if (lane.planned || lane.running >= callsAtOnce) return
-    lane.planned = true
-    // After the callbacks of the same answer. It runs outside of any message's context.
-    outside(() => queueMicrotask(() => queueMicrotask(() => this.#run(number, lane))))
+  #schedule(group: number, queue: GroupQueue<Item>): void {
+    if (queue.scheduled || queue.running >= maxConcurrentCalls) return
+    queue.scheduled = true
+    // After the callbacks of the same answer, and outside any message's context.
+    outside(() => queueMicrotask(() => queueMicrotask(() => this.#run(group, queue))))
   }
 
-  #run(number: number, lane: Lane<Item>): void {
+  #run(group: number, queue: GroupQueue<Item>): void {
     const { size, run } = this.#options
-    lane.planned = false
-    const { waiting } = lane
+    queue.scheduled = false
+    const { waiting } = queue
     const count = this.#fitting(waiting, size)
     const items = count === waiting.length ? waiting : waiting.slice(0, count)
-    lane.waiting = count === waiting.length ? [] : waiting.slice(count)
-    lane.running += 1
+    queue.waiting = count === waiting.length ? [] : waiting.slice(count)
+    queue.running += 1
     void run(items).then(() => {
-      lane.running -= 1
-      if (lane.waiting.length > 0) this.#plan(number, lane)
-      else if (lane.running === 0 && !lane.planned) this.#lanes.delete(number)
+      queue.running -= 1
+      if (queue.waiting.length > 0) this.#schedule(group, queue)
+      else if (queue.running === 0 && !queue.scheduled) this.#queues.delete(group)
     })
-    if (lane.waiting.length > 0) this.#plan(number, lane)
+    if (queue.waiting.length > 0) this.#schedule(group, queue)
   }
 
-  /** How many of the first items go into one call: at least one. */
+  /** The number of waiting items that fit into one call: at least one. */
   #fitting(waiting: readonly Item[], size: number): number {
     const { weightOf } = this.#options
     const most = Math.min(waiting.length, size)
@@ -79,7 +82,7 @@ export class Coalescer<Item> {
     let weight = 0
     for (let index = 0; index < most; index += 1) {
       weight += weightOf(waiting[index] as Item)
-      if (weight > heaviestCall) return Math.max(1, index)
+      if (weight > maxCallSize) return Math.max(1, index)
     }
     return most
   }

@@ -41,7 +41,7 @@ export function fieldsOf(
   for (const [name, value] of Object.entries(codec.marshal(message))) {
     if (name === ownField) throw invalid(message, `was marshalled to a field '${name}', which is the outbox's own`)
     if (typeof value !== 'string' && !(value instanceof Uint8Array)) {
-      throw invalid(message, `was marshalled to a field '${name}' that is neither a text nor bytes but ${describeValue(value)}`)
+      throw invalid(message, `was marshalled to a field '${name}' that is neither a string nor bytes but ${describeValue(value)}`)
     }
     fields.push(name, typeof value === 'string' ? value : toBuffer(value))
   }
