@@ -1,7 +1,7 @@
 import type { CommittedEvent, Ledger } from './world/ledger.ts'
 import type { SimulatedSystem } from './world/simulated-system.ts'
 
-/** Checks what can only be told when all is over. What is wrong goes to the ledger, with what was found on the way. */
+/** Runs the checks that are only possible after the end of the history. Adds violations to the ledger, beside those found during the history. */
 export async function checkHistory(system: SimulatedSystem): Promise<void> {
   const { ledger, plan, database } = system
   checkEffects(ledger, plan.shape.billing > 0 ? ['orders', 'billing'] : ['orders'])

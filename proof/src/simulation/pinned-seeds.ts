@@ -1,6 +1,6 @@
 /**
- * By mutant: the first seed, counted from 1, whose history finds it. With `ACKORD_PROOF=1` the tests search again and compare. Whoever changes plans or
- * the simulated system has to put the new numbers here.
+ * By mutant: the first seed, counted from 1, whose history detects it. With `ACKORD_PROOF=1` the tests search again and compare. After a change to plans
+ * or to the simulated system, update the numbers here.
  */
 export const pinnedSeeds: Readonly<Record<string, number>> = {
   'acks before the commit': 1,

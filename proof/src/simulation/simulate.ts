@@ -5,37 +5,37 @@ import { generatePlan, type PlanStep, type SimulationPlan, type SimulationShape,
 import { type SimulationRules, simulationRules } from './plan/simulation-rules.ts'
 import { SimulatedSystem } from './world/simulated-system.ts'
 
-/** How a history is played. */
+/** The options for playing a history. */
 export interface SimulateOptions {
-  /** What the parts do wrong. Default: nothing. */
+  /** The rules that the parts break. Default: none. */
   readonly broken?: Partial<SimulationRules> | undefined
 }
 
-/** One history, when it is over. */
+/** The result of one history. */
 export interface SimulationResult {
   readonly plan: SimulationPlan
-  /** How it broke invariants, in the order in which that was found out. None: all is well. */
+  /** The violated invariants, in the order of their detection. Empty if all hold. */
   readonly violations: readonly Violation[]
-  /** Publishes of events that had been published before. */
+  /** The number of duplicate publishes. */
   readonly duplicates: number
   readonly commands: number
   readonly events: number
-  /** How many events of the scheduler it took. */
+  /** The number of scheduler events. */
   readonly steps: number
-  /** All that happened, line by line. The same plan gives the same text. */
+  /** A log of the history, line by line. The same plan always produces the same text. */
   trace(): string
 }
 
 /**
- * Plays one history: real routers and relays on a simulated database, broker and network, with the crashes, outages, delays, duplicates and lost
- * replies that the plan has for them, in virtual time. A seed stands for a plan. The same plan gives the same history, wherever it runs.
+ * Plays one history in virtual time: real routers and relays on a simulated database, broker and network, with the crashes, outages, delays,
+ * duplicates and lost replies of the plan. A seed determines a plan, and a plan determines the history, on every machine.
  */
 export async function simulate(seedOrPlan: number | SimulationPlan, options: SimulateOptions = {}): Promise<SimulationResult> {
   const plan = typeof seedOrPlan === 'number' ? generatePlan(seedOrPlan) : seedOrPlan
   const system = new SimulatedSystem(plan, { ...simulationRules, ...options.broken })
   await system.run()
   await checkHistory(system)
-  // Histories take no turn of the event loop themselves; whoever plays many must not keep everything else out.
+  // A history never yields to the event loop itself; playing many in a row must not block everything else.
   await eventLoopTurn()
   const { ledger, trace, scheduler } = system
   return {
@@ -49,24 +49,24 @@ export async function simulate(seedOrPlan: number | SimulationPlan, options: Sim
   }
 }
 
-/** Which histories are played, and how. */
+/** The options for playing many histories. */
 export interface SearchOptions extends SimulateOptions {
   /** The first seed. Default: 1. */
   readonly from?: number | undefined
 }
 
-/** What a search has played. */
+/** The result of a search. */
 export interface SearchResult {
   readonly histories: number
   readonly commands: number
   readonly events: number
-  /** Publishes of events that had been published before; each is explained by a fault. */
+  /** The number of duplicate publishes, each explained by a fault. */
   readonly duplicates: number
-  /** The first history that broke an invariant. */
+  /** The first history that violated an invariant. */
   readonly failure: SimulationResult | undefined
 }
 
-/** Plays the histories of `count` seeds in a row, up to the first that breaks an invariant. */
+/** Plays the histories of `count` consecutive seeds, up to the first that violates an invariant. */
 export async function searchHistories(count: number, options: SearchOptions = {}): Promise<SearchResult> {
   const { from = 1, ...simulateOptions } = options
   checkCount('count', count)
@@ -82,7 +82,7 @@ export async function searchHistories(count: number, options: SearchOptions = {}
   return { ...totals, failure: undefined }
 }
 
-/** Shrinks a history that broke an invariant, and tells all that is needed to understand it and to play it again. */
+/** Shrinks a history that violated an invariant, and reports everything needed to understand and replay it. */
 export async function reportFailure(failed: SimulationResult, options: SimulateOptions = {}): Promise<string> {
   const { plan } = failed
   const shrunk = await shrinkPlan(failed, options)
@@ -109,12 +109,12 @@ function lineOf({ invariant, at, text }: Violation): string {
   return `  ${(at / 1000).toFixed(3)} s  ${invariant}: ${text}`
 }
 
-/** Enough for any plan; a history takes some milliseconds. */
+/** Enough for any plan; a history takes a few milliseconds. */
 const mostRuns = 500
 
 /**
- * The smallest plan that can be found by leaving things out, which still breaks the invariant that the history broke first. It is the same
- * for the same history, because there is no chance in it.
+ * The smallest plan found by removing steps that still violates the invariant which the history violated first. The search uses no randomness, so
+ * the same history always shrinks to the same plan.
  */
 export async function shrinkPlan(failed: SimulationResult, options: SimulateOptions = {}): Promise<SimulationResult> {
   const broken = failed.violations[0]?.invariant
@@ -139,7 +139,7 @@ class ShrinkSearch {
     this.#options = options
   }
 
-  /** First large parts, then smaller ones, down to single steps. */
+  /** Removes large parts first, then smaller ones, down to single steps. */
   async removeSteps(): Promise<void> {
     for (let size = Math.ceil(this.#steps.length / 2); size >= 1; size = size === 1 ? 0 : Math.ceil(size / 2)) {
       for (let from = 0; from < this.#steps.length; ) {
@@ -166,7 +166,7 @@ class ShrinkSearch {
     for (const change of simpler) {
       const shape = { ...this.best.plan.shape, ...change }
       const slots = slotsOf(shape)
-      // What would hit a process that is not there any more goes with it.
+      // Faults of a removed process are removed too.
       const steps = this.#steps.filter((step) => !('slot' in step) || slots.includes(step.slot))
       if (JSON.stringify(shape) !== JSON.stringify(this.best.plan.shape)) await this.#try({ shape, steps })
     }
@@ -195,8 +195,8 @@ class ShrinkSearch {
   }
 }
 
-/** One turn of the event loop, so that timers and I/O of the process get theirs. */
+/** Waits for one turn of the event loop, so that timers and I/O of the process can run. */
 function eventLoopTurn(): Promise<void> {
-  // biome-ignore lint/style/noRestrictedGlobals: a history runs in virtual time; the real event loop must go on meanwhile.
+  // biome-ignore lint/style/noRestrictedGlobals: a history runs in virtual time; the real event loop must keep running.
   return new Promise((resolve) => void setImmediate(resolve))
 }

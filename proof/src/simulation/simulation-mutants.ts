@@ -4,14 +4,14 @@ import type { SimulationRules } from './plan/simulation-rules.ts'
 
 /** A system with one defect. */
 export interface SimulationMutant {
-  /** What is wrong with it, unique in the list. */
+  /** The defect; unique in the list. */
   readonly name: string
-  /** Where such a defect was met: a short name of it. */
+  /** The number and short name of the pitfall in which such a defect was found. */
   readonly pitfall: string
   readonly broken: Partial<SimulationRules>
-  /** What it breaks. */
+  /** The invariant that it violates. */
   readonly breaks: Invariant
-  /** The first seed, counted from 1, whose history finds it: so this is also how many histories it takes. */
+  /** The first seed, counted from 1, whose history detects it, which is also the number of histories needed. */
   readonly seed: number
 }
 
@@ -252,7 +252,7 @@ const defects: readonly Omit<SimulationMutant, 'seed'>[] = [
   },
 ]
 
-/** Defects that systems like this one have had. A simulation that does not find one of them is not worth much. */
+/** Defects that similar systems have had. A simulation that misses one of them proves little. */
 export const simulationMutants: readonly SimulationMutant[] = defects.map((defect) => ({ ...defect, seed: seedOf(defect.name) }))
 
 function seedOf(name: string): number {

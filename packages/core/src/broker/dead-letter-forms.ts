@@ -116,7 +116,7 @@ function instantText(value: Date): string {
   return Number.isNaN(value.getTime()) ? 'Invalid Date' : value.toISOString()
 }
 
-/** Id and source where they are short, so that whoever looks for the message finds it; otherwise an id that is the same for the same message. */
+/** Id and source if they are short, so that the message can be found by them; otherwise an id that is derived from the message. */
 function identityOf({ data, attributes }: RawMessage): Attributes {
   const { id, source } = shortAttributes(attributes)
   return {

@@ -28,7 +28,7 @@ export interface PolledSourceDriver<Item extends object> extends ReconnectOption
   nack(item: Item, delay: number): Promise<boolean>
   /** Made by `createReceiver()`. */
   readonly receive: (delivery: Delivery) => RawMessage
-  /** The content of a message. Must not throw: what cannot be read has to be told by its attributes. */
+  /** The content of a message. Must not throw: the attributes must report that a message cannot be read. */
   read(item: Item): Pick<Delivery, 'data' | 'attributes' | 'deliveryCount'>
 }
 

@@ -1,4 +1,4 @@
-/** What must hold in every history, by name. */
+/** The invariants of every history, by name. */
 export const invariants = {
   appliedOnce: 'every command is applied exactly once by every service; one that is rejected, never',
   recordedWithEffect: 'the inbox has recorded what was applied, and nothing else',
@@ -16,10 +16,10 @@ export const invariants = {
   alive: 'nothing ends a router but a stop',
 } as const
 
-/** The name of something that must hold. */
+/** The name of an invariant. */
 export type Invariant = keyof typeof invariants
 
-/** How a history broke an invariant. */
+/** A violation of an invariant by a history. */
 export interface Violation {
   readonly invariant: Invariant
   /** Milliseconds since the start. */

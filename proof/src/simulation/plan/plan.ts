@@ -1,6 +1,6 @@
 import { RandomStream } from './trace.ts'
 
-/** What a process asks a server for. Faults hit calls by these names. */
+/** The calls from processes to servers. Faults select calls by these names. */
 export type Operation =
   | 'begin'
   | 'record'
@@ -23,21 +23,21 @@ export type Operation =
 
 export type ServerName = 'database' | 'broker'
 
-/** What a command makes its handler do. */
+/** The behaviour of the handler of a command. */
 export type Behaviour =
-  /** It writes and gives events. */
+  /** Writes and returns events. */
   | 'plain'
-  /** It fails after its write, the first time. */
+  /** Fails after its write, the first time. */
   | 'flaky'
-  /** It acks the message itself before it is done, and fails after that, the first time. */
+  /** Acks the message itself before it is done, and then fails, the first time. */
   | 'eager'
-  /** It fails for good: the message is rejected. */
+  /** Fails permanently: the message is rejected. */
   | 'poison'
-  /** The first time a statement fails, and the handler goes on as if nothing had been: the database has rolled back by then. */
+  /** The first time, a statement fails and the handler ignores it, although the database has rolled back. */
   | 'careless'
-  /** It takes longer than the broker waits for an ack. */
+  /** Takes longer than the broker waits for an ack. */
   | 'slow'
-  /** The broker never takes its events. */
+  /** Returns events that the broker never accepts. */
   | 'unpublishable'
 
 export interface SendStep {
@@ -50,36 +50,36 @@ export interface SendStep {
   readonly behaviour: Behaviour
 }
 
-/** How a call goes wrong. After `delay` milliseconds the caller is told that the connection is lost, unless it is the call itself that is late. */
+/** The effect of a fault on a call. After `delay` milliseconds the caller sees a lost connection, except where `delay` is the delay itself. */
 export type CallEffect =
-  /** The server never gets it. */
+  /** The server never receives the call. */
   | 'dropRequest'
-  /** The server does it; the answer is lost. */
+  /** The server carries out the call, but the reply is lost. */
   | 'dropReply'
-  /** The server gets it late. */
+  /** The server receives the call late. */
   | 'delayRequest'
-  /** The answer comes late. */
+  /** The reply arrives late. */
   | 'delayReply'
-  /** The caller stands still for so long when it has sent it, and goes on as if no time had passed. */
+  /** The caller is suspended for `delay` after it has sent the call, and continues as if no time had passed. */
   | 'suspend'
-  /** The caller dies with the call unsent. */
+  /** The caller dies before it sends the call. */
   | 'crashBefore'
-  /** The caller dies when the server has done it. */
+  /** The caller dies after the server has carried out the call. */
   | 'crashAfter'
 
 export type FaultStep =
-  /** The broker delivers a message once more than it should. */
+  /** The broker delivers a message once too often. */
   | { readonly kind: 'duplicate'; readonly at: number; readonly source: string; readonly id: string }
-  /** The process dies, and another one takes its place. */
+  /** The process dies and is replaced. */
   | { readonly kind: 'crash'; readonly at: number; readonly slot: string; readonly downFor: number }
-  /** The process stands still, for longer than its leases perhaps, and goes on as if no time had passed. */
+  /** The process is suspended, possibly for longer than its leases, and continues as if no time had passed. */
   | { readonly kind: 'suspend'; readonly at: number; readonly slot: string; readonly duration: number }
-  /** The process is stopped in good order, and another one takes its place. */
+  /** The process is stopped gracefully and replaced. */
   | { readonly kind: 'restart'; readonly at: number; readonly slot: string }
   | { readonly kind: 'outage'; readonly at: number; readonly server: ServerName; readonly duration: number }
-  /** Every call takes so many milliseconds more, but no longer than its caller waits: that is no excuse for anything. */
+  /** Every call takes that many milliseconds longer, but less than its caller waits, so this fault explains no violation. */
   | { readonly kind: 'slow'; readonly at: number; readonly server: ServerName; readonly duration: number; readonly delay: number }
-  /** The first call of this kind from now on goes wrong. */
+  /** The next call of this kind fails. */
   | {
       readonly kind: 'call'
       readonly at: number
@@ -87,38 +87,38 @@ export type FaultStep =
       readonly effect: CallEffect
       readonly delay: number
     }
-  /** The broker refuses every second message of the next publish, this once. */
+  /** The broker refuses every second message of the next publish. */
   | { readonly kind: 'refuse'; readonly at: number }
 
-/** One thing that happens from outside: a command is sent, or something goes wrong. */
+/** One external event: a command is sent or a fault occurs. */
 export type PlanStep = SendStep | FaultStep
 
-/** How many processes there are, and how they are set up. */
+/** The number of processes and their configuration. */
 export interface SimulationShape {
-  /** Processes of the service that all commands are for. */
+  /** The number of processes of the service that receives all commands. */
   readonly orders: number
-  /** Processes of another service that gets the same commands; 0 without one. */
+  /** The number of processes of a second service that receives the same commands; 0 for none. */
   readonly billing: number
   readonly relays: number
   readonly order: 'none' | 'perKey'
   /** Whether published records are kept for a while. */
   readonly retain: boolean
-  /** Whether services publish by themselves what they have committed, before a relay finds it. Not where order is kept. */
+  /** Whether services publish committed events themselves, before a relay claims them. Not with order per key. */
   readonly hotPath: boolean
   readonly batchSize: number
-  /** Messages that a service handles at once. */
+  /** The number of messages that a service handles concurrently. */
   readonly concurrency: number
-  /** Whether services handle messages of one key in turn. */
+  /** Whether services handle messages of one key in order. */
   readonly inTurn: boolean
-  /** Whether services try again by themselves before they nack. */
+  /** Whether services retry in the process before they nack. */
   readonly retries: boolean
-  /** Milliseconds by which clocks of processes are wrong, by slot. */
+  /** The clock error of processes in milliseconds, by slot. */
   readonly skews: Readonly<Record<string, number>>
 }
 
-/** One history before it happens: all that is sent and all that goes wrong. Instants are milliseconds since the start. */
+/** The script of one history: all commands and all faults. Instants are milliseconds since the start. */
 export interface SimulationPlan {
-  /** Latencies, jitter and the like follow from it. */
+  /** Determines latencies, jitter and other random values. */
   readonly seed: number
   readonly shape: SimulationShape
   readonly steps: readonly PlanStep[]
@@ -130,17 +130,17 @@ export function slotsOf({ orders, billing, relays }: SimulationShape): readonly 
   return [...names('orders', orders), ...names('billing', billing), ...names('relay', relays)]
 }
 
-/** When the last step is over. */
+/** The end of the last step. */
 export function endOf({ steps }: SimulationPlan): number {
   return Math.max(0, ...steps.map((step) => step.at + ('duration' in step ? step.duration : 'downFor' in step ? step.downFor : 0)))
 }
 
-/** The plan that a seed stands for. */
+/** Generates the plan of a seed. */
 export function generatePlan(seed: number): SimulationPlan {
   const random = new RandomStream(seed, 'plan')
   const shape = generateShape(random)
   const sends = generateSends(random)
-  // Some histories are calm: what goes wrong in them has no excuse.
+  // Some histories have no faults, so no fault can explain a violation.
   const faults = random.chance(0.12) ? [] : generateFaults(random, shape, sends)
   return { seed, shape, steps: [...sends, ...faults].toSorted((one, other) => one.at - other.at) }
 }
@@ -168,7 +168,7 @@ function generateSends(random: RandomStream): SendStep[] {
   const count = random.between(3, 18)
   const span = random.pick([200, 5000, 30_000])
   return Array.from({ length: count }, (_, index): SendStep => {
-    // Two producers may well use the same ids.
+    // Two producers may use the same ids.
     const twin = index > 0 && random.chance(0.15)
     return {
       kind: 'send',
@@ -230,13 +230,13 @@ function generateFaults(random: RandomStream, shape: SimulationShape, sends: rea
       const later = random.pick([50, 3000, 20_000, 120_000])
       return { kind: 'duplicate', at: at + random.between(0, later), source, id }
     })
-  // Where nothing happens, a fault hits nothing.
+  // A fault has no effect at a time without activity.
   const busy = Math.max(...sends.map(({ at }) => at)) + 500
   const faults = Array.from({ length: random.between(1, 8) }, () => generateFault(random, shape, busy))
   return [...duplicates, ...faults, ...(random.chance(0.15) ? generateZombie(random, busy) : [])]
 }
 
-/** A relay stands still with its records under way, and goes on while somebody else has them. Chance alone brings that about once in thousands of histories. */
+/** A relay is suspended with records in flight, and continues after another relay has claimed them. By chance this is rare: once in thousands of histories. */
 function generateZombie(random: RandomStream, busy: number): FaultStep[] {
   const at = random.between(0, busy)
   return [

@@ -1,86 +1,86 @@
-/** What the parts of the simulated system must do, one by one. All true is right; a mutant turns one off, or more. */
+/** The rules that the parts of the simulated system follow. A correct system has all of them on; a mutant turns one or more off. */
 export interface SimulationRules {
   // Transaction
-  /** Off: the message is acked before its transaction is begun. */
+  /** Off: the message is acked before its transaction begins. */
   readonly acksAfterCommit: boolean
-  /** What the handler says of its message waits for the commit. */
+  /** The handler's ack or nack is held until the commit. */
   readonly holdsVerdicts: boolean
-  /** A commit that fails is an error. Off: it counts as one that worked. */
+  /** A failed commit is an error. Off: it counts as successful. */
   readonly reportsCommitFailure: boolean
-  /** A commit that answers with a rollback is an error. */
+  /** A commit that is answered with ROLLBACK is an error. */
   readonly reportsAbortedCommit: boolean
-  /** A failure rolls back. Off: it commits what there is, and then fails. */
+  /** A failure rolls back. Off: the transaction commits its writes so far, and then fails. */
   readonly rollsBack: boolean
-  /** Off: a second attempt is made in the transaction of the first. */
+  /** Off: a second attempt runs in the transaction of the first. */
   readonly retriesOutside: boolean
-  /** The handler's writes are in the transaction. Off: each commits by itself. */
+  /** The handler's writes are in the transaction. Off: each write commits on its own. */
   readonly writesInTransaction: boolean
   // Inbox
-  /** The message is recorded in the transaction. Off: at once, for good. */
+  /** The message is recorded in the transaction. Off: it is recorded immediately and permanently. */
   readonly recordsInTransaction: boolean
-  /** Off: recorded by a call of its own before the transaction, and removed again when that fails, as with Redis' SET NX. */
+  /** Off: the message is recorded by a separate call before the transaction, and the record is removed if that fails, as with Redis' SET NX. */
   readonly recordsByCommit: boolean
-  /** Looking and recording are one step. Off: there is a gap between them. */
+  /** The lookup and the recording are one step. Off: there is a gap between them. */
   readonly recordsAtOnce: boolean
-  /** Off: when a commit was not answered, the record is removed so that the message is handled again. */
+  /** Off: after an unanswered commit, the record is removed so that the message is handled again. */
   readonly keepsRecordOfUnknown: boolean
-  /** A duplicate is acked. Off: it is an error, and nacked. */
+  /** A duplicate is acked. Off: it is an error and is nacked. */
   readonly acksDuplicates: boolean
   readonly keyHasConsumer: boolean
   readonly keyHasSource: boolean
-  /** Records outlast everything that the broker may deliver again. */
+  /** Inbox records are kept for longer than the broker may redeliver a message. */
   readonly keepsWindow: boolean
   // Outbox
-  /** Events are stored in the transaction. Off: by a call of their own, before the commit. */
+  /** Events are stored in the transaction. Off: they are stored by a separate call before the commit. */
   readonly storesInTransaction: boolean
-  /** Off: events are published by the handler, before the commit. */
+  /** Off: the handler publishes events before the commit. */
   readonly publishesAfterCommit: boolean
   // Router
-  /** A source that loses its connection makes another. Off: it ends with an error. */
+  /** A source that loses its connection reconnects. Off: it ends with an error. */
   readonly reconnects: boolean
   /** A nack asks for a delay. */
   readonly delaysRedelivery: boolean
-  /** A rejected message is sent to the dead letter. Off: it is acked, and gone. */
+  /** A rejected message is sent to the dead letter. Off: it is acked and lost. */
   readonly sendsLetters: boolean
   /** Off: a rejected message is acked before the dead letter has confirmed. */
   readonly awaitsLetters: boolean
   // Store of the relays
-  /** What is handed over after its commit is leased by that commit. Off: relays find it, too. */
+  /** Records that a commit hands over are leased by that commit. Off: relays can claim them too. */
   readonly preLeases: boolean
-  /** What is leased to one relay is given to no other. */
+  /** A record that is leased to one relay cannot be claimed by another. */
   readonly leases: boolean
-  /** A lease ends. */
+  /** A lease expires. */
   readonly expires: boolean
-  /** Settling takes the token of the claim. Off: the id alone. */
+  /** Settling requires the token of the claim. Off: only the id. */
   readonly fences: boolean
-  /** Instants are by the store's clock. Off: by the relay's. */
+  /** Timestamps come from the store's clock. Off: from the relay's. */
   readonly usesOwnClock: boolean
-  /** What is given back has not used up an attempt. */
+  /** A released record does not count an attempt. */
   readonly sparesAttempts: boolean
-  /** A store that says it keeps order does. */
+  /** A store that declares order per key keeps it. */
   readonly keepsOrder: boolean
-  /** The cleanup goes by when a record was published. Off: by when it was stored. */
+  /** The cleanup uses the time of publishing. Off: the time of storing. */
   readonly cleansByPublished: boolean
-  /** The cleanup leaves alone what is not published. */
+  /** The cleanup deletes only published records. */
   readonly cleansPublishedOnly: boolean
   // Relay
   /** Off: records are settled when they are claimed. */
   readonly publishesFirst: boolean
-  /** Off: a publish that was not answered counts as one that worked. */
+  /** Off: an unanswered publish counts as successful. */
   readonly awaitsConfirms: boolean
-  /** Off: when one message of a batch is confirmed, all of them are. */
+  /** Off: when one message of a batch is confirmed, all of them count as confirmed. */
   readonly looksAtEachResult: boolean
-  /** A publish that fails as a whole is the destination's fault. Off: each record loses an attempt. */
+  /** A publish that fails as a whole is the destination's fault. Off: each record counts an attempt. */
   readonly blamesDestination: boolean
-  /** Off: a destination that fails is tried again at once. */
+  /** Off: a failed destination is retried immediately. */
   readonly pauses: boolean
-  /** Off: a store that fails is asked again at once. */
+  /** Off: a call to a failed store is retried immediately. */
   readonly waitsForStore: boolean
-  /** What is published has the id that was committed. Off: a new one each time. */
+  /** An event is published with its committed id. Off: with a new id each time. */
   readonly keepsIds: boolean
-  /** The relay looks into the store by itself. Off: only when it is told of a commit. */
+  /** The relay polls the store. Off: it claims only when it is notified of a commit. */
   readonly polls: boolean
-  /** A stop waits for what is on its way. Off: the process just ends. */
+  /** A stop waits for work in flight. Off: the process just ends. */
   readonly stopsGracefully: boolean
 }
 

@@ -1,4 +1,4 @@
-/** What happened, line by line. The same plan gives the same lines. */
+/** The log of a history, line by line. The same plan always produces the same lines. */
 export class Trace {
   readonly #lines: [at: number, who: string, what: string][] = []
   readonly #now: () => number
@@ -18,7 +18,7 @@ export class Trace {
   }
 }
 
-/** Numbers that follow from a seed. Streams of different names have nothing to do with each other, so that what one takes does not change the others. */
+/** Random numbers determined by a seed. Streams with different names are independent: drawing from one does not change the others. */
 export class RandomStream {
   #state: number
 
@@ -26,7 +26,7 @@ export class RandomStream {
     this.#state = mix(seed, name)
   }
 
-  /** From 0 up to, not including, 1. */
+  /** From 0 (inclusive) to 1 (exclusive). */
   readonly next = (): number => {
     this.#state = (this.#state + 0x9e3779b9) | 0
     let bits = this.#state
@@ -35,7 +35,7 @@ export class RandomStream {
     return ((bits ^ (bits >>> 15)) >>> 0) / 4_294_967_296
   }
 
-  /** A whole number, both ends included. */
+  /** An integer, both bounds included. */
   between(least: number, most: number): number {
     return least + Math.floor(this.next() * (most - least + 1))
   }

@@ -29,12 +29,12 @@ export interface BrokerClientOptions {
 
 const reconnectAfter = 1000
 
-/** The commands of a service, as one of its processes has them. */
+/** The source of a service's commands in one of its processes. */
 export class SimulatedSource implements Source {
   readonly #options: BrokerClientOptions
   readonly #service: string
   readonly #receive: (delivery: BrokerDelivery) => RawMessage
-  /** A receive that nobody waits for any more, and what it brings. */
+  /** A receive that was abandoned at the stop. Its message is nacked when it arrives. */
   #left: Promise<void> | undefined
 
   constructor(service: string, options: BrokerClientOptions) {
@@ -105,7 +105,7 @@ export class SimulatedSource implements Source {
   }
 }
 
-/** The events' topic, as a process has it. */
+/** The publisher for the events' topic in a process. */
 export function simulatedPublisher({ broker, network, ledger, process, rules }: BrokerClientOptions): Publisher {
   async function publish(messages: readonly RawMessage[]): Promise<readonly PublishResult[]> {
     const sent = rules.keepsIds ? messages : messages.map((message) => message.withAttributes({ id: process.runtime.uuid() }))
@@ -135,16 +135,16 @@ function namesOf(messages: readonly Message[]): string {
   return messages.map(({ subject }) => subject).join(', ')
 }
 
-/** What became of a commit, and the events that it leased. */
+/** The result of a commit, and the events that it leased. */
 export interface CommitAnswer {
   readonly tag: 'COMMIT' | 'ROLLBACK'
   readonly records: readonly ClaimedRecord[]
 }
 
-/** The transaction that a context is in. */
+/** The transaction of a context. */
 export const sessionKey: ContextKey<RemoteSession> = contextKey('ackord.simulation.session', { callScoped: true })
 
-/** The database as a process has it: every statement goes over the network. */
+/** The database client of a process: every statement goes over the network. */
 export class DatabaseClient {
   readonly #database: SimulatedDatabase
   readonly #network: Network
@@ -168,7 +168,7 @@ export class DatabaseClient {
     return this.#network.call(this.#process, 'cleanInbox', '', () => this.#database.cleanInbox(window))
   }
 
-  /** What the server does at a commit: if it is asked to, it leases the events to the process in the same breath. */
+  /** The server's part of a commit: with `lease`, it also leases the events to the process in the same step. */
   async #commit(session: DatabaseSession, lease: number | undefined): Promise<CommitAnswer> {
     const ids = session.commit()
     if (ids === undefined) return { tag: 'ROLLBACK', records: [] }
@@ -177,7 +177,7 @@ export class DatabaseClient {
     return { tag: 'COMMIT', records }
   }
 
-  /** One statement that commits by itself. What mutants do instead of using the transaction. */
+  /** Runs one statement that commits on its own. Mutants use it instead of the transaction. */
   async alone<T>(
     operation: 'record' | 'write' | 'append',
     what: string,
@@ -192,13 +192,13 @@ export class DatabaseClient {
     })
   }
 
-  /** Removes a record of the inbox. No correct part does. */
+  /** Removes an inbox record. Only mutants do this. */
   async forget(key: string): Promise<void> {
     await this.#network.call(this.#process, 'record', `forget ${key}`, () => this.#database.inbox.delete(key))
   }
 }
 
-/** A transaction as the process has it. */
+/** The client side of a transaction. */
 export class RemoteSession {
   readonly #session: DatabaseSession
   readonly #network: Network
@@ -242,7 +242,7 @@ export class RemoteSession {
     return this.#network.call(this.#process, 'append', subjects, () => this.#session.append(records))
   }
 
-  /** With `lease`, for so many milliseconds the events are nobody else's. */
+  /** With `lease`, the events are leased to this process for that many milliseconds. */
   commit(lease?: number): Promise<CommitAnswer> {
     return this.#network.call(this.#process, 'commit', '', () => this.#commit(lease))
   }

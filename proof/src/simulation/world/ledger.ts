@@ -1,13 +1,13 @@
 import type { Invariant, Violation } from '../plan/invariants.ts'
 import type { Behaviour, SendStep } from '../plan/plan.ts'
 
-/** An event as it was committed. */
+/** A committed event. */
 export interface CommittedEvent {
   readonly id: string
-  /** Where it stands among all commits. */
+  /** The position among all committed events. */
   readonly position: number
   readonly key: string
-  /** Which command it comes of, handled by whom. */
+  /** The service and the command that it results from. */
   readonly effect: string
   readonly behaviour: Behaviour
 }
@@ -19,25 +19,25 @@ interface LiveClaim {
   until: number
 }
 
-/** One fault. What it hit may be published once more. */
+/** One fault. The events that it hit may be published once more. */
 export type Excuse = Set<string>
 
 const window = 10_000
 const mostTries = 40
-/** Of one record by one process: each relay finds out for itself that the broker is down, and eight that double their pauses come to more than forty. */
+/** Per record and process: each relay detects an outage on its own, and eight relays that double their pauses publish more than forty times. */
 const mostPublishes = 15
-/** A process has many messages; but one that calls a server this often has not much else to do. */
+/** Per operation and process. A process handles many messages, but one that makes this many calls is in a hot loop. */
 const mostCalls = 250
 
-/** What has really happened, as somebody sees it who stands above all servers and processes. Invariants are checked against it. */
+/** The true history, as an observer of all servers and processes sees it. Invariants are checked against it. */
 export class Ledger {
   readonly violations: Violation[] = []
   readonly sent: Map<string, SendStep> = new Map()
-  /** How often each command was applied, by service. */
+  /** The number of times that each command was applied, by service. */
   readonly effects: Map<string, number> = new Map()
   readonly recorded: Set<string> = new Set()
   readonly committed: Map<string, CommittedEvent> = new Map()
-  /** Ids in the order of their publishes, repeated where they were repeated. */
+  /** Event ids in the order of publishing, duplicates included. */
   readonly published: string[] = []
   readonly letters: Set<string> = new Set()
   readonly #claims = new Map<string, LiveClaim>()
@@ -55,7 +55,7 @@ export class Ledger {
     this.violations.push({ invariant, at: this.#now() - this.#start, text })
   }
 
-  /** One commit, or one write that commits by itself. */
+  /** Records a commit, or a write that commits on its own. */
   commit(changes: {
     readonly effects: readonly string[]
     readonly records: readonly string[]
@@ -78,7 +78,7 @@ export class Ledger {
     this.violate('ackedAfterCommit', `${effect} was acked, and is neither applied nor in the dead letter.`)
   }
 
-  /** Somebody tries something. Anything that is tried all the time is a hot loop. */
+  /** Counts an attempt. Too many attempts within the window are a hot loop. */
   tries(what: string, most: number = mostTries): void {
     const now = this.#now()
     const recent = this.#tries.get(what)
@@ -90,12 +90,12 @@ export class Ledger {
     if (recent.count === most) this.violate('noHotLoop', `${what} came ${most} times within ${now - recent.start} ms.`)
   }
 
-  /** A process sends a record. */
+  /** Records that a process publishes a record. */
   publishes(process: string, id: string): void {
     this.tries(`a publish of ${id} by ${process}`, mostPublishes)
   }
 
-  /** A process calls a server. */
+  /** Records that a process calls a server. */
   calls(process: string, operation: string): void {
     this.tries(`${operation} by ${process}`, mostCalls)
   }
@@ -113,7 +113,7 @@ export class Ledger {
     if (live?.token === token) live.until = until
   }
 
-  /** A claim has ended, because the store took what its holder said. */
+  /** Records that a claim has ended because the store accepted its settlement. */
   settled(row: string, token: string, by: string): void {
     const live = this.#claims.get(row)
     if (live !== undefined && live.token !== token) {
@@ -124,19 +124,19 @@ export class Ledger {
     this.#claims.delete(row)
   }
 
-  /** A relay sends an event. It looks at its lease right before. */
+  /** Records that a relay sends an event. The relay checks its lease right before. */
   sends(event: string, by: string): void {
     const claims = [...this.#claims.values()].filter((claim) => claim.event === event)
     if (claims.length === 0 || claims.some(({ process, until }) => process === by && until > this.#now())) return
     this.violate('leaseKept', `${event} was sent by ${by}, which had no lease of it any more.`)
   }
 
-  /** A claim was given back, if it still held. */
+  /** Records that a claim was released, if it was still valid. */
   released(row: string, token: string): void {
     if (this.#claims.get(row)?.token === token) this.#claims.delete(row)
   }
 
-  /** What a process has in hand. */
+  /** The records that a process has claimed and not settled. */
   heldBy(process: string): string[] {
     return [...this.#claims].filter(([, claim]) => claim.process === process).map(([row]) => row)
   }
@@ -147,12 +147,12 @@ export class Ledger {
     return excuse
   }
 
-  /** A fault hits a process, or all of them: what it has in hand may come twice. */
+  /** Records that a fault hits a process, or all of them: its claimed events may be published twice. */
   hit(excuse: Excuse, process?: string): void {
     for (const claim of this.#claims.values()) if (process === undefined || claim.process === process) excuse.add(claim.event)
   }
 
-  /** How often the faults of this history excuse a duplicate of the event. */
+  /** The number of duplicates of the event that the faults of this history explain. */
   excusesOf(event: string): number {
     return this.#excuses.reduce((count, excuse) => count + (excuse.has(event) ? 1 : 0), 0)
   }

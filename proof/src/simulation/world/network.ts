@@ -12,7 +12,7 @@ export interface NetworkOptions {
   readonly trace: Trace
   readonly crash: (process: SimulatedProcess) => void
   readonly suspend: (process: SimulatedProcess, duration: number) => void
-  /** Told whose call goes wrong. */
+  /** Called with the process whose call is hit by a fault. */
   readonly onFault: (process: SimulatedProcess) => void
 }
 
@@ -32,7 +32,7 @@ const databaseOperations: ReadonlySet<Operation> = new Set([
   'cleanOutbox',
 ])
 
-/** All that is between processes and servers. Every call takes its time, and may go wrong as the plan says. */
+/** The network between processes and servers. Every call takes time, and may be hit by a fault of the plan. */
 export class Network {
   readonly #options: NetworkOptions
   readonly #armed: CallFault[] = []
@@ -44,17 +44,17 @@ export class Network {
     this.#options = options
   }
 
-  /** How many calls are going wrong at the moment. */
+  /** The number of current calls that were hit by a fault. */
   get faultsUnderWay(): number {
     return this.#faultsUnderWay
   }
 
-  /** The first call of this kind goes wrong. */
+  /** The next call of this kind is hit by the fault. */
   arm(fault: CallFault): void {
     this.#armed.push(fault)
   }
 
-  /** What has hit nothing will not. */
+  /** Removes the faults that have not hit a call yet. */
   disarm(): void {
     this.#armed.length = 0
   }
@@ -64,18 +64,18 @@ export class Network {
     else this.#down.delete(server)
   }
 
-  /** Milliseconds that calls of a server take longer. */
+  /** Adds milliseconds to every call to a server. */
   setSlow(server: ServerName, delay: number): void {
     this.#slow[server] = delay
   }
 
-  /** Something that a server tells a process without being asked. It may be lost. */
+  /** Sends a notification from a server to a process. It may be lost. */
   tell(process: SimulatedProcess, run: () => void): void {
     if (process.random.chance(0.1)) return
     this.#options.scheduler.after(latency(process), run, process)
   }
 
-  /** Has the server do something for a process. Rejects when the connection is lost; what became of the call is then anybody's guess. */
+  /** Calls a server for a process. Rejects when the connection is lost; the outcome of the call is then unknown. */
   call<T>(process: SimulatedProcess, operation: Operation, what: string, serve: () => T | Promise<T>): Promise<T> {
     const { scheduler, ledger, trace, crash, suspend, onFault } = this.#options
     if (process.state === 'ended') return new Promise(() => {})
@@ -93,7 +93,7 @@ export class Network {
     }
     trace.add(process.name, `${operation} ${what}${fault === undefined ? '' : ` [${fault.effect} ${fault.delay}]`}`)
     if (fault?.effect === 'crashBefore') {
-      // Not in the middle of what the process is doing: it goes on to the next await, and no further.
+      // The process does not die in the middle of its synchronous code: it runs up to the next await, and no further.
       scheduler.after(0, () => {
         over()
         crash(process)

@@ -19,15 +19,15 @@ import type { SimulatedProcess } from './simulated-process.ts'
 
 const never = 1e12
 
-/** The outbox of one relay as the server sees it: the in-memory store, whose answers the ledger keeps, and the rules that a mutant breaks. */
+/** The server side of one relay's outbox: the in-memory store, whose answers go to the ledger, and the rules that a mutant breaks. */
 export class OutboxServer {
   readonly #database: SimulatedDatabase
   readonly #store: MemoryOutboxStore
   readonly #process: string
   readonly #rules: SimulationRules
-  /** What this store object gave, until when. An answer that was lost must not keep a key for ever. */
+  /** The records that this store object returned, with the end of their lease. A lost answer must not block a key forever. */
   readonly #given = new Map<string, { readonly claim: Claim; until: number }>()
-  /** Only used where tokens count for nothing: the latest claim of each record, by anybody. */
+  /** The latest claim of each record by any relay. Used only by mutants that ignore tokens. */
   readonly #latest: Map<string, Claim>
 
   constructor(database: SimulatedDatabase, process: string, rules: SimulationRules, latest: Map<string, Claim>) {
@@ -49,7 +49,7 @@ export class OutboxServer {
     return records
   }
 
-  /** Leases what was committed a moment ago to the one who did it. */
+  /** Leases the events that were just committed to the process that committed them. */
   async preLease(ids: ReadonlySet<string>, lease: number): Promise<readonly ClaimedRecord[]> {
     const claimed = await this.#store.claim({ limit: Number.MAX_SAFE_INTEGER, lease })
     const own = claimed.filter(({ message }) => ids.has(message.id ?? ''))
@@ -112,7 +112,7 @@ export class OutboxServer {
     const now = this.#database.scheduler.now()
     const old = (await this.#all()).filter(({ createdAt }) => createdAt <= now - olderThan)
     if (!cleansPublishedOnly) {
-      // The store itself deletes nothing like this: an operator could.
+      // The store itself deletes no such records, but an operator could.
       const claimed = await this.#store.claim({ limit, lease: 10_000 })
       const unpublished = claimed.filter(({ id }) => old.some((record) => record.id === id))
       await this.#store.release(claimed.filter((record) => !unpublished.includes(record)))
@@ -140,7 +140,7 @@ export class OutboxServer {
     }
   }
 
-  /** With order per key, what a store object has in hand would stay there for as long as it claims. Without, the leases of the rows end by themselves. */
+  /** With order per key, a store object's in-flight records would stay in flight for as long as it claims. Without it, the leases of the rows expire. */
   async #takeBackLapsed(): Promise<void> {
     const now = this.#database.scheduler.now()
     const lapsed = [...this.#given.values()].filter(({ until }) => until <= now)
@@ -148,7 +148,7 @@ export class OutboxServer {
     await this.#store.release(lapsed.map(({ claim }) => claim))
   }
 
-  /** With order per key nothing says how long a record is leased: it is its partition that is. */
+  /** With order per key a record has no lease of its own: its partition is leased. */
   #until(lease: number): number {
     return this.#store.capabilities.order === 'perKey' ? Infinity : this.#database.scheduler.now() + lease
   }
@@ -160,15 +160,15 @@ export interface RemoteOutboxStoreOptions {
   readonly network: Network
   readonly process: SimulatedProcess
   readonly order: 'none' | 'perKey'
-  /** Whether the process takes what it has committed itself. */
+  /** Whether the process publishes the events of its own commits. */
   readonly hotPath: boolean
-  /** Off: durations are turned into instants by the clock of the process. */
+  /** Off: durations are converted to instants by the clock of the process. */
   readonly usesOwnClock: boolean
-  /** Off: a call that fails is made again, until it works. */
+  /** Off: a failed call is repeated until it succeeds. */
   readonly waitsForStore: boolean
 }
 
-/** The outbox as a relay has it: every call goes over the network. */
+/** The client side of a relay's outbox: every call goes over the network. */
 export class RemoteOutboxStore implements OutboxStore, Pick<OutboxAdmin, 'deletePublished'> {
   readonly capabilities: OutboxCapabilities
   readonly #options: RemoteOutboxStoreOptions
@@ -179,7 +179,7 @@ export class RemoteOutboxStore implements OutboxStore, Pick<OutboxAdmin, 'delete
     this.capabilities = { order: options.order, delay: true, preLease: options.hotPath }
   }
 
-  /** Who takes what this process commits. */
+  /** Receives the records that this process commits. */
   get taker(): RecordTaker | undefined {
     return this.#taker
   }
@@ -242,7 +242,7 @@ export class RemoteOutboxStore implements OutboxStore, Pick<OutboxAdmin, 'delete
     }
   }
 
-  /** What a duration has become when the server gets it. */
+  /** The duration as the server receives it. */
   #duration(duration: number): () => number {
     const { process, database, usesOwnClock } = this.#options
     if (usesOwnClock) return () => duration

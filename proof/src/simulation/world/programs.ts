@@ -11,7 +11,7 @@ import type { Program, SimulatedSystem } from './simulated-system.ts'
 
 const backoff = exponentialBackoff({ initial: 500, max: 4000 })
 
-/** The outbox of a process: what its server does, and what the process has of it. */
+/** The outbox of a process: the server side and the client side. */
 interface ProcessOutbox {
   readonly server: OutboxServer
   readonly store: RemoteOutboxStore
@@ -26,7 +26,7 @@ export function openOutbox(system: SimulatedSystem, process: SimulatedProcess, o
   return { server, store }
 }
 
-/** A real relay, whose store and broker are at the other end of the simulated network. */
+/** Starts a real relay, whose store and broker are reached over the simulated network. */
 export function startRelay(system: SimulatedSystem, process: SimulatedProcess, store: RemoteOutboxStore): Program {
   const { broker, network, ledger, rules, plan } = system
   const { retain, batchSize } = plan.shape
@@ -49,14 +49,14 @@ export function startRelay(system: SimulatedSystem, process: SimulatedProcess, s
   return { stop: () => relay.stop() }
 }
 
-/** Milliseconds for which the inbox remembers. */
+/** Milliseconds for which the inbox keeps records. */
 const dedupWindow = 3_600_000
 const tooShortWindow = 15_000
 const cleanEvery = 20_000
-/** More than the broker waits for an ack. */
+/** Longer than the broker waits for an ack. */
 const slowWork = 11_000
 
-/** A service: a real router, its middleware on the simulated database, its commands from the simulated broker. */
+/** Starts a service: a real router with middleware on the simulated database and commands from the simulated broker. */
 export function startService(system: SimulatedSystem, process: SimulatedProcess, service: string): Program {
   const { database, broker, network, ledger, rules, plan, attempts } = system
   const { concurrency, inTurn, retries, hotPath } = plan.shape
@@ -103,7 +103,7 @@ export function startService(system: SimulatedSystem, process: SimulatedProcess,
     try {
       await sessionOf(context).failStatement()
     } catch {
-      // The handler thinks that it can do without.
+      // The careless handler ignores the error.
     }
   }
 
@@ -115,7 +115,7 @@ export function startService(system: SimulatedSystem, process: SimulatedProcess,
       try {
         await client.cleanInbox(rules.keepsWindow ? dedupWindow : tooShortWindow)
       } catch {
-        // The next round will do.
+        // The next round tries again.
       }
     }
   }

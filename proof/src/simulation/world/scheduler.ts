@@ -1,9 +1,9 @@
 import type { Timer } from '@ackord/core'
 
-/** Who an event happens to. Those that are suspended get theirs later, those that have ended never. */
+/** The owner of an event. A suspended owner receives its events later, an ended one never. */
 export interface EventOwner {
   readonly state: 'running' | 'suspended' | 'ended'
-  /** Takes an event that it cannot have now. */
+  /** Stores an event until the owner resumes. */
   keep(run: () => void): void
 }
 
@@ -15,8 +15,8 @@ interface ScheduledEvent {
 }
 
 /**
- * Virtual time: one event after the other, by their instants, and those of one instant in the order they were planned. After each, everything runs that
- * waits for promises alone, so that nothing depends on how fast the machine is.
+ * Virtual time: runs events one after the other by their instants, and events of the same instant in the order they were scheduled. After each event,
+ * all code that waits only for promises runs, so that nothing depends on the speed of the machine.
  */
 export class Scheduler {
   readonly #heap: ScheduledEvent[] = []
@@ -30,7 +30,7 @@ export class Scheduler {
 
   readonly now = (): number => this.#now
 
-  /** How many events there have been. */
+  /** The number of events so far. */
   get steps(): number {
     return this.#steps
   }
@@ -46,7 +46,7 @@ export class Scheduler {
     }
   }
 
-  /** Goes on until it is `over()`, `limit` is reached, or nothing is left to happen. */
+  /** Runs until `over()` returns true, `limit` is reached, or no event is left. */
   async run(limit: number, over: () => boolean): Promise<void> {
     await promisesRun()
     while (!over()) {
@@ -104,8 +104,8 @@ function isBefore(one: ScheduledEvent, other: ScheduledEvent): boolean {
   return one.at < other.at || (one.at === other.at && one.order < other.order)
 }
 
-/** Node runs a tick when no promise has anything left to do; that takes no turn of the event loop, of which a history would need thousands. */
+/** Node runs a tick after all pending promise callbacks. It needs no turn of the event loop, of which a history would take thousands. */
 function promisesRun(): Promise<void> {
-  // biome-ignore lint/style/noRestrictedGlobals: whoever owns time must know when the promises have run; no Runtime can tell.
+  // biome-ignore lint/style/noRestrictedGlobals: the scheduler must know when all promise callbacks have run, which no Runtime reports.
   return new Promise((resolve) => process.nextTick(resolve))
 }

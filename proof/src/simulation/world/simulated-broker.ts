@@ -11,11 +11,11 @@ interface QueueEntry {
   readonly effect: string
   deliveries: number
   availableAt: number
-  /** Who has it, under which tag. */
+  /** The process that it was delivered to, and the tag of the delivery. */
   held: { readonly tag: string; readonly process: string } | undefined
 }
 
-/** A message on its way to a process. */
+/** A delivery of a message to a process. */
 export interface BrokerDelivery {
   readonly tag: string
   readonly data: Uint8Array
@@ -37,11 +37,11 @@ export interface SimulatedBrokerOptions {
   readonly services: readonly string[]
 }
 
-/** Milliseconds after which a message that is not acked is delivered again. */
+/** Milliseconds after which an unacked message is redelivered. */
 const ackTimeout = 10_000
 const receiveTimeout = 5000
 
-/** A broker as its server sees it: at least once, in no order to speak of. */
+/** The broker's server side: at-least-once delivery without any order. */
 export class SimulatedBroker {
   readonly #options: SimulatedBrokerOptions
   readonly #random: RandomStream
@@ -57,17 +57,17 @@ export class SimulatedBroker {
     this.#queues = new Map(options.services.map((service) => [service, new Set<QueueEntry>()]))
   }
 
-  /** How many messages are not acked. */
+  /** The number of unacked messages. */
   get open(): number {
     return [...this.#queues.values()].reduce((sum, queue) => sum + queue.size, 0)
   }
 
-  /** What a process has and has not settled. */
+  /** The messages that were delivered to a process and are not settled. */
   heldBy(process: string): string[] {
     return [...this.#held.values()].filter(({ held }) => held?.process === process).map(({ effect }) => effect)
   }
 
-  /** A command for every service. */
+  /** Sends a command to every service. */
   send(data: Uint8Array, attributes: Attributes): void {
     for (const [service, queue] of this.#queues) {
       const effect = `${service} ${attributes.source} ${attributes.id}`
@@ -86,7 +86,7 @@ export class SimulatedBroker {
     this.#refusals = 0
   }
 
-  /** Waits until there is something, for a while. */
+  /** Waits for a message, for a limited time. */
   receive(service: string, process: string): Promise<BrokerDelivery | undefined> {
     return new Promise((resolve) => {
       const timer = this.#options.scheduler.after(receiveTimeout, () => receive.answer(undefined))
@@ -115,7 +115,7 @@ export class SimulatedBroker {
     this.#free(entry, delay)
   }
 
-  /** The connections of a process are gone, or of all of them: what it has is anybody's again, and it waits for nothing. */
+  /** Drops the connections of a process, or of all: its messages are redelivered, and its waiting receives end. */
   disconnect(process?: string): void {
     for (const waiting of [...this.#waiting]) if (process === undefined || waiting.process === process) waiting.answer(undefined)
     for (const [tag, entry] of [...this.#held]) {
@@ -125,7 +125,7 @@ export class SimulatedBroker {
     }
   }
 
-  /** The events' topic. */
+  /** Publishes to the events' topic. */
   publish(messages: readonly RawMessage[]): PublishResult[] {
     const { ledger, trace } = this.#options
     const refusing = this.#refusals > 0
@@ -141,7 +141,7 @@ export class SimulatedBroker {
     })
   }
 
-  /** The dead letter of a service. */
+  /** Stores a message in the dead letter of a service. */
   takeLetter(service: string, message: RawMessage): void {
     this.#options.ledger.letters.add(`${service} ${message.source} ${message.id}`)
   }
@@ -171,7 +171,7 @@ export class SimulatedBroker {
       const ready = [...(this.#queues.get(waiting.service) ?? [])].filter(
         ({ held, availableAt }) => held === undefined && availableAt <= now,
       )
-      // Now and then a later one comes first.
+      // Occasionally a later message is delivered first.
       const entry = ready[this.#random.chance(0.2) ? this.#random.between(0, Math.min(2, ready.length - 1)) : 0]
       if (entry !== undefined) waiting.answer(this.#deliver(entry, waiting.process))
     }

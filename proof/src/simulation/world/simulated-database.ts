@@ -5,7 +5,7 @@ import { RandomStream } from '../plan/trace.ts'
 import type { CommittedEvent, Ledger } from './ledger.ts'
 import type { Scheduler } from './scheduler.ts'
 
-/** Which message an inbox records: by the key that it keeps, and who really handled what. */
+/** An inbox record: the key that is stored, and the true service and command behind it. */
 export interface InboxRecord {
   readonly key: string
   readonly effect: string
@@ -19,16 +19,16 @@ export interface SimulatedDatabaseOptions {
   readonly retain: boolean
 }
 
-/** Milliseconds after which the server ends a transaction in which nothing happens. */
+/** Milliseconds after which the server ends an idle transaction. */
 const idleLimit = 15_000
 
-/** A database as its server sees it: the inbox, what handlers write, and the outbox, which is the in-memory store. */
+/** The database's server side: the inbox, the handlers' writes, and the outbox, which is the in-memory store. */
 export class SimulatedDatabase {
   readonly outbox: MemoryOutboxStore
   readonly ledger: Ledger
   readonly scheduler: Scheduler
   readonly inbox: Map<string, number> = new Map()
-  /** Who is recording a message right now. Others wait for the end of that transaction, as they do at a unique index. */
+  /** The open transaction that records each key. Others wait for the end of that transaction, as they do at a unique index. */
   readonly recording: Map<string, DatabaseSession> = new Map()
   readonly sessions: Set<DatabaseSession> = new Set()
   readonly #listeners = new Set<() => void>()
@@ -46,12 +46,12 @@ export class SimulatedDatabase {
     return session
   }
 
-  /** The connections of a process are gone, or of all of them. */
+  /** Drops the connections of a process, or of all processes. */
   disconnect(process?: string): void {
     for (const session of this.sessions) if (process === undefined || session.process === process) session.rollback()
   }
 
-  /** Deletes old records of the inbox. */
+  /** Deletes old inbox records. */
   cleanInbox(window: number): number {
     const before = this.scheduler.now() - window
     const old = [...this.inbox].filter(([, at]) => at <= before)
@@ -64,7 +64,7 @@ export class SimulatedDatabase {
     return () => void this.#listeners.delete(listener)
   }
 
-  /** Tells who listens that there may be something to claim. */
+  /** Notifies the listeners that there may be records to claim. */
   announce(): void {
     for (const listener of this.#listeners) listener()
   }
@@ -79,7 +79,7 @@ export class SimulatedDatabase {
   }
 }
 
-/** A transaction, as the server sees it. Like PostgreSQL, it can only be rolled back after a statement in it has failed. */
+/** The server side of a transaction. As on PostgreSQL, after a failed statement it can only be rolled back. */
 export class DatabaseSession {
   readonly process: string
   readonly #database: SimulatedDatabase
@@ -116,7 +116,7 @@ export class DatabaseSession {
     return true
   }
 
-  /** Only a look; for those who record later. */
+  /** Only looks the key up; for mutants that record it later. */
   isRecorded(key: string): boolean {
     this.#use()
     return this.#database.inbox.has(key)
@@ -144,7 +144,7 @@ export class DatabaseSession {
     this.#events.push(...records)
   }
 
-  /** The ids of the events that are stored now; `undefined` if it was rolled back. */
+  /** Returns the ids of the stored events; `undefined` if the transaction was rolled back. */
   commit(): readonly string[] | undefined {
     if (this.#ended) throw terminated()
     if (this.#aborted) {
@@ -193,7 +193,7 @@ export class DatabaseSession {
   }
 }
 
-/** What the events of the simulated handlers carry. */
+/** The data of the simulated handlers' events. */
 export interface EventData {
   readonly effect: string
   readonly index: number

@@ -24,7 +24,7 @@ export interface SimulatedMiddlewareOptions {
   readonly client: DatabaseClient
   readonly service: string
   readonly runtime: Runtime
-  /** Who takes what was just committed. */
+  /** Returns the receiver of records that were just committed. */
   readonly handOver: () => RecordTaker | undefined
   readonly publisher: Publisher
   readonly rules: SimulationRules
@@ -36,7 +36,7 @@ interface CommitOptions {
   readonly taker: RecordTaker | undefined
 }
 
-/** Transaction, inbox and outbox on the simulated database, outermost first. Broken ones say nothing of their roles, or the router would refuse them. */
+/** Transaction, inbox and outbox on the simulated database, outermost first. Broken ones declare no role, because the router would refuse them. */
 export function simulatedMiddleware(options: SimulatedMiddlewareOptions): readonly Middleware[] {
   const { client, rules } = options
   const parts: ['transaction' | 'inbox' | 'outbox', (next: Process) => Process][] = [
@@ -50,7 +50,7 @@ export function simulatedMiddleware(options: SimulatedMiddlewareOptions): readon
   return known
 }
 
-/** One transaction per attempt, and the ack after its commit. */
+/** Runs each attempt in its own transaction, and acks after the commit. */
 function transaction({ client, service, runtime, handOver, rules }: SimulatedMiddlewareOptions): (next: Process) => Process {
   return (next) =>
     async function transaction(message, context) {
@@ -81,7 +81,7 @@ function transaction({ client, service, runtime, handOver, rules }: SimulatedMid
     }
 }
 
-/** What is handed over is leased from before the commit is sent. */
+/** The lease of handed-over records is measured from before the commit is sent. */
 async function commit(session: RemoteSession, { rules, runtime, taker }: CommitOptions): Promise<void> {
   const age = startStopwatch(runtime)
   try {
@@ -93,7 +93,7 @@ async function commit(session: RemoteSession, { rules, runtime, taker }: CommitO
   }
 }
 
-/** Handles a message once, by a record in the transaction. */
+/** Handles a message once, using a record in the transaction. */
 function inbox({ client, service, rules }: SimulatedMiddlewareOptions): (next: Process) => Process {
   async function isNew(session: RemoteSession, record: InboxRecord): Promise<boolean> {
     if (!rules.recordsByCommit) return true
@@ -117,7 +117,7 @@ function inbox({ client, service, rules }: SimulatedMiddlewareOptions): (next: P
     }
 }
 
-/** Stores the outputs in the transaction and passes none on. */
+/** Stores the outputs in the transaction and returns none. */
 function outbox({ client, publisher, rules }: SimulatedMiddlewareOptions): (next: Process) => Process {
   return (next) =>
     async function outbox(message, context) {
@@ -135,7 +135,7 @@ function outbox({ client, publisher, rules }: SimulatedMiddlewareOptions): (next
     }
 }
 
-/** What plans for Redis get wrong first: the record is there before the work is, and removed if that fails. */
+/** The most common mistake in designs for Redis: the record is written before the work, and removed if the work fails. */
 function recordFirst({ client, service, rules }: SimulatedMiddlewareOptions): (next: Process) => Process {
   return (next) =>
     async function recordFirst(message, context) {
@@ -153,7 +153,7 @@ function recordFirst({ client, service, rules }: SimulatedMiddlewareOptions): (n
     }
 }
 
-/** A retry in the wrong place: what the first attempt wrote is still there. */
+/** A retry in the wrong place: the writes of the first attempt are still there. */
 function tryTwice(next: Process): Process {
   return async function tryTwice(message, context) {
     try {

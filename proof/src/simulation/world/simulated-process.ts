@@ -5,19 +5,19 @@ import type { EventOwner, Scheduler } from './scheduler.ts'
 export interface SimulatedProcessOptions {
   readonly scheduler: Scheduler
   readonly seed: number
-  /** Which of the system's processes it is; another one takes its place after a crash. */
+  /** Identifies the process in the system; after a crash, its replacement has the same slot. */
   readonly slot: string
-  /** How many were there before it. */
+  /** The number of earlier processes in this slot. */
   readonly incarnation: number
-  /** Milliseconds by which its clock is wrong. */
+  /** The error of its clock in milliseconds. */
   readonly skew: number
 }
 
 /**
  * One run of a program, from its start to its end.
  *
- *     running ─ suspend() ─▶ suspended: what happens to it waits ─ resume() ─▶ running
- *             ─ end() ─────▶ ended: nothing happens to it any more, so what it waited for never goes on
+ *     running ─ suspend() ─▶ suspended: its events wait ─ resume() ─▶ running
+ *             ─ end() ─────▶ ended: it receives no more events, so pending awaits never continue
  */
 export class SimulatedProcess implements EventOwner {
   readonly slot: string
@@ -52,7 +52,7 @@ export class SimulatedProcess implements EventOwner {
     return this.#state
   }
 
-  /** How many of its timers wait. */
+  /** The number of its pending timers. */
   get timers(): number {
     return this.#timers
   }
@@ -65,7 +65,7 @@ export class SimulatedProcess implements EventOwner {
     if (this.#state === 'running') this.#state = 'suspended'
   }
 
-  /** What waited comes now, one by one. */
+  /** Delivers the events that waited, one by one. */
   resume(): void {
     if (this.#state !== 'suspended') return
     this.#state = 'running'

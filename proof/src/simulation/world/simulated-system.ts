@@ -10,9 +10,9 @@ import { SimulatedBroker } from './simulated-broker.ts'
 import { SimulatedDatabase } from './simulated-database.ts'
 import { SimulatedProcess } from './simulated-process.ts'
 
-/** What runs in a process. */
+/** The program of a process. */
 export interface Program {
-  /** Resolves when nothing is in hand any more. */
+  /** Resolves when all work in flight has settled. */
   stop(): Promise<void>
 }
 
@@ -23,13 +23,13 @@ interface Running {
 
 const start = Date.UTC(2026, 0, 1)
 const second = 1000
-/** How long the system has, after the last fault, to settle everything; and how long a stop may take. */
+/** The maximum time to settle everything after the last fault, and the maximum duration of a stop. */
 const drainLimit = 600 * second
 const stopLimit = 60 * second
-/** How long a history goes on at least where there is something to clean up. */
+/** The minimum duration of a history with cleanup. */
 const cleanupTime = 40 * second
 
-/** Servers, network and processes of one history, and what its plan does to them. */
+/** The servers, network and processes of one history. Applies the plan to them. */
 export class SimulatedSystem {
   readonly plan: SimulationPlan
   readonly rules: SimulationRules
@@ -39,14 +39,14 @@ export class SimulatedSystem {
   readonly network: Network
   readonly database: SimulatedDatabase
   readonly broker: SimulatedBroker
-  /** How often the handlers were called, by what they should do. */
+  /** The number of handler calls, by effect. */
   readonly attempts: Map<string, number> = new Map()
-  /** Only used where a mutant's store does not look at tokens. */
+  /** Used only by mutants whose store ignores tokens. */
   readonly latestClaims: Map<string, Claim> = new Map()
   readonly #random: RandomStream
   readonly #running = new Map<string, Running>()
   readonly #incarnations = new Map<string, number>()
-  /** Processes that some fault has hit: what they leave behind is not their fault. */
+  /** The processes that were hit by a fault, which explains what they leave behind. */
   readonly #hit = new Set<string>()
   #stopped = 0
 
@@ -70,7 +70,7 @@ export class SimulatedSystem {
     this.broker = new SimulatedBroker({ scheduler, ledger, trace, seed, services })
   }
 
-  /** The whole history: from the start of all processes to the end of the last. */
+  /** Runs the whole history, from the start of all processes to the end of the last. */
   async run(): Promise<void> {
     const { plan, scheduler } = this
     for (const slot of slotsOf(plan.shape)) this.#start(slot)
@@ -156,7 +156,7 @@ export class SimulatedSystem {
     this.broker.send(Buffer.from(JSON.stringify(step)), attributes)
   }
 
-  /** The servers find out that it is gone a little later; the broker does not always. */
+  /** The servers notice the crash a little later; the broker does not always notice it. */
   #crash(process: SimulatedProcess, downFor: number): void {
     if (process.state === 'ended') return
     const { ledger, scheduler, trace } = this
@@ -179,7 +179,7 @@ export class SimulatedSystem {
     process.suspend()
     scheduler.after(duration, () => {
       trace.add(process.name, 'goes on')
-      // What it was given while it stood still it gets late.
+      // Answers that arrived during the suspension are delivered late.
       ledger.hit(excuse, process.name)
       process.resume()
     })

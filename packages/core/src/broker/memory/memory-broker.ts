@@ -13,7 +13,7 @@ import { MemorySource } from './memory-source.ts'
 import { type MemoryStats, MemoryTopic, memoryStats } from './memory-topic.ts'
 
 export interface MemoryBrokerOptions {
-  /** How many of the last published messages each topic remembers for `published()`, settled or not. Default: 0. */
+  /** The number of most recently published messages that each topic keeps for `published()`, settled or not. Default: 0. */
   readonly history?: number | undefined
   readonly runtime?: Runtime | undefined
   /** Default: the console, from `info` up. */
@@ -21,45 +21,45 @@ export interface MemoryBrokerOptions {
 }
 
 export interface MemorySourceOptions {
-  /** Sources of one group share its messages; each group gets every message. Default: 'default'. */
+  /** Sources of one group share its messages; each group receives every message. Default: 'default'. */
   readonly group?: string | undefined
-  /** How many messages the source may hold that are not settled; it then waits. `Infinity` for no limit. Default: 100. */
+  /** The maximum number of unsettled messages; at that number the source waits. `Infinity` for no limit. Default: 100. */
   readonly prefetch?: number | undefined
   /**
-   * Where rejected messages go: a topic of this broker, or a publisher and destination; `'discard'` drops them.
+   * The destination of rejected messages: a topic of this broker, or a publisher and destination; `'discard'` drops them.
    * Default: nowhere; a rejected message is delivered again with a growing delay, and a warning says so once.
    */
   readonly deadLetter?: string | DeadLetter | undefined
   /**
-   * Milliseconds in which a message has to be settled. Afterwards it is delivered again, and settling it rejects with
+   * Milliseconds within which a message must be settled. After that it is delivered again, and settling it rejects with
    * `ACKORD_LEASE_LOST`. Default: Infinity.
    */
   readonly ackTimeout?: number | undefined
   /**
-   * Delivers the messages of one `partitionkey` in turn: the next one only when the one before is acked or dead-lettered,
-   * however long that takes; other keys, and messages without one, go on. It belongs to the group: its first source decides.
+   * Delivers the messages of one `partitionkey` in order: the next one only when the previous one is acked or dead-lettered,
+   * however long that takes. Other keys, and messages without a key, do not wait. The group's first source decides for the group.
    * Default: as the group has it, and `false` for a new one.
    */
   readonly orderPerKey?: boolean | undefined
   /**
-   * Where a new group starts: at the oldest message that the topic still keeps, or with those published from now on.
-   * Nothing for a group that exists. Default: 'oldest'.
+   * Where a new group starts: at the oldest message that the topic still keeps, or with the messages published from now on.
+   * Ignored for an existing group. Default: 'oldest'.
    */
   readonly from?: 'oldest' | 'newest' | undefined
 }
 
 /**
- * A broker in memory, for tests and demos: at-least-once, with groups, redelivery, dead letters and order per key.
- * What it holds ends with the process. It keeps the process alive while a message is delayed, not while it only waits for one to be published.
+ * An in-memory broker for tests and demos: at-least-once, with groups, redelivery, dead letters and order per key.
+ * Its messages are lost when the process ends. A delayed message keeps the process alive; waiting for a message to be published does not.
  *
- * What it keeps: a topic comes to be when it is first named. Until its first group exists it keeps every message;
- * from then on each one until all groups that existed when it was published, or that started with it, are done with it
- * (acked or rejected). Its memory is free from that moment. A group comes to be with its first source and stays, with all
- * that it has not acked, also while it has no source; a first group that starts at the newest message frees what was kept before.
+ * Topics and messages: a topic is created when it is first named. Until its first group exists, the topic keeps every message.
+ * From then on it keeps a message until all groups that existed when it was published, or that started with it, have acked
+ * or rejected it, and then frees its memory. A group is created with its first source. It stays, with all messages that it has
+ * not acked, even while it has no source. If the first group starts at the newest message, the messages kept before are freed.
  * Topics and groups themselves stay until `close()`. Bytes are not copied: a publisher must not change them afterwards.
  *
- * A nacked message comes back at the head of its group, in turn with messages that are new, so that one which fails for ever
- * does not stop them.
+ * A nacked message returns to the head of its group and alternates with new messages, so that a message that always fails
+ * does not block them.
  */
 export class MemoryBroker implements Publisher {
   readonly #runtime: Runtime
@@ -79,7 +79,7 @@ export class MemoryBroker implements Publisher {
     this.#schedule = new MemorySchedule(runtime)
   }
 
-  // Async, so that what it throws is a rejection; it stores everything before it first gives way.
+  // Async, so that errors become rejections. All messages are stored before the first await.
   async publish(
     topic: string,
     messages: readonly RawMessage[],
@@ -102,7 +102,10 @@ export class MemoryBroker implements Publisher {
     return results
   }
 
-  /** A reader of the topic. Its group exists from now on, and so collects messages before the first is pulled. It may be iterated several times, also at once. */
+  /**
+   * Creates a source for the topic. Its group exists from now on, so it collects messages before the first pull. May be iterated several times,
+   * also concurrently.
+   */
   source(topic: string, options: MemorySourceOptions = {}): Source & AsyncDisposable {
     const { group = 'default', prefetch = 100, ackTimeout = Infinity, deadLetter, from = 'oldest', orderPerKey, ...unknown } = options
     rejectUnknownOptions('A source of the memory broker', unknown)
@@ -121,19 +124,19 @@ export class MemoryBroker implements Publisher {
     return new MemorySource(shared, this.#schedule, { receive, prefetch, ackTimeout })
   }
 
-  /** For one group, or the sum of all. A topic or group that does not exist holds nothing. */
+  /** The numbers of one group, or the sum of all groups. All are 0 for a topic or group that does not exist. */
   stats(topic: string, group?: string | undefined): MemoryStats {
     return memoryStats(this.#topics.get(topic), group)
   }
 
-  /** The last messages that the topic took, oldest first, as many as the option `history` says. They cannot be settled. */
+  /** The most recently published messages of the topic, oldest first, at most `history` of them. They cannot be settled. */
   published(topic: string): RawMessage[] {
     return this.#topics.get(topic)?.history() ?? []
   }
 
   /**
-   * Resolves once the group is done with every message: acked, dead-lettered or discarded, none in flight or delayed.
-   * For a group that does not exist yet, the messages that wait for it count. Rejects when the broker is closed first.
+   * Resolves when the group has acked, dead-lettered or discarded every message, so that none is in flight or delayed.
+   * For a group that does not exist yet, the messages that the topic keeps count. Rejects if the broker is closed first.
    */
   async idle(topic: string, group = 'default', options: { readonly signal?: AbortSignal | undefined } = {}): Promise<void> {
     this.#checkOpen()
@@ -141,13 +144,13 @@ export class MemoryBroker implements Publisher {
     await this.#topics.get(topic)?.idle(group, options.signal)
   }
 
-  /** Simulates an outage: publishing to the topic answers with this error, as a fault of the destination. `undefined` ends it. */
+  /** Simulates an outage: publishing to the topic fails with this error, as a fault of the destination. `undefined` ends the outage. */
   fail(topic: string, error: unknown): void {
     if (error === undefined) this.#failures.delete(topic)
     else this.#failures.set(topic, error)
   }
 
-  /** Ends all iterations and forgets all messages; settling one afterwards rejects. It waits for nobody: stop the consumers first. Idempotent. */
+  /** Ends all iterations and drops all messages; settling one afterwards rejects. Does not wait for consumers: stop them first. Idempotent. */
   close(): Promise<void> {
     if (!this.#closed) {
       this.#closed = true

@@ -5,16 +5,16 @@ import type { Delivery } from '../receiver.ts'
 import type { GroupEntry } from './memory-group.ts'
 import type { Linked } from './memory-list.ts'
 
-/** What has the message until it is settled. */
+/** The owner of a message until it is settled. */
 export interface DeliveryHolder {
   finish(delivery: MemoryDelivery, verdict: 'acked' | 'rejected'): void
   retry(delivery: MemoryDelivery, delay: number): void
 }
 
-/** How a delivery can end other than by a verdict. */
+/** The reasons for which a delivery ends without a verdict. */
 export type Loss = 'closed' | 'disposed' | 'expired'
 
-/** One delivery of a message; the next one of the same message is another object, which is what fences a late verdict. */
+/** One delivery of a message. A redelivery is a new object, so a late verdict on the old one has no effect. */
 export class MemoryDelivery implements Delivery, Linked<MemoryDelivery> {
   readonly entry: GroupEntry
   readonly deliveryCount: number
@@ -55,7 +55,7 @@ export class MemoryDelivery implements Delivery, Linked<MemoryDelivery> {
     this.#holder.finish(this, 'rejected')
   }
 
-  /** From now on a verdict is refused. */
+  /** From now on, a verdict throws. */
   lose(loss: Loss): void {
     this.#loss = loss
   }

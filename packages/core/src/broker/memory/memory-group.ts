@@ -2,58 +2,58 @@ import type { Attributes } from '../../message/attributes.ts'
 import { type Linked, LinkedList } from './memory-list.ts'
 import type { MemorySchedule } from './memory-schedule.ts'
 
-/** One message of a topic, as the broker keeps it. */
+/** A message as the topic keeps it. */
 export interface StoredMessage extends Linked<StoredMessage> {
   readonly data: Uint8Array
   readonly attributes: Attributes
-  /** How many groups are not done with it. */
+  /** The number of groups that have not acked or rejected it. */
   open: number
 }
 
 /**
- * What one group knows of one message.
+ * The state of one message in one group.
  *
- * ready → in flight → done. A nack, an expired ackTimeout or a disposed holder leads from in flight back to ready,
- * a nack with a delay by way of delayed. Where order is kept, a message starts as blocked while an earlier one of
- * its key is not done: so of each key at most one message is ready, in flight or delayed.
+ * ready → in flight → done. A nack, an expired ackTimeout or a disposed source leads from in flight back to ready;
+ * a nack with a delay leads there through delayed. With order per key, a message starts as blocked while an earlier
+ * message of its key is not done, so at most one message of each key is ready, in flight or delayed.
  */
 export interface GroupEntry extends Linked<GroupEntry> {
   readonly stored: StoredMessage
   deliveries: number
-  /** The next one of its key, blocked until this one is done. */
+  /** The next message of the same key, blocked until this one is done. */
   behind: GroupEntry | undefined
 }
 
-/** What takes messages from a group. */
+/** A consumer of a group's messages. */
 export interface GroupReader {
-  /** How many pulls wait for a message. */
+  /** The number of pulls that wait for a message. */
   readonly waiting: number
-  /** Called only for one of the `hungry`, which it is then no longer. Says whether it wants another one. */
+  /** Called only on a `hungry` reader, after removing it from the set. Returns whether the reader wants another message. */
   accept(entry: GroupEntry): boolean
-  /** The broker closes: what it holds is lost. */
+  /** Called when the broker closes. The reader's unsettled messages are lost. */
   close(): void
 }
 
 export interface MemoryGroupOptions {
   readonly orderPerKey: boolean
   readonly schedule: MemorySchedule
-  /** Told of each message that the group is done with. */
+  /** Called with each message that the group has acked or rejected. */
   readonly release: (stored: StoredMessage) => void
 }
 
-/** The readers that share the work of one topic under one name. Each step costs the same, however long the queues are. */
+/** The readers that share the messages of one topic under one name. Every operation takes constant time, whatever the length of the queues. */
 export class MemoryGroup {
   readonly name: string
   readonly orderPerKey: boolean
   readonly readers: Set<GroupReader> = new Set()
-  /** Those that wait for a message and may hold one more. After `serve`, if there are any, nothing is ready. */
+  /** The readers that wait for a message and are below their prefetch. If any remain after `serve`, no message is ready. */
   readonly hungry: Set<GroupReader> = new Set()
   readonly #schedule: MemorySchedule
   readonly #release: (stored: StoredMessage) => void
   readonly #fresh = new LinkedList<GroupEntry>()
-  // What should have come before the fresh ones: delivered before, or held up by its key.
+  // Messages that are due before the fresh ones, because they were delivered before or were blocked by their key.
   readonly #early = new LinkedList<GroupEntry>()
-  // The last message of each key that has any.
+  // The last message of each key.
   readonly #keys = new Map<string, GroupEntry>()
   #tookEarly = false
   #blocked = 0
@@ -103,12 +103,12 @@ export class MemoryGroup {
     return waiting
   }
 
-  /** Messages that this group is not done with. */
+  /** The number of messages that the group has not acked or rejected. */
   get open(): number {
     return this.ready + this.#blocked + this.#delayed + this.#inFlight
   }
 
-  /** Call `serve` after any number of these, as after `finish` and `retry`. */
+  /** Call `serve` after one or more calls, as after `finish` and `retry`. */
   add(stored: StoredMessage): void {
     const entry: GroupEntry = { stored, deliveries: 0, behind: undefined, previous: undefined, next: undefined }
     const key = this.#keyOf(entry)
@@ -122,9 +122,9 @@ export class MemoryGroup {
     this.#blocked += 1
   }
 
-  /** The next message, which is in flight from now on. */
+  /** Returns the next message, which is in flight from now on. */
   take(): GroupEntry | undefined {
-    // Early ones go first, but every other turn is for the fresh: a message that is nacked for ever must not stop them.
+    // Early messages go first, but alternate with fresh ones: a message that is nacked forever must not block them.
     const early = this.#early.size > 0 && !(this.#tookEarly && this.#fresh.size > 0)
     const entry = early ? this.#early.shift() : this.#fresh.shift()
     if (entry === undefined) return undefined
@@ -156,7 +156,7 @@ export class MemoryGroup {
     })
   }
 
-  /** Hands out what is ready, to those who wait, in turn. */
+  /** Delivers ready messages to the waiting readers in turn. */
   serve(): void {
     while (this.hungry.size > 0 && this.ready > 0) {
       const reader = first(this.hungry)
@@ -167,7 +167,7 @@ export class MemoryGroup {
     }
   }
 
-  /** Forgets everything, so that a source which somebody still has keeps no messages alive. */
+  /** Drops all messages, so that a source that is still referenced keeps none of them in memory. */
   close(): void {
     for (const reader of this.readers) reader.close()
     this.#fresh.clear()

@@ -1,16 +1,16 @@
 import type { RawMessage } from '../../message/message.ts'
 
-/** What an iteration pulls from. */
+/** The source from which an iteration pulls. */
 export interface PullSource {
   readonly ended: boolean
-  /** A message, if there is one to be had at once. */
+  /** Returns a message if one is available immediately. */
   take(): RawMessage | undefined
   wait(pull: WaitingPull): void
-  /** Takes the pulls of this iteration off the list. */
+  /** Removes and returns the waiting pulls of this iteration. */
   leave(iteration: MemoryIteration): readonly WaitingPull[]
 }
 
-/** A call of `next()` that waits. */
+/** A call to `next()` that waits for a message. */
 export interface WaitingPull {
   readonly iteration: MemoryIteration
   readonly resolve: (result: PullResult) => void
@@ -20,7 +20,7 @@ type PullResult = IteratorResult<RawMessage, undefined>
 
 const done = { value: undefined, done: true } as const
 
-/** Written by hand: a generator cannot be left while it waits, and costs several turns of the promise queue per message. */
+/** Not a generator: a generator cannot be ended while it waits, and costs several microtasks per message. */
 export class MemoryIteration implements AsyncIterableIterator<RawMessage> {
   readonly #source: PullSource
   readonly #signal: AbortSignal

@@ -4,7 +4,10 @@ export interface Linked<T> {
   next: T | undefined
 }
 
-/** A queue that items can also leave from the middle, each step at the same cost. Links are cut on the way out: an old item must not keep its neighbours alive. */
+/**
+ * A queue with removal from the middle; every operation takes constant time. Removing an item clears its links: a removed item must not keep its
+ * neighbours in memory.
+ */
 export class LinkedList<T extends Linked<T>> {
   #first: T | undefined
   #last: T | undefined
@@ -45,7 +48,7 @@ export class LinkedList<T extends Linked<T>> {
     this.#size -= 1
   }
 
-  /** Forgets all at once, without cutting their links. */
+  /** Removes all items at once, without clearing their links. */
   clear(): void {
     this.#first = undefined
     this.#last = undefined

@@ -1,20 +1,20 @@
 import { outside } from '../../message/context.ts'
 import type { Runtime, Timer } from '../../ports/runtime.ts'
 
-/** Something that the schedule will do. */
+/** A task that the schedule runs later. */
 export interface ScheduledTask {
   readonly due: number
   readonly order: number
-  /** `reached` is the instant that the schedule has come to, at least `due`. */
+  /** `reached` is the instant that the schedule has reached, at least `due`. */
   readonly run: (reached: number) => void
-  /** Where it is in the heap; −1 once it ran or was cancelled. */
+  /** The position in the heap; −1 after the task has run or was cancelled. */
   index: number
 }
 
-// What Node's timers can wait for at most. Anything later takes several turns.
+// The maximum delay of Node's timers. A later task takes several timers.
 const longestDelay = 2 ** 31 - 1
 
-/** Everything a memory broker has to do later: one heap and one timer, however many messages wait. */
+/** All delayed tasks of a memory broker: one heap and one timer, whatever the number of waiting messages. */
 export class MemorySchedule {
   readonly #runtime: Runtime
   readonly #heap: ScheduledTask[] = []
@@ -65,8 +65,8 @@ export class MemorySchedule {
     const now = this.now()
     const delay = Math.min(Math.max(0, next.due - now), longestDelay)
     this.#timerDue = now + delay
-    // It keeps the process alive, as the connection to a real broker would: a message is still to come.
-    // Outside of the handler whose nack may have come here: the timer is everybody's.
+    // The timer keeps the process alive, as the connection to a real broker would: a message is still due.
+    // Outside the context of the handler whose nack may have led here, because all messages share the timer.
     this.#timer = outside(() => this.#runtime.setTimeout(() => this.#fire(), delay))
   }
 
@@ -79,7 +79,7 @@ export class MemorySchedule {
   #fire(): void {
     // Timers may fire a fraction of a millisecond before the monotonic clock reaches their instant.
     const reached = Math.max(this.now(), this.#timerDue)
-    // What the tasks add is looked at when all have run.
+    // Tasks that are added meanwhile are scheduled after all due tasks have run.
     this.#timerDue = -Infinity
     for (let task = this.#heap[0]; task !== undefined && task.due <= reached; task = this.#heap[0]) {
       this.#remove(task)

@@ -8,8 +8,8 @@ import { LinkedList } from './memory-list.ts'
 import type { MemorySchedule, ScheduledTask } from './memory-schedule.ts'
 
 /**
- * One reader of a group. It takes a message only for a pull that waits for one, so that whoever leaves an iteration has
- * nothing to give back.
+ * One reader of a group. It takes a message only for a waiting pull, so that an iteration that ends early has no
+ * messages to return.
  */
 export class MemorySource implements Source, GroupReader, PullSource, DeliveryHolder {
   readonly #group: MemoryGroup
@@ -18,7 +18,7 @@ export class MemorySource implements Source, GroupReader, PullSource, DeliveryHo
   readonly #prefetch: number
   readonly #ackTimeout: number
   readonly #pulls = new Set<WaitingPull>()
-  // What was yielded and is not settled, in the order it was taken; hence also in the order it expires.
+  // The yielded messages that are not settled, in the order they were taken, which is also the order in which they expire.
   readonly #held = new LinkedList<MemoryDelivery>()
   #expiry: ScheduledTask | undefined
   #ended = false
@@ -52,7 +52,7 @@ export class MemorySource implements Source, GroupReader, PullSource, DeliveryHo
     return new MemoryIteration(this, options.signal)
   }
 
-  /** Ends its iterations, and has the group deliver again at once what was yielded and not settled. Idempotent. */
+  /** Ends the iterations. The group redelivers the yielded but unsettled messages at once. Idempotent. */
   [Symbol.asyncDispose](): Promise<void> {
     this.#end('disposed')
     return Promise.resolve()
@@ -118,7 +118,7 @@ export class MemorySource implements Source, GroupReader, PullSource, DeliveryHo
     if (this.#pulls.size > 0) this.#group.hungry.add(this)
   }
 
-  // One task, for the oldest delivery. It is not moved when that one settles: a look too early costs less than a timer per message.
+  // One task, for the oldest delivery. It is not rescheduled when that delivery settles: an early check costs less than a timer per message.
   #watch(): void {
     const oldest = this.#held.first
     if (this.#expiry !== undefined || oldest === undefined) return

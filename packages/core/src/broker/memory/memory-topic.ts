@@ -9,7 +9,7 @@ interface IdleWaiter {
   readonly reject: (reason: unknown) => void
 }
 
-/** The messages that some group still needs, or all of them before there is a group; and the groups. */
+/** The groups, and the messages that any of them still needs. Before there is a group, all messages are kept. */
 export class MemoryTopic {
   readonly groups: Map<string, MemoryGroup> = new Map()
   readonly #schedule: MemorySchedule
@@ -32,7 +32,7 @@ export class MemoryTopic {
     return this.#published
   }
 
-  /** Stores what brokers carry: neither the message's values nor its acking. Call `serve` after it. */
+  /** Stores data and attributes, as a broker does, without the message's context values and acking. Call `serve` afterwards. */
   append(message: RawMessage): void {
     const { data } = message
     const attributes = { ...message.attributes }
@@ -70,7 +70,7 @@ export class MemoryTopic {
     return group
   }
 
-  /** The last messages published, oldest first, without acking. */
+  /** The most recently published messages, oldest first, without acking. */
   history(): RawMessage[] {
     const start = this.#history.length < this.#historySize ? 0 : this.#published % this.#historySize
     return [...this.#history.slice(start), ...this.#history.slice(0, start)].map(
@@ -78,7 +78,7 @@ export class MemoryTopic {
     )
   }
 
-  /** Resolves when the group, which need not exist yet, has nothing left to do. */
+  /** Resolves when the group, which need not exist yet, has no open messages. */
   idle(group: string, signal: AbortSignal | undefined): Promise<void> {
     if ((this.groups.get(group)?.open ?? this.kept) === 0) return Promise.resolve()
     return new Promise((resolve, reject) => {
@@ -115,33 +115,33 @@ export class MemoryTopic {
   }
 }
 
-/** What a topic, or one group of it, holds at this moment. All but sources and the totals are 0 when everything is done and nobody pulls. */
+/** The current numbers of a topic or of one of its groups. All except `sources` and the totals are 0 when every message is done and no pull waits. */
 export interface MemoryStats {
-  /** Messages that the topic keeps, for any group. */
+  /** Messages that the topic keeps for any group. */
   readonly kept: number
-  /** Waiting for a source. */
+  /** Messages that wait for a source. */
   readonly ready: number
-  /** Waiting for an earlier message of their key. */
+  /** Messages that wait for an earlier message of their key. */
   readonly blocked: number
-  /** Nacked with a delay that has not passed. */
+  /** Messages that were nacked with a delay that is not over. */
   readonly delayed: number
-  /** Yielded and not settled. */
+  /** Messages that were yielded and are not settled. */
   readonly inFlight: number
-  /** Keys of messages that are not done, where order is kept. */
+  /** With order per key: keys of messages that are not done. */
   readonly keys: number
   /** Pulls that wait for a message. */
   readonly waiting: number
-  /** Sources that are not disposed. */
+  /** Sources that have not been disposed. */
   readonly sources: number
-  /** In total: messages that the topic took. */
+  /** The total number of published messages. */
   readonly published: number
-  /** In total. */
+  /** The total number of acked messages. */
   readonly acked: number
-  /** In total: dead-lettered or discarded. */
+  /** The total number of dead-lettered or discarded messages. */
   readonly rejected: number
 }
 
-/** The sum of all groups, or of the one with this name. */
+/** The sum of all groups, or the numbers of the group with this name. */
 export function memoryStats(topic: MemoryTopic | undefined, name: string | undefined): MemoryStats {
   const groups = [...(topic?.groups.values() ?? [])].filter((group) => name === undefined || group.name === name)
   const sum = (count: (group: (typeof groups)[number]) => number) => groups.reduce((total, group) => total + count(group), 0)
