@@ -3,19 +3,19 @@ import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { bundle } from '../../scripts/bundle.mjs'
 
-/** An example that runs in a process of its own, as `node dist/main.js` would. */
+/** An example that runs in a separate process, as with `node dist/main.js`. */
 export interface Example extends AsyncDisposable {
-  /** What it printed that it was waited for. */
+  /** The output that showed that the example was ready. */
   readonly ready: string
-  /** Sends SIGTERM. Resolves to its exit code, when it has ended by itself. */
+  /** Sends SIGTERM. Resolves to the exit code when the process has ended by itself. */
   stop(): Promise<number | null>
 }
 
 export interface ExampleOptions {
-  /** Its `src/main.ts`. */
+  /** The path of its `src/main.ts`. */
   readonly main: URL
   readonly env: Readonly<Record<string, string>>
-  /** What it prints when it can be used. Default: an address. */
+  /** The output that shows that the example is ready. Default: an address. */
   readonly ready?: RegExp
 }
 

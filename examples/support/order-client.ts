@@ -1,4 +1,4 @@
-/** What the order services of the examples answer. */
+/** Sends an order to a service of the examples and returns the status of the answer. */
 export async function postOrder(url: string, order: object): Promise<number> {
   const response = await fetch(`${url}/orders`, {
     method: 'POST',

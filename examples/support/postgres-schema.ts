@@ -3,13 +3,13 @@ import pg from 'pg'
 
 const postgresUrl = process.env['POSTGRES_URL'] ?? 'postgres://postgres@127.0.0.1:5432/test'
 
-/** A schema of its own at PostgreSQL, dropped at the end. */
+/** A separate PostgreSQL schema, dropped at the end. */
 export interface PostgresSchema extends AsyncDisposable {
-  /** Leads into the schema. */
+  /** A connection URL with this schema as the search path. */
   readonly url: string
-  /** The rows of a statement. */
+  /** Runs a statement and returns its rows. */
   query(text: string): Promise<readonly Record<string, unknown>[]>
-  /** How many rows a table has. */
+  /** The number of rows in a table. */
   count(table: string): Promise<number>
 }
 

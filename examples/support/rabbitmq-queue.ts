@@ -2,10 +2,10 @@ import { type Channel, connect, type GetMessage } from 'amqplib'
 
 export const rabbitmqUrl: string = process.env['RABBITMQ_URL'] ?? 'amqp://guest:guest@127.0.0.1:5672'
 
-/** A channel for a test, and what it has to remove. */
+/** A channel for a test. Removes what the test has created. */
 export interface RabbitmqDoor extends AsyncDisposable {
   readonly channel: Channel
-  /** Takes all that is in the queue. */
+  /** Takes all messages from the queue. */
   drain(queue: string): Promise<readonly GetMessage[]>
 }
 

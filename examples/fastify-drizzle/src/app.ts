@@ -14,10 +14,10 @@ export interface Settings {
   readonly logger?: FastifyServerOptions['logger']
 }
 
-/** Not listening yet. `close()` ends all that it opened. */
+/** The returned application is not listening yet. `close()` closes everything it opened. */
 export async function buildApp({ databaseUrl, brokerUrl, exchange, queue, logger = true }: Settings): Promise<FastifyInstance> {
   const app = fastify({ logger })
-  // Drizzle's errors have the statement and its values in them, which are nobody's business.
+  // Drizzle's errors contain the statement and its values, which must not reach the client.
   app.setErrorHandler<FastifyError>((error, request, reply) => {
     if ((error.statusCode ?? 500) < 500) return reply.send(error)
     request.log.error({ err: error }, 'The request failed.')
@@ -25,7 +25,7 @@ export async function buildApp({ databaseUrl, brokerUrl, exchange, queue, logger
   })
   const pool = new pg.Pool({ connectionString: databaseUrl })
   pool.on('error', (error) => app.log.warn({ err: error }, 'An idle connection to PostgreSQL was lost.'))
-  // Hooks of this kind run in reverse: the pool is closed when all others are done.
+  // `onClose` hooks run in reverse order, so the pool is closed after all others are done.
   app.addHook('onClose', () => pool.end())
 
   const database = openDatabase(pool)

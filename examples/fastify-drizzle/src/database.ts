@@ -3,14 +3,14 @@ import { type DrizzleHandle, fromDrizzle } from '@ackord/sql/postgres'
 import { drizzle, type NodePgDatabase } from 'drizzle-orm/node-postgres'
 import type pg from 'pg'
 
-/** Drizzle as it is, or a transaction on it: repositories need not know which. */
+/** Drizzle itself, or a transaction on it: repositories need not know which. */
 export type Handle = DrizzleHandle<NodePgDatabase & { $client: pg.Pool }>
 
 export function openDatabase(pool: pg.Pool): Database<Handle> {
   return fromDrizzle(drizzle(pool))
 }
 
-/** A service of your own has its migrations; Ackord's tables are made by `createSchema()` or `ackord migrate up`. */
+/** A real service has its own migrations; `createSchema()` or `ackord migrate up` creates Ackord's tables. */
 export async function createTables(pool: pg.Pool, database: Database<Handle>): Promise<void> {
   await createSchema(database)
   await pool.query(`

@@ -12,16 +12,16 @@ export interface MessagingOptions {
   readonly database: Database<Handle>
   readonly outbox: SqlOutbox<Handle>
   readonly brokerUrl: string
-  /** Where events go; others bind queues of their own to it. */
+  /** The exchange for events; other services bind their own queues to it. */
   readonly exchange: string
-  /** Where this service gets the events from that it has to handle. */
+  /** The queue of the events that this service handles. */
   readonly queue: string
 }
 
-/** Carries the outbox to RabbitMQ, and handles what comes from there. It runs as long as the application does. */
+/** Publishes the outbox to RabbitMQ and handles events from there. It runs for as long as the application runs. */
 export const messaging: FastifyPluginAsync<MessagingOptions> = async (app, { database, outbox, brokerUrl, exchange, queue }) => {
   const logger = app.log
-  // RabbitMQ slows down connections that publish a lot, and acks would wait with them.
+  // Two connections: RabbitMQ slows down connections that publish a lot, and acks on the same connection would wait.
   const [publishing, consuming] = await Promise.all([connect(brokerUrl, { recovery: true }), connect(brokerUrl, { recovery: true })])
   await declareTopology(publishing, {
     exchanges: { [exchange]: { type: 'topic' } },
@@ -45,7 +45,7 @@ export const messaging: FastifyPluginAsync<MessagingOptions> = async (app, { dat
     consumer.catch((error: unknown) => logger.error({ err: error }, 'The consumer has ended.'))
   })
 
-  // Requests are answered by now: what is being handled and published is finished, the rest stays in the outbox.
+  // All requests are answered by now. The hook finishes handling and publishing; unpublished records stay in the outbox.
   app.addHook('onClose', async () => {
     await router.stop()
     await consumer?.catch(() => {})

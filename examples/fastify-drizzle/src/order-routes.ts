@@ -12,7 +12,7 @@ const body = {
   },
 }
 
-/** `POST /orders`: 201, or 200 for one that was placed before. A client that got no answer may ask again. */
+/** `POST /orders`: 201, or 200 if the order was placed before. A client that received no answer may retry. */
 export const orderRoutes: FastifyPluginAsync<{ readonly orders: Orders }> = async (app, { orders }) => {
   app.post<{ Body: Order }>('/orders', { schema: { body } }, async (request, reply) => {
     const isNew = await orders.place(request.body)

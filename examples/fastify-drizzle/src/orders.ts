@@ -13,7 +13,7 @@ export interface Order {
 
 export const orderPlaced = defineEvent<Order>('order.placed')
 
-/** Fastify answers with the status that an error has. */
+/** Fastify uses the error's status code for the answer. */
 class OutOfStockError extends Error {
   readonly statusCode = 409
 }
@@ -29,7 +29,7 @@ export class Orders {
     this.#destination = destination
   }
 
-  /** The order, its event and the reservation are committed together, or none of them is. `false`: it was placed before, and nothing is done. */
+  /** The order, its event and the reservation are committed together or not at all. `false`: the order was placed before, and nothing was changed. */
   async place(order: Order): Promise<boolean> {
     return await this.#database.write(async (transaction) => {
       const placed = await transaction.insert(orders).values(order).onConflictDoNothing().returning()
@@ -41,7 +41,7 @@ export class Orders {
         .set({ available: sql`${stock.available} - ${order.quantity}` })
         .where(and(eq(stock.product, order.product), gte(stock.available, order.quantity)))
         .returning()
-      // What was written above is rolled back, the event included.
+      // All writes above are rolled back, including the event.
       if (reserved.length === 0) throw new OutOfStockError(`There are not ${order.quantity} of '${order.product}'.`)
       return true
     })

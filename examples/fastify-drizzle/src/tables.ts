@@ -4,5 +4,5 @@ export const stock = pgTable('stock', { product: text().primaryKey(), available:
 
 export const orders = pgTable('orders', { id: text().primaryKey(), product: text().notNull(), quantity: integer().notNull() })
 
-/** Without a key on purpose: an event that is handled twice would be here twice. */
+/** Has no key on purpose: an event that is handled twice would show as two rows. */
 export const invoices = pgTable('invoices', { orderId: text('order_id').notNull(), quantity: integer().notNull() })

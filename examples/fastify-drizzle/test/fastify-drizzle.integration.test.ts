@@ -37,16 +37,16 @@ it('stores an order once, publishes its event, invoices it once, and leaves noth
   const events = await rabbitmq.drain(seen)
   expect(events.map(({ fields, content }) => [fields.routingKey, JSON.parse(content.toString())])).toEqual([['order.placed', order]])
 
-  // A broker may deliver an event again: it has the id that it had.
+  // A broker may deliver an event again, with the same id.
   const [event] = events
   if (event === undefined) throw new Error('There is one.')
   for (let times = 0; times < 3; times += 1) channel.publish(exchange, 'order.placed', event.content, event.properties)
-  // RabbitMQ answers when it has them, so that they are before the next one.
+  // When RabbitMQ has answered, it has received them, so they come before the next event.
   await channel.checkQueue(queue)
   expect(await postOrder(url, { id: 'o-4', product: 'lamp', quantity: 1 })).toBe(201)
   await until(async () => (await schema.count('invoices')) === 2 && (await channel.checkQueue(queue)).messageCount === 0)
   expect(await example.stop()).toBe(0)
-  // Nothing was given back when it stopped: all was handled.
+  // The service returned no message to the queue when it stopped, because all were handled.
   expect((await channel.checkQueue(queue)).messageCount).toBe(0)
   expect(await schema.query('SELECT order_id FROM invoices ORDER BY order_id')).toEqual([{ order_id: 'o-3' }, { order_id: 'o-4' }])
   expect(await schema.count('ackord_outbox')).toBe(0)

@@ -2,7 +2,7 @@ import { Hono } from 'hono'
 import { validator } from 'hono/validator'
 import { type Order, OutOfStockError, type PlaceOrder } from './orders.ts'
 
-/** The HTTP side. It knows a function, and nothing of databases and brokers. */
+/** The HTTP side. It calls a function and depends on neither database nor broker. */
 export function createApp(placeOrder: PlaceOrder): Hono {
   const app = new Hono()
 
@@ -12,7 +12,7 @@ export function createApp(placeOrder: PlaceOrder): Hono {
 
   app.post('/orders', order, async (context) => {
     const { id, product, quantity } = context.req.valid('json')
-    // A client that got no answer may ask again: an order that was placed before is not placed twice.
+    // A client that received no answer may retry: the same order is not placed twice.
     const isNew = await placeOrder({ id, product, quantity })
     return context.json({ id }, isNew ? 201 : 200)
   })

@@ -9,12 +9,12 @@ interface Tables {
   readonly shipments: { readonly order_id: string; readonly product: string }
 }
 
-/** Kysely as it is, or a transaction on it. */
+/** Kysely itself, or a transaction on it. */
 export type Handle = Kysely<Tables>
 
 export function openKysely(url: string): Handle {
   const pool = new pg.Pool({ connectionString: url })
-  // Kysely does not show its connections: without these a connection that breaks would end the process.
+  // Kysely does not expose its connections. Without these listeners, a broken connection would end the process.
   pool.on('error', (error) => console.warn('An idle connection to PostgreSQL was lost.', error.message))
   pool.on('connect', (client) => client.on('error', () => {}))
   return new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) })
@@ -24,7 +24,7 @@ export function openDatabase(db: Handle): Database<Handle> {
   return fromKysely(db)
 }
 
-/** A service of your own has its migrations; Ackord's tables are made by `createSchema()` or `ackord migrate up`. */
+/** A real service has its own migrations; `createSchema()` or `ackord migrate up` creates Ackord's tables. */
 export async function createTables(db: Handle, database: Database<Handle>): Promise<void> {
   await createSchema(database)
   const table = (name: keyof Tables) => db.schema.createTable(name).ifNotExists()
@@ -37,7 +37,7 @@ export async function createTables(db: Handle, database: Database<Handle>): Prom
     .addColumn('product', 'text', (column) => column.primaryKey())
     .addColumn('available', 'integer', (column) => column.notNull())
     .execute()
-  // Without a key on purpose: an event that is handled twice would be here twice.
+  // Has no key on purpose: an event that is handled twice would show as two rows.
   await table('shipments')
     .addColumn('order_id', 'text', (column) => column.notNull())
     .addColumn('product', 'text', (column) => column.notNull())

@@ -13,7 +13,7 @@ export const orderPlaced = defineEvent<Order>('order.placed')
 
 export class OutOfStockError extends Error {}
 
-/** Places an order: the row, its event and the reservation are committed together, or none of them is. `false`: it was placed before. */
+/** Places an order: the row, its event and the reservation are committed together or not at all. `false`: the order was placed before. */
 export type PlaceOrder = (order: Order) => Promise<boolean>
 
 export function placeOrderOn(database: Database<Handle>, outbox: SqlOutbox<Handle>, subject: string): PlaceOrder {
@@ -33,7 +33,7 @@ export function placeOrderOn(database: Database<Handle>, outbox: SqlOutbox<Handl
         .where('product', '=', order.product)
         .where('available', '>=', order.quantity)
         .executeTakeFirst()
-      // What was written above is rolled back, the event included.
+      // All writes above are rolled back, including the event.
       if (reserved.numUpdatedRows === 0n) throw new OutOfStockError(`There are not ${order.quantity} of '${order.product}'.`)
       return true
     })

@@ -15,7 +15,7 @@ import { shippingHandler } from './shipping.ts'
 export interface Settings {
   readonly databaseUrl: string
   readonly brokerUrl: string
-  /** The stream of JetStream; its subjects begin with this name. */
+  /** The name of the JetStream stream; its subjects begin with it. */
   readonly stream: string
   readonly port: number
   readonly host: string
@@ -24,7 +24,7 @@ export interface Settings {
 
 export interface Service {
   readonly url: string
-  /** Answers what was asked, finishes what is being handled and published, and closes all. The rest stays in the outbox. */
+  /** Answers open requests, finishes handling and publishing, and closes all connections. Unpublished records stay in the outbox. */
   stop(): Promise<void>
 }
 

@@ -5,7 +5,7 @@ import { orderPlaced } from './orders.ts'
 
 const shipmentPlanned = defineEvent<{ orderId: string }>('shipment.planned')
 
-/** Plans a shipment for each order, and says so. `executor()` is the transaction in which the inbox remembers the event, and the outbox keeps the new one. */
+/** Plans a shipment for each order and returns an event. `executor()` is the transaction of the inbox record and of the new event. */
 export function shippingHandler(database: Database<Handle>): Handler {
   return commandHandler({ type: orderPlaced, source: '/shipping' }, async ({ id, product }) => {
     await database.executor().insertInto('shipments').values({ order_id: id, product }).execute()

@@ -30,7 +30,7 @@ it('stores an order once, publishes its event, plans its shipment once, and leav
   await until(async () => (await schema.count('ackord_outbox')) === 0)
   expect(await nats.subjects()).toEqual({ [`${stream}.orders`]: 1, [`${stream}.shipments`]: 1 })
 
-  // A broker may deliver an event again: it has the id that it had.
+  // A broker may deliver an event again, with the same id.
   await nats.repeat(`${stream}.orders`, 3)
   await until(() => nats.isHandled('shipping'))
   expect(await example.stop()).toBe(0)
@@ -38,17 +38,17 @@ it('stores an order once, publishes its event, plans its shipment once, and leav
   expect(await nats.subjects()).toEqual({ [`${stream}.orders`]: 4, [`${stream}.shipments`]: 1 })
 })
 
-/** What the test sees of NATS. */
+/** The test's access to NATS. */
 async function openNats(stream: string) {
   const connection = await connect({ servers: natsUrl })
   const { streams, consumers } = await jetstreamManager(connection)
   return {
-    /** How many messages there are under each subject. */
+    /** The number of messages of each subject. */
     async subjects(): Promise<Readonly<Record<string, number>>> {
       const { state } = await streams.info(stream, { subjects_filter: '>' })
       return { ...state.subjects }
     },
-    /** Sends the last message again, past the stream's own look at its id. */
+    /** Sends the last message again, bypassing the stream's own deduplication by id. */
     async repeat(subject: string, times: number): Promise<void> {
       const message = await streams.getMessage(stream, { last_by_subj: subject })
       if (message === null) throw new Error(`There is nothing under ${subject}.`)
@@ -56,7 +56,7 @@ async function openNats(stream: string) {
       for (const [name, values] of message.header) if (name !== 'Nats-Msg-Id') for (const value of values) again.append(name, value)
       for (let count = 0; count < times; count += 1) await connection.request(subject, message.data, { headers: again, timeout: 5000 })
     },
-    /** Whether everything was delivered and acked. */
+    /** Whether all messages were delivered and acked. */
     async isHandled(consumer: string): Promise<boolean> {
       const { num_pending: pending, num_ack_pending: unacked } = await consumers.info(stream, consumer)
       return pending + unacked === 0

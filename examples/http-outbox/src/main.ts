@@ -10,7 +10,7 @@ const service = await startService({
 console.log(`Listening on ${service.url}`)
 
 const stop = () => {
-  // Another signal ends the process at once.
+  // A second signal ends the process immediately.
   process.off('SIGINT', stop).off('SIGTERM', stop)
   void service.stop()
 }

@@ -2,7 +2,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import { json } from 'node:stream/consumers'
 import { type Order, OutOfStockError } from './place-order.ts'
 
-/** `POST /orders`: 201, or 200 for one that was placed before. A client that got no answer may ask again. */
+/** `POST /orders`: 201, or 200 if the order was placed before. A client that received no answer may retry. */
 export function orderServer(place: (order: Order) => Promise<boolean>): Server {
   return createServer((request, response) => {
     answer(request, response, place).catch((error: unknown) => {

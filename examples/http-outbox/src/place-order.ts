@@ -20,7 +20,7 @@ export interface PlaceOrderOptions {
 }
 
 /**
- * A transaction as there are many in a service that had no outbox before. What is new is the one call of `append()`, with the client that began the
+ * An ordinary transaction of a service that had no outbox before. The only addition is the call to `append()`, with the client that began the
  * transaction. `false`: the order was placed before.
  */
 export async function placeOrder(order: Order, { pool, outbox, destination }: PlaceOrderOptions): Promise<boolean> {
@@ -45,7 +45,7 @@ export async function placeOrder(order: Order, { pool, outbox, destination }: Pl
     })
     throw error
   } finally {
-    // One that could not roll back must not go back into the pool.
+    // A client that could not roll back must not return to the pool.
     client.release(failure)
   }
 }

@@ -21,7 +21,7 @@ export interface Settings {
 
 export interface Service {
   readonly url: string
-  /** Answers what was asked, finishes what is being published, and closes all. The rest stays in the outbox. */
+  /** Answers open requests, finishes publishing, and closes all connections. Unpublished records stay in the outbox. */
   stop(): Promise<void>
 }
 
@@ -36,14 +36,14 @@ export async function startService({ databaseUrl, brokerUrl, queue, host, port, 
   const connection = await connect(brokerUrl, { recovery: true })
   await declareTopology(connection, { queues: { [queue]: {} } })
 
-  // In a process of its own it would be: ackord relay --from postgres://… --to amqp://…
+  // As a separate process: ackord relay --from postgres://… --to amqp://…
   const outbox = sqlOutbox(database, { logger })
   const publisher = rabbitmqPublisher(connection, { logger })
   const relay = new Relay(outbox, { publisher, pollInterval: 100, maxPollInterval: 1000, logger }).start()
 
   const server = orderServer(async (order) => {
     const isNew = await placeOrder(order, { pool, outbox, destination: queue })
-    // Ackord does not see the COMMIT of a transaction that is not its own. Without this the relay finds the event at its next poll.
+    // Ackord does not see this COMMIT, because the transaction is not its own. Without the call, the relay finds the event at its next poll.
     if (isNew) relay.wake()
     return isNew
   })

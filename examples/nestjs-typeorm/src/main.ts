@@ -10,7 +10,7 @@ const settings = {
   logger: consoleLogger,
 }
 const app = await NestFactory.create(AppModule.forRoot(settings))
-// Without `useProcessExit` Nest ends itself by the signal, and whoever looks at the exit code takes it for a crash.
+// Without `useProcessExit` Nest ends itself with the signal, and the exit code looks like a crash.
 app.enableShutdownHooks(['SIGINT', 'SIGTERM'], { useProcessExit: true })
 await app.listen(Number(process.env['PORT'] ?? 3000), process.env['HOST'] ?? '127.0.0.1')
 console.log(`Listening on ${await app.getUrl()}`)

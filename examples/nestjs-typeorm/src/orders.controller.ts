@@ -2,7 +2,7 @@ import { BadRequestException, Body, Controller, HttpStatus, Inject, Post, Res } 
 import type { Order } from './order.entity.ts'
 import { OrdersService } from './orders.service.ts'
 
-/** What is used of the response, whatever platform Nest runs on. */
+/** The part of the response that is used, on any platform of Nest. */
 interface Response {
   status(code: number): unknown
 }
@@ -15,7 +15,7 @@ export class OrdersController {
     this.#orders = orders
   }
 
-  /** 201, or 200 for one that was placed before. A client that got no answer may ask again. */
+  /** 201, or 200 if the order was placed before. A client that received no answer may retry. */
   @Post()
   async place(@Body() body: unknown, @Res({ passthrough: true }) response: Response): Promise<{ readonly id: string }> {
     if (!isOrder(body))
@@ -27,8 +27,8 @@ export class OrdersController {
 }
 
 /**
- * INSERT IGNORE, which finds orders that were placed before, also cuts what is too long for its column; and to MariaDB `O-1` is the same key as `o-1`.
- * Either would take a new order for an old one, so neither gets there.
+ * INSERT IGNORE, which detects repeated orders, also truncates values that are too long for their column, and MariaDB treats `O-1` and `o-1` as the
+ * same key. Either could mistake a new order for an old one, so both are rejected here.
  */
 const idShape = /^[a-z0-9-]{1,36}$/
 const maxProductLength = 100

@@ -25,7 +25,7 @@ export class OrdersService {
     this.#settings = settings
   }
 
-  /** The order, its event and the reservation are committed together, or none of them is. `false`: it was placed before, and nothing is done. */
+  /** The order, its event and the reservation are committed together or not at all. `false`: the order was placed before, and nothing was changed. */
   async place(order: Order): Promise<boolean> {
     const { id, product, quantity } = order
     return await this.#database.write(async (manager) => {
@@ -34,7 +34,7 @@ export class OrdersService {
       const event = orderPlaced({ id, product, quantity }, { id: randomUUID(), source: '/orders', time: new Date(), partitionkey: id })
       await this.#outbox.append(manager, [{ destination: this.#settings.queue, message: marshal(event, jsonMarshaler) }])
       const reserved = await manager.decrement(Stock, { product, available: MoreThanOrEqual(quantity) }, 'available', quantity)
-      // What was written above is rolled back, the event included.
+      // All writes above are rolled back, including the event.
       if (reserved.affected === 0) throw new ConflictException(`There are not ${quantity} of '${product}'.`)
       return true
     })

@@ -7,7 +7,7 @@ import { RelayService } from './relay.service.ts'
 import { databaseToken, outboxToken, type Settings, settingsToken } from './settings.ts'
 import { Stock } from './stock.entity.ts'
 
-/** TypeORM, Ackord's view of it, the outbox, and the relay that carries it to RabbitMQ. */
+/** TypeORM, Ackord's `Database` on it, the outbox, and the relay that publishes its records to RabbitMQ. */
 @Global()
 @Module({})
 export class OutboxModule {
@@ -31,7 +31,7 @@ export class OutboxModule {
 }
 
 async function openDataSource({ databaseUrl }: Settings): Promise<DataSource> {
-  // `synchronize` makes the tables of the entities. A service of your own has its migrations.
+  // `synchronize` creates the tables of the entities. A real service has its own migrations.
   return await new DataSource({ type: 'mariadb', url: databaseUrl, entities: [Order, Stock], synchronize: true }).initialize()
 }
 

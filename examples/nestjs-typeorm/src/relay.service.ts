@@ -6,7 +6,7 @@ import { connect } from 'amqplib'
 import { DataSource, type EntityManager } from 'typeorm'
 import { outboxToken, type Settings, settingsToken } from './settings.ts'
 
-/** Runs from the start of the application to its end. */
+/** Runs the relay for as long as the application runs. */
 @Injectable()
 export class RelayService implements OnModuleInit, OnApplicationShutdown {
   readonly #dataSource: DataSource
@@ -37,7 +37,7 @@ export class RelayService implements OnModuleInit, OnApplicationShutdown {
     }
   }
 
-  /** Nest has closed the HTTP server by now: what is being published is finished, the rest stays in the outbox, then the database is closed. */
+  /** Nest has closed the HTTP server by now. The relay finishes publishing, unpublished records stay in the outbox, then the database is closed. */
   async onApplicationShutdown(): Promise<void> {
     await this.#stop?.()
     await this.#dataSource.destroy()

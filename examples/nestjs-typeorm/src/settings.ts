@@ -7,7 +7,7 @@ export interface Settings {
   readonly logger: Logger
 }
 
-/** What others ask for by these: interfaces and functions have no class that could be the token. */
+/** Injection tokens: interfaces and functions have no class that could serve as the token. */
 export const settingsToken = Symbol('settings')
 export const databaseToken = Symbol('database')
 export const outboxToken = Symbol('outbox')

@@ -23,7 +23,7 @@ it('stores an order once, publishes its event once, and leaves nothing of a requ
   const statuses = await Promise.all(Array.from({ length: 5 }, () => postOrder(url, order)))
   expect(statuses.sort()).toEqual([200, 200, 200, 200, 201])
   await until(async () => Number((await database.query('SELECT count(*) AS count FROM ackord_outbox'))[0]?.['count']) === 0)
-  // Cut to the length of the column, or compared as MariaDB does, these would be an order that was placed before.
+  // If they were truncated to the length of the column, or compared as MariaDB does, these orders would look like repeated ones.
   const long = 'o'.repeat(36)
   expect(await postOrder(url, { id: long, product: 'lamp', quantity: 11 })).toBe(409)
   expect(await postOrder(url, { id: `${long}o`, product: 'lamp', quantity: 1 })).toBe(400)
@@ -36,7 +36,7 @@ it('stores an order once, publishes its event once, and leaves nothing of a requ
   expect(events.map(({ properties, content }) => [properties.type, JSON.parse(content.toString())])).toEqual([['order.placed', order]])
 })
 
-/** A database of its own at MariaDB, dropped at the end. */
+/** A separate MariaDB database, dropped at the end. */
 async function openDatabase(name: string) {
   const url = new URL(mariadbUrl)
   url.pathname = name

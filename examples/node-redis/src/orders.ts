@@ -10,7 +10,7 @@ interface Order {
 const placeOrder = defineEvent<Order>('order.place')
 const orderPlaced = defineEvent<Order>('order.placed')
 
-/** All keys have the service's tag, so that they commit together, also on a cluster. */
+/** All keys have the service's tag, so that they commit together, on a cluster too. */
 function keysOf(redis: Redis, tag: string): { order(id: string): string; stock(product: string): string } {
   return { order: (id) => redis.key(tag, 'order', id), stock: (product) => redis.key(tag, 'stock', product) }
 }
@@ -18,20 +18,20 @@ function keysOf(redis: Redis, tag: string): { order(id: string): string; stock(p
 export interface PlaceOrderOptions {
   readonly redis: Redis
   readonly tag: string
-  /** Reads outside of the transaction: writes are only gathered in it. */
+  /** Reads outside the transaction, because the transaction only queues writes. */
   readonly read: (key: string) => Promise<string | null>
 }
 
-/** The handler. Its writes, the mark that the command was handled and the event are one script of Redis. */
+/** The handler. One Redis script stores its writes, the inbox marker of the command and the event. */
 export function placeOrderHandler({ redis, tag, read }: PlaceOrderOptions): Handler {
   const keys = keysOf(redis, tag)
   return commandHandler({ type: placeOrder, source: '/orders' }, async (order) => {
     const { id, product, quantity } = order
     const stock = keys.stock(product)
     const available = await read(stock)
-    // Another attempt would find no more: the command goes to the dead letter.
+    // A retry would fail too, so the command goes to the dead letter.
     if (Number(available) < quantity) throw new RejectError(`There are not ${quantity} of '${product}'.`)
-    // If somebody has changed it when this commits, nothing is written and the handler runs again.
+    // If the stock has changed by the time of the commit, nothing is written and the handler runs again.
     redis.transaction()?.expect(stock, available)
     await redis.commands().decrby(stock, quantity)
     await redis.commands().hset(keys.order(id), { product, quantity: String(quantity) })

@@ -9,21 +9,21 @@ export interface Settings {
   readonly redisUrl: string
   /** The hash tag of all keys of this service. */
   readonly tag: string
-  /** Where commands come from. */
+  /** The stream of commands. */
   readonly commands: string
-  /** Where events go. */
+  /** The stream of events. */
   readonly events: string
   readonly logger?: Logger
 }
 
 export interface Service extends AsyncDisposable {
-  /** Rejects if it cannot go on. */
+  /** Rejects if the service cannot continue. */
   readonly running: Promise<void>
-  /** Finishes what is being handled and published, and closes all. The rest stays in the outbox. */
+  /** Finishes handling and publishing, and closes all connections. Unpublished records stay in the outbox. */
   stop(): Promise<void>
 }
 
-/** A duplicate that comes while the first is being handled waits for so long, and so does what a crash has left. It is renewed while a handler runs. */
+/** Renewed while a handler runs. A duplicate that arrives meanwhile, or a message that a crash left unfinished, waits until it expires. */
 const lease = 2_000
 
 export async function startService({ redisUrl, tag, commands, events, logger = consoleLogger }: Settings): Promise<Service> {

@@ -23,7 +23,7 @@ it('stores an order once, publishes its event, and leaves nothing of a command t
   const order = { id: 'o-1', product: 'lamp', quantity: 4 }
   await send('c-2', { id: 'o-2', product: 'lamp', quantity: 11 })
   let last = ''
-  // The same command, again and again, as a broker or a client that is not sure sends it.
+  // The same command several times, as an unsure broker or client would send it.
   for (let times = 0; times < 5; times += 1) last = await send('c-1', order)
   await until(async () => {
     const [group] = await client.xInfoGroups(commands)
@@ -36,13 +36,13 @@ it('stores an order once, publishes its event, and leaves nothing of a command t
   expect(await client.get(`{${tag}}:stock:lamp`)).toBe('6')
   const published = (await client.xRange(events, '-', '+')) ?? []
   expect(published.map(({ message }) => [message['type'], JSON.parse(String(message['data']))])).toEqual([['order.placed', order]])
-  // What was refused has left nothing but its dead letter.
+  // The rejected command has left nothing but its dead letter.
   expect(await client.exists(`{${tag}}:order:o-2`)).toBe(0)
   const dead = (await client.xRange(`{${commands}}:dead`, '-', '+')) ?? []
   expect(dead.map(({ message }) => [message['id'], message['deadletterreason']])).toEqual([['c-2', "There are not 11 of 'lamp'."]])
 })
 
-/** Removes in the end what has the tag in its name. */
+/** Removes all keys with the tag at the end. */
 async function openRedis(tag: string) {
   const client = createClient({ url: redisUrl })
   await client.connect()

@@ -10,32 +10,32 @@ import type { Order } from './domain/order.ts'
 
 export interface DemoResult {
   readonly orders: number
-  /** Orders in the database. */
+  /** The number of orders in the database. */
   readonly applied: number
-  /** Different events at the broker. */
+  /** The number of distinct events at the broker. */
   readonly events_published: number
   readonly duplicates_skipped: number
-  /** Orders without a row, or without an event. */
+  /** The number of orders without a row or without an event. */
   readonly lost: number
   readonly applied_twice: number
 }
 
-/** What happens on the way. */
+/** Callbacks that report the progress of the demo. */
 export interface DemoEvents {
   readonly onStep: (text: string) => void
   readonly onProgress: (applied: number, published: number) => void
 }
 
 /**
- * A service on PostgreSQL (PGlite, in this process) and a broker: every third command is delivered twice, every tenth fails at first,
- * and in the middle the broker is down for events. In the end every order is there once, and so is its event.
+ * A service on PostgreSQL (PGlite, in this process) and a broker. Every third command is delivered twice, every tenth fails at first,
+ * and in the middle the broker accepts no events for a while. At the end every order is stored once, and its event is published once.
  */
 export async function demo(count: number, { onStep, onProgress }: DemoEvents): Promise<DemoResult> {
   onStep('Starting PostgreSQL in this process …')
   const pglite = await PGlite.create()
   const database = fromPglite(pglite)
   await createSchema(database)
-  // No key: an order that is applied twice would be there twice.
+  // Has no key: an order that is applied twice would show as two rows.
   await pglite.exec('CREATE TABLE orders (id text NOT NULL, customer text NOT NULL, total integer NOT NULL)')
 
   await using broker = new MemoryBroker({ history: Infinity, logger: silentLogger })
@@ -94,7 +94,7 @@ export async function demo(count: number, { onStep, onProgress }: DemoEvents): P
   }
 }
 
-/** Every third twice: brokers deliver again what they are not sure of. */
+/** Sends every third command twice, as a broker does that is unsure of a delivery. */
 function commands(from: number, to: number): ReturnType<typeof marshal>[] {
   return Array.from({ length: to - from }, (_, index) => {
     const order: Order = { id: `o-${from + index + 1}`, customer: `c-${index % 50}`, total: index }
@@ -103,7 +103,7 @@ function commands(from: number, to: number): ReturnType<typeof marshal>[] {
   }).flat()
 }
 
-/** Asks the outbox until it is empty: what the relay has settled is gone from it. */
+/** Polls the outbox until it is empty: settled records are deleted from it. */
 async function drained(relay: Relay, pglite: PGlite): Promise<void> {
   for (;;) {
     relay.wake()

@@ -1,6 +1,6 @@
 import type { Order, Orders } from '../domain/order.ts'
 
-/** Behaves like a database that is busy now and then: every tenth order fails at first, after it was written. */
+/** Simulates a database that is sometimes busy: every tenth order fails at first, after its write. */
 export class BusyOrders implements Orders {
   readonly #orders: Orders
   readonly #tried = new Set<string>()

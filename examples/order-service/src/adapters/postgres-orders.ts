@@ -1,12 +1,12 @@
 import type { Database } from '@ackord/sql'
 import type { Order, Orders } from '../domain/order.ts'
 
-/** What the adapter needs of a client: pg's pool and PGlite have it. */
+/** The part of a client that the adapter needs. pg's pool and PGlite both have it. */
 interface Queryable {
   query(text: string, parameters: unknown[]): Promise<unknown>
 }
 
-/** Knows the database, and that `executor()` is the transaction of the message that is being handled. */
+/** The adapter for the database. `executor()` is the transaction of the current message. */
 export class PostgresOrders implements Orders {
   readonly #database: Database<Queryable>
 

@@ -1,11 +1,11 @@
-/** The domain. It knows no message, no broker and no store. */
+/** The domain. It depends on no message, broker or store. */
 export interface Order {
   readonly id: string
   readonly customer: string
   readonly total: number
 }
 
-/** The port behind which orders are kept. */
+/** The port for storing orders. */
 export interface Orders {
   save(order: Order): Promise<void>
 }
