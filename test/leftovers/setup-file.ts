@@ -1,3 +1,3 @@
-import { removeAfterEachFile } from './remove-after-file.ts'
+import { cleanUpAfterThisFile } from './after-each-file.ts'
 
-removeAfterEachFile()
+cleanUpAfterThisFile()

@@ -1,10 +1,10 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync } from 'node:fs'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Writable } from 'node:stream'
-import { removeAfterFile } from '../../../../test/leftovers/remove-after-file.ts'
+import { afterEachFile } from '../../../../test/leftovers/after-each-file.ts'
 import { Secrets } from '../../src/output/secrets.ts'
 import { run } from '../../src/program.ts'
 import { main } from './bundle-main.ts'
@@ -144,9 +144,14 @@ class Heard extends Writable {
   }
 }
 
+const directories: string[] = []
+afterEachFile(() => {
+  for (const directory of directories.splice(0)) rmSync(directory, { recursive: true, force: true })
+})
+
 /** An empty directory that is removed after the last test of the file. */
 export function emptyDirectory(): string {
   const directory = mkdtempSync(join(tmpdir(), 'ackord-cli-test-'))
-  removeAfterFile(directory)
+  directories.push(directory)
   return directory
 }

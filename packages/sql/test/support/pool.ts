@@ -1,4 +1,4 @@
-import { afterAll } from 'vitest'
+import { afterEachFile } from '../../../../test/leftovers/after-each-file.ts'
 
 /** A database, or a schema in one, which the tests of a file use one after the other. */
 export interface Pooled {
@@ -15,7 +15,7 @@ export class DatabasePool<Item extends Pooled> {
   readonly #free = new Map<string, Item[]>()
 
   constructor() {
-    afterAll(async () => {
+    afterEachFile(async () => {
       const items = [...this.#free.values()].flat()
       this.#free.clear()
       await Promise.all(items.map((item) => item.drop()))
