@@ -22,6 +22,14 @@ interface Scenario {
   readonly fails: boolean
 }
 
+let tags = 0
+
+/** Thousands are used, many at the same time: random names alone would collide now and then, and one message would find the lease of another. */
+function newTag(): string {
+  tags += 1
+  return `t-${ownName()}-${tags}`
+}
+
 function outboxOf(redis: Redis, name: OutboxName, tag: string): OutboxWriter<RedisTransaction> | undefined {
   if (name === 'stream outbox') return streamOutbox(redis, { tags: [tag], logger: silentLogger })
   return name === 'Lua outbox' ? luaOutbox(redis, { tag, logger: silentLogger }) : undefined
@@ -43,7 +51,7 @@ function messageWorld(client: Ioredis, { inbox, outbox: name, rollback, fails }:
   const stops = stoppableCommits(client)
   // Of one message each: what becomes of several is another test's.
   const redis = new Redis(client, stops.port, { logger: silentLogger, coalesce: 1 })
-  const tag = `t-${ownName()}`
+  const tag = newTag()
   const key = (...parts: string[]) => redis.key(tag, ...parts)
   const outbox = outboxOf(redis, name, tag)
   const use = [
@@ -192,7 +200,7 @@ describe('a commit script that stops at any of its steps', () => {
     async function runStopped(step: number): Promise<number> {
       const stops = stoppableCommits(client)
       const redis = new Redis(client, stops.port, { logger: silentLogger })
-      const tag = `t-${ownName()}`
+      const tag = newTag()
       const key = (...parts: string[]) => redis.key(tag, ...parts)
       const use = [inboxMiddleware(redis, { consumer: 'orders', tag }), transactionMiddleware(redis, { logger: silentLogger })]
       const handle = async ({ id = '' }: Message) => {
