@@ -8,6 +8,7 @@
 // named. --json ends with the figures as one line.
 import { spawn, spawnSync } from 'node:child_process'
 import { mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { addResults } from './guarantees.mjs'
@@ -58,9 +59,25 @@ async function runPrograms() {
   return { code, figures, text }
 }
 
+/**
+ * Whether a test file imports scripts/test-depth.mjs, itself or through a module of the tests.
+ *
+ * @param {string} file
+ * @param {Set<string>} seen
+ * @returns {boolean}
+ */
+function readsDepth(file, seen = new Set()) {
+  if (seen.has(file)) return false
+  seen.add(file)
+  const text = readFileSync(file, 'utf8')
+  if (text.includes('scripts/test-depth.mjs')) return true
+  const imported = Array.from(text.matchAll(/ from '(\.[^']+\.ts)'/g), ([, path]) => join(dirname(file), String(path)))
+  return imported.some((path) => path.includes('/test/') && readsDepth(path, seen))
+}
+
 /** @returns {{ code: number, text: string }} `text` is what the tests printed */
 function runTests() {
-  const files = testFiles().filter((file) => readFileSync(root + file, 'utf8').includes('scripts/test-depth.mjs'))
+  const files = testFiles().filter((file) => readsDepth(join(root, file)))
   const chosen = files.filter((file) => values.tests?.some((part) => file.includes(part)) ?? true)
   if (chosen.length === 0) {
     say(`no test file that does more in a proof has ${values.tests?.join(' or ') ?? 'a name'}`)

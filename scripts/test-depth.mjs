@@ -1,7 +1,7 @@
 // @ts-check
 // How much the tests do. `make test` runs every scenario on every database and broker with one client, and every client with what is its own;
 // `make proof` sets ACKORD_PROOF=1 and runs the rest as well. This is the only place that reads the variable: scripts/proof.mjs runs the test files
-// that import this one.
+// that import this one, themselves or through a module of the tests.
 
 /** Whether everything is to be run that tests can run, however long it takes. */
 export const isProof = process.env['ACKORD_PROOF'] === '1'

@@ -166,9 +166,9 @@ export function createInboxMiddleware({ inbox, store, info, outputsAreStored = f
   })
 }
 
-/** Fails if an output is left: without an outbox inside of the inbox it would be lost in a crash. */
+/** Rejects the outputs of a handler. Without an outbox inside of the inbox, a crash after the commit would lose them. */
 function rejectOutputs(next: Process): Process {
-  return function refuseOutputs(message, context) {
+  return function withoutOutputs(message, context) {
     return next(message, context).then((outputs) => {
       if (outputs.length > 0) throw outputsWithoutOutbox(message, outputs.length)
       return outputs
@@ -179,6 +179,6 @@ function rejectOutputs(next: Process): Process {
 export function outputsWithoutOutbox(message: Message, count: number): AckordError {
   return new AckordError(
     'ACKORD_INVALID_OUTPUT',
-    `Handling ${describeMessage(message)} returned ${count} outputs, and there is an inbox around it but no outbox. If the process crashed after the commit they would be lost, because the redelivered message would be skipped as a duplicate. Add outboxMiddleware() inside of the inbox.`,
+    `The handler of ${describeMessage(message)} returned ${count} outputs, but no outbox stores them. If the process crashed after the commit, they would be lost: the redelivered message would be skipped as a duplicate. Add outboxMiddleware() inside of the inbox.`,
   )
 }

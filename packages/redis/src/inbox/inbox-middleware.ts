@@ -89,7 +89,7 @@ export function inboxMiddleware(redis: Redis, options: InboxOptions): Middleware
     size: coalesce,
   })
 
-  /** Handles a message whose marker exists. */
+  /** For a message whose marker exists: it is a duplicate, or an error says why it cannot be handled now. */
   function met(message: Message, marker: string, remaining: number): 'duplicate' {
     if (marker.startsWith('done:')) return 'duplicate'
     if (marker.startsWith('partial:')) throw new PartialCommitError(describeMessage(message), `${marker.slice(8)}, at an earlier delivery`)

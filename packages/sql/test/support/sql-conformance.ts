@@ -14,7 +14,8 @@ import {
   testRelay,
   testTransaction,
 } from '@ackord/testkit/suites'
-import { afterAll, describe, it } from 'vitest'
+import { describe, it } from 'vitest'
+import { afterEachFile } from '../../../../test/leftovers/after-each-file.ts'
 import { type Database, type SqlOutbox, sqlOutbox, type TableOptions, transactional, transactionMiddleware } from '../../src/index.ts'
 
 /** What the suites need of a database, whatever it is. */
@@ -39,9 +40,12 @@ interface SqlWorld<Handle> extends AsyncDisposable {
 
 export type OpenSqlWorld<Handle> = () => Promise<SqlWorld<Handle>>
 
-const results = new ResultTable()
+let results = new ResultTable()
 
-afterAll(() => console.log(results.format()))
+afterEachFile(() => {
+  if (results.rows.length > 0) console.log(results.format())
+  results = new ResultTable()
+})
 
 const transaction = { logger: silentLogger }
 const instants = ['created_at', 'available_at', 'lease_until', 'published_at', 'parked_at']

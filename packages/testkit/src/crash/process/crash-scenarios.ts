@@ -26,24 +26,32 @@ export function crashScenarios(options: CrashOptions = {}): readonly CrashScenar
 }
 
 function briefMatrix(points: readonly CrashPoint[]): readonly CrashScenario[] {
-  return [
-    scenario('a service that is not killed applies every command once, publishes every event once, and stops', []),
-    scenario('killed at every point in turn', points.map(usualKill)),
-    beside(
-      'killed repeatedly while another service continues',
-      points.filter(({ name }) => accompanied.includes(name)),
-    ),
-  ]
+  return [undisturbed(), inTurn(points), besideAnother(points)]
 }
 
 function smallMatrix(points: readonly CrashPoint[]): readonly CrashScenario[] {
-  const [undisturbed, ...others] = briefMatrix(points)
   return [
-    ...(undisturbed === undefined ? [] : [undisturbed]),
+    undisturbed(),
     ...points.map((point) => scenario(`killed at ${point.name}`, [usualKill(point)])),
     ...points.filter(({ name }) => repeated.includes(name)).map(threeTimes),
-    ...others,
+    inTurn(points),
+    besideAnother(points),
   ]
+}
+
+function undisturbed(): CrashScenario {
+  return scenario('a service that is not killed applies every command once, publishes every event once, and stops', [])
+}
+
+function inTurn(points: readonly CrashPoint[]): CrashScenario {
+  return scenario('killed at every point in turn', points.map(usualKill))
+}
+
+function besideAnother(points: readonly CrashPoint[]): CrashScenario {
+  return beside(
+    'killed repeatedly while another service continues',
+    points.filter(({ name }) => accompanied.includes(name)),
+  )
 }
 
 /** The scenarios that `full` adds. */
