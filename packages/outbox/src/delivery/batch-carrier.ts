@@ -234,7 +234,8 @@ export class BatchCarrier {
       else sendings.push(screened)
     }
     if (sendings.length === 0) return verdicts
-    return [...verdicts, ...(await publishGroup(destination, sendings, { settings, pauses, meter, cancelled: cancelled }))]
+    const published = await publishGroup(destination, sendings, { settings, pauses, meter, cancelled })
+    return verdicts.length === 0 ? published : [...verdicts, ...published]
   }
 
   #count(destination: string, change: number): void {

@@ -66,13 +66,22 @@ export class ByteBudget {
   }
 }
 
+/** The sizes of batches. A batch is measured when it is claimed, and in most cases is freed as a whole. */
+const sizes = new WeakMap<readonly ClaimedRecord[], number>()
+
 /** About the number of bytes that the store counts for `maxBytes`. */
 export function bytesOf(records: readonly ClaimedRecord[]): number {
+  const known = sizes.get(records)
+  if (known !== undefined) return known
   let bytes = 0
   for (const { message } of records) {
     bytes += message.data.byteLength
     const { attributes } = message
-    for (const name in attributes) bytes += name.length + String(attributes[name] ?? '').length
+    for (const name in attributes) {
+      const value = attributes[name]
+      bytes += name.length + (typeof value === 'string' ? value.length : String(value ?? '').length)
+    }
   }
+  sizes.set(records, bytes)
   return bytes
 }

@@ -109,6 +109,10 @@ export class DestinationPauses {
     return this.#down.get(destination)?.failures === 0
   }
 
+  hasSuspects(destination: string): boolean {
+    return this.#suspects.has(destination)
+  }
+
   isSuspect(destination: string, id: string): boolean {
     return this.#suspects.get(destination)?.has(id) === true
   }

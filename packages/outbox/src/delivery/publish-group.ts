@@ -52,21 +52,32 @@ export async function publishGroup(
   const { settings, pauses, cancelled } = options
   const { suspensions } = settings.runtime
   const isSuspect = ({ record }: Sending) => pauses.isSuspect(destination, record.id)
-  const suspects = sendings.filter(isSuspect)
+  const suspects = pauses.hasSuspects(destination) ? sendings.filter(isSuspect) : []
   const others = suspects.length === 0 ? sendings : sendings.filter((sending) => !isSuspect(sending))
   const together = await publishTogether(destination, others, options)
+  // In short what follows does for a batch of which all records passed, as nearly all do.
+  if (!pauses.hasSuspects(destination) && together.every(hasPassed)) {
+    if (!cancelled.aborted && settings.runtime.suspensions === suspensions) pauses.worked(destination, together.length)
+    return verdictsOf(together)
+  }
   const trusted = others.length === 0 || together.some(hasPassed)
   const tried = suspects.slice(0, others.length === 0 ? minAlone : maxAlone)
   const alone = trusted ? await publishAlone(destination, tried, together, options) : []
   const sent = [...together, ...alone]
   // If the relay gave up, or was suspended, its own time ran out, which says nothing about the destination.
   if (!cancelled.aborted && settings.runtime.suspensions === suspensions) judge(destination, { together, alone }, pauses)
-  else return sent.flatMap(({ verdict }) => verdict ?? [])
+  else return verdictsOf(sent)
   const passed = sent.some(hasPassed)
   return sent.flatMap(({ sending, verdict, fault }) => {
     if (fault === undefined || !passed || !alone.some((one) => one.sending === sending)) return verdict ?? []
     return failure(sending.record, fault, settings)
   })
+}
+
+function verdictsOf(sent: readonly Sent[]): readonly Verdict[] {
+  const verdicts: Verdict[] = []
+  for (const { verdict } of sent) if (verdict !== undefined) verdicts.push(verdict)
+  return verdicts
 }
 
 /** Reports to the pauses what the publish has shown about the destination. */
@@ -136,7 +147,8 @@ async function publishTogether(destination: string, sendings: readonly Sending[]
       return part.map((sending) => ({ sending, verdict: undefined, fault: { error } }))
     }
   })
-  return (await Promise.all(groups)).flat()
+  const sent = await Promise.all(groups)
+  return sent.length === 1 ? (sent[0] as readonly Sent[]) : sent.flat()
 }
 
 async function publish(

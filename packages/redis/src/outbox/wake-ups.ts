@@ -91,7 +91,7 @@ async function withOwnPort(port: RedisPort, signal: AbortSignal, work: (own: Ded
   }
 }
 
-/** Follows a stream with one entry, which writers replace when they have stored something. `block`: milliseconds for which one read waits. */
+/** Follows a stream to which writers add an entry when they have stored something. They keep it short, but not to one entry: exact trimming is several times as slow. `block`: milliseconds for which one read waits. */
 export async function followWakeStream(key: string, block: number, { port, signal, wake }: Follower): Promise<void> {
   let known: string | undefined
   while (!signal.aborted) {
@@ -101,8 +101,8 @@ export async function followWakeStream(key: string, block: number, { port, signa
       known = last
       if (!(await wake())) return
     }
-    const args = ['BLOCK', String(Math.ceil(block)), 'STREAMS', key, known]
-    await port.send({ name: 'XREAD', args, keys: [3] })
+    const args = ['COUNT', '1', 'BLOCK', String(Math.ceil(block)), 'STREAMS', key, known]
+    await port.send({ name: 'XREAD', args, keys: [5] })
   }
 }
 

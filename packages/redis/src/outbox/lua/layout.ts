@@ -15,7 +15,7 @@ import { redisKey } from '../../client/keys.ts'
  *     counts        hash    destinationHash status → number of records: `o` open, `i` in flight (these are open, too), `f` parked, `s` published
  *     seq           string  the last sequence number
  *     meta          hash    layout → the number of this layout
- *     wake          stream  one entry; a new one is a hint that there are records to claim
+ *     wake          stream  a few entries; a new one is a hint that there are records to claim
  *     keys          zset    place destinationHash key seq id, all with score 0: records with an ordering key, only with order per key
  *     pollers       zset    the store objects that claim, by when the lease of each ends: only with order per key
  *

@@ -9,6 +9,8 @@ import { redisKey } from '../../client/keys.ts'
  * - `parked`: parked entries, by when they were parked. Pending for the consumer `parked`.
  * - `errors`: the last error of each entry that failed.
  * - `uncounted`: how many deliveries of an entry were no attempts: those that were released, and those before it was re-armed.
+ * - `gate`: says whether XREADGROUP may read the unread entries, which it may if none of them is large, and none has a field in `uncounted`. Open: an empty stream with the same
+ *   group. Closed: a string, until all entries were read. Not there: it was never closed, and the next claim opens it. See `#readBehindGate()` of `EntryTaker`.
  */
 export interface DestinationKeys {
   readonly entries: string
@@ -17,7 +19,11 @@ export interface DestinationKeys {
   readonly parked: string
   readonly errors: string
   readonly uncounted: string
+  readonly gate: string
 }
+
+/** An entry with more bytes than this closes the gate of its destination. */
+export const largeEntry: number = 32 * 1024
 
 /** The records of one destination under one tag. */
 export class DestinationStream {
@@ -33,6 +39,8 @@ export class DestinationStream {
   /** When its pending entries were last searched, by the monotonic clock, and where an unfinished search ended: consumer and entry. */
   lookedAt: number = -Infinity
   cursor: readonly [string, string] | undefined
+  /** Whether the last claim found more unread entries than it could take, and the gate open. */
+  isBusy = false
 
   constructor(tag: string, destination: string, keys: DestinationKeys) {
     this.tag = tag
@@ -41,6 +49,7 @@ export class DestinationStream {
     this.suffix = `/${encodeURIComponent(tag)}/${destination}`
   }
 
+  /** The keys that most scripts take, in their order: all but `gate`. */
   get allKeys(): readonly string[] {
     const { entries, ready, retry, parked, errors, uncounted } = this.keys
     return [entries, ready, retry, parked, errors, uncounted]
@@ -74,7 +83,7 @@ export class DestinationStreams {
     return redisKey(tag, this.#name, 'empty')
   }
 
-  /** A stream of one entry. A new entry is a hint that a record was stored. */
+  /** A short stream. A new entry is a hint that a record was stored. */
   wakeKey(tag: string): string {
     return redisKey(tag, this.#name, 'wake')
   }
@@ -115,6 +124,7 @@ export class DestinationStreams {
       parked: key('parked'),
       errors: key('errors'),
       uncounted: key('uncounted'),
+      gate: key('gate'),
     })
   }
 }

@@ -69,7 +69,8 @@ export class EmptyDestinations {
 
   async #dropSome(tag: string, dropped: readonly DestinationStream[]): Promise<void> {
     const { port, streams, group } = this.#context
-    const keys = [streams.destinationsKey(tag), streams.emptyKey(tag), ...dropped.flatMap((stream) => stream.allKeys)]
+    const own = [...dropped.flatMap((stream) => stream.allKeys), ...dropped.map((stream) => stream.keys.gate)]
+    const keys = [streams.destinationsKey(tag), streams.emptyKey(tag), ...own]
     const names = dropped.map(({ destination }) => destination)
     await port.evaluate(dropEmpty, keys, [group, String(this.#options.idleTime), ...names])
   }

@@ -158,7 +158,7 @@ export function streamAdministration(context: StreamOutboxContext, nextOrder: ()
     const destination = edit.destination ?? record.destination
     const fields = fieldsOf({ destination, message: editMessage(record.message, edit), delay }, codec, nextOrder())
     const to = streams.get(stream.tag, destination).keys
-    const keys = [...stream.allKeys, to.entries, streams.destinationsKey(stream.tag), streams.wakeKey(stream.tag), to.uncounted]
+    const keys = [...stream.allKeys, to.entries, streams.destinationsKey(stream.tag), streams.wakeKey(stream.tag), to.uncounted, to.gate]
     const added = await port.evaluate(replaceParked, keys, [group, entry, destination, keepAttempts ? '1' : '0', ...fields])
     return String(added) === '' ? 0 : 1
   }
@@ -215,7 +215,7 @@ export function streamAdministration(context: StreamOutboxContext, nextOrder: ()
     async park(ids, reason) {
       const text = reason.slice(0, maxErrorLength)
       const parked = await byStream(entriesWith(ids), async (stream, entries) => {
-        const own = asList(await port.evaluate(parkEntries, stream.allKeys, [group, text, ...entries]))
+        const own = asList(await port.evaluate(parkEntries, [...stream.allKeys, stream.keys.gate], [group, text, ...entries]))
         return own.map((entry) => stream.idOf(String(entry)))
       })
       const all = parked.flat()

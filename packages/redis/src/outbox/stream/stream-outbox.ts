@@ -28,7 +28,7 @@ import type { RedisTransaction } from '../../transaction/transaction.ts'
 import { fieldsOf, type StreamCodec } from '../record-fields.ts'
 import { cancelCommand, rememberDelayed } from './cancel-entries.ts'
 import type { StreamOutboxContext } from './context.ts'
-import { DestinationStreams } from './destination-stream.ts'
+import { DestinationStreams, largeEntry } from './destination-stream.ts'
 import { streamAdministration } from './stream-administration.ts'
 import { StreamClaims } from './stream-claims.ts'
 import { streamWakeUps } from './stream-wake-ups.ts'
@@ -130,15 +130,19 @@ export function streamOutbox(redis: Redis, options: StreamOutboxOptions = {}): S
   }
 
   function commandsFor(tag: string, records: readonly NewOutboxRecord[]): readonly QueuedCommand[] {
+    const gates = new Set<string>()
     const added = records.map((record): QueuedCommand => {
       const fields = fieldsOf(record, context.codec, nextOrder(), maxSize)
-      const { entries } = streams.get(tag, record.destination).keys
+      const { entries, gate } = streams.get(tag, record.destination).keys
+      if (isLarge(fields)) gates.add(gate)
       return rememberDelayed({ name: 'XADD', args: [entries, '*', ...fields], keys: [0], kind: 'stream' }, entries, record)
     })
     const destinations = new Set(records.map(({ destination }) => destination))
     const known: QueuedCommand = { name: 'SADD', args: [streams.destinationsKey(tag), ...destinations], keys: [0], kind: 'set' }
-    const wake: QueuedCommand = { name: 'XADD', args: [streams.wakeKey(tag), 'MAXLEN', '1', '*', 'n', '1'], keys: [0], kind: 'stream' }
-    return [known, ...added, wake]
+    const wake: QueuedCommand = { name: 'XADD', args: [streams.wakeKey(tag), 'MAXLEN', '~', '1', '*', 'n', '1'], keys: [0], kind: 'stream' }
+    // Gates are closed first: a commit that fails halfway must not leave a large entry behind an open gate.
+    const closed = Array.from(gates, (gate): QueuedCommand => ({ name: 'SET', args: [gate, 'closed'], keys: [0], kind: 'any' }))
+    return [...closed, known, ...added, wake]
   }
 
   return {
@@ -176,6 +180,16 @@ export function streamOutbox(redis: Redis, options: StreamOutboxOptions = {}): S
 
     wakeUps: ({ signal }) => streamWakeUps(context, { signal, block, deadline }),
   }
+}
+
+function isLarge(fields: readonly RedisArgument[]): boolean {
+  let length = 0
+  for (const field of fields) length += field.length
+  // No character of a string has more than three bytes.
+  if (3 * length <= largeEntry) return false
+  let bytes = 0
+  for (const field of fields) bytes += Buffer.byteLength(field)
+  return bytes > largeEntry
 }
 
 function codecOf(marshal: StreamCodec['marshal'] | undefined, unmarshal: StreamCodec['unmarshal'] | undefined): StreamCodec | undefined {

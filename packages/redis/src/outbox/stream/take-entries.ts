@@ -1,11 +1,11 @@
 import type { ClaimOptions } from '@ackord/outbox'
-import type { Reply, Script } from '../../client/port.ts'
+import type { RedisCommand, Reply, Script, SendOptions } from '../../client/port.ts'
 import { asList, says } from '../../client/reply.ts'
 import { ClaimPace } from '../claim-pace.ts'
 import { byteArguments, type ClaimRoom, type Portion, type Share } from '../claim-room.ts'
 import { fillInShares } from '../fair-shares.ts'
 import type { StreamOutboxContext } from './context.ts'
-import type { DestinationStream } from './destination-stream.ts'
+import { type DestinationStream, largeEntry } from './destination-stream.ts'
 import { EmptyDestinations, type EmptyDestinationsOptions } from './empty-destinations.ts'
 import { takeDue, takeFresh, takeOver } from './scripts/claim-scripts.ts'
 
@@ -34,6 +34,13 @@ export interface ClaimRequest {
 
 /** Releases the entries of an answer that came after its deadline. */
 type ReleaseLate = (entries: readonly TakenEntry[], request: ClaimRequest) => Promise<void>
+
+/** A call that takes entries, and how its reply is read. */
+interface Asking {
+  readonly send: (onLate: SendOptions['onLate']) => Promise<Reply>
+  readonly bytesOf: (reply: Reply) => number
+  readonly itemsOf: (reply: Reply) => readonly TakenEntry[]
+}
 
 /** How many pending entries, and how many streams, one script reads: other clients wait meanwhile. */
 const maxPending = 1000
@@ -89,7 +96,7 @@ export class EntryTaker {
       let learnt: readonly DestinationStream[] = []
       const given = await inChunks(wanted, share, true, async (some, left, isFirst) => {
         const keys = [streams.destinationsKey(tag), ...some.flatMap((stream) => stream.allKeys)]
-        const reply = await this.#ask(tag, takeDue, keys, [...flags, isFirst ? '1' : '0'], request, left, 1, (late) =>
+        const reply = await this.#askScript(tag, takeDue, keys, [...flags, isFirst ? '1' : '0'], request, left, 1, (late) =>
           some.flatMap((stream, index) => this.#entriesOf(stream, asList(late)[index + 3])),
         )
         const [names, bytes, isFull, ...answers] = asList(reply)
@@ -123,7 +130,7 @@ export class EntryTaker {
       for (;;) {
         const args = [...settings, ...(stream.cursor ?? ['', '-'])]
         const left = leftOf(share, { items, bytes })
-        const answer = await this.#ask(stream, takeOver, stream.allKeys, args, request, left, 4, (late) =>
+        const answer = await this.#askScript(stream, takeOver, stream.allKeys, args, request, left, 4, (late) =>
           this.#entriesOf(stream, late, true),
         )
         const reply = asList(answer)
@@ -152,26 +159,79 @@ export class EntryTaker {
       request.room,
       async (tag, share) => {
         const wanted = rotate(streams.of(tag).filter(request.wants), this.#streamTurn)
-        return await inChunks(wanted, share, false, async (some, left) => {
-          const keys = some.flatMap((stream) => stream.allKeys)
-          const reply = await this.#ask(tag, takeFresh, keys, [], request, left, 0, (late) =>
+        const read = await this.#readBehindGate(tag, wanted, share, request)
+        if (read.items.length >= share.count) return read
+        const given = await inChunks(wanted, leftOf(share, read), false, async (some, left) => {
+          const keys = [...some.flatMap((stream) => stream.allKeys), ...some.map((stream) => stream.keys.gate)]
+          const reply = await this.#askScript(tag, takeFresh, keys, [], request, left, 0, (late) =>
             some.flatMap((stream, index) => this.#freshOf(stream, asList(late)[index + 2])),
           )
           const [bytes, isFull, ...answers] = asList(reply)
+          const items: TakenEntry[] = []
           for (const [index, stream] of some.entries()) {
-            if (this.#emptyDestinations.noteEmpty(stream, String(asList(answers[index])[2]) === '1')) empty.push(stream)
+            const [, , isEmpty, isOpen] = asList(answers[index]).map(String)
+            if (this.#emptyDestinations.noteEmpty(stream, isEmpty === '1')) empty.push(stream)
+            const own = this.#freshOf(stream, answers[index])
+            stream.isBusy = isOpen === '1' && own.length >= shareOf(left.count, some.length)
+            for (const entry of own) items.push(entry)
           }
-          const items = some.flatMap((stream, index) => this.#freshOf(stream, answers[index]))
           return { items, bytes: Number(bytes), stopped: String(isFull) === '1' }
         })
+        return { items: [...read.items, ...given.items], bytes: read.bytes + given.bytes, stopped: given.stopped }
       },
       this.#passedOver.fresh,
     )
     await this.#emptyDestinations.drop(empty)
   }
 
+  /**
+   * Reads unread entries with XREADGROUP, if all streams have more of them than a claim takes. It reads several times as fast as a script, whose replies Redis converts to
+   * Lua and back, but it has no limit in bytes, and reads entries that were parked unread. So it also reads from the gate of each stream, in which there is never an
+   * entry: if one of the gates is closed, Redis refuses the command before it reads anything, and the script is asked.
+   */
+  async #readBehindGate(
+    tag: string,
+    wanted: readonly DestinationStream[],
+    share: Share,
+    request: ClaimRequest,
+  ): Promise<Portion<TakenEntry>> {
+    const none = { items: [], bytes: 0, stopped: false }
+    const { port, group } = this.#context
+    if (wanted.length === 0 || wanted.length > streamsPerScript || !wanted.every((stream) => stream.isBusy)) return none
+    const count = shareOf(share.count, wanted.length)
+    if (count * wanted.length > share.count || share.count * largeEntry > share.maxBytes) return none
+    const keys = wanted.flatMap((stream) => [stream.keys.gate, stream.keys.entries])
+    const args = ['GROUP', group, request.consumer, 'COUNT', String(count), 'STREAMS', ...keys, ...keys.map(() => '>')]
+    const command: RedisCommand = { name: 'XREADGROUP', args, keys: keys.map((_, index) => index + 6) }
+    const byKey = new Map(wanted.map((stream) => [port.keyPrefix + stream.keys.entries, stream]))
+    const itemsOf = (reply: Reply): readonly TakenEntry[] =>
+      asList(reply).flatMap((answer) => {
+        const [key, entries] = asList(answer)
+        const stream = byKey.get(String(key))
+        return stream === undefined ? [] : asList(entries).map((entry) => freshEntry(stream, entry))
+      })
+    let items: readonly TakenEntry[] = []
+    let bytes = 0
+    try {
+      await this.#ask(tag, request, share, {
+        send: (onLate) => port.send(command, { binary: true, onLate }),
+        bytesOf: (reply) => {
+          items = itemsOf(reply)
+          bytes = bytesOf(items)
+          return bytes
+        },
+        itemsOf,
+      })
+    } catch (error) {
+      if (!says(error, 'NOGROUP', 'WRONGTYPE', 'NOPERM')) throw error
+    }
+    // The script tells again which of them have more.
+    if (items.length < count * wanted.length) for (const stream of wanted) stream.isBusy = false
+    return { items, bytes, stopped: false }
+  }
+
   /** `source`: which claims wait for each other's answers. `bytesAt`: the index in the script's reply of the bytes that it took. */
-  async #ask(
+  async #askScript(
     source: string | DestinationStream,
     script: Script,
     keys: readonly string[],
@@ -182,16 +242,23 @@ export class EntryTaker {
     entriesOf: (late: Reply) => readonly TakenEntry[],
   ): Promise<Reply> {
     const { port, group } = this.#context
-    const { consumer, lease, maxBytes: claimBytes } = request
-    const words = [group, consumer, String(share.count), ...byteArguments(share), ...args]
-    return await this.#pace.ask(source, {
-      lease,
-      claimBytes,
-      maxBytes: share.maxBytes,
+    const words = [group, request.consumer, String(share.count), ...byteArguments(share), ...args]
+    return await this.#ask(source, request, share, {
       send: (onLate) => port.evaluate(script, keys, words, { binary: true, onLate }),
       bytesOf: (reply) => Number(asList(reply)[bytesAt]),
-      release: (late) => this.#releaseLate(entriesOf(late), request),
+      itemsOf: entriesOf,
     })
+  }
+
+  async #ask(
+    source: string | DestinationStream,
+    request: ClaimRequest,
+    { maxBytes }: Share,
+    { send, bytesOf, itemsOf }: Asking,
+  ): Promise<Reply> {
+    const { lease, maxBytes: claimBytes } = request
+    const release = (late: Reply) => this.#releaseLate(itemsOf(late), request)
+    return await this.#pace.ask(source, { lease, claimBytes, maxBytes, send, bytesOf, release })
   }
 
   #mayLook(stream: DestinationStream): boolean {
@@ -214,11 +281,7 @@ export class EntryTaker {
         'The consumer group of an outbox was missing and is created again. All records in its stream are delivered again, including parked ones.'
       this.#context.logger.warn({ stream: stream.keys.entries, group: this.#context.group, parked: Number(parked) }, text)
     }
-    return asList(entries).map((entry) => {
-      const [id, fields, uncounted] = entry as readonly [Buffer, readonly Buffer[], Buffer?]
-      const delivery = uncounted === undefined ? 1 : 2
-      return { stream, id: id.toString('latin1'), fields, delivery, uncounted: Number(uncounted ?? 0), unchecked: true }
-    })
+    return asList(entries).map((entry) => freshEntry(stream, entry))
   }
 
   /** Reads a reply that has the entries first, then the ids of entries that are missing. */
@@ -260,6 +323,24 @@ export class EntryTaker {
     if (!stream.failing) this.#context.logger.error({ err: error, stream: stream.keys.entries }, 'A stream of an outbox cannot be read.')
     stream.failing = true
   }
+}
+
+/** An entry that was read for the first time: its id and fields, and how many deliveries were no attempts, if an operator stored it with earlier attempts. */
+function freshEntry(stream: DestinationStream, entry: Reply): TakenEntry {
+  const [id, fields, uncounted] = entry as readonly [Buffer, readonly Buffer[], Buffer?]
+  const delivery = uncounted === undefined ? 1 : 2
+  return { stream, id: id.toString('latin1'), fields, delivery, uncounted: Number(uncounted ?? 0), unchecked: true }
+}
+
+function bytesOf(entries: readonly TakenEntry[]): number {
+  let bytes = 0
+  for (const { fields } of entries) for (const field of fields) bytes += field.length
+  return bytes
+}
+
+/** How many of `count` entries the scripts take from each of several streams before they take more from any. */
+function shareOf(count: number, streams: number): number {
+  return Math.max(1, Math.floor(count / streams))
 }
 
 /** Asks for streams of one tag, some at a time, until there is enough. `evenIfNone`: asks once also without a stream. */

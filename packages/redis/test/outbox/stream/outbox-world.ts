@@ -27,7 +27,7 @@ export function streamOutboxWorld(kind: RedisKind, options: StreamOutboxOptions 
         ...((await command('ZRANGE', redisKey(tag, 'outbox', 'empty'), '0', '-1')) as string[]),
       ]
       const kinds = (destination: string) =>
-        ['to', 'ready', 'retry', 'parked', 'errors', 'uncounted'].map((one) => redisKey(tag, 'outbox', one, destination))
+        ['to', 'ready', 'retry', 'parked', 'errors', 'uncounted', 'gate'].map((one) => redisKey(tag, 'outbox', one, destination))
       return destinations.map((destination) => ({ stream: redisKey(tag, 'outbox', 'to', destination), all: kinds(destination) }))
     }
     return {

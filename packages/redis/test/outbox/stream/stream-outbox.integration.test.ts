@@ -10,7 +10,7 @@ import { TestTransaction } from './test-transaction.ts'
 
 const single = redisKinds.filter(({ cluster }) => !cluster)
 
-it('claims 500 by two scripts, and settles 500 by one script', async () => {
+it('claims 500 of many by a script and XREADGROUP, and settles 500 by one script', async () => {
   await using world = await StreamWorld.open()
   const calls: string[] = []
   const { port } = world
@@ -31,7 +31,7 @@ it('claims 500 by two scripts, and settles 500 by one script', async () => {
   calls.length = 0
   const held = await store.claim({ limit: 500, lease })
   expect(held).toHaveLength(500)
-  expect(calls).toEqual(['a script', 'a script'])
+  expect(calls).toEqual(['a script', 'XREADGROUP'])
   calls.length = 0
   const answers = await store.settle(held.map(({ id, token }) => ({ id, token, result: 'published' })))
   expect(answers.every((answer) => answer === 'applied')).toBe(true)

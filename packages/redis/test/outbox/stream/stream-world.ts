@@ -58,7 +58,7 @@ export class StreamWorld implements AsyncDisposable {
   }
 
   /** A key of the outbox, without the client's prefix. */
-  key(kind: 'to' | 'ready' | 'retry' | 'parked' | 'errors' | 'uncounted', destination = 'orders'): string {
+  key(kind: 'to' | 'ready' | 'retry' | 'parked' | 'errors' | 'uncounted' | 'gate', destination = 'orders'): string {
     return redisKey(this.tag, 'outbox', kind, destination)
   }
 
@@ -71,6 +71,7 @@ export class StreamWorld implements AsyncDisposable {
     return redisKey(this.tag, 'outbox', 'empty')
   }
 
+  /** The set of destinations, and the keys of one destination with its records. */
   allKeys(destination = 'orders'): string[] {
     const kinds = ['to', 'ready', 'retry', 'parked', 'errors', 'uncounted'] as const
     return [this.destinationsKey, ...kinds.map((kind) => this.key(kind, destination))]
@@ -128,7 +129,8 @@ export class StreamWorld implements AsyncDisposable {
         ...((await this.command('SMEMBERS', prefix + this.destinationsKey)) as string[]),
         ...((await this.command('ZRANGE', prefix + this.emptyKey, '0', '-1')) as string[]),
       ]
-      await Promise.all(destinations.map((destination) => this.command('DEL', ...this.allKeys(destination).map((key) => prefix + key))))
+      const keysOf = (destination: string) => [...this.allKeys(destination), this.key('gate', destination)].map((key) => prefix + key)
+      await Promise.all(destinations.map((destination) => this.command('DEL', ...keysOf(destination))))
       await this.command('DEL', prefix + this.emptyKey)
       await this.command('DEL', prefix + redisKey(this.tag, 'outbox', 'wake'))
     } catch {

@@ -87,7 +87,7 @@ export const enqueueLua: string = `do
     end
     ackord.flush(k)
     redis.pcall('HSETNX', KEYS[k + ${offsetOf('meta')}], 'layout', '${layoutVersion}')
-    if token == '' then redis.pcall('XADD', KEYS[k + ${offsetOf('wake')}], 'MAXLEN', 1, '*', 'n', #fresh) end
+    if token == '' then redis.pcall('XADD', KEYS[k + ${offsetOf('wake')}], 'MAXLEN', '~', 1, '*', 'n', #fresh) end
     return reply
   end
 end`

@@ -98,6 +98,6 @@ end
 remove('ZREM', inflight, back)
 redis.call('ZREM', pollers, mine)
 ackord.flush(1)
-redis.call('XADD', wake, 'MAXLEN', 1, '*', 'n', 0)
+redis.call('XADD', wake, 'MAXLEN', '~', 1, '*', 'n', 0)
 return 1`,
 )

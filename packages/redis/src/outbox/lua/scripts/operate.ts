@@ -32,7 +32,7 @@ for i, id in ipairs(ids) do
   end
 end
 ackord.flush(1)
-if count > 0 then redis.call('XADD', wake, 'MAXLEN', 1, '*', 'n', count) end
+if count > 0 then redis.call('XADD', wake, 'MAXLEN', '~', 1, '*', 'n', count) end
 return count`,
 )
 
@@ -67,7 +67,7 @@ redis.call('HSET', state, id, ackord.write(s))
 redis.call('ZREM', index, letter .. s.seq .. id)
 if letter == 's' then redis.call('ZREM', sent, id) elseif before then redis.call('ZREM', keys, before) end
 ackord.flush(1)
-redis.call('XADD', wake, 'MAXLEN', 1, '*', 'n', 1)
+redis.call('XADD', wake, 'MAXLEN', '~', 1, '*', 'n', 1)
 return 1`,
 )
 

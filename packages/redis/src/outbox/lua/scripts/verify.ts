@@ -37,6 +37,6 @@ try('HGETALL', meta)
 try('ZRANGEBYSCORE', waiting, 0, 0, 'LIMIT', 0, 1)
 try('ZRANGEBYLEX', ready, '[a', '[a', 'LIMIT', 0, 1)
 try('ZLEXCOUNT', ready, '[a', '[a')
-try('XADD', wake, 'MAXLEN', 1, '*', 'n', 0)
+try('XADD', wake, 'MAXLEN', '~', 1, '*', 'n', 0)
 return problems`,
 )

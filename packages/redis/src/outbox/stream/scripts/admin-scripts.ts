@@ -75,10 +75,10 @@ end
 return count`)
 
 /**
- * Parks entries that no claim holds. KEYS: the six of a destination. ARGV: group, the reason, then ids. Returns the ids of the parked entries.
+ * Parks entries that no claim holds. KEYS: the six of a destination, its gate. ARGV: group, the reason, then ids. Returns the ids of the parked entries.
  *
  * An entry that the group has not read yet becomes pending for the consumer `parked` without being read: the group's last id is not changed, so that the entries
- * before it are still read in their turn. Such an entry always has a field in `uncounted`, by which `takeFresh` recognises and skips it.
+ * before it are still read in their turn. Such an entry always has a field in `uncounted`, by which `takeFresh` recognises and skips it. XREADGROUP would read it, so the gate is closed.
  *
  * If the group was lost together with its parked entries, the next claim must report that, and nothing is parked here.
  */
@@ -94,6 +94,7 @@ if not found then
   if not hasStream or redis.call('ZCARD', KEYS[4]) > 0 then return parked end
   redis.call('XGROUP', 'CREATE', stream, group, '0')
   for i = 2, 6 do redis.call('DEL', KEYS[i]) end
+  redis.call('SET', KEYS[7], 'closed')
 end
 for i = 3, #ARGV do
   local id = ARGV[i]
@@ -108,6 +109,7 @@ for i = 3, #ARGV do
       if pending then
         redis.call('XCLAIM', stream, group, '${parkedConsumer}', 0, id, 'JUSTID')
       else
+        redis.call('SET', KEYS[7], 'closed')
         redis.call('HSETNX', KEYS[6], id, 1)
         redis.call('XCLAIM', stream, group, '${parkedConsumer}', 0, id, 'FORCE', 'RETRYCOUNT', 1, 'JUSTID')
       end
@@ -119,7 +121,7 @@ return parked`)
 
 /**
  * Replaces a parked entry. KEYS: the six of a destination, the stream of the new entry, the set of destinations, the stream for wake-ups,
- * and `uncounted` of the new entry's destination. ARGV: group, id, the destination, '1' if the attempts still count, then the fields of the new entry. Returns its id, or '' if the
+ * and `uncounted` and the gate of the new entry's destination. ARGV: group, id, the destination, '1' if the attempts still count, then the fields of the new entry. Returns its id, or '' if the
  * old one was not parked.
  */
 export const replaceParked: Script = script(`${members}
@@ -131,6 +133,8 @@ local answer = redis.pcall('XPENDING', KEYS[1], ARGV[1], id, id, 1)
 local pending = not answer.err and answer[1]
 if not pending or pending[2] ~= '${parkedConsumer}' then return '' end
 local attempts = ARGV[4] == '1' and pending[4] - (tonumber(redis.call('HGET', KEYS[6], id)) or 0) or 0
+-- XREADGROUP must not read the new entry: it may be large, and it may have attempts.
+redis.call('SET', KEYS[11], 'closed')
 local added = redis.call('XADD', KEYS[7], '*', unpack(ARGV, 5))
 if attempts > 0 then
   -- Without a group the first claim would mistake the attempts for those of a lost group.
@@ -138,7 +142,7 @@ if attempts > 0 then
   redis.call('HSET', KEYS[10], added, 1 - attempts)
 end
 redis.call('SADD', KEYS[8], ARGV[3])
-redis.call('XADD', KEYS[9], 'MAXLEN', 1, '*', 'n', 1)
+redis.call('XADD', KEYS[9], 'MAXLEN', '~', 1, '*', 'n', 1)
 redis.call('XACK', KEYS[1], ARGV[1], id)
 redis.call('XDEL', KEYS[1], id)
 redis.call('ZREM', KEYS[4], member(id))

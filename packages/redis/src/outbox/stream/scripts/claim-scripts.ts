@@ -77,9 +77,9 @@ return reply`)
 /**
  * Takes entries that no consumer has read, like XREADGROUP, which has no limit in bytes and is not allowed in scripts before Redis 7. Creates missing groups.
  * If an existing group was lost, it is unknown which entries were read: all entries of the stream are delivered again, including parked ones, and the other keys are deleted.
- * KEYS: per destination its six. ARGV: group, consumer, limit, the most bytes, whether the first entry is taken even if it is larger.
+ * KEYS: per destination its six, then the gate of each. ARGV: group, consumer, limit, the most bytes, whether the first entry is taken even if it is larger.
  * Returns the bytes, '1' if it stopped before an entry that did not fit, and per destination a list of { id, fields, uncounted }, the number of entries that were parked in a lost group,
- * and '1' if the destination is empty; or the problem of its keys.
+ * '1' if the destination is empty, and '1' if its gate is open; or the problem of its keys. Opens gates that were never closed, and others when all entries were read.
  *
  * An entry behind the group's last id may be pending already, if an operator parked it before it was read: it is skipped, whatever its state is now. Such entries have a
  * field in `uncounted`. So does an entry that an operator stored with its earlier attempts: it is taken as its second delivery, so that the field is removed in the end.
@@ -88,7 +88,13 @@ export const takeFresh: Script = script(`${types}
 ${byteRoom(4)}
 ${groupInfo}
 local group, consumer, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local destinations, reply, last, hasNotes, passed = #KEYS / 6, { 0, '0' }, {}, {}, 0
+local destinations, reply, last, hasNotes, passed = #KEYS / 7, { 0, '0' }, {}, {}, 0
+local function gateOf(destination) return KEYS[6 * destinations + destination] end
+-- If a gate cannot be opened, only speed is lost.
+local function openGate(destination)
+  local created = redis.pcall('XGROUP', 'CREATE', gateOf(destination), group, '$', 'MKSTREAM')
+  reply[destination + 2][4] = created.ok and '1' or '0'
+end
 -- All groups first: if one is refused, nothing is taken yet.
 for destination = 1, destinations do
   local first = 6 * destination - 5
@@ -97,7 +103,7 @@ for destination = 1, destinations do
     reply[destination + 2] = wrong.err
   else
     local found, hasStream = groupOf(first)
-    local parked, isEmpty = 0, not found and not hasStream
+    local parked, isEmpty, gate = 0, not found and not hasStream, redis.call('TYPE', gateOf(destination)).ok
     if found then
       last[destination] = found.last
       isEmpty = found.pending == 0 and redis.call('XLEN', KEYS[first]) == 0
@@ -107,10 +113,19 @@ for destination = 1, destinations do
       -- A server whose memory is full accepts DEL, and then the rest of the same script. Without the group nothing could be published to free memory.
       for i = 1, 5 do redis.call('DEL', KEYS[first + i]) end
       redis.call('XGROUP', 'CREATE', KEYS[first], group, '0')
+      -- Entries that were read before are unread again.
+      if gate == 'stream' then
+        redis.call('SET', gateOf(destination), 'closed')
+        gate = 'string'
+      end
       last[destination] = '0-0'
     end
-    reply[destination + 2] = { {}, parked, isEmpty and '1' or '0' }
-    if isEmpty then last[destination] = nil end
+    reply[destination + 2] = { {}, parked, isEmpty and '1' or '0', gate == 'stream' and '1' or '0' }
+    if isEmpty then
+      last[destination] = nil
+    elseif gate == 'none' then
+      openGate(destination)
+    end
   end
 end
 -- Older servers have no exclusive ranges.
@@ -165,8 +180,14 @@ local function take(destination, most)
       -- Without the permission for it, the next claim skips them again.
       if #ids + #again == 0 then redis.pcall('XGROUP', 'SETID', stream, group, seen) end
     end
-    if passed >= ${maxPassed} then return false end
-    if full or #entries < count then return false end
+    if passed >= ${maxPassed} or full then return false end
+    if #entries < count then
+      if reply[destination + 2][4] == '0' then
+        redis.call('DEL', gateOf(destination))
+        openGate(destination)
+      end
+      return false
+    end
     page = largest * 2 * page <= maxBytes - bytes and math.min(2 * page, ${pageSize}) or 1
   end
   return true
@@ -280,8 +301,8 @@ return early`)
 /**
  * Drops destinations without records: they are removed from the set of destinations, so that claims do not ask for them, and their keys are deleted once they have
  * been empty for long enough. A commit adds its destinations to the set together with its records, so it runs before or after this script, never in between.
- * KEYS: the set of destinations, the sorted set of empty ones by when they were dropped, per destination its six. ARGV: group, milliseconds after which keys are deleted, then the
- * names of the destinations.
+ * KEYS: the set of destinations, the sorted set of empty ones by when they were dropped, per destination its six, then the gate of each. ARGV: group, milliseconds after which keys
+ * are deleted, then the names of the destinations.
  */
 export const dropEmpty: Script = script(`${clock}
 ${types}
@@ -300,6 +321,7 @@ for destination = 1, #ARGV - 2 do
   elseif redis.call('SREM', KEYS[1], name) == 0 and (not group or now - string.match(group.last, '^%d+') >= tonumber(ARGV[2])) then
     -- Not earlier: a stream that is created again may reuse ids if the server's clock was set back, and a late settlement would apply to another record.
     for i = 0, 5 do redis.call('DEL', KEYS[first + i]) end
+    redis.call('DEL', KEYS[2 + 6 * (#ARGV - 2) + destination])
     redis.call('ZREM', KEYS[2], name)
   else
     redis.call('ZADD', KEYS[2], now, name)
