@@ -19,7 +19,7 @@ const states = [
   'SELECT * FROM ackord_meta ORDER BY 1',
 ]
 
-it.each(kinds)('the next test on $name finds the database that an earlier one used as it was before', async ({ open }) => {
+it.each(kinds)('the next test on $name finds the database unchanged after an earlier test used it', async ({ open }) => {
   const look = async () => {
     await using world = await open()
     const before = []
@@ -27,7 +27,7 @@ it.each(kinds)('the next test on $name finds the database that an earlier one us
     const outbox = sqlOutbox(world.database as never, { order: 'perKey', logger: silentLogger })
     const message = marshal(event('e-1', { partitionkey: 'k' }), jsonMarshaler)
     await world.database.write((handle) => outbox.append(handle as never, [{ destination: 'events', message }]))
-    // A relay that never leaves, and a number that it was given.
+    // The relay never leaves, so its member row and the record's sequence number remain in the database.
     const claimed = await outbox.claim({ limit: 1, lease: 60_000 })
     await world.query("INSERT INTO orders (id) VALUES ('1')")
     await world.query("UPDATE ackord_meta SET version = 9 WHERE name = 'schema'")
@@ -38,7 +38,7 @@ it.each(kinds)('the next test on $name finds the database that an earlier one us
   expect(await look()).toEqual(first)
 })
 
-it.each(kinds)('no test on $name gets a database in which an earlier one changed more than rows', async ({ name, open }) => {
+it.each(kinds)('no test on $name gets a database in which an earlier test changed more than rows', async ({ name, open }) => {
   const changes = [
     'ALTER TABLE orders ADD COLUMN more INT',
     'CREATE TABLE more (n INT)',

@@ -19,15 +19,15 @@ describe('AbortWatch', () => {
   it('reports an abort once, for the aborted signal', () => {
     const one = new AbortController()
     const other = new AbortController()
-    const told: AbortSignal[] = []
-    const watch = new AbortWatch((signal) => told.push(signal))
+    const reported: AbortSignal[] = []
+    const watch = new AbortWatch((signal) => reported.push(signal))
     for (const { signal } of [one, one, other]) watch.add(signal)
     one.abort()
-    expect(told).toEqual([one.signal])
-    // Whoever heard of it goes, and is not counted any longer.
+    expect(reported).toEqual([one.signal])
+    // A waiter removes its signal after it was notified, and no longer counts.
     watch.remove(one.signal)
     watch.remove(other.signal)
     other.abort()
-    expect(told).toEqual([one.signal])
+    expect(reported).toEqual([one.signal])
   })
 })

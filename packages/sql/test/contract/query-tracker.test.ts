@@ -47,7 +47,7 @@ describe('a query tracker', () => {
     expect(() => tracker.checkOpen()).toThrow(failure)
   })
 
-  it('knows the failures that were not handled, however a promise may be handled', async () => {
+  it('reports unhandled failures, however a promise is handled', async () => {
     const tracker = new QueryTracker()
     const fail = () => tracker.watch(() => Promise.reject(failure))
     await fail().catch(() => {})
@@ -60,7 +60,7 @@ describe('a query tracker', () => {
     })()
     await tracker.drained()
     expect(tracker.neglected()).toBeUndefined()
-    // One that is kept and looked at later.
+    // A promise that is kept and handled later.
     const kept = fail()
     await tracker.drained()
     expect(tracker.neglected()).toMatchObject({ error: failure })

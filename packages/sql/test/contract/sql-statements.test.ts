@@ -33,7 +33,7 @@ describe('refuseControl() on PostgreSQL', () => {
     'ROLLBACK WORK AND CHAIN',
     'CREATE FUNCTION f() RETURNS int BEGIN ATOMIC SELECT CASE 1 WHEN 1 THEN 2 END; END; COMMIT',
     'COMMIT /* does not end',
-  ])('refuses %j', (sql) => {
+  ])('rejects %j', (sql) => {
     expect(() => refusePostgres(sql)).toThrow(refusal)
   })
 
@@ -58,7 +58,7 @@ describe('refuseControl() on PostgreSQL', () => {
     ' ;; ',
     undefined,
     7,
-  ])('lets %j pass', (sql) => {
+  ])('accepts %j', (sql) => {
     refusePostgres(sql)
   })
 })
@@ -78,7 +78,7 @@ describe('refuseControl() on MySQL, beyond its first statement', () => {
     'BEGIN NOT ATOMIC INSERT INTO t VALUES (1); COMMIT; END',
     '-- a\0COMMIT',
     'SET SESSION autocommit = 0',
-  ])('refuses %j', (sql) => {
+  ])('rejects %j', (sql) => {
     expect(() => refuseMysql(sql)).toThrow(refusal)
   })
 
@@ -90,12 +90,12 @@ describe('refuseControl() on MySQL, beyond its first statement', () => {
     'SELECT 1 -- ; COMMIT',
     "SELECT a */*it's*/ b",
     'SELECT @a := 1; SELECT @`; COMMIT`',
-  ])('lets %j pass', (sql) => {
+  ])('accepts %j', (sql) => {
     refuseMysql(sql)
   })
 })
 
-it('reads a text of megabytes in one pass, whatever it contains', () => {
+it('scans several megabytes of SQL in one pass, whatever it contains', () => {
   const quotes = "''".repeat(1_000_000)
   for (const refuse of [refusePostgres, refuseMysql, refuseSqlite]) {
     refuse(`INSERT INTO t VALUES ('${'x'.repeat(5_000_000)}')`)

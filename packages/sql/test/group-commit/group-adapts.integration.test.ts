@@ -6,7 +6,7 @@ import { mysqlKinds } from '../mysql/support/mysql-world.ts'
 import { type ClientWorld, onEachClient } from '../support/client-worlds.ts'
 import { command } from '../support/world.ts'
 
-/** Counts what groups come to. */
+/** Records the sizes of the groups, and how many were dissolved. */
 function groupMetrics(): Metrics & { readonly sizes: number[]; dissolved: number } {
   const counted = {
     sizes: [] as number[],
@@ -43,7 +43,7 @@ function runner<Handle>(database: Database<Handle>, process: Process, runtime: V
 }
 
 function testGroups<Handle>(name: string, open: () => Promise<ClientWorld<Handle>>): void {
-  // It has one writer, and no deadlocks.
+  // SQLite has one writer, so there are no deadlocks.
   if (name.includes('sqlite')) return
 
   describe(`groups on ${name}`, () => {
@@ -63,7 +63,7 @@ function testGroups<Handle>(name: string, open: () => Promise<ClientWorld<Handle
           if (message.id === 'm1' || message.id === 'm3') {
             first += 1
             if (first === 2) bothHaveOne.resolve()
-            // When one of them comes again, both have had their rows.
+            // When either message is retried, both have already locked their rows once.
             await bothHaveOne.promise
           }
           return []
@@ -115,7 +115,7 @@ function testGroups<Handle>(name: string, open: () => Promise<ClientWorld<Handle
 onEachClient(testGroups)
 
 describe.each(mysqlKinds)('groups on $name', ({ open }) => {
-  it('are not tried for a while where handlers call procedures, which run alone', async () => {
+  it('are suspended for a while if handlers call procedures, which must run alone', async () => {
     await using world = await open()
     const { database } = world
     await world.query("CREATE PROCEDURE notes() UPDATE orders SET note = 'by procedure'")

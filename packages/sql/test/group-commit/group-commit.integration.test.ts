@@ -29,7 +29,7 @@ import { command, event, failureOf, openPg, type TestHandle, type World, worldKi
 const failure = new Error('failed')
 const options = { inbox: { consumer: 'orders' }, outbox: { destination: 'events' } }
 
-/** Puts messages through at once, as a router would: those of one turn are together. */
+/** Processes messages concurrently, as a router would: messages of one event-loop turn form a group. */
 function together(
   database: Database<TestHandle>,
   process: Process,
@@ -53,7 +53,7 @@ async function transactionId(database: Database<TestHandle>): Promise<unknown> {
   return (await database.executor().query('SELECT pg_current_xact_id()::text AS id')).rows[0]?.['id']
 }
 
-/** How many transactions the orders were written in. */
+/** The number of transactions that wrote the orders. */
 async function transactions(world: World): Promise<number> {
   return (await world.query('SELECT DISTINCT note FROM orders')).length
 }
@@ -88,7 +88,7 @@ describe.each(worldKinds)('groupCommit on $name', ({ open }) => {
     expect(await world.query('SELECT id FROM ackord_outbox ORDER BY seq')).toEqual(['e-1', 'e-2', 'e-3', 'e-4'].map((id) => ({ id })))
   })
 
-  it('handles a message once that is in the group twice, and acks both', async () => {
+  it('handles a message that is in the group twice only once, and acks both', async () => {
     await using world = await open()
     const { database } = world
     const { messages, verdicts } = commands('1', '2', '1')
@@ -102,7 +102,7 @@ describe.each(worldKinds)('groupCommit on $name', ({ open }) => {
       messages,
     )
     expect(handled).toEqual(['1', '2'])
-    // The duplicate is settled by the inbox; the others by the router, which is not here.
+    // The inbox settles the duplicate. The router would settle the others, but this test has none.
     expect(verdicts()).toEqual(['', '', 'ack'])
     expect(await world.inbox()).toBe(2)
   })
@@ -137,7 +137,7 @@ describe.each(worldKinds)('groupCommit on $name', ({ open }) => {
     expect([await world.orders(), await world.inbox(), await world.outbox(), await transactions(world)]).toEqual([2, 2, 2, 2])
   })
 
-  it('handles messages alone from the start that failed in a group before or were delivered before', async () => {
+  it('handles messages alone from the start if they failed in a group before or were delivered before', async () => {
     await using world = await open()
     const { database } = world
     let broken = true
@@ -177,7 +177,7 @@ describe.each(worldKinds)('groupCommit on $name', ({ open }) => {
     expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([2, 2, 2])
   })
 
-  it('finds out which handler swallowed an error', async () => {
+  it('determines which handler swallowed an error', async () => {
     await using world = await open()
     const { database } = world
     const results = await together(
@@ -196,7 +196,7 @@ describe.each(worldKinds)('groupCommit on $name', ({ open }) => {
     expect(await world.orders()).toBe(2)
   })
 
-  it('gives each message its own handle, which ends with its handler', async () => {
+  it('provides each message with its own handle, which ends with its handler', async () => {
     await using world = await open()
     const { database } = world
     const handles: TestHandle[] = []
@@ -217,7 +217,7 @@ describe.each(worldKinds)('groupCommit on $name', ({ open }) => {
     expect(await world.orders()).toBe(2)
   })
 
-  it('gives each message its own context and scope: callbacks run once, after the commit of the group or of the message alone', async () => {
+  it('has a context and a scope per message: callbacks run once, after the commit of the group or of the message alone', async () => {
     await using world = await open()
     const { database } = world
     const calls: string[] = []
@@ -276,7 +276,7 @@ describe.each(worldKinds)('groupCommit on $name', ({ open }) => {
     expect((await world.query('SELECT id FROM ackord_outbox')).map(({ id }) => id).sort()).toEqual(['e-1', 'e-2', 's-2'])
   })
 
-  it('refuses a message without id, and lets the others through', async () => {
+  it('rejects a message without id, and handles the others', async () => {
     await using world = await open()
     const { database } = world
     const nameless = new Message({}, { type: 'order.place', source: '/shop' })
@@ -311,7 +311,7 @@ describe.each(worldKinds)('groupCommit on $name', ({ open }) => {
     expect(await world.orders()).toBe(3)
   })
 
-  it('does not count the wait of messages of a failed group for each other, to be handled alone', async () => {
+  it('does not count the time that messages of a failed group wait for each other to be handled alone', async () => {
     await using world = await open()
     const { database } = world
     const runtime = new VirtualRuntime()
@@ -325,7 +325,7 @@ describe.each(worldKinds)('groupCommit on $name', ({ open }) => {
         failed = true
         throw failure
       }
-      // Each takes most of its time, and so do those before it.
+      // Each message takes most of its timeout, and so do the messages before it.
       if (failed) await runtime.advance(800)
       expect(context.signal.aborted).toBe(false)
       return await insertOrder(database)(message, context)
@@ -357,14 +357,14 @@ describe.each(worldKinds)('groupCommit on $name', ({ open }) => {
     expect(await world.orders()).toBe(2)
   })
 
-  it('has the same result as one by one, whatever fails and whatever comes twice', async () => {
+  it('has the same result as handling messages one by one, with any failures and duplicates', async () => {
     const message = fc.record({
       id: fc.integer({ min: 0, max: 12 }),
       does: fc.constantFrom('insert', 'insert', 'insert', 'throw', 'nack', 'reject', 'swallow', 'collide', 'nothing', 'manyEvents'),
     })
     await fc.assert(
       fc.asyncProperty(fc.array(message, { minLength: 1, maxLength: 30 }), fc.integer({ min: 2, max: 10 }), async (plan, size) => {
-        // What a message does belongs to its id: the second delivery does the same.
+        // The behaviour of a message depends on its id: the second delivery does the same.
         const does = new Map(plan.map((one) => [String(one.id), one.does]))
         const grouped = await outcome(plan, does, { size, groups: 2 })
         const single = await outcome(plan, does, undefined)
@@ -441,7 +441,7 @@ describe('groupCommit on a pg pool', () => {
     expect(logger.lines.filter(({ level }) => level === 'warn')).toEqual([])
   })
 
-  it('survives two groups with overlapping messages, in opposite order', async () => {
+  it('handles two groups with overlapping messages in opposite order', async () => {
     await using world = await openPg()
     const { database } = world
     const other = fromPg(world.pool, { schema: world.schema, logger: silentLogger }) as unknown as Database<TestHandle>
@@ -496,7 +496,7 @@ describe('groupCommit on a pg pool', () => {
     expect(calls).toEqual(['1', '2', '3'])
   })
 
-  it('reports a timeout in the context of the message that is late', async () => {
+  it('reports a timeout in the context of the message that timed out', async () => {
     await using world = await openPg()
     const { database } = world
     const storage = new AsyncLocalStorage<string>()
@@ -512,14 +512,14 @@ describe('groupCommit on a pg pool', () => {
       throw signal.reason
     }
     const grouped = transactional(database, { ...options, transaction: { logger: silentLogger }, groupCommit: { size: 50, groups: 1 } })
-    // By the real clock: a timer keeps the context that it was set in.
+    // Uses the real clock: a timer keeps the async context in which it was set.
     const run = timeoutMiddleware(50)(grouped(process))
     const { messages } = commands('1', '2')
     await Promise.allSettled(messages.map((message) => storage.run(`m${message.id}`, () => run(message, message.context(rootContext())))))
     expect(seen).toEqual(['m2'])
   })
 
-  it('makes a router warn that cannot fill the groups, and rejects invalid options', async () => {
+  it('makes a router that cannot fill the groups log a warning, and rejects invalid options', async () => {
     await using world = await openPg()
     const { database } = world
     const logger = recordingLogger()

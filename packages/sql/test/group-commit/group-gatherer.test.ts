@@ -4,7 +4,7 @@ import { deferred } from '@ackord/testkit'
 import { expect, it } from 'vitest'
 import { GroupGatherer, type GroupMember } from '../../src/group-commit/group-gatherer.ts'
 
-it('releases the signals of messages that no longer wait, even while others always do', async () => {
+it('releases the signals of messages that no longer wait, even while other messages always wait', async () => {
   const running: { readonly members: readonly GroupMember[]; readonly end: () => void }[] = []
   let begun = deferred()
   const gatherer = new GroupGatherer({

@@ -21,13 +21,13 @@ it('shrinks with each conflict down to single messages, and grows again one by o
   expect(size.limit).toBe(5)
 })
 
-it('waits longer after a conflict that follows another, up to a minute, until groups are full again', async () => {
+it('waits longer after each consecutive conflict, up to a minute, until groups are full again', async () => {
   const runtime = new VirtualRuntime()
   const size = new GroupSize(4, runtime)
   const pauses: number[] = []
   for (let conflict = 0; conflict < 5; conflict += 1) {
     size.shrink()
-    // Those that ran at the same time are the same conflict.
+    // Groups that fail at the same time count as one conflict.
     size.shrink()
     let pause = 0
     for (; size.limit === 1; pause += 1) await runtime.advance(second)

@@ -34,7 +34,7 @@ describe.each(worldKinds)('inboxMiddleware() on $name', ({ open }) => {
     const first = command('1')
     await handle(inbox, saving(world.database), first.message)
     expect(first.verdicts).toEqual([])
-    // A6: nobody else would ack it under `manual`. C1: it is told.
+    // A6: under `manual` no other component would ack the duplicate. C1: it is counted in the metrics.
     const second = command('1')
     expect(await handle(inbox, saving(world.database), second.message)).toEqual([])
     expect(second.verdicts).toEqual([{ verdict: 'ack' }])
@@ -85,7 +85,7 @@ describe.each(worldKinds)('inboxMiddleware() on $name', ({ open }) => {
     expect(await world.orders()).toBe(others.length + 2)
   })
 
-  it('rejects a message that it could not identify, before any statement, and without a retry', async () => {
+  it('rejects a message that it cannot identify, before any statement, and without a retry', async () => {
     await using world = await open()
     const { database } = world
     let handled = 0
@@ -113,7 +113,7 @@ describe.each(worldKinds)('inboxMiddleware() on $name', ({ open }) => {
     expect([handled, await world.inbox()]).toEqual([1, 1])
   })
 
-  it('uses the key function it is given', async () => {
+  it('uses the configured key function', async () => {
     await using world = await open()
     const inbox = once(world.database, { key: ({ subject = '' }) => subject })
     await handle(inbox, saving(world.database), command('1', { subject: 'order/7' }).message)
@@ -122,7 +122,7 @@ describe.each(worldKinds)('inboxMiddleware() on $name', ({ open }) => {
     expect(await failureOf(handle(inbox, saving(world.database), command('3').message))).toMatchObject({ code: 'ACKORD_MISSING_ATTRIBUTE' })
   })
 
-  it('gives outputs the same ids whenever the message is handled', async () => {
+  it('assigns outputs the same ids each time the message is handled', async () => {
     await using world = await open()
     // A32
     let given: string | undefined

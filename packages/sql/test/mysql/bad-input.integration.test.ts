@@ -22,7 +22,7 @@ import { type MysqlWorld, mysqlKinds } from './support/mysql-world.ts'
 const placeOrder = defineEvent<{ id: string }>('order.place')
 const orderPlaced = defineEvent<{ id: string }>('order.placed')
 
-/** Orders `1` to `total`, each delivered twice, on a broker that counts and delays as real ones do. */
+/** Orders `1` to `total`, each delivered twice, on a broker that counts deliveries and delays redeliveries as real brokers do. */
 async function brokerOf(total: number): Promise<MemoryBroker> {
   const broker = new MemoryBroker({ history: 1000, logger: silentLogger })
   const ids = Array.from({ length: total }, (_, index) => `${index + 1}`)
@@ -41,7 +41,7 @@ function routerOf(world: MysqlWorld, options: ConstructorParameters<typeof Route
   )
 }
 
-/** A publisher that keeps the ids of what it is given, and says when there are so many different ones. */
+/** A publisher that collects the ids of its messages. `all` resolves when it has `total` distinct ids. */
 function collect(total: number): { readonly publisher: Publisher; readonly ids: ReadonlySet<string>; readonly all: Promise<void> } {
   const ids = new Set<string>()
   const { promise, resolve } = deferred()
@@ -55,7 +55,7 @@ function collect(total: number): { readonly publisher: Publisher; readonly ids: 
   return { publisher, ids, all: promise }
 }
 
-/** Notes the lines too, and counts those that tell of a failure. */
+/** Passes lines to `logger`, and counts those that report a failure. */
 function failuresOf(logger: Logger, failed: Countdown): Logger {
   return {
     ...logger,

@@ -15,7 +15,7 @@ interface Filling {
   readonly state: 'ready' | 'waiting'
   readonly destination: string
   readonly count: number
-  /** When it is available. */
+  /** When the records become available. */
   readonly at?: string
 }
 
@@ -27,7 +27,7 @@ FROM ${numbersTo(count)}`,
   )
 }
 
-/** What EXPLAIN says of each table that a statement reads. */
+/** The EXPLAIN output for each table that a statement reads. */
 async function plansOf(world: MysqlWorld, { sql, parameters }: SqlPart) {
   const rows = await world.query(`EXPLAIN FORMAT = TRADITIONAL ${sql}`, [...parameters])
   return rows
@@ -35,7 +35,7 @@ async function plansOf(world: MysqlWorld, { sql, parameters }: SqlPart) {
     .map((row) => ({ type: row['type'], key: row['key'], extra: String(row['Extra']) }))
 }
 
-/** How many rows and index entries the pool's one connection reads for this. */
+/** The number of rows and index entries that the pool's only connection reads for `work`. */
 async function readsOf(world: MysqlWorld, work: () => Promise<unknown>): Promise<number> {
   const count = async () => {
     const rows = await world.run("SHOW SESSION STATUS LIKE 'Handler_read%'")
@@ -43,7 +43,7 @@ async function readsOf(world: MysqlWorld, work: () => Promise<unknown>): Promise
   }
   const before = await count()
   await work()
-  // Looking at the status reads too, the same each time.
+  // Querying the status also reads entries, the same number each time.
   const after = await count()
   return after - before - ((await count()) - after)
 }
@@ -59,7 +59,7 @@ describe('the claim on a table of 200,000 records', () => {
     await fill(world, { state: 'waiting', destination: "'events'", count: 10, at: 'UTC_TIMESTAMP(6) - INTERVAL 1 HOUR' })
     const store = sqlOutbox(world.database, { logger: silentLogger })
 
-    // With what the server knows of the table by itself, and with all it can know.
+    // First with the statistics that the server gathers by itself, then with those of ANALYZE TABLE.
     for (const analyze of [false, true]) {
       if (analyze) await world.query(`ANALYZE TABLE ${table}`)
       // A26
@@ -89,7 +89,7 @@ describe('the claim on a table of 200,000 records', () => {
       })
       expect(claimed).toHaveLength(500)
       for (const { id } of claimed) seen.add(id)
-      // What is taken is read and found again for its lease; what others have leased is passed by.
+      // Claimed rows are read, and looked up again for their lease; rows leased by others are skipped.
       expect(reads).toBeLessThan(500 * 3 + 500 * round + 100)
       if (round <= 5) {
         const settling = await readsOf(world, () =>
@@ -100,7 +100,7 @@ describe('the claim on a table of 200,000 records', () => {
     }
     expect(seen.size).toBe(5000)
 
-    // Only those whose time has come, and a destination that has nothing.
+    // Claims only due retries, and then a destination without records.
     const nothing = await readsOf(world, async () => {
       expect(await store.claim({ limit: 500, lease: 60_000, retried: 'only' })).toEqual([])
       expect(await store.claim({ limit: 500, lease: 60_000, destinations: ['none'] })).toEqual([])
@@ -121,7 +121,7 @@ describe('the claim on a table of 200,000 records', () => {
     await fill(world, { state: 'waiting', destination: "'d'", count: 100_000 })
     const jumping = await readsOf(world, async () => expect(await find()).toEqual(['ready b', 'waiting d']))
     expect(jumping).toBeLessThan(50)
-    // New ones before, between and behind, and two at once.
+    // New destinations before, between and after the existing ones, some of them adjacent.
     for (const destination of ['a', 'c', 'e', 'e1', 'e2']) await fill(world, { state: 'ready', destination: `'${destination}'`, count: 1 })
     await fill(world, { state: 'waiting', destination: "'c'", count: 1 })
     const all = ['ready a', 'ready b', 'ready c', 'ready e', 'ready e1', 'ready e2', 'waiting c', 'waiting d']

@@ -10,7 +10,7 @@ const results = new ResultTable()
 const service = crashProgram(new URL('./crash/crash-service.ts', import.meta.url))
 
 testCrashPoints(
-  // Most of the time they wait for processes to start and for leases to end.
+  // The tests run concurrently: most of the time they wait for processes to start and for leases to expire.
   { describe, it: it.concurrent },
   { name: 'MariaDB (mysql2) and RabbitMQ', open: crashWorld(service), matrix: crashMatrixOfOtherStores, results },
 )

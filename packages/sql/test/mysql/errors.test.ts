@@ -5,7 +5,7 @@ import { splitScript } from '../../src/mysql/sql-text.ts'
 import { explainSetting, resetsOf, transactionSettings } from '../../src/mysql/transaction-settings.ts'
 
 function numbered(errno: unknown, more: object = {}): Error {
-  return Object.assign(new Error('of the driver'), { errno }, more)
+  return Object.assign(new Error('driver error'), { errno }, more)
 }
 
 describe('the number of an error', () => {
@@ -23,10 +23,10 @@ describe('the number of an error', () => {
     expect(deepErrorNumberOf(circle)).toBeUndefined()
   })
 
-  it('tells whether the connection is lost', () => {
+  it('tells whether a conflict occurred, nothing was committed, or the connection is lost', () => {
     expect([1213, 1020, 1062, 1205].map((number) => isConflict(numbered(number)))).toEqual([true, true, false, false])
     expect([1213, 1205, 1206, 1062, 1050].map((number) => mayRollBack(numbered(number)))).toEqual([true, true, true, false, false])
-    // Only what is known to have committed nothing.
+    // Only errors that are known to have committed nothing.
     expect([1213, 1205, 1290, 3101].every((number) => refusedCommit(numbered(number)))).toBe(true)
     expect([1317, 1180, 1105, 1927, undefined].some((number) => refusedCommit(numbered(number)))).toBe(false)
     expect([endsConnection(numbered(1927)), endsConnection(numbered(undefined, { fatal: true })), endsConnection(numbered(1062))]).toEqual([
@@ -71,7 +71,7 @@ describe('the version of a server', () => {
 })
 
 describe('a script', () => {
-  it('is split at semicolons outside of quotes and names', () => {
+  it('is split at semicolons outside quotes and names', () => {
     expect(splitScript("CREATE TABLE `a;``b` (n INT);\n\nINSERT INTO t VALUES ('a;''b') ; ;\n")).toEqual([
       'CREATE TABLE `a;``b` (n INT)',
       "INSERT INTO t VALUES ('a;''b')",

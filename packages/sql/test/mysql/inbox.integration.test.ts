@@ -38,7 +38,7 @@ describe.each(mysqlKinds)('inboxMiddleware() on $name', ({ open }) => {
       'ß',
       'ss',
       'ключ',
-      // What drivers make of it in latin1.
+      // The key above as drivers send it in latin1.
       ':;NG',
       'клюк',
       '😀',
@@ -107,7 +107,7 @@ describe.each(mysqlKinds)('inboxMiddleware() on $name', ({ open }) => {
       ),
     )
     await begun.promise
-    // They all wait for the same row; whoever is a victim among them is run again.
+    // All of them wait for the same row; those chosen as deadlock victims are retried.
     const others = Array.from({ length: 10 }, () => handle(once(world, { retries: 20 }), saving(world), command('1').message))
     for (let waiting = 0; waiting < 10; ) {
       waiting = (
@@ -137,7 +137,7 @@ describe.each(mysqlKinds)('inboxMiddleware() on $name', ({ open }) => {
     const [first, second] = [command('1'), command('2')]
     await handle(once(world), saving(world), first.message)
     expect(await failureOf(handle(once(world), saving(world), second.message))).toMatchObject({ errno: 1062 })
-    // Nor where it is not the first statement of its transaction; and that cannot be committed then.
+    // The same holds if it is not the first statement of its transaction, which then cannot be committed.
     const swallowing: Process = async (message, context) => {
       await saving(world)()
       await failureOf(inboxMiddleware(world.database, { consumer: 'orders' })(saving(world))(message, context))
@@ -170,7 +170,7 @@ describe.each(mysqlKinds)('inboxMiddleware() on $name', ({ open }) => {
     },
   )
 
-  it('stops waiting after lockTimeout for a message that is being handled elsewhere, and can be redelivered', async () => {
+  it('stops waiting after lockTimeout for a message that another process handles, and can be redelivered', async () => {
     await using world = await open()
     const begun = deferred()
     const end = deferred()
@@ -268,7 +268,7 @@ describe.each(mysqlKinds)('inboxMiddleware() on $name', ({ open }) => {
     const holder = await world.connect()
     await holder.query('START TRANSACTION')
     await holder.query("SELECT * FROM ackord_inbox WHERE consumer = 'orders' AND source = '/shop' AND id = '2' FOR UPDATE")
-    // A28: what is locked is not waited for.
+    // A28: the cleanup does not wait for locked rows.
     expect(await cleanInbox(world.database, { limit: 1 })).toBe(1)
     expect(await cleanInbox(world.database)).toBe(1)
     await holder.query('ROLLBACK')
@@ -286,7 +286,7 @@ describe.each(mysqlKinds)('inboxMiddleware() on $name', ({ open }) => {
 })
 
 describe.each(mysqlKinds)('turns on $name', ({ open }) => {
-  it('are taken by at most one caller per interval, by the database’s clock', async () => {
+  it('are granted to at most one caller per interval, by the database’s clock', async () => {
     await using world = await open()
     const { driver, dialect, tables } = portOf(world.database)
     const { meta } = tables({})
@@ -301,7 +301,7 @@ describe.each(mysqlKinds)('turns on $name', ({ open }) => {
 })
 
 describe.each(mysqlKinds)('a group of messages on $name', ({ open }) => {
-  it('has the outcome of one by one: duplicates inside and before, and a failure', async () => {
+  it('has the same outcome as one by one: with duplicates in the group and before it, and a failure', async () => {
     await using world = await open()
     const groupCommit = { size: 10, groups: 2 }
     const process = transactional(world.database, {
@@ -352,7 +352,7 @@ describe.each(mysqlKinds)('a group of messages on $name', ({ open }) => {
       )
       return settled.map((one, index) => (one.status === 'rejected' ? one.reason.errno : (commands[index]?.verdicts.length ?? 0)))
     }
-    // Each goes alone, and the trigger lets one pass.
+    // Each message is handled alone, and the trigger accepts only one.
     expect(await placed()).toEqual([0, 1062, 1062])
     expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([1, 1, 1])
     // Now the first is a duplicate.
@@ -363,7 +363,7 @@ describe.each(mysqlKinds)('a group of messages on $name', ({ open }) => {
   })
 })
 
-it('holds a hundred messages of the same kind at once on a pool of ten', async () => {
+it('handles a hundred concurrent messages of the same kind on a pool of ten connections', async () => {
   await using world = await openMysql2()
   await Promise.all(Array.from({ length: 100 }, (_, index) => handle(once(world), saving(world), command(`${index}`).message)))
   expect([await world.orders(), await world.inbox()]).toEqual([100, 100])

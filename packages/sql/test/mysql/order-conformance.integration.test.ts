@@ -2,7 +2,7 @@ import { depthOfOtherClients } from '../../../../scripts/test-depth.mjs'
 import { testMysqlOrder } from './support/mysql-conformance.ts'
 import { type MysqlHandle, mysqlKinds } from './support/mysql-world.ts'
 
-// The whole suites run on the first client; with the other only in `make proof`.
+// The complete suites run on the first client by default; on the other they run only in `make proof`.
 
 for (const [index, { name, open }] of mysqlKinds.entries()) {
   testMysqlOrder(

@@ -64,7 +64,7 @@ describe.each(mysqlKinds)('append() on $name', (kind) => {
       code: 'ACKORD_TRANSACTION_REQUIRED',
       message: expect.stringContaining('is not in a transaction'),
     })
-    // One that was, until DDL ended it.
+    // A client that was in a transaction until DDL ended it.
     await client.query('START TRANSACTION')
     await client.query('CREATE TABLE more (n INT)')
     expect(await refused(client)).toMatchObject({ code: 'ACKORD_TRANSACTION_REQUIRED' })
@@ -72,7 +72,7 @@ describe.each(mysqlKinds)('append() on $name', (kind) => {
     expect(await world.outbox()).toBe(0)
   })
 
-  it('stores in a transaction of the caller, with it or not at all, also 10 MB', async () => {
+  it('stores records in a transaction of the caller, with it or not at all, even 10 MB', async () => {
     await using world = await openStore(kind)
     const { store } = world
     const client = await world.connect()
@@ -103,7 +103,7 @@ describe.each(mysqlKinds)('append() on $name', (kind) => {
     expect(await world.store.settle(published(claimed))).toEqual(Array(5).fill('applied'))
   })
 
-  it('explains that an event exceeds the limit of the server, and stores nothing', async () => {
+  it('reports that an event exceeds the limit of the server, and stores nothing', async () => {
     await using world = await openStore(kind, { maxSize: 100 * 1024 * 1024 })
     const { database, store } = world
     const [row] = await world.query('SELECT @@max_allowed_packet AS size')
@@ -111,7 +111,7 @@ describe.each(mysqlKinds)('append() on $name', (kind) => {
     const tooLarge = handle(transactionMiddleware(database), async () => {
       await world.run("INSERT INTO orders (id) VALUES ('1')")
       await store.append(database.executor(), [record('small'), bytes('large', size)]).catch(async (error: unknown) => {
-        // A handler that does not care.
+        // The handler swallows the error.
         expect(error).toMatchObject({ message: expect.stringMatching(/max_allowed_packet/) })
       })
       return []
@@ -129,7 +129,7 @@ describe.each(mysqlKinds)('append() on $name', (kind) => {
     await using world = await openStore(kind)
     const { database, store } = world
     await world.query("ALTER TABLE ackord_outbox ADD CONSTRAINT no CHECK (id <> 'last')")
-    // Three statements, of which the second fails.
+    // The records take three statements, of which the second fails.
     const records = [bytes('a', 2_000_000), record('last'), bytes('b', 2_000_000)]
     const going = handle(transactionMiddleware(database), async () => {
       await failureOf(store.append(database.executor(), records))
@@ -148,7 +148,7 @@ describe.each(mysqlKinds)('append() on $name', (kind) => {
       await store.append(database.executor(), [record('last')])
       return []
     })
-    // It goes with COMMIT, which is not reached: that is known, so the outcome is.
+    // It is sent with COMMIT, which the server does not reach. Because that is known, the outcome is known.
     expect(await failureOf(failing)).toMatchObject({ errno: checkViolated })
     expect([await world.orders(), await world.outbox()]).toEqual([0, 0])
     await world.add(record('next'))
@@ -164,7 +164,7 @@ describe.each(mysqlKinds)('append() on $name', (kind) => {
       await store.append(database.executor(), [record('first')])
       expect(Number((await world.run(counting))[0]?.['found'])).toBe(1)
       const appending = store.append(database.executor(), [record('last')])
-      // MariaDB stores it with the next statement, whose failure it is then, caught or not; MySQL at once.
+      // MySQL stores the event immediately. MariaDB stores it with the next statement, which then fails with this error, caught or not.
       const failing = isMariadb ? appending.then(() => world.run(counting)) : appending
       expect(await failureOf(failing)).toMatchObject({ errno: checkViolated })
       return []
@@ -225,7 +225,7 @@ describe.each(mysqlKinds)('claims on $name', (kind) => {
     }
   })
 
-  it('take a fair share of each of many destinations, and unused shares too', async () => {
+  it('include a fair share of each of many destinations, and redistribute unused shares', async () => {
     await using world = await openStore(kind)
     const { store } = world
     const destinations = Array.from({ length: 120 }, (_, index) => `d${index}`)
@@ -234,7 +234,7 @@ describe.each(mysqlKinds)('claims on $name', (kind) => {
     const claimed = await store.claim({ limit: 400, lease: 60_000 })
     expect(claimed).toHaveLength(400)
     expect(new Set(claimed.map(({ destination }) => destination)).size).toBe(121)
-    // However few are asked for, none of many is always left out.
+    // Even with a small limit, no destination is skipped forever.
     const seen = new Set<string>()
     await store.release(claimed)
     for (let round = 0; round < 40; round += 1) {
@@ -244,7 +244,7 @@ describe.each(mysqlKinds)('claims on $name', (kind) => {
     expect(seen.size).toBeGreaterThan(60)
   })
 
-  it('give due retries at most half while there are new records, and everything otherwise', async () => {
+  it('use at most half of the limit for due retries while there are new records, and all of it otherwise', async () => {
     await using world = await openStore(kind)
     const { store } = world
     await world.add(...Array.from({ length: 20 }, (_, index) => record(`r${index}`)))
@@ -304,7 +304,7 @@ describe.each(mysqlKinds)('claims on $name', (kind) => {
     expect(await world.outbox()).toBe(1)
   })
 
-  it('survive many relays at once: every record is settled once', async () => {
+  it('work with many concurrent relays: every record is settled once', async () => {
     await using world = await openStore(kind)
     const { store } = world
     await world.add(...Array.from({ length: 400 }, (_, index) => record(`${index}`, { destination: `d${index % 3}` })))
@@ -343,7 +343,7 @@ it('counts round trips: six for a claim, five to settle it, one to renew, one to
     await work()
     return (await count()) - before - 1
   }
-  // A destination that is new costs one more.
+  // A new destination takes one more statement.
   let claimed: readonly ClaimedRecord[] = await store.claim({ limit: 2, lease: 60_000 })
   await store.release(claimed)
   const sent = await sentBy(world)
@@ -352,7 +352,7 @@ it('counts round trips: six for a claim, five to settle it, one to renew, one to
       claimed = await store.claim({ limit: 2, lease: 60_000 })
     }),
   ).toBe(6)
-  // The default would lock gaps, and whoever inserts would wait.
+  // The default isolation level would lock gaps and block inserts.
   expect(sent.slice(0, 2)).toEqual(['SET TRANSACTION ISOLATION LEVEL READ COMMITTED', 'START TRANSACTION'])
   expect([sent[2], sent[3], sent[4]]).toEqual([
     expect.stringMatching(/SKIP LOCKED$/),
@@ -364,7 +364,7 @@ it('counts round trips: six for a claim, five to settle it, one to renew, one to
   expect(await statements(() => store.claim(all))).toBe(1)
 })
 
-/** What the pool's one connection is told from now on, when it was taken out of the pool. */
+/** Records the statements sent from now on by connections that are taken from the pool. */
 async function sentBy({ pool }: { readonly pool: Pool }): Promise<readonly string[]> {
   const sent: string[] = []
   const getConnection = pool.getConnection.bind(pool)

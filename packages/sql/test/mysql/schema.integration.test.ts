@@ -40,7 +40,7 @@ describe.each(mysqlKinds)('createSchema() on $name', ({ open }) => {
 
   it('accepts the longest name', async () => {
     await using world = await open({ empty: true })
-    // MySQL names each check after its table, with `_chk_` and a number.
+    // MySQL names each CHECK constraint after its table, with `_chk_` and a number.
     await createSchema(world.database, { names: { outbox: 'ä'.repeat(isMariadb ? 64 : 57) } })
   })
 
@@ -90,7 +90,7 @@ describe('createSchema()', () => {
   it('rejects a server without SKIP LOCKED, before it creates anything', async () => {
     await using world = await openMysql2({ empty: true })
     const { pool } = world
-    // As an older server would answer.
+    // Responds like an older server.
     const old = new Proxy(pool, {
       get(target, name) {
         if (name === 'query') return (options: { sql: string }) => answer(options, () => target.query(options))
@@ -99,7 +99,7 @@ describe('createSchema()', () => {
           const connection = await target.getConnection()
           return new Proxy(connection, {
             get(below, call) {
-              // Without the connection below, statements go through the promises.
+              // Hides the underlying connection, so that statements are sent through the promise API.
               if (call === 'connection') return undefined
               if (call === 'query') return (options: { sql: string }) => answer(options, () => below.query(options))
               const value: unknown = Reflect.get(below, call)

@@ -55,7 +55,7 @@ describe('refuseControl()', () => {
   })
 })
 
-it('recognises statements that leave a transaction open, and doubts the rest', () => {
+it('recognises statements that leave a transaction open, and trusts no others', () => {
   for (const sql of [
     'SELECT 1',
     '/* why */ INSERT INTO orders VALUES (1)',

@@ -61,7 +61,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
     await place('1')
     const statements = await questions(world)
     await place('2')
-    // START TRANSACTION and the inbox, the handler's own, the outbox and COMMIT.
+    // START TRANSACTION and the inbox, the handler's statement, the outbox and COMMIT.
     expect(await statements()).toBe(statementsPerMessage)
   })
 
@@ -133,7 +133,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
         async (given) => {
           await insert(world, '1')
           expect(await failureOf(loseDeadlock(world.schema, world.run))).toMatchObject({ errno: 1213 })
-          // In autocommit by now: it would stay.
+          // The connection is in autocommit mode by now, so the row would remain.
           later.push(await failureOf(insert(world, '2')), await failureOf(insert(world, '3')))
           await given.ack()
           return []
@@ -211,8 +211,8 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
   it.each([
     ['a procedure', 'CALL commits()'],
     ['a procedure that fails', 'CALL commits_and_fails()'],
-    ['a prepared text', 'EXECUTE more'],
-    ['a procedure that gives rows', 'CALL commits_and_reads()'],
+    ['a prepared statement', 'EXECUTE more'],
+    ['a procedure that returns rows', 'CALL commits_and_reads()'],
   ])('detects that %s ended it, and sends nothing more', async (_, sql) => {
     await using world = await open({ max: 1 })
     const { database } = world
@@ -236,7 +236,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
         message,
       ),
     )
-    // What came before is committed, and nobody can take it back: this is as loud as it can be.
+    // The earlier writes are committed and cannot be undone. The error is the most that the library can do.
     expect(error).toMatchObject({ code: 'ACKORD_SCOPE_ENDED', message: expect.stringMatching(/had ended the transaction/) })
     expect([verdicts, await idsIn(world), await world.outbox()]).toEqual([[], ['before'], 0])
     await handle(transactionMiddleware(database), async () => {
@@ -246,7 +246,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
     expect(await idsIn(world)).toEqual(['before', 'next'])
   })
 
-  it('is a savepoint inside of another one, also for the outbox', async () => {
+  it('is a savepoint inside another transaction, also for the outbox', async () => {
     await using world = await open({ max: 1 })
     const { database } = world
     const transaction = transactionMiddleware(database)
@@ -306,7 +306,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
     expect(before?.[0]).toBe(77)
   })
 
-  it.each(['begun alone', 'begun and committed with others'])('has the requested isolation level, or the server’s: %s', async (how) => {
+  it.each(['begun alone', 'begun and committed with others'])('has the requested isolation level, or the default: %s', async (how) => {
     await using world = await open({ max: 1 })
     const middlewareOf = (transaction: { readonly isolation: 'read committed' | 'repeatable read' | undefined }) =>
       how === 'begun alone' ? transactionMiddleware(world.database, transaction) : transactional(world.database, { ...parts, transaction })
@@ -349,7 +349,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
     }
   })
 
-  it(`gives up a lock after its time-out${isMariadb ? ', and a statement after its own' : ''}`, async () => {
+  it(`stops waiting for a lock after lockTimeout${isMariadb ? ', and for a statement after statementTimeout' : ''}`, async () => {
     await using world = await open()
     await world.query("INSERT INTO orders (id) VALUES ('a')")
     const holder = await world.connect()
@@ -402,7 +402,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
     expect(await world.orders()).toBe(30)
   })
 
-  it('is rolled back by the server, and drops the connection, when it is killed in the middle', async () => {
+  it('is rolled back by the server, and drops the connection, when the connection is killed during the transaction', async () => {
     await using world = await open({ max: 1 })
     const { message, verdicts } = command('1')
     const transaction = transactionMiddleware(world.database)
@@ -417,7 +417,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
           const [row] = await world.run('SELECT CONNECTION_ID() AS id')
           first = row?.['id']
           await world.query(`KILL ${Number(first)}`)
-          // Even if the handler does not care.
+          // The transaction fails even if the handler ignores the error.
           await world.run('SELECT 1').catch(() => {})
           return []
         },
@@ -441,7 +441,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
     const { message, verdicts } = command('1')
     const events: string[] = []
     const process = transactional(database, parts)
-    // From then on what commits is prepared, and its text is not sent any more.
+    // Prepares the statement that commits, so that later transactions do not send its text.
     await handle(process, async () => [event('e0')], command('0').message)
     // A4
     const error = await failureOf(
@@ -451,7 +451,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
           await insert(world, '1')
           afterCommit(context, () => void events.push('committed'))
           await given.ack()
-          // On MySQL it goes alone.
+          // On MySQL COMMIT is a separate statement.
           proxy.judge(cutAt(isMariadb ? 'order.placed' : 'COMMIT AND NO CHAIN', when))
           return [event('e1')]
         },
@@ -462,7 +462,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
     expect([events, verdicts, message.state]).toEqual([[], [], 'pending'])
     const committed = when === 'after' ? 1 : 0
     expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([committed, committed + 1, committed + 1])
-    // It comes again, and the inbox decides.
+    // The message is redelivered, and the inbox determines whether it was handled.
     proxy.judge()
     const again = command('1')
     await handle(
@@ -510,7 +510,7 @@ describe.each(mysqlKinds)('a transaction on $name', ({ open }) => {
       handle(transactionMiddleware(world.database, { idleTimeout: 1000 }), async () => {
         await insert(world, '1')
         const [row] = await world.run('SELECT CONNECTION_ID() AS id')
-        // The handler waits for something else.
+        // The handler waits for something other than the database.
         for (let left = 1; left > 0; ) {
           left = (await world.query('SELECT 1 FROM information_schema.PROCESSLIST WHERE ID = ?', [row?.['id']])).length
         }
@@ -529,7 +529,7 @@ describe.each(mysqlKinds)('a pool of $name', ({ open }) => {
     await Promise.all(['1', '2', '3'].map(place))
     const idle = await world.query("SELECT ID AS id FROM information_schema.PROCESSLIST WHERE DB = ? AND COMMAND = 'Sleep'", [world.schema])
     for (const { id } of idle) await world.query(`KILL ${Number(id)}`).catch(() => {})
-    // One that the pool has not noticed yet may fail; the next are good.
+    // A transaction may fail on a killed connection that the pool has not yet noticed; later ones succeed.
     for (let placed = 0; placed < 3; )
       placed += await place(`again ${placed}`).then(
         () => 1,
@@ -571,7 +571,7 @@ describe('the client of an adapter', () => {
     await new Promise((resolve) => pool.end(resolve))
   })
 
-  it('may have any options that change the form of rows and numbers', async () => {
+  it('may have any options that change the format of rows and numbers', async () => {
     const options = {
       rowsAsArray: true,
       nestTables: true,
@@ -598,7 +598,7 @@ describe('the client of an adapter', () => {
   })
 })
 
-/** How many statements the pool's one connection has sent since, as the server counts them. */
+/** Returns a function that resolves to the number of statements sent since on the pool's only connection, counted by the server. */
 async function questions(world: MysqlWorld): Promise<() => Promise<number>> {
   const count = async () => Number(Object.values((await world.run("SHOW SESSION STATUS LIKE 'Questions'"))[0] ?? {})[1])
   const before = await count()

@@ -8,7 +8,7 @@ import { openSchema } from '../support/own-schema.ts'
 
 const orders = pgTable('orders', { id: text().primaryKey(), note: text() })
 
-/** As many promises between two statements as an ORM with deep layers of async functions has, and more. */
+/** Awaits more promises between two statements than an ORM with many layers of async functions does. */
 async function throughPromises(): Promise<void> {
   for (let hop = 0; hop < 500; hop += 1) await undefined
 }

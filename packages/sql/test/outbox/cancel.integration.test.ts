@@ -28,7 +28,7 @@ function testCancel<Handle>(name: string, open: () => Promise<ClientWorld<Handle
     it('removes a record whatever characters its attributes contain', async () => {
       await using world = await open()
       const outbox = outboxOf(world)
-      // Half of a surrogate pair is what a cut may leave of an emoji.
+      // Truncating a string inside an emoji leaves half of a surrogate pair.
       const texts = ['\ud83d', '\0', 'a"b\\c', '\\u0041', 'é\u2028😀']
       const messages = texts.flatMap((text, index) => [
         marshal(event(`subject-${index}`, { subject: text }), jsonMarshaler),
@@ -74,7 +74,7 @@ function testCancel<Handle>(name: string, open: () => Promise<ClientWorld<Handle
       }
     })
 
-    it('sees records that other members of a group and the message itself have appended', async () => {
+    it('finds records appended by other members of a group and by the message itself', async () => {
       await using world = await open()
       const { database } = world
       const outbox = outboxOf(world)
@@ -93,7 +93,7 @@ function testCancel<Handle>(name: string, open: () => Promise<ClientWorld<Handle
       expect([...(await stored(world))].sort()).toEqual(['1-kept', '1-now', '2-kept', '2-now'])
     })
 
-    // Where there is one writer, a claim waits for the transaction anyway.
+    // On SQLite, which has one writer, a claim waits for the transaction anyway.
     if (/sqlite/i.test(name)) return
     it('hides a record from relays while its transaction is open, even if it becomes due meanwhile', async () => {
       await using world = await open()
@@ -101,7 +101,7 @@ function testCancel<Handle>(name: string, open: () => Promise<ClientWorld<Handle
       await world.database.write((transaction) => outbox.append(transaction, [delayed('e1', 1000)]))
       await world.database.write(async (transaction) => {
         expect(await outbox.cancel(transaction, [reference('e1')])).toBe(1)
-        // Others still see it, and that its time has come.
+        // Other transactions still see the record, and that it is due.
         await vi.waitUntil(async () => (await outbox.list({ state: 'ready' }, { limit: 1 })).records.length === 1, { timeout: 30_000 })
         expect(await outbox.claim({ limit: 10, lease: 30_000 })).toEqual([])
       })

@@ -17,7 +17,7 @@ function testLargeClaims<Handle>(name: string, open: () => Promise<ClientWorld<H
     { order: 'perKey', key: undefined, destinations: ['same', 'same'] },
     { order: 'perKey', key: 'k', destinations: ['same', 'same'] },
   ] as const)(
-    `a record larger than a whole claim is claimed at some time beside retries that are always due, on ${name}: %j`,
+    `a record larger than a whole claim is eventually claimed, even if there are always due retries, on ${name}: %j`,
     async (given) => {
       await using world = await open()
       const { order, key, destinations } = given
@@ -25,7 +25,7 @@ function testLargeClaims<Handle>(name: string, open: () => Promise<ClientWorld<H
       const append = (one: ReturnType<typeof record>) => world.database.write((transaction) => outbox.append(transaction, [one]))
       const claim = async () => {
         const records = await outbox.claim({ limit: 10, maxBytes: 1000, lease: 30_000 })
-        // They are due again at once.
+        // The records are due again immediately.
         await outbox.settle(records.map(({ id, token }) => ({ id, token, result: 'failed', error: 'failed', retryAfter: 0 })))
         return records.map(({ message }) => message.id)
       }
@@ -33,7 +33,7 @@ function testLargeClaims<Handle>(name: string, open: () => Promise<ClientWorld<H
       expect(await claim()).toEqual(['small'])
       await append(record(destinations[1], 'large', 5000))
       const claimed: unknown[] = []
-      // Each time it is one of the two, with the same chance.
+      // Each claim returns one of the two records, with equal probability.
       for (let count = 0; count < 60 && !claimed.includes('large'); count += 1) claimed.push(...(await claim()))
       expect(claimed).toContain('large')
     },

@@ -15,13 +15,13 @@ import { event, openPg, postgresUrl } from '../support/world.ts'
 
 const orders = ['none', 'perKey'] as const
 const maxBytes = 1_000_000
-/** Bytes of an answer that the reader survives. */
+/** The number of bytes in a response that the reader survives. */
 const survives = 500_000
 const size = 12_000_000
 
 /**
- * A record that no claim may give together with others, which ends the process that reads it. `database` is that of the others, `dying` the one whose
- * process ends, `enlarge` gives the record its size.
+ * Tests a record that crashes the process that reads it, and that no claim may return together with others. `dying` is the database of the process that
+ * crashes, `database` the one of the others. `enlarge` increases the size of the record.
  */
 async function expectCounted<Handle>(
   order: (typeof orders)[number],
@@ -89,7 +89,7 @@ describe.each(orders)('an attempt is counted for a record that crashes the proce
   })
 })
 
-/** A client that throws when a row with much data is read, where the process would die. */
+/** A client that throws when a large row is read, where a real process would crash. */
 function dyingClient(client: TestClient): TestClient {
   return bound(client, {
     prepare(sql: string) {
@@ -108,7 +108,7 @@ function readRow(row: unknown): unknown {
   return row
 }
 
-/** The same object with other methods in place of some. */
+/** Returns a proxy of the object with some methods replaced. */
 function bound<T extends object>(target: T, methods: Readonly<Record<string, unknown>>): T {
   return new Proxy(target, {
     get(_, name) {

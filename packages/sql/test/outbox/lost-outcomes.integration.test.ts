@@ -4,7 +4,7 @@ import { sqliteKinds } from '../sqlite/support/sqlite-world.ts'
 import { expectCountedWhenLeft } from '../support/lost-outcomes.ts'
 import { worldKinds } from '../support/world.ts'
 
-describe('a member that leaves after its outcomes came too late counts an attempt for them', () => {
+describe('a member whose outcomes were too late counts an attempt for their records when it leaves', () => {
   it.each(worldKinds)('on $name', async ({ open }) => {
     await using world = await open()
     await expectCountedWhenLeft(world.database, () =>

@@ -7,14 +7,14 @@ import { type ClientWorld, onEachClient } from '../support/client-worlds.ts'
 import { event, failureOf, openPg } from '../support/world.ts'
 
 const destination = 'events'
-/** Nothing is missing that a router or a marshaler would add. */
+/** Includes all attributes that a router or a marshaler would add. */
 const attributes = {
   ...event('e1').attributes,
   time: '2026-01-01T00:00:00Z',
   correlationid: 'c',
   datacontenttype: 'application/octet-stream',
 }
-/** Of an event that has no data. */
+/** The size of an event without data. */
 const bare = destination.length + Buffer.byteLength(JSON.stringify(attributes))
 const maxSize = bare + 1000
 const refused = { code: 'ACKORD_INVALID_OUTPUT', retryable: false, message: expect.stringContaining(`maxSize is ${maxSize}`) }
@@ -75,7 +75,7 @@ function testMaxSize<Handle>(name: string, open: () => Promise<ClientWorld<Handl
       await world.database.write((transaction) => sqlOutbox(world.database).append(transaction, [recordOf(2000)]))
       const operators = sqlOutbox(world.database, { maxSize: 1, logger: silentLogger })
       const [claim] = await operators.claim({ limit: 1, lease: 60_000 })
-      if (claim === undefined) throw new Error('There is no record.')
+      if (claim === undefined) throw new Error('The claim returned no record.')
       await operators.settle([{ id: claim.id, token: claim.token, result: 'parked', error: 'no' }])
       expect(await operators.rearm({ ids: [claim.id] }, { destination: 'elsewhere' })).toBe(1)
       const [again] = await operators.claim({ limit: 1, lease: 60_000 })

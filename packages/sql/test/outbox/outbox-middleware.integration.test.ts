@@ -98,7 +98,7 @@ describe.each(worldKinds)('outboxMiddleware() on $name', ({ open }) => {
     const make = (options = {}) =>
       compose(transactionMiddleware(database), outboxMiddleware(database, { destination: 'events', ...options }))
     let statements = 0
-    // A17, B30: bytes are stored as they are, and what cannot be marshalled stops the whole.
+    // A17, B30: bytes are stored unchanged, and an output that cannot be marshalled fails the whole message.
     const remove = installProbe((point) => {
       if (point === 'outbox.appended') statements += 1
     })
@@ -128,7 +128,7 @@ describe.each(worldKinds)('outboxMiddleware() on $name', ({ open }) => {
       ['ACKORD_INVALID_OUTPUT', new Message(1, { id: 'e1', type: 'order.placed', subject: 'events' })],
     ]
     for (const [code, output] of bad) expect(await failureOf(handle(outbox, async () => [output]))).toMatchObject({ code })
-    // NUL anywhere else is data: the attributes are JSON in a text column.
+    // NUL in other attributes is stored as data: the attributes are JSON in a text column.
     await handle(outbox, async () => [event('e2', { subject: 'events', note: 'a\0b\ud800' })])
     const [record] = await sqlOutbox(world.database).claim({ limit: 1, lease: 1000 })
     expect(record?.message.attributes['note']).toBe('a\0b\ud800')
@@ -174,7 +174,7 @@ describe.each(worldKinds)('outboxMiddleware() on $name', ({ open }) => {
 })
 
 describe.each(worldKinds)('an output with its own acking, on $name', ({ open }) => {
-  /** Passed on from elsewhere: its broker wants to know. */
+  /** A message forwarded from another broker, which needs its verdict. */
   function foreign(id: string) {
     const verdicts: string[] = []
     const acking = {
@@ -236,13 +236,13 @@ describe('transactional() on a pg pool', () => {
     expect(await handle(process, place, message)).toEqual([])
     expect(trips.count()).toBe(3)
     expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([1, 1, 3])
-    // A duplicate: no business, no outbox.
+    // A duplicate has neither business writes nor outbox records.
     await handle(process, place, command('1').message)
     expect(trips.count()).toBe(2)
   })
 })
 
-/** Counts on the wire: the server says once per round trip that it is ready. */
+/** Counts round trips on the wire: the server sends ReadyForQuery once per round trip. */
 async function countRoundTrips(world: { readonly client: () => Promise<PoolClient> }): Promise<{ count: () => number }> {
   let trips = 0
   const client = await world.client()

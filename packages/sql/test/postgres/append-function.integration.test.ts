@@ -52,7 +52,7 @@ ordering_key => 'customer-7', attributes => '{"correlationid": "c1", "count": 3,
     ['a missing id', `id => ''`, 'id is missing'],
     ['a missing destination', `destination => NULL`, 'destination is missing'],
     ['an id of 10 kB', `id => repeat('x', 10000)`, 'id is longer'],
-    ['an attribute that cannot travel', `attributes => '{"nested": {}}'`, 'attribute nested'],
+    ['a nested attribute', `attributes => '{"nested": {}}'`, 'attribute nested'],
     ['an attribute that is null', `attributes => '{"none": null}'`, 'attribute none'],
   ])('rejects %s', async (_, argument, text) => {
     await using world = await open()

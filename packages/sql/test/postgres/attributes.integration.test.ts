@@ -4,7 +4,7 @@ import { expect, it } from 'vitest'
 import { sqlOutbox, transactionMiddleware } from '../../src/index.ts'
 import { event, failureOf, handle, openPg } from '../support/world.ts'
 
-// What append() stored and the relay could not read back was parked, or lost the attribute, long after the transaction that wrote it.
+// Regression: records that append() stored and the relay could not read back were parked, or lost the attribute, long after their transaction.
 it.each<[string, unknown]>([
   ['an object', { nested: true }],
   ['a list', [1]],
@@ -16,7 +16,7 @@ it.each<[string, unknown]>([
 ])('append() rejects an attribute that is %s', async (_, extra) => {
   await using world = await openPg()
   const { database } = world
-  // As a caller without types may.
+  // An untyped caller may pass such attributes.
   const message = new Message(new Uint8Array([1]), { ...event('e1').attributes, extra } as NewOutboxRecord['message']['attributes'])
   const error = await failureOf(
     handle(transactionMiddleware(database), async () => {
@@ -27,7 +27,7 @@ it.each<[string, unknown]>([
   expect(error).toMatchObject({ code: 'ACKORD_INVALID_ATTRIBUTES', message: expect.stringMatching(/'extra'/) })
 })
 
-// As append() does: what rearm() stored and the relay could not read back was parked again, with an attribute that nobody had written.
+// Regression, like append(): records that rearm() stored and the relay could not read back were parked again, with an attribute that no code wrote.
 it('rearm() rejects an attribute that could not be read back, and leaves the record parked', async () => {
   await using world = await openPg()
   const { database } = world

@@ -22,7 +22,7 @@ import { event, failureOf, handle, openPg, type World } from '../support/world.t
 const placeOrder = defineEvent<{ id: string }>('order.place')
 const orderPlaced = defineEvent<{ id: string }>('order.placed')
 
-/** Orders `1` to `total`, each delivered twice, on a broker that counts and delays as real ones do. */
+/** Orders `1` to `total`, each delivered twice, on a broker that counts deliveries and delays redeliveries as real brokers do. */
 async function brokerOf(total: number): Promise<MemoryBroker> {
   const broker = new MemoryBroker({ history: 1000, logger: silentLogger })
   const ids = Array.from({ length: total }, (_, index) => `${index + 1}`)
@@ -42,7 +42,7 @@ function routerOf({ database }: World, options: ConstructorParameters<typeof Rou
     )
 }
 
-/** A publisher that keeps the ids of what it is given, and says when there are so many different ones. */
+/** A publisher that collects the ids of its messages. `all` resolves when it has `total` distinct ids. */
 function collect(total: number): { readonly publisher: Publisher; readonly ids: ReadonlySet<string>; readonly all: Promise<void> } {
   const ids = new Set<string>()
   const { promise, resolve } = deferred()
@@ -56,7 +56,7 @@ function collect(total: number): { readonly publisher: Publisher; readonly ids: 
   return { publisher, ids, all: promise }
 }
 
-/** Notes the lines too, and counts those that tell of a failure. */
+/** Passes lines to `logger`, and counts those that report a failure. */
 function failuresOf(logger: Logger, failed: Countdown): Logger {
   return {
     ...logger,
@@ -79,7 +79,7 @@ describe('append()', () => {
         return []
       }),
     )
-    // Refused before the statement, so that the handler could have gone on; it did not, and nothing is there.
+    // append() rejects the event before its statement, so the handler could have continued. It did not, so nothing is stored.
     expect([await world.outbox(), await world.orders()]).toEqual([0, 0])
     return error
   }

@@ -11,7 +11,7 @@ const table = 'ackord_outbox'
 const maxBytes = 16_777_216
 const token = '00000000-0000-4000-8000-000000000001'
 
-/** The nodes that read the table, as EXPLAIN names them. */
+/** The plan nodes that read the table, as named by EXPLAIN. */
 function scansOf(plan: unknown): string[] {
   const found: string[] = []
   JSON.stringify(plan, (_, value: unknown) => {
@@ -47,7 +47,7 @@ describe('the claim on a table of 100,000 records', () => {
     const { pool } = world
     const store = sqlOutbox(fromPg(pool), { logger: silentLogger })
     const seen = new Set<string>()
-    // A26, and named statements that become generic plans after five executions.
+    // A26, and named statements, which switch to generic plans after five executions.
     for (let round = 0; round < 10; round += 1) {
       const claimed = await store.claim({ limit: 500, lease: 60_000, maxBytes, except: ['stalled'] })
       expect(claimed).toHaveLength(500)

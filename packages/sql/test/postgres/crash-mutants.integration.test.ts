@@ -9,17 +9,17 @@ vi.setConfig({ testTimeout: 60_000, maxConcurrency: 4 })
 
 const service = crashService()
 const scenarios = crashScenarios()
-// Those of the brief matrix, which every store runs; all of them in `make proof`.
+// The scenarios of the brief matrix, which every store runs; `make proof` runs all of them.
 const brief = new Set(crashScenarios({ matrix: 'brief' }).map(({ name }) => name))
 const mutants = isProof ? crashMutants : crashMutants.filter(({ caughtBy }) => brief.has(caughtBy))
 
-/** The kit's own proof: services with one rule broken, each of which its scenario must catch, and say why. */
+/** Validates the test kit itself: each service breaks one rule, and its scenario must detect that and report the reason. */
 describe('services that break a rule', () => {
   it('exist for every scenario', () => {
     expect(new Set(crashMutants.map(({ caughtBy }) => caughtBy))).toEqual(new Set(scenarios.map(({ name }) => name)))
   })
 
-  // They wait for leases and for what never comes, most of the time.
+  // Run concurrently: most of the time they wait for leases and for timeouts.
   it.concurrent.each(mutants)('$caughtBy: $name', async ({ name, caughtBy, says }) => {
     const scenario = scenarios.find((candidate) => candidate.name === caughtBy)
     if (scenario === undefined) throw new Error(`There is no scenario '${caughtBy}'.`)

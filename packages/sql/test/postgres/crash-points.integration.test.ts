@@ -9,7 +9,7 @@ vi.setConfig({ testTimeout: 60_000, maxConcurrency: 3 })
 const results = new ResultTable()
 
 testCrashPoints(
-  // Most of the time they wait for processes to start and for leases to end.
+  // The tests run concurrently: most of the time they wait for processes to start and for leases to expire.
   { describe, it: it.concurrent },
   { name: 'PostgreSQL (pg) and RabbitMQ', open: crashWorld(crashService()), matrix: crashMatrix, results },
 )

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { deepSqlStateOf, endsConnection, refusedCommit, sqlStateOf } from '../../src/postgres/errors.ts'
 
 function withCode(code: unknown, cause?: unknown): Error {
-  return Object.assign(new Error('of the driver', { cause }), { code })
+  return Object.assign(new Error('driver error', { cause }), { code })
 }
 
 describe('the SQLSTATE of an error', () => {

@@ -11,7 +11,7 @@ const record = (id: string, options: { readonly delay?: number } = {}) => ({
   ...options,
 })
 
-/** An outbox and a relay that polls once, and after that only if it is woken. */
+/** Opens an outbox and a relay that polls once, and afterwards only when it is woken. */
 async function openRelay(kind: WorldKind, answer: (messages: readonly RawMessage[]) => Promise<readonly PublishResult[]> = takeAll) {
   const world = await kind.open()
   const { database, schema } = world
@@ -53,7 +53,7 @@ async function openRelay(kind: WorldKind, answer: (messages: readonly RawMessage
     claimed,
     published,
     ids: () => published.map(({ id }) => id),
-    /** What is in the table; once every row is as expected, where that is asked for. */
+    /** Resolves to the rows of the outbox, as soon as every row matches `expected`. */
     async stored(expected: (row: Record<string, unknown>) => boolean = () => true) {
       for (;;) {
         const rows = await world.query(`SELECT * FROM ${schema}.ackord_outbox ORDER BY seq`)
@@ -168,7 +168,7 @@ describe.each(worldKinds)('the hot path on $name', (kind) => {
     ])
     down = false
     await world.publishes(2)
-    // A trial claims more than it sends, and gives the rest back.
+    // A trial claims more records than it sends, and releases the rest.
     expect([...new Set(world.claimed)].toSorted()).toEqual(['e-1', 'e-2'])
   })
 

@@ -4,7 +4,7 @@ import { openPg, openPglite, type TestHandle } from '../support/world.ts'
 
 const run = async (handle: TestHandle, text: string, parameters: unknown[]) => (await handle.query(text, parameters)).rows
 
-// The whole suites run on pg; with PGlite only in `make proof`.
+// The complete suites run on pg by default; on PGlite they run only in `make proof`.
 
 testOrder('pg', async () => ({ ...(await openPg()), run }))
 testOrder('PGlite', async () => ({ ...(await openPglite()), oneWriter: true, run }), depthOfOtherClients)

@@ -14,9 +14,9 @@ function record(id: string, options: Partial<NewOutboxRecord> & { readonly attri
 
 interface StoreWorld extends World {
   readonly store: SqlOutbox<TestHandle>
-  /** Appends and commits. */
+  /** Appends records and commits. */
   add(...records: readonly NewOutboxRecord[]): Promise<void>
-  /** As time would. */
+  /** Makes all leases expire. */
   expireLeases(): Promise<void>
   elapse(milliseconds: number): Promise<void>
 }
@@ -85,7 +85,7 @@ describe.each(worldKinds)('append() on $name', (kind) => {
     expect(idsOf(await store.claim(all))).toEqual(['outer'])
   })
 
-  it('rejects the pool, a client outside of a transaction, and a transaction that has ended', async () => {
+  it('rejects the pool, a client outside a transaction, and a transaction that has ended', async () => {
     await using world = await openStore(kind)
     const { database, store } = world
     let ended: TestHandle | undefined
@@ -97,7 +97,7 @@ describe.each(worldKinds)('append() on $name', (kind) => {
     expect(await refused(database.executor())).toMatchObject({ code: 'ACKORD_TRANSACTION_REQUIRED' })
     expect(await refused(undefined)).toMatchObject({ code: 'ACKORD_TRANSACTION_REQUIRED' })
     expect(await refused(ended)).toMatchObject({ code: 'ACKORD_SCOPE_ENDED' })
-    // Something that only the server knows about.
+    // Only the server knows that this client is not in a transaction.
     const client = { query: (text: string, parameters: unknown[]) => database.executor().query(text, parameters) }
     expect(await refused(client)).toMatchObject({
       code: 'ACKORD_TRANSACTION_REQUIRED',
@@ -351,7 +351,7 @@ describe.each(worldKinds)('settle() on $name', (kind) => {
   })
 })
 
-describe.each(worldKinds)('the operators’ side on $name', (kind) => {
+describe.each(worldKinds)('the operator API on $name', (kind) => {
   async function withParked(options: SqlOutboxOptions = {}) {
     const world = await openStore(kind, options)
     await world.add(...['1', '2', '3', '4'].map((id) => record(id, { destination: id === '4' ? 'other' : 'events' })))
@@ -408,7 +408,7 @@ describe.each(worldKinds)('the operators’ side on $name', (kind) => {
     expect(await world.outbox()).toBe(3)
   })
 
-  it('lists by page, oldest first, and by filter', async () => {
+  it('lists records by page, oldest first, and by filter', async () => {
     await using world = await openStore(kind)
     const { store } = world
     await world.add(
@@ -455,7 +455,7 @@ describe.each(worldKinds)('the operators’ side on $name', (kind) => {
     await store.settle(published(claimed))
     await world.query("UPDATE ackord_outbox SET published_at = published_at - interval '2 days' WHERE id <> 'd' AND state = 'published'")
     await world.query("UPDATE ackord_outbox SET created_at = created_at - interval '9 days'")
-    // A28: by published_at, the database's clock, and never what is not published.
+    // A28: deletes by published_at and the database's clock, and never deletes unpublished records.
     const old = { olderThan: 86_400_000, limit: 2 }
     expect([await store.deletePublished(old), await store.deletePublished(old), await store.deletePublished(old)]).toEqual([2, 1, 0])
     expect(await world.query('SELECT id FROM ackord_outbox ORDER BY id')).toEqual(['1', '2', '3', '4', 'd', 'e'].map((id) => ({ id })))

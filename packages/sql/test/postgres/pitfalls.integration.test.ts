@@ -6,7 +6,7 @@ import { cleanInbox, sqlOutbox, transactional, transactionMiddleware } from '../
 import { countdown } from '../support/countdown.ts'
 import { event, handle, openPg, type TestHandle, type World } from '../support/world.ts'
 
-// Pitfalls of docs/pitfalls.md that no other file is about. The numbers are those of that page.
+// Tests for the pitfalls in docs/pitfalls.md that no other file covers. The numbers refer to that page.
 
 const failure = new Error('failed')
 const all = { limit: 100, lease: 60_000 }
@@ -19,7 +19,7 @@ function recordOf(id: string): NewOutboxRecord {
   return { destination: 'events', message: new Message(new Uint8Array([1]), event(id).attributes) }
 }
 
-/** Appends and commits. */
+/** Appends records and commits. */
 async function add({ database }: World, ...ids: readonly string[]): Promise<void> {
   await handle(transactionMiddleware(database), async () => {
     await sqlOutbox(database).append(database.executor(), ids.map(recordOf))
@@ -27,7 +27,7 @@ async function add({ database }: World, ...ids: readonly string[]): Promise<void
   })
 }
 
-/** A publisher that says when it was called, and answers when it is told to. */
+/** A publisher whose `called` resolves when it is called, and that responds only after `answer()`. */
 function heldPublisher(): { readonly publisher: Publisher; readonly called: Promise<void>; answer(): void; readonly sent: string[] } {
   const called = deferred()
   const answered = deferred()
@@ -183,7 +183,7 @@ describe('the relay’s statements', () => {
   it('10: change leases in place, without a new entry in any index', async () => {
     await using world = await openPg({ max: 1 })
     await add(world, ...Array.from({ length: 100 }, (_, index) => `e${index}`))
-    // One connection: the claim runs in this transaction, which alone sees its own counts.
+    // The pool has one connection, so the claim runs in this transaction. Only this transaction sees its own counts.
     await world.pool.query('BEGIN')
     const claimed = await storeOf(world).claim(all)
     const { rows } = await world.pool.query(
@@ -192,7 +192,7 @@ describe('the relay’s statements', () => {
     )
     await world.pool.query('ROLLBACK')
     expect([claimed.length, rows[0].updated]).toEqual([100, 100])
-    // A row with a lease is a little longer, so that the last ones of a page may not find room on it.
+    // A row with a lease is slightly longer, so the last rows of a page may not fit on it.
     expect(rows[0].hot).toBeGreaterThan(80)
   })
 

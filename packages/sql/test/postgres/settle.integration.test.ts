@@ -6,9 +6,9 @@ import { event, openPg } from '../support/world.ts'
 
 describe.each(['none', 'perKey'] as const)('settling with order %s', (order) => {
   it.each([
-    ['some of those that lie together', 1, 2],
-    ['some that are far apart', 1, 40],
-    ['those of more destinations than a statement has parts for', 12, 3],
+    ['some adjacent rows', 1, 2],
+    ['some rows that are far apart', 1, 40],
+    ['rows of more destinations than a statement has parts for', 12, 3],
   ])('deletes %s and nothing between them', async (_, destinations, step) => {
     await using world = await openPg()
     const database = fromPg(world.pool, { order })
@@ -37,7 +37,7 @@ describe('settling with order per key', () => {
     const world = await openPg({ fresh: true })
     const database = fromPg(world.pool, { order: 'perKey' })
     const outbox = sqlOutbox(database, { logger: silentLogger })
-    // No statistics, ever: a table that grows faster than autovacuum looks at it.
+    // The table never has statistics, like a table that grows faster than autovacuum visits it.
     await world.query('ALTER TABLE ackord_outbox SET (autovacuum_enabled = false)')
     await world.query(`INSERT INTO ackord_outbox (state, destination, id, type, partition, data, attributes, available_at)
       SELECT 'ready', 'events', 'e' || n, 't', n & 255, '\\x00', '{"id":"e","type":"t","source":"/s","specversion":"1.0"}', clock_timestamp()
@@ -67,7 +67,7 @@ describe('settling with order per key', () => {
     await using _ = world
     const claimed = await outbox.claim({ limit: 50, lease: 60_000 })
     expect(claimed).toHaveLength(50)
-    // Every row has a place that another one had; some are changed by hand as well.
+    // Every row now has the physical position of another one, and some rows are also updated.
     await world.query("DELETE FROM ackord_outbox WHERE id = 'e1'")
     await world.query('VACUUM FULL ackord_outbox')
     await world.query("UPDATE ackord_outbox SET type = 'edited' WHERE id IN ('e2', 'e3')")

@@ -7,7 +7,7 @@ import { type World, worldKinds } from '../support/world.ts'
 
 const hour = 60 * 60 * 1000
 
-/** Messages received and events published that many hours ago, by the database's clock. */
+/** Inserts messages received and events published this many hours ago, by the database's clock. */
 async function fill(world: World, hours: readonly number[]): Promise<void> {
   for (const [index, ago] of hours.entries()) {
     const then = `clock_timestamp() - interval '${ago} hours'`
@@ -22,7 +22,7 @@ VALUES ('${state}', 'd', '${index}-${ago}', 't', 0, '', '{}', ${then}, ${then})`
   }
 }
 
-/** Runs rounds until something is counted that many times. */
+/** Starts a cleanup. `done` resolves when the metrics have been updated `until` times. */
 function counting(options: CleanupOptions, world: World, until: number) {
   const runtime = new VirtualRuntime()
   const deleted: Record<string, number> = {}
@@ -44,7 +44,7 @@ function counting(options: CleanupOptions, world: World, until: number) {
   return { runtime, deleted, done, cleanup }
 }
 
-/** Lets time pass until the promise resolves. */
+/** Advances the virtual clock until the promise resolves. */
 async function passTime(runtime: VirtualRuntime, until: Promise<unknown>): Promise<void> {
   let done = false
   void until.then(() => {
@@ -75,7 +75,7 @@ describe.each(worldKinds)('startCleanup() on $name', ({ open }) => {
   it('deletes in bounded batches, and continues in the next round', async () => {
     await using world = await open()
     await fill(world, [200, 201, 202, 203, 204])
-    // Two batches of two, then the round is over; the next one finds the last.
+    // The first round deletes two batches of two; the next round deletes the last row.
     const { runtime, deleted, done, cleanup } = counting({ batch: 2, batches: 2, keepPublished: false, interval: 1 }, world, 3)
     await passTime(runtime, done)
     await cleanup.stop()

@@ -7,12 +7,12 @@ import { sqliteDialect } from '../../src/sqlite/dialect.ts'
 
 const dialects: Readonly<Record<string, Dialect>> = { postgres: postgresDialect, mysql: mysqlDialect, sqlite: sqliteDialect }
 
-// What createSchema() runs, to be read and to be taken into one's own migrations. `npx vitest -u` writes them anew.
+// The statements that createSchema() runs, for users to read and to copy into their own migrations. `npx vitest -u` updates the files.
 describe.each(Object.entries(dialects))('the migrations of %s', (name, dialect) => {
   const { migrations, meta, setVersion } = dialect.store.schema
   const tables = tablesOf(dialect, {}, {})
 
-  it('are numbered from 1 on, and each supports at least its own version', () => {
+  it('are numbered from 1, and each supports at least its own version', () => {
     expect(migrations.map(({ version }) => version)).toEqual(migrations.map((_, index) => index + 1))
     for (const { version, oldestReader } of migrations) expect(oldestReader).toBeLessThanOrEqual(version)
   })

@@ -17,7 +17,7 @@ import { event, failureOf, handle } from '../support/world.ts'
 
 interface SchemaWorld<Handle> extends AsyncDisposable {
   readonly database: Database<Handle>
-  /** On a connection of the test's own. */
+  /** Runs a statement on a connection of the test itself. */
   query(sql: string): Rows | Promise<Rows>
 }
 
@@ -26,19 +26,19 @@ type Rows = readonly Readonly<Record<string, unknown>>[]
 export interface SchemaSuiteOptions<Handle> {
   readonly name: string
   readonly open: (options?: { readonly empty?: boolean }) => Promise<SchemaWorld<Handle>>
-  /** Names with every character that would need an escape. */
+  /** Names with all characters that need escaping. */
   readonly quotedNames: TableOptions
   /** Names that the database would truncate or reject. */
   readonly invalidNames: readonly string[]
-  /** The current instant as the columns store it. */
+  /** An SQL expression for the current time, in the format of the columns. */
   readonly now: string
-  /** The error of a CHECK constraint. */
+  /** The expected error of a violated CHECK constraint. */
   readonly checkViolation: object
 }
 
 const quiet = { logger: silentLogger }
 
-/** What createSchema(), validateSchema() and printSchema() promise on every database. */
+/** Tests createSchema(), validateSchema() and printSchema() on a database. */
 export function testSchema<Handle>(options: SchemaSuiteOptions<Handle>): void {
   const { name, open, quotedNames, invalidNames, now, checkViolation } = options
 
@@ -162,7 +162,7 @@ export function testSchema<Handle>(options: SchemaSuiteOptions<Handle>): void {
   })
 }
 
-/** Outside of a transaction where DDL would end it. */
+/** Runs a script, outside a transaction on databases where DDL would end the transaction. */
 async function runScript<Handle>(database: Database<Handle>, sql: string): Promise<void> {
   const { driver } = portOf(database)
   if (driver.connection !== undefined) await driver.connection(({ script }) => script(sql))

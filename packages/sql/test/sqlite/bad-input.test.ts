@@ -39,8 +39,8 @@ describe.each(sqliteKinds)('bad input on $name', ({ open }) => {
     { why: '10 kB of id', attributes: { id: 'x'.repeat(10_000) }, code: 'ACKORD_INVALID_ATTRIBUTES' },
     { why: 'NUL in the id', attributes: { id: 'a\0b' }, code: 'ACKORD_INVALID_ATTRIBUTES' },
     { why: 'NUL in the source', attributes: { source: 'a\0b' }, code: 'ACKORD_INVALID_ATTRIBUTES' },
-    { why: 'half a character', attributes: { id: 'a\uD800' }, code: 'ACKORD_INVALID_ATTRIBUTES' },
-  ])('$why: rejected for good by the inbox, before the handler', async ({ attributes, code }) => {
+    { why: 'half a surrogate pair', attributes: { id: 'a\uD800' }, code: 'ACKORD_INVALID_ATTRIBUTES' },
+  ])('$why: rejected permanently by the inbox, before the handler', async ({ attributes, code }) => {
     await using world = await open()
     const message = new Message({}, { ...command('1').message.attributes, ...attributes } as Message['attributes'])
     let handled = false
@@ -73,7 +73,7 @@ describe.each(sqliteKinds)('bad input on $name', ({ open }) => {
     expect(world.count('ackord_outbox')).toBe(0)
   })
 
-  it('a failed statement whose error is swallowed leaves the rest of its transaction as SQLite does', async () => {
+  it('a failed statement whose error is swallowed does not affect the rest of its transaction, as usual in SQLite', async () => {
     await using world = await open()
     const { database } = world
     await handle(transactional(database, stack), async () => {
@@ -84,7 +84,7 @@ describe.each(sqliteKinds)('bad input on $name', ({ open }) => {
     expect([world.count('orders'), world.count('ackord_inbox'), world.count('ackord_outbox')]).toEqual([1, 1, 1])
   })
 
-  it('a disk that is full fails the message, commits nothing and loses nothing', async () => {
+  it('a full disk fails the message, commits nothing and loses nothing', async () => {
     await using world = await open()
     const { client, database } = world
     const message = command('1').message
@@ -118,7 +118,7 @@ describe.each(sqliteKinds)('bad input on $name', ({ open }) => {
         const transaction = database.executor()
         transaction.exec("INSERT INTO orders (id) VALUES ('1')")
         expect(() => transaction.prepare('INSERT INTO orders (id, note) VALUES (?, ?)').run('2', 'x'.repeat(500_000))).toThrow(/full/)
-        // SQLite has rolled everything back: this would be stored on its own.
+        // SQLite has rolled everything back, so this row would be committed on its own.
         expect(() => transaction.exec("INSERT INTO orders (id) VALUES ('3')")).toThrow(/rolled the transaction back/)
         return []
       }),
@@ -128,7 +128,7 @@ describe.each(sqliteKinds)('bad input on $name', ({ open }) => {
     expect([world.count('orders'), world.count('ackord_inbox')]).toEqual([0, 0])
   })
 
-  it('a read-only file is an error for writers, which says so', async () => {
+  it('a read-only file is an error for writers that names the cause', async () => {
     await using world = await open()
     const client = new DatabaseSync(world.path, { readOnly: true })
     const error = await failureOf(fromSqlite(client, quiet).write(async (transaction) => transaction.exec('DELETE FROM orders')))
@@ -189,7 +189,7 @@ describe.each(sqliteKinds)('bad input on $name', ({ open }) => {
 })
 
 describe('the file', () => {
-  it('that is removed while its client uses it stays usable, as files do: all of a message is in it, and a new client finds nothing', async () => {
+  it('that is deleted while its client uses it stays usable: it has all of a message, and a new client finds nothing', async () => {
     await using world = await nodeKind.open()
     const { database } = world
     rmSync(world.path)

@@ -4,7 +4,7 @@ import { fromSqlite } from '../../src/sqlite/index.ts'
 import { type OpenSqlWorld, testSqlConformance, testSqlOrder } from '../support/sql-conformance.ts'
 import { type SqliteKind, sqliteKinds, type TestHandle } from './support/sqlite-world.ts'
 
-// The whole suites run on the first client; with the others only in `make proof`.
+// The complete suites run on the first client by default; on the others they run only in `make proof`.
 
 for (const [index, { name, open }] of sqliteKinds.entries()) {
   const own = index === 0 ? 'whole' : depthOfOtherClients

@@ -62,7 +62,7 @@ describe.each(sqliteKinds)('the outbox on $name', ({ open }) => {
     }
   })
 
-  it('gives each destination its share, and unused shares to destinations with more records', async () => {
+  it('claims a share for each destination, and redistributes unused shares to destinations with more records', async () => {
     await using world = await open()
     const many = Array.from({ length: 100 }, (_, index) => recordOf(`a${index}`, 'a'))
     await append(world, ...many, recordOf('b0', 'b'), recordOf('b1', 'b'), recordOf('c0', 'c'))
@@ -72,7 +72,7 @@ describe.each(sqliteKinds)('the outbox on $name', ({ open }) => {
     expect(Object.fromEntries(counts)).toEqual({ a: 27, b: 2, c: 1 })
   })
 
-  it('gives retries at most half, unless there is nothing else', async () => {
+  it('uses at most half of a claim for retries, unless there are no other records', async () => {
     await using world = await open()
     const outbox = sqlOutbox(world.database, quiet)
     await append(world, ...Array.from({ length: 20 }, (_, index) => recordOf(`old${index}`)))

@@ -63,7 +63,7 @@ describe('several processes on one file', () => {
     for (let n = 0; n < 100; n += 1) {
       await world.database.write(async (transaction) => {
         const [row] = transaction.prepare('SELECT n FROM counters').all() as { n: number }[]
-        // Read before it is written: with a transaction that begins as a reader this would be SQLITE_BUSY, whatever the time-out.
+        // Reads before it writes: in a transaction that begins as a reader the write would fail with SQLITE_BUSY, whatever the timeout.
         transaction.prepare('UPDATE counters SET n = ?').run((row?.n ?? 0) + 1)
       })
     }
@@ -93,7 +93,7 @@ describe('several processes on one file', () => {
     expect(world.count('ackord_meta')).toBe(1)
   })
 
-  it('continue after one of them was killed in its transaction, of which nothing is left', async () => {
+  it('continue after one of them was killed in its transaction, which leaves no changes', async () => {
     await using world = await nodeKind.open()
     await using other = start(world.path)
     await failureOf(other.ask('die'))

@@ -112,7 +112,7 @@ describe.each(sqliteKinds)('a transaction on $name', ({ open }) => {
     expect(() => late?.prepare('DELETE FROM orders')).toThrow(ended)
     expect(() => statement?.all()).toThrow(ended)
     expect(() => iteration?.next()).toThrow(ended)
-    // The iteration that was left open does not keep the connection busy.
+    // The unfinished iteration does not keep the connection busy.
     await database.write(async (transaction) => insert(transaction, '4'))
     expect(world.count('orders')).toBe(4)
   })
@@ -179,7 +179,7 @@ describe.each(sqliteKinds)('a transaction on $name', ({ open }) => {
     expect(world.query('SELECT id FROM orders')).toEqual([{ id: '2' }])
   })
 
-  it('that is rolled back inside of a savepoint fails the outer one too', async () => {
+  it('that is rolled back inside a savepoint fails the outer transaction too', async () => {
     await using world = await open()
     const { database } = world
     const error = await failureOf(
@@ -206,7 +206,7 @@ describe.each(sqliteKinds)('a transaction on $name', ({ open }) => {
     expect(world.count('orders')).toBe(2)
   })
 
-  it('is rolled back at its timeout, and lets others in, even if its handler never ends', async () => {
+  it('is rolled back at its timeout, and admits other transactions, even if its handler never ends', async () => {
     await using world = await open()
     const { database } = world
     const abort = new AbortController()
@@ -258,7 +258,7 @@ describe.each(sqliteKinds)('a transaction on $name', ({ open }) => {
     expect(ran).toBe(false)
   })
 
-  it('inside of another one is a savepoint, also through another client of the same file', async () => {
+  it('inside another transaction is a savepoint, also through another client of the same file', async () => {
     await using world = await open()
     const { database } = world
     const other = fromSqlite(world.connect(), quiet)
@@ -277,7 +277,7 @@ describe.each(sqliteKinds)('a transaction on $name', ({ open }) => {
     expect(world.query('SELECT id FROM orders ORDER BY id')).toEqual([{ id: '1' }, { id: '2' }, { id: '3' }])
   })
 
-  it('does not wait for work that waits for it: that is an error after the lock timeout', async () => {
+  it('does not wait forever for work that waits for it: this is an error after the lock timeout', async () => {
     const runtime = new VirtualRuntime()
     await using world = await open({ runtime, lockTimeout: 1000 })
     const { database } = world
@@ -285,7 +285,7 @@ describe.each(sqliteKinds)('a transaction on $name', ({ open }) => {
     const waiting = deferred()
     const running = database.write(async (transaction) => {
       insert(transaction, '1')
-      // As with a router that has no ambient context, where nobody gave the context on.
+      // Like a router without ambient context, whose handler does not pass the context on.
       inner = failureOf(database.write(async () => {}, { context: rootContext(), ...quiet }))
       waiting.resolve()
       await inner
@@ -301,7 +301,7 @@ describe.each(sqliteKinds)('a transaction on $name', ({ open }) => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('waits while a transaction begun by hand is open on the same client, and says so if that does not end', async () => {
+  it('waits while a manual transaction is open on the same client, and reports it if that one does not end', async () => {
     const runtime = new VirtualRuntime()
     await using world = await open({ runtime, lockTimeout: 1000 })
     const { client, database } = world
@@ -324,7 +324,7 @@ describe.each(sqliteKinds)('a transaction on $name', ({ open }) => {
     expect(world.count('orders')).toBe(1)
   })
 
-  it('can be begun by hand and used with append(), on this client or another', async () => {
+  it('can be begun manually and used with append(), on this client or another', async () => {
     await using world = await open()
     const { client, database } = world
     const outbox = sqlOutbox(database, quiet)
@@ -345,7 +345,7 @@ describe.each(sqliteKinds)('a transaction on $name', ({ open }) => {
     expect(world.query('SELECT id FROM ackord_outbox')).toEqual([{ id: 'e2' }])
   })
 
-  it('can be begun by hand and passed to the middleware', async () => {
+  it('can be begun manually and passed to the middleware', async () => {
     await using world = await open()
     const { client, database } = world
     const inbox = inboxMiddleware(database, { consumer: 'orders' })
@@ -366,7 +366,7 @@ describe.each(sqliteKinds)('a transaction on $name', ({ open }) => {
     expect(world.count('ackord_inbox')).toBe(2)
   })
 
-  it('of a message is not mistaken for one that was begun by hand', async () => {
+  it('of a message is not mistaken for one that was begun manually', async () => {
     await using world = await open()
     const { client, database } = world
     const outbox = sqlOutbox(database, quiet)
@@ -430,7 +430,7 @@ describe.each(sqliteKinds)('a transaction on $name', ({ open }) => {
       const messages = ids.map((id) => command(id).message)
       await Promise.all(messages.map((message) => process(message, message.context(rootContext()))))
       expect([world.count('orders'), world.count('ackord_inbox'), world.count('ackord_outbox')]).toEqual([8, 8, 8])
-      // Whose error it was is not lost: the group is dissolved, and each goes alone.
+      // The error is attributed to its message: the group is dissolved, and each message is handled alone.
       expect(counted).toContain(swallows ? 'ackord.group.dissolved' : 'ackord.group.size')
     },
   )
@@ -464,7 +464,7 @@ describe('COMMIT', () => {
     return { world, client, runtime, write, disarm: () => (armed = false), database }
   }
 
-  it('that meets a lock is retried', async () => {
+  it('that encounters a lock is retried', async () => {
     const { world, runtime, write } = await openFailing(failures.busy, { times: 3 })
     await using _ = world
     const writing = write()
@@ -473,7 +473,7 @@ describe('COMMIT', () => {
     expect(world.count('orders')).toBe(1)
   })
 
-  it('that meets a lock for too long is rolled back, and the next one works', async () => {
+  it('that encounters a lock for too long is rolled back, and the next transaction succeeds', async () => {
     const { world, client, runtime, write, disarm, database } = await openFailing(failures.busy)
     await using _ = world
     const failed = failureOf(write())
@@ -485,21 +485,21 @@ describe('COMMIT', () => {
     expect(world.count('orders')).toBe(1)
   })
 
-  it.each([true, false])('that meets a full disk commits nothing, whether or not it ends the transaction (%s)', async (ends) => {
+  it.each([true, false])('that encounters a full disk commits nothing, whether or not it ends the transaction (%s)', async (ends) => {
     const { world, client, write } = await openFailing(failures.full, { ends })
     await using _ = world
     expect(await failureOf(write())).toMatchObject({ code: 'ACKORD_STORE_REFUSES_WRITES', cause: failures.full })
     expect([client.isTransaction, world.count('orders')]).toEqual([false, 0])
   })
 
-  it.each([true, false])('that meets an I/O error leaves the outcome unknown (%s)', async (ends) => {
+  it.each([true, false])('that encounters an I/O error leaves the outcome unknown (%s)', async (ends) => {
     const { world, client, write } = await openFailing(failures.io, { ends })
     await using _ = world
     expect(await failureOf(write())).toMatchObject({ code: 'ACKORD_COMMIT_UNKNOWN', cause: failures.io })
     expect(client.isTransaction).toBe(false)
   })
 
-  it('is not sent on a client that was closed meanwhile', async () => {
+  it('is not sent on a client that was closed in the meantime', async () => {
     await using world = await nodeKind.open()
     const client = world.connect()
     const database = fromSqlite(client, quiet)
@@ -514,7 +514,7 @@ describe('COMMIT', () => {
     expect(world.count('orders')).toBe(0)
   })
 
-  it('comes after a failed rollback was repeated', async () => {
+  it('succeeds after a failed rollback was repeated', async () => {
     await using world = await nodeKind.open()
     let failing = true
     const client = failingClient(world.connect(), (sql) => (failing && sql === 'ROLLBACK' ? failures.io : undefined))

@@ -16,23 +16,23 @@ import type { View } from './own-schema.ts'
 import { command, event, failureOf, handle } from './world.ts'
 
 export interface AdapterWorld<Handle> extends ConformanceWorld<Handle> {
-  /** What the user has outside of every transaction. */
+  /** The user's client outside any transaction. */
   readonly root: Handle
-  /** A transaction of the user's own, by the client's own means. */
+  /** Runs `work` in a transaction of the user, with the API of the client. */
   begin(work: (transaction: Handle) => Promise<void>): Promise<void>
-  /** A connection of the user's own, whose transactions begin and end by hand. Not there where the client has only the form with a callback. */
+  /** Opens a connection of the user whose transactions are begun and ended manually. Missing if the client supports only transactions with a callback. */
   openSession?(): Promise<AdapterSession<Handle>>
 }
 
 interface AdapterSession<Handle> extends AsyncDisposable {
-  /** Gives what stands for the transaction, and stays with the user after its end. */
+  /** Resolves to the handle of the transaction, which the user keeps after its end. */
   begin(): Promise<Handle>
   commit(): Promise<unknown>
 }
 
 interface OpenAdapterOptions {
   readonly max?: number
-  /** Whether a privilege will be taken away. Default: false. */
+  /** Whether a privilege will be revoked. Default: false. */
   readonly restricted?: boolean
 }
 
@@ -41,23 +41,23 @@ export type OpenAdapterWorld<Handle> = (options?: OpenAdapterOptions) => Promise
 const failure = new Error('failed')
 const settings = { logger: silentLogger }
 
-/** What tells databases apart in the scenarios. */
+/** The differences between databases in the scenarios. */
 export interface AdapterDialect {
-  /** Inserts an order, whose id is the parameter. */
+  /** A statement that inserts an order with the id of its parameter. */
   readonly insert: string
-  /** Gives the server's number for the connection, as `pid`. */
+  /** A query that returns the server's id of the connection as `pid`. */
   readonly pid: string
-  /** Resolves when that connection is gone. */
+  /** Terminates a connection. Resolves when it is closed. */
   terminate(query: View['query'], pid: unknown): Promise<void>
-  /** Makes a function `lose()`, which fails as if the transaction had lost against another one. */
+  /** Creates a function `lose()` that fails as if the transaction had lost a conflict. */
   readonly createLose: string
-  /** Makes what the inbox received 8 days older, except for the message 1. */
+  /** Makes all inbox rows 8 days older, except for message 1. */
   readonly ageInbox: string
-  /** From now on the only connection of a world that was opened as `restricted` may not insert into the outbox. */
+  /** Revokes the INSERT privilege on the outbox for the only connection of a world that was opened as `restricted`. */
   refuseAppends<Handle>(world: AdapterWorld<Handle>): Promise<unknown>
 }
 
-/** What every adapter promises beyond the conformance suites, on a real server. */
+/** Tests the guarantees of every adapter beyond the conformance suites, on a real server. */
 export function testAdapterScenarios<Handle>(name: string, open: OpenAdapterWorld<Handle>, dialect: AdapterDialect): void {
   const openWorld = (options?: { readonly max?: number }) => openAdapterWorld(open, dialect, options)
 
@@ -77,7 +77,7 @@ export function testAdapterScenarios<Handle>(name: string, open: OpenAdapterWorl
   testCleanConnections(name, openOneConnection, { depth: depthOfOtherClients })
 
   describe(`a transaction on ${name}`, () => {
-    it('refuses queries on the handle after the end, and commits none of them', async () => {
+    it('rejects queries on the handle after the end, and commits none of them', async () => {
       await using world = await openWorld()
       let kept: Handle | undefined
       await world.inTransaction(async () => {
@@ -89,7 +89,7 @@ export function testAdapterScenarios<Handle>(name: string, open: OpenAdapterWorl
       expect(await world.orders()).toBe(1)
     })
 
-    it('waits for queries that the handler did not await, and what they start', async () => {
+    it('waits for queries that the handler did not await, and for those that they start', async () => {
       await using world = await openWorld()
       await world.inTransaction(async () => {
         const handle = world.database.executor()
@@ -100,7 +100,7 @@ export function testAdapterScenarios<Handle>(name: string, open: OpenAdapterWorl
       expect(await world.orders()).toBe(2)
     })
 
-    it('lets no query that the handler did not await come after the roll-back', async () => {
+    it('runs no un-awaited query of the handler after the rollback', async () => {
       await using world = await openWorld({ max: 1 })
       let forgotten: Promise<unknown>[] = []
       const rejected = world.inTransaction(async () => {
@@ -112,7 +112,7 @@ export function testAdapterScenarios<Handle>(name: string, open: OpenAdapterWorl
       expect(await world.orders()).toBe(0)
     })
 
-    it('takes many queries at once', async () => {
+    it('accepts many concurrent queries', async () => {
       await using world = await openWorld()
       await world.inTransaction(async () => {
         await Promise.all(Array.from({ length: 20 }, (_, index) => world.insert(String(index))))
@@ -132,7 +132,7 @@ export function testAdapterScenarios<Handle>(name: string, open: OpenAdapterWorl
       expect(await world.orders()).toBe(0)
     })
 
-    it('rejects with the error of the handler, and the next one finds a clean connection', async () => {
+    it('rejects with the error of the handler, and the next transaction finds a clean connection', async () => {
       await using world = await openWorld({ max: 1 })
       const rejected = world.inTransaction(async () => {
         await world.insert('1')
@@ -143,7 +143,7 @@ export function testAdapterScenarios<Handle>(name: string, open: OpenAdapterWorl
       expect(await world.orders()).toBe(1)
     })
 
-    it('rolls back when the signal was aborted, and refuses further queries', async () => {
+    it('rolls back when the signal was aborted, and rejects further queries', async () => {
       await using world = await openWorld()
       const controller = new AbortController()
       let refused: Error | undefined
@@ -160,7 +160,7 @@ export function testAdapterScenarios<Handle>(name: string, open: OpenAdapterWorl
       expect(await world.orders()).toBe(0)
     })
 
-    it('stops waiting for a connection when the signal is aborted, and does not begin when one comes', async () => {
+    it('stops waiting for a connection when the signal is aborted, and does not begin when one becomes free', async () => {
       await using world = await openWorld({ max: 1 })
       const controller = new AbortController()
       const holding = deferred()
@@ -188,7 +188,7 @@ export function testAdapterScenarios<Handle>(name: string, open: OpenAdapterWorl
       expect([called, await world.orders()]).toEqual([false, 2])
     })
 
-    it('refuses a statement that would begin or end the transaction', async () => {
+    it('rejects a statement that would begin or end the transaction', async () => {
       await using world = await openWorld()
       for (const statement of ['COMMIT', ' rollback', 'BEGIN']) {
         await world.inTransaction(async () => {
@@ -198,7 +198,7 @@ export function testAdapterScenarios<Handle>(name: string, open: OpenAdapterWorl
       }
     })
 
-    it('runs a transaction that lost against another one again, as a whole', async () => {
+    it('retries a transaction that lost a conflict, as a whole', async () => {
       await using world = await openWorld()
       await world.query(dialect.createLose)
       let attempts = 0
@@ -210,7 +210,7 @@ export function testAdapterScenarios<Handle>(name: string, open: OpenAdapterWorl
       expect([attempts, await world.orders()]).toEqual([3, 1])
     })
 
-    it('rolls back when the connection is terminated in the middle, whatever the handler makes of it', async () => {
+    it('rolls back when the connection is terminated during the transaction, however the handler reacts', async () => {
       await using world = await openWorld()
       const { message, verdicts } = command('1')
       const rejected = handle(
@@ -248,7 +248,7 @@ export function testAdapterScenarios<Handle>(name: string, open: OpenAdapterWorl
       expect(await world.query('SELECT id FROM orders ORDER BY id')).toEqual([{ id: 'after' }, { id: 'before' }])
     })
 
-    it('has a handle of its own, which ends with it', async () => {
+    it('has its own handle, which ends with it', async () => {
       await using world = await openWorld()
       await world.inTransaction(async () => {
         let inner: Handle | undefined
@@ -274,7 +274,7 @@ export function testAdapterScenarios<Handle>(name: string, open: OpenAdapterWorl
       async function charge() {
         attempts += 1
         await world.insert(`charge ${attempts}`)
-        // A statement fails, as one of an ORM that finds a row taken.
+        // Fails like an ORM statement that violates a unique constraint.
         if (attempts < 3) await world.insert('order')
       }
       await handle(
@@ -301,7 +301,7 @@ export function testAdapterScenarios<Handle>(name: string, open: OpenAdapterWorl
   describe(`the outbox on ${name}`, () => {
     const record = () => [{ destination: 'events', message: marshal(event('e-1'), jsonMarshaler) }] as const
 
-    it('takes part in a transaction of the user’s own, and in its roll-back', async () => {
+    it('takes part in a transaction of the user, and in its rollback', async () => {
       await using world = await openWorld()
       const outbox = sqlOutbox(world.database, settings)
       await world.begin(async (transaction) => {
@@ -317,7 +317,7 @@ export function testAdapterScenarios<Handle>(name: string, open: OpenAdapterWorl
       expect([await world.orders(), await world.outbox()]).toEqual([1, 1])
     })
 
-    it("is read inside of a transaction before it commits, one of ours and one of the user's own", async () => {
+    it('can be read inside a transaction before it commits, in one of the library and one of the user', async () => {
       await using world = await openWorld()
       const outbox = sqlOutbox(world.database, settings)
       const idsSeen = async (transaction: Handle) => (await outbox.readAppended(transaction)).map(({ message }) => message.id)
@@ -341,7 +341,7 @@ export function testAdapterScenarios<Handle>(name: string, open: OpenAdapterWorl
       expect((await failureOf(outbox.readAppended(world.root))).message).toContain('readAppended() needs a running transaction')
     })
 
-    it('lets repositories find the user’s own transaction by withTransaction()', async () => {
+    it('lets repositories find the transaction of the user through withTransaction()', async () => {
       await using world = await openWorld()
       const { database } = world
       const rejected = world.begin(async (transaction) => {
@@ -354,7 +354,7 @@ export function testAdapterScenarios<Handle>(name: string, open: OpenAdapterWorl
       expect(await world.orders()).toBe(0)
     })
 
-    it('refuses the root client, and a transaction that has ended', async () => {
+    it('rejects the root client, and a transaction that has ended', async () => {
       await using world = await openWorld()
       const outbox = sqlOutbox(world.database, settings)
       const error = await failureOf(outbox.append(world.root, record()))
@@ -403,7 +403,7 @@ export function testAdapterScenarios<Handle>(name: string, open: OpenAdapterWorl
       expect((await world.query('SELECT id FROM ackord_outbox ORDER BY seq')).map(({ id }) => String(id))).toEqual(expected)
     })
 
-    it('stores more records than one statement can take', async () => {
+    it('stores more records than fit into one statement', async () => {
       await using world = await openWorld()
       const outbox = sqlOutbox(world.database, settings)
       const [one] = record()
@@ -412,7 +412,7 @@ export function testAdapterScenarios<Handle>(name: string, open: OpenAdapterWorl
       expect(await world.outbox()).toBe(5100)
     })
 
-    it('says so when its table is not there', async () => {
+    it('reports that its table is missing', async () => {
       await using world = await openWorld()
       await world.query('DROP TABLE ackord_outbox')
       await world.query('DROP TABLE ackord_inbox')
@@ -423,7 +423,7 @@ export function testAdapterScenarios<Handle>(name: string, open: OpenAdapterWorl
       )
     })
 
-    it('stores what several messages of a group return, and forgets what was received long ago', async () => {
+    it('stores the outputs of several messages of a group, and deletes inbox rows received long ago', async () => {
       await using world = await openWorld()
       const { database } = world
       const middleware = transactional(database, {
@@ -448,7 +448,7 @@ export function testAdapterScenarios<Handle>(name: string, open: OpenAdapterWorl
   })
 }
 
-/** A world, and what scenarios do in it. */
+/** Opens a world with helper functions for the scenarios. */
 export async function openAdapterWorld<Handle>(
   open: OpenAdapterWorld<Handle>,
   dialect: AdapterDialect,
@@ -459,14 +459,14 @@ export async function openAdapterWorld<Handle>(
   const run = transactionMiddleware(database, settings)
   return {
     ...world,
-    /** Through the transaction that the caller is in. */
+    /** Inserts an order in the current transaction of the caller. */
     insert: (id: string) => world.run(database.executor(), dialect.insert, [id]),
     async pid() {
       return (await world.run(database.executor(), dialect.pid, []))[0]?.['pid']
     },
-    /** Resolves when the connection is gone. */
+    /** Resolves when the connection is closed. */
     terminate: (pid: unknown) => dialect.terminate(world.query, pid),
-    /** A transaction in which the work is done, ambient: nested in one it is a savepoint. */
+    /** Runs `work` in an ambient transaction. Inside another transaction it is a savepoint. */
     async inTransaction(work: () => Promise<unknown>, context: Context = currentContext() ?? rootContext()): Promise<void> {
       const { message } = command('1')
       await run(async () => {
@@ -478,14 +478,14 @@ export async function openAdapterWorld<Handle>(
   }
 }
 
-/** Of the first error that has one of ours: ORMs wrap what they get. */
+/** The first Ackord error code among an error and its causes: ORMs wrap errors. */
 export function codeOf(error: unknown): string | undefined {
   return causes(error)
     .map((cause) => (cause as { readonly code?: string }).code)
     .find((code) => code?.startsWith('ACKORD_'))
 }
 
-/** Sequelize has a word of its own for the cause. */
+/** The error and its causes. Sequelize stores the cause in `original`. */
 function causes(error: unknown): unknown[] {
   return error instanceof Error ? [error, ...causes('original' in error ? error.original : error.cause)] : []
 }

@@ -20,13 +20,13 @@ const dialect: AdapterDialect = {
   refuseAppends: (world) => refuseAppends(world, (statement) => world.run(world.root, statement, [])),
 }
 
-/** What every adapter for PostgreSQL promises beyond the conformance suites, on a real server. */
+/** Tests the guarantees of every adapter for PostgreSQL beyond the conformance suites, on a real server. */
 export function testAdapter<Handle>(name: string, open: OpenAdapterWorld<Handle>): void {
   testAdapterScenarios(name, open, dialect)
   const openWorld = () => openAdapterWorld(open, dialect)
 
   describe(`a transaction of PostgreSQL on ${name}`, () => {
-    it('takes the events of a group along when a handler rolls back to a savepoint', async () => {
+    it('undoes the events appended after a savepoint when a handler in a group rolls back to it', async () => {
       await using world = await openWorld()
       const { database } = world
       const outbox = sqlOutbox(database, { logger: silentLogger })
@@ -57,7 +57,7 @@ export function testAdapter<Handle>(name: string, open: OpenAdapterWorld<Handle>
       expect(await world.query("SELECT id FROM ackord_outbox WHERE id LIKE '%undone'")).toEqual([])
     })
 
-    it('takes a COMMIT that answers ROLLBACK for a failure: a handler swallowed the error of a statement', async () => {
+    it('treats a COMMIT that answers ROLLBACK as a failure: a handler swallowed the error of a statement', async () => {
       await using world = await openWorld()
       const error = await failureOf(
         world.inTransaction(async () => {
@@ -99,7 +99,7 @@ export function testAdapter<Handle>(name: string, open: OpenAdapterWorld<Handle>
       expect([await world.orders(), await world.inbox(), verdicts]).toEqual([0, 0, []])
     })
 
-    it('knows that a COMMIT which a deferred constraint refuses did nothing', async () => {
+    it('knows that a COMMIT rejected by a deferred constraint committed nothing', async () => {
       await using world = await openWorld()
       await world.query('CREATE TABLE parents (n int PRIMARY KEY)')
       await world.query('CREATE TABLE children (n int REFERENCES parents DEFERRABLE INITIALLY DEFERRED)')
@@ -129,11 +129,11 @@ export function testAdapter<Handle>(name: string, open: OpenAdapterWorld<Handle>
       expect(found).toEqual(['repeatable read', '4321ms', '1234ms', '9s'])
     })
 
-    it('does not know the outcome when the connection is lost during COMMIT', async () => {
+    it('has an unknown outcome when the connection is lost during COMMIT', async () => {
       await using world = await openWorld()
       const { message, verdicts } = command('1')
       const events: string[] = []
-      // A deferred trigger holds the COMMIT open until the backend is gone.
+      // A deferred trigger keeps the COMMIT running until the backend is terminated.
       await world.query('CREATE TABLE gate (n int)')
       await world.query(
         'CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN LOCK TABLE gate IN SHARE MODE; RETURN NULL; END $$',
@@ -175,7 +175,7 @@ export function testAdapter<Handle>(name: string, open: OpenAdapterWorld<Handle>
       await world.inTransaction(() => world.insert('2'))
     })
 
-    it('fails as a nested one when an error was swallowed in it, and leaves the outer one usable', async () => {
+    it('fails if it is nested and an error was swallowed in it, and leaves the outer transaction usable', async () => {
       await using world = await openWorld()
       await world.inTransaction(async () => {
         await world.insert('before')

@@ -4,15 +4,15 @@ import { describe, expect, it } from 'vitest'
 import { type Database, sqlOutbox, transactional } from '../../src/index.ts'
 import { command, event, handle } from './world.ts'
 
-/** A database whose pool has one connection, so that the next user gets the one that a failure was on. */
+/** A database whose pool has one connection, so that the next user gets the connection on which a failure occurred. */
 export interface OneConnectionWorld<Handle> extends AsyncDisposable {
   readonly database: Database<Handle>
   insert(handle: Handle, id: string): Promise<unknown>
-  /** On the pool itself, in no transaction. */
+  /** Inserts an order on the pool itself, outside any transaction. */
   insertOutside(id: string): Promise<unknown>
-  /** From now on the connection's user may not insert into the outbox. Not there where users have no privileges. */
+  /** Revokes the INSERT privilege of the connection's user on the outbox. Missing if the database has no privileges. */
   refuseAppends?(): Promise<unknown>
-  /** Through another connection. */
+  /** Runs a statement on another connection. */
   query(sql: string): unknown
   /** The ids of all committed orders in alphabetical order, read through another connection. */
   ids(): Promise<unknown[]>
@@ -90,7 +90,7 @@ const failures: Readonly<Record<string, Fail>> = {
   },
 }
 
-/** What makes the server refuse to store an event, and how it says so. */
+/** Conditions under which the server rejects an event, and the resulting errors. */
 const refusals = {
   'the outbox table is missing': {
     prepare: (world) => world.query('DROP TABLE ackord_outbox'),
@@ -103,7 +103,7 @@ const refusals = {
   },
 
   'the event violates a CHECK constraint': {
-    // SQLite can only add a CHECK with a new column, and on MySQL the CHECK of a column must not name another one.
+    // SQLite can add a CHECK only with a new column, and on MySQL the CHECK of a column must not refer to another column.
     prepare: (world) => world.query('ALTER TABLE ackord_outbox ADD COLUMN checked INTEGER DEFAULT 0 CHECK (checked > 0)'),
     error: /\b(23514|4025|3819|SQLITE_CONSTRAINT_CHECK|CHECK constraint failed)\b/,
   },
@@ -111,7 +111,7 @@ const refusals = {
 
 interface Refusal {
   prepare<Handle>(world: OneConnectionWorld<Handle>): unknown
-  /** What code and message of the error or of one of its causes match. */
+  /** Matches the code and message of the error or of one of its causes. */
   readonly error: RegExp
 }
 
@@ -153,7 +153,7 @@ const appends: Readonly<Record<string, Fail>> = {
   },
 }
 
-/** On a client whose database another client has taken through all combinations: alone, after a statement, and by the router. */
+/** For clients whose database is tested with all combinations on another client: append alone, after a statement, and by the router. */
 const basicAppends: readonly string[] = [
   'an append is the only statement',
   'an append comes after a statement',
@@ -161,13 +161,13 @@ const basicAppends: readonly string[] = [
 ]
 
 interface CleanConnectionOptions {
-  /** `basic` tries each refusal with a few ways to append. Default: 'whole'. */
+  /** `basic` tests each refusal with only a few ways to append. Default: 'whole'. */
   readonly depth?: SuiteDepth
-  /** Whether users of the database have privileges. Default: true. */
+  /** Whether the database has user privileges. Default: true. */
   readonly privileges?: boolean
 }
 
-/** Whatever a transaction fails with, the next user of its connection finds no open transaction on it, and none of its writes. */
+/** Tests that after any failure of a transaction, the next user of its connection finds no open transaction and none of its writes. */
 export function testCleanConnections<Handle>(
   name: string,
   open: () => Promise<OneConnectionWorld<Handle>>,
@@ -196,19 +196,19 @@ export function testCleanConnections<Handle>(
 
 async function expectFailure(failing: Promise<unknown>): Promise<unknown> {
   const [failed] = await Promise.allSettled([failing])
-  if (failed.status === 'fulfilled') throw new Error('It did not fail.')
+  if (failed.status === 'fulfilled') throw new Error('The transaction did not fail.')
   return failed.reason
 }
 
 async function expectCleanConnection<Handle>(world: OneConnectionWorld<Handle>): Promise<void> {
-  // The first user after the failure is one who uses the pool without a transaction.
+  // The first user after the failure uses the pool without a transaction.
   await world.insertOutside('outside')
   expect(await world.ids()).toEqual(['outside'])
   await world.database.write((transaction) => world.insert(transaction, 'inside'), settings)
   expect(await world.ids()).toEqual(['inside', 'outside'])
 }
 
-/** Codes and messages of an error and its causes. Prisma's are in `meta`, Sequelize's in `original`. */
+/** The codes and messages of an error and its causes. Prisma stores them in `meta`, Sequelize in `original`. */
 function describeCauses(error: unknown): string {
   if (!(error instanceof Error)) return ''
   const { code, errno, meta, message, original } = error as Error & Record<'code' | 'errno' | 'meta' | 'original', unknown>

@@ -4,33 +4,33 @@ import { sqliteKinds } from '../sqlite/support/sqlite-world.ts'
 import { refuseAppends } from './own-schema.ts'
 import { openPg, type TestHandle } from './world.ts'
 
-/** A database on a plain client of its own kind, for what is the same on all of them. */
+/** A database on one kind of client, without an ORM, for tests that are the same on all databases. */
 export interface ClientWorld<Handle> extends AsyncDisposable {
   readonly database: Database<Handle>
   insert(transaction: Handle, id: string): Promise<unknown>
-  /** A statement without parameters, as a handler would send it. */
+  /** Runs a statement without parameters, as a handler would. */
   run(transaction: Handle, sql: string): Promise<unknown>
-  /** Does work in a transaction of the user's own, by the client's own means, and commits it. */
+  /** Runs `work` in a transaction of the user, with the API of the client, and commits it. */
   begin(work: (transaction: Handle) => Promise<unknown>): Promise<unknown>
-  /** A client of the user's own, which is in no transaction. */
+  /** Opens a client of the user that is not in a transaction. */
   connect(): Promise<Handle & AsyncDisposable>
-  /** Outside of every transaction. */
+  /** Runs a statement outside any transaction. */
   query(sql: string): unknown
-  /** What the rows of a query have in their first column. */
+  /** Resolves to the values in the first column of a query. */
   column(sql: string): Promise<readonly unknown[]>
-  /** On the pool itself, in no transaction. */
+  /** Inserts an order on the pool itself, outside any transaction. */
   insertOutside(id: string): Promise<unknown>
-  /** Of all committed orders, in alphabetical order. */
+  /** The ids of all committed orders, in alphabetical order. */
   ids(): Promise<unknown[]>
   orders(): Promise<number>
-  /** Of orders, of the inbox and of the outbox. */
+  /** The row counts of the orders, the inbox and the outbox. */
   counts(): Promise<readonly number[]>
-  /** From now on the pool's user may not insert into the outbox. Needs one connection, and `restricted`. Not there where users have no privileges. */
+  /** Revokes the INSERT privilege of the pool's user on the outbox. Requires one connection and `restricted`. Missing if the database has no privileges. */
   refuseAppends?(): Promise<unknown>
 }
 
 interface ClientWorldOptions {
-  /** How many connections the pool has. Default: enough. */
+  /** The maximum number of connections in the pool. Default: enough for any test. */
   readonly max?: number
   /** Whether `refuseAppends()` will be called. Default: false. */
   readonly restricted?: boolean

@@ -7,18 +7,18 @@ import { type OpenSqlWorld, testSqlConformance, testSqlOrder } from './sql-confo
 export interface ConformanceWorld<Handle> extends View, Pick<LastingTables, 'addTables'>, AsyncDisposable {
   readonly database: Database<Handle>
   readonly oneWriter?: boolean | undefined
-  /** A statement on a handle, as its users would send it. Gives its rows. */
+  /** Sends a statement on a handle, as user code does, and resolves to its rows. */
   run(handle: Handle, text: string, parameters: unknown[]): Promise<readonly Record<string, unknown>[]>
 }
 
 export type OpenConformanceWorld<Handle> = () => Promise<ConformanceWorld<Handle>>
 
-/** All suites on PostgreSQL through one adapter. */
+/** Runs all suites on PostgreSQL through one adapter. */
 export function testConformance<Handle>(name: string, open: OpenConformanceWorld<Handle>, depth?: SuiteDepth): void {
   testSqlConformance<Handle>(name, sqlWorld(open), { depth })
 }
 
-/** The suites for order per key. */
+/** Runs the suites for order per key. */
 export function testOrder<Handle>(name: string, open: OpenConformanceWorld<Handle>, depth?: SuiteDepth): void {
   testSqlOrder<Handle>(name, sqlWorld(open), depth)
 }
@@ -34,7 +34,7 @@ function sqlWorld<Handle>(open: OpenConformanceWorld<Handle>): OpenSqlWorld<Hand
       async age(columns, duration) {
         const earlier = columns.map((column) => `${column} = ${column} - make_interval(secs => ${duration} / 1000.0)`)
         const table = `${schema}.ackord_outbox`
-        // The locks first: row by row it would meet the relay's statements halfway, and the server would see a deadlock.
+        // Locks the tables first: locking row by row could deadlock with the relay's statements.
         await world.query(`DO $$ BEGIN LOCK TABLE ${schema}.ackord_relays, ${table} IN EXCLUSIVE MODE; UPDATE ${table} SET ${earlier.join(', ')};
           UPDATE ${schema}.ackord_relays SET alive_until = alive_until - make_interval(secs => ${duration} / 1000.0); END $$`)
       },

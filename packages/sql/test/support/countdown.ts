@@ -6,7 +6,7 @@ export interface Countdown {
   hit(): void
 }
 
-/** The signal that something has happened so many times. */
+/** Creates a countdown that is reached when `hit()` has been called `times` times. */
 export function countdown(times: number): Countdown {
   const { promise, resolve } = deferred()
   let left = times

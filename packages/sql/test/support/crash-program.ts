@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll } from 'vitest'
 import { bundle } from '../../../../scripts/bundle.mjs'
 
-/** The program of a service as a file that Node can run, while the tests of this file last. */
+/** Bundles the program of a service into a file that Node can run. The file is deleted after the tests of the calling file. */
 export function crashProgram(program: URL): string {
   const file = fileURLToPath(new URL(`../../../../.cache/crash/${process.pid}.mjs`, import.meta.url))
   beforeAll(() => bundle(fileURLToPath(program), file))

@@ -6,7 +6,7 @@ import { type Database, sqlOutbox } from '../../src/index.ts'
 
 const rabbitmqUrl = process.env['RABBITMQ_URL'] ?? 'amqp://guest:guest@127.0.0.1:5672'
 
-/** A database with the tables and an order for each command. */
+/** A database with Ackord's tables and a table with an order for each command. */
 export interface CrashDatabase<Handle> extends AsyncDisposable {
   readonly schema: string
   readonly database: Database<Handle>
@@ -14,16 +14,16 @@ export interface CrashDatabase<Handle> extends AsyncDisposable {
 }
 
 export interface CrashWorldOptions {
-  /** The program of the service, and what it is told beside the broker and its queues. */
+  /** The program of the service, and its environment in addition to the broker and the queues. */
   readonly service: string
   readonly environment: Readonly<Record<string, string | undefined>>
-  /** As the service has them. */
+  /** The consumer and the batch size of the service. */
   readonly consumer: string
   readonly batchSize: number
   readonly patience?: number | undefined
 }
 
-/** A database and RabbitMQ, and on them the service. */
+/** The service on a database and RabbitMQ. */
 export function crashWorldOn<Handle>(open: () => Promise<CrashDatabase<Handle>>, options: CrashWorldOptions): OpenCrashWorld {
   const { service, environment, consumer, batchSize, patience } = options
   return async () => {
@@ -35,7 +35,7 @@ export function crashWorldOn<Handle>(open: () => Promise<CrashDatabase<Handle>>,
     const publisher = rabbitmqPublisher(connection)
     const input = `${schema}.commands`
     const output = `${schema}.events`
-    // A test run that is cut off leaves no queue behind for long.
+    // The broker deletes the queues of an interrupted test run after ten minutes.
     for (const queue of [input, output]) await channel.assertQueue(queue, { expires: 600_000, arguments: { 'x-queue-type': 'quorum' } })
     const published: string[] = []
 
@@ -58,7 +58,7 @@ export function crashWorldOn<Handle>(open: () => Promise<CrashDatabase<Handle>>,
       },
       eventOf: (id) => deterministicIds(consumer, '/shop', id)('order.placed'),
       async observe() {
-        // Before the events: what is settled by now is at the broker, and is read below.
+        // Read before the events: the events of settled records are already at the broker, and are read below.
         const { destinations } = await outbox.stats()
         const sum = (state: 'ready' | 'waiting' | 'leased' | 'parked') => destinations.reduce((total, one) => total + one[state], 0)
         const { messageCount } = await channel.checkQueue(input)

@@ -1,13 +1,13 @@
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer } from 'node:net'
 
-/** A way to a server for a process that dies while it reads a large answer. */
+/** A proxy to a server that simulates a process that crashes while it reads a large response. */
 export interface DyingReader extends AsyncDisposable {
   readonly host: string
   readonly port: number
 }
 
-/** Ends a connection, without a word to either side, as soon as the server has sent more than `limit` bytes on it. */
+/** Starts a proxy that destroys a connection as soon as the server has sent more than `limit` bytes on it. */
 export async function startDyingReader(target: string, limit: number): Promise<DyingReader> {
   const url = new URL(target)
   const ends = new Set<() => void>()
@@ -30,7 +30,7 @@ export async function startDyingReader(target: string, limit: number): Promise<D
   })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
-  const { port } = server.address() as AddressInfo // it listens on a port
+  const { port } = server.address() as AddressInfo // address() is an object, because the server listens on a port
   return {
     host: '127.0.0.1',
     port,

@@ -6,35 +6,35 @@ import { postgresUrl } from './postgres-url.ts'
 
 export { postgresUrl } from './postgres-url.ts'
 
-/** What a test sees of a database, outside of every transaction. */
+/** Access to a database for the test itself, outside any transaction. */
 export interface View {
   readonly schema: string
   query(text: string, parameters?: unknown[]): Promise<Record<string, unknown>[]>
-  /** How many orders there are. */
+  /** The number of orders. */
   orders(): Promise<number>
   inbox(): Promise<number>
   outbox(): Promise<number>
 }
 
 export interface OwnSchema extends View, LastingTables, AsyncDisposable {
-  /** A pool on the schema's search path, for the client under test. Whoever asks ends it. */
+  /** Creates a pool with the schema as its search path, for the client under test. The caller must end it. */
   createPool(options?: { readonly max?: number }): InstanceType<typeof pg.Pool>
 }
 
 export interface OwnSchemaOptions {
-  /** The client under test. Its tests get the schema one after the other, with nothing but tables in it. Default: it is for one test alone. */
+  /** The client under test. Its tests reuse the schema one after another; it then contains only empty tables. Default: used by one test only. */
   readonly client?: string | undefined
 }
 
 /**
- * What a connection tells the server when it is opened: the schema is its search path, and its name in the list of connections. Commits do not wait for the
- * disk, which only a crash of the server could tell.
+ * The startup options of a connection: the schema is its search path, and its name in the list of connections. Commits do not wait for the disk, which makes
+ * a difference only if the server crashes.
  */
 export function startOptions(schema: string): string {
   return `-c search_path=${schema} -c application_name=${schema} -c synchronous_commit=off`
 }
 
-/** A schema on the server, and a door: the test looks in through connections of its own, or a pool of one could not be watched. */
+/** Creates a schema on the server. The test reads it through separate connections, because a pool under test may have only one. */
 async function createPooledSchema(): Promise<PooledSchema> {
   const schema = schemaName()
   const door = new pg.Pool({ connectionString: postgresUrl, max: 2, options: `-c search_path=${schema}` })
@@ -44,7 +44,7 @@ async function createPooledSchema(): Promise<PooledSchema> {
   return await PooledSchema.create({
     schema,
     query,
-    // A connection that was cut off may still have a statement to run.
+    // A terminated connection may still be running a statement.
     async isLeft() {
       for (let tries = 0; tries < 200; tries += 1) {
         const [row] = await query('SELECT count(*)::int AS n FROM pg_stat_activity WHERE application_name = $1', [schema])
@@ -58,7 +58,7 @@ async function createPooledSchema(): Promise<PooledSchema> {
 
 const pool = new DatabasePool<PooledSchema>()
 
-/** A schema for one test on the server, with a table of orders. */
+/** Opens a schema on the server for one test, with a table of orders. */
 export async function openSchema({ client }: OwnSchemaOptions = {}): Promise<OwnSchema> {
   const pooled = (client === undefined ? undefined : pool.take(client)) ?? (await createPooledSchema())
   const { schema } = pooled
@@ -82,8 +82,8 @@ export function viewOf(schema: string, query: View['query']): View {
 }
 
 /**
- * From now on a connection may not insert into the outbox: error 42501. It gets a role with the name of the schema, which may use all of
- * its tables but this one. `send` sends a statement on that connection.
+ * Makes inserts into the outbox fail on a connection, with error 42501. The connection gets a role with the name of the schema, which may
+ * use all tables but this one. `send` sends a statement on that connection.
  */
 export async function refuseAppends({ schema, query }: View, send: (statement: string) => Promise<unknown>): Promise<void> {
   await query(`CREATE ROLE ${schema}`)

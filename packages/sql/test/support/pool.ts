@@ -1,15 +1,15 @@
 import { afterEachFile } from '../../../../test/leftovers/after-each-file.ts'
 
-/** A database, or a schema in one, which the tests of a file use one after the other. */
+/** A database, or a schema in one, that the tests of a file use one after another. */
 export interface Pooled {
-  /** Leaves nothing of the last test in it. Resolves to `false` if that is not possible: it must not be used again. */
+  /** Removes all changes of the last test. Resolves to `false` if that is not possible: the database must then not be reused. */
   reset(): Promise<boolean>
   drop(): Promise<void>
 }
 
 /**
- * The databases of a test file that no test is using. To create one with all its tables takes a hundred times as long as to empty the tables.
- * All are dropped after the last test of the file.
+ * The unused databases of a test file. Creating a database with all its tables takes a hundred times as long as emptying the tables. All
+ * databases are dropped after the last test of the file.
  */
 export class DatabasePool<Item extends Pooled> {
   readonly #free = new Map<string, Item[]>()
@@ -22,7 +22,7 @@ export class DatabasePool<Item extends Pooled> {
     })
   }
 
-  /** One that an earlier test under the same name has given back. */
+  /** Takes a database that an earlier test returned under the same name. */
   take(name: string): Item | undefined {
     return this.#free.get(name)?.pop()
   }

@@ -2,26 +2,26 @@ import { createSchema, type Database, validateSchema } from '../../src/index.ts'
 import type { Pooled } from './pool.ts'
 import { type PostgresBaseline, takePostgresBaseline } from './postgres-baseline.ts'
 
-/** Tables that stay when the next test gets the schema, without the rows of this one. */
+/** Tables that are kept, without their rows, when the next test uses the schema. */
 export interface LastingTables {
-  /** Creates the tables of the library, unless they are there. */
+  /** Creates the tables of the library, unless they exist. */
   createTables<Handle>(database: Database<Handle>): Promise<void>
-  /** Runs these statements, unless an earlier test has. */
+  /** Runs these statements, unless an earlier test has run them. */
   addTables(...statements: string[]): Promise<void>
 }
 
 interface PooledSchemaSetup {
-  /** There is such a schema, and nothing in it. */
+  /** The name of an existing, empty schema. */
   readonly schema: string
-  /** Outside of every transaction, with the schema as search path. */
+  /** Runs a statement outside any transaction, with the schema as search path. */
   query(text: string, parameters?: unknown[]): Promise<Record<string, unknown>[]>
-  /** Resolves to whether nobody is left who could still write. */
+  /** Resolves to whether no connection is left that could still write. */
   isLeft(): Promise<boolean>
   /** Called after the schema was dropped. */
   close(): Promise<void>
 }
 
-/** A schema of PostgreSQL with a table of orders, for one test after the other. */
+/** A PostgreSQL schema with a table of orders that tests use one after another. */
 export class PooledSchema implements Pooled {
   readonly schema: string
   readonly query: PooledSchemaSetup['query']
@@ -56,14 +56,14 @@ export class PooledSchema implements Pooled {
     await this.#setup.close()
   }
 
-  /** Whether the test has created a role with the name of the schema, to which privileges were granted. */
+  /** Whether the test has created a role with the name of the schema, which has privileges. */
   async #hasRole(): Promise<boolean> {
     await this.query('RESET ROLE')
     return (await this.query('SELECT FROM pg_roles WHERE rolname = $1', [this.schema])).length > 0
   }
 
   async #createTables<Handle>(database: Database<Handle>): Promise<void> {
-    // Either way the client has had a connection by now.
+    // Both branches make the client open a connection.
     if (this.#baseline !== undefined) return await validateSchema(database)
     await createSchema(database)
     this.#baseline = await takePostgresBaseline(this.query, this.schema)

@@ -1,27 +1,27 @@
 type Query = (text: string, parameters?: unknown[]) => Promise<Record<string, unknown>[]>
 
-/** Larger tables are truncated. Rows that are deleted stay in their pages until a vacuum, and the planner counts pages. */
+/** Larger tables are truncated, because deleted rows remain in their pages until a vacuum, and the query planner counts pages. */
 const maxDeletedBytes = 65_536
 
-/** The state of a schema before the first test, and the way back to it. */
+/** The state of a schema before the first test, and a function to restore it. */
 export interface PostgresBaseline {
   /**
-   * Resolves to `false` where a test has changed more than rows: created a table or a trigger, altered something, gathered statistics for the
-   * planner. Nobody may be connected that could still write.
+   * Resolves to `false` if a test has changed more than rows, such as by creating a table or a trigger or by gathering statistics for the
+   * planner. There must be no connection left that could still write.
    */
   restore(): Promise<boolean>
 }
 
 interface BaselineTable {
   readonly table: string
-  /** As JSON. Undefined if the table has none. */
+  /** The rows as JSON. Undefined if the table is empty. */
   readonly rows: string | undefined
-  /** Tells whether the table is as it was. */
+  /** An SQL expression whose value changes when the rows of the table change. */
   readonly stateSql: string
   readonly state: unknown
 }
 
-/** Takes the baseline of a schema, whatever is in it. */
+/** Takes the baseline of a schema with its current content. */
 export async function takePostgresBaseline(query: Query, schema: string): Promise<PostgresBaseline> {
   const names = await query(`SELECT relname AS name FROM pg_class WHERE relnamespace = '${schema}'::regnamespace AND relkind = 'r'`)
   const tables: BaselineTable[] = []
@@ -42,11 +42,11 @@ export async function takePostgresBaseline(query: Query, schema: string): Promis
           return state === each.state ? [] : [{ ...each, isLarge: Number(bytes) > maxDeletedBytes }]
         })
         await query(restoreSql(schema, changed))
-        // Truncating is a change in the catalogue.
+        // TRUNCATE changes the system catalog.
         if (changed.some(({ isLarge }) => isLarge)) catalog = (await query(`SELECT ${catalogSql} AS catalog`))[0]?.['catalog']
         return true
       } catch {
-        // A table is gone, or its rows cannot be deleted.
+        // A table was dropped, or its rows cannot be deleted.
         return false
       }
     },
@@ -55,7 +55,7 @@ export async function takePostgresBaseline(query: Query, schema: string): Promis
 
 async function readTable(query: Query, table: string): Promise<BaselineTable> {
   const [{ rows } = {}] = await query(`SELECT json_agg(t)::text AS rows FROM ${table} AS t`)
-  // A table that was empty may have very many rows by now.
+  // EXISTS, because a table that was empty may have very many rows later.
   const isEmpty = rows === null || rows === undefined
   const stateSql = isEmpty ? `EXISTS (SELECT FROM ${table})` : `(SELECT md5(string_agg(t::text, ',' ORDER BY t::text)) FROM ${table} AS t)`
   const [{ state } = {}] = await query(`SELECT ${stateSql} AS state`)
@@ -80,7 +80,7 @@ function restoreSql(schema: string, changed: readonly (BaselineTable & { readonl
   return `DO $restore$ BEGIN ${statements.map((each) => `${each};`).join(' ')} END $restore$`
 }
 
-/** A text that is another one after any change of the schema that is not one of rows: every row of the catalogue with the transaction that wrote it. */
+/** An SQL expression whose value changes with any change of the schema other than rows: all its catalog rows, with the transactions that wrote them. */
 function catalogOf(schema: string): string {
   const namespace = `'${schema}'::regnamespace`
   const inSchema = (column: string) => `${column} IN (SELECT oid FROM pg_class WHERE relnamespace = ${namespace})`

@@ -18,23 +18,23 @@ import { describe, it } from 'vitest'
 import { afterEachFile } from '../../../../test/leftovers/after-each-file.ts'
 import { type Database, type SqlOutbox, sqlOutbox, type TableOptions, transactional, transactionMiddleware } from '../../src/index.ts'
 
-/** What the suites need of a database, whatever it is. */
+/** The functions that the suites require of every database. */
 interface SqlWorld<Handle> extends AsyncDisposable {
   readonly database: Database<Handle>
   readonly tables: TableOptions
-  /** Whether a transaction waits for the one before it. Default: false. */
+  /** Whether transactions run one at a time. Default: false. */
   readonly oneWriter?: boolean | undefined
-  /** Another way to the same tables, for a second relay. Default: the same. */
+  /** Opens another client for the same tables, for a second relay. Default: the same client. */
   another?(): Database<unknown>
-  /** Makes these columns of all outbox rows that many milliseconds earlier, at once, and what relays have left of their time that much shorter. */
+  /** Atomically makes these columns of all outbox rows `duration` milliseconds earlier, and shortens the leases of relays by the same amount. */
   age(columns: readonly string[], duration: number): Promise<void>
-  /** Makes a table of entries. Its value must not be null. */
+  /** Creates a table of entries whose value must not be null. */
   createEntries(): Promise<void>
   writeEntry(handle: Handle, key: string, value: string | null): Promise<void>
   readEntry(key: string): Promise<string | undefined>
-  /** Sends a statement on a handle, as its users would. */
+  /** Sends a statement on a handle, as user code does. */
   send(handle: Handle, sql: string): Promise<unknown>
-  /** Does what the database finds out only when it commits. */
+  /** Causes an error that the database detects only at COMMIT. */
   failCommit?(handle: Handle): Promise<void>
 }
 
@@ -51,13 +51,13 @@ const transaction = { logger: silentLogger }
 const instants = ['created_at', 'available_at', 'lease_until', 'published_at', 'parked_at']
 
 interface SqlConformanceOptions {
-  /** Whether the database can find out only at COMMIT that something is wrong. Default: true. */
+  /** Whether the database can detect an error only at COMMIT. Default: true. */
   readonly failCommit?: boolean | undefined
-  /** Of the suites of outbox and relay. Default: `whole`. */
+  /** The depth of the suites for outbox and relay. Default: `whole`. */
   readonly depth?: SuiteDepth | undefined
 }
 
-/** All suites on a database. */
+/** Runs all suites on a database. */
 export function testSqlConformance<Handle>(
   name: string,
   open: OpenSqlWorld<Handle>,
@@ -77,7 +77,7 @@ export function testSqlConformance<Handle>(
   testRelay(runner, { name, openStore: outboxWorld(open), createRelay: (store, setup) => new Relay(store, setup), depth, results })
 }
 
-/** The suites for order per key on a database that has it. */
+/** Runs the suites for order per key on a database that supports it. */
 export function testSqlOrder<Handle>(name: string, open: OpenSqlWorld<Handle>, depth?: SuiteDepth): void {
   const runner = { describe, it }
   const openStore = outboxWorld(open, 'perKey')
@@ -126,7 +126,7 @@ function outboxWorld<Handle>(open: OpenSqlWorld<Handle>, order: 'none' | 'perKey
   }
 }
 
-/** A transaction that stays open until it is told how to end. */
+/** Opens a transaction that stays open until the test commits it or rolls it back. */
 async function openTransaction<Handle>(database: Database<Handle>, store: SqlOutbox<Handle>): Promise<OpenOutboxTransaction> {
   const begun = deferred<Handle>()
   const end = deferred<void>()

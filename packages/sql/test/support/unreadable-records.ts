@@ -7,13 +7,13 @@ import { event } from './world.ts'
 
 export interface BreakableWorld<Handle> {
   readonly database: Database<Handle>
-  /** Sets the attributes of the event with this id, past Ackord. */
+  /** Sets the attributes of the event with this id directly in the table, bypassing Ackord. */
   breakAttributes(id: string, attributes: string): Promise<unknown>
 }
 
 const broken = { 'not json': '{"id":', 'a list': '["id"]', 'a nested value': '{"id":"e","more":{"a":1}}' }
 
-/** The relay parks what cannot be read, with the reason, and publishes the others, also those of the same key. */
+/** Tests that the relay parks unreadable records with the reason, and publishes the others, including those of the same key. */
 export async function expectUnreadableParked<Handle>({ database, breakAttributes }: BreakableWorld<Handle>, order: Order): Promise<void> {
   const outbox = sqlOutbox(database, { order, logger: silentLogger })
   const ids = Array.from({ length: 9 }, (_, index) => `e${index}`)

@@ -10,7 +10,7 @@ import { type LastingTables, PooledSchema } from './pooled-schema.ts'
 
 export { postgresUrl } from './own-schema.ts'
 
-/** What the handles of both drivers share. */
+/** The methods that the handles of both drivers share. */
 export interface TestHandle {
   query(text: string, parameters?: unknown[]): Promise<{ readonly rows: Record<string, unknown>[] }>
 }
@@ -26,13 +26,13 @@ export interface WorldKind {
 
 interface WorldOptions {
   readonly max?: number
-  /** Whether there are no tables of ours. */
+  /** Whether the world starts without Ackord's tables. */
   readonly empty?: boolean
-  /** Whether no other test may have used the tables, which tells in the plans of the server. */
+  /** Whether the tables must not have been used by another test, because that affects the server's query plans. */
   readonly fresh?: boolean
 }
 
-/** A schema of its own on the server. `pool` is on its search path. */
+/** Opens a separate schema on the server, which is the search path of `pool`. */
 export async function openPg(
   options: WorldOptions = {},
 ): Promise<World & LastingTables & { readonly pool: Pool; readonly client: () => Promise<PoolClient> }> {
@@ -46,7 +46,7 @@ export async function openPg(
     ...own,
     pool,
     client: () => pool.connect(),
-    // Both drivers have this form of query.
+    // Both drivers support this form of query().
     database: database as unknown as Database<TestHandle>,
     async [Symbol.asyncDispose]() {
       await pool.end()
@@ -59,7 +59,7 @@ let pglite: Promise<PGlite> | undefined
 
 const pglitePool = new DatabasePool<PooledSchema>()
 
-/** All worlds of a file share one PGlite: it takes seconds to start. */
+/** All worlds of a file share one PGlite, because it takes seconds to start. */
 export async function openPglite(
   options: { readonly empty?: boolean } = {},
 ): Promise<World & Pick<LastingTables, 'addTables'> & { readonly pglite: PGlite }> {
@@ -101,7 +101,7 @@ export interface Verdict {
   readonly error?: unknown
 }
 
-/** A command whose verdicts are written down as the broker would see them. */
+/** Creates a command that records its verdicts as the broker would receive them. */
 export function command(id: string, attributes: Record<string, string> = {}): { readonly message: Message; readonly verdicts: Verdict[] } {
   const verdicts: Verdict[] = []
   const message = new Message(
@@ -118,7 +118,7 @@ export function command(id: string, attributes: Record<string, string> = {}): { 
   return { message, verdicts }
 }
 
-/** A complete event, as the router makes them. */
+/** Creates a complete event, as the router does. */
 export function event(id: string, attributes: Record<string, string> = {}, data: unknown = { id }): Message {
   return new Message(data, { id, type: 'order.placed', source: '/orders', specversion: '1.0', ...attributes })
 }
@@ -133,13 +133,13 @@ export function handle(
   return middleware(process)(message, message.context(rootContext({ signal })))
 }
 
-/** What the promise rejects with; an error if it does not. */
+/** Resolves to the error that the promise rejects with. Rejects if the promise does not reject. */
 export async function failureOf(promise: Promise<unknown>): Promise<Error & { code?: string; cause?: unknown; retryable?: boolean }> {
   try {
     await promise
   } catch (error) {
     if (error instanceof Error) return error
-    throw new Error('It rejected with something that is no error.', { cause: error })
+    throw new Error('The promise rejected with a value that is not an Error.', { cause: error })
   }
-  throw new Error('It did not reject.')
+  throw new Error('The promise did not reject.')
 }

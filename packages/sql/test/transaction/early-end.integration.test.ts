@@ -8,7 +8,7 @@ import { command, event, openPg } from '../support/world.ts'
 
 const failure = new Error('failed')
 
-/** Puts messages through at once, as a router would, and again those that failed, as a broker would. */
+/** Processes messages concurrently, as a router would, and redelivers those that failed, as a broker would. */
 async function deliver<Handle>(database: Database<Handle>, process: Process, ids: readonly string[]) {
   const run = transactional(database, {
     inbox: { consumer: 'orders' },
@@ -61,7 +61,7 @@ function testEarlyEnd<Handle>(name: string, open: () => Promise<ClientWorld<Hand
 
 onEachClient(testEarlyEnd)
 
-/** The members of a group after one of them, `b`, has ended its transaction by `end` where no text shows it. */
+/** Handles a group of messages in which `b` ends the transaction with `end`, a statement whose text does not show it. */
 async function endedEarly<Handle>(world: {
   readonly database: Database<Handle>
   readonly insert: (transaction: Handle, id: string) => Promise<unknown>
@@ -83,7 +83,7 @@ async function endedEarly<Handle>(world: {
 }
 
 describe('a group transaction that was ended by a statement whose text does not show it', () => {
-  /** Prepared before, a statement needs no text. */
+  /** A statement that was prepared before is sent without its text. */
   it.each(['COMMIT', 'COMMIT AND CHAIN'])('keeps the handled messages, and handles the rest, after %s on pg', async (sql) => {
     await using world = await openPg({ max: 1 })
     const client = await world.client()
@@ -101,7 +101,7 @@ describe('a group transaction that was ended by a statement whose text does not 
     expect(Object.keys(errors)).toEqual(['b'])
     expect(calls).toEqual(['a', 'b', 'c', 'd', 'e'])
     expect([await world.orders(), await world.inbox()]).toEqual([5, 5])
-    // What b did before its COMMIT is committed, and its event is not.
+    // The writes of b before its COMMIT are committed, but its event is not stored.
     expect(await world.query('SELECT id FROM ackord_outbox ORDER BY id')).toEqual(['e-a', 'e-c', 'e-d', 'e-e'].map((id) => ({ id })))
   })
 
@@ -112,7 +112,7 @@ describe('a group transaction that was ended by a statement whose text does not 
       const { calls, errors } = await endedEarly({
         database,
         insert: async (transaction, id) => transaction.prepare('INSERT INTO orders (id) VALUES (?)').run(id),
-        // The client itself, around the handle.
+        // Uses the client itself, bypassing the handle.
         end: async () => client.exec(sql),
       })
       expect(errors).toMatchObject({ b: { code: 'ACKORD_SCOPE_ENDED' } })
@@ -142,7 +142,7 @@ describe('a group transaction that was ended by a statement whose text does not 
       const context = rootContext({ signal: stopped.signal })
       const messages = ids.map((id) => command(id).message)
       await Promise.allSettled(messages.map((message) => run(message, message.context(context))))
-      // Delivered again, c, d and e must not be taken for duplicates.
+      // When c, d and e are redelivered, they must not be treated as duplicates.
       expect(world.query('SELECT id FROM ackord_inbox ORDER BY id')).toEqual(['a', 'b'].map((id) => ({ id })))
       expect(world.query('SELECT id FROM ackord_outbox ORDER BY id')).toEqual([{ id: 'e-a' }])
     }
@@ -184,7 +184,7 @@ describe('a group transaction that was ended by a statement whose text does not 
       },
     )
 
-    it('lets a procedure that leaves the transaction open do its work', async () => {
+    it('allows a procedure that leaves the transaction open', async () => {
       await using world = await open()
       const { database } = world
       await world.query("CREATE PROCEDURE notes() INSERT INTO orders (id) VALUES ('by procedure')")
@@ -232,7 +232,7 @@ it('fails only the message that ended its transaction by a statement whose text 
   })
   await expect(failed).rejects.toMatchObject({ code: 'ACKORD_COMMIT_UNKNOWN', cause: { code: 'ACKORD_SCOPE_ENDED' } })
   expect(await world.outbox()).toBe(0)
-  // The connection is not used again.
+  // The connection is not reused.
   expect(world.pool.totalCount).toBe(0)
 })
 

@@ -11,7 +11,7 @@ import { pg } from '../support/pg.ts'
 
 const settings = { logger: silentLogger }
 
-/** A handler whose write does not fit until the disk has room again, which it gets after the second try. Resolves when the message is settled. */
+/** Delivers a message whose write does not fit on the disk until `makeRoom` is called after the second attempt. Resolves when the message is settled. */
 async function deliver<Handle>(database: Database<Handle>, write: (transaction: Handle) => Promise<unknown>, makeRoom: () => unknown) {
   const logger = recordingLogger()
   const message = trackedMessage('m1')
@@ -42,10 +42,10 @@ const paused = [
   ['info', undefined],
 ]
 
-/** Cannot be compressed. */
+/** Random data, which cannot be compressed. */
 const large = randomBytes(1_500_000)
 
-// The servers of other versions run in an unpacked system, where nothing can be mounted.
+// Servers of other versions run in an unpacked root file system, where nothing can be mounted.
 describe.skipIf(foreignRoot('postgres') !== '')('a disk that is full', { timeout: 60_000 }, () => {
   it('pauses the router on PostgreSQL until there is room', async () => {
     await using server = await startPostgres({ limited: '3m' })

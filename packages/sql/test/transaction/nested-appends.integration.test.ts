@@ -24,7 +24,7 @@ function testNestedAppends<Handle>(name: string, open: () => Promise<ClientWorld
     }
     const stored = async (world: ClientWorld<Handle>) => [...(await world.column('SELECT id FROM ackord_outbox'))].sort()
 
-    /** Fails some statements later. */
+    /** Runs `inside` in a nested transaction that fails after a few more statements. */
     function failNested(world: ClientWorld<Handle>, inside: (transaction: Handle) => Promise<unknown> = async () => {}): Promise<unknown> {
       const writing = world.database.write(async (transaction) => {
         await inside(transaction)
@@ -59,7 +59,7 @@ function testNestedAppends<Handle>(name: string, open: () => Promise<ClientWorld
       expect(await stored(world)).toEqual(['1-beside', '2-beside'])
     })
 
-    it('are undone with it when they are appended in it, through whichever handle', async () => {
+    it('are undone with it when they are appended in it, through any handle', async () => {
       await using world = await open()
       const { database } = world
       const outbox = sqlOutbox(database, { logger: silentLogger })

@@ -32,7 +32,7 @@ function testNestedWrites<Handle>(name: string, open: () => Promise<ClientWorld<
       expect(await orders(world)).toEqual(['one', 'one-too', 'outer', 'three', 'three-too', 'two', 'two-too'])
     })
 
-    it('does not wait for the nested one that it is called in, although it uses the context of the outer transaction', async () => {
+    it('does not wait for the nested write() that it is called in, although it uses the context of the outer one', async () => {
       await using world = await open()
       const { database } = world
       await database.write(async (_, context) => {
@@ -82,7 +82,7 @@ function testNestedWrites<Handle>(name: string, open: () => Promise<ClientWorld<
         const nested = database.write(
           async (transaction) => {
             await world.insert(transaction, 'nested')
-            // It takes all savepoints with it that were made later.
+            // RELEASE SAVEPOINT also releases all later savepoints.
             await world.run(transaction, 'RELEASE SAVEPOINT mine')
             throw failure
           },

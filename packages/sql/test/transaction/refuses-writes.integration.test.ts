@@ -8,7 +8,7 @@ import { openPg } from '../support/world.ts'
 
 const settings = { logger: silentLogger }
 
-/** A handler that fails with this error of the server twice, and then writes. Resolves when the message is settled. */
+/** Delivers a message to a handler that fails twice with the server's error, and then writes. Resolves when the message is settled. */
 async function deliver<Handle>(
   database: Database<Handle>,
   fail: (transaction: Handle) => unknown,
@@ -52,7 +52,7 @@ describe('a database that refuses writes', () => {
     await using world = await openPg()
     const { pool, schema } = world
     const path = `-c search_path=${schema}`
-    // A connection that was refused a write is replaced by a new one.
+    // The pool replaces a connection whose write was rejected with a new one.
     await Promise.all((await Promise.all([pool.connect(), pool.connect()])).map((client) => client.release(true)))
     pool.options.options = `${path} -c default_transaction_read_only=on`
     const limit = setTimeout(() => {
@@ -101,7 +101,7 @@ describe('a database that refuses writes', () => {
     })
   }
 
-  it('fails write() outside of a router with the same error', async () => {
+  it('fails write() outside a router with the same error', async () => {
     await using world = await openPg()
     const writing = world.database.write(async (transaction) => {
       await transaction.query("DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '53100'; END $$")

@@ -7,7 +7,7 @@ interface PlaceOrder {
   readonly id: string
 }
 
-/** A repository that knows the database and nothing of messages. */
+/** A repository that depends on the database but not on messages. */
 class Orders {
   readonly #database: Database<TestHandle>
 

@@ -335,7 +335,7 @@ describe.each(worldKinds)('transactionMiddleware() on $name', ({ open }) => {
     await handle(transactionMiddleware(database), async (_, context) => {
       const handle = database.transaction()
       if (handle === undefined) throw failure
-      // A transaction handed on by hand is the same one.
+      // A transaction that is passed on explicitly is the same transaction.
       expect(database.transaction(database.withTransaction(rootContext(), handle))).toBe(handle)
       expect(() => database.withTransaction(context, database.executor(rootContext()))).toThrow(/the pool itself/)
       return []
@@ -427,7 +427,7 @@ describe.each(worldKinds)('a nested transaction on $name', ({ open }) => {
     expect(await world.orders()).toBe(0)
   })
 
-  it('rejects a transaction that it does not own and whose end it cannot know', async () => {
+  it('rejects a transaction that it does not own and whose end it cannot observe', async () => {
     await using world = await open()
     const { database } = world
     const own = { query: async () => ({ rows: [] }) }
@@ -481,7 +481,7 @@ describe('transactionMiddleware() on a pg pool', () => {
     expect(world.pool.idleCount).toBe(1)
   })
 
-  it('is rolled back by the server, and drops the connection, when the backend is terminated in the middle', async () => {
+  it('is rolled back by the server, and drops the connection, when the backend is terminated during the transaction', async () => {
     await using world = await openPg()
     const { database } = world
     const { message, verdicts } = command('1')
@@ -495,7 +495,7 @@ describe('transactionMiddleware() on a pg pool', () => {
           await given.ack()
           const { rows } = await database.executor().query('SELECT pg_backend_pid() AS pid')
           await world.query('SELECT pg_terminate_backend($1)', [rows[0]?.['pid']])
-          // Even if the handler does not care.
+          // The transaction fails even if the handler ignores the error.
           await database
             .executor()
             .query('SELECT 1')
@@ -521,7 +521,7 @@ describe('transactionMiddleware() on a pg pool', () => {
     const { database } = world
     const { message, verdicts } = command('1')
     const events: string[] = []
-    // A deferred trigger holds the COMMIT open until the backend is gone. A4
+    // A deferred trigger keeps the COMMIT running until the backend is terminated. A4
     await world.query(
       `CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_lock_shared(815); RETURN NULL; END $$`,
     )
@@ -544,7 +544,7 @@ describe('transactionMiddleware() on a pg pool', () => {
         message,
       ),
     )
-    // Waits until the COMMIT does: for the lock that the trigger wants.
+    // Waits until the COMMIT waits for the lock that the trigger requests.
     for (let found = 0; found === 0; ) {
       found = (await world.query("SELECT 1 FROM pg_stat_activity WHERE pid = $1 AND query = 'COMMIT' AND wait_event_type = 'Lock'", [pid]))
         .length
@@ -590,7 +590,7 @@ describe('transactionMiddleware() on a pg pool', () => {
     const { database, pool } = world
     const client = await world.client()
     const query = client.query.bind(client)
-    // The pool lends the same client again.
+    // The pool returns the same client again.
     Object.assign(client, {
       query: (...given: unknown[]) => (given[0] === 'BEGIN' ? Promise.reject(failure) : Reflect.apply(query, client, given)),
     })
@@ -635,7 +635,7 @@ describe('transactionMiddleware() on a pg pool', () => {
       let tries = 0
       await handle(transaction, async () => {
         tries += 1
-        // Otherwise it could have its first row again before the other, which waits for it, is awake.
+        // Otherwise the retry could lock its first row again before the other transaction, which waits for that row, resumes.
         if (tries > 1) await won.promise
         await database.executor().query("UPDATE orders SET note = note || '1' WHERE id = $1", [first])
         meeting += 1
@@ -669,9 +669,9 @@ describe('transactionMiddleware() on a pg pool', () => {
     expect(await world.orders()).toBe(6)
   })
 
-  it('reports that it was given a client instead of a pool', async () => {
+  it('reports that it received a client instead of a pool', async () => {
     const { fromPg } = await import('../../src/postgres/index.ts')
-    // As a caller without types may.
+    // An untyped caller may pass a client.
     const client = { query: async () => ({ rows: [] }), connect: async () => {}, on() {} } as unknown as Parameters<typeof fromPg>[0]
     expect(await failureOf(handle(transactionMiddleware(fromPg(client)), async () => []))).toMatchObject({ code: 'ACKORD_INVALID_OPTION' })
     expect(() => fromPg({} as never)).toThrow(/connect must be a function/)

@@ -7,7 +7,7 @@ import { command, event, handle, openPg } from '../support/world.ts'
 
 const record = (id: string) => ({ destination: 'events', message: marshal(event(id, { partitionkey: 'k' }), jsonMarshaler) })
 
-function testHandSavepoints<Handle>(name: string, open: () => Promise<ClientWorld<Handle>>): void {
+function testUserSavepoints<Handle>(name: string, open: () => Promise<ClientWorld<Handle>>): void {
   describe.each([
     ['alone', undefined],
     ['in a group', { size: 50, groups: 1 }],
@@ -68,7 +68,7 @@ function testHandSavepoints<Handle>(name: string, open: () => Promise<ClientWorl
           if (message.id === '1') await world.run(transaction, 'SAVEPOINT left_open')
           await world.insert(transaction, `${message.id}`)
           await outbox.append(transaction, [record(`e${message.id}`)])
-          // What the message before has left behind is not there.
+          // The savepoint that the previous message left open no longer exists.
           if (message.id === '2') await world.run(transaction, 'ROLLBACK TO SAVEPOINT left_open')
           return []
         },
@@ -115,7 +115,7 @@ function testHandSavepoints<Handle>(name: string, open: () => Promise<ClientWorl
   })
 }
 
-onEachClient(testHandSavepoints)
+onEachClient(testUserSavepoints)
 
 describe('the hot path', () => {
   it('does not publish records rolled back with a savepoint of the user', async () => {

@@ -7,10 +7,10 @@ import { command, event, failureOf, handle } from '../../support/world.ts'
 import { isMariadb } from '../support/flavour.ts'
 import { type MysqlWorld, mysqlKinds } from '../support/mysql-world.ts'
 
-// A server of its own: these settings are everybody's.
+// A separate server, because these settings apply to all connections.
 let server: Awaited<ReturnType<typeof startMariadb>>
 
-/** Somebody whom the server's settings bind. */
+/** A user without the privileges that bypass the server's settings. */
 const pool = { user: 'app' }
 
 beforeAll(async () => {
@@ -43,7 +43,7 @@ async function stored(world: MysqlWorld): Promise<number[]> {
   return [await world.orders(), await world.inbox(), await world.outbox()]
 }
 
-describe.each(mysqlKinds)('a server that $name is connected to', ({ open }) => {
+describe.each(mysqlKinds)('the server of $name', ({ open }) => {
   it('may have reached its limit of prepared statements, before and in a transaction', async () => {
     await using world = await open({ max: 1, pool, server: server.url })
     const binary = '\\\' " ` ключ 😀'
@@ -60,10 +60,10 @@ describe.each(mysqlKinds)('a server that $name is connected to', ({ open }) => {
     expect(await world.query('SELECT 1 FROM ackord_inbox WHERE id = ?', [Buffer.from(binary)])).toHaveLength(1)
   })
 
-  // On MySQL this setting waits for the end of all transactions, so it cannot come in the middle of one.
+  // On MySQL changing this setting waits for the end of all transactions, so it cannot change during one.
   if (!isMariadb) return
 
-  it('may become read-only before COMMIT: nothing is committed, that is known, and the connection is dropped', async () => {
+  it('may become read-only before COMMIT: nothing is committed, the outcome is known, and the connection is dropped', async () => {
     await using world = await open({ max: 1, pool, server: server.url })
     const connection = async () => Number((await world.run('SELECT CONNECTION_ID() AS id'))[0]?.['id'])
     const before = await connection()

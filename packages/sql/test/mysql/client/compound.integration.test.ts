@@ -21,7 +21,7 @@ function insert({ run }: MysqlWorld, id: string): Promise<unknown> {
   return run('INSERT INTO orders (id) VALUES (?)', [id])
 }
 
-/** Handles a command that inserts an order and gives an event. `more` is done in between. */
+/** Handles a command that inserts an order and returns an event. `more` runs in between. */
 function place(
   world: MysqlWorld,
   id: string,
@@ -40,7 +40,7 @@ function place(
   )
 }
 
-/** What there is of a command: orders, inbox and outbox. */
+/** The number of rows that a command has in the orders, the inbox and the outbox. */
 async function storedOf({ query }: MysqlWorld, id: string): Promise<number[]> {
   const count = async (table: string, key: string) =>
     Number((await query(`SELECT COUNT(*) AS n FROM ${table} WHERE id = ?`, [key]))[0]?.['n'])
@@ -51,9 +51,9 @@ async function connectionOf({ run }: MysqlWorld): Promise<number> {
   return Number((await run('SELECT CONNECTION_ID() AS id'))[0]?.['id'])
 }
 
-/** The pool's one connection is the one it was, with nothing open or set on it, and works. */
+/** Expects the pool's only connection to be the same one, usable, with no open transaction and no changed settings. */
 async function expectUnchanged(world: MysqlWorld, connection: number): Promise<void> {
-  // Refused while a transaction is open.
+  // The server rejects this statement while a transaction is open.
   await world.run('SET TRANSACTION ISOLATION LEVEL REPEATABLE READ')
   const time = isMariadb ? '@@max_statement_time' : '0'
   const [row] = await world.run(`SELECT ${time} AS time, @@innodb_lock_wait_timeout AS \`lock\``)
@@ -149,7 +149,7 @@ describe.each(mysqlKinds)('a transaction with compound statements, on $name', ({
       await using _rival = await openRival(world)
       const killed = failureOf(place(world, '1'))
       await world.query(`KILL ${await needsOrder(world)}`)
-      // With the last one goes COMMIT on MariaDB, and nobody is left to ask.
+      // On MariaDB the last statement includes COMMIT, and its outcome cannot be queried on a killed connection.
       expect((await killed) instanceof CommitUnknownError).toBe(isMariadb && which === 'last')
     }
     await place(world, '1')
@@ -170,7 +170,7 @@ describe.each(mysqlKinds)('a transaction with compound statements, on $name', ({
       }
       expect(await failureOf(place(world, '1', { more: changeMeanwhile }))).toMatchObject({ errno: 1020 })
       expect(await storedOf(world, '1')).toEqual(nothing)
-      // It lost against another one, as by a deadlock.
+      // The transaction lost a conflict, as in a deadlock, so it is retried.
       await place(world, '1', { more: changeMeanwhile, retries: 1 })
       expect([calls, await storedOf(world, '1')]).toEqual([3, [1, 1, 1]])
       await expectUnchanged(world, connection)
@@ -181,7 +181,7 @@ describe.each(mysqlKinds)('a transaction with compound statements, on $name', ({
     await using world = await open({ max: 1 })
     await world.query('CREATE TABLE audit (n INT)')
     await world.query(`CREATE TRIGGER audits AFTER INSERT ON ${table} FOR EACH ROW INSERT INTO audit VALUES (1), (2)`)
-    // The server counts these with the rows of the statement, by which a message that is new is known.
+    // The server adds the rows of triggers to the affected rows of the statement, which show whether a message is new.
     await world.query("INSERT INTO orders (id) VALUES ('a'), ('b')")
     await world.query(`CREATE TRIGGER counts BEFORE INSERT ON ${table} FOR EACH ROW UPDATE orders SET note = UUID() WHERE id IN ('a', 'b')`)
     await place(world, '1')
@@ -205,11 +205,11 @@ describe.each(mysqlKinds)('a transaction with compound statements, on $name', ({
     expect(await statements()).toBe(statementsPerMessage)
   })
 
-  it.each(['CHAIN', 'RELEASE'])('ends as a whole, and ends nothing else, where completion_type is %s', async (type) => {
+  it.each(['CHAIN', 'RELEASE'])('ends as a whole, and ends nothing else, if completion_type is %s', async (type) => {
     await using world = await open({ max: 1 })
     await world.run(`SET SESSION completion_type = '${type}'`)
     const connection = await connectionOf(world)
-    // Inside of a transaction the isolation could not be set.
+    // Fails if a transaction is still open, because the isolation level cannot be set inside a transaction.
     for (const id of ['1', '2']) await place(world, id, { isolation: 'read committed' })
     expect(await failureOf(place(world, '3', { more: () => Promise.reject(failure) }))).toBe(failure)
     await world.database.write(() => insert(world, '4'))
@@ -224,7 +224,7 @@ describe.each(mysqlKinds)('a transaction with compound statements, on $name', ({
     await place(world, '1')
     let statements = await questions(world)
     expect(await failureOf(place(world, '2'))).toMatchObject({ errno: 1062 })
-    // The first statement, the question and ROLLBACK; on MySQL the beginning too.
+    // The first statement, the check for the row, and ROLLBACK; on MySQL also START TRANSACTION.
     const forDuplicate = isMariadb ? 3 : 4
     expect([await statements(), await storedOf(world, '2')]).toEqual([forDuplicate, nothing])
     statements = await questions(world)
@@ -234,7 +234,7 @@ describe.each(mysqlKinds)('a transaction with compound statements, on $name', ({
     await place(world, '2')
     statements = await questions(world)
     await place(world, '3')
-    // With its beginning, the handler's own, and with COMMIT.
+    // The inbox with START TRANSACTION, the handler's statement, and the outbox with COMMIT.
     expect([await statements(), await storedOf(world, '2'), await storedOf(world, '3')]).toEqual([
       statementsPerMessage,
       [1, 1, 1],
@@ -248,7 +248,7 @@ describe.each(mysqlKinds)('a transaction with compound statements, on $name', ({
     await place(world, '1')
     const again = (id: string, fail: boolean) =>
       handle(transactionMiddleware(world.database), async (message, context) => {
-        // Its first statement, which finds the row.
+        // The first statement of the transaction, which finds the row.
         await inboxMiddleware(world.database, inbox)(async () => [])(message, context)
         await insert(world, id)
         if (fail) throw failure
@@ -315,7 +315,7 @@ describe.each(mysqlKinds)('a transaction with compound statements, on $name', ({
     const lost = place(world, '1', {
       async more() {
         await world.query(`KILL ${await connectionOf(world)}`)
-        // Its answer tells the client, and the handler does not care.
+        // The failed statement tells the client that the connection is lost; the handler ignores the error.
         await failureOf(world.run('SELECT 1'))
       },
     })
@@ -337,7 +337,7 @@ describe.each(mysqlKinds)('a transaction with compound statements, on $name', ({
     expect([await storedOf(world, '2'), await world.query('SELECT n FROM audit')]).toMatchObject([[1, 1, 1], { length: 2 }])
   })
 
-  it('finds the tables of triggers created after its statements were prepared, on another connection if necessary', async () => {
+  it('uses triggers created after its statements were prepared, on another connection if necessary', async () => {
     await using world = await open({ max: 1 })
     await world.query('CREATE TABLE audit (n INT)')
     await world.query('CREATE TABLE more_audit (n INT)')
@@ -389,7 +389,7 @@ describe.each(mysqlKinds)('a transaction with compound statements, on $name', ({
     ['keeps one prepared statement', { maxPreparedStatements: 1, prepareCacheLength: 1 }],
     ['keeps none', { maxPreparedStatements: 0, prepareCacheLength: 0 }],
     ['is reset after use', { resetOnRelease: true, resetAfterUse: true }],
-    ['takes several statements', { multipleStatements: true, namedPlaceholders: true }],
+    ['accepts several statements per query', { multipleStatements: true, namedPlaceholders: true }],
   ])('works on a pool that %s', async (_, pool) => {
     await using world = await open({ max: 1, pool })
     for (const id of ['1', '2', '1', '2', '3']) await place(world, id).catch((error: unknown) => expect(error).toBeUndefined())
@@ -445,12 +445,12 @@ describe.each(mysqlKinds)('a transaction with compound statements, on $name', ({
   }
 })
 
-/** An event as it is stored. */
+/** An event in its stored form. */
 function raw(id: string): Message<Uint8Array> {
   return event(id).copy(new TextEncoder().encode(id))
 }
 
-/** How many statements the pool's one connection has sent since, as the server counts them. */
+/** Returns a function that resolves to the number of statements sent since on the pool's only connection, counted by the server. */
 async function questions(world: MysqlWorld): Promise<() => Promise<number>> {
   const count = async () => Number(Object.values((await world.run("SHOW SESSION STATUS LIKE 'Questions'"))[0] ?? {})[1])
   const before = await count()

@@ -9,14 +9,14 @@ declare const connection: PoolConnection
 declare const mariadb: MariadbPool
 declare const mariadbConnection: MariadbConnection
 
-it('gives adapters the types of the user’s own client', () => {
+it('exposes the types of the user’s own client', () => {
   const database = fromMysql2(pool)
   expectTypeOf(database).toEqualTypeOf<Database<Pick<Pool, 'query' | 'execute'>>>()
   expectTypeOf(database.executor().query<RowDataPacket[]>('SELECT 1', [1])).toEqualTypeOf<Promise<[RowDataPacket[], FieldPacket[]]>>()
   expectTypeOf(fromMariadb(mariadb)).toEqualTypeOf<Database<Pick<MariadbPool, 'query' | 'execute' | 'batch'>>>()
 })
 
-it('takes a client of a transaction of one’s own', () => {
+it('accepts a client with a transaction of the user', () => {
   expectTypeOf(sqlOutbox(fromMysql2(pool)).append).toBeCallableWith(connection, [])
   expectTypeOf(sqlOutbox(fromMariadb(mariadb)).append).toBeCallableWith(mariadbConnection, [])
 })

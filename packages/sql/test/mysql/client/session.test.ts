@@ -15,14 +15,14 @@ const rollingBack = 'ROLLBACK AND NO CHAIN NO RELEASE'
 const ending = `BEGIN NOT ATOMIC INSERT INTO outbox; ${committing}; END`
 
 interface FakeServer {
-  /** Throws what the server answers to a statement. */
+  /** Throws the server's error for a statement, if it has one. */
   readonly refuse?: (sql: string) => void
-  /** Whether it says that it is in a transaction when it is asked. */
+  /** Whether the server reports an open transaction when it is queried. */
   readonly open?: boolean
   readonly settings?: readonly string[]
-  /** How many rows it says that each statement changed. */
+  /** The number of rows that each statement reports as changed. */
   readonly count?: number
-  /** The rows that each statement gives. */
+  /** The rows that each statement returns. */
   readonly rows?: readonly Row[]
 }
 
@@ -34,7 +34,7 @@ function isDuplicate(error: unknown): boolean {
   return (error as { errno?: number }).errno === 1062
 }
 
-/** Sessions on a server in the hands of the test. */
+/** Sessions on a fake server that the test controls. */
 function setup({ refuse = () => {}, open = true, settings = [], count = 1, rows = [] }: FakeServer = {}) {
   const sent: string[] = []
   const compounds = new CompoundStatements()
@@ -56,7 +56,7 @@ function setup({ refuse = () => {}, open = true, settings = [], count = 1, rows 
 const explained = new Error('explained')
 const explain = () => explained
 
-/** As a message does. */
+/** Runs the statements of one message. */
 async function process({ session, commit }: ReturnType<typeof openSession>): Promise<void> {
   await session.change(record)
   await session.deferStatement(append, explain)
@@ -70,7 +70,7 @@ describe('a session', () => {
     expect(sent).toEqual([beginning, ending])
   })
 
-  it('sends statements separately where the server cannot parse compound statements, and tries once', async () => {
+  it('sends statements separately if the server cannot parse compound statements, and tries only once', async () => {
     const { sent, session } = setup({
       refuse: (sql) => {
         if (sql.startsWith('BEGIN')) throw errorOf(1064)
@@ -83,7 +83,7 @@ describe('a session', () => {
     expect(sent).toEqual(alone)
   })
 
-  it('still sends compound statements after a statement that the server cannot parse alone either', async () => {
+  it('still sends compound statements after a statement that the server cannot parse even on its own', async () => {
     let broken = true
     const { sent, session } = setup({
       refuse: (sql) => {
@@ -104,7 +104,7 @@ describe('a session', () => {
     expect(await session().session.change(record)).toBe(1)
   })
 
-  it('begins separately where it does not know how many rows its first statement changes', async () => {
+  it('begins separately if it does not know how many rows its first statement changes', async () => {
     const { sent, session } = setup({ count: 5 })
     expect(await session().session.change({ sql: 'UPDATE orders', prepare: true })).toBe(5)
     expect(sent).toEqual(['START TRANSACTION', 'UPDATE orders'])
@@ -123,7 +123,7 @@ describe('a session', () => {
     }
   })
 
-  it('continues separately where the server cannot prepare the last statement with COMMIT', async () => {
+  it('continues separately if the server cannot prepare the last statement with COMMIT', async () => {
     const { sent, session } = setup({
       refuse: (sql) => {
         if (sql === ending) throw errorOf(1295)
@@ -152,7 +152,7 @@ describe('a session', () => {
     expect(sent).toEqual(['BEGIN NOT ATOMIC START TRANSACTION; INSERT 1; END', 'INSERT 2', 'SELECT 1', 'INSERT 3', committing])
   })
 
-  it('begins with the deferred statement if there is nothing else', async () => {
+  it('begins with the deferred statement if there is no other statement', async () => {
     const { sent, session } = setup()
     const opened = session()
     await opened.session.deferStatement(append, explain)
@@ -190,7 +190,7 @@ describe('a statement that reports that it changed no row', () => {
     if (sql.includes(record.sql)) throw duplicate
   }
 
-  it('is believed if the row exists', async () => {
+  it('is accepted if the row exists', async () => {
     const { sent, session } = setup({ refuse, rows: [{ one: 1 }] })
     const opened = session()
     expect(await opened.session.change(recordOnce)).toBe(0)
@@ -200,7 +200,7 @@ describe('a statement that reports that it changed no row', () => {
     expect(sent).toEqual([beginning, finding, append.sql, record.sql, finding, committing])
   })
 
-  it('is believed if the row exists, where the server rejects it in a compound statement', async () => {
+  it('is accepted if the row exists, even if the server rejects it in a compound statement', async () => {
     const { sent, session } = setup({
       refuse: (sql) => {
         if (sql.startsWith('BEGIN')) throw errorOf(1064)
@@ -222,7 +222,7 @@ describe('a statement that reports that it changed no row', () => {
     expect(sent).toEqual([beginning, finding, rollingBack])
   })
 
-  it('fails with the error of the query if that cannot be answered, and nothing is committed', async () => {
+  it('fails with the error of the query if the query fails, and nothing is committed', async () => {
     const deadlock = errorOf(1213)
     const { sent, session } = setup({
       refuse: (sql) => {
@@ -244,7 +244,7 @@ describe('when the last statement fails', () => {
     if (sql === ending) throw errorOf(errno)
   }
 
-  it('and the transaction is still open, nothing was committed: it is rolled back, and the error is the statement’s', async () => {
+  it('and the transaction is still open, nothing was committed: it is rolled back with the error of the statement', async () => {
     const { sent, session } = setup({ refuse: failing(4025), open: true })
     const opened = session()
     expect(await failureOf(process(opened))).toBe(explained)
@@ -260,7 +260,7 @@ describe('when the last statement fails', () => {
     expect(opened.broken()).toMatchObject({ errno: 4025 })
   })
 
-  it.each([1020, 1205, 1206, 1213])('by %i, nothing was committed', async (errno) => {
+  it.each([1020, 1205, 1206, 1213])('with error %i, nothing was committed', async (errno) => {
     const { sent, session } = setup({ refuse: failing(errno), open: false })
     const opened = session()
     expect(await failureOf(process(opened))).toBe(explained)
@@ -276,7 +276,7 @@ describe('when the last statement fails', () => {
     expect(opened.broken()).toMatchObject({ errno: 1836 })
   })
 
-  it('without an answer of the server, the outcome is unknown', async () => {
+  it('without a response from the server, the outcome is unknown', async () => {
     const { sent, session } = setup({
       refuse: (sql) => {
         if (sql === ending) throw Object.assign(new Error('lost'), { fatal: true })
@@ -288,7 +288,7 @@ describe('when the last statement fails', () => {
     expect(opened.broken()).toBeDefined()
   })
 
-  it('and the server does not answer the query either, the outcome is unknown', async () => {
+  it('and the server does not respond to the query either, the outcome is unknown', async () => {
     const { session } = setup({
       refuse: (sql) => {
         if (sql === ending) throw errorOf(4025)

@@ -11,7 +11,7 @@ import { batchSize, consumer } from './crash-rules.ts'
 const { CRASH_MARIADB = '', CRASH_RABBITMQ = '', CRASH_SCHEMA = '', CRASH_INPUT = '', CRASH_OUTPUT = '' } = process.env
 const orderPlaced = defineEvent<{ readonly id: string }>('order.placed')
 
-/** Orders come in by a queue and are stored; their events go out by another queue. */
+/** Receives orders from a queue, stores them, and publishes their events to another queue. */
 await runCrashable(process, async () => {
   const url = new URL(CRASH_MARIADB)
   url.pathname = CRASH_SCHEMA

@@ -3,14 +3,14 @@ import { crashWorldOn } from '../../support/crash-world.ts'
 import { mariadbUrl, openMysql2 } from '../support/mysql-world.ts'
 import { batchSize, consumer } from './crash-rules.ts'
 
-/** MariaDB and RabbitMQ, and on them the service. */
+/** The service on MariaDB and RabbitMQ. */
 export function crashWorld(service: string): OpenCrashWorld {
   return crashWorldOn(openOrders, { service, environment: { CRASH_MARIADB: mariadbUrl }, consumer, batchSize })
 }
 
 async function openOrders() {
   const world = await openMysql2({ fresh: true })
-  // Without a key a command that is applied twice is there twice.
+  // No primary key, so that a command that is applied twice leaves two rows.
   await world.query('ALTER TABLE orders DROP PRIMARY KEY')
   return world
 }

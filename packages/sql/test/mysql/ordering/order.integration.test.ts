@@ -35,7 +35,7 @@ function keyed(key: string, number: number): NewOutboxRecord {
   }
 }
 
-/** In a transaction of its own, wherever it is called. */
+/** Appends in a separate transaction, even if the caller is in one. */
 async function append({ database }: MysqlWorld, ...records: readonly NewOutboxRecord[]): Promise<void> {
   const store = sqlOutbox(database, ordered)
   await database.write(async (transaction) => await store.append(transaction, records), { context: rootContext() })
@@ -80,7 +80,7 @@ describe.each(mysqlKinds)('order per key on $name', ({ open }) => {
           const keys = writer % 2 === 0 ? ['a', 'b'] : ['b', 'a']
           await handle(transactionMiddleware(database, { logger: silentLogger, isolation: 'repeatable read', retries: 20 }), async () => {
             const transaction = database.executor(undefined, { required: true })
-            // A snapshot from before the others' commits.
+            // Takes a snapshot before the other writers commit.
             await world.run('SELECT COUNT(*) AS n FROM ackord_outbox', [], transaction)
             const id = `${writer}.${number}`
             const records = keys.map((key) => ({
@@ -88,7 +88,7 @@ describe.each(mysqlKinds)('order per key on $name', ({ open }) => {
               message: new Message(new Uint8Array([1]), { ...event(`${key} ${id}`).attributes, partitionkey: key }),
             }))
             await store.append(transaction, records)
-            // Whoever has the keys is alone from here to its commit: this is the order of the commits.
+            // The transaction holds the locks of its keys from here until its commit, so these rows have the order of the commits.
             for (const key of keys) await world.run('INSERT INTO commits (id, name) VALUES (?, ?)', [`${key} ${id}`, key], transaction)
             return []
           })
@@ -104,11 +104,11 @@ describe.each(mysqlKinds)('order per key on $name', ({ open }) => {
     }
   })
 
-  it('makes a writer wait for another of the same key, and for no other', async () => {
+  it('makes a writer wait for writers of the same key, and for no others', async () => {
     await using world = await open()
     const { database } = world
     const store = sqlOutbox(database, ordered)
-    // Of another partition than a.
+    // A key in another partition than `a`.
     const other = Array.from({ length: 10 }, (_, n) => `b${n}`).find((key) => partitionOf(key) !== partitionOf('a')) ?? ''
     const order: string[] = []
     let waiting: Promise<void> = Promise.resolve()
@@ -119,7 +119,7 @@ describe.each(mysqlKinds)('order per key on $name', ({ open }) => {
       while ((await world.query(waits, [world.schema])).length === 0);
       await append(world, keyed(other, 1))
       order.push(`${other}/1`)
-      // Nor do relays wait for writers.
+      // Relays do not wait for writers either.
       expect(idsOf(await sqlOutbox(database, ordered).claim({ limit: 10, lease: 60_000 }))).toEqual([`${other}/1`])
       order.push('a/1')
     })
@@ -147,7 +147,7 @@ describe.each(mysqlKinds)('order per key on $name', ({ open }) => {
     for (const key of keys) expect(arrived.filter((id) => id?.startsWith(`${key}/`))).toEqual([`${key}/1`, `${key}/2`])
   })
 
-  it('fences a member whose lease has expired, and counts its records in flight before another one claims them', async () => {
+  it('fences a member whose lease has expired, and counts its records in flight before another member claims them', async () => {
     await using world = await open()
     await append(world, keyed('a', 1), keyed('a', 2))
     const [stale, owner] = [sqlOutbox(world.database, ordered), sqlOutbox(world.database, ordered)]
@@ -219,7 +219,7 @@ FROM ${numbersTo(count)}`)
     return after - before - ((await count()) - after)
   }
 
-  it('reads little more than it claims, behind a key of 50,000 and beside 50,000 records without one', { timeout: 120_000 }, async () => {
+  it('reads little more than it claims, beside a key with 50,000 records and 50,000 without a key', { timeout: 120_000 }, async () => {
     await using world = await openMysql2({ max: 1, fresh: true })
     await fill(world, { key: "'hot'", partition: '1', count: 50_000 })
     await fill(world, { key: 'NULL', partition: 'seq MOD 256', count: 50_000 })
@@ -239,7 +239,7 @@ FROM ${numbersTo(count)}`)
         nextRowsSql(table, 'ready', ask, 0),
       ]) {
         for (const plan of await plansOf(world, part)) {
-          // MySQL sorts the parked records of the one key that is asked for, which are few.
+          // MySQL sorts the parked records of the requested key, of which there are few.
           const mayBeSorted = !isMariadb && plan.table === 'p'
           expect(plan).toMatchObject({ key: 'ordered', ...(mayBeSorted ? {} : sorted) })
         }
@@ -268,14 +268,14 @@ FROM ${numbersTo(count)}`)
         claimed = await store.claim({ limit: 500, lease: 60_000 })
       })
       expect(claimed).toHaveLength(500)
-      // The windows, the seeks, and what is given; not the 50,000 that are in the way. The first claim has to find out that there are keys.
+      // Counts the windows, the seeks and the returned records, not the 50,000 skipped ones. The first claim also discovers the keys.
       expect(reads).toBeLessThan(25_000)
       for (const { id } of claimed) keys.add(id)
       await store.settle(claimed.map(published))
     }
     expect(keys.size).toBe(3000)
     const left = await world.query(`SELECT ordering_key, COUNT(*) AS n FROM ${table} WHERE ordering_key IS NOT NULL GROUP BY ordering_key`)
-    // Every key had its turn.
+    // Records of every key were claimed.
     expect(left.filter(({ ordering_key: key, n }) => Number(n) >= (key === 'hot' ? 50_000 : 100))).toEqual([])
   })
 })

@@ -44,7 +44,7 @@ async function openDrizzle({ max = 10, port, restricted = false }: OpenOptions =
 
 type Handle = ReturnType<Awaited<ReturnType<typeof openDrizzle>>['database']['executor']>
 
-// The whole suites run on mysql2; with this client only in `make proof`.
+// The complete suites run on mysql2 by default; on this client they run only in `make proof`.
 testMysqlConformance('Drizzle', openDrizzle, (world, handle: Handle, text, values) => world.run(handle, text, values), depthOfOtherClients)
 testMysqlAdapter('Drizzle', openDrizzle)
 
@@ -58,7 +58,7 @@ describe('fromDrizzle()', () => {
       },
       async noteOf(id: string) {
         const [found] = await database.executor().select().from(orders).where(eq(orders.id, id))
-        // The other way to read finds the same.
+        // Drizzle's relational queries return the same row.
         expect(await database.executor().query.orders.findFirst({ where: eq(orders.id, id) })).toEqual(found)
         return found?.note
       },
@@ -114,7 +114,7 @@ describe('fromDrizzle()', () => {
     expect(() => fromDrizzle({} as Parameters<typeof fromDrizzle>[0])).toThrow(/fromDrizzle\(db\)\.transaction/)
     const { connectionLimit: _, ...server } = poolOptions('test', 1)
     const connection = createConnection(server)
-    // Transactions of several messages would be one.
+    // On a single connection, the transactions of several messages would be one transaction.
     expect(() => fromDrizzle(drizzle({ client: connection }))).toThrow(/pool of mysql2/)
     await new Promise((resolve) => connection.end(resolve))
   })

@@ -23,33 +23,33 @@ declare const knexTransaction: Knex.Transaction
 declare const dataSource: DataSource
 declare const prisma: PrismaClient
 
-it('gives what a database of Drizzle and a transaction on it share, with its schema', () => {
+it('the handle of fromDrizzle() has the common type of a database and its transactions, with the schema', () => {
   const handle = fromDrizzle(db).executor()
   expectTypeOf(handle.select().from(orders)).resolves.toEqualTypeOf<{ id: string; note: string | null }[]>()
   expectTypeOf(handle.query.orders.findFirst()).resolves.toEqualTypeOf<{ id: string; note: string | null } | undefined>()
-  // What repositories ask for that do not know about transactions.
+  // The type that repositories without support for transactions accept.
   // biome-ignore lint/suspicious/noExplicitAny: as Drizzle's own documentation does.
   expectTypeOf(handle).toExtend<MySqlDatabase<any, any, Schema>>()
   expectTypeOf(handle).not.toHaveProperty('rollback')
 })
 
-it('gives a Kysely', () => {
+it('the handle of fromKysely() is a Kysely', () => {
   const database = fromKysely(kysely)
   expectTypeOf(database).toEqualTypeOf<Database<Kysely<Tables>>>()
   expectTypeOf(sqlOutbox(database).append).toBeCallableWith(kyselyTransaction, [])
 })
 
-it('gives a Knex', () => {
+it('the handle of fromKnex() is a Knex', () => {
   const database = fromKnex(knex)
   expectTypeOf(database).toEqualTypeOf<Database<Knex>>()
   expectTypeOf(sqlOutbox(database).append).toBeCallableWith(knexTransaction, [])
 })
 
-it('gives an EntityManager', () => {
+it('the handle of fromTypeorm() is an EntityManager', () => {
   expectTypeOf(fromTypeorm(dataSource)).toEqualTypeOf<Database<EntityManager>>()
 })
 
-it('gives the client that transactions of Prisma have', () => {
+it('the handle of fromPrisma() is the client of a transaction', () => {
   expectTypeOf(fromPrisma(prisma)).toEqualTypeOf<Database<Prisma.TransactionClient>>()
   expectTypeOf(prisma).toExtend<Prisma.TransactionClient>()
 })

@@ -42,7 +42,7 @@ async function openKnex({ max = 10, port, restricted = false, config = {} }: Ope
   }
 }
 
-// The whole suites run on mysql2; with this client only in `make proof`.
+// The complete suites run on mysql2 by default; on this client they run only in `make proof`.
 testMysqlConformance('Knex', openKnex, (world, handle: Knex, text, values) => world.run(handle, text, values), depthOfOtherClients)
 testMysqlAdapter('Knex', openKnex)
 

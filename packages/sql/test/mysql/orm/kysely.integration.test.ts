@@ -56,7 +56,7 @@ async function openKysely({ max = 10, port, restricted = false, plugins = [] }: 
   }
 }
 
-// The whole suites run on mysql2; with this client only in `make proof`.
+// The complete suites run on mysql2 by default; on this client they run only in `make proof`.
 testMysqlConformance(
   'Kysely',
   openKysely,

@@ -3,11 +3,11 @@ import { errorNumberOf, isPrismaConflict, refusedCommit, serverError } from '../
 
 function prismaError(code: string, originalCode?: string): Error {
   const driverAdapterError = originalCode === undefined ? undefined : { cause: { originalCode, originalMessage: 'of the server' } }
-  return Object.assign(new Error('of Prisma'), { code, clientVersion: '7.10.0', meta: { driverAdapterError } })
+  return Object.assign(new Error('Prisma error'), { code, clientVersion: '7.10.0', meta: { driverAdapterError } })
 }
 
 function adapterError(originalCode: string | undefined): Error {
-  return Object.assign(new Error('of the adapter', { cause: { originalCode, kind: 'mysql' } }), { name: 'DriverAdapterError' })
+  return Object.assign(new Error('adapter error', { cause: { originalCode, kind: 'mysql' } }), { name: 'DriverAdapterError' })
 }
 
 it('finds the server error behind a Prisma error', () => {
@@ -17,8 +17,8 @@ it('finds the server error behind a Prisma error', () => {
   expect(serverError('text')).toBe('text')
 })
 
-it('takes no error of Prisma or the connector for a refused COMMIT', () => {
-  // A socket that was closed unexpectedly has a number of the connector.
+it('does not mistake an error of Prisma or the connector for a rejected COMMIT', () => {
+  // The connector has its own error number for a socket that was closed unexpectedly.
   for (const error of [prismaError('P2028'), prismaError('P1017'), adapterError(undefined), adapterError('45009')]) {
     expect(refusedCommit(serverError(error))).toBe(false)
   }

@@ -30,9 +30,9 @@ async function openPrisma({
     database: door.schema,
     connectionLimit: max,
     minimumIdle: 1,
-    // On a loaded machine as late as it takes.
+    // Long enough for a loaded machine.
     acquireTimeout: 120_000,
-    // MySQL encrypts a password without TLS with its public key.
+    // Without TLS the client encrypts the password with the public key of MySQL.
     allowPublicKeyRetrieval: true,
   }
   const prisma = new PrismaClient({ adapter: new PrismaMariaDb(pool, { useTextProtocol }), errorFormat: 'minimal' })
@@ -56,7 +56,7 @@ async function openPrisma({
   }
 }
 
-// The whole suites run on mysql2; with this client only in `make proof`.
+// The complete suites run on mysql2 by default; on this client they run only in `make proof`.
 testMysqlConformance(
   'Prisma',
   openPrisma,
@@ -64,7 +64,7 @@ testMysqlConformance(
   depthOfOtherClients,
 )
 if (isMariadb) testMysqlAdapter('Prisma', openPrisma, { prepares: true })
-// Also the only protocol that works on MySQL.
+// The text protocol is also the only one that works on MySQL.
 if (isProof || !isMariadb) testMysqlAdapter('Prisma with texts', (options) => openPrisma({ ...options, useTextProtocol: true }))
 
 describe('fromPrisma()', () => {
@@ -172,7 +172,7 @@ describe('fromPrisma()', () => {
       async (transaction) => {
         const losing = loseDeadlock(world.schema, async (sql) => {
           const update = transaction.$executeRawUnsafe(sql).then((count) => count)
-          // It waits for its turn, behind what loses.
+          // This statement is queued behind the one that loses the deadlock.
           if (sql.includes("'b'")) later = failureOf(transaction.order.create({ data: { id: 'later' } }))
           return await update
         })

@@ -62,7 +62,7 @@ async function openTypeorm({ max = 10, port, restricted = false }: OpenOptions =
   }
 }
 
-// The whole suites run on mysql2; with this client only in `make proof`.
+// The complete suites run on mysql2 by default; on this client they run only in `make proof`.
 testMysqlConformance(
   'TypeORM',
   openTypeorm,

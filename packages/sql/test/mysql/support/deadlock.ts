@@ -2,22 +2,22 @@ import { createConnection } from 'mysql2/promise'
 import { poolOptions } from './mysql-world.ts'
 
 /**
- * Has the transaction in which `run` sends its statements lose a deadlock against another one. Rejects with that error. There must be the
- * orders a and b.
+ * Makes the transaction in which `run` sends its statements lose a deadlock. Rejects with the deadlock error. The orders a and b must
+ * exist.
  */
 export async function loseDeadlock(schema: string, run: (sql: string) => Promise<unknown>): Promise<void> {
   await using other = await openRival(schema)
   await run("UPDATE orders SET note = 'ours' WHERE id = 'a'")
   await other.take('b')
   const waiting = other.take('a')
-  // Whoever has written less is rolled back.
+  // The server rolls back the transaction that has written fewer rows.
   const losing = run("UPDATE orders SET note = 'ours' WHERE id = 'b'")
   await losing.catch(() => {})
   await waiting
   await losing
 }
 
-/** Another transaction, which has written a lot. */
+/** A concurrent transaction that has written more rows, so that it wins a deadlock. */
 async function openRival(schema: string) {
   const { connectionLimit: _, ...options } = poolOptions(schema, 1)
   const connection = await createConnection(options)

@@ -1,13 +1,13 @@
 import { createConnection } from 'mysql2/promise'
 import { mariadbUrl } from './mysql-world.ts'
 
-/** Whether the server that the tests share is MariaDB. Otherwise it is MySQL. */
+/** Whether the shared test server is MariaDB. Otherwise it is MySQL. */
 export const isMariadb: boolean = await askServer()
 
-/** The number of the error when a row breaks a CHECK. */
+/** The error number when a row violates a CHECK constraint. */
 export const checkViolated: number = isMariadb ? 4025 : 3819
 
-/** The statements that a message takes in a transaction: on MariaDB ours go with the beginning and with COMMIT. */
+/** The number of statements per message. On MariaDB the library's statements are combined with START TRANSACTION and with COMMIT. */
 export const statementsPerMessage: number = isMariadb ? 3 : 5
 
 /** A derived table of the numbers from 1 to `count`, at most 1,000,000, in a column `seq`. */

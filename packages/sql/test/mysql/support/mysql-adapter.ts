@@ -10,7 +10,7 @@ import { auditOnce, mariadbUrl } from './mysql-world.ts'
 
 export interface OpenOptions {
   readonly max?: number
-  /** Of what stands before the server. Default: none does. */
+  /** The port of a proxy in front of the server. Default: no proxy. */
   readonly port?: number
   /** See `openDoor()`. */
   readonly restricted?: boolean
@@ -29,21 +29,21 @@ const dialect: AdapterDialect = {
   },
   createLose: `CREATE FUNCTION lose() RETURNS INT DETERMINISTIC BEGIN SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213; RETURN 1; END`,
   ageInbox: "UPDATE ackord_inbox SET received_at = received_at - INTERVAL 8 DAY WHERE id <> '1'",
-  // The user of a restricted world has the name of its database.
+  // The user of a restricted world has the same name as its database.
   refuseAppends: ({ query, schema }) => query(`REVOKE INSERT ON ${schema}.ackord_outbox FROM ${schema}`),
 }
 
-/** Statements that end a transaction, and hide it. */
+/** Statements that end a transaction although their text does not show it. */
 const endings = [
   ['a procedure', 'CALL commits()'],
   ['a procedure that fails', 'CALL commits_and_fails()'],
-  ['a procedure that gives rows', 'CALL commits_and_reads()'],
-  ['a prepared text', 'EXECUTE more'],
+  ['a procedure that returns rows', 'CALL commits_and_reads()'],
+  ['a prepared statement', 'EXECUTE more'],
 ] as const
 
 /**
- * What every adapter for MySQL and MariaDB promises beyond the conformance suites, on a real server. A client that `prepares` whatever it
- * sends cannot send a statement that prepares another one.
+ * Tests the guarantees of every adapter for MySQL and MariaDB beyond the conformance suites, on a real server. `prepares`: the client
+ * prepares all its statements, so it cannot send a statement that prepares another one.
  */
 export function testMysqlAdapter<Handle>(
   name: string,
@@ -57,7 +57,7 @@ export function testMysqlAdapter<Handle>(
     const { database } = world
     return {
       ...world,
-      /** A statement of the handler's, in the transaction that it is in. */
+      /** Sends a statement of the handler in its current transaction. */
       send: (sql: string) => world.run(database.executor(), sql, []),
       loseDeadlock: () => loseDeadlock(world.schema, (sql) => world.run(database.executor(), sql, [])),
       ids: async () => (await world.query('SELECT id FROM orders ORDER BY id')).map(({ id }) => id),
@@ -67,7 +67,7 @@ export function testMysqlAdapter<Handle>(
   }
 
   describe(`a transaction of MySQL on ${name}`, () => {
-    it('takes six statements of ours for a message', async () => {
+    it('adds six statements of the library per message', async () => {
       await using world = await openWorld({ max: 1 })
       const place = (id: string) =>
         handle(
@@ -82,11 +82,11 @@ export function testMysqlAdapter<Handle>(
       await place('1')
       const before = await count()
       await place('2')
-      // BEGIN, the savepoint, inbox, the handler's own, outbox, the savepoint again, COMMIT; and the question itself.
+      // BEGIN, the savepoint, the inbox, the handler's statement, the outbox, the savepoint again, COMMIT; and the status query itself.
       expect((await count()) - before).toBe(8)
     })
 
-    it('takes a duplicate of a trigger on the inbox for what it is: an error, unless the row is there too', async () => {
+    it('reports a duplicate of a trigger on the inbox as an error, unless the row exists too', async () => {
       await using world = await openWorld({ max: 1 })
       await auditOnce(world, 'BEFORE')
       const place = (id: string) => handle(transactional(world.database, parts), () => world.insert(id).then(() => []), command(id).message)
@@ -99,7 +99,7 @@ export function testMysqlAdapter<Handle>(
       expect([await world.ids(), await world.inbox()]).toEqual([['1', '2'], 2])
     })
 
-    it('goes on after a statement whose error the handler caught, which MySQL undoes alone', async () => {
+    it('continues after a statement whose error the handler caught, which MySQL undoes alone', async () => {
       await using world = await openWorld()
       await world.inTransaction(async () => {
         await world.insert('1')
@@ -120,7 +120,7 @@ export function testMysqlAdapter<Handle>(
           async (given) => {
             await world.insert('1')
             await failureOf(world.loseDeadlock())
-            // In autocommit by now: it would stay.
+            // The connection is in autocommit mode by now, so the row would remain.
             later.push(await failureOf(world.insert('2')), await failureOf(world.insert('3')))
             await given.ack()
             return []
@@ -134,7 +134,7 @@ export function testMysqlAdapter<Handle>(
       expect([verdicts, await world.ids()]).toEqual([[], ['a', 'b']])
     })
 
-    it('commits nothing after a deadlock that was swallowed at the very end', async () => {
+    it('commits nothing after a deadlock whose error was swallowed at the very end', async () => {
       await using world = await openWorld()
       await world.query("INSERT INTO orders (id) VALUES ('a'), ('b')")
       let calls = 0
@@ -147,7 +147,7 @@ export function testMysqlAdapter<Handle>(
       expect([calls, await world.ids()]).toEqual([2, ['a', 'b', 'order 2']])
     })
 
-    it('lets nothing of a nested transaction be committed after a deadlock in it', async () => {
+    it('commits nothing of a nested transaction after a deadlock in it', async () => {
       await using world = await openWorld()
       await world.query("INSERT INTO orders (id) VALUES ('a'), ('b')")
       const error = await failureOf(
@@ -163,7 +163,7 @@ export function testMysqlAdapter<Handle>(
       expect(await world.ids()).toEqual(['a', 'b'])
     })
 
-    it('runs a transaction that lost a deadlock again as a whole', async () => {
+    it('retries a transaction that lost a deadlock as a whole', async () => {
       await using world = await openWorld()
       await world.query("INSERT INTO orders (id) VALUES ('a'), ('b')")
       let calls = 0
@@ -176,7 +176,7 @@ export function testMysqlAdapter<Handle>(
       expect([calls, await world.ids(), await world.inbox(), await world.outbox()]).toEqual([2, ['a', 'b', 'order 2'], 1, 1])
     })
 
-    it('refuses DDL and what else would end it on the side, and lets savepoints and temporary tables be', async () => {
+    it('rejects DDL and other statements that would end it implicitly, and accepts savepoints and temporary tables', async () => {
       await using world = await openWorld()
       for (const sql of [
         'CREATE TABLE more (n INT)',
@@ -202,7 +202,7 @@ export function testMysqlAdapter<Handle>(
     })
 
     it.each(endings.filter(([, sql]) => !(prepares && sql.startsWith('EXECUTE'))))(
-      'finds out when %s ended it, and sends nothing more',
+      'detects that %s ended it, and sends nothing more',
       async (_, sql) => {
         await using world = await openWorld({ max: 1 })
         await world.query('CREATE PROCEDURE commits() COMMIT')
@@ -222,7 +222,7 @@ export function testMysqlAdapter<Handle>(
             message,
           ),
         )
-        // What came before is committed, and nobody can take it back: this is as loud as it can be.
+        // The earlier writes are committed and cannot be undone. The error is the most that the library can do.
         expect(error).toMatchObject({ code: 'ACKORD_SCOPE_ENDED', message: expect.stringMatching(/had ended the transaction/) })
         expect([verdicts, await world.ids(), await world.outbox()]).toEqual([[], ['before'], 0])
         await world.inTransaction(() => world.insert('next'))
@@ -230,7 +230,7 @@ export function testMysqlAdapter<Handle>(
       },
     )
 
-    it('does not know what was committed when a procedure ended it and began another one', async () => {
+    it('reports an unknown outcome when a procedure ended it and began another one', async () => {
       await using world = await openWorld({ max: 1 })
       await world.query('CREATE PROCEDURE goes_on() BEGIN COMMIT; START TRANSACTION; END')
       const rejected = world.inTransaction(async () => {
@@ -242,7 +242,7 @@ export function testMysqlAdapter<Handle>(
       expect(await world.ids()).toEqual(['before'])
     })
 
-    it('leaves the outer one usable when a statement of ours failed in a savepoint, and not without one', async () => {
+    it('leaves the outer transaction usable when a statement of the library failed in a savepoint, and not without one', async () => {
       await using world = await openWorld({ max: 1 })
       await world.query("ALTER TABLE ackord_outbox ADD CONSTRAINT no CHECK (id <> 'e1')")
       const failing = transactional(world.database, parts)
@@ -256,7 +256,7 @@ export function testMysqlAdapter<Handle>(
       expect(await world.stored()).toEqual([1, 0, 0])
     })
 
-    it('begins with its settings, and gives the connection back without them', async () => {
+    it('begins with its settings, and returns the connection without them', async () => {
       await using world = await openWorld({ max: 1 })
       await world.run(world.root, 'SET SESSION innodb_lock_wait_timeout = 77', [])
       const variables = ['innodb_lock_wait_timeout', ...(isMariadb ? ['max_statement_time', 'idle_transaction_timeout'] : [])]
@@ -287,7 +287,7 @@ export function testMysqlAdapter<Handle>(
       }
     })
 
-    it.each([false, true])('ends a connection whose limits cannot be taken back, fail: %s', async (fail) => {
+    it.each([false, true])('closes a connection whose limits cannot be reset, fail: %s', async (fail) => {
       await using world = await openWorld({ max: 1 })
       const read = async () => Number((await world.send('SELECT @@innodb_lock_wait_timeout AS n'))[0]?.['n'])
       const before = await read()
@@ -299,12 +299,12 @@ export function testMysqlAdapter<Handle>(
         return []
       })
       expect(await failureOf(rejected)).not.toBeInstanceOf(CommitUnknownError)
-      // The pool may have to notice first.
+      // The first attempt may fail, because the pool has not yet noticed the closed connection.
       expect(await read().catch(read)).toBe(before)
       expect(await world.orders()).toBe(0)
     })
 
-    it('has the isolation that it asks for, and the server’s otherwise', async () => {
+    it('has the requested isolation level, or the server’s default', async () => {
       await using world = await openWorld({ max: 1 })
       for (const [isolation, expected] of [
         ['read committed', 1],
@@ -323,7 +323,7 @@ export function testMysqlAdapter<Handle>(
     })
 
     it.each(['before', 'after'] as const)(
-      'does not know the outcome when the connection is lost %s the server got COMMIT',
+      'has an unknown outcome when the connection is lost %s the server received COMMIT',
       async (when) => {
         await using proxy = await startFaultProxy(mariadbUrl)
         await using world = await openWorld({ max: 1, port: proxy.port })
@@ -347,7 +347,7 @@ export function testMysqlAdapter<Handle>(
         expect([events, verdicts, message.state]).toEqual([[], [], 'pending'])
         const committed = when === 'after' ? 1 : 0
         expect(await world.stored()).toEqual([committed, committed, committed])
-        // It comes again, and the inbox decides.
+        // The message is redelivered, and the inbox determines whether it was handled.
         proxy.judge()
         await handle(process, async () => {
           await world.insert('1')
@@ -357,7 +357,7 @@ export function testMysqlAdapter<Handle>(
       },
     )
 
-    it('tells the first error when the connection is lost at ROLLBACK, and finds another one', async () => {
+    it('reports the first error when the connection is lost at ROLLBACK, and uses another connection', async () => {
       await using proxy = await startFaultProxy(mariadbUrl)
       await using world = await openWorld({ max: 1, port: proxy.port })
       const rejected = world.inTransaction(async () => {
@@ -371,7 +371,7 @@ export function testMysqlAdapter<Handle>(
       expect(await world.ids()).toEqual(['2'])
     })
 
-    it('is refused with autocommit off', async () => {
+    it('is rejected with autocommit off', async () => {
       await using world = await openWorld({ max: 1 })
       await world.run(world.root, 'SET autocommit = 0', [])
       const error = await failureOf(world.inTransaction(() => world.insert('1')))

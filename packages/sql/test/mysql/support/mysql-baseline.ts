@@ -1,13 +1,13 @@
 import { type Connection, createConnection, type ResultSetHeader, type RowDataPacket } from 'mysql2/promise'
 
-/** The server keeps deleted rows for a while, and counts them when it plans. */
+/** Tables with more rows are truncated: the server keeps deleted rows for a while, and the query planner counts them. */
 const maxDeletedRows = 2000
 
-/** The state of a database before the first test, and the way back to it. */
+/** The state of a database before the first test, and a function to restore it. */
 export interface MysqlBaseline {
   /**
-   * Resolves to `false` where a test has changed more than rows: created a table or a trigger, altered something. Nobody may be connected that
-   * could still write.
+   * Resolves to `false` if a test has changed more than rows, such as by creating a table or a trigger. There must be no connection left
+   * that could still write.
    */
   restore(): Promise<boolean>
 }
@@ -18,7 +18,7 @@ interface BaselineTable {
   readonly rows: readonly unknown[][]
 }
 
-/** On a connection that has texts for instants and no other user. */
+/** Requires a connection that returns dates as strings and that nothing else uses. */
 export async function takeMysqlBaseline(connection: Connection): Promise<MysqlBaseline> {
   const before = await readDefinitions(connection)
   const checksums = await readChecksums(connection, before.tables)
@@ -35,7 +35,7 @@ export async function takeMysqlBaseline(connection: Connection): Promise<MysqlBa
         const found = await readChecksums(connection, before.tables)
         for (const [index, { name, checksum, rows }] of tables.entries()) {
           const isCounted = now.counters[index] !== before.counters[index]
-          // The server adds up the checksums of the rows. On MySQL the sum stays the same when all 256 partitions change alike.
+          // The server adds up the checksums of the rows. On MySQL the sum does not change when all 256 partitions change in the same way.
           const isSame = found[index] === checksum && (rows.length === 0 || isEqual(await readRows(connection, name), rows))
           if (isSame && !isCounted) continue
           const [{ affectedRows }] = await connection.query<ResultSetHeader>(`DELETE FROM \`${name}\``)
@@ -45,14 +45,14 @@ export async function takeMysqlBaseline(connection: Connection): Promise<MysqlBa
         }
         return true
       } catch {
-        // There are rows that cannot be deleted, or the test has killed all connections.
+        // Some rows cannot be deleted, or the test has killed all connections.
         return false
       }
     },
   }
 }
 
-/** A connection for baselines. */
+/** Opens a connection for baselines. */
 export async function connectForBaseline(options: object): Promise<Connection> {
   const connection = await createConnection({ ...options, dateStrings: true })
   return connection.on('error', () => {})
@@ -61,9 +61,9 @@ export async function connectForBaseline(options: object): Promise<Connection> {
 interface Definitions {
   /** The names of the tables. */
   readonly tables: readonly string[]
-  /** All that is in the database except for rows, as a text. */
+  /** All definitions in the database as one string, without rows. */
   readonly definitions: string
-  /** What AUTO_INCREMENT has come to in each table. */
+  /** The AUTO_INCREMENT value of each table. */
   readonly counters: readonly (string | undefined)[]
 }
 

@@ -8,21 +8,21 @@ interface ConformanceWorld<Handle> extends Pick<MysqlWorld, 'schema' | 'query' |
   readonly database: Database<Handle>
 }
 
-/** Sends a statement as users of the handle would. */
+/** Sends a statement on a handle, as user code does. */
 type Write<Handle, World> = (world: World, handle: Handle, sql: string, values: unknown[]) => Promise<unknown>
 
-/** All suites on MariaDB through one adapter. */
+/** Runs all suites on MariaDB through one adapter. */
 export function testMysqlConformance<Handle, World extends ConformanceWorld<Handle>>(
   name: string,
   open: () => Promise<World>,
   write: Write<Handle, World>,
   depth?: SuiteDepth,
 ): void {
-  // Nothing is checked at COMMIT on MySQL that could fail it.
+  // MySQL has no checks at COMMIT that could fail.
   testSqlConformance<Handle>(name, sqlWorld(open, write), { failCommit: false, depth })
 }
 
-/** The suites for order per key. */
+/** Runs the suites for order per key. */
 export function testMysqlOrder<Handle, World extends ConformanceWorld<Handle>>(
   name: string,
   open: () => Promise<World>,
@@ -45,7 +45,7 @@ function sqlWorld<Handle, World extends ConformanceWorld<Handle>>(
       tables: {},
       async age(columns, duration) {
         const earlierBy = (column: string) => `${column} = ${column} - INTERVAL ${Math.round(duration * 1000)} MICROSECOND`
-        // The lock first: row by row it would meet the relay's statements halfway, and the server would see a deadlock.
+        // Locks the tables first: locking row by row could deadlock with the relay's statements.
         await clock.query('LOCK TABLES ackord_outbox WRITE, ackord_relays WRITE')
         await clock.query(`UPDATE ackord_outbox SET ${columns.map(earlierBy).join(', ')}`)
         await clock.query(`UPDATE ackord_relays SET ${earlierBy('alive_until')}`)

@@ -9,28 +9,28 @@ import { connectForBaseline, type MysqlBaseline, takeMysqlBaseline } from './mys
 
 type Rows = Record<string, unknown>[]
 
-/** What the handles of both drivers share. What it gives back, they do not. */
+/** The methods that the handles of both drivers share. Their results differ. */
 export interface MysqlHandle {
   query(sql: string, values?: unknown[]): Promise<unknown>
   execute(sql: string, values?: unknown[]): Promise<unknown>
 }
 
 export interface MysqlWorld extends LastingTables, AsyncDisposable {
-  /** A database of its own. */
+  /** The name of the test's own database. */
   readonly schema: string
   readonly database: Database<MysqlHandle>
-  /** Runs a statement on a handle; by default on the transaction of the ambient context, or the pool. Bytes come as text. */
+  /** Runs a statement on a handle; by default on the transaction of the ambient context, or the pool. Bytes are returned as strings. */
   run(sql: string, values?: unknown[], handle?: MysqlHandle): Promise<Rows>
-  /** Outside of every transaction, through a door of its own. */
+  /** Runs a statement outside any transaction, on a connection of the test itself. */
   query(sql: string, values?: unknown[]): Promise<Rows>
   orders(): Promise<number>
   inbox(): Promise<number>
   outbox(): Promise<number>
-  /** A connection of the pool, to be released. */
+  /** Takes a connection from the pool. The caller must release it. */
   connect(): Promise<MysqlClient>
-  /** How many connections the pool has, and how many of them are free. */
+  /** The number of connections in the pool, and how many of them are free. */
   connections(): { readonly all: number; readonly free: number }
-  /** From now on the pool's user may not insert into the outbox: error 1142. Needs `restricted`. */
+  /** Revokes the INSERT privilege of the pool's user on the outbox: appends then fail with error 1142. Requires `restricted`. */
   refuseAppends(): Promise<unknown>
 }
 
@@ -41,15 +41,15 @@ interface MysqlClient extends MysqlHandle {
 
 export interface OpenOptions {
   readonly max?: number
-  /** Whether there are no tables of ours. */
+  /** Whether the world starts without Ackord's tables. */
   readonly empty?: boolean
-  /** Whether no other test may have used the tables, which tells in the plans of the server. */
+  /** Whether the tables must not have been used by another test, because that affects the server's query plans. */
   readonly fresh?: boolean
-  /** Options of the pool, as this driver has them. */
+  /** Options of the pool, in the format of this driver. */
   readonly pool?: object
-  /** The URL of another server. Default: the one that all tests share, whose settings are not to be touched. */
+  /** The URL of another server. Default: the shared server of all tests, whose settings must not be changed. */
   readonly server?: string | undefined
-  /** Whether the pool's user has no more privileges than a service needs, table by table, so that `refuseAppends()` can take one back. */
+  /** Whether the pool's user has only the privileges that a service needs, granted per table, so that `refuseAppends()` can revoke one. */
   readonly restricted?: boolean | undefined
 }
 
@@ -78,7 +78,7 @@ export async function openMysql2(options: OpenOptions = {}): Promise<MysqlWorld 
   const pool = createPool({ ...poolOptions(door.schema, max, door.server), ...options.pool })
   const database = fromMysql2(pool, { schema: door.schema }) as unknown as Database<MysqlHandle>
   if (!empty) await door.createTables(database)
-  // mysql2 does not tell otherwise.
+  // mysql2 has no public API for these counts.
   const inner = pool.pool as unknown as { readonly _allConnections: { length: number }; readonly _freeConnections: { length: number } }
   return {
     ...door,
@@ -98,7 +98,7 @@ async function openMariadb(options: OpenOptions = {}): Promise<MysqlWorld & { re
   const { max = 10, empty = false, server, fresh = empty || server !== undefined } = options
   const door = await openDoor({ server, client: fresh ? undefined : 'mariadb', restricted: options.restricted })
   const { host, port, user, password, database: schema, connectionLimit } = poolOptions(door.schema, max, door.server)
-  // As many as are wanted, and on a loaded machine as late as it takes. MySQL encrypts a password without TLS with its public key.
+  // Opens connections on demand, with time for a loaded machine. Without TLS the client encrypts the password with the public key of MySQL.
   const pool = createMariadbPool({
     host,
     port,
@@ -132,15 +132,15 @@ export const mysqlKinds: readonly MysqlKind[] = [
   { name: 'mariadb', open: openMariadb },
 ]
 
-/** A view into a database with the table of orders, beside the pool under test: one of a single connection may be busy. */
+/** Access to a database with a table of orders, separate from the pool under test, whose only connection may be busy. */
 export interface Door extends Pick<MysqlWorld, 'schema' | 'query' | 'orders' | 'inbox' | 'outbox' | 'refuseAppends'>, LastingTables {
-  /** The URL of the server, with the user that the pool is to have. */
+  /** The URL of the server, with the user for the pool. */
   readonly server: string
   close(): Promise<void>
 }
 
 export interface DoorOptions extends Pick<OpenOptions, 'server' | 'restricted'> {
-  /** The client under test. Its tests get the database one after the other, with nothing but tables in it. Default: it is for one test alone. */
+  /** The client under test. Its tests reuse the database one after another; it then contains only empty tables. Default: used by one test only. */
   readonly client?: string | undefined
 }
 
@@ -150,17 +150,17 @@ function asUser(server: string, user: string): string {
   return Object.assign(new URL(server), { username: user, password: 'x' }).href
 }
 
-/** A database for one test, with a table of orders. One with a user of its own is not used again. */
+/** Opens a database for one test, with a table of orders. A database with its own user is not reused. */
 export async function openDoor({ server = mariadbUrl, client, restricted = false }: DoorOptions = {}): Promise<Door> {
   const shared = restricted ? undefined : client
   const pooled = (shared === undefined ? undefined : pool.take(shared)) ?? (await PooledDatabase.create(server))
   const { schema } = pooled
   const query: Door['query'] = (sql, values) => pooled.query(sql, values)
   const count = async (table: string) => Number((await query(`SELECT COUNT(*) AS n FROM ${table}`))[0]?.['n'])
-  // The user has the name of the database.
+  // The user has the same name as the database.
   if (restricted) {
     await query(`CREATE USER ${schema} IDENTIFIED BY 'x'`)
-    // A privilege of the database or of the server stays with an open connection; that of a table ends with the next statement.
+    // An open connection keeps a revoked privilege on the database or the server; on a table, it loses the privilege with the next statement.
     await query(`GRANT SELECT, UPDATE, DELETE, CREATE, ALTER, DROP, INDEX, REFERENCES ON ${schema}.* TO ${schema}`)
     for (const table of insertedInto) await query(`GRANT INSERT, CREATE ON ${schema}.${table} TO ${schema}`)
   }
@@ -184,11 +184,11 @@ export async function openDoor({ server = mariadbUrl, client, restricted = false
 
 const pool = new DatabasePool<PooledDatabase>()
 
-/** A database with a table of orders, for one test after the other. */
+/** A database with a table of orders that tests use one after another. */
 class PooledDatabase implements Pooled {
   readonly schema: string
   readonly #door: Pool
-  /** Connections that are not a test's. */
+  /** The ids of connections that belong to this class, not to a test. */
   readonly #own = new Set<number>()
   readonly #options: PoolOptions
   readonly #added: string[] = []
@@ -218,7 +218,7 @@ class PooledDatabase implements Pooled {
   }
 
   async createTables<Handle>(database: Database<Handle>): Promise<void> {
-    // Either way the client has had a connection by now.
+    // Both branches make the client open a connection.
     if (this.#baseline !== undefined) return await validateSchema(database)
     await createSchema(database)
     await this.#takeBaseline()
@@ -251,10 +251,10 @@ class PooledDatabase implements Pooled {
     this.#baseline = await takeMysqlBaseline(this.#keeper)
   }
 
-  /** Whether all connections of the last test are gone: one that was cut off may still have a statement to run. */
+  /** Waits until all connections of the last test are closed: a terminated connection may still be running a statement. */
   async #isLeft(): Promise<boolean> {
     for (let tries = 0; tries < 200; tries += 1) {
-      // Not information_schema.PROCESSLIST: on MySQL that fails while any connection runs a statement with bytes in it.
+      // Not information_schema.PROCESSLIST: on MySQL it fails while any connection runs a statement that contains binary data.
       const others = (await this.query('SHOW PROCESSLIST')).filter(({ db }) => db === this.schema)
       if (others.every(({ Id }) => this.#own.has(Number(Id)))) return true
     }
@@ -262,13 +262,13 @@ class PooledDatabase implements Pooled {
   }
 }
 
-/** From now on a trigger lets one message into the inbox: at the next it runs into a duplicate, in the primary key of a table of its own. */
+/** Creates a trigger that accepts one message in the inbox: for the next one it violates the primary key of its own audit table. */
 export async function auditOnce({ query }: Pick<MysqlWorld, 'query'>, when: string): Promise<void> {
   await query('CREATE TABLE audit (n INT PRIMARY KEY)')
   await query(`CREATE TRIGGER audits ${when} INSERT ON ackord_inbox FOR EACH ROW INSERT INTO audit VALUES (1)`)
 }
 
-/** Rows as objects with texts for bytes; none for what is no list of rows. */
+/** Converts rows to objects, and bytes to strings. Returns no rows if the result is not a list of rows. */
 function rowsOf(result: unknown): Rows {
   if (!Array.isArray(result)) return []
   return result.map((row: Record<string, unknown>) =>

@@ -1,12 +1,12 @@
 import { createConnection } from 'mysql2/promise'
 import { type MysqlWorld, poolOptions } from './mysql-world.ts'
 
-/** Another transaction, which has written a lot: in a deadlock whoever has written less is rolled back. */
+/** A concurrent transaction that has written many rows: in a deadlock the server rolls back the transaction with fewer written rows. */
 export interface Rival extends AsyncDisposable {
   query(sql: string): Promise<unknown>
 }
 
-/** It holds order a. */
+/** Opens a rival that holds the lock on order a. */
 export async function openRival({ schema }: MysqlWorld): Promise<Rival> {
   const { connectionLimit: _, ...options } = poolOptions(schema, 1)
   const connection = await createConnection(options)
@@ -24,13 +24,13 @@ export async function openRival({ schema }: MysqlWorld): Promise<Rival> {
 
 const needing = "UPDATE orders SET note = 'ours' WHERE id = 'a'"
 
-/** Every insert into the table needs order a from now on. There are the orders a and b. */
+/** Creates the orders a and b, and a trigger that makes every insert into the table lock order a. */
 export async function needOrder({ query }: MysqlWorld, table: 'ackord_inbox' | 'ackord_outbox'): Promise<void> {
   await query("INSERT INTO orders (id) VALUES ('a'), ('b')")
   await query(`CREATE TRIGGER needs_order AFTER INSERT ON ${table} FOR EACH ROW ${needing}`)
 }
 
-/** Resolves with the id of the world's connection that needs order a, once one does. */
+/** Resolves to the id of the connection that waits for order a, as soon as there is one. */
 export async function needsOrder({ schema, query }: MysqlWorld): Promise<number> {
   for (;;) {
     const [row] = await query('SELECT ID AS id FROM information_schema.PROCESSLIST WHERE DB = ? AND INFO = ?', [schema, needing])

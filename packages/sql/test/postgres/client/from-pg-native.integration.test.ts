@@ -7,7 +7,7 @@ import { testConformance, testOrder } from '../../support/conformance.ts'
 import { event } from '../../support/world.ts'
 import { openNative } from '../support/native-world.ts'
 
-// The whole suites run on pg; with this client only in `make proof`.
+// The complete suites run on pg by default; on this client they run only in `make proof`.
 testConformance('pg native', openNative, depthOfOtherClients)
 testOrder('pg native', openNative, depthOfOtherClients)
 testAdapter('pg native', openNative)
@@ -16,7 +16,7 @@ describe('fromPg() on the native client of pg', () => {
   it.each(['in a transaction of ours', "in a transaction of the user's own"])('stores bytes unchanged %s', async (whose) => {
     await using world = await openNative()
     const outbox = sqlOutbox(world.database, { logger: silentLogger })
-    // Zeros, which end a C string, and backslashes, which begin an escape.
+    // Zero bytes terminate a C string, and backslashes start an escape sequence.
     const data = new Uint8Array([0, 255, 92, 92, 120, 0, ...Buffer.from('{"path":"C:\\\\new"}'), 0])
     const append = (transaction: typeof world.root) =>
       outbox.append(transaction, [{ destination: 'events', message: new Message(data, event('e-1').attributes) }])

@@ -8,7 +8,7 @@ declare const pool: Pool
 declare const client: PoolClient
 declare const pglite: PGlite
 
-it('gives adapters the types of the user’s own client', () => {
+it('exposes the types of the user’s own client', () => {
   const database = fromPg(pool)
   expectTypeOf(database).toEqualTypeOf<Database<Pick<Pool, 'query'>>>()
   expectTypeOf(database.executor().query<{ id: string }>('SELECT 1', [1])).toEqualTypeOf<Promise<QueryResult<{ id: string }>>>()
@@ -16,6 +16,6 @@ it('gives adapters the types of the user’s own client', () => {
   expectTypeOf(fromPglite(pglite)).toEqualTypeOf<Database<Pick<PGlite, 'query' | 'sql' | 'exec'>>>()
 })
 
-it('takes a client of a transaction of one’s own', () => {
+it('accepts a client with a transaction of the user', () => {
   expectTypeOf(sqlOutbox(fromPg(pool)).append).toBeCallableWith(client, [])
 })

@@ -80,7 +80,7 @@ describe('fromPostgres()', () => {
     },
   )
 
-  it.each(['COMMIT', 'ROLLBACK', 'COMMIT; BEGIN'])('rejects %s behind an identifier in a query', async (end) => {
+  it.each(['COMMIT', 'ROLLBACK', 'COMMIT; BEGIN'])('rejects %s after an identifier in a query', async (end) => {
     await using world = await openPostgres()
     const { database } = world
     const failed = database.write(async (sql) => {
@@ -90,7 +90,7 @@ describe('fromPostgres()', () => {
     }, settings)
     await expect(failed).rejects.toMatchObject({ code: 'ACKORD_TRANSACTION_REQUIRED' })
     await database.write(async (sql) => {
-      // Harmless: a name that is put in.
+      // An interpolated identifier is harmless.
       await sql`INSERT INTO ${sql('orders')} (id, note) VALUES (${'2'}, 'x; COMMIT')`
     }, settings)
     expect(await world.orders()).toBe(1)
@@ -123,7 +123,7 @@ describe('fromPostgres()', () => {
       await sql.savepoint(async (nested) => {
         const [row] = await nested<{ pid: number }[]>`INSERT INTO orders VALUES ('1') RETURNING pg_backend_pid() AS pid`
         await world.query('SELECT pg_terminate_backend($1)', [row?.pid])
-        // None of them waits for an answer that never comes.
+        // None of these queries waits for a response that never arrives.
         await Promise.allSettled([nested`SELECT ${1}::int`, nested`SELECT ${2}::int`, nested`SELECT ${3}::int`])
       })
     }, settings)
@@ -173,8 +173,8 @@ describe('fromPostgres()', () => {
   it.each([
     ['renames columns', { transform: postgres.camel }],
     ['does not prepare', { prepare: false }],
-    ['does not know the types of the server', { fetch_types: false }],
-    ['takes numbers for bigint', { types: { bigint: { to: 20, from: [20], parse: Number, serialize: String } } }],
+    ['does not fetch the types of the server', { fetch_types: false }],
+    ['parses bigint as a number', { types: { bigint: { to: 20, from: [20], parse: Number, serialize: String } } }],
   ])('works with a client that %s', async (_, options) => {
     await using world = await openPostgres(options as Parameters<typeof openPostgres>[0])
     const { database } = world

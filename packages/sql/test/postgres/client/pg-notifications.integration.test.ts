@@ -9,7 +9,7 @@ import { postgresUrl } from '../../support/own-schema.ts'
 import { pg } from '../../support/pg.ts'
 import { command, event, failureOf, openPg } from '../../support/world.ts'
 
-/** Counts wake-ups, and waits for so many of them. */
+/** Counts wake-ups, and waits until there are a given number of them. */
 function wakeCounter() {
   let count = 0
   let check = () => {}
@@ -59,7 +59,7 @@ describe('notifications of PostgreSQL', () => {
     }
   }
 
-  it('wake once they listen, and for every commit after that', async () => {
+  it('wake the relay as soon as they listen, and for every later commit', async () => {
     await using listener = await openListener()
     await listener.wakes.reaches(1)
     await listener.notify()
@@ -109,7 +109,7 @@ describe('notifications of PostgreSQL', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('drop a connection that does not answer', async () => {
+  it('drop a connection that does not respond', async () => {
     const runtime = new VirtualRuntime()
     const stop = new AbortController()
     const wakes = wakeCounter()
@@ -138,7 +138,7 @@ describe('notifications of PostgreSQL', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('survive a factory that throws', async () => {
+  it('retry when the factory throws', async () => {
     const runtime = new VirtualRuntime()
     const stop = new AbortController()
     let tries = 0

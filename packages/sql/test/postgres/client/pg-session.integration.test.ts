@@ -11,7 +11,7 @@ import { command, event, failureOf, handle, openPg, postgresUrl, type TestHandle
 const inbox = { consumer: 'orders' }
 const outbox = { destination: 'events' }
 
-/** Where a message goes through, with one of the three parts changed. */
+/** Transaction, inbox and outbox as separate middlewares, with `between` before the outbox. */
 function parts(database: Database<TestHandle>, between: Middleware): Middleware {
   return compose(transactionMiddleware(database), inboxMiddleware(database, inbox), between, outboxMiddleware(database, outbox))
 }
@@ -24,7 +24,7 @@ function insertOrder(database: Database<TestHandle>, id = '1') {
 }
 
 describe('a transaction on a pg pool', () => {
-  it('rolls everything back, and says why, when the outbox statement sent with COMMIT fails', async () => {
+  it('rolls everything back, and reports the error, when the outbox statement sent with COMMIT fails', async () => {
     await using world = await openPg({ max: 1 })
     const { database } = world
     await world.query('ALTER TABLE ackord_outbox ADD CONSTRAINT no CHECK (id <> $$e1$$)')
@@ -33,7 +33,7 @@ describe('a transaction on a pg pool', () => {
     expect(await failureOf(handle(process, insertOrder(database), message))).toMatchObject({ code: '23514' })
     expect(verdicts).toEqual([])
     expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([0, 0, 0])
-    // The connection is as good as before: the pool has one only.
+    // The connection is still usable: it is the only one of the pool.
     await world.query('ALTER TABLE ackord_outbox DROP CONSTRAINT no')
     await handle(process, insertOrder(database), message)
     expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([1, 1, 1])
@@ -63,7 +63,7 @@ describe('a transaction on a pg pool', () => {
       code: 'ACKORD_SCHEMA',
       message: expect.stringContaining('search_path'),
     })
-    // With a schema of its own it does not depend on the search path.
+    // With a configured schema the database does not depend on the search path.
     await place(world.database, '2')
     await world.query('DROP TABLE ackord_outbox')
     expect((await failureOf(place(world.database, '3'))).message).not.toContain('search_path')
@@ -85,7 +85,7 @@ describe('a transaction on a pg pool', () => {
     expect([await world.inbox(), await world.outbox()]).toEqual([0, 0])
   })
 
-  it('has an unknown outcome when the connection is lost while the statement sent with COMMIT is on its way', async () => {
+  it('has an unknown outcome when the connection is lost while the statement sent with COMMIT is in transit', async () => {
     await using world = await openPg({ max: 1 })
     const { database } = world
     const client = await world.client()
@@ -94,7 +94,7 @@ describe('a transaction on a pg pool', () => {
     const failure = await failureOf(
       handle(transactional(database, { inbox, outbox }), async () => {
         const outputs = await insertOrder(database)()
-        // Nothing that is written from now on arrives.
+        // No data written from now on reaches the server.
         connection.stream.write = () => connection.stream.destroy()
         return outputs
       }),
@@ -143,7 +143,7 @@ describe('a transaction on a pg pool', () => {
     expect(trips()).toBe(0)
   })
 
-  it('has begun before a cursor reads, even if that is the first statement', async () => {
+  it('begins before a cursor reads, even if the cursor is the first statement', async () => {
     await using world = await openPg({ max: 1 })
     const { database } = world
     let status: string | undefined
@@ -173,7 +173,7 @@ describe('a transaction on a pg pool', () => {
 })
 
 describe('queries of a handler on a pg pool', () => {
-  it('do not modify the configuration they are given', async () => {
+  it('do not modify the query configuration that is passed to them', async () => {
     await using world = await openPg()
     const config = { text: 'SELECT $1::text AS name', values: ['a'] }
     const rows = await world.database.write(async (transaction) => (await transaction.query(config as never)).rows)
@@ -196,7 +196,7 @@ describe('queries of a handler on a pg pool', () => {
     expect(rows).toEqual([{ name: 'b' }])
   })
 
-  it('fail with a stack trace that leads to the caller', async () => {
+  it('fail with a stack trace that includes the caller', async () => {
     await using world = await openPg()
     async function countOrders(transaction: TestHandle): Promise<unknown> {
       return await transaction.query('SELECT count(*) FROM no_such_table')
@@ -211,7 +211,7 @@ describe('queries of a handler on a pg pool', () => {
     expect(failure.stack).toContain('countOrders')
   })
 
-  it('run one after the other, also those that are started at once', async () => {
+  it('run one after another, even if they are started concurrently', async () => {
     await using world = await openPg()
     const done: number[] = []
     await world.database.write(async (transaction) => {
@@ -255,7 +255,7 @@ describe('queries of a handler on a pg pool', () => {
     expect(rows).toEqual([{ two: 2 }])
   })
 
-  it('end once each, also those with a parameter that pg cannot serialise: COMMIT does not overtake others', async () => {
+  it('end once each, even with a parameter that pg cannot serialise: COMMIT does not overtake other queries', async () => {
     await using world = await openPg({ max: 1 })
     const circular: { self?: unknown } = {}
     circular.self = circular
@@ -268,7 +268,7 @@ describe('queries of a handler on a pg pool', () => {
       }),
     )
     expect(failure).toMatchObject({ code: 'ACKORD_TRANSACTION_ABORTED' })
-    // The pool has one connection: what is behind the transaction is done by then.
+    // The pool has one connection, so the queries queued behind the transaction have run by then.
     await world.database.write(async (transaction) => await transaction.query('SELECT 1'))
     expect(await world.orders()).toBe(0)
   })
@@ -333,7 +333,7 @@ describe('prepared statements on a pg pool', () => {
       await store.stats()
       const client = await world.client()
       await client.query(sql)
-      // It goes with DISCARD ALL, in this version of the server.
+      // DISCARD ALL also resets the search path, in this version of the server.
       await client.query(`SET search_path TO ${world.schema}`)
       client.release()
     }
@@ -369,13 +369,13 @@ describe('prepared statements on a pg pool', () => {
 })
 
 describe('a pg pool after a failover, whose connections lead to a read-only server', () => {
-  /** A pool whose first connections only read. */
+  /** Opens a pool whose first connections are read-only. */
   function openPool(schema: string, { stale }: { readonly stale: number }) {
     let connected = 0
     const pool = new pg.Pool({ connectionString: postgresUrl, max: 3, options: `-c search_path=${schema}` })
     pool.on('connect', (client) => {
       connected += 1
-      // It may be replaced before the answer is there.
+      // The pool may replace the connection before the server responds.
       if (connected <= stale) client.query('SET default_transaction_read_only = on').catch(() => {})
     })
     return pool
@@ -387,12 +387,12 @@ describe('a pg pool after a failover, whose connections lead to a read-only serv
     try {
       const database = fromPg(pool, { schema: world.schema, logger: silentLogger }) as unknown as Database<TestHandle>
       const process = transactional(database, { inbox, outbox })
-      // The next one that the pool makes only reads, too, and says so when it is asked.
+      // The next connection that the pool opens is read-only too, and reports it when it is checked.
       expect(await failureOf(handle(process, insertOrder(database), command('1').message))).toMatchObject({
         code: 'ACKORD_STORE_REFUSES_WRITES',
         cause: { code: '25006' },
       })
-      // With that one it is run in vain, and then on a good one.
+      // The first attempt uses that connection and fails; the next one uses a writable connection.
       await handle(process, insertOrder(database), command('1').message)
       expect([await world.orders(), await world.inbox(), await world.outbox()]).toEqual([1, 1, 1])
     } finally {
@@ -456,7 +456,7 @@ describe('database.write()', () => {
     const bytes = new Message(new Uint8Array([1]), event('e1').attributes)
     const answer = await database.write(async (transaction) => {
       await transaction.query("INSERT INTO orders VALUES ('1')")
-      // A repository finds the same transaction.
+      // A repository uses the same transaction.
       await database.executor().query("INSERT INTO orders VALUES ('2')")
       await store.append(transaction, [{ destination: 'events', message: bytes }])
       return 'stored'
@@ -509,10 +509,10 @@ describe('database.write()', () => {
     expect(await world.query('SELECT id FROM orders')).toEqual([{ id: 'outside' }])
   })
 
-  it('rejects unknown options and a transaction whose end it cannot know', async () => {
+  it('rejects unknown options and a transaction whose end it cannot observe', async () => {
     await using world = await openPg()
     const { database } = world
-    // @ts-expect-error it is called retries
+    // @ts-expect-error The option is named retries.
     expect(await failureOf(database.write(async () => {}, { retry: 1 }))).toMatchObject({ code: 'ACKORD_INVALID_OPTION' })
     const client = await world.client()
     const context = database.withTransaction(rootContext(), client)
@@ -530,7 +530,7 @@ describe('database.write()', () => {
   })
 })
 
-/** Counts round trips on the wire of the pool's one connection: the server says once for each that it is ready. */
+/** Counts round trips on the pool's only connection: the server sends ReadyForQuery once per round trip. */
 async function readyCount(world: { readonly client: () => Promise<PoolClient> }): Promise<() => number> {
   let trips = 0
   const client = await world.client()

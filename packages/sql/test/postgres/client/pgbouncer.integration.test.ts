@@ -13,12 +13,12 @@ import { keyed, lease, ordered, published } from '../support/ordered-store.ts'
 let pooler: Awaited<ReturnType<typeof startPgbouncer>>
 
 beforeAll(async () => {
-  // Fewer connections than clients: they are passed around.
+  // Fewer connections than clients, so that clients share them.
   pooler = await startPgbouncer({ postgresUrl, poolSize: 8 })
 }, 60_000)
 afterAll(() => pooler.stop())
 
-/** A schema of its own, reached through the pooler. It keeps no settings of a session, so that everything is found by its schema. */
+/** Opens a separate schema through the pooler. The pooler keeps no session settings such as search_path, so all names are schema-qualified. */
 async function open(options: { readonly preparedStatements: boolean } = { preparedStatements: false }) {
   const own = await openSchema({ client: 'pg through PgBouncer' })
   const { schema } = own
@@ -40,7 +40,7 @@ async function open(options: { readonly preparedStatements: boolean } = { prepar
   }
 }
 
-// The whole suites run on pg; with this client only in `make proof`.
+// The complete suites run on pg by default; on this client they run only in `make proof`.
 testConformance('pg through PgBouncer', () => open(), depthOfOtherClients)
 
 describe('PgBouncer in transaction mode', () => {
@@ -73,12 +73,12 @@ describe('PgBouncer in transaction mode', () => {
     }
     for (const store of stores) await store.leave?.()
     expect(await world.query('SELECT count(*)::int AS n FROM ackord_partitions WHERE owner IS NOT NULL')).toEqual([{ n: 0 }])
-    // What was set for a statement has gone with it.
+    // Settings for a single statement do not outlive it.
     const { rows } = await world.pool.query('SHOW synchronous_commit')
     expect(rows).toEqual([{ synchronous_commit: 'on' }])
   })
 
-  it('assigns its connections per transaction: forty at once share eight', async () => {
+  it('assigns its connections per transaction: forty concurrent transactions share eight connections', async () => {
     await using world = await open()
     const { database } = world
     const backends = new Set<unknown>()
@@ -98,7 +98,7 @@ describe('PgBouncer in transaction mode', () => {
     expect([await world.inbox(), await world.outbox()]).toEqual([40, 40])
   })
 
-  it('loses nothing with prepared statements that it does not track: a failure is rolled back', async () => {
+  it('loses nothing with prepared statements that PgBouncer does not track: a failure is rolled back', async () => {
     await using world = await open({ preparedStatements: true })
     const { database } = world
     const process = transactional(database, { inbox: { consumer: 'c' }, outbox: { destination: 'd' } })

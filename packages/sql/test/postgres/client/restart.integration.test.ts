@@ -23,7 +23,7 @@ it('survives a database that is killed, and one that is stopped at once, in the 
   const logs = { database: recordingLogger(), router: recordingLogger(), relay: recordingLogger() }
   const database = fromPg(pool, { logger: logs.database })
   await createSchema(database)
-  // Without a key: what is applied twice is there twice.
+  // No primary key, so that an order that is applied twice leaves two rows.
   await pool.query('CREATE TABLE orders (id text)')
 
   const broker = new MemoryBroker({ history: Number.POSITIVE_INFINITY })
@@ -64,7 +64,7 @@ it('survives a database that is killed, and one that is stopped at once, in the 
   await server.kill('SIGKILL')
   await server.restart()
   await half.reached
-  await server.kill('SIGQUIT') // what `pg_ctl stop -m immediate` sends
+  await server.kill('SIGQUIT') // the signal of `pg_ctl stop -m immediate`
   await server.restart()
 
   await broker.idle('orders')
@@ -84,11 +84,11 @@ it('survives a database that is killed, and one that is stopped at once, in the 
   }
   await pool.end()
   expect(left).toEqual({ orders: total, different: total, inbox: total, outbox: 0, rejected: 0, events: total })
-  // A line for each end of an outage, if the relay noticed it, and none in between; of the connections at most one each.
+  // One line for each end of an outage that the relay noticed, and none in between; at most one line per connection.
   const failures = linesOf(logs.relay, /store failed/)
   expect(failures).toBeLessThanOrEqual(2)
   expect(linesOf(logs.relay, /answers again/)).toBe(failures)
   expect(logs.database.lines.length).toBeLessThanOrEqual(2 * 10)
-  // The router tells each delivery that failed, once.
+  // The router logs each failed delivery once.
   expect(logs.router.lines.length).toBe(router.health().failed)
 })

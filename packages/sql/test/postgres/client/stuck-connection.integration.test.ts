@@ -1,6 +1,6 @@
 import { createRequire } from 'node:module'
 import { silentLogger } from '@ackord/core'
-// @ts-expect-error It has no types of its own.
+// @ts-expect-error The package has no types.
 import Cursor from 'pg-cursor'
 import { describe, expect, it } from 'vitest'
 import { fromPg } from '../../../src/postgres/index.ts'
@@ -8,7 +8,7 @@ import { openSchema, postgresUrl, startOptions } from '../../support/own-schema.
 import { pg } from '../../support/pg.ts'
 import { failureOf } from '../../support/world.ts'
 
-// The oldest minor version that is supported: it does not recover from a parameter that it cannot serialise.
+// The oldest supported minor version, which does not recover from a parameter that it cannot serialise.
 const oldest = createRequire(import.meta.url)('pg-8.11') as typeof pg
 
 const versions = [
@@ -38,7 +38,7 @@ async function openWorld(client: typeof pg, options: { readonly query_timeout?: 
 
 type World = Awaited<ReturnType<typeof openWorld>>
 
-/** The pool has one connection: the next transaction gets it, or a new one. */
+/** Expects the next transaction to succeed. The pool has one connection, so it uses the same one or its replacement. */
 async function expectUsable({ database, ids }: World, expected: readonly string[] = ['next']): Promise<void> {
   await database.write((transaction) => transaction.query("INSERT INTO orders (id) VALUES ('next')"), settings)
   expect(await ids()).toEqual(expected)
@@ -135,7 +135,7 @@ describe.each(versions)('a transaction on $name does not wait forever', ({ clien
   })
 })
 
-/** A table that nobody can read until it is released. */
+/** Locks a table so that no other connection can read it until it is released. */
 async function lockedTable(world: World): Promise<AsyncDisposable & { release(): Promise<void> }> {
   await world.query('CREATE TABLE locked (n int)')
   const holder = new pg.Client({ connectionString: postgresUrl })

@@ -21,7 +21,7 @@ import { type Database, inboxMiddleware, outboxMiddleware, transactionMiddleware
 import type { TestHandle } from '../../support/world.ts'
 import { type CrashRules, consumer, crashRules } from './crash-rules.ts'
 
-/** A service with one rule broken, the scenario that must notice, and what that must say. */
+/** A service with one broken rule, the scenario that must detect it, and the expected message. */
 export interface CrashMutant {
   readonly name: string
   readonly caughtBy: string
@@ -34,7 +34,7 @@ const { relay, router } = crashRules
 const lost = /commands lost/
 const eventsLost = /events lost/
 const twice = /commands applied more than once/
-/** What waited in the hot path is lost as well, if there was something. */
+/** Records that waited in the hot path, if any, are lost as well. */
 const lostOrNoDuplicate = /duplicates at the broker: 0, and a kill between publish and settle leaves at least 1|events lost/
 
 export const crashMutants: readonly CrashMutant[] = [
@@ -85,7 +85,7 @@ function broken(caughtBy: string, mutants: Readonly<Record<string, readonly [Par
   return Object.entries(mutants).map(([name, [rules, says]]) => ({ name, caughtBy, rules, says }))
 }
 
-/** RabbitMQ takes for acked what it has sent. */
+/** RabbitMQ treats every message as acked when it has sent it. */
 function autoAck(connection: RabbitmqConnection, queue: string): Source {
   const createChannel = connection.createChannel.bind(connection)
   const careless = Object.assign(connection, {
@@ -94,7 +94,7 @@ function autoAck(connection: RabbitmqConnection, queue: string): Source {
       const consume = channel.consume.bind(channel)
       return Object.assign(channel, {
         consume(...[name, onMessage, options]: Parameters<typeof consume>) {
-          // An option of amqplib that our package has no use for.
+          // An option of amqplib that Ackord does not use.
           const more = { ...options, noAck: true }
           return consume(name, onMessage, more)
         },
@@ -124,7 +124,7 @@ function withoutInbox(database: Database<TestHandle>, destination: string): Midd
   )
 }
 
-/** In the place of an inbox. */
+/** Replaces the inbox. */
 function giveIds(isNew: (message: Message) => Promise<boolean>): Middleware {
   return (next) =>
     async function giving(message, context) {
@@ -160,7 +160,7 @@ function appendToMemory(database: Database<TestHandle>, destination: string): Mi
   return compose(transactionMiddleware(database), inboxMiddleware(database, { consumer }), append)
 }
 
-/** Without wake-ups: the relay comes when its service is dead. */
+/** Without wake-ups, so that the relay polls only after its service was killed. */
 function memoryStore(): OutboxStore {
   return {
     capabilities: memory.capabilities,
@@ -171,7 +171,7 @@ function memoryStore(): OutboxStore {
   }
 }
 
-/** In the place of an outbox. */
+/** Replaces the outbox. */
 function takeOutputs(take: (events: readonly RawMessage[], message: Message) => Promise<void>): Middleware {
   return (next) =>
     async function taking(message, context) {

@@ -7,24 +7,24 @@ import type { TestHandle } from '../../support/world.ts'
 export const consumer = 'orders'
 export const batchSize = 5
 
-/** What a service is made of; a mutant replaces a part. */
+/** The parts of a service. A mutant replaces one of them. */
 export interface CrashRules {
   source(connection: RabbitmqConnection, queue: string): Source
-  /** Around the handler. `publisher` is for those that publish by themselves. */
+  /** The middleware around the handler. `publisher` is for mutants that publish directly. */
   middleware(database: Database<TestHandle>, destination: string, publisher: Publisher): Middleware
   /** The business write. */
   save(database: Database<TestHandle>, order: string): Promise<void>
-  /** What the handler gives its event beyond type and data. */
+  /** The attributes that the handler sets on its event in addition to type and data. */
   eventAttributes(): { readonly id?: string }
-  /** What the relay reads. */
+  /** The store that the relay reads from. */
   store(store: OutboxStore): OutboxStore
-  /** What the relay sends with. */
+  /** The publisher that the relay uses. */
   publisher(publisher: Publisher): Publisher
   readonly router: RouterOptions
   readonly relay: Partial<RelayOptions>
 }
 
-/** As a service should be. */
+/** A correct service. */
 export const crashRules: CrashRules = {
   source: (connection, queue) => rabbitmqSource(connection, { queue, prefetch: 8 }),
   middleware: (database, destination) => transactional(database, { inbox: { consumer }, outbox: { destination } }),

@@ -14,10 +14,10 @@ const { CRASH_POSTGRES = '', CRASH_RABBITMQ = '', CRASH_SCHEMA = '', CRASH_INPUT
 const rules = { ...crashRules, ...crashMutants.find(({ name }) => name === CRASH_MUTANT)?.rules }
 const orderPlaced = defineEvent<{ readonly id: string }>('order.placed')
 
-/** Orders come in by a queue and are stored; their events go out by another queue. */
+/** Receives orders from a queue, stores them, and publishes their events to another queue. */
 await runCrashable(process, async () => {
   const pool = new pg.Pool({ connectionString: CRASH_POSTGRES, options: `-c search_path=${CRASH_SCHEMA}` })
-  // Only this form of query is used.
+  // The service uses only the form of query() that TestHandle declares.
   const database = fromPg(pool) as unknown as Database<TestHandle>
   const input = await connect(CRASH_RABBITMQ, { recovery: true })
   const output = await connect(CRASH_RABBITMQ, { recovery: true })

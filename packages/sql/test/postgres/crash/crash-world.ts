@@ -3,7 +3,7 @@ import { crashWorldOn } from '../../support/crash-world.ts'
 import { openPg, postgresUrl } from '../../support/world.ts'
 import { batchSize, consumer } from './crash-rules.ts'
 
-/** PostgreSQL and RabbitMQ, and on them the service, as it is or as a mutant. */
+/** The service on PostgreSQL and RabbitMQ, unchanged or as a mutant. */
 export function crashWorld(service: string, options: { readonly mutant?: string; readonly patience?: number } = {}): OpenCrashWorld {
   const { mutant, patience } = options
   const environment = { CRASH_POSTGRES: postgresUrl, CRASH_MUTANT: mutant }
@@ -12,7 +12,7 @@ export function crashWorld(service: string, options: { readonly mutant?: string;
 
 async function openOrders() {
   const world = await openPg({ fresh: true })
-  // Without a key a command that is applied twice is there twice.
+  // No primary key, so that a command that is applied twice leaves two rows.
   await world.query('ALTER TABLE orders DROP CONSTRAINT orders_pkey')
   return world
 }

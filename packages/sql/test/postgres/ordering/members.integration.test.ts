@@ -17,7 +17,7 @@ async function sharesOf(world: World): Promise<number[]> {
   return rows.map(({ n }) => Number(n))
 }
 
-/** Lets so much time pass for the members, by the database's clock. */
+/** Shortens the leases of the members by `duration`, as if that much time had passed on the database's clock. */
 async function age(world: World, duration: number): Promise<void> {
   await world.query('UPDATE ackord_relays SET alive_until = alive_until - make_interval(secs => $1::float8 / 1000)', [duration])
 }
@@ -54,7 +54,7 @@ describe('the members that share the partitions', () => {
     const store = ordered(world.database)
     expect(await store.claim({ limit: 10, lease })).toEqual([])
     await append(world, keyed('a', 'a3'))
-    // Nobody tells when the time of the dead is over.
+    // No notification is sent when the lease of a killed member expires.
     await expect
       .poll(async () => (await store.claim({ limit: 10, lease })).map(({ message, attempts }) => [message.id, attempts]), {
         timeout: 10_000,
@@ -160,7 +160,7 @@ describe('the members that share the partitions', () => {
     expect(await count(async () => store.settle((await store.claim({ limit: 10, lease })).map(published)))).toBe(2)
     expect(await count(() => store.claim({ limit: 20, lease }))).toBe(1)
     expect(await count(() => store.claim({ limit: 20, lease }))).toBe(1)
-    // With records in hand it is every tenth of the lease.
+    // With records in flight, the lease is renewed every tenth of its duration.
     now += lease / 20
     expect(await count(() => store.claim({ limit: 20, lease }))).toBe(1)
     now += lease / 20

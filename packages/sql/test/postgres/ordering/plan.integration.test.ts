@@ -4,7 +4,7 @@ import { lease, ordered, published } from '../support/ordered-store.ts'
 
 type PgWorld = Awaited<ReturnType<typeof openPg>>
 
-/** Rows by hand: `count` of them, of these keys. */
+/** SQL that inserts `count` rows with these keys directly into the table. */
 function fill(
   count: number,
   options: { readonly state?: string; readonly key?: string; readonly destination?: string; readonly available?: string } = {},
@@ -24,7 +24,7 @@ interface Node {
   readonly 'Rows Removed by Filter'?: number
 }
 
-/** How the statements of a claim read the outbox, and how many rows they looked at. */
+/** Collects how the statements of `work` scan the outbox, and how many rows they examine. */
 async function watch(
   world: PgWorld,
   work: () => Promise<unknown>,
@@ -35,10 +35,10 @@ async function watch(
   const explain = async (text: string, values: unknown[]) => {
     const client = await world.client()
     try {
-      // As it will be, and nothing stays.
+      // Explains the statement in the state in which it will run, and rolls back.
       await client.query('BEGIN')
       const { rows: plans } = await client.query(`EXPLAIN (ANALYZE, FORMAT JSON) ${text}`, values)
-      // The server compiles what it thinks is expensive, and that is what is.
+      // The server JIT-compiles plans that it estimates to be expensive, and the compilation itself is expensive.
       expect(JSON.stringify(plans)).not.toContain('JIT')
       JSON.stringify(plans, (_, value: Node | null) => {
         if (typeof value === 'object' && value?.['Relation Name'] === 'ackord_outbox' && value['Node Type'] !== 'ModifyTable') {
@@ -68,7 +68,7 @@ async function watch(
 
 async function claimed(world: PgWorld, limit: number) {
   const store = ordered(world.database)
-  // It has to know its partitions and what there is.
+  // The first claim acquires partitions and discovers the records.
   await store.release(await store.claim({ limit: 1, lease }))
   let found = 0
   const seen = await watch(world, async () => {
@@ -103,7 +103,7 @@ describe('a claim in order', () => {
     const { found, scans, rows } = await claimed(world, 500)
     expect(found).toBe(10)
     expect([...scans]).not.toContain('Seq Scan')
-    // Every head twice at most: when it is looked at, and when it is landed on.
+    // Each key's first record is read at most twice: when it is checked, and as the target of a seek.
     expect(rows).toBeLessThan(60_000)
   })
 

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { failureOf, openPg, worldKinds } from '../../support/world.ts'
 import { idsOf, keyed, lease, ordered, published, record, skewed } from '../support/ordered-store.ts'
 
-/** Records without a key, by hand: many at once. */
+/** SQL that inserts many records without a key directly into the table. */
 const fill = (
   from: number,
   to: number,
@@ -11,7 +11,7 @@ const fill = (
   FROM generate_series(${from}, ${to}) AS n`
 
 describe('a record that is committed late', () => {
-  it('is found by the next claim if it is a little late', async () => {
+  it('is found by the next claim if it is slightly late', async () => {
     await using world = await openPg()
     const store = ordered(world.database)
     const client = await world.client()
@@ -42,7 +42,7 @@ describe('a record that is committed late', () => {
     for (let round = 0; round < 5; round += 1) expect(await drain(1000)).toHaveLength(1000)
     await client.query('COMMIT')
     client.release()
-    // There is enough to do; but it is time for a sweep.
+    // There are enough other records to claim, but a sweep is due.
     now += 5000
     const found = [...(await drain(400)), ...(await drain(400)), ...(await drain(400))]
     expect(idsOf(found)).toContain('late')

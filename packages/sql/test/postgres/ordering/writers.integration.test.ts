@@ -9,7 +9,7 @@ import { keyed, ordered, record } from '../support/ordered-store.ts'
 
 type PgWorld = Awaited<ReturnType<typeof openPg>>
 
-/** A transaction by hand. */
+/** Begins a transaction on a separate client. */
 async function begin(world: PgWorld): Promise<PoolClient & AsyncDisposable> {
   const client = await world.client()
   await client.query('BEGIN')
@@ -21,7 +21,7 @@ async function begin(world: PgWorld): Promise<PoolClient & AsyncDisposable> {
   })
 }
 
-/** Resolves when so many connections, or more, wait for an advisory lock. */
+/** Resolves when at least this many connections wait for an advisory lock. */
 async function untilWaiting(world: World, count: number): Promise<void> {
   const waiting = `SELECT count(*)::int AS n FROM pg_locks l JOIN pg_stat_activity a USING (pid)
     WHERE l.locktype = 'advisory' AND NOT l.granted AND a.query LIKE '%${world.schema}%'`
@@ -39,7 +39,7 @@ describe('writers of a key', () => {
       const id = `${worker}-${turn}`
       await using client = await begin(world)
       await store.append(client as never, [keyed(key, id)])
-      // Whoever comes here has the key to itself, and sees what those before it committed.
+      // At this point the transaction holds the lock of its key, and sees the rows of earlier writers.
       await client.query('INSERT INTO commits SELECT $1, count(*), $2 FROM commits WHERE key = $1', [key, id])
       await client.query(turn % 5 === 4 ? 'ROLLBACK' : 'COMMIT')
     }
@@ -57,7 +57,7 @@ describe('writers of a key', () => {
     }
   })
 
-  it('never deadlock because of one call, in whatever order the keys come, nor because of a large one', async () => {
+  it('never deadlock because of a single call, with any order of keys and any number of records', async () => {
     await using world = await openPg({ max: 10 })
     const store = ordered(world.database)
     const keys = Array.from({ length: 40 }, (_, index) => `k${index}`)
@@ -90,7 +90,7 @@ describe('writers of a key', () => {
     await using other = await begin(world)
     await other.query(`SET LOCAL lock_timeout = '2s'`)
     await store.append(other as never, [keyed('b', 'b1'), record('free'), { ...keyed('a', 'elsewhere'), destination: 'others' }])
-    // Locks of the user's own are other locks.
+    // Advisory locks of the user do not collide with those of the library.
     await other.query('SELECT pg_advisory_xact_lock(hashtextextended($1, 0)), pg_advisory_xact_lock(1), pg_advisory_xact_lock(1, 1)', ['a'])
     await other.query('COMMIT')
     expect(await world.outbox()).toBe(3)
@@ -123,14 +123,14 @@ describe('writers of a key', () => {
       append(rows(count, order), { supportsPipelining }).map(({ sql }) => sql.includes('pg_advisory_xact_lock'))
     expect(locking(3, 'perKey', false)).toEqual([true])
     expect(locking(100, 'perKey', false)).toEqual([true])
-    // Several that are sent together: first the locks of them all.
+    // Several pipelined statements: the first one takes all locks.
     expect(locking(40, 'perKey', true)).toEqual([true, false, false])
     expect(locking(3, 'none', false)).toEqual([false])
     const [free] = append([outboxRowOf(record('e'), 'perKey')], { supportsPipelining: true })
     expect(free?.sql).not.toContain('pg_advisory_xact_lock')
   })
 
-  it('include the middleware, also in a group, if the database was created with the order', async () => {
+  it('include the middleware, also in a group, if the order is an option of the database', async () => {
     await using world = await openPg()
     await using holder = await begin(world)
     await ordered(world.database).append(holder as never, [keyed('a', 'first')])

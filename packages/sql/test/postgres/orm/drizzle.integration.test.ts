@@ -40,7 +40,7 @@ async function openDrizzle(options: { readonly max?: number } = {}) {
   }
 }
 
-// The whole suites run on pg; with this client only in `make proof`.
+// The complete suites run on pg by default; on this client they run only in `make proof`.
 testConformance('Drizzle', openDrizzle, depthOfOtherClients)
 testAdapter('Drizzle', openDrizzle)
 
@@ -54,7 +54,7 @@ describe('fromDrizzle()', () => {
       },
       async noteOf(id: string) {
         const [found] = await database.executor().select().from(orders).where(eq(orders.id, id))
-        // The other way to read finds the same.
+        // Drizzle's relational queries return the same row.
         expect(await database.executor().query.orders.findFirst({ where: eq(orders.id, id) })).toEqual(found)
         return found?.note
       },

@@ -44,7 +44,7 @@ declare const orderModel: ModelStatic<Model<{ id: string }, { id: string }>>
 declare const orm: MikroORM
 declare const orderEntity: EntitySchema<{ id: string; note: string | null }>
 
-it('gives what the sql of postgres.js and that of a transaction share', () => {
+it('the handle of fromPostgres() has the common type of sql and of a transaction', () => {
   const database = fromPostgres(sql)
   expectTypeOf(database).toEqualTypeOf<Database<Sql | TransactionSql>>()
   const handle = database.executor()
@@ -54,40 +54,40 @@ it('gives what the sql of postgres.js and that of a transaction share', () => {
   expectTypeOf(sqlOutbox(database).append).toBeCallableWith(transactionSql, [])
 })
 
-it('gives what a database of Drizzle and a transaction on it share, with its schema', () => {
+it('the handle of fromDrizzle() has the common type of a database and its transactions, with the schema', () => {
   const database = fromDrizzle(db)
   const handle = database.executor()
   expectTypeOf(handle.select().from(orders)).resolves.toEqualTypeOf<{ id: string; note: string | null }[]>()
   expectTypeOf(handle.query.orders.findFirst()).resolves.toEqualTypeOf<{ id: string; note: string | null } | undefined>()
-  // What repositories ask for that do not know about transactions.
+  // The type that repositories without support for transactions accept.
   // biome-ignore lint/suspicious/noExplicitAny: as Drizzle's own documentation does.
   expectTypeOf(handle).toExtend<PgDatabase<any, Schema>>()
   expectTypeOf(handle).not.toHaveProperty('rollback')
 })
 
-it('gives a Kysely', () => {
+it('the handle of fromKysely() is a Kysely', () => {
   const database = fromKysely(kysely)
   expectTypeOf(database).toEqualTypeOf<Database<Kysely<Tables>>>()
   expectTypeOf(sqlOutbox(database).append).toBeCallableWith(kyselyTransaction, [])
 })
 
-it('gives the client that transactions of Prisma have', () => {
+it('the handle of fromPrisma() is the client of a transaction', () => {
   const database = fromPrisma(prisma)
   expectTypeOf(database).toEqualTypeOf<Database<Prisma.TransactionClient>>()
   expectTypeOf(prisma).toExtend<Prisma.TransactionClient>()
 })
 
-it('gives a Knex', () => {
+it('the handle of fromKnex() is a Knex', () => {
   const database = fromKnex(knex)
   expectTypeOf(database).toEqualTypeOf<Database<Knex>>()
   expectTypeOf(sqlOutbox(database).append).toBeCallableWith(knexTransaction, [])
 })
 
-it('gives the EntityManager of TypeORM', () => {
+it('the handle of fromTypeorm() is an EntityManager', () => {
   expectTypeOf(fromTypeorm(dataSource)).toEqualTypeOf<Database<EntityManager>>()
 })
 
-it('gives what is spread into the options of a query of Sequelize', () => {
+it('the handle of fromSequelize() is spread into the options of a query', () => {
   const database = fromSequelize(sequelize)
   const handle = database.executor()
   expectTypeOf(handle).toEqualTypeOf<SequelizeHandle<Sequelize>>()
@@ -97,10 +97,10 @@ it('gives what is spread into the options of a query of Sequelize', () => {
   expectTypeOf(sqlOutbox(database).append).toBeCallableWith({ transaction: sequelizeTransaction }, [])
 })
 
-it('gives the EntityManager of MikroORM', () => {
+it('the handle of fromMikroOrm() is an EntityManager', () => {
   const database = fromMikroOrm(orm)
   expectTypeOf(database).toEqualTypeOf<Database<typeof orm.em>>()
-  // What repositories ask for that do not know about transactions.
+  // The type that repositories without support for transactions accept.
   expectTypeOf(database.executor()).toExtend<MikroManager>()
   expectTypeOf(database.executor().findOne(orderEntity, '1')).resolves.toExtend<{ id: string; note: string | null } | null>()
 })

@@ -43,7 +43,7 @@ async function openKnex(options: { readonly max?: number } & Knex.Config = {}) {
   }
 }
 
-// The whole suites run on pg; with this client only in `make proof`.
+// The complete suites run on pg by default; on this client they run only in `make proof`.
 testConformance('Knex', openKnex, depthOfOtherClients)
 testAdapter('Knex', openKnex)
 
@@ -81,7 +81,7 @@ describe('fromKnex()', () => {
     expect([await repository.noteOf('1'), await repository.noteOf('2')]).toEqual(['committed', undefined])
   })
 
-  it('tracks every way to create a query: of the transaction, raw, with a common table expression, of the schema, in batches, nested', async () => {
+  it('tracks every way to create a query: of the transaction, raw, with a CTE, of the schema, in batches, nested', async () => {
     await using world = await openKnex()
     const { database } = world
     let kept: Knex | undefined

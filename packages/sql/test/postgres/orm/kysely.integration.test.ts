@@ -1,7 +1,7 @@
 import { jsonMarshaler, marshal, silentLogger } from '@ackord/core'
 import { deferred } from '@ackord/testkit'
 import { CamelCasePlugin, CompiledQuery, Kysely, type KyselyPlugin, PostgresDialect, sql } from 'kysely'
-// @ts-expect-error It has no types of its own.
+// @ts-expect-error The package has no types.
 import Cursor from 'pg-cursor'
 import { describe, expect, it } from 'vitest'
 import { depthOfOtherClients } from '../../../../../scripts/test-depth.mjs'
@@ -60,7 +60,7 @@ async function openKysely(options: { readonly max?: number; readonly plugins?: K
   }
 }
 
-// The whole suites run on pg; with this client only in `make proof`.
+// The complete suites run on pg by default; on this client they run only in `make proof`.
 testConformance('Kysely', openKysely, depthOfOtherClients)
 testAdapter('Kysely', openKysely)
 
@@ -110,7 +110,7 @@ describe('fromKysely()', () => {
       const seen: string[] = []
       for await (const { id } of transaction.selectFrom('orders').select('id').orderBy('id').stream(1)) seen.push(id)
       expect(seen).toEqual(['1', '2'])
-      // Not the tables: it would look at those of other tests, which go at any time.
+      // Not getTables(): it would read the tables of other tests, which may be dropped at any time.
       const schemas = await transaction.introspection.getSchemas()
       expect(schemas.map(({ name }) => name)).toContain(schema)
     }, settings)

@@ -58,7 +58,7 @@ async function openMikroOrm({ max = 10 }: { readonly max?: number } = {}) {
   }
 }
 
-// The whole suites run on pg; with this client only in `make proof`.
+// The complete suites run on pg by default; on this client they run only in `make proof`.
 testConformance('MikroORM', openMikroOrm, depthOfOtherClients)
 testAdapter('MikroORM', openMikroOrm)
 
@@ -76,7 +76,7 @@ describe('fromMikroOrm()', () => {
         return (await database.executor().getRepository(orders).findOne({ id }))?.note
       },
     }
-    // What a request of a web framework would be in.
+    // The request context that a web framework would create.
     const noteOf = (id: string) => RequestContext.create(orm.em, () => repository.noteOf(id))
     const transaction = transactionMiddleware(database, settings)
     const failed = handle(transaction, async () => {
@@ -164,7 +164,7 @@ describe('fromMikroOrm()', () => {
     expect(await world.query('SELECT note FROM orders')).toEqual([{ note: '.....' }])
   })
 
-  it('gives each message its own identity map', async () => {
+  it('uses a separate identity map for each message', async () => {
     await using world = await openMikroOrm()
     const { database } = world
     await world.query("INSERT INTO orders VALUES ('1', 'old')")
@@ -222,7 +222,7 @@ describe('fromMikroOrm()', () => {
     let attempts = 0
     const attempt = async (manager: EntityManager) => {
       attempts += 1
-      // The first finds the id taken.
+      // The first attempt violates the primary key.
       manager.create(orders, { id: attempts === 1 ? 'before' : 'after' }, { persist: true })
     }
     await world.database.write(async (manager) => {
@@ -232,7 +232,7 @@ describe('fromMikroOrm()', () => {
     expect([attempts, await world.orders()]).toEqual([2, 2])
   })
 
-  it('lets explicit queries outside of the transaction through', async () => {
+  it('allows explicit queries outside the transaction', async () => {
     await using world = await openMikroOrm()
     const failed = world.database.write(async (manager) => {
       await manager.fork().insert(orders, { id: 'of a fork' })

@@ -3,11 +3,11 @@ import { isPrismaConflict, serverError, sqlStateOf } from '../../../src/postgres
 
 function prismaError(code: string, originalCode?: string): Error {
   const driverAdapterError = originalCode === undefined ? undefined : { cause: { originalCode, originalMessage: 'of the server' } }
-  return Object.assign(new Error('of Prisma'), { code, clientVersion: '7.10.0', meta: { driverAdapterError } })
+  return Object.assign(new Error('Prisma error'), { code, clientVersion: '7.10.0', meta: { driverAdapterError } })
 }
 
 function adapterError(originalCode: string | undefined): Error {
-  return Object.assign(new Error('of the adapter', { cause: { originalCode, kind: 'postgres' } }), { name: 'DriverAdapterError' })
+  return Object.assign(new Error('adapter error', { cause: { originalCode, kind: 'postgres' } }), { name: 'DriverAdapterError' })
 }
 
 it('finds the server error behind a Prisma error', () => {

@@ -37,7 +37,7 @@ async function openPrisma({ max = 10 }: { readonly max?: number } = {}) {
   }
 }
 
-// The whole suites run on pg; with this client only in `make proof`.
+// The complete suites run on pg by default; on this client they run only in `make proof`.
 testConformance('Prisma', openPrisma, depthOfOtherClients)
 testAdapter('Prisma', openPrisma)
 

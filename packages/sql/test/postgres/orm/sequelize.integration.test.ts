@@ -63,7 +63,7 @@ async function openSequelize({ max = 10 }: { readonly max?: number } = {}) {
   }
 }
 
-// The whole suites run on pg; with this client only in `make proof`.
+// The complete suites run on pg by default; on this client they run only in `make proof`.
 testConformance('Sequelize', openSequelize, depthOfOtherClients)
 testAdapter('Sequelize', openSequelize)
 
@@ -141,7 +141,7 @@ describe('fromSequelize()', () => {
     let attempts = 0
     const attempt = (transaction: Transaction) => {
       attempts += 1
-      // The first finds the id taken.
+      // The first attempt violates the primary key.
       return model.create({ id: attempts === 1 ? 'before' : 'after' }, { transaction })
     }
     await database.write(async (handle) => {
@@ -168,7 +168,7 @@ describe('fromSequelize()', () => {
     await world.database.write(async ({ transaction }) => expect(again.executor().transaction).toBe(transaction), settings)
   })
 
-  it('lets models find the transaction through CLS, tracked, and never outside of it', async () => {
+  it('lets models find the transaction through CLS, tracked, and never outside it', async () => {
     await using world = await openSequelize()
     using _ = useNamespace()
     const { database, model, sequelize } = world
@@ -188,7 +188,7 @@ describe('fromSequelize()', () => {
     expect(await world.query('SELECT id FROM orders ORDER BY id')).toEqual([{ id: '1' }, { id: '3' }])
   })
 
-  it('keeps hooks, and a query that they delay, inside of the transaction', async () => {
+  it('keeps hooks, and a query that they delay, inside the transaction', async () => {
     await using world = await openSequelize()
     const { database, model, sequelize } = world
     let seen = 0
@@ -199,12 +199,12 @@ describe('fromSequelize()', () => {
     await database.write(async (handle) => {
       await Promise.all(['1', '2', '3'].map((id) => model.create({ id }, { ...handle })))
     }, settings)
-    // BEGIN and COMMIT are Sequelize's own.
+    // Sequelize itself sends BEGIN and COMMIT.
     expect([seen, await world.orders()]).toEqual([5, 3])
   })
 })
 
-/** A namespace as `cls-hooked` makes them, for as long as the test runs. */
+/** Installs a namespace like those of `cls-hooked` until the test ends. */
 function useNamespace(): Disposable {
   const storage = new AsyncLocalStorage<Map<string, unknown>>()
   Sequelize.useCLS({

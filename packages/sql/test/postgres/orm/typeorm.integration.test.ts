@@ -21,7 +21,7 @@ const orders = new EntitySchema<Order>({
 })
 const settings = { logger: silentLogger }
 
-/** `native`: with the client that TypeORM takes by itself where the package pg-native is installed. */
+/** `native`: uses the client that TypeORM prefers if the package pg-native is installed. */
 async function openTypeorm({ max = 10, native = false }: { readonly max?: number; readonly native?: boolean } = {}) {
   const own = await openSchema({ client: native ? 'TypeORM on pg native' : 'TypeORM' })
   const { schema } = own
@@ -55,7 +55,7 @@ async function openTypeorm({ max = 10, native = false }: { readonly max?: number
   }
 }
 
-// The whole suites run on pg; with this client only in `make proof`.
+// The complete suites run on pg by default; on this client they run only in `make proof`.
 testConformance('TypeORM', openTypeorm, depthOfOtherClients)
 testConformance('TypeORM on pg native', () => openTypeorm({ native: true }), depthOfOtherClients)
 testAdapter('TypeORM', openTypeorm)

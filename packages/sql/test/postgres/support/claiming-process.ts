@@ -4,7 +4,7 @@ import { pg } from '../../support/pg.ts'
 import { postgresUrl } from '../../support/postgres-url.ts'
 import { ordered } from './ordered-store.ts'
 
-/** Claims, says what it has, and waits for its end. */
+/** Claims records, reports their ids, and waits to be killed. */
 const database = fromPg(new pg.Pool({ connectionString: postgresUrl, max: 2 }), {
   schema: process.env['CLAIM_SCHEMA'],
   logger: silentLogger,

@@ -9,12 +9,12 @@ type NativeHandle = Pick<Pool, 'query'>
 
 export type NativeWorld = AdapterWorld<NativeHandle> & { readonly pool: Pool }
 
-/** pg's native client, which is libpq, on a schema of its own. */
+/** Opens pg's native client, which uses libpq, on a separate schema. */
 export async function openNative({ max = 10 }: { readonly max?: number } = {}): Promise<NativeWorld> {
-  if (pg.native === null) throw new Error('pg-native cannot be loaded. `make test` builds it; by hand: node scripts/pg-native.mjs')
+  if (pg.native === null) throw new Error('pg-native cannot be loaded. Run `make test`, or build it with node scripts/pg-native.mjs')
   const own = await openSchema({ client: 'pg native' })
   const { schema } = own
-  // Without a limit it waits for ever for the answer to a query that it sends on a connection which the server has ended.
+  // Without query_timeout the client waits forever for the response to a query on a connection that the server has closed.
   const options = startOptions(schema)
   const pool = new pg.native.Pool({ connectionString: postgresUrl, max, options, query_timeout: 5000 })
   const database = fromPg(pool, { schema, logger: silentLogger })

@@ -31,7 +31,7 @@ export function published({ id, token }: ClaimedRecord): Outcome {
   return { id, token, result: 'published' }
 }
 
-/** A clock that is wrong by so much. */
+/** A runtime whose clock is off by `by` milliseconds. */
 export function skewed(by: number): Runtime {
   return { ...systemRuntime, now: () => Date.now() + by }
 }

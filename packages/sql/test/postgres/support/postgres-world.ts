@@ -5,7 +5,7 @@ import { openSchema, postgresUrl } from '../../support/own-schema.ts'
 
 export type PostgresJsWorld = AdapterWorld<Sql | TransactionSql> & { readonly sql: Sql }
 
-/** postgres.js on a schema of its own. */
+/** Opens postgres.js on a separate schema. */
 export async function openPostgres(options: postgres.Options<Record<string, never>> = {}): Promise<PostgresJsWorld> {
   const own = await openSchema({ client: 'postgres.js' })
   const { schema } = own
@@ -28,7 +28,7 @@ export async function openPostgres(options: postgres.Options<Record<string, neve
     },
     run: (handle, text, parameters) => handle.unsafe(text, parameters as string[]),
     async [Symbol.asyncDispose]() {
-      // Without a limit it waits for ever for a connection that was lost with a query on it.
+      // Without a timeout end() waits forever for a connection that was lost while it ran a query.
       await sql.end({ timeout: 0 })
       await own[Symbol.asyncDispose]()
     },

@@ -7,7 +7,7 @@ import { fromSqlite } from '../../../src/sqlite/index.ts'
 declare const node: DatabaseSyncInstance
 declare const better: BetterSqlite3.Database
 
-it('gives adapters the types of the user’s own client', () => {
+it('exposes the types of the user’s own client', () => {
   const database = fromSqlite(node, { reader: node })
   expectTypeOf(database).toEqualTypeOf<Database<Pick<DatabaseSyncInstance, 'prepare' | 'exec'>>>()
   const other = fromSqlite(better, { reader: better })
@@ -15,7 +15,7 @@ it('gives adapters the types of the user’s own client', () => {
   expectTypeOf(other.executor().prepare<[string], { id: string }>('SELECT 1').get('1')).toEqualTypeOf<{ id: string } | undefined>()
 })
 
-it('takes a client in a transaction of one’s own', () => {
+it('accepts a client with a transaction of the user', () => {
   expectTypeOf(sqlOutbox(fromSqlite(node)).append).toBeCallableWith(node, [])
   expectTypeOf(sqlOutbox(fromSqlite(better)).append).toBeCallableWith(better, [])
 })

@@ -16,7 +16,7 @@ function pragma(client: TestClient, name: string): unknown {
 }
 
 describe.each(sqliteKinds)('fromSqlite() on $name', ({ open, connect }) => {
-  it('sets its connection to WAL, to be durable and not to block, and changes nothing else', async () => {
+  it('configures its connection for WAL, durability and no blocking, and changes nothing else', async () => {
     await using world = await open({ empty: true })
     const { client, database } = world
     expect(pragma(client, 'journal_mode')).toBe('delete')
@@ -43,7 +43,7 @@ describe.each(sqliteKinds)('fromSqlite() on $name', ({ open, connect }) => {
     expect(world.query('PRAGMA journal_mode')).toEqual([{ journal_mode: 'delete' }])
   })
 
-  it('has no handle outside of a transaction, so that no statement slips into one', async () => {
+  it('has no handle outside a transaction, so that no statement can get into another one', async () => {
     await using world = await open()
     const handle = world.database.executor()
     expect(() => handle.prepare('SELECT 1')).toThrow(/pass fromSqlite\(\) a reader/)
@@ -51,7 +51,7 @@ describe.each(sqliteKinds)('fromSqlite() on $name', ({ open, connect }) => {
     expect(() => world.database.executor(undefined, { required: true })).toThrow(/transaction/)
   })
 
-  it('reads through the reader outside of transactions, without waiting for the writer, and cannot write there', async () => {
+  it('reads through the reader outside transactions, without waiting for the writer, and cannot write there', async () => {
     await using world = await open({ withReader: true })
     const { database } = world
     const outside = database.executor()
@@ -59,7 +59,7 @@ describe.each(sqliteKinds)('fromSqlite() on $name', ({ open, connect }) => {
     await database.write(async (transaction) => {
       transaction.exec("INSERT INTO orders (id) VALUES ('1')")
       expect(count()).toMatchObject({ n: 0 })
-      // Operators do not wait either.
+      // The operator API does not wait either.
       expect(await sqlOutbox(database, quiet).stats()).toMatchObject({ destinations: [] })
       await validateSchema(database)
     })
@@ -92,7 +92,7 @@ describe.each(sqliteKinds)('fromSqlite() on $name', ({ open, connect }) => {
     linked.close()
   })
 
-  it('distinguishes a file that is opened again from the one whose clients were all closed', async () => {
+  it('distinguishes a reopened file from the same file whose clients were all closed', async () => {
     await using world = await open({ withReader: true })
     const inside = deferred()
     const leave = deferred()
@@ -103,14 +103,14 @@ describe.each(sqliteKinds)('fromSqlite() on $name', ({ open, connect }) => {
       }),
     )
     await inside.promise
-    // Closing does so, but for @photostructure/sqlite, which waits until the statements are collected.
+    // Closing a client rolls back, except in @photostructure/sqlite, which waits until the statements are garbage-collected.
     world.client.exec('ROLLBACK')
     world.close()
     const again = fromSqlite(world.connect(), { reader: world.connect(), ...quiet })
     await again.write(async (transaction) => transaction.exec("INSERT INTO orders (id) VALUES ('1')"))
     expect(again.executor().prepare('SELECT count(*) AS n FROM orders').get()).toMatchObject({ n: 1 })
     leave.resolve()
-    // What was done by hand was a ROLLBACK, and might have been a COMMIT.
+    // The transaction was ended manually. Here it was a ROLLBACK, but it might have been a COMMIT.
     expect((await hung).message).toMatch(/not open|not known whether the transaction was committed/)
   })
 
@@ -150,7 +150,7 @@ describe.each(sqliteKinds)('fromSqlite() on $name', ({ open, connect }) => {
     { option: 'synchronous', call: (client: TestClient) => fromSqlite(client, { synchronous: 'off' as never }) },
     { option: "'busyTimeout'", call: (client: TestClient) => fromSqlite(client, { busyTimeout: 1 } as never) },
     { option: 'schema', call: (client: TestClient) => fromSqlite(client, { schema: 'attached' }) },
-  ])('refuses what it cannot use, where it is made: $option', async ({ option, call }) => {
+  ])('rejects an invalid argument when it is called: $option', async ({ option, call }) => {
     await using world = await open({ empty: true })
     let error: unknown
     try {
@@ -162,7 +162,7 @@ describe.each(sqliteKinds)('fromSqlite() on $name', ({ open, connect }) => {
   })
 })
 
-it('warns when a file cannot have a write-ahead log', async () => {
+it('warns if a file cannot have a write-ahead log', async () => {
   await using world = await nodeKind.open({ empty: true })
   const client = world.connect()
   const logger = recordingLogger()
@@ -181,7 +181,7 @@ it('warns when a file cannot have a write-ahead log', async () => {
   expect(logger.lines).toMatchObject([{ level: 'warn', fields: { mode: 'delete' } }])
 })
 
-it('accepts settings of the connection that change the form of rows', async () => {
+it('accepts settings of the connection that change the format of rows', async () => {
   await using world = await nodeKind.open({ empty: true })
   const client = new DatabaseSync(world.path, { readBigInts: true, returnArrays: true })
   const database = fromSqlite(client, quiet)

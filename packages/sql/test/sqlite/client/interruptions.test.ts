@@ -17,7 +17,7 @@ const outcome = (work: Promise<unknown>) =>
   )
 
 describe.each(sqliteKinds)('interruptions on $name', ({ open }) => {
-  it('does not touch the iteration of the next transaction when that of an aborted one ends late', async () => {
+  it('does not affect the iteration of the next transaction when the iteration of an aborted one ends late', async () => {
     await using world = await open()
     const { database } = world
     await database.write(async (tx) => {
@@ -67,12 +67,12 @@ describe.each(sqliteKinds)('interruptions on $name', ({ open }) => {
         if (aborted) abort.abort(new Error('late'))
       }, withSignal(abort.signal)),
     )
-    // SQLite itself keeps the closed connection's lock until the statement is collected; the turn must come nevertheless.
+    // SQLite itself keeps the lock of the closed connection until the statement is garbage-collected; the turn must be released anyway.
     const other = fromSqlite(world.client, { logger: silentLogger, lockTimeout: 50 })
     expect(await outcome(other.write(async (tx) => insert(tx, '3')))).toMatch(/^committed$|lockTimeout/)
   })
 
-  it('does not let a waiter begin whose signal is aborted in the same turn', async () => {
+  it('does not let a waiter begin if its signal is aborted in the same event-loop turn', async () => {
     await using world = await open()
     const log: string[] = []
     const client = failingClient(world.connect(), (sql) => void log.push(sql) as undefined)
@@ -91,7 +91,7 @@ describe.each(sqliteKinds)('interruptions on $name', ({ open }) => {
   })
 })
 
-it('returns statements once when COMMIT succeeds at the second attempt, and an abort comes with it', async () => {
+it('returns statements once when COMMIT succeeds at the second attempt, at the same time as an abort', async () => {
   await using world = await nodeKind.open()
   let busy = false
   const texts: string[] = []
@@ -121,7 +121,7 @@ it('returns statements once when COMMIT succeeds at the second attempt, and an a
   expect(texts.filter((sql) => sql === insertSql)).toHaveLength(1)
 })
 
-it('does not send a COMMIT in the next transaction that was aborted while it waited', async () => {
+it('does not send, in the next transaction, a COMMIT that was aborted while it waited', async () => {
   await using world = await nodeKind.open()
   const timers: (() => void)[] = []
   const runtime = { ...systemRuntime, setTimeout: (callback: () => void) => ({ cancel() {}, at: timers.push(callback) }) }

@@ -7,7 +7,7 @@ import { type SqliteWorld, sqliteKinds, type TestHandle } from '../support/sqlit
 const insertSql = 'INSERT INTO orders (id) VALUES (?)'
 const selectSql = 'SELECT id FROM orders ORDER BY id'
 
-/** A database on a client that tells what it prepares. */
+/** Opens a database on a client that records the statements it prepares. */
 function openCounting(world: SqliteWorld): { readonly write: Write; readonly texts: string[] } {
   const texts: string[] = []
   const client = new Proxy(world.connect(), {

@@ -5,7 +5,7 @@ import { failureOf } from '../../support/world.ts'
 
 const locked = Object.assign(new Error('database is locked'), { errcode: 5 })
 
-/** Fails so many times. */
+/** An operation that fails a given number of times. */
 function failing(times: number, error: Error = locked): { readonly attempt: () => string; count: number } {
   const state = {
     count: 0,
@@ -45,7 +45,7 @@ describe('whileLocked()', () => {
   it.each([
     { cause: locked, text: /another connection keeps it locked/ },
     { cause: new BegunManually('by hand'), text: /begun by hand/ },
-  ])('gives up after its timeout and says why: $text', async ({ cause, text }) => {
+  ])('gives up after its timeout and reports the reason: $text', async ({ cause, text }) => {
     const runtime = new VirtualRuntime()
     const { attempt } = failing(Infinity, cause)
     const failed = failureOf(whileLocked(attempt, { runtime, timeout: 1000 }))

@@ -4,7 +4,7 @@ import { WriterMutex } from '../../../src/sqlite/client/locks.ts'
 const asIs = (release: () => void) => release
 
 describe('WriterMutex', () => {
-  it('lets one in at a time, in order of arrival', async () => {
+  it('admits one writer at a time, in order of arrival', async () => {
     const mutex = new WriterMutex()
     const log: string[] = []
     const work = async (name: string) => {
@@ -37,7 +37,7 @@ describe('WriterMutex', () => {
     await third
   })
 
-  it('drops a waiter that is aborted, and does not let in one that was aborted before', async () => {
+  it('drops a waiter that is aborted, and does not admit one that was already aborted', async () => {
     const mutex = new WriterMutex()
     const release = await mutex.acquire(asIs)
     const abort = new AbortController()

@@ -1,3 +1,3 @@
-/** What the service and the test agree on. */
+/** Constants shared by the service and the test. */
 export const consumer = 'orders'
 export const batchSize = 5

@@ -11,7 +11,7 @@ import { batchSize, consumer } from './crash-names.ts'
 const { CRASH_SQLITE = '', CRASH_RABBITMQ = '', CRASH_INPUT = '', CRASH_OUTPUT = '' } = process.env
 const orderPlaced = defineEvent<{ readonly id: string }>('order.placed')
 
-/** Orders come in by a queue and are stored; their events go out by another queue. */
+/** Receives orders from a queue, stores them, and publishes their events to another queue. */
 await runCrashable(process, async () => {
   const client = new DatabaseSync(CRASH_SQLITE)
   const database = fromSqlite(client, { lockTimeout: 0 })

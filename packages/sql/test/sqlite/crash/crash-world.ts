@@ -9,11 +9,11 @@ import { batchSize, consumer } from './crash-names.ts'
 
 const rabbitmqUrl = process.env['RABBITMQ_URL'] ?? 'amqp://guest:guest@127.0.0.1:5672'
 
-/** A SQLite file and RabbitMQ, and on them the service. */
+/** The service on a SQLite file and RabbitMQ. */
 export function crashWorld(service: string): OpenCrashWorld {
   return async () => {
     const world = await nodeKind.open({ withReader: true })
-    // Without a key a command that is applied twice is there twice.
+    // No primary key, so that a command that is applied twice leaves two rows.
     world.client.exec('DROP TABLE orders; CREATE TABLE orders (id TEXT NOT NULL) STRICT')
     const outbox = sqlOutbox(world.database, { logger: silentLogger })
     const connection = await connect(rabbitmqUrl)
@@ -22,7 +22,7 @@ export function crashWorld(service: string): OpenCrashWorld {
     const name = `ackord_sqlite_${randomBytes(6).toString('hex')}`
     const input = `${name}.commands`
     const output = `${name}.events`
-    // A test run that is cut off leaves no queue behind for long.
+    // The broker deletes the queues of an interrupted test run after ten minutes.
     for (const queue of [input, output]) await channel.assertQueue(queue, { expires: 600_000, arguments: { 'x-queue-type': 'quorum' } })
     const published: string[] = []
     const idsIn = (table: string) => world.query(`SELECT id FROM ${table}`).map(({ id }) => String(id))
@@ -44,7 +44,7 @@ export function crashWorld(service: string): OpenCrashWorld {
       },
       eventOf: (id) => deterministicIds(consumer, '/shop', id)('order.placed'),
       async observe() {
-        // Before the events: what is settled by now is at the broker, and is read below.
+        // Read before the events: the events of settled records are already at the broker, and are read below.
         const { destinations } = await outbox.stats()
         const sum = (state: 'ready' | 'waiting' | 'leased' | 'parked') => destinations.reduce((total, one) => total + one[state], 0)
         const { messageCount } = await channel.checkQueue(input)

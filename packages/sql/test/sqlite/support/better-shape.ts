@@ -1,6 +1,6 @@
 import { DatabaseSync, type DatabaseSyncInstance, type StatementSyncInstance } from '@photostructure/sqlite'
 
-/** What SQLite calls its errors, by number; better-sqlite3 has the names only. */
+/** The names of SQLite's error codes by number. better-sqlite3 reports only the names. */
 const codes: Readonly<Record<number, string>> = {
   1: 'SQLITE_ERROR',
   5: 'SQLITE_BUSY',
@@ -22,7 +22,7 @@ class SqliteError extends Error {
   }
 }
 
-/** better-sqlite3 itself is compiled for minutes where it is installed. This has its shape: what differs from node:sqlite differs here too. */
+/** Stands in for better-sqlite3, which takes minutes to compile when it is installed. It has the same API, including all differences from node:sqlite. */
 export class BetterShape {
   readonly #database: DatabaseSyncInstance
   readonly #path: string
@@ -31,7 +31,7 @@ export class BetterShape {
   constructor(path: string, options: { readonly readonly?: boolean } = {}) {
     this.#database = new DatabaseSync(path, { readOnly: options.readonly ?? false, timeout: 5000 })
     this.#path = path
-    // As it is compiled.
+    // The compile-time default of better-sqlite3.
     this.#database.exec('PRAGMA synchronous = NORMAL')
   }
 

@@ -1,6 +1,6 @@
 import type { TestClient } from './sqlite-world.ts'
 
-/** The same client, on which statements fail as long as the function gives an error for them. */
+/** Wraps a client so that a statement fails whenever `failureOf` returns an error for it. */
 export function failingClient(client: TestClient, failureOf: (sql: string) => Error | undefined): TestClient {
   const check = (sql: string) => {
     const failure = failureOf(sql)
@@ -22,7 +22,7 @@ export function failingClient(client: TestClient, failureOf: (sql: string) => Er
   }
 }
 
-/** An error as node:sqlite has them. */
+/** Creates an error in the format of node:sqlite. */
 export function sqliteError(errcode: number, text: string): Error {
   return Object.assign(new Error(text), { code: 'ERR_SQLITE_ERROR', errcode })
 }

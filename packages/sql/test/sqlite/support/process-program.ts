@@ -3,18 +3,18 @@ import { DatabaseSync } from '@photostructure/sqlite'
 import { createSchema, sqlOutbox } from '../../../src/index.ts'
 import { fromSqlite } from '../../../src/sqlite/index.ts'
 
-/** Another process on the file: does what it is told, one thing after the other, and answers each. */
+/** A separate process that uses the same file. It runs the requested tasks one after another, and reports the result of each. */
 const path = process.argv[2] ?? ''
 const client = new DatabaseSync(path)
 const database = fromSqlite(client, { logger: silentLogger })
 const outbox = sqlOutbox(database, { logger: silentLogger })
 
 const tasks: Readonly<Record<string, (argument: number) => unknown>> = {
-  /** By a connection that is not ours, as of any other program. */
+  /** Locks the file without the library, as any other program could. */
   lock: () => client.exec('BEGIN IMMEDIATE'),
   unlock: () => client.exec('ROLLBACK'),
   createSchema: () => createSchema(database),
-  /** Begins, writes, and never gets to the commit. */
+  /** Begins a transaction, writes, and is killed before the commit. */
   die: () =>
     database.write(async (transaction) => {
       transaction.exec("INSERT INTO orders (id) VALUES ('of the dead')")
@@ -26,7 +26,7 @@ const tasks: Readonly<Record<string, (argument: number) => unknown>> = {
       await database.write(async (transaction) => transaction.exec('UPDATE counters SET n = n + 1'))
     }
   },
-  /** Claims until there is nothing, and settles. */
+  /** Claims and settles until there are no more records. */
   async relay(limit) {
     const ids: string[] = []
     for (;;) {

@@ -5,15 +5,15 @@ import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll } from 'vitest'
 import { bundle } from '../../../../../scripts/bundle.mjs'
 
-/** Another process that has the file open. */
+/** A separate process that has the same file open. */
 export interface SqliteProcess extends AsyncDisposable {
-  /** Resolves to what the task gave. */
+  /** Resolves to the result of the task. */
   ask(task: string, argument?: number): Promise<unknown>
-  /** Resolves to the signal that ended it. */
+  /** Resolves to the signal that ended the process. */
   readonly ended: Promise<unknown>
 }
 
-/** Starts processes with our code in them, while the tests of this file last. */
+/** Returns a function that starts processes with the library. Their program file is deleted after the tests of the calling file. */
 export function sqliteProcesses(): (path: string) => SqliteProcess {
   const program = fileURLToPath(new URL('./process-program.ts', import.meta.url))
   const file = fileURLToPath(new URL(`../../../../../.cache/sqlite/${process.pid}.mjs`, import.meta.url))
@@ -34,7 +34,7 @@ function processOf(child: ChildProcess): SqliteProcess {
       const [{ result, error }] = await Promise.race([
         answer,
         ended.then(() => {
-          throw new Error(`The process ended before it had done '${task}'.`)
+          throw new Error(`The process ended before it completed '${task}'.`)
         }),
       ])
       if (error !== undefined) throw new Error(error)

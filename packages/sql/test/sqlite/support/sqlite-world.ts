@@ -9,7 +9,7 @@ import { createSchema, type Database, validateSchema } from '../../../src/index.
 import { type FromSqliteOptions, fromSqlite, type SqliteClient } from '../../../src/sqlite/index.ts'
 import { BetterShape } from './better-shape.ts'
 
-/** What the handles of both clients share. */
+/** The methods that the statements of both clients share. */
 interface TestStatement {
   run(...parameters: unknown[]): { readonly changes: number | bigint }
   get(...parameters: unknown[]): unknown
@@ -28,17 +28,17 @@ export interface SqliteWorld extends AsyncDisposable {
   readonly path: string
   readonly client: TestClient
   readonly database: Database<TestHandle>
-  /** One more connection to the file, closed at the end. */
+  /** Opens another connection to the file. It is closed with the world. */
   connect(): TestClient
-  /** Closes all connections that were made so far. */
+  /** Closes all connections opened so far. */
   close(): void
-  /** Through a connection of its own: what is committed. */
+  /** Reads committed rows through a separate connection. */
   query(sql: string, ...parameters: unknown[]): Record<string, unknown>[]
   count(table: string): number
 }
 
 interface SqliteWorldOptions extends Omit<FromSqliteOptions<TestClient>, 'reader'> {
-  /** Whether there are no tables of ours. */
+  /** Whether the world starts without Ackord's tables. */
   readonly empty?: boolean
   /** Whether the database has a reader. */
   readonly withReader?: boolean
@@ -50,7 +50,7 @@ export interface SqliteKind {
   open(options?: SqliteWorldOptions): Promise<SqliteWorld>
 }
 
-/** With this path the suite runs on a better-sqlite3 that was installed elsewhere. */
+/** The path of a better-sqlite3 installed elsewhere. If it is set, the suite runs on that package. */
 const better: string | undefined = process.env['BETTER_SQLITE3']
 
 function connectBetter(path: string): TestClient {
@@ -58,7 +58,7 @@ function connectBetter(path: string): TestClient {
   return new (createRequire(import.meta.url)(better))(path)
 }
 
-/** node:sqlite itself where Node has it; else the package that is it, for older ones. */
+/** node:sqlite if Node has it; otherwise the package that provides it for older versions. */
 const builtIn = process.getBuiltinModule?.('node:sqlite') as { readonly DatabaseSync: typeof DatabaseSync } | undefined
 
 export const nodeKind: SqliteKind = kindOf('node:sqlite', (path) => new (builtIn?.DatabaseSync ?? DatabaseSync)(path))
@@ -76,7 +76,7 @@ function kindOf(name: string, connect: (path: string) => TestClient): SqliteKind
   return { name, connect, open: (options = {}) => openWorld(connect, openTemplate, options) }
 }
 
-/** A file with all tables. To copy it takes a tenth of the time that creating them does. */
+/** Creates a file with all tables. Copying it takes a tenth of the time of creating the tables. */
 async function createTemplate(connect: (path: string) => TestClient): Promise<Uint8Array> {
   const directory = mkdtempSync(join(directoryRoot(), `ackord-sqlite-${ownName()}-`))
   try {
@@ -84,7 +84,7 @@ async function createTemplate(connect: (path: string) => TestClient): Promise<Ui
     const client = connect(path)
     client.exec(createOrders)
     await createSchema(fromSqlite(client, { logger: silentLogger }))
-    // All into the one file that is copied.
+    // Moves all changes from the write-ahead log into the file that is copied.
     client.prepare('PRAGMA wal_checkpoint(TRUNCATE)').all()
     client.close()
     return readFileSync(path)
@@ -93,7 +93,7 @@ async function createTemplate(connect: (path: string) => TestClient): Promise<Ui
   }
 }
 
-/** In memory if there is room: on a disk most of the time is spent on waiting for it, once per commit. */
+/** Uses a file system in memory if there is enough space: on a disk, most of the time is spent waiting for each commit. */
 function directoryRoot(): string {
   try {
     const { bavail, bsize } = statfsSync('/dev/shm')
@@ -103,7 +103,7 @@ function directoryRoot(): string {
   }
 }
 
-/** A directory with a file in it, removed at the end. */
+/** Creates a directory with a database file, which is removed at the end. */
 async function openWorld(
   connect: (path: string) => TestClient,
   openTemplate: () => Promise<Uint8Array>,
@@ -144,11 +144,11 @@ async function openWorld(
   }
 }
 
-/** A test may have closed it. */
+/** Closes a client that the test may have closed already. */
 function closeOnce(client: { close(): unknown }): void {
   try {
     client.close()
   } catch {
-    // It was.
+    // The client was already closed.
   }
 }

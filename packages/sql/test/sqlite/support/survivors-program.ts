@@ -6,7 +6,7 @@ import { createSchema, transactional } from '../../../src/index.ts'
 import { fromSqlite } from '../../../src/sqlite/index.ts'
 import { sqliteKinds } from './sqlite-world.ts'
 
-// Prints how many bytes per message survive minor garbage collections. In a process of its own: other tests leave garbage and timers behind.
+// Prints how many bytes per message survive minor garbage collections. Runs in a separate process, because other tests leave garbage and timers behind.
 
 const placed = defineEvent<{ id: string }>('order.placed')
 
@@ -23,14 +23,14 @@ function minorCollection(): void {
   collect({ type: 'minor' })
 }
 
-/** How many bytes of what is allocated meanwhile are still there after minor collections, and gone after major ones. */
+/** The number of bytes allocated by `work` that survive minor garbage collections, including those that a major collection frees. */
 async function bytesKept(work: () => Promise<void>): Promise<number> {
   const session = new Session()
   session.connect()
   try {
     await session.post('HeapProfiler.startSampling', { samplingInterval: 4096, includeObjectsCollectedByMajorGC: true })
     await work()
-    // What is left over from the last turns is no survivor.
+    // Objects of the last turns have not yet been through a minor collection, so they do not count as survivors.
     minorCollection()
     const { profile } = await session.post('HeapProfiler.stopSampling')
     const sizeOf = ({ selfSize, children }: typeof profile.head): number =>
@@ -42,7 +42,7 @@ async function bytesKept(work: () => Promise<void>): Promise<number> {
 }
 
 const [kind] = sqliteKinds
-if (kind === undefined) throw new Error('There is no client.')
+if (kind === undefined) throw new Error('No SQLite client is available.')
 await using world = await kind.open()
 const database = fromSqlite(world.connect(), { logger: silentLogger })
 await createSchema(database)
@@ -52,7 +52,7 @@ const handle = async (count: number) => {
 
     .handle(
       commandHandler<{ id: string }>({ type: 'order.place', source: '/orders' }, async ({ id }) => {
-        // What lives at this moment is old from now on, and dead a moment later.
+        // Moves the objects that are alive at this moment to the old generation, although they become garbage immediately afterwards.
         if (id === '500') for (let collection = 0; collection < 3; collection += 1) minorCollection()
         return [placed({ id })]
       }),
