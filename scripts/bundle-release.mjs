@@ -1,5 +1,5 @@
 // @ts-check
-// Freezes the present sources as the "previous release" of the upgrade tests (test/upgrade). To be run when a release is made, before the next
+// Freezes the current sources as the "previous release" of the upgrade tests (test/upgrade). Run it at each release, before the next
 // change of a table, a key or a statement.
 import { writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
@@ -15,5 +15,5 @@ const bundled = await rolldown({
 })
 const { output } = await bundled.generate({ format: 'esm', minify: true })
 await bundled.close()
-// The minifier drops comments, and this one keeps the type checker out.
+// The minifier drops comments; this one disables the type checker for the file.
 writeFileSync(new URL('previous-release.mjs', folder), `// @ts-nocheck\n${output[0].code}`)

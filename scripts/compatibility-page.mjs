@@ -3,7 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 
 /**
- * What a suite said on one server.
+ * The result of a suite on one server.
  *
  * @typedef {object} Result
  * @property {string} product
@@ -13,7 +13,7 @@ import { fileURLToPath } from 'node:url'
  * @property {string} date
  * @property {number} passed
  * @property {number} failed
- * @property {number} skipped tests of features that this server does not have
+ * @property {number} skipped tests of features that this server does not support
  * @property {readonly string[]} failures names of the tests that failed
  * @property {string} [unavailable] why it could not be tested
  */

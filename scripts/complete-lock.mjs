@@ -1,7 +1,7 @@
 // @ts-check
-// A registry that does not carry a tool's binaries for other platforms makes npm leave them out of package-lock.json, and then `npm ci`
-// fails everywhere: here because the lock is incomplete, elsewhere because the platform's own binary is missing. This adds what is
-// missing, by name and exact version, without a checksum. Run it after each change of dependencies: `npm install && node scripts/complete-lock.mjs`.
+// If a registry lacks the binaries of a tool for other platforms, npm omits them from package-lock.json, and then `npm ci`
+// fails everywhere: here because the lock file is incomplete, elsewhere because the binary of that platform is missing. This script adds the
+// missing entries, by name and exact version, without a checksum. Run it after each change of dependencies: `npm install && node scripts/complete-lock.mjs`.
 import { readFileSync, writeFileSync } from 'node:fs'
 
 const systems = ['aix', 'android', 'darwin', 'freebsd', 'linux', 'netbsd', 'openbsd', 'openharmony', 'sunos', 'win32']
@@ -21,13 +21,13 @@ for (const { optionalDependencies = {} } of Object.values(lock.packages)) {
   }
 }
 
-/** What the name of such a package says: `@scope/binding-linux-arm64-musl`. @param {string} name */
+/** The platform, from the name of such a package: `@scope/binding-linux-arm64-musl`. @param {string} name */
 function platformOf(name) {
   const words = name.split(/[/-]/)
   const cpu = processors.filter((processor) => words.includes(processor))
   const os = systems.filter((system) => words.includes(system))
-  if (cpu.length !== 1) throw new Error(`Cannot tell the platform of ${name}.`)
-  // Windows has a `gnu` too, which is a compiler there.
+  if (cpu.length !== 1) throw new Error(`Cannot determine the platform of ${name}.`)
+  // Windows packages may contain `gnu` too, where it names the compiler.
   const libc = !os.includes('linux') ? [] : name.includes('musl') ? ['musl'] : name.includes('gnu') ? ['glibc'] : []
   return { cpu, ...(os.length > 0 ? { os } : {}), ...(libc.length > 0 ? { libc } : {}) }
 }

@@ -1,5 +1,5 @@
 // @ts-check
-// docs/defaults.md is made of the doc comments of all options: `node scripts/docs-defaults.mjs` writes it, and a test compares it with the sources.
+// docs/defaults.md is generated from the doc comments of all options: `node scripts/docs-defaults.mjs` writes it, and a test compares it with the sources.
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -8,17 +8,17 @@ import { root } from './docs-links.mjs'
 
 /**
  * @typedef {object} Option
- * @property {string} entry what is imported: `@ackord/sql`
+ * @property {string} entry the import specifier: `@ackord/sql`
  * @property {string} options the interface: `InboxOptions`
  * @property {string} name
- * @property {string | undefined} says what the doc comment says behind `Default:`
+ * @property {string | undefined} says the text of the doc comment after `Default:`
  * @property {boolean} required
- * @property {unknown} value what the code has as the default, as far as it can be read; `undefined` if it cannot
+ * @property {unknown} value the default in the code, if it can be evaluated; `undefined` otherwise
  */
 
 const page = join(root, 'docs/defaults.md')
 
-/** Of all interfaces of options that the packages export. @returns {Option[]} */
+/** The options of all options interfaces that the packages export. @returns {Option[]} */
 export function collectOptions() {
   const entries = readdirSync(join(root, 'packages')).flatMap((folder) => {
     const { name, exports } = JSON.parse(readFileSync(join(root, 'packages', folder, 'package.json'), 'utf8'))
@@ -61,7 +61,7 @@ export function collectOptions() {
 }
 
 /**
- * The options of an interface: its own, and those that it inherits from another package. Interfaces of its own package have their own tables.
+ * The options of an interface: its own, and those inherited from another package. Interfaces of the same package have their own tables.
  *
  * @param {ts.InterfaceDeclaration} declaration
  * @param {ts.TypeChecker} checker
@@ -83,7 +83,7 @@ function saidDefault(member, checker) {
 }
 
 /**
- * What options are when they are left out: the initializers where they are taken apart, `const { lease = 30_000 } = options`.
+ * The default values in the code: the initializers where options are destructured, `const { lease = 30_000 } = options`.
  * @param {ts.Program} program @param {ts.TypeChecker} checker @returns {Map<ts.Node, unknown>} by the option's declaration
  */
 function defaultsInCode(program, checker) {
@@ -93,7 +93,7 @@ function defaultsInCode(program, checker) {
   const visit = (node) => {
     if (ts.isObjectBindingPattern(node)) {
       const { parent } = node
-      // What it is taken out of, not what comes out of it.
+      // The type of the destructured object, not of the resulting variables.
       const from = (ts.isVariableDeclaration(parent) ? parent.initializer : ts.isParameter(parent) ? parent.type : undefined) ?? parent
       const type = checker.getTypeAtLocation(from)
       for (const { initializer, name, propertyName, dotDotDotToken } of node.elements) {
@@ -109,7 +109,7 @@ function defaultsInCode(program, checker) {
   return values
 }
 
-/** Literals, constants, and products of them. @param {ts.Expression} expression @param {ts.TypeChecker} checker @returns {unknown} */
+/** Evaluates literals, constants, and products of them. @param {ts.Expression} expression @param {ts.TypeChecker} checker @returns {unknown} */
 function evaluate(expression, checker) {
   if (ts.isNumericLiteral(expression)) return Number(expression.text.replaceAll('_', ''))
   if (ts.isBinaryExpression(expression) && expression.operatorToken.kind === ts.SyntaxKind.AsteriskToken) {

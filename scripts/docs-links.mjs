@@ -1,12 +1,12 @@
 // @ts-check
-// The links of the documents: what they point at in the repository, and where that is on the site.
+// The links of the documents: their targets in the repository, and the addresses of those on the site.
 import { existsSync, readdirSync } from 'node:fs'
 import { dirname, join, normalize } from 'node:path/posix'
 import { fileURLToPath } from 'node:url'
 
 export const root = fileURLToPath(new URL('..', import.meta.url))
 
-/** Documents outside of `docs/` that are pages too. */
+/** Documents outside of `docs/` that are pages, too. */
 const others = new Map([
   ['ARCHITECTURE.md', 'project/architecture.md'],
   ['CHANGELOG.md', 'project/changelog.md'],
@@ -14,9 +14,9 @@ const others = new Map([
   ['examples/README.md', 'examples.md'],
 ])
 
-/** @typedef {{ file: string, page: string }} Page a document of the repository, and its place on the site */
+/** @typedef {{ file: string, page: string }} Page a document of the repository, and its path on the site */
 
-/** All documents that are on the site. @returns {Page[]} */
+/** All documents of the site. @returns {Page[]} */
 export function pages() {
   const docs = readdirSync(join(root, 'docs'), { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.md') && !name.startsWith('.'))
@@ -28,7 +28,7 @@ export function pages() {
 }
 
 /**
- * The page of a path in the repository; `undefined` if it is on no page.
+ * The page of a path in the repository; `undefined` if it has none.
  * @param {string} path @returns {string | undefined}
  */
 export function pageOf(path) {
@@ -40,11 +40,11 @@ export function pageOf(path) {
 }
 
 /**
- * Calls `replace` for every link outside of code and puts in the address that it gives. If it gives none, the link's text stays alone.
+ * Calls `replace` for every link outside of code and inserts the returned address. If it returns none, only the link's text is kept.
  * @param {string} markdown @param {(href: string) => string | undefined} replace @returns {string}
  */
 export function replaceLinks(markdown, replace) {
-  // Whichever begins first: a block of code, a comment, a link, code in a line.
+  // Matches whichever comes first: a code block, a comment, a link, inline code.
   const parts = /^ *```[\s\S]*?^ *```|^<!--[\s\S]*?-->|\[((?:`[^`\n]*`|[^[\]])*)\]\(([^)\s]+)\)|`[^`\n]+`/gm
   return markdown.replaceAll(parts, (whole, text, href) => {
     if (href === undefined) return whole
@@ -54,7 +54,7 @@ export function replaceLinks(markdown, replace) {
 }
 
 /**
- * A relative link as a path in the repository and an anchor; `undefined` for those that lead out of it.
+ * Resolves a relative link to a path in the repository and an anchor; `undefined` for links that lead outside of it.
  * @param {string} file @param {string} href @returns {{ path: string, anchor: string | undefined } | undefined}
  */
 export function targetOf(file, href) {
@@ -63,7 +63,7 @@ export function targetOf(file, href) {
   return { path: path === '' ? file : normalize(join(dirname(file), path)), anchor }
 }
 
-/** As GitHub makes anchors, so that a link works in the repository and on the site. @param {string} heading */
+/** The anchor of a heading by GitHub's rules, so that a link works in the repository and on the site. @param {string} heading */
 export function slugOf(heading) {
   const text = heading.replaceAll(/`|\*\*|\[([^\]]*)\]\([^)]*\)/g, '$1')
   return text

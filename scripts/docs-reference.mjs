@@ -1,12 +1,12 @@
 // @ts-check
-// The reference: a page for each entry point, out of the doc comments.
+// The API reference: a page for each entry point, generated from the doc comments.
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Application } from 'typedoc'
 import { load as markdown } from 'typedoc-plugin-markdown'
 import { root } from './docs-links.mjs'
 
-/** The sources of what the packages export, and the names by which they are imported. @returns {{ file: string, name: string }[]} */
+/** The source files of the entry points, and their import specifiers. @returns {{ file: string, name: string }[]} */
 function entryPoints() {
   return readdirSync(join(root, 'packages')).flatMap((folder) => {
     const { name, exports } = JSON.parse(readFileSync(join(root, 'packages', folder, 'package.json'), 'utf8'))
@@ -17,7 +17,7 @@ function entryPoints() {
 }
 
 /**
- * Writes the pages into `folder`, with the compiler's settings beside them, and gives their titles and links.
+ * Writes the pages into `folder`, with the compiler's settings beside them, and resolves to their titles and links.
  * @param {string} folder @param {string} cache @returns {Promise<{ text: string, link: string }[]>}
  */
 export async function writeReference(folder, cache) {
@@ -37,12 +37,12 @@ export async function writeReference(folder, cache) {
   const app = await Application.bootstrapWithPlugins({
     entryPoints: files,
     tsconfig,
-    // The types do not know that a plugin may be a function.
+    // The types do not declare that a plugin may be a function.
     plugin: /** @type {any} */ ([markdown]),
     name: 'API reference',
     readme: 'none',
     logLevel: 'Warn',
-    // The compiler has a step of its own.
+    // Type errors are checked in a separate step.
     skipErrorChecking: true,
     disableSources: true,
     disableGit: true,
@@ -61,24 +61,24 @@ export async function writeReference(folder, cache) {
     outputs: [{ name: 'markdown', path: folder }],
   })
   const project = await app.convert()
-  if (project === undefined) throw new Error('The doc comments could not be read.')
+  if (project === undefined) throw new Error('The doc comments could not be parsed.')
   for (const module of project.children ?? []) {
-    // It is named by its folder or file; readers know it by what they import.
+    // TypeDoc names a module by its folder or file; readers know it by its import specifier.
     const path = join(root, 'packages', module.name)
     const entry = entries.find(({ file }) => file === join(path, 'index.ts') || file === `${path}.ts`)
-    if (entry === undefined) throw new Error(`'${module.name}' is no entry point of a package.`)
+    if (entry === undefined) throw new Error(`'${module.name}' is not an entry point of a package.`)
     module.name = entry.name
   }
-  // Entries below an entry first: '@ackord/core/middleware' must get its page before the function middleware() of '@ackord/core' takes that name.
+  // Nested entries first: '@ackord/core/middleware' must get its page before the function middleware() of '@ackord/core' takes that name.
   const depthOf = (/** @type {{ name: string }} */ { name }) => name.split('/').length
   for (const list of [project.children, project.childrenIncludingDocuments]) list?.sort((one, other) => depthOf(other) - depthOf(one))
   await app.generateOutputs(project)
   if (app.logger.hasErrors() || app.logger.hasWarnings())
-    throw new Error('The doc comments have links that lead nowhere, or something else is wrong; see above.')
+    throw new Error('The doc comments have broken links or other problems; see above.')
   return entries.map(({ name }) => ({ text: name, link: `/api/${name}` }))
 }
 
-/** Of the plugin. */
+/** Options of the plugin. */
 const markdownOptions = /** @type {any} */ ({
   router: 'module',
   useHTMLAnchors: true,

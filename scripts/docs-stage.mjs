@@ -1,11 +1,11 @@
 // @ts-check
-// Puts all pages of the site into one folder: those of docs/, the READMEs of the packages and the documents beside them, with links that fit.
+// Copies all pages of the site into one folder: those of docs/, the READMEs of the packages and the documents beside them, with adjusted links.
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path/posix'
 import { pageOf, pages, replaceLinks, root, targetOf } from './docs-links.mjs'
 
 /**
- * Gives what is wrong: links to what is not there.
+ * Returns the problems: links to missing targets.
  * @param {string} folder @returns {string[]}
  */
 export function stage(folder) {
@@ -19,7 +19,7 @@ export function stage(folder) {
       const target = targetOf(file, href)
       if (target === undefined || href.startsWith('#')) return href
       const there = pageOf(target.path)
-      // A file of the repository is no page: what it is called stays, without a link.
+      // A file of the repository that is not a page: its text stays, without a link.
       if (there === undefined) {
         if (!existsSync(join(root, target.path))) problems.push(`${file}: the link ${href} leads to nothing.`)
         return undefined

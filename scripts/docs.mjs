@@ -1,5 +1,5 @@
 // @ts-check
-// Builds the site of the documents into .cache/site, and fails for links that lead nowhere and pages that nobody would find.
+// Builds the documentation site into .cache/site, and fails for broken links and for pages that no link or menu leads to.
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { build } from 'vitepress'
@@ -36,7 +36,7 @@ function notInSidebar() {
   ]
 }
 
-/** VitePress looks for the pages behind links; here are the anchors too, as they are in what was built. @param {string} built @returns {string[]} */
+/** VitePress checks the pages of links; this checks their anchors too, in the built files. @param {string} built @returns {string[]} */
 function deadLinks(built) {
   const files = readdirSync(built, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.html') && name !== '404.html')
   const html = new Map(files.map((name) => [`/${name}`, readFileSync(join(built, name), 'utf8')]))

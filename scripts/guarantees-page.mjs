@@ -37,7 +37,7 @@ export function renderPage(results) {
 
 /**
  * @param {import('./guarantees-promise.mjs').Sentence} sentence
- * @param {readonly string[]} names of the tables that there are
+ * @param {readonly string[]} names of the existing tables
  */
 function renderSentence({ text, meaning, tests, tables }, names) {
   const shown = tables.filter((name) => names.includes(name)).map((name) => `[${name}](#${anchorOf(name)})`)
@@ -94,7 +94,7 @@ function renderList(list) {
 
 /**
  * @param {unknown} value
- * @returns {value is readonly Readonly<Record<string, unknown>>[]} of things that have several figures each
+ * @returns {value is readonly Readonly<Record<string, unknown>>[]} whether it is a list of items with several figures each
  */
 function isList(value) {
   return Array.isArray(value) && value.length > 0 && value.every((member) => typeof member === 'object' && member !== null)

@@ -1,16 +1,16 @@
 // @ts-check
-// Each sentence of the promise and the tests that show it. scripts/test/guarantees.test.ts checks that every one of them exists.
+// Each sentence of the promise and the tests that prove it. scripts/test/guarantees.test.ts checks that each of these tests exists.
 
 /**
  * @typedef {object} Shown
- * @property {string} file from the root
- * @property {string} title as it stands in the file
+ * @property {string} file relative to the root
+ * @property {string} title as in the file
  *
  * @typedef {object} Sentence
- * @property {string} text as README.md and the page have it
- * @property {string} meaning in other words
+ * @property {string} text as in README.md and on the page
+ * @property {string} meaning the sentence in other words
  * @property {readonly Shown[]} tests
- * @property {readonly string[]} tables that show it, by their first cell
+ * @property {readonly string[]} tables that prove it, by their first cell
  */
 
 const crashPoints = 'packages/testkit/src/crash/process/crash-scenarios.ts'

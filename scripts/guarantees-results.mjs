@@ -1,13 +1,13 @@
 // @ts-check
-// What the last runs of `make proof` found, table by table. A run replaces what it ran and keeps the rest.
+// The results of the last runs of `make proof`, by table. A run replaces the results of what it ran and keeps the rest.
 
 /**
  * @typedef {object} Run
  * @property {string} node
  * @property {Readonly<Record<string, string>>} servers version by name
  *
- * @typedef {object} Column how one implementation did
- * @property {string} run when, ISO 8601
+ * @typedef {object} Column the results of one implementation
+ * @property {string} run its time, ISO 8601
  * @property {Readonly<Record<string, string>>} cells by scenario
  *
  * @typedef {object} Figures
@@ -31,13 +31,13 @@ export const noResults = { runs: {}, tables: {}, figures: {} }
 const notRun = '–'
 
 /**
- * The Markdown tables in what a program printed, as `formatTable()` of the testkit writes them. Colours and other lines are left out.
+ * Parses the Markdown tables in the output of a program, as `formatTable()` of the testkit writes them. Colours and other lines are ignored.
  *
  * @param {string} text
  * @returns {readonly Table[]}
  */
 export function findTables(text) {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: colours begin with one.
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: colour codes begin with one.
   const lines = text.replaceAll(/\x1b\[[0-9;]*m/g, '').split('\n')
   /** @type {Table[]} */
   const tables = []
@@ -82,7 +82,7 @@ export function mergeResults(before, { at, run, tables, figures }) {
         return cell === notRun ? [] : [[scenario, cell]]
       })
       const known = table[implementation]
-      // The same column in two tables of one run is one column.
+      // The same column in two tables of one run is merged into one.
       const cells = { ...(known?.run === at ? known.cells : {}), ...Object.fromEntries(ran) }
       if (ran.length > 0) table[implementation] = { run: at, cells }
     }

@@ -1,5 +1,5 @@
 // @ts-check
-// docs/guarantees.md, and the results that it is made of. Run alone it writes the page anew, for a change of its fixed part.
+// docs/guarantees.md, and the results from which it is generated. Run directly, it rewrites the page, for a change of its fixed part.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { renderPage } from './guarantees-page.mjs'

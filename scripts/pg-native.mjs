@@ -1,6 +1,6 @@
 // @ts-check
-// pg-native, the binding of libpq that pg's native client is made of, has to be compiled. It is an optional dependency, so that `npm ci` works
-// without a compiler and without the headers of libpq. The tests need it: this builds it where `npm ci` could not, or did for another Node.
+// pg-native, the libpq binding behind pg's native client, has to be compiled. It is an optional dependency, so that `npm ci` works
+// without a compiler and without the headers of libpq. The tests need it: this script builds it if `npm ci` could not, or built it for another version of Node.
 import { spawnSync } from 'node:child_process'
 import { existsSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -20,7 +20,7 @@ if (!canLoad()) {
   }
 }
 
-/** In a process of its own: a failure to load is remembered. */
+/** In a separate process, because Node caches a failure to load. */
 function canLoad() {
   return spawnSync(process.execPath, ['-e', "require('pg-native')"], { cwd: root, stdio: 'ignore' }).status === 0
 }
@@ -42,7 +42,7 @@ function npm(...args) {
   spawnSync('npm', [...args, '--loglevel=error'], { cwd: root, stdio: 'inherit', env: { ...nodeHeaders(), ...process.env } })
 }
 
-/** Node's own headers, where they were installed beside it: node-gyp would download them otherwise. */
+/** Node's own headers, if they are installed beside it: otherwise node-gyp would download them. */
 function nodeHeaders() {
   const prefix = dirname(dirname(process.execPath))
   return existsSync(join(prefix, 'include', 'node', 'node.h')) ? { npm_config_nodedir: prefix } : {}

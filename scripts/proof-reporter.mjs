@@ -1,12 +1,12 @@
 // @ts-check
-// A reporter of vitest that keeps the tables which tests print, for docs/guarantees.md: a suite need do no more than
+// A vitest reporter that collects the tables printed by tests, for docs/guarantees.md: a suite only needs to call
 // `console.log(results.format())`.
 import { writeFileSync } from 'node:fs'
 
 export const tablesVariable = 'ACKORD_PROOF_TABLES'
 
 export default class ProofReporter {
-  /** What each test, or file, has printed. @type {Map<string, string>} */
+  /** The output of each test, or file. @type {Map<string, string>} */
   #printed = new Map()
 
   /** @param {import('vitest').UserConsoleLog} log */

@@ -1,11 +1,11 @@
 // @ts-check
 // The runs that take too long for `make test`: the programs in proof/, then every test file that does more when ACKORD_PROOF is set, which are those that
-// import scripts/test-depth.mjs. What they find goes to docs/guarantees.md; what was not run keeps its last result there.
+// import scripts/test-depth.mjs. The results are written to docs/guarantees.md; anything that was not run keeps its last result there.
 //
 //   npm run -s proof -- [NAME …] [--tests PART …] [--json]
 //
-// Names choose programs and leave out the tests; --tests chooses the test files whose path has this part, and leaves out the programs that are not
-// named. --json ends with the figures as one line.
+// Names select programs and skip the tests; --tests selects the test files whose path contains this part, and skips the programs that are not
+// named. --json prints the figures as the last line.
 import { spawn, spawnSync } from 'node:child_process'
 import { mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -39,7 +39,7 @@ say(`${tables.length} tables and ${Object.keys(figures).length} figures are in d
 if (programs.figures !== undefined) console.log(JSON.stringify(programs.figures, null, values.json ? undefined : 2))
 process.exitCode = programs.code || tests.code || (Array.isArray(broken) && broken.length > 0 ? 1 : 0)
 
-/** @returns {Promise<{ code: number, figures: Record<string, unknown> | undefined, text: string }>} `text` is what they said beside the figures */
+/** @returns {Promise<{ code: number, figures: Record<string, unknown> | undefined, text: string }>} `text` is their output without the figures */
 async function runPrograms() {
   say(`programs: ${positionals.length > 0 ? positionals.join(', ') : 'all'}`)
   const child = spawn(process.execPath, [`${root}proof/dist/main.js`, ...positionals], { cwd: root, stdio: ['ignore', 'pipe', 'pipe'] })
@@ -52,15 +52,15 @@ async function runPrograms() {
     text += chunk
     process.stderr.write(chunk)
   })
-  /** Killed, it has no code. @type {number} */
+  /** A killed process has no exit code. @type {number} */
   const code = await new Promise((resolve) => child.on('close', (status) => resolve(status ?? 1)))
-  // Standard output is for the figures alone.
+  // Standard output is reserved for the figures.
   const figures = output.trim() === '' ? undefined : JSON.parse(output)
   return { code, figures, text }
 }
 
 /**
- * Whether a test file imports scripts/test-depth.mjs, itself or through a module of the tests.
+ * Whether a test file imports scripts/test-depth.mjs, directly or through another test module.
  *
  * @param {string} file
  * @param {Set<string>} seen
@@ -75,7 +75,7 @@ function readsDepth(file, seen = new Set()) {
   return imported.some((path) => path.includes('/test/') && readsDepth(path, seen))
 }
 
-/** @returns {{ code: number, text: string }} `text` is what the tests printed */
+/** @returns {{ code: number, text: string }} `text` is the output of the tests */
 function runTests() {
   const files = testFiles().filter((file) => readsDepth(join(root, file)))
   const chosen = files.filter((file) => values.tests?.some((part) => file.includes(part)) ?? true)

@@ -1,5 +1,5 @@
 // @ts-check
-// Real servers for the tests. It uses what is there, starts what is missing, and stops exactly what it started.
+// Real servers for the tests. Uses running servers, starts missing ones, and stops exactly those that it started.
 import { spawn } from 'node:child_process'
 import { constants } from 'node:os'
 import { parseArgs } from 'node:util'
@@ -30,10 +30,10 @@ ${kinds.map(({ name, variable, alias }) => `  ${name.padEnd(14)} ${variable}${al
  * @property {import('./servers/kind.mjs').Kind} kind
  * @property {string} url
  * @property {'environment' | 'already running' | 'started by us'} origin
- * @property {import('./servers/server.mjs').Server} [server] ours
+ * @property {import('./servers/server.mjs').Server} [server] if started by us
  */
 
-/** A line or more for the user; no stack. */
+/** An error for the user, printed as one or more lines without a stack. */
 class Refusal extends Error {
   /**
    * @param {string} message
@@ -212,7 +212,7 @@ async function stay(ready) {
     const shown = origin === 'environment' ? describeAddress(url, kind.defaultPort) : url
     process.stdout.write(`${kind.name.padEnd(14)} ${shown}  ${origin}\n`)
   }
-  // What the environment names may hold a password, and is known to whoever set it.
+  // A URL from the environment may contain a password, and is already known to the user who set it.
   const exports = ready.filter(({ origin }) => origin !== 'environment')
   for (const { kind, url } of exports) process.stdout.write(`export ${kind.variable}=${url}\n`)
   say('Ctrl-C stops what was started')
@@ -231,7 +231,7 @@ async function runCommand([file = '', ...args], ready) {
   const urls = Object.fromEntries(ready.map(({ kind, url }) => [kind.variable, url]))
   const child = spawn(file, args, { stdio: 'inherit', env: { ...process.env, ...urls, ACKORD_SERVICES: '1' } })
   if (child.pid !== undefined) adoptProcess(child.pid, 'SIGTERM')
-  // The terminal sends Ctrl-C to the command as well; all else comes to us alone.
+  // The terminal sends Ctrl-C to the command as well; other signals reach only this process.
   const forwarded = signals.filter((signal) => signal !== 'SIGINT' || !process.stdin.isTTY)
   for (const signal of forwarded) process.on(signal, () => child.kill(signal))
   return await new Promise((resolve, reject) => {
@@ -244,7 +244,7 @@ async function runCommand([file = '', ...args], ready) {
 }
 
 /**
- * As shells do it.
+ * The exit code for a signal, as in shells.
  *
  * @param {NodeJS.Signals} signal
  */

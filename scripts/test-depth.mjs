@@ -1,27 +1,27 @@
 // @ts-check
-// How much the tests do. `make test` runs every scenario on every database and broker with one client, and every client with what is its own;
-// `make proof` sets ACKORD_PROOF=1 and runs the rest as well. This is the only place that reads the variable: scripts/proof.mjs runs the test files
-// that import this one, themselves or through a module of the tests.
+// The extent of the tests. `make test` runs every scenario on every database and broker with one client, and on the other clients what is specific to them;
+// `make proof` sets ACKORD_PROOF=1 and runs the rest as well. Only this file reads the variable: scripts/proof.mjs runs the test files
+// that import it, directly or through another test module.
 
-/** Whether everything is to be run that tests can run, however long it takes. */
+/** Whether to run everything that tests can run, however long it takes. */
 export const isProof = process.env['ACKORD_PROOF'] === '1'
 
 /**
- * Of suites on a client whose database or broker another client has taken through all scenarios.
+ * The depth of suites on a client whose database or broker has passed all scenarios with another client.
  *
  * @type {import('@ackord/testkit/suites').SuiteDepth}
  */
 export const depthOfOtherClients = isProof ? 'whole' : 'basic'
 
 /**
- * Of the runs that kill a service at its probes, on the first store.
+ * The extent of the runs that kill a service at its probes, on the first store.
  *
  * @type {'full' | 'small'}
  */
 export const crashMatrix = isProof ? 'full' : 'small'
 
 /**
- * Of the runs that kill a service at its probes, on a store whose service differs from the first one's by the store only.
+ * The extent of the runs that kill a service at its probes, on a store whose service differs from the first one's only by the store.
  *
  * @type {'full' | 'brief'}
  */

@@ -1,5 +1,5 @@
 // @ts-check
-// Runs the suites of each store and broker on every server version that can be had, and writes docs/compatibility.md.
+// Runs the suites of each store and broker on every available server version, and writes docs/compatibility.md.
 //
 //   node scripts/test-servers.mjs [id …]     the ids are those of scripts/servers/foreign/catalogue.mjs, and `own-postgres` and so on
 //
@@ -27,8 +27,8 @@ import { removeTemporaryDirectories } from './servers/temporary-directory.mjs'
  * @property {string} id
  * @property {KindName} kind
  * @property {string | undefined} product `undefined` if only the server knows
- * @property {string} origin where it comes from, for the table
- * @property {string | undefined} url of a server that runs already
+ * @property {string} origin its origin, for the table
+ * @property {string | undefined} url of a server that already runs
  * @property {import('./servers/foreign/catalogue.mjs').ForeignServer | undefined} foreign
  */
 
@@ -44,13 +44,13 @@ const kinds = {
   rabbitmq: { variable: 'RABBITMQ_URL', suite: 'packages/rabbitmq/test', start: startRabbitmq },
   nats: { variable: 'NATS_URL', suite: 'packages/nats/test', start: () => startNats() },
 }
-/** Of a database the one that the tests of all databases need beside it, of the installed version. */
+/** For each database, the other one that the shared tests need as well, in its installed version. */
 const companions = /** @type {const} */ ({ postgres: 'mariadb', mariadb: 'postgres' })
 const sharedTests = readdirSync(join(root, 'packages/sql/test'), { recursive: true, encoding: 'utf8' })
   .filter((file) => file.endsWith('.integration.test.ts') && !/^(postgres|mysql|sqlite)\//.test(file))
   .map((file) => join('packages/sql/test', file))
 /**
- * What else belongs to a suite: the tests of all databases, on MySQL and MariaDB only those that use them.
+ * Additional files of a suite: the tests shared by all databases; for MySQL and MariaDB only those that use them.
  *
  * @type {Readonly<Record<string, readonly string[]>>}
  */
@@ -148,7 +148,7 @@ async function testServer({ id, kind, product, origin, url, foreign }) {
       const companion = kinds[companions[kind]]
       urls[companion.variable] = process.env[companion.variable] || (await own(companion.start))
     }
-    // Setup of the test run watches the Redis that it finds, which is another one.
+    // The setup of the test run records the Redis server that it finds, which is not the one under test.
     if (kind !== 'redis') urls['REDIS_URL'] = 'redis://127.0.0.1:1'
     else if (url === undefined) urls['REDIS_CLUSTER_URLS'] = await own(startRedisCluster)
     const [found, version] = await productOf(kind, String(urls[variable]))
@@ -187,7 +187,7 @@ async function productOf(kind, url) {
     const version = (await serverVersions({ [variable]: url }))[product]
     if (version !== undefined) return [product, version]
   }
-  throw new Error(`a server that does not tell its version: expected ${products[kind].join(' or ')}`)
+  throw new Error(`the server does not report its version: expected ${products[kind].join(' or ')}`)
 }
 
 /**
@@ -226,7 +226,7 @@ async function runSuite(id, suite, env) {
 }
 
 /**
- * The first line, without what is about this machine: its directories, and the address of its mirror.
+ * The first line, without details of this machine: its directories, and the address of its mirror.
  *
  * @param {string} text
  */
@@ -246,7 +246,7 @@ function record(id, result) {
   try {
     results = JSON.parse(readFileSync(resultsFile, 'utf8'))
   } catch {
-    // The first run.
+    // This is the first run.
   }
   const order = candidates.map((candidate) => candidate.id)
   const entries = Object.entries({ ...results, [id]: result }).sort(([a], [b]) => order.indexOf(a) - order.indexOf(b))

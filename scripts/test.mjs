@@ -1,5 +1,5 @@
 // @ts-check
-// Runs vitest and ends with its real counts as one line: `N passed, N failed`.
+// Runs vitest and prints its actual counts as the last line: `N passed, N failed`.
 import { spawn } from 'node:child_process'
 import { mkdirSync, readFileSync, rmSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'

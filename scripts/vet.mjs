@@ -1,5 +1,5 @@
 // @ts-check
-// Everything that can be checked without running the tests. All steps run; the last line says which failed.
+// Runs all checks that do not require the tests. All steps run; the last line lists the failed ones.
 import { spawnSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -12,7 +12,7 @@ async function* messages(count: number): AsyncGenerator<Message> {
   }
 }
 
-/** Answers with a whole event, as one would write it by hand: an id, the time. */
+/** Returns a complete event, as hand-written code would: with an id and the time. */
 const wholeEvent: Handler = {
   type: 'order.place',
   async handle(message) {
@@ -21,7 +21,7 @@ const wholeEvent: Handler = {
   },
 }
 
-/** The least a handler can do and still have an output: what is left is the router. */
+/** The minimal handler with an output: the remaining time is the router's. */
 const constantEvent: Handler = {
   type: 'order.place',
   async handle(message) {
@@ -30,16 +30,16 @@ const constantEvent: Handler = {
   },
 }
 
-/** On the way of a message and its event, with a store and a relay. */
+/** The number of probes that a message and its event pass, with a store and a relay. */
 const probesOfAll = 13
 
-/** The same handler, with as many probes again as the whole way has: each is what it is in production, a call that finds nobody to tell. */
+/** The same handler with as many additional probes as the whole path has: as in production, each is a call without a hook. */
 function withProbes(handler: Handler): Handler {
   return {
     ...handler,
     handle(message, context) {
       for (let count = 0; count < probesOfAll; count += 1) {
-        if (probe('bench') !== undefined) throw new Error('Somebody has installed a hook.')
+        if (probe('bench') !== undefined) throw new Error('A probe hook is installed.')
       }
       return handler.handle(message, context)
     },
@@ -70,8 +70,8 @@ async function throughRouter(count: number, handler: Handler, ambient: boolean):
 }
 
 /**
- * The router against a bare loop with the same handler and the same ack, in one process. The bare and the explicit one come first:
- * once the ambient storage is in use, Node 20 tracks every promise of the process, which would flatter the ratios by slowing down the bare loop.
+ * The router against a plain loop with the same handler and the same ack, in one process. The plain loop and the router with an explicit context come first:
+ * once the ambient storage is in use, Node 20 tracks every promise of the process, which would slow down the plain loop and flatter the ratios.
  */
 async function compare(handler: Handler): Promise<Record<string, number | string>> {
   const options = { rounds: 7, count: 100_000 }
@@ -96,7 +96,7 @@ async function compare(handler: Handler): Promise<Record<string, number | string
   }
 }
 
-/** Heap after so many messages through one router, in steps; flat means that nothing is kept per message. */
+/** The heap after `total` messages through one router, in steps; if it stays flat, nothing is kept per message. */
 async function memory(total: number): Promise<Record<string, number | boolean>> {
   const heaps: number[] = []
   const step = total / 5
@@ -127,7 +127,7 @@ export const coreVariants = {
   memory: 'the heap over five million messages',
 } as const
 
-/** Each variant wants a process of its own, because the order within one matters. */
+/** Each variant needs its own process, because their order within one process matters. */
 export async function core(variant: string | undefined): Promise<Record<string, unknown>> {
   if (variant === 'memory') return await memory(5_000_000)
   return await compare(variant === 'constant' ? constantEvent : wholeEvent)

@@ -2,11 +2,11 @@ import type { Publisher, RawMessage } from '@ackord/core'
 
 interface InstantPublisher extends Publisher {
   readonly published: number
-  /** Resolves when it has got as many as it waits for. */
+  /** Resolves when the expected number of messages has been published. */
   readonly finished: Promise<void>
 }
 
-/** Confirms at once, until it has got so many that count. By default all do. */
+/** Confirms immediately, until the expected number of counted messages is reached. By default all count. */
 export function instantPublisher(expected: number, counts?: (message: RawMessage) => boolean): InstantPublisher {
   let published = 0
   let finish: (() => void) | undefined

@@ -12,7 +12,7 @@ interface Benchmark {
   readonly run: (variant: string | undefined) => Promise<Record<string, unknown>>
 }
 
-/** A benchmark prints its figures as one line of JSON. */
+/** The benchmarks. Each prints its figures as one line of JSON. */
 const benchmarks: Record<string, Benchmark> = {
   core: { about: 'the router against a bare loop', variants: coreVariants, run: core },
   sql: { about: 'exactly-once handling on PostgreSQL against the same statements by hand', variants: {}, run: sql },

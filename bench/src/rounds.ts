@@ -1,13 +1,13 @@
-/** Runs the work once and gives its rate per second. The work says how much it did, so that nothing is measured that did not happen. */
+/** Runs the work once and resolves to its rate per second. The work reports how many items it processed, so that skipped work is not measured. */
 export async function rateOf(count: number, work: () => Promise<number>): Promise<number> {
   const start = process.hrtime.bigint()
   const done = await work()
   const seconds = Number(process.hrtime.bigint() - start) / 1e9
-  if (done !== count) throw new Error(`The work was to do ${count}, it did ${done}.`)
+  if (done !== count) throw new Error(`Expected ${count} processed items, got ${done}.`)
   return count / seconds
 }
 
-/** Runs the variants in turn, round after round, and gives the best rate of each: the round that was disturbed least. */
+/** Runs the variants alternately, round after round, and resolves to the best rate of each: the least disturbed round. */
 export async function runRounds<Name extends string>(
   variants: Record<Name, (count: number) => Promise<number>>,
   options: { readonly rounds: number; readonly count: number },
@@ -17,7 +17,7 @@ export async function runRounds<Name extends string>(
   for (let round = 0; round <= options.rounds; round += 1) {
     for (const name of names) {
       const rate = await variants[name](options.count)
-      // The first round warms up.
+      // The first round is a warm-up.
       if (round > 0) rates.get(name)?.push(rate)
     }
   }

@@ -1,11 +1,11 @@
 // @ts-check
-// Refuses imports that point the wrong way between the rooms of a package, or between packages. `rules.mjs` has the rules.
+// Rejects imports in the wrong direction between the rooms of a package, or between packages. `rules.mjs` has the rules.
 import { fileURLToPath } from 'node:url'
 import { cruisePackages } from './cruise.mjs'
 import { rules } from './rules.mjs'
 
 /**
- * Lists the imports below `folder`, which holds `packages/`, that break a rule, each as one line.
+ * Lists the imports below `folder`, which contains `packages/`, that break a rule, one per line.
  *
  * @param {string} folder
  * @returns {Promise<string[]>}

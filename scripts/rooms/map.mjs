@@ -1,5 +1,5 @@
 // @ts-check
-// Draws the packages and their rooms from the real imports, as Mermaid, into ARCHITECTURE.md. A test compares the two.
+// Draws the packages and their rooms from the actual imports, as Mermaid, into ARCHITECTURE.md. A test compares the two.
 import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { cruisePackages } from './cruise.mjs'
@@ -7,7 +7,7 @@ import { cruisePackages } from './cruise.mjs'
 /** The packages whose rooms are drawn; the others have three rooms or fewer, or none that import each other. */
 const drawn = ['core', 'outbox', 'sql', 'redis']
 
-/** Names that Mermaid would read as keywords or links get an id of their own. @param {string} name */
+/** Escapes names that Mermaid would parse as keywords or links. @param {string} name */
 const node = (name) => `${name.replaceAll('-', '_')}[${name}]`
 
 /** @param {string} file */
@@ -17,7 +17,7 @@ function placeOf(file) {
 }
 
 /**
- * Leaves out what follows from other edges: with a → b and b → c, a → c is not drawn.
+ * Omits edges that follow from others: with a → b and b → c, a → c is not drawn.
  *
  * @param {ReadonlyMap<string, ReadonlySet<string>>} edges
  * @returns {[string, string][]}

@@ -45,7 +45,7 @@ const layers = {
 }
 
 /**
- * Rooms that may import less than the earlier lines: a dialect knows the contract that it implements, not the inbox or the outbox that uses it.
+ * Rooms that may import less than the earlier lines: a dialect depends on the contract that it implements, not on the inbox or outbox that uses it.
  *
  * @type {Readonly<Record<string, readonly string[]>>}
  */
@@ -56,7 +56,7 @@ const narrower = {
 }
 
 /**
- * Rooms inside rooms that must not know each other.
+ * Nested rooms that must not import each other.
  *
  * @type {readonly (readonly [string, string])[]}
  */
@@ -66,7 +66,7 @@ const strangers = [
 ]
 
 /**
- * Which packages a package may import. Core knows no store, no store knows a broker, no broker knows a store.
+ * The packages that a package may import. Core imports no store, a store imports no broker, a broker imports no store.
  *
  * @type {Readonly<Record<string, readonly string[]>>}
  */

@@ -4,11 +4,11 @@ import { readFileSync } from 'node:fs'
 /** @typedef {{ uid: number, gid: number }} Account */
 
 /**
- * PostgreSQL and MariaDB refuse to run as root, and the others had better not. Node sets the ids between fork and exec,
- * which needs no setpriv or su and leaves the server with the pid that we know.
+ * PostgreSQL and MariaDB refuse to run as root, and the other servers should not either. Node sets the ids between fork and exec,
+ * which needs no setpriv or su and keeps the pid of the server known.
  *
  * @param {string[]} preferred names to look for before `nobody`
- * @returns {Account | undefined} `undefined`: we are not root, run it as ourselves
+ * @returns {Account | undefined} `undefined` if this process is not root: run the server under the same account
  */
 export function unprivilegedAccount(...preferred) {
   if (process.getuid?.() !== 0) return undefined

@@ -4,7 +4,7 @@
  * @typedef {object} Address
  * @property {string} host
  * @property {number} port
- * @property {boolean} secure TLS from the first byte, as the scheme says
+ * @property {boolean} secure TLS from the first byte, by the scheme
  * @property {string | undefined} user
  * @property {string | undefined} password
  * @property {string} path without the leading slash
@@ -14,7 +14,7 @@
 const secureSchemes = new Set(['rediss:', 'amqps:', 'kafka+ssl:'])
 
 /**
- * Takes `host:port` too, since that is how Kafka and NATS users write their addresses.
+ * Also accepts `host:port`, the notation of Kafka and NATS users.
  *
  * @param {string} text
  * @param {number} defaultPort
@@ -37,9 +37,9 @@ export function parseAddress(text, defaultPort) {
 }
 
 /**
- * For messages: says where, and can hold no password.
+ * For messages: names the location, and never contains a password.
  *
- * @param {string} urls one URL, or several with commas between
+ * @param {string} urls one URL, or several separated by commas
  * @param {number} defaultPort
  */
 export function describeAddress(urls, defaultPort) {

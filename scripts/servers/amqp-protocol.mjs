@@ -12,7 +12,7 @@ const close = 50
 const closeOk = 51
 
 /**
- * Logs in, opens the virtual host, and says goodbye.
+ * Logs in, opens the virtual host, and closes the connection properly.
  *
  * @param {string} url
  */

@@ -11,14 +11,14 @@ export function canAptInstall() {
 }
 
 /**
- * Asks no questions and starts no daemons.
+ * Installs packages without prompts, and starts no daemons.
  *
  * @param {readonly string[]} packages
  */
 export async function aptInstall(packages) {
   const holds = holdDaemons()
   try {
-    // It may fail for one of many sources and still know our packages; the installation tells.
+    // The update may fail for one of many sources and still cover our packages; the installation shows it.
     await run('apt-get', ['update'])
     const { code, output } = await run('apt-get', [
       ...['install', '--yes', '--no-install-recommends', '-o', 'Dpkg::Options::=--force-confold'],
@@ -35,19 +35,19 @@ export async function aptInstall(packages) {
   }
 }
 
-/** Debian's packages ask this script whether they may start what they have just installed. */
+/** Debian's packages call this script to check whether they may start a daemon after the installation. */
 function holdDaemons() {
   try {
     writeFileSync(policy, '#!/bin/sh\nexit 101\n', { mode: 0o755, flag: 'wx' })
     adoptPath(policy)
     return true
   } catch {
-    return false // there is one already, and it is not ours
+    return false // the file exists already, and is not ours
   }
 }
 
 /**
- * In a group of its own: Ctrl-C must not stop dpkg half way.
+ * In a separate process group: Ctrl-C must not stop dpkg halfway.
  *
  * @param {string} file
  * @param {string[]} args

@@ -11,19 +11,19 @@ import { waitUntil } from './wait-until.mjs'
  * @property {string} file
  * @property {readonly string[]} args
  * @property {string} directory its working directory
- * @property {string} log appended to
- * @property {import('./account.mjs').Account | undefined} [account] Default: as ourselves.
- * @property {Readonly<Record<string, string>> | undefined} [env] Default: nothing.
- * @property {NodeJS.Signals | undefined} [discardSignal] what ends it at once when its data is not wanted any more.
+ * @property {string} log the file that its output is appended to
+ * @property {import('./account.mjs').Account | undefined} [account] Default: that of this process.
+ * @property {Readonly<Record<string, string>> | undefined} [env] Default: none.
+ * @property {NodeJS.Signals | undefined} [discardSignal] ends it immediately when its data is no longer needed.
  *   Default: SIGKILL.
- * @property {string | undefined} [root] the unpacked system that it runs in. Default: this one.
+ * @property {string | undefined} [root] the unpacked system in which it runs. Default: that of the machine.
  */
 
 /** @type {Set<Child>} */
 const running = new Set()
 let closed = false
 
-/** A process in a group of its own (Ctrl-C in the terminal does not reach it) that does not outlive this one. */
+/** A process in its own group (Ctrl-C in the terminal does not reach it) that does not outlive this one. */
 export class Child {
   /** @type {string} */
   #log
@@ -32,7 +32,7 @@ export class Child {
   #discardSignal
   /** @type {string | undefined} */
   #outcome
-  /** Noted once: later the number may belong to somebody else. */
+  /** Set once: later the pid may belong to another process. */
   #isGone = false
 
   /** @param {ChildOptions} options */
@@ -44,8 +44,8 @@ export class Child {
     this.#discardSignal = discardSignal
     const wanted = { file, args, env: { ...inherited(), HOME: directory, TMPDIR: directory, ...env } }
     const command = root === '' ? wanted : insideRoot(root, directory, account, wanted)
-    // The shell waits for a line before it becomes the server. We write it after the reaper knows the pid, so there is
-    // no moment in which we could be killed and leave a server that nobody knows.
+    // The shell waits for a line before it becomes the server. The line is written after the reaper knows the pid, so that
+    // killing this process at any time cannot leave an unknown server behind.
     const child = spawn('/bin/sh', ['-c', 'read -r _ <&3 && exec "$@" 3<&-', 'sh', command.file, ...command.args], {
       detached: true,
       cwd: directory,
@@ -54,7 +54,7 @@ export class Child {
       // `chroot` needs root, and changes to the account itself.
       ...(root === '' ? account : undefined),
     })
-    child.on('error', () => {}) // said by the missing pid
+    child.on('error', () => {}) // reported by the missing pid
     closeSync(output)
     if (child.pid === undefined) throw new Error(`cannot start ${file}`)
     this.pid = child.pid
@@ -66,7 +66,7 @@ export class Child {
     gate.end('\n')
     gate.unref()
 
-    /** @type {Promise<string>} resolves with how it ended */
+    /** @type {Promise<string>} resolves to a description of how the process ended */
     this.exited = new Promise((resolve) => {
       child.on('exit', (code, signal) => {
         this.#outcome = signal === null ? `exit code ${code}` : `signal ${signal}`
@@ -78,18 +78,18 @@ export class Child {
     })
   }
 
-  /** How it ended; `undefined` while it runs. */
+  /** How the process ended; `undefined` while it runs. */
   get outcome() {
     return this.#outcome
   }
 
-  /** What it has printed since it started. */
+  /** The output of the process since it started. */
   get output() {
     return readFileSync(this.#log).subarray(this.#logStart).toString()
   }
 
   /**
-   * To the whole group. Resolves when the process has ended, if that is what the signal is for.
+   * Sends the signal to the whole group. Resolves when the process has ended, if the signal is meant to end it.
    *
    * @param {NodeJS.Signals} signal
    */
@@ -100,7 +100,7 @@ export class Child {
   }
 
   /**
-   * Resolves when nothing of its group is left.
+   * Resolves when no process of the group is left.
    *
    * @param {NodeJS.Signals} [signal]
    */
@@ -119,7 +119,7 @@ export class Child {
   }
 }
 
-/** Little: PGPORT, RABBITMQ_NODENAME and their like are about other servers. */
+/** A minimal environment: PGPORT, RABBITMQ_NODENAME and similar variables refer to other servers. */
 function inherited() {
   const names = ['PATH', 'LD_LIBRARY_PATH']
   return Object.fromEntries(names.flatMap((name) => (process.env[name] === undefined ? [] : [[name, process.env[name]]])))
@@ -151,7 +151,7 @@ export function lastLines(child) {
   return ['Its last lines:', ...output.split('\n').slice(-10)].join('\n  ')
 }
 
-/** No child starts after this. */
+/** Stops all children; none can be started afterwards. */
 export async function endAllChildren() {
   closed = true
   await Promise.all([...running].map((child) => child.end()))

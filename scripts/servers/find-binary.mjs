@@ -2,13 +2,13 @@
 import { accessSync, constants, readdirSync, statSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 
-/** Where packages put servers, and an ordinary user's PATH often does not look. */
+/** Directories where packages install servers, and which are often missing in the PATH of ordinary users. */
 const systemDirectories = ['/usr/local/sbin', '/usr/local/bin', '/usr/sbin', '/usr/bin', '/sbin', '/bin']
 
 /**
  * @param {string} name
- * @param {string[]} [first] directories to look in before PATH
- * @param {string} [root] the unpacked system to look in, without PATH. Default: this one.
+ * @param {string[]} [first] directories to search before PATH
+ * @param {string} [root] the unpacked system to search, without PATH. Default: that of the machine.
  * @returns {string | undefined} its path
  */
 export function findBinary(name, first = [], root = '') {
@@ -20,7 +20,7 @@ export function findBinary(name, first = [], root = '') {
 /**
  * @param {string} parent
  * @param {string} below
- * @param {string} [root] the unpacked system to look in. Default: this one.
+ * @param {string} [root] the unpacked system to search. Default: that of the machine.
  * @returns {string[]} `parent/<version>/below`, the highest version first
  */
 export function versionedDirectories(parent, below, root = '') {

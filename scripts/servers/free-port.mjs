@@ -3,12 +3,12 @@ import { randomInt } from 'node:crypto'
 import { once } from 'node:events'
 import net from 'node:net'
 
-/** Handed out in this process; a server may take a while to bind its port. */
+/** Ports assigned in this process; a server may take a while to bind its port. */
 const taken = new Set()
 
 /**
- * Below the range that systems take outgoing ports from (32768 on Linux), so no client socket can get there first, and
- * low enough that a Redis Cluster bus at `port + 10000` stays below it as well.
+ * Returns a port below the range of outgoing ports (from 32768 on Linux), so that no client socket can occupy it first, and
+ * low enough that a Redis Cluster bus at `port + 10000` stays below that range as well.
  *
  * @param {{ alsoAt?: number }} [options] `alsoAt`: the port this far above must be free too. Default: none.
  * @returns {Promise<number>}

@@ -1,5 +1,5 @@
 // @ts-check
-// For tests that want a server of their own, to kill it or to fill it.
+// For tests that need a separate server, to kill it or to fill it.
 export { startKafkaMock } from './kafka-mock.mjs'
 export { startMariadb } from './mariadb.mjs'
 export { startNats } from './nats.mjs'

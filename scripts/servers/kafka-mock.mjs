@@ -20,7 +20,7 @@ export const kafkaMock = {
 }
 
 /**
- * Asks for the versions of the protocol, the one request that every broker answers without a login.
+ * Requests the protocol versions, the only request that every broker answers without a login.
  *
  * @param {string} url
  */
@@ -37,8 +37,8 @@ async function greetKafka(url) {
 }
 
 /**
- * The mock cluster inside librdkafka: kcat waits for a topic that nobody writes to, and with it lives the cluster. It
- * keeps everything in memory and picks its own port, so after `restart` it is empty and `url` is another one.
+ * The mock cluster of librdkafka: kcat waits for a topic that is never written to, and the cluster lives as long as kcat. It
+ * keeps everything in memory and picks its own port, so after `restart` it is empty and `url` has changed.
  *
  * @returns {Promise<import('./server.mjs').Server>}
  */
@@ -50,7 +50,7 @@ export async function startKafkaMock() {
     launch: () => ({ file: binary, args: ['-b', 'mock:1', '-X', 'test.mock.num.brokers=1', '-C', '-t', 'hold'] }),
     ready: async (output) => {
       const address = /bootstrap\.servers.* replaced with (\S+)/.exec(output)?.[1]
-      if (address === undefined) throw new Error('kcat has not said where its mock cluster listens')
+      if (address === undefined) throw new Error('kcat has not printed the address of its mock cluster')
       const url = `kafka://${address}`
       await greetKafka(url)
       return url

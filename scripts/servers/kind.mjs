@@ -10,13 +10,13 @@ import { redisCluster } from './redis-cluster.mjs'
 
 /**
  * @typedef {object} Kind
- * @property {string} name as `--only` takes it
+ * @property {string} name as in `--only`
  * @property {string} variable
- * @property {string} [alias] another name of the variable, which has no say where the variable is set
+ * @property {string} [alias] another name of the variable, ignored if the variable is set
  * @property {number} defaultPort
- * @property {string | undefined} defaultUrl where one may run already; `undefined` if it is always started by us
+ * @property {string | undefined} defaultUrl where a server may already run; `undefined` if it is always started by us
  * @property {string} debianPackage
- * @property {() => string | undefined} locate the binary to start it from
+ * @property {() => string | undefined} locate finds the binary that starts it
  * @property {(url: string) => Promise<void>} probe rejects with the reason, unless such a server answers there and can
  *   be used with this URL
  * @property {() => Promise<import('./server.mjs').Server>} start

@@ -2,16 +2,16 @@
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** Beside the data of a server, in its directory. */
+/** The name of the directory, beside the data of the server. */
 const limitedDirectory = 'limited'
 
 /**
- * Gives a server a directory that is a file system of its own, so that a test can fill it without filling the machine's. It is mounted in
- * a namespace of the server's own: that needs no root where users may have namespaces, and the mount ends with the server.
+ * Gives a server a directory with its own file system, so that a test can fill it without filling the machine's. It is mounted in
+ * a separate mount namespace: that needs no root where users may create namespaces, and the mount ends with the server.
  *
  * @param {import('./server.mjs').Launch} launch
  * @param {string} directory of the server
- * @param {string | undefined} size as `mount` takes it: `4m`. Default: no such directory.
+ * @param {string | undefined} size as in `mount`: `4m`. Default: no such directory.
  * @param {import('./account.mjs').Account | undefined} account
  * @returns {import('./server.mjs').Launch}
  */

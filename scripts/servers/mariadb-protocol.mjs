@@ -8,11 +8,11 @@ const secureConnection = 1 << 15
 const pluginAuth = 1 << 19
 const connectWithDatabase = 1 << 3
 
-/** The server is there and asks for a login that is not spoken here. */
+/** The server answers but requires a login method that is not implemented here. */
 export class UnknownLoginError extends Error {}
 
 /**
- * One statement on a connection of its own; its rows are not read.
+ * Runs one statement on a separate connection; its rows are not read.
  *
  * @param {string} url
  * @param {string} sql
@@ -67,10 +67,10 @@ async function finishLogin(wire, password) {
   for (;;) {
     const { body, sequence } = await receive(wire)
     if (body[0] === 0) return
-    if (body[0] !== 0xfe) throw new UnknownLoginError('the login asks for more than a password')
+    if (body[0] !== 0xfe) throw new UnknownLoginError('the login requires more than a password')
     const nameEnd = body.indexOf(0)
     const plugin = body.toString('latin1', 1, nameEnd)
-    if (plugin !== 'mysql_native_password' && password !== '') throw new UnknownLoginError(`the login asks for ${plugin}`)
+    if (plugin !== 'mysql_native_password' && password !== '') throw new UnknownLoginError(`the login requires ${plugin}`)
     send(wire, sequence + 1, nativePassword(password, body.subarray(nameEnd + 1, nameEnd + 21)))
   }
 }
@@ -90,7 +90,7 @@ function nativePassword(password, scramble) {
 async function receive(wire) {
   const head = await wire.read(4)
   const body = await wire.read(head.readUIntLE(0, 3))
-  // 0xff, a number, and a state of six characters that a refusal before the login lacks.
+  // 0xff, a number, and a state of six characters, which is missing before the login.
   if (body[0] === 0xff) throw new Error(body.toString('utf8', 3).replace(/^#...../, ''))
   return { sequence: head[3] ?? 0, body }
 }

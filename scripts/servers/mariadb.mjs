@@ -25,7 +25,7 @@ export const mariadb = {
 function locate() {
   const root = foreignRoot('mariadb')
   if (findInstaller() !== undefined) return findBinary('mariadbd', [], root)
-  // MySQL fills the data directory itself. Only from an unpacked system: the tests of `make test` are those of MariaDB.
+  // MySQL initializes the data directory itself. Used only from an unpacked system: `make test` runs on MariaDB.
   return root === '' ? undefined : findBinary('mysqld', [], root)
 }
 
@@ -40,16 +40,16 @@ async function probe(url) {
   })
 }
 
-/** MariaDB, or MySQL where that is unpacked. @returns {Promise<import('./server.mjs').Server>} user `root` without a password, database `test` */
+/** MariaDB, or MySQL if that is unpacked. @returns {Promise<import('./server.mjs').Server>} user `root` without a password, database `test` */
 export async function startMariadb() {
   const binary = requireBinary(mariadb)
   const installer = findInstaller()
   const port = await freePort()
   const base = `mysql://root@127.0.0.1:${port}`
-  // Relative to the data directory, because a socket's path must not be longer than about a hundred characters.
+  // Relative to the data directory, because the path of a socket is limited to about a hundred characters.
   const socket = 'mariadb.sock'
   const buffers = ['--innodb-buffer-pool-size=64M', '--innodb-fast-shutdown=1']
-  // MySQL syncs often while tables are created; without it a killed process still loses nothing.
+  // MySQL syncs often while tables are created; without syncs a killed process still loses nothing.
   const small =
     installer === undefined
       ? [
@@ -107,7 +107,7 @@ export async function startMariadb() {
 }
 
 /**
- * MySQL makes an account that only `localhost` may use, which 127.0.0.1 is not without name resolution.
+ * MySQL creates an account for `localhost` only, which does not match 127.0.0.1 without name resolution.
  *
  * @param {string} directory
  */

@@ -22,7 +22,7 @@ export const nats = {
 }
 
 /**
- * Reads the banner, which must offer JetStream, and logs in. Where the server wants TLS the banner is enough.
+ * Reads the banner, which must offer JetStream, and logs in. If the server requires TLS, the banner is enough.
  *
  * @param {string} url
  */
@@ -45,7 +45,7 @@ async function greetNats(url) {
 }
 
 /**
- * @param {{ user: string; password: string }} [credentials] what it asks for; `url` has them. Default: nothing.
+ * @param {{ user: string; password: string }} [credentials] required by the server, and included in `url`. Default: none.
  * @returns {Promise<import('./server.mjs').Server>} with JetStream
  */
 export async function startNats(credentials) {

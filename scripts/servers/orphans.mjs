@@ -3,8 +3,8 @@ import { spawn } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 
 /**
- * Nobody can clean up after a SIGKILL of themselves. So the first server started in a process also starts a reaper, in
- * a session of its own, which holds the other end of a pipe and knows what is to go when the pipe breaks.
+ * A process cannot clean up after its own SIGKILL. So the first server started in a process also starts a reaper, in
+ * a separate session, which holds the other end of a pipe and knows what to remove when the pipe breaks.
  *
  * @type {import('node:stream').Writable | undefined}
  */
@@ -12,7 +12,7 @@ let pipe
 
 /**
  * @param {number} pid
- * @param {NodeJS.Signals} signal what ends it soon, when nobody wants its data any more
+ * @param {NodeJS.Signals} signal ends it quickly, when its data is no longer needed
  */
 export function adoptProcess(pid, signal) {
   tell({ pid, signal })
@@ -46,7 +46,7 @@ function startReaper() {
     stdio: ['pipe', 'ignore', 'ignore'],
   })
   reaper.unref()
-  // A pipe is a socket to Node. Neither it nor the reaper may keep this process alive.
+  // Node treats a pipe as a socket. Neither it nor the reaper may keep this process alive.
   const stdin = /** @type {import('node:net').Socket} */ (reaper.stdin)
   stdin.unref()
   stdin.on('error', () => {})

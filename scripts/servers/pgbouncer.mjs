@@ -14,7 +14,7 @@ export const pgbouncer = {
   name: 'pgbouncer',
   variable: 'PGBOUNCER_URL',
   defaultPort: 6432,
-  // One that runs already may be in another mode, and in front of another server than the tests use.
+  // A running pooler may use another mode, and another server than the tests.
   defaultUrl: undefined,
   debianPackage: 'pgbouncer',
   locate: () => findBinary('pgbouncer'),
@@ -28,10 +28,10 @@ async function probe(url) {
 }
 
 /**
- * A pooler that gives out a connection per transaction.
+ * A pooler in transaction mode: each transaction may use another connection.
  *
- * @param {{ postgresUrl?: string | undefined, poolSize?: number | undefined }} [options] `postgresUrl`: the server behind it, which lets
- *   `postgres` in without a password. Default: one of its own. `poolSize`: connections to that server. Default: 10.
+ * @param {{ postgresUrl?: string | undefined, poolSize?: number | undefined }} [options] `postgresUrl`: the server behind it, which must accept
+ *   `postgres` without a password. Default: a separate server. `poolSize`: connections to that server. Default: 10.
  * @returns {Promise<import('./server.mjs').Server>}
  */
 export async function startPgbouncer({ postgresUrl, poolSize = 10 } = {}) {

@@ -3,8 +3,8 @@ import { describeAddress, splitUrls } from './address.mjs'
 import { canAptInstall } from './apt-install.mjs'
 
 /**
- * Where a server comes from, the first that holds: named by the environment, running at its default port, installed
- * here, installable by us. `missing` says why none does.
+ * The source of a server, the first that applies: named by the environment, running at its default port, installed
+ * here, installable by us. `missing` has the reason why none applies.
  *
  * @typedef {{ kind: import('./kind.mjs').Kind, note?: string } & (
  *   | { source: 'environment' | 'running', url: string }
@@ -15,7 +15,7 @@ import { canAptInstall } from './apt-install.mjs'
  */
 
 /**
- * Starts and changes nothing.
+ * Determines the source of a server. Starts and changes nothing.
  *
  * @param {import('./kind.mjs').Kind} kind
  * @param {NodeJS.ProcessEnv} environment
@@ -65,7 +65,7 @@ function isSilence(error) {
 /** @param {unknown} error */
 function asError(error) {
   if (!(error instanceof Error)) return new Error(String(error))
-  // Refused at both ::1 and 127.0.0.1, it is an AggregateError without a message.
+  // A connection refused at both ::1 and 127.0.0.1 is an AggregateError without a message.
   if (error.message === '' && 'code' in error) error.message = String(error.code)
   return error
 }

@@ -4,7 +4,7 @@ import { parseAddress } from './address.mjs'
 import { Wire } from './wire.mjs'
 
 /**
- * One statement in the simple protocol, on a connection of its own.
+ * Runs one statement in the simple protocol, on a separate connection.
  *
  * @param {string} url
  * @param {string} sql
@@ -37,7 +37,7 @@ export async function queryPostgres(url, sql) {
 }
 
 /**
- * Until the server is ready for a statement: trust, clear text, MD5 or SCRAM-SHA-256.
+ * Logs in until the server is ready for a statement: trust, clear text, MD5 or SCRAM-SHA-256.
  *
  * @param {Wire} wire
  * @param {string} user
@@ -61,14 +61,14 @@ async function logIn(wire, user, password) {
       wire.write(message('p', text('SCRAM-SHA-256'), int32(opening.length), opening))
     }
     if (method === 11) wire.write(message('p', Buffer.from(scramProof(password, first, body.subarray(4).toString()))))
-    if (![0, 3, 5, 10, 11, 12].includes(method)) throw new Error(`the server asks for login method ${method}`)
+    if (![0, 3, 5, 10, 11, 12].includes(method)) throw new Error(`the server requires login method ${method}`)
   }
 }
 
 /**
  * @param {string} password
- * @param {string} first what we said
- * @param {string} challenge what the server said
+ * @param {string} first the first message of the client
+ * @param {string} challenge the challenge of the server
  */
 function scramProof(password, first, challenge) {
   const [, nonce = '', salt = '', rounds = '1'] = /^r=([^,]*),s=([^,]*),i=(\d+)/.exec(challenge) ?? []

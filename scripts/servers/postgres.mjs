@@ -32,13 +32,13 @@ async function probe(url) {
 }
 
 /**
- * @param {{ limited?: string | undefined }} [options] `limited`: the size of a small file system, `4m`, as the directory `limited` beside the data. Default: none.
+ * @param {{ limited?: string | undefined }} [options] `limited`: the size of a small file system, `4m`, mounted as `limited` beside the data. Default: none.
  * @returns {Promise<import('./server.mjs').Server>} user `postgres` without a password, database `test`
  */
 export async function startPostgres({ limited } = {}) {
   const binary = requireBinary(postgres)
   const port = await freePort()
-  // Shared memory as files in the data directory: a SIGKILL leaves nothing behind elsewhere.
+  // Shared memory as files in the data directory, so that a SIGKILL leaves nothing behind elsewhere.
   const settings = ['-N', '200', '-c', 'dynamic_shared_memory_type=mmap']
   const base = `postgres://postgres@127.0.0.1:${port}`
 
@@ -54,8 +54,8 @@ export async function startPostgres({ limited } = {}) {
       },
     ],
     launch: (directory) => {
-      // Without fsync it loses data when the machine fails, which is not what tests are about; a killed process loses
-      // nothing, because what it wrote is with the kernel.
+      // Without fsync the server loses data if the machine fails, which these tests do not cover; a killed process loses
+      // nothing, because its writes are already in the kernel.
       const args = ['-D', join(directory, 'data'), '-p', String(port), '-h', '127.0.0.1', '-k', '', '-F', ...settings]
       return withLimitedDirectory({ file: binary, args }, directory, limited, account)
     },
@@ -69,7 +69,7 @@ export async function startPostgres({ limited } = {}) {
     stopSignal: 'SIGINT',
     // Not SIGKILL: its backends would outlive it for a moment.
     discardSignal: 'SIGQUIT',
-    // After a SIGKILL the backends need a moment to notice that their postmaster is gone.
+    // After a SIGKILL the backends need a moment to notice that their postmaster has ended.
     passing: /pre-existing shared memory block|lock file "postmaster.pid" already exists/,
   })
 }

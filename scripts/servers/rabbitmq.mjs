@@ -23,7 +23,7 @@ export const rabbitmq = {
 }
 
 function locate() {
-  // Not Debian's wrapper on the PATH, which changes user and directory to the machine's own broker.
+  // Not Debian's wrapper in the PATH, which switches to the user and directory of the machine's own broker.
   return findMapper() === undefined ? undefined : findBinary('rabbitmq-server', ['/usr/lib/rabbitmq/bin'], foreignRoot('rabbitmq'))
 }
 
@@ -32,7 +32,7 @@ function findMapper() {
 }
 
 /**
- * It shares nothing with a broker of the machine: node name, directories, ports and Erlang's port mapper are its own.
+ * Shares nothing with a broker of the machine: node name, directories, ports and Erlang's port mapper are separate.
  * The port mapper runs as our child, because the one that Erlang starts by itself is a daemon and would stay behind.
  *
  * @returns {Promise<import('./server.mjs').Server>} user and password are `guest`
@@ -63,13 +63,13 @@ export async function startRabbitmq() {
         RABBITMQ_LOGS: '-',
         RABBITMQ_PLUGINS_EXPAND_DIR: join(directory, 'plugins'),
         RABBITMQ_PID_FILE: join(directory, 'pid'),
-        // Files that do not exist, in place of those in /etc.
+        // Paths of missing files, in place of those in /etc.
         RABBITMQ_CONF_ENV_FILE: join(directory, 'rabbitmq-env.conf'),
         RABBITMQ_CONFIG_FILE: join(directory, 'rabbitmq'),
         RABBITMQ_ADVANCED_CONFIG_FILE: join(directory, 'advanced.config'),
         RABBITMQ_ENABLED_PLUGINS_FILE: join(directory, 'enabled_plugins'),
         RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS: '-kernel inet_dist_use_interface {127,0,0,1}',
-        // Makes the script replace itself with the server, so that the pid we know is the broker's.
+        // Makes the script replace itself with the server, so that the known pid is the broker's.
         RUNNING_UNDER_SYSTEMD: 'true',
       },
     }),

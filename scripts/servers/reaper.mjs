@@ -1,6 +1,6 @@
 // @ts-check
-// The program behind orphans.mjs. It reads one JSON line per change on stdin. End of input means that whoever started
-// the servers is gone, in whichever way: then it ends what is left and removes what is left over.
+// The program behind orphans.mjs. It reads one JSON line per change on stdin. End of input means that the process that started
+// the servers has ended, for whatever reason: then the reaper ends the remaining processes and removes the remaining files.
 import { createInterface } from 'node:readline'
 import { removePath } from './remove-path.mjs'
 import { askToEnd, isGroupGone, signalProcess } from './signal-process.mjs'
@@ -12,7 +12,7 @@ const processes = new Map()
 const paths = new Set()
 
 for await (const line of createInterface({ input: process.stdin })) {
-  if (!line.endsWith('}')) continue // cut off by the end of its writer
+  if (!line.endsWith('}')) continue // truncated when its writer ended
   const { pid, signal, path, gone } = JSON.parse(line)
   if (pid !== undefined && !gone) processes.set(pid, signal)
   else if (pid !== undefined) processes.delete(pid)

@@ -10,7 +10,7 @@ const slots = 16_384
 const busOffset = 10_000
 
 /**
- * It has no default port: a cluster is always started by us, unless the environment names one.
+ * No default port: a cluster is always started by us, unless the environment names one.
  *
  * @type {import('./kind.mjs').Kind}
  */
@@ -32,8 +32,8 @@ async function probe(url) {
 }
 
 /**
- * Masters without replicas, each with its share of the slots, joined over the protocol so that Redis 6 and no
- * redis-cli will do. `url` lists all nodes, `port` and `pid` are the first one's; `kill` and `restart` act on all.
+ * Masters without replicas, each with its share of the slots, joined over the protocol, so that Redis 6 without
+ * redis-cli suffices. `url` lists all nodes, `port` and `pid` are those of the first one; `kill` and `restart` act on all.
  *
  * @param {{ nodes?: number | undefined }} [options] Default: 3.
  * @returns {Promise<Cluster>}
@@ -89,7 +89,7 @@ async function join(nodes) {
       const from = Math.floor((index * slots) / nodes.length)
       const to = Math.floor(((index + 1) * slots) / nodes.length)
       const share = Array.from({ length: to - from }, (_, offset) => from + offset)
-      // Epochs that differ from the start spare the nodes an election about them.
+      // Different epochs from the start avoid an election between the nodes.
       await askRedis(node.url, ['CLUSTER', 'SET-CONFIG-EPOCH', index + 1], ['CLUSTER', 'ADDSLOTS', ...share])
     }),
   )

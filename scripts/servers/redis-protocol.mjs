@@ -5,7 +5,7 @@ import { Wire } from './wire.mjs'
 /** @typedef {string | number | null | readonly unknown[]} Reply */
 
 /**
- * Commands one after the other on a connection of its own.
+ * Runs commands one after the other on a separate connection.
  *
  * @param {string} url
  * @param {(string | number)[][]} commands

@@ -8,7 +8,7 @@ import { requireBinary } from './require-binary.mjs'
 import { startServer } from './server.mjs'
 
 /**
- * One Sentinel, whose word is enough for a failover. It calls the master that it watches `main`, and gives up on it after half a second.
+ * One Sentinel, with a quorum of one for a failover. It names the monitored master `main`, and considers it down after half a second.
  *
  * @param {{ master: number }} options the port of the master
  * @returns {Promise<import('./server.mjs').Server>}
@@ -17,7 +17,7 @@ export async function startRedisSentinel({ master }) {
   const binary = requireBinary(redis)
   const own = String(await freePort())
   const url = `redis://127.0.0.1:${own}`
-  // It writes what it learns into this file, which therefore has to be its own.
+  // Sentinel writes its state into this file, so it must not be shared.
   const settings = [
     `port ${own}`,
     'bind 127.0.0.1',

@@ -34,7 +34,7 @@ async function probe(url) {
 
 /**
  * @param {{ args?: readonly string[] | undefined, files?: Readonly<Record<string, string>> | undefined, port?: number | undefined, env?: Readonly<Record<string, string>> | undefined }} [options]
- *   `args`: as on the command line; they win over ours. `files`: texts by file name, in the directory that the server starts in. `port`: Default: a free one.
+ *   `args`: command-line arguments, which override ours. `files`: contents by file name, in the server's start directory. `port`: Default: a free one.
  *   `env`: environment variables of the server, besides ours.
  * @returns {Promise<import('./server.mjs').Server>}
  */
@@ -53,8 +53,8 @@ export async function startRedis({ args = [], files = {}, port, env = {} } = {})
       })),
     launch: (directory) => ({
       file: binary,
-      // `appendfsync no` hands each write to the kernel before the reply and never delays it, as `everysec` does while
-      // a sync is under way: what was answered survives a SIGKILL.
+      // `appendfsync no` passes each write to the kernel before the reply and never delays it, as `everysec` does while
+      // a sync is in progress: acknowledged writes survive a SIGKILL.
       args: [
         ...['--port', own, '--bind', '127.0.0.1', '--dir', directory, '--daemonize', 'no'],
         ...['--save', '', '--appendonly', 'yes', '--appendfsync', 'no', ...args],

@@ -3,7 +3,7 @@ import { rm } from 'node:fs/promises'
 import { waitUntil } from './wait-until.mjs'
 
 /**
- * More than once if need be: a process that has just been told to end may still put a file there.
+ * Retries if necessary: a process that was just asked to end may still create a file there.
  *
  * @param {string} path
  */

@@ -6,7 +6,7 @@ import { makeTemporaryDirectory, removeTemporaryDirectory } from './temporary-di
 import { waitUntil } from './wait-until.mjs'
 
 /**
- * A server of our own, which a test may kill. Disposing is `stop()`.
+ * A separate server, which a test may kill. Disposing is `stop()`.
  *
  * @typedef {ServerMembers & AsyncDisposable} Server
  */
@@ -16,12 +16,12 @@ import { waitUntil } from './wait-until.mjs'
  * @property {string} name
  * @property {string} url
  * @property {number} port
- * @property {number} pid of the present process
- * @property {Promise<string>} exited resolves when the present process has ended, with how
+ * @property {number} pid of the current process
+ * @property {Promise<string>} exited resolves when the current process has ended, to a description of how
  * @property {() => Promise<void>} stop ends it and removes its data. May be called twice, or after `kill`.
- * @property {(signal?: NodeJS.Signals) => Promise<void>} kill resolves when the process is gone, or at once for
+ * @property {(signal?: NodeJS.Signals) => Promise<void>} kill resolves when the process has ended, or immediately for
  *   signals such as SIGSTOP that are not meant to end it. Default: SIGKILL.
- * @property {() => Promise<void>} restart on the same port and data; if it still runs it is stopped gently first
+ * @property {() => Promise<void>} restart on the same port and data; if it still runs, it is stopped gracefully first
  */
 
 /**
@@ -36,18 +36,18 @@ import { waitUntil } from './wait-until.mjs'
 /**
  * @typedef {object} Recipe
  * @property {string} name
- * @property {string} [kind] whose unpacked system it runs in, if there is one. Default: the name.
+ * @property {string} [kind] the kind whose unpacked system it runs in, if there is one. Default: the name.
  * @property {import('./account.mjs').Account | undefined} account
  * @property {(directory: string) => Launch} launch
- * @property {(output: string) => Promise<string>} ready resolves with the URL; rejects as long as it does not answer.
- *   Gets what the process has printed.
+ * @property {(output: string) => Promise<string>} ready resolves to the URL; rejects as long as the server does not answer.
+ *   Receives the output of the process.
  * @property {((directory: string) => Launch[]) | undefined} [prepare] commands that fill the directory, in order
- * @property {Companion | undefined} [companion] a process it needs beside it, started before and ended after it
+ * @property {Companion | undefined} [companion] a process that it depends on, started before and ended after it
  * @property {((url: string) => Promise<void>) | undefined} [finish] after the first start
  * @property {NodeJS.Signals | undefined} [stopSignal] asks it to end and keep its data. Default: SIGTERM.
- * @property {NodeJS.Signals | undefined} [discardSignal] ends it without caring for its data. Default: SIGKILL.
- * @property {RegExp | undefined} [passing] a start that failed with this in its output is tried again
- * @property {number | undefined} [timeout] how long a start may take. Default: 30 000.
+ * @property {NodeJS.Signals | undefined} [discardSignal] ends it without preserving its data. Default: SIGKILL.
+ * @property {RegExp | undefined} [passing] a failed start with this in its output is retried
+ * @property {number | undefined} [timeout] the time limit of a start in milliseconds. Default: 30 000.
  */
 
 /**

@@ -2,8 +2,8 @@
 
 /**
  * @param {number} pid negative for a process group
- * @param {NodeJS.Signals | 0} signal 0 only asks
- * @returns {boolean} whether it was there
+ * @param {NodeJS.Signals | 0} signal 0 only checks
+ * @returns {boolean} whether the process existed
  */
 export function signalProcess(pid, signal) {
   try {
@@ -15,18 +15,18 @@ export function signalProcess(pid, signal) {
 }
 
 /**
- * SIGKILL goes to the whole group; any other signal to its first process, which knows what to do with the rest.
+ * Sends SIGKILL to the whole group; any other signal to its first process, which handles the others.
  *
  * @param {number} pid
  * @param {NodeJS.Signals} signal
  */
 export function askToEnd(pid, signal) {
   signalProcess(signal === 'SIGKILL' ? -pid : pid, signal)
-  signalProcess(-pid, 'SIGCONT') // a stopped process would not see the other one
+  signalProcess(-pid, 'SIGCONT') // a stopped process would not receive the other signal
 }
 
 /**
- * Its first process may be gone and others still be writing, as when initdb is interrupted.
+ * Checks the whole group: its first process may have ended while others still write, as when initdb is interrupted.
  *
  * @param {number} pid
  */

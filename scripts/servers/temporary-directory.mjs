@@ -11,13 +11,13 @@ const directories = new Set()
 
 /**
  * @param {string} name
- * @param {import('./account.mjs').Account | undefined} account its owner, if not ourselves
- * @param {string} [root] the unpacked system to make it in. Default: this one.
+ * @param {import('./account.mjs').Account | undefined} account its owner, if not that of this process
+ * @param {string} [root] the unpacked system to create it in. Default: that of the machine.
  */
 export function makeTemporaryDirectory(name, account, root = '') {
   const own = account === undefined || isOpen(tmpdir()) ? tmpdir() : '/tmp'
   const parent = root === '' ? own : join(root, 'tmp')
-  // Not mkdtemp: the reaper is told before there is anything to remove.
+  // Not mkdtemp: the reaper must know the path before the directory exists.
   const directory = join(parent, `ackord-${name}-${randomUUID()}`)
   adoptPath(directory)
   directories.add(directory)
@@ -38,7 +38,7 @@ export async function removeTemporaryDirectories() {
 }
 
 /**
- * Whether another account can get there: root's own TMPDIR may be private.
+ * Whether another account can access the directory: root's own TMPDIR may be private.
  *
  * @param {string} directory
  * @returns {boolean}

@@ -2,8 +2,8 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
 /**
- * Asks again and again until the answer is something other than `undefined` or `false`, and resolves with it. An error
- * counts as "not yet"; past the deadline the last one is the cause of the rejection.
+ * Calls `ask` repeatedly until the result is neither `undefined` nor `false`, and resolves to it. An error
+ * counts as "not yet"; past the deadline the last error is the cause of the rejection.
  *
  * @template T
  * @param {string} what completes the sentence "… did not happen within 10 s"

@@ -6,8 +6,8 @@ import tls from 'node:tls'
 const patience = 5_000
 
 /**
- * A socket that is read by amount, for the few bytes of protocol that tell one server from another. Every wait ends
- * after five seconds, and with an error when the server hangs up.
+ * A socket that is read by length, for the few protocol bytes that distinguish one server from another. Every wait ends
+ * after five seconds, and with an error when the server closes the connection.
  */
 export class Wire {
   /** @type {net.Socket} */
@@ -26,7 +26,7 @@ export class Wire {
 
   /** @param {{ host: string, port: number, secure?: boolean }} address */
   static async open({ host, port, secure = false }) {
-    // Certificates are not checked: no secret is worth more than the answer to "is it there", and tests bring their own.
+    // Certificates are not verified: the connection only checks that the server answers, and tests use their own certificates.
     const socket = secure
       ? tls.connect({ host, port, servername: net.isIP(host) ? '' : host, rejectUnauthorized: false })
       : net.connect({ host, port })
@@ -47,7 +47,7 @@ export class Wire {
     return this.#take(length)
   }
 
-  /** Up to the next CR LF, which is dropped. */
+  /** Reads up to the next CR LF, which is dropped. */
   async readLine() {
     let end = this.#received.indexOf('\r\n')
     while (end < 0) {
@@ -60,7 +60,7 @@ export class Wire {
     return line
   }
 
-  /** Continues with TLS, for protocols that ask for it in the clear. */
+  /** Continues with TLS, for protocols that negotiate it in clear text. */
   async startTls() {
     this.#socket.removeAllListeners('data')
     this.#socket = tls.connect({ socket: this.#socket, rejectUnauthorized: false })
@@ -68,7 +68,7 @@ export class Wire {
     this.#listen()
   }
 
-  /** Sends what was written before and lets go; never throws. */
+  /** Sends the buffered data and closes the connection; never throws. */
   close() {
     this.#socket.end(() => this.#socket.destroy())
   }

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { root } from './docs-blocks.ts'
 
 const page = readFileSync(`${root}ARCHITECTURE.md`, 'utf8')
-/** The numbered stations below each heading that ends in "file by file". */
+/** The numbered steps below each heading that ends in "file by file". */
 const walks = page
   .split(/^### /m)
   .filter((section) => /^.*, file by file\n/.test(section))

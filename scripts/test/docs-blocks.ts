@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url'
 
 export const root: string = fileURLToPath(new URL('../..', import.meta.url))
 
-/** The documents of `docs/`, as paths of the repository. */
+/** The documents of `docs/`, as paths relative to the repository. */
 export const documents: readonly string[] = readdirSync(`${root}docs`, { recursive: true, encoding: 'utf8' })
   .filter((name) => name.endsWith('.md'))
   .map((name) => `docs/${name}`)
@@ -11,16 +11,16 @@ export const documents: readonly string[] = readdirSync(`${root}docs`, { recursi
 
 export interface Block {
   readonly document: string
-  /** Where it begins in the document, from 1. */
+  /** The line where it begins in the document, from 1. */
   readonly line: number
-  /** As in ```` ```ts [service.ts] ````. */
+  /** The file name, as in ```` ```ts [service.ts] ````. */
   readonly title: string | undefined
-  /** What readers do not see: the imports and declarations that a fragment takes for granted, out of the last `<!-- ts … -->` before it. */
+  /** Code hidden from readers: the imports and declarations that a fragment assumes, from the last `<!-- ts … -->` before it. */
   readonly setup: string
   readonly code: string
 }
 
-/** The blocks of TypeScript in a document, in their order. */
+/** The TypeScript blocks of a document, in order. */
 export function typescriptBlocks(document: string): Block[] {
   const text = readFileSync(root + document, 'utf8')
   const blocks: Block[] = []
@@ -35,7 +35,7 @@ export function typescriptBlocks(document: string): Block[] {
   return blocks
 }
 
-/** Other blocks of a document, such as `sql`. */
+/** Blocks of another language in a document, such as `sql`. */
 export function blocksIn(document: string, language: string): string[] {
   const text = readFileSync(root + document, 'utf8')
   return [...text.matchAll(new RegExp(`^\`\`\`${language}\\n([\\s\\S]*?)^\`\`\`$`, 'gm'))].map(([, code = '']) => code)

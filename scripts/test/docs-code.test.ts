@@ -9,7 +9,7 @@ const blocks = documents.flatMap(typescriptBlocks)
 const nameOf = (document: string, line: number) => `${document.replaceAll(/[/.]/g, '-')}-${line}`
 
 /**
- * Every block of TypeScript is a file of its own, compiled against the sources. What a fragment takes for granted is in a comment before it, which readers
+ * Every TypeScript block is compiled as a separate file against the sources. The declarations that a fragment assumes are in a comment before it, which readers
  * do not see: see `docs-blocks.ts`.
  */
 describe('the code in the documents', () => {
@@ -19,7 +19,7 @@ describe('the code in the documents', () => {
     rmSync(folder, { recursive: true, force: true })
     mkdirSync(folder, { recursive: true })
     for (const { document, line, setup, code } of blocks) {
-      // Where a fragment imports nothing, it is a module all the same.
+      // The export makes a fragment without imports a module.
       writeFileSync(`${folder}/${nameOf(document, line)}.ts`, `${setup}${code}\nexport {}\n`)
     }
     const fromRedis = createRequire(`${root}packages/redis/package.json`)
@@ -30,10 +30,10 @@ describe('the code in the documents', () => {
       allowImportingTsExtensions: true,
       rewriteRelativeImportExtensions: false,
       customConditions: ['@ackord/source'],
-      // A fragment shows how something is made, and need not use it; its setup is shared with others.
+      // A fragment may show how something is created without using it; its setup is shared with others.
       noUnusedLocals: false,
       noUnusedParameters: false,
-      // Packages that have it in two versions keep it to themselves.
+      // Resolved explicitly, because packages that need two versions of ioredis install it locally.
       paths: { ioredis: [fromRedis.resolve('ioredis').replace(/\.js$/, '.d.ts')] },
       typeRoots: [`${root}node_modules/@types`],
     }
@@ -46,7 +46,7 @@ describe('the code in the documents', () => {
   }, 120_000)
   afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
-  it('is there', () => {
+  it('exists', () => {
     expect(blocks.length).toBeGreaterThan(40)
   })
 
@@ -55,7 +55,7 @@ describe('the code in the documents', () => {
     expect(own).toEqual([])
   })
 
-  it('is all that the compiler complained about', () => {
+  it('has no other compiler errors', () => {
     expect(errors.split('\n').filter((error) => error !== '' && !/^docs-|^ /.test(error))).toEqual([])
   })
 })

@@ -12,7 +12,7 @@ const units: Readonly<Record<string, number>> = {
   MB: 1024 * 1024,
 }
 
-/** The value that a doc comment begins with: `30,000`, `7 days`, `'oldest'`, `true`. `undefined` if it is a description. */
+/** The value at the beginning of a doc comment's default: `30,000`, `7 days`, `'oldest'`, `true`. `undefined` if it is a description. */
 function saidValue(says: string): unknown {
   const [, digits, unit] = /^(\d[\d,]*(?:\.\d+)?)(?: (millisecond|second|minute|hour|day|MB)s?)?(?![\w×])/.exec(says) ?? []
   if (digits !== undefined) return Number(digits.replaceAll(',', '')) * (unit === undefined ? 1 : (units[unit] ?? Number.NaN))

@@ -11,7 +11,7 @@ const sources = readdirSync(`${root}packages`)
   .map((file) => readFileSync(root + file, 'utf8'))
   .join('\n')
 
-/** Also those that are put together: `ackord.outbox.${what}_duration`. */
+/** Includes names that are assembled: `ackord.outbox.${what}_duration`. */
 const metrics = new Set([
   ...[...sources.matchAll(/['"`](ackord(?:\.[a-z_]+)+)/g)].map(([, name = '']) => name),
   ...['claim', 'publish', 'settle'].map((what) => `ackord.outbox.${what}_duration`),
@@ -19,7 +19,7 @@ const metrics = new Set([
 
 const spansOf = (document: string) => [...readFileSync(root + document, 'utf8').matchAll(/`([^`\n]+)`/g)].map(([, code = '']) => code)
 
-/** A whole sentence in a code span is a line of the log, or its beginning. */
+/** A whole sentence in a code span is a log line, or its beginning. */
 const isLogLine = (span: string) => /^[A-Z][a-z]* (?:\w+[ ,:;]+){2,}.*[.…]$/.test(span)
 
 describe.each(documents)('%s', (document) => {
@@ -41,7 +41,7 @@ describe.each(documents)('%s', (document) => {
 })
 
 describe('the check of log lines', () => {
-  it('finds them', () => {
+  it('finds log lines', () => {
     expect(spansOf('docs/what-happens-when.md').filter(isLogLine).length).toBeGreaterThan(12)
     expect(isLogLine('A destination is up again.')).toBe(true)
     expect(isLogLine('SELECT … FOR UPDATE')).toBe(false)

@@ -5,7 +5,7 @@ import { root } from './docs-blocks.ts'
 
 const files = ['README.md', ...pages().map(({ file }) => file)]
 
-/** The links of a document that lead to nothing in the repository. */
+/** The links of a document whose target does not exist in the repository. */
 function deadLinks(file: string, markdown: string): string[] {
   const dead: string[] = []
   replaceLinks(markdown, (href) => {

@@ -4,21 +4,21 @@ import { once } from 'node:events'
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { root, typescriptBlocks } from './docs-blocks.ts'
 
-/** For a program that hangs. */
+/** The time limit for a program that hangs. */
 const limit = 45_000
 
 /** The programs of a document: `service.ts`, `send.ts`. */
 export interface Programs {
-  /** What stands in place of `shop` in them, so that nobody else has these names. */
+  /** Replaces `shop` in the programs, so that their names are unique. */
   readonly word: string
-  /** Runs a program to its end; what it printed. */
+  /** Runs a program to its end; resolves to its output. */
   run(title: string, environment: NodeJS.ProcessEnv): Promise<string>
   /** Starts a program and waits until it prints the text. */
   start(title: string, environment: NodeJS.ProcessEnv, text: string): Promise<RunningProgram>
 }
 
 interface RunningProgram {
-  /** SIGTERM; what it printed, if it ended well. */
+  /** Sends SIGTERM; resolves to the output if the program exited successfully. */
   stop(): Promise<string>
 }
 
@@ -27,7 +27,7 @@ const tsc = (...args: readonly string[]) =>
 
 const folder = `${root}.cache/docs-run`
 
-/** As a reader would: against the packages as they are built. By the paths of the documents. */
+/** Compiles the programs as a reader would: against the built packages. Keyed by the paths of the documents. */
 export function compilePrograms(documents: readonly string[]): ReadonlyMap<string, Programs> {
   removePrograms()
   const compiled = new Map(documents.map((document) => [document, writePrograms(document)]))
@@ -93,7 +93,7 @@ function listen(child: ChildProcess): Listened {
         over = true
       })
       while (!printed.includes(text)) {
-        if (over) throw new Error(`The program ended before it said '${text}':\n${printed}`)
+        if (over) throw new Error(`The program ended before it printed '${text}':\n${printed}`)
         await Promise.race([once(child, 'heard'), end])
       }
     },

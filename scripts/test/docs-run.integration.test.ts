@@ -33,7 +33,7 @@ function inDatabase(url: string, name: string): string {
   return other.href
 }
 
-/** Starts the service of a page, sends the command twice, stops it; what `send.ts` printed. */
+/** Starts the service of a page, sends the command twice, stops it; resolves to the output of `send.ts`. */
 async function runPage({ start, run }: Programs, environment: NodeJS.ProcessEnv): Promise<string> {
   const service = await start('service.ts', environment, 'The service runs.')
   try {
@@ -43,7 +43,7 @@ async function runPage({ start, run }: Programs, environment: NodeJS.ProcessEnv)
   }
 }
 
-/** Removes the queues of a page; how many messages were left in them. */
+/** Deletes the queues of a page; resolves to the number of messages that were left in them. */
 async function deleteQueues(word: string): Promise<number> {
   const connection = await connect(rabbitmqUrl)
   const channel = await connection.createChannel()
@@ -58,7 +58,7 @@ async function withPostgres<T>(name: string, work: (pool: pg.Pool) => Promise<T>
   await server.connect()
   await server.query(`CREATE DATABASE ${name}`)
   const pool = new pg.Pool({ connectionString: inDatabase(postgresUrl, name) })
-  // What is still closing when the database is dropped.
+  // Connections may still be closing when the database is dropped.
   pool.on('error', () => {})
   try {
     return await work(pool)
@@ -136,7 +136,7 @@ describe('the programs of the pages to start with', () => {
 })
 
 describe('the SQL for moving from another outbox', () => {
-  it('moves what is inserted, and what was there', async () => {
+  it('moves new and existing rows', async () => {
     await withPostgres(`ackorddocs${randomBytes(4).toString('hex')}`, async (pool) => {
       await createSchema(fromPg(pool, { logger: silentLogger }))
       const [replace = '', backlog = '', debezium = ''] = blocksIn('docs/guides/migrating.md', 'sql')

@@ -15,10 +15,10 @@ const documents = [
   ...filesIn('docs/', '.md'),
   ...packages.flatMap((name) => [`packages/${name}/README.md`, `packages/${name}/package.json`]),
 ]
-/** Doc comments and error texts are read too. */
+/** Doc comments and error texts are checked, too. */
 const sources = packages.flatMap((name) => filesIn(`packages/${name}/src/`, '.ts'))
 
-/** Sentences that promise what nobody can keep: a crash between publish and settle makes a duplicate. */
+/** Sentences that promise the impossible: a crash between publish and settle causes a duplicate. */
 function falsePromises(text: string): string[] {
   const sentences = text.replaceAll(/\s+/g, ' ').split(/(?<=[.!?:;|])\s/)
   return sentences.filter(
@@ -30,7 +30,7 @@ function falsePromises(text: string): string[] {
 
 describe('the documents', () => {
   it('promise no more than at-least-once delivery', () => {
-    // The check itself first: what it must find, and what it must let pass.
+    // Tests the check itself first: sentences that it must find, and sentences that it must allow.
     expect(falsePromises('We have exactly-once delivery. Events are delivered exactly once.')).toHaveLength(2)
     expect(falsePromises('Exactly-once\nmessage delivery for all')).toHaveLength(1)
     expect(falsePromises('Never write "exactly-once delivery". Exactly-once effects. There is no exactly once delivery.')).toEqual([])

@@ -30,7 +30,7 @@ describe('docs/guarantees.md', () => {
     },
   )
 
-  it('is what the script writes: nobody changed it by hand', () => {
+  it('is identical to the output of the script: nobody edited it manually', () => {
     expect(read('docs/guarantees.md')).toBe(renderPage(readResults()))
   })
 
@@ -67,7 +67,7 @@ describe('the results', () => {
     return mergeResults(before, { at, run: run(at.slice(0, 4)), tables: findTables(text), figures })
   }
 
-  it('are read from what a suite prints, among other lines and colours', () => {
+  it('are parsed from the output of a suite, among other lines and colours', () => {
     const table = formatTable([row('one', 'a|b', 'passed', '2 duplicates'), row('one', 'c', 'failed'), row('two', 'c', 'passed')])
     const text = `\u001b[32mstdout | some.test.ts\u001b[39m\n${table}\nmore\n| no table |\n${formatTable([{ ...row('x', 'y', 'passed'), suite: 'other' }])}`
     expect(findTables(text)).toEqual([

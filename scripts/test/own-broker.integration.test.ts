@@ -13,7 +13,7 @@ const folder = `${root}.cache/own-broker`
 const schema = `ackord_own_broker_${randomBytes(4).toString('hex')}`
 const example = typescriptBlocks(document).find(({ title }) => title === 'postgres-queue.ts')
 
-/** What the example exports. */
+/** The exports of the example. */
 interface QueueModule {
   readonly queueTable: string
   queuePublisher(pool: pg.Pool): Publisher & AsyncDisposable

@@ -8,7 +8,7 @@ const number = String.raw`([A-Z]?\d+(?:\.\d+)?)`
 const rows = [...page.matchAll(new RegExp(`^\\| ${number} \\| (.+?) \\| \`(.+?)\`: (.+?) \\|$`, 'gm'))].map(
   ([, id = '', , file = '', title = '']) => ({ id, file, title }),
 )
-/** Those of which the page says why no test is named. */
+/** The pitfalls for which the page explains why no test is named. */
 const explained = [...page.matchAll(new RegExp(`^\\| ${number} \\| [^|]+ \\|$`, 'gm'))].map(([, id = '']) => id)
 
 const upTo = (last: number, prefix = '') => Array.from({ length: last }, (_, index) => `${prefix}${index + 1}`)
@@ -25,7 +25,7 @@ const parts = {
   ),
 }
 
-/** `sql/x.test.ts` is a test of that package; what is not there is a scenario of the kit, which lives in its sources. */
+/** `sql/x.test.ts` is a test of that package; other names are scenarios of the testkit, which are in its sources. */
 function fileOf(name: string): string {
   const [, owner = '', path = ''] = /^(\w+)\/(.+)$/.exec(name) ?? []
   const folder = owner === 'scripts' ? 'scripts' : `packages/${owner}`
@@ -39,7 +39,7 @@ describe('docs/pitfalls.md', () => {
     expect(ids.filter((id) => !known.has(id))).toEqual([])
   })
 
-  it('has no row that nobody reads', () => {
+  it('has no row that this test does not check', () => {
     expect(rows.length + explained.length).toBe(page.split('\n').filter((line) => /^\| [A-Z]?\d/.test(line)).length)
     const ids = new Set(Object.values(parts).flat())
     expect([...rows.map(({ id }) => id), ...explained].filter((id) => !ids.has(id))).toEqual([])

@@ -3,7 +3,7 @@ import { canAptInstall } from '../servers/apt-install.mjs'
 import type { Kind } from '../servers/kind.mjs'
 import { planServer } from '../servers/plan.mjs'
 
-/** A kind of which nothing runs and nothing is installed, unless the test says otherwise. */
+/** A kind that neither runs nor is installed, unless the test configures it otherwise. */
 function testKind(members: Partial<Kind> = {}): Kind {
   return {
     name: 'thing',
@@ -59,13 +59,13 @@ describe('planServer()', () => {
     })
   })
 
-  it('starts what is installed when nothing answers', async () => {
+  it('starts an installed server when nothing answers', async () => {
     const plan = await planServer(testKind({ locate: () => '/bin/thing' }), {})
     expect(plan).toEqual(expect.objectContaining({ source: 'installed', binary: '/bin/thing' }))
     expect(plan.note).toBeUndefined()
   })
 
-  it('installs what is not there where it may, and else says what to do', async () => {
+  it('installs a missing server where it may, and otherwise says what to do', async () => {
     const plan = await planServer(testKind(), {})
     if (canAptInstall()) expect(plan.source).toBe('installable')
     else expect(plan).toMatchObject({ reason: expect.stringMatching(/install thing-server .* or set THING_URL$/) })

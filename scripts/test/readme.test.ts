@@ -17,7 +17,7 @@ const blocks = readmes.flatMap((file) =>
 const tsc = (...args: readonly string[]) =>
   spawnSync(process.execPath, [`${root}node_modules/typescript/bin/tsc`, ...args], { cwd: root, encoding: 'utf8' }).stdout
 
-/** As a reader would: each example in a file of its own, compiled against the built packages, run by Node. */
+/** As for a reader: each example in a separate file, compiled against the built packages, run by Node. */
 describe('the examples in the READMEs', () => {
   let built = ''
   let compiled = ''
@@ -41,7 +41,7 @@ describe('the examples in the READMEs', () => {
   }, 240_000)
   afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
-  it('are there', () => {
+  it('exist', () => {
     expect(blocks.length).toBeGreaterThanOrEqual(readmes.length)
   })
 

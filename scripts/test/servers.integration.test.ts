@@ -46,7 +46,7 @@ describe('a private server', { timeout: 120_000 }, () => {
     } finally {
       await server.stop()
     }
-    await world.empty() // helpers of Erlang end by themselves, a moment later
+    await world.empty() // helper processes of Erlang end by themselves, a moment later
     await expect(kind?.probe(server.url)).rejects.toThrow('ECONNREFUSED')
   })
 

@@ -7,28 +7,28 @@ import { waitUntil } from '../servers/wait-until.mjs'
 
 const services = fileURLToPath(new URL('../services', import.meta.url))
 
-/** One call of `scripts/services`, as seen from outside. */
+/** One run of `scripts/services`, as seen from outside. */
 interface Run {
   readonly process: ChildProcess
-  /** Resolves when it and everything that writes to its output has ended. */
+  /** Resolves when the process and everything that writes to its output have ended. */
   readonly ended: Promise<{ readonly code: number | null; readonly stdout: string; readonly stderr: string }>
   readonly stdout: () => string
 }
 
 export interface World extends AsyncDisposable {
-  /** Where temporary directories of servers go, and nothing else. */
+  /** The parent of the servers' temporary directories, which contains nothing else. */
   readonly directory: string
   run(args: readonly string[], environment?: Readonly<Record<string, string>>): Run
-  /** What the servers started in this world have left: processes and directories. */
+  /** The processes and directories left by the servers that were started in this world. */
   leftovers(): readonly string[]
   /** Resolves when nothing is left; rejects after ten seconds. */
   empty(): Promise<void>
 }
 
-/** A directory for temporary directories of its own, so that what is left in it can only come from this test. */
+/** A separate directory for temporary directories, so that anything left in it comes from this test. */
 export function openWorld(): World {
   const directory = mkdtempSync(join(tmpdir(), 'services-test-'))
-  chmodSync(directory, 0o755) // servers run under accounts of their own
+  chmodSync(directory, 0o755) // servers run under their own accounts
   const runs: ChildProcess[] = []
   const leftovers = () => [...readdirSync(directory), ...processesWith(join(directory, 'ackord-'))]
 
@@ -82,7 +82,7 @@ function processesWith(text: string): string[] {
         const places = [command, readlinkSync(`/proc/${pid}/cwd`), readFileSync(`/proc/${pid}/environ`, 'utf8')]
         return places.some((place) => place.includes(text)) ? [`${pid} ${command}`] : []
       } catch {
-        return [] // gone, or another user's
+        return [] // ended, or owned by another user
       }
     })
 }

@@ -9,7 +9,7 @@ import { waitUntil } from '../servers/wait-until.mjs'
 import { openWorld } from './services-world.ts'
 
 const cluster = ['--only', 'redis-cluster']
-/** Prints `ready` and stays. */
+/** A command that prints `ready` and keeps running. */
 const waiting = ['--', process.execPath, '-e', 'console.log("ready"); setInterval(() => {}, 1e6)']
 const noCluster = { REDIS_CLUSTER_URLS: '' }
 
@@ -28,7 +28,7 @@ describe('the servers behind the variables', () => {
     expect(await queryPostgres(given('POSTGRES_URL'), "select 1, 'one', null")).toEqual([['1', 'one', null]])
   })
 
-  it('Redis gives back what was set', async () => {
+  it('Redis returns the value that was set', async () => {
     const key = `services-test:${randomUUID()}`
     const replies = await askRedis(given('REDIS_URL'), ['SET', key, 'välue'], ['GET', key], ['DEL', key], ['GET', key])
     expect(replies).toEqual(['OK', 'välue', 1, null])
@@ -97,7 +97,7 @@ describe('scripts/services', { timeout: 30_000 }, () => {
     expect(code).toBe(2)
   })
 
-  it('tells the command about the servers and stops them after it', async () => {
+  it('passes the URLs of the servers to the command and stops them after it', async () => {
     await using world = openWorld()
     const script = 'console.log(JSON.stringify([process.env.ACKORD_SERVICES, process.env.REDIS_CLUSTER_URLS]))'
     const { code, stdout } = await world.run(['run', ...cluster, '--', process.execPath, '-e', script], noCluster).ended
@@ -109,7 +109,7 @@ describe('scripts/services', { timeout: 30_000 }, () => {
     for (const url of splitUrls(urls)) await expect(askRedis(url, ['PING'])).rejects.toThrow('ECONNREFUSED')
   })
 
-  it('stops what it started on SIGTERM, once the command has ended', async () => {
+  it('stops the servers that it started on SIGTERM, once the command has ended', async () => {
     await using world = openWorld()
     const run = world.run(['run', ...cluster, ...waiting], noCluster)
     await waitUntil('the start of the command', () => run.stdout().includes('ready'), { timeout: 20_000 })
@@ -119,7 +119,7 @@ describe('scripts/services', { timeout: 30_000 }, () => {
     expect(world.leftovers()).toEqual([])
   })
 
-  it('stops what it has begun to start on SIGINT', async () => {
+  it('stops servers that are still starting on SIGINT', async () => {
     await using world = openWorld()
     const run = world.run(['run', ...cluster, '--', 'echo', 'never'], noCluster)
     await waitUntil('the start of a server', () => world.leftovers().length > 0)

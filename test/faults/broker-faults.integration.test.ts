@@ -11,7 +11,7 @@ import { redisStreamsBroker } from './brokers/redis-streams-broker.ts'
 import { registerFaults } from './register.ts'
 
 const results = new ResultTable()
-// PostgreSQL is no broker; its publish and settle are in the faults of a store.
+// PostgreSQL is not a broker; the store faults cover its publish and settle.
 const kinds: readonly FaultBrokerKind[] = isProof
   ? [rabbitmqBroker, natsBroker, kafkaBroker, redisStreamsBroker, httpBroker]
   : [redisStreamsBroker]

@@ -6,12 +6,12 @@ import { postgresStore } from './stores/postgres-store.ts'
 import type { ServerStore } from './stores/store.ts'
 import { storeScenarios } from './stores/store-scenarios.ts'
 
-/** A service with something wrong in it, the fault that must bring it to light, and what is said then. */
+/** A service with a deliberate bug, the fault that must reveal it, and the expected error. */
 interface FaultMutant {
   readonly name: string
   readonly caughtBy: string
   readonly says: RegExp
-  /** Whether it is found out by waiting in vain, which takes long. */
+  /** Whether the bug shows only as a timeout, which takes long. */
   readonly waits: boolean
   readonly mutate: (store: ServerStore) => Partial<ServerStore>
 }

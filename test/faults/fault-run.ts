@@ -19,31 +19,31 @@ import { batchSize, consumer, eventsName } from './names.ts'
 import { Outcome } from './outcome.ts'
 import type { Store } from './stores/store.ts'
 
-/** What leads to the service and away from it, past the fault, as the test sees it. */
+/** The source and publisher of the service, and the test's own access to the broker, which bypasses the fault. */
 export interface Carrier {
   readonly source: Source
   readonly publisher: Publisher
   send(commands: readonly RawMessage[]): Promise<void>
-  /** The id of each event that came to the broker so far, duplicates included. */
+  /** The ids of all events that the broker has received so far, including duplicates. */
   published(): Promise<readonly string[]> | readonly string[]
-  /** How many commands the broker has that are not settled. */
+  /** The number of unsettled commands at the broker. */
   waiting(): Promise<number> | number
 }
 
 const placeOrder = defineEvent<{ readonly id: string }>('order.place')
 const orderPlaced = defineEvent<{ readonly id: string }>('order.placed')
 
-/** The id that the event of a command has, whichever attempt it comes from. */
+/** The id of a command's event, which is the same for every attempt. */
 const eventOf = (id: string): string => deterministicIds(consumer, '/shop', id)('order.placed')
 
 function orderCommand(id: string): RawMessage {
   return marshal(placeOrder({ id }, { id, source: '/shop' }), jsonMarshaler)
 }
 
-/** A whole service on a store and a broker, in this process: whatever fails must leave it working. */
+/** A whole service on a store and a broker, in this process: it must keep working after any fault. */
 export class FaultRun implements AsyncDisposable {
   readonly outcome: Outcome
-  /** What messages failed with. */
+  /** The errors with which messages failed. */
   readonly errors: Error[] = []
   readonly #carrier: Carrier
   readonly #router: Router
@@ -55,7 +55,7 @@ export class FaultRun implements AsyncDisposable {
   constructor(store: Store, carrier: Carrier = memoryCarrier()) {
     this.#carrier = carrier
     this.outcome = new Outcome(eventOf, async () => {
-      // Before the events: what is settled by now is at the broker.
+      // Read before the events: a record settled by now is at the broker.
       const stored = await store.observe()
       return { ...stored, published: await carrier.published(), waiting: await carrier.waiting() }
     })
@@ -88,24 +88,24 @@ export class FaultRun implements AsyncDisposable {
     })
     this.#relay.start()
     this.#running = this.#router.run(carrier.source)
-    // Whoever stops it is told.
+    // The caller of stop() receives the error.
     this.#running.catch(() => {})
   }
 
-  /** So many new commands, every tenth of them twice. */
+  /** Sends `count` new commands, every tenth of them twice. */
   async send(count: number): Promise<void> {
     const fresh = this.outcome.expect(count)
     await this.#carrier.send([...fresh, ...fresh.filter((_, index) => index % 10 === 9)].map(orderCommand))
   }
 
-  /** Resolves when handlers have run so often in all, attempts that fail later included. */
+  /** Resolves when handlers have run `count` times in total, including attempts that fail later. */
   async handled(count: number): Promise<void> {
     const mark = deferred()
     this.#marks.push({ at: this.#handled + count, reached: mark.resolve })
     await mark.promise
   }
 
-  /** How many messages failed with this code. */
+  /** The number of messages that failed with this code. */
   failures(code: Parameters<typeof isAckordError>[1]): number {
     return this.errors.filter((error) => isAckordError(error, code)).length
   }
@@ -114,7 +114,7 @@ export class FaultRun implements AsyncDisposable {
     return this.#router.health().inFlight
   }
 
-  /** After the fault: all is done, one more is done too, it stops, and there is nothing that should not be. Resolves to a note for the table. */
+  /** Checks after the fault: all commands and one more complete, the service stops, and nothing unexpected is left. Resolves to a note for the table. */
   async finish(faults: number, duplicatesPerFault: number = batchSize): Promise<string> {
     await this.outcome.untilDone()
     await this.send(1)
@@ -135,7 +135,7 @@ export class FaultRun implements AsyncDisposable {
   }
 }
 
-/** No connection, hence nothing that could fail beside the store. */
+/** An in-memory broker without a connection, so that only the store can fail. */
 function memoryCarrier(): Carrier {
   const broker = new MemoryBroker({ logger: silentLogger })
   const published: string[] = []

@@ -1,5 +1,5 @@
-// What services, stores and brokers of these tests agree on.
+// The names that the services, stores and brokers of these tests share.
 export const consumer = 'orders'
 export const eventsName = 'order-events'
-/** How many records one claim of the relay takes: what a fault between publish and settle doubles at most. */
+/** The number of records per claim of the relay: the maximum that a fault between publish and settle duplicates. */
 export const batchSize = 5

@@ -2,13 +2,13 @@ import { setTimeout as pause } from 'node:timers/promises'
 import type { CrashObservation } from '@ackord/testkit/suites'
 import { type CrashExpectation, duplicatesOf, faultsOf, missingOf, problemsOf } from '../../packages/testkit/src/crash/process/crash-run.ts'
 
-/** Milliseconds without progress after which it is given up; longer than every lease and time-out in these tests. */
+/** Milliseconds without progress after which the test fails; longer than every lease and timeout in these tests. */
 const patience = 20_000
 const lookInterval = 20
 
 /**
- * What every fault must leave behind: each command applied once, in the inbox once, its event published under one id, nothing leased or pending.
- * The functions are those of the crash runner.
+ * The required state after every fault: each command applied once, in the inbox once, its event published under one id, nothing leased or pending.
+ * Uses the functions of the crash runner.
  */
 export class Outcome {
   readonly commands: Set<string> = new Set()
@@ -20,14 +20,14 @@ export class Outcome {
     this.#observe = observe
   }
 
-  /** The ids of so many new commands. */
+  /** The ids of `count` new commands. */
   expect(count: number): string[] {
     const fresh = Array.from({ length: count }, (_, index) => `m-${this.commands.size + index + 1}`)
     for (const id of fresh) this.commands.add(id)
     return fresh
   }
 
-  /** Looks until it is so. What cannot be looked at, because the server is away, is looked at later. */
+  /** Polls until the condition holds. An observation that fails because the server is down is repeated later. */
   async until(isSo: (seen: CrashObservation) => boolean | Promise<boolean>): Promise<void> {
     let last = ''
     let changedAt = performance.now()
@@ -55,7 +55,7 @@ export class Outcome {
     return missingOf(this.#expected(), seen).length === 0
   }
 
-  /** Throws unless everything is there, and nothing else. */
+  /** Throws unless every expected effect exists, and no other. */
   async check(mostDuplicates: number): Promise<void> {
     refuse(problemsOf(this.#expected(mostDuplicates), await this.#observe()))
   }
@@ -79,7 +79,7 @@ export class Outcome {
   }
 }
 
-/** What only grows: a relay that tries in vain, again and again, does not get anywhere. */
+/** Only counts that grow: a relay that keeps retrying without success makes no progress. */
 function progressOf({ applied, inbox, published, waiting }: CrashObservation): string {
   return `${applied.length} ${inbox.length} ${new Set(published).size} ${waiting}`
 }

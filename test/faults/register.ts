@@ -3,17 +3,17 @@ import { describe, it } from 'vitest'
 
 export interface FaultSuite<Open> {
   readonly suite: string
-  /** Which implementation of it. */
+  /** The name of the implementation under test. */
   readonly name: string
   readonly scenarios: readonly Scenario<Open>[]
   readonly open: Open
   readonly results: ResultTable
 }
 
-/** Milliseconds; for one that hangs. */
+/** Milliseconds; ends a scenario that hangs. */
 const timeout = 170_000
 
-/** Makes one test of each scenario, and a line in the table of what came of it. */
+/** Registers one test per scenario, and a row with its outcome in the table. */
 export function registerFaults<Open>({ suite, name, scenarios, open, results }: FaultSuite<Open>): void {
   describe(`${suite}: ${name}`, () => {
     for (const scenario of scenarios) {

@@ -1,14 +1,14 @@
 import type { Fault, FaultProxy } from '@ackord/testkit'
 
-/** Whether bytes that a client sends carry the moment. Asked once about each piece, in their order, with its connection: it may remember. */
+/** Whether bytes sent by a client contain the moment. Called once per chunk, in order, with its connection; it may keep state. */
 export type Recognise = (bytes: Buffer, connection: number) => boolean
 
-/** Counts what the proxy did, so that a scenario whose fault never happened fails. */
+/** Counts the injected faults, so that a scenario whose fault never occurred fails. */
 export interface ArmedFault {
   readonly hits: number
 }
 
-/** The proxy does this to every third piece that carries the moment, so many times: others are in flight then, and some are done. */
+/** Makes the proxy apply the fault to every third chunk that contains the moment, `times` times: so that others are in flight at that time, and some are done. */
 export function arm(proxy: FaultProxy, recognise: Recognise, fault: Fault, times: number): ArmedFault {
   const armed = { hits: 0 }
   let seen = 0
@@ -22,7 +22,7 @@ export function arm(proxy: FaultProxy, recognise: Recognise, fault: Fault, times
   return armed
 }
 
-/** Throws unless the fault happened as often as it was to. */
+/** Throws unless the fault occurred as often as expected. */
 export function checkHappened(what: string, times: number, expected: number): void {
-  if (times < expected) throw new Error(`The fault did not happen: ${what} ${times} times, and should have been ${expected} times.`)
+  if (times < expected) throw new Error(`The fault did not happen often enough: ${what} ${times} times, expected ${expected} times.`)
 }

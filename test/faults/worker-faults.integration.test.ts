@@ -17,7 +17,7 @@ interface Subject {
 
 const results = new ResultTable()
 const redis = workerProgram(new URL('./workers/redis-worker.ts', import.meta.url))
-// In SQL a handler has no lease: the transaction is open as long as its connection, and another delivery of its message waits for it.
+// In SQL a handler has no lease: the transaction stays open as long as its connection, and another delivery of its message waits for it.
 const always: readonly Subject[] = [
   {
     name: 'PostgreSQL (pg)',
@@ -30,7 +30,7 @@ const always: readonly Subject[] = [
     suspendAt: ['relay.published', 'transaction.beforeCommit'],
   },
 ]
-// Only with ACKORD_PROOF.
+// These run only with ACKORD_PROOF.
 const further: readonly Subject[] = [
   {
     name: 'MariaDB (mysql2)',

@@ -8,23 +8,23 @@ import { createConnection } from 'mysql2/promise'
 import pg from 'pg'
 import { runId } from '../../scripts/test-run.mjs'
 
-/** A place where tests create things. */
+/** A server or directory in which tests create resources. */
 interface Ground {
   readonly name: string
-  /** What this run has there, by name. Rejects where the server is not up. */
+  /** The names of this run's resources there. Rejects if the server is not running. */
   list(): Promise<readonly string[]>
   remove(names: readonly string[]): Promise<void>
 }
 
 /**
- * For vitest's `globalSetup`: gives the run a directory for its temporary files and a name for what it creates on servers, and fails it at the end if
- * anything is left. Other runs may be using the same servers.
+ * For vitest's `globalSetup`: assigns the run a directory for temporary files and a name prefix for resources on servers, and fails it at the end if
+ * anything is left. Other runs may use the same servers at the same time.
  */
 export default async function watchLeftovers(): Promise<() => Promise<void>> {
   process.env['ACKORD_TEST_RUN'] = runId
   const directory = join(tmpdir(), `ackord-test-${runId}`)
   mkdirSync(directory)
-  // As the usual one is: servers that tests start have accounts of their own.
+  // World-writable like the default directory: servers that tests start run under their own accounts.
   chmodSync(directory, 0o1777)
   const usual = process.env['TMPDIR']
   process.env['TMPDIR'] = directory
@@ -37,11 +37,11 @@ export default async function watchLeftovers(): Promise<() => Promise<void>> {
       const found = await removeFrom(ground)
       left.push(...found.map((name) => `${ground.name}: ${name}`))
     }
-    // Most keys expire: nobody could tell those that a test forgot from those that belong to what it tests.
+    // Not reported: most keys expire, so a key that a test forgot cannot be distinguished from one that belongs to the code under test.
     for (const ground of redis()) await removeFrom(ground)
     rmSync(directory, { recursive: true, force: true })
     if (left.length === 0) return
-    // Vitest prints what is thrown here, and takes no notice of it otherwise.
+    // Vitest prints an error thrown here but does not fail the run, so the exit code is set as well.
     process.exitCode = 1
     throw new Error(
       `Tests have left something behind:\n${left.slice(0, 50).join('\n')}${left.length > 50 ? `\nand ${left.length - 50} more` : ''}`,
@@ -49,7 +49,7 @@ export default async function watchLeftovers(): Promise<() => Promise<void>> {
   }
 }
 
-/** Resolves to what was there; to nothing where the server is not up. */
+/** Resolves to the names of the removed resources; empty if the server is not running. */
 async function removeFrom({ list, remove }: Ground): Promise<readonly string[]> {
   const found = await list().catch(() => [])
   if (found.length > 0) await remove(found)

@@ -5,7 +5,7 @@ import { silentLogger } from '@ackord/core'
 import { httpPublisher, httpSource, toNodeHandler } from '@ackord/http'
 import type { CarrierKind } from './carrier.ts'
 
-/** There is no broker in between: it is the server that goes, with all that is in hand there. */
+/** HTTP has no broker in between: the server itself is stopped, with all requests in flight. */
 export const httpCarrier: CarrierKind = {
   name: 'HTTP',
   fault: 'loses its server',

@@ -5,7 +5,7 @@ import { Kafka, logLevel } from 'kafkajs'
 import { startKafkaMock } from '../../scripts/servers/index.mjs'
 import type { CarrierKind } from './carrier.ts'
 
-/** The mock cluster has no disk: killed, it would lose everything. */
+/** The mock cluster has no disk: if killed, it would lose all data. */
 export const kafkaCarrier: CarrierKind = {
   name: 'Kafka',
   fault: 'loses its connections',
@@ -26,7 +26,7 @@ export const kafkaCarrier: CarrierKind = {
       producer: { allowAutoTopicCreation: true },
       consumer: { sessionTimeout: 6000, heartbeatInterval: 200, maxWaitTimeInMs: 100, rebalanceTimeout: 6000 },
     })
-    // It makes a topic when one is looked for.
+    // Requesting the metadata of a missing topic creates it.
     const admin = client.admin()
     await admin.connect()
     await admin.fetchTopicMetadata({ topics: [destination] })

@@ -31,7 +31,7 @@ describe('orders from the outbox in PostgreSQL to an inbox in MariaDB', () => {
       await createSchema(database)
       const outbox = sqlOutbox(database, { logger: silentLogger })
       const relay = new Relay(outbox, { publisher: carrier.publisher, pollInterval: 50, batchSize: 20, logger: silentLogger })
-      // No key: an order that is applied twice would be there twice.
+      // No primary key, so that an order that is applied twice appears twice.
       await billing.query('CREATE TABLE payments (order_id VARCHAR(40) NOT NULL)')
       const crashes = crashing(carrier, [orderCount / 3, orderCount / 2])
       const router = new Router({ concurrency: 8, logger: silentLogger })
@@ -81,7 +81,7 @@ function orderPlaced(id: string): RawMessage {
   return new Message(utf8.encode(JSON.stringify({ id })), attributes)
 }
 
-/** Crashes the broker when so many orders have been applied. Handlers that run again count too. */
+/** Crashes the broker when this number of orders has been applied. Repeated handler runs count too. */
 function crashing(carrier: { crash(): Promise<void> }, at: readonly number[]) {
   const crashes: Promise<void>[] = []
   let applied = 0

@@ -12,7 +12,7 @@ export const rabbitmqCarrier: CarrierKind = {
     const recovery = { initialDelay: 20, maxDelay: 200 }
     const [consuming, publishing] = await Promise.all([connect(server.url, { recovery }), connect(server.url, { recovery })])
     await declareTopology(publishing, { queues: { [destination]: { type: 'quorum' } } })
-    // RabbitMQ 3.10 loses a quorum queue, and all that is in it, if it is killed before it was stopped once since the queue was made.
+    // RabbitMQ 3.10 loses a quorum queue with all its messages if it is killed before its first clean restart since the queue was created.
     await server.restart()
     const publisher = rabbitmqPublisher(publishing, { logger: silentLogger })
     const source = rabbitmqSource(consuming, { queue: destination, logger: silentLogger, backoff: () => 50 })

@@ -11,7 +11,7 @@ export const redisStreamsCarrier: CarrierKind = {
   async open(destination) {
     const server = await startRedis({ args: ['--appendfsync', 'always'] })
     const client = new Redis(server.url)
-    // It goes away on purpose.
+    // The test closes the connection on purpose.
     client.on('error', () => {})
     const redis = fromIoredis(client, { logger: silentLogger })
     const publisher = streamPublisher(redis)

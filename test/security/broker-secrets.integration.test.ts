@@ -24,7 +24,7 @@ function secretEvent(id: string, text: string = JSON.stringify({ secret: payload
   return new Message(new TextEncoder().encode(text), attributes)
 }
 
-/** Publishes what cannot be delivered, and hears why. */
+/** Publishes messages that cannot be delivered, and records the errors. */
 async function publishInVain(publisher: Publisher, destination: string, { hear }: Telling): Promise<void> {
   const results: readonly PublishResult[] = await publisher.publish(destination, [secretEvent('m-1'), secretEvent('m-2', payload)], {
     signal,
@@ -33,7 +33,7 @@ async function publishInVain(publisher: Publisher, destination: string, { hear }
   hear(results)
 }
 
-/** Reads until an error ends it, and hears which. */
+/** Reads until an error ends the iteration, and records the error. */
 async function readInVain(source: Source, { hear }: Telling): Promise<void> {
   const messages = source.messages({ signal })[Symbol.asyncIterator]()
   hear(
@@ -57,7 +57,7 @@ async function rejection(work: () => unknown): Promise<unknown> {
   return expect.unreachable('It was not refused.')
 }
 
-/** A server of NATS that knows one secret; after `change()` it knows another one. */
+/** A NATS server that accepts one secret; after `change()` it accepts another one. */
 async function startGuardedNats(kind: 'password' | 'token') {
   const port = await freePort()
   const url = `nats://127.0.0.1:${port}`
@@ -90,7 +90,7 @@ async function startGuardedNats(kind: 'password' | 'token') {
 }
 
 describe('errors and logs of brokers hold neither payloads nor passwords', () => {
-  it.each(['password', 'token'] as const)('on NATS, with a %s that is not taken any more', async (kind) => {
+  it.each(['password', 'token'] as const)('on NATS, with a %s that is no longer valid', async (kind) => {
     const told = telling()
     const { logger, hear } = told
     await using server = await startGuardedNats(kind)
@@ -120,7 +120,7 @@ describe('errors and logs of brokers hold neither payloads nor passwords', () =>
     expectNoSecrets(told.heard())
   })
 
-  it('on Kafka, with a broker that takes no logins and one that cannot be reached', async () => {
+  it('on Kafka, with a broker that rejects logins and one that cannot be reached', async () => {
     const told = telling()
     const { logger, hear } = told
     const proxy = await startFaultProxy(process.env['KAFKA_URL'] ?? 'kafka://127.0.0.1:9092')
@@ -165,12 +165,12 @@ describe('errors and logs of brokers hold neither payloads nor passwords', () =>
     expectNoSecrets(told.heard())
   })
 
-  it('of an HTTP publisher, whatever the receiver does', async () => {
+  it('of an HTTP publisher, whatever the receiver responds', async () => {
     const told = telling()
     const { hear } = told
     await using server = await serve((request, response) => {
       const status = Number(/\d+/.exec(request.url ?? '')?.[0] ?? 0)
-      // Some repeat what they were sent.
+      // Some receivers repeat parts of the request.
       const said = { location: `http://user:${password}@127.0.0.1/`, 'www-authenticate': `Basic realm="${password}"` }
       request.resume()
       if (status === 999) request.socket.destroy()
@@ -203,7 +203,7 @@ describe('errors and logs of brokers hold neither payloads nor passwords', () =>
       `http://user:${password}@127.0.0.1:1/`,
     ])
       await publishInVain(odd, destination, told)
-    // Node refuses control characters that a header may not have, and undici says so.
+    // Node rejects control characters that are not allowed in a header, and undici quotes them in its error.
     for (const bad of ['\u0001', '\u007f', '\u001b', '\n', '\0', '€']) {
       await using broken = httpPublisher({ url: origin, headers: () => ({ authorization: `${authorization}${bad}` }) })
       await publishInVain(broken, 'orders', told)
@@ -215,7 +215,7 @@ describe('errors and logs of brokers hold neither payloads nor passwords', () =>
     expectNoSecrets(told.heard())
   })
 
-  it('of an HTTP publisher and source that cannot be made', async () => {
+  it('of an HTTP publisher and source that cannot be created', async () => {
     const { hear, heard } = telling()
     const makings: readonly (() => unknown)[] = [
       () => httpPublisher({ url: `http://user:${password}@` }),
@@ -278,7 +278,7 @@ describe('errors and logs of brokers hold neither payloads nor passwords', () =>
     expectNoSecrets(told.heard())
   })
 
-  it('of data and of structured events that are no JSON at all', async () => {
+  it('of data and structured events that are not JSON', async () => {
     const told = telling()
     const { logger } = told
     const router = new Router({ logger }).handle({ type: 'order.place', handle: async () => [] })

@@ -3,25 +3,25 @@ import type { NewOutboxRecord, OutboxAdmin, OutboxRecord, OutboxStore } from '@a
 import { describe, expect, it } from 'vitest'
 import { canBeStored, mark, randomTexts, specials } from './odd-texts.ts'
 
-/** A store that tells what it was asked, and has something beside it that must not change. */
+/** A store that reports its statements, on a server with other data that must not change. */
 export interface WatchedStore extends AsyncDisposable {
   readonly outbox: OutboxStore & OutboxAdmin
-  /** Stores them in one transaction. */
+  /** Stores the records in one transaction. */
   append(records: readonly NewOutboxRecord[]): Promise<void>
   /** An inbox for this consumer, with its transaction. */
   inbox(consumer: string): Middleware
-  /** All statements or scripts that were sent so far, without their parameters. */
+  /** All statements or scripts sent so far, without their parameters. */
   texts(): Promise<readonly string[]>
-  /** What is beside it: the other tables and keys, and what they hold. */
+  /** The other tables and keys on the server, with their contents. */
   surroundings(): Promise<unknown>
 }
 
 export interface InjectionSubject {
   readonly name: string
   open(): Promise<WatchedStore>
-  /** How many random texts are stored. */
+  /** The number of random texts that are stored. */
   readonly count: number
-  /** How many go through the inbox, one by one. */
+  /** The number of messages that pass through the inbox, one by one. */
   readonly messages: number
 }
 
@@ -43,7 +43,7 @@ async function listAll(outbox: OutboxAdmin): Promise<OutboxRecord[]> {
   return all
 }
 
-/** Nothing that a user says gets into a statement, a script or a place where it is not meant to be. */
+/** Tests that no user input reaches a statement, a script or a location that it is not meant for. */
 export function testInjection({ name, open, count, messages }: InjectionSubject): void {
   async function watched(work: (store: WatchedStore) => Promise<void>): Promise<void> {
     await using store = await open()
@@ -55,8 +55,8 @@ export function testInjection({ name, open, count, messages }: InjectionSubject)
     expect(texts.filter((text) => text.includes(mark))).toEqual([])
   }
 
-  describe(`what users say, on ${name}`, () => {
-    it('is stored as it is or refused with a clear error, in ids, types, keys, attributes, data and destinations', async () => {
+  describe(`user input on ${name}`, () => {
+    it('is stored unchanged or refused with a clear error, in ids, types, keys, attributes, data and destinations', async () => {
       await watched(async (store) => {
         const stored: NewOutboxRecord[] = []
         for (const [place, text] of specials.entries()) {
@@ -75,7 +75,7 @@ export function testInjection({ name, open, count, messages }: InjectionSubject)
       })
     })
 
-    it(`is stored as it is, ${count} random texts of it, and comes back by a claim`, async () => {
+    it(`is stored unchanged and returned by a claim: ${count} random texts`, async () => {
       await watched(async (store) => {
         const texts = randomTexts(count).filter(canBeStored)
         expect(texts.length).toBeGreaterThan(count / 3)
@@ -92,12 +92,12 @@ export function testInjection({ name, open, count, messages }: InjectionSubject)
       })
     })
 
-    it('is what an error says, a filter asks for and an operator writes', async () => {
+    it('is safe in error texts, filters and edits of operators', async () => {
       await watched(async (store) => {
         const texts = specials.filter((text) => canBeStored(text) && text.length < 500)
         await store.append(texts.map((text, place) => recordOf(text, place, text)))
         const claimed = await store.outbox.claim({ limit: 500, lease: 60_000 })
-        // All kinds of text: an error is not an attribute.
+        // Uses all kinds of text, because an error, unlike an attribute, may contain any character.
         const errors = new Map(claimed.map(({ id }, index) => [id, specials[(index * 7) % specials.length] ?? '']))
         await store.outbox.settle(claimed.map(({ id, token }) => ({ id, token, result: 'parked', error: errors.get(id) ?? '' })))
         for (const { id, destination, message } of claimed) {
@@ -112,10 +112,10 @@ export function testInjection({ name, open, count, messages }: InjectionSubject)
           expect(printable(page.records[0]?.lastError ?? '')).toBe(printable(errors.get(id) ?? ''))
         }
         const [first, second, ...others] = claimed
-        if (first === undefined || second === undefined) throw new Error('There are no records.')
+        if (first === undefined || second === undefined) throw new Error('Expected two records.')
         const edit = { destination: `${mark}'"`, attributes: { subject: `${mark}\\'` }, data: encoder.encode(mark) }
         expect(await store.outbox.rearm({ filter: { destination: first.destination, type: String(first.message.type) } }, edit)).toBe(1)
-        // On some stores a record that moves has another id.
+        // In some stores a record that is moved gets a new id.
         const moved = await store.outbox.list({ destination: edit.destination }, { limit: 10 })
         expect(moved.records).toMatchObject([{ state: 'ready', message: { attributes: edit.attributes } }])
         expect(await store.outbox.rearm({ ids: [second.id, `1' OR '1'='1`, `${mark}`] })).toBe(1)
@@ -136,7 +136,7 @@ export function testInjection({ name, open, count, messages }: InjectionSubject)
       })
     })
 
-    it('is told apart by the inbox, byte for byte, or refused', async () => {
+    it('is distinguished by the inbox, byte for byte, or refused', async () => {
       await watched(async (store) => {
         const consumers = [`${mark}orders'; --`, `${mark}orders"\\`]
         const texts = [...new Set([...specials, ...randomTexts(messages)])]
@@ -173,13 +173,13 @@ export function testInjection({ name, open, count, messages }: InjectionSubject)
   })
 }
 
-/** All that it says, as one text. */
+/** All texts of a record, joined. */
 function seen({ destination, message }: { readonly destination: string; readonly message: Message<Uint8Array> }): string {
   const { id, type, source, subject, partitionkey } = message.attributes
   return JSON.stringify([destination, id, type, source, subject, partitionkey, decoder.decode(message.data)])
 }
 
-/** An error is a note for people: what no column can hold is left out of it or replaced, and it is cut at some length. */
+/** An error text is for people: characters that a column cannot hold are dropped or replaced, and long texts are truncated. */
 function printable(text: string): string {
   return text.replaceAll(/[\0\ufffd]|\p{Surrogate}/gu, '').slice(0, 500)
 }

@@ -16,8 +16,8 @@ import { expectNoSecrets, password, payload, telling } from './secrets.ts'
 
 vi.setConfig({ testTimeout: 60_000 })
 
-describe('what a destination that is a URL gives away', () => {
-  it('is scheme, host and path in log lines, metric labels, lastError and dead letters', async () => {
+describe('a destination that is a URL reveals only', () => {
+  it('scheme, host and path in log lines, metric labels, lastError and dead letters', async () => {
     const told = telling()
     const metrics: Metrics = {
       count: (...call) => told.hear(call),
@@ -69,7 +69,7 @@ describe('what a destination that is a URL gives away', () => {
   })
 })
 
-/** Statements that fail, and whose error quotes what was to be written. */
+/** Statements that fail with an error that quotes the written values. */
 const failing: readonly [name: string, run: (query: Query) => Promise<unknown>][] = [
   ['a unique constraint', (query) => query(`INSERT INTO customer VALUES ('${payload}', 5), ('${payload}', 6)`)],
   ['a check', (query) => query(`INSERT INTO customer VALUES ('${payload}', -1)`)],
@@ -79,7 +79,7 @@ const failing: readonly [name: string, run: (query: Query) => Promise<unknown>][
 
 type Query = (sql: string) => Promise<unknown>
 
-/** Handlers fail with the database's own errors. */
+/** Makes handlers fail with the database's own errors. */
 async function failInHandlers(middleware: Middleware, query: (context: Context) => Query): Promise<void> {
   const told = telling()
   const letters: unknown[] = []
@@ -101,13 +101,13 @@ async function failInHandlers(middleware: Middleware, query: (context: Context) 
     expect(call?.verdict).toBe('reject')
     letters.push(deadLetterOf(message as RawMessage, call?.error, systemRuntime).attributes)
   }
-  // The errors do quote it; the handler gets them as they are.
+  // The original errors do quote the payload; the handler receives them unchanged.
   expect(inspect(errors, { depth: 5 })).toContain(payload)
   told.hear(letters)
   expectNoSecrets(told.heard())
 }
 
-describe('what a database says of a row is in no log line and no dead letter', () => {
+describe('database errors that quote a row appear in no log line and no dead letter', () => {
   it('on PostgreSQL', async () => {
     await using own = await openSchema()
     const pool = own.createPool()

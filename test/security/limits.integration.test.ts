@@ -22,7 +22,7 @@ async function failureOf(promise: Promise<unknown>): Promise<Error> {
 const destination = 'events'
 const defaultMaxSize = 5 * 1024 * 1024
 
-/** By data or by attributes: what is as large as it may be is stored and comes back, and one byte more is refused with nothing stored. */
+/** For data and for attributes: a record of exactly the maximum size is stored and read back; one byte more is refused and nothing is stored. */
 async function expectLimit(
   outbox: OutboxStore & OutboxAdmin,
   maxSize: number,
@@ -30,7 +30,7 @@ async function expectLimit(
 ): Promise<void> {
   const most = maxSize - destination.length - Buffer.byteLength(JSON.stringify(attributes))
   await append(eventOf(most))
-  // Its name, quotes, colon and comma.
+  // The attribute's name, quotes, colon and comma count as well.
   const subject = mark + 's'.repeat(most - '"subject":"",'.length - mark.length)
   for (const message of [eventOf(most + 1, { id: 'e-2' }), eventOf(1, { id: 'e-3', subject })]) {
     const error = await failureOf(append(message))
@@ -88,13 +88,13 @@ function testLimits<Handle>(kind: OrdersKind<Handle>): void {
       await close()
     })
 
-    it('of an error text are cut: what is stored of a long one is short', async () => {
+    it('of an error text are limited: a long one is truncated when it is stored', async () => {
       await using home = await kind.open()
       const { database, close } = await home.connect()
       const outbox = sqlOutbox(database, { logger: silentLogger })
       await database.write((transaction) => outbox.append(transaction, [{ destination: 'events', message: eventOf(1) }]))
       const [claim] = await outbox.claim({ limit: 1, lease: 60_000 })
-      if (claim === undefined) throw new Error('There is no record.')
+      if (claim === undefined) throw new Error('Expected one claimed record.')
       await outbox.settle([{ id: claim.id, token: claim.token, result: 'parked', error: 'é'.repeat(100_000) }])
       const { lastError = '' } = (await outbox.list({ state: 'parked' }, { limit: 1 })).records[0] ?? {}
       expect(lastError.length).toBeGreaterThan(100)

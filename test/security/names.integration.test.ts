@@ -13,19 +13,19 @@ import { useTables } from './use-tables.ts'
 
 vi.setConfig({ testTimeout: 300_000 })
 
-/** Short enough for a name with something behind it, and one of each kind is enough: tables take their time. */
+/** Names short enough for a suffix. A sample of each kind suffices, because creating tables is slow. */
 const names = specials.filter((name, index) => Buffer.byteLength(name) <= 50 && (index % 3 === 0 || /['"`\\;\0]/.test(name)))
 
 interface NamedWorld<Handle> extends AsyncDisposable {
   databaseOf(options: TableOptions): Database<Handle>
-  /** All tables there are, as they are called. */
+  /** The names of all existing tables. */
   tables(): Promise<string[]>
   canary(): Promise<unknown>
 }
 
 function testNames<Handle>(store: string, open: () => Promise<NamedWorld<Handle>>): void {
   describe(`names on ${store}`, () => {
-    it(`with every special character are taken as they are or refused: ${names.length} of them`, async () => {
+    it(`with every special character are used unchanged or refused: ${names.length} of them`, async () => {
       await using world = await open()
       const before = await world.canary()
       const known = new Set(await world.tables())
@@ -52,7 +52,7 @@ function testNames<Handle>(store: string, open: () => Promise<NamedWorld<Handle>
         const found = await world.tables()
         const fresh = found.filter((table) => !known.has(table))
         for (const table of fresh) {
-          // MariaDB has locks of its own beside the outbox.
+          // MariaDB has an additional table of locks beside the outbox.
           expect([...Object.values(tables), `${tables.outbox}_locks`]).toContain(table)
           known.add(table)
         }
@@ -109,6 +109,6 @@ testNames('SQLite', async () => {
   }
 })
 
-it('are marked, so that a leak would be seen', () => {
+it('are marked, so that a leak would be detected', () => {
   expect(names.every((name) => name.startsWith(mark))).toBe(true)
 })

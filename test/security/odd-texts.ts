@@ -1,9 +1,9 @@
 import fc from 'fast-check'
 
-/** In every text of a user, so that it is found wherever it got to. */
+/** Part of every user text, so that the text is found wherever it appears. */
 export const mark = 'zq7!'
 
-/** What ends, opens or continues something in SQL, Lua, keys, formats or logs. */
+/** Texts that end, open or continue a construct in SQL, Lua, keys, formats or logs. */
 export const specials: readonly string[] = [
   `'`,
   `''`,
@@ -96,10 +96,10 @@ export const specials: readonly string[] = [
   'é'.repeat(600),
 ].map((text) => `${mark}${text}`)
 
-/** Pinned, so that two runs try the same. */
+/** Fixed, so that all runs use the same texts. */
 const seed = 20_260_101
 
-/** Any characters at all, also those that no store takes. */
+/** Arbitrary characters, including those that no store accepts. */
 export function randomTexts(count: number): string[] {
   const text = fc.oneof(
     fc.string({ unit: 'binary', maxLength: 40 }),
@@ -109,12 +109,12 @@ export function randomTexts(count: number): string[] {
   return fc.sample(text, { seed, numRuns: count }).map((each) => `${mark}${each}`)
 }
 
-/** Whether every store takes it: no NUL, well-formed Unicode, and not too long for an index with another text before it. */
+/** Whether every store accepts the text: no NUL, well-formed Unicode, and short enough for an index together with another text. */
 export function canBeStored(text: string): boolean {
   return !text.includes('\0') && isWellFormed(text) && Buffer.byteLength(text) <= 1000
 }
 
-/** Every surrogate is one of a pair. */
+/** Whether every surrogate is part of a pair. */
 export function isWellFormed(text: string): boolean {
   return !/\p{Surrogate}/u.test(text)
 }

@@ -13,14 +13,14 @@ import { isWellFormed, mark, randomTexts, specials } from './odd-texts.ts'
 
 const [count, messages] = isProof ? [10_000, 1000] : [2000, 200]
 
-// Thousands of texts, one by one; a busy machine takes its time.
+// The suites process thousands of texts one by one, which is slow on a busy machine.
 vi.setConfig({ testTimeout: 300_000 })
 
 type Outbox = WatchedStore['outbox'] & { append(transaction: RedisTransaction, records: readonly NewOutboxRecord[]): Promise<void> }
 
 let server: Awaited<ReturnType<typeof startRedis>>
 
-// A server of its own: MONITOR tells what everybody says.
+// A dedicated server, because MONITOR shows the commands of all clients.
 beforeAll(async () => {
   server = await startRedis()
 })
@@ -29,7 +29,7 @@ afterAll(() => server.stop())
 async function openStore(outboxOf: (redis: Redis) => Outbox): Promise<WatchedStore> {
   const client = new Ioredis(server.url)
   await client.flushall()
-  // So that every script is told once more.
+  // So that every script is sent in full once more.
   await client.script('FLUSH')
   await client.set('canary', 'alive')
   const recording: RedisRecording = await recordRedis(server.url)

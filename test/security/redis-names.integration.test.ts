@@ -14,7 +14,7 @@ let server: Awaited<ReturnType<typeof startRedis>>
 let client: Ioredis
 let redis: Redis
 
-// A server of its own: every key on it is looked at.
+// A dedicated server, because the tests inspect every key on it.
 beforeAll(async () => {
   server = await startRedis()
   client = new Ioredis(server.url)
@@ -25,7 +25,7 @@ afterAll(async () => {
   await server.stop()
 })
 
-/** All different; none of them is what another one becomes in a key, such as `%7D` for a brace. */
+/** All names are different, and none equals the escaped form of another, such as `%7D` for a brace. */
 const names: readonly string[] = [
   ...new Set([
     ...specials,
@@ -59,7 +59,7 @@ const names: readonly string[] = [
 ]
 const wellFormed = names.filter(isWellFormed)
 
-/** With empty braces at first no key has a tag, and what belongs together is not in one slot. */
+/** With empty braces first, no key has a hash tag, and related keys are not in one slot. */
 const isUntagged = (prefix: string) => /^[^{]*\{\}/.test(prefix)
 const prefixes = wellFormed.filter((prefix) => !isUntagged(prefix))
 
@@ -86,7 +86,7 @@ async function append(on: Redis, outbox: { readonly append: Append }, id: string
   await on.write((transaction) => outbox.append(transaction, [{ destination: 'events', message: event(id) }]), { logger: silentLogger })
 }
 
-/** All are filled before any is read, so that whoever shares something with another one shows it. */
+/** All outboxes are filled before any is read, so that two that share a key are detected. */
 async function expectApart(outboxes: readonly (readonly [on: Redis, outbox: Outbox])[]): Promise<void> {
   for (const [index, [on, outbox]] of outboxes.entries()) await append(on, outbox, `m-${index}`)
   for (const [index, [, outbox]] of outboxes.entries()) {
@@ -109,17 +109,17 @@ const kinds = {
 }
 
 describe.each(Object.entries(kinds))('an outbox of Redis (%s)', (_, make) => {
-  it.each(['tag', 'name'] as const)('has what was stored in it, and nothing of one with another %s', async (option) => {
+  it.each(['tag', 'name'] as const)('contains its own records, and none of an outbox with another %s', async (option) => {
     await client.flushall()
     expect(isRefused(() => make[option](''))).toBe(true)
     await expectApart(wellFormed.map((name) => [redis, make[option](name)]))
   })
 
-  it('has a tag of well-formed Unicode: others would become one', () => {
+  it('requires a tag of well-formed Unicode: otherwise different tags would become equal', () => {
     expect(isRefused(() => make.tag('a\ud800'))).toBe(true)
   })
 
-  it("has what was stored in it, and nothing of one with another of the client's prefixes", async () => {
+  it("contains its own records, and none of an outbox with another client prefix", async () => {
     await client.flushall()
     const clients = prefixes.map((keyPrefix) => new Ioredis(server.url, { keyPrefix }))
     try {
@@ -150,7 +150,7 @@ it.each(wellFormed.filter(isUntagged))(
   },
 )
 
-it('names, groups and consumers that are not well-formed Unicode are refused: two of them would become one', () => {
+it('names, groups and consumers that are not well-formed Unicode are refused: otherwise two of them would become equal', () => {
   const makings = [
     () => streamOutbox(redis, { stream: 'a\ud800' }),
     () => streamOutbox(redis, { group: 'a\ud800' }),
@@ -172,7 +172,7 @@ it('groups of a stream outbox each get every record once', async () => {
   }
 })
 
-it.each(['tag', 'consumer'] as const)('an inbox with another %s knows nothing of what one has seen', async (option) => {
+it.each(['tag', 'consumer'] as const)('an inbox with another %s does not recognise the messages of the first one', async (option) => {
   await client.flushall()
   expect(isRefused(() => inboxMiddleware(redis, { consumer: 'orders', [option]: '' }))).toBe(true)
   let handled = 0

@@ -14,7 +14,7 @@ import { useTables } from './use-tables.ts'
 
 vi.setConfig({ testTimeout: 300_000 })
 
-// Schemas are everybody's: a beginning of our own keeps two runs apart.
+// Schemas are shared by all runs: a unique prefix keeps two runs apart.
 const own = `s${randomBytes(4).toString('hex')}`
 const odd = specials.filter((_, index) => index % 8 === 0).concat(specials.filter((text) => /['"`\\;\0\n\p{Surrogate}]/u.test(text)))
 const names: readonly string[] = [
@@ -33,7 +33,7 @@ const names: readonly string[] = [
     `${own}e\u0301`,
     `${own}\u{1f600}`,
     ...[62, 63, 64, 65, 200].map((length) => own.padEnd(length, 'x')),
-    // As many characters as a name may have, and more bytes.
+    // As many characters as a name may have, but more bytes.
     ...[31, 40, 64].map((length) => own.padEnd(length, 'é')),
     ...odd.map((text) => own + text),
   ]),
@@ -41,14 +41,14 @@ const names: readonly string[] = [
 
 interface SchemaWorld<Handle> extends AsyncDisposable {
   databaseOf(schema: string): Database<Handle>
-  /** Schema and name of every table outside of the server's own. */
+  /** Schema and name of every table except the server's own. */
   tables(): Promise<(readonly [schema: string, table: string])[]>
   drop(schema: string): Promise<unknown>
 }
 
 function testSchemas<Handle>(store: string, open: () => Promise<SchemaWorld<Handle>>, least: number): void {
   describe(`schemas on ${store}`, () => {
-    it(`are used as they are called, or refused before anything is sent: ${names.length} of them`, async () => {
+    it(`are used by their exact names, or refused before anything is sent: ${names.length} of them`, async () => {
       await using world = await open()
       let taken = 0
       for (const schema of names) {
@@ -133,7 +133,7 @@ it('schemas on MariaDB that end in white space are refused before anything is se
   expect(refusals.map((refusal) => isAckordError(refusal, 'ACKORD_INVALID_OPTION'))).toEqual([true, true, true, true, true])
 })
 
-// It has one, and its name is fixed.
+// SQLite has a single schema with a fixed name.
 testSchemas(
   'SQLite',
   async () => {

@@ -23,7 +23,7 @@ vi.setConfig({ testTimeout: 120_000 })
 const command = (id: string) => trackedMessage(id, { data: { secret: payload } })
 const event = () => new Message({ secret: payload }, { type: 'order.placed' })
 
-/** A publisher that refuses, in words that have nothing of the message. */
+/** A publisher that refuses, with an error text that contains nothing of the message. */
 const refusing: Publisher = {
   publish: async (_, messages) => messages.map(() => ({ ok: false, error: new Error('The broker says no.'), permanent: true })),
 }
@@ -31,13 +31,13 @@ const refusing: Publisher = {
 interface Subject {
   readonly middleware: Middleware
   readonly outbox: ConstructorParameters<typeof Relay>[0] & { list: NonNullable<ConstructorParameters<typeof Relay>[0]['list']> }
-  /** Lets every later statement of the handler's transaction fail. */
+  /** Makes every later statement of the handler's transaction fail. */
   breakTables(): Promise<unknown>
-  /** Whether it stores an event whose type has thousands of characters; where types are in an index it is refused. */
+  /** Whether the store accepts an event whose type has thousands of characters; stores with types in an index refuse it. */
   readonly takesLongTypes: boolean
 }
 
-/** All that can go wrong around a message with a store, and what is said of it. */
+/** Triggers every failure around a message with a store, and records the resulting errors and logs. */
 async function failEverywhere({ middleware, outbox, breakTables, takesLongTypes }: Subject, told: Telling): Promise<void> {
   const { logger, hear } = told
   const routerOf = (handle: () => Promise<readonly Message[]>) =>
@@ -47,7 +47,7 @@ async function failEverywhere({ middleware, outbox, breakTables, takesLongTypes 
     for (const { calls } of messages) hear(calls)
     hear(router.health())
   }
-  // A handler that fails, one that gives what cannot be written, an event with an attribute that cannot travel, one without a type.
+  // A handler that fails, a handler whose result cannot be serialized, an event with an attribute that cannot be sent, an event without a type.
   await deliver(
     routerOf(() => Promise.reject(new Error('out of stock'))),
     command('fails'),
@@ -68,7 +68,7 @@ async function failEverywhere({ middleware, outbox, breakTables, takesLongTypes 
     routerOf(async () => [new Message({ secret: payload }, { type: 'a'.repeat(3000) })]),
     command('long type'),
   )
-  // Data that is no JSON, and a message without a handler.
+  // Data that is not JSON, and a message without a handler.
   const broken = trackedMessage('broken')
   const text = new Message(new TextEncoder().encode(`{"${payload}`), broken.message.attributes, {
     acking: { ack() {}, nack: (error) => void hear(error), reject: (error) => void hear(error) },
@@ -78,7 +78,7 @@ async function failEverywhere({ middleware, outbox, breakTables, takesLongTypes 
     routerOf(async () => []),
     trackedMessage('unknown', { data: { secret: payload }, attributes: { type: 'order.other' } }),
   )
-  // Stored, then refused by the broker and parked.
+  // An event that is stored, then refused by the broker and parked.
   await deliver(
     routerOf(async () => [event()]),
     command('stored'),
@@ -95,11 +95,11 @@ async function failEverywhere({ middleware, outbox, breakTables, takesLongTypes 
   })
   await parked
   const { records } = await outbox.list({ state: 'parked' }, { limit: 10 })
-  // That one, and the one whose attribute has an odd name: it can travel.
+  // That event, and the one whose attribute has an unusual name: it can be sent.
   const long = takesLongTypes ? ['a'.repeat(3000)] : []
   expect(records.map(({ message }) => message.type)).toEqual(['order.placed', ...long, 'order.placed'])
   hear(records.map(({ lastError }) => lastError))
-  // The tables are not what they were.
+  // From here on the tables are broken.
   await breakTables()
   await deliver(
     routerOf(async () => [event()]),
@@ -220,7 +220,7 @@ describe('errors, logs and stored error texts hold neither payloads nor password
     expectNoSecrets(told.heard())
   })
 
-  it('on RabbitMQ, for a message that is rejected and a queue that is gone', async () => {
+  it('on RabbitMQ, for a message that is rejected and a queue that was deleted', async () => {
     const told = telling()
     const { logger, hear } = told
     const connection = await connect(process.env['RABBITMQ_URL'] ?? 'amqp://guest:guest@127.0.0.1:5672')

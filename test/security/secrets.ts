@@ -12,7 +12,7 @@ export interface Telling {
   readonly heard: () => string
 }
 
-/** Everything that somebody was told: lines with their fields, errors with stacks, causes and properties. */
+/** Collects all output: log lines with their fields, errors with stacks, causes and properties. */
 export function telling(): Telling {
   const logger = recordingLogger()
   const things: unknown[] = []
@@ -26,11 +26,11 @@ export function telling(): Telling {
   }
 }
 
-/** As text, and as bytes are printed: in hexadecimal, in base64 wherever they begin, or as numbers. */
+/** The secret as text, and in the forms in which bytes are printed: hexadecimal, base64 at every alignment, or numbers. */
 function formsOf(secret: string): string[] {
   const bytes = Buffer.from(secret)
   const hex = bytes.toString('hex')
-  // Of a character that has bits of what is before or behind, nothing is known.
+  // Base64 characters that share bits with the bytes before or after the secret are unpredictable, and are dropped.
   const base64 = [0, 1, 2].map((before) => {
     const encoded = Buffer.concat([Buffer.alloc(before), bytes]).toString('base64')
     return encoded.slice(before === 0 ? 0 : before + 1, -4)
@@ -45,7 +45,7 @@ export function expectNoSecrets(heard: string): void {
   expect(found.map((form) => plain.slice(Math.max(0, plain.indexOf(form) - 300), plain.indexOf(form) + 100))).toEqual([])
 }
 
-/** A handler fails with one message of the source. */
+/** Makes a handler fail with one message of the source. */
 export async function handleInVain(source: Source, { logger, hear }: Telling): Promise<void> {
   const handled = deferred()
   const router = new Router({ logger }).handle({

@@ -9,10 +9,10 @@ import { nodeKind, type TestClient } from '../../packages/sql/test/sqlite/suppor
 import { openSchema } from '../../packages/sql/test/support/own-schema.ts'
 import type { WatchedStore } from './injection-suite.ts'
 
-/** Whatever the driver, statements go through functions of this form. */
+/** The signature of the functions through which every driver sends statements. */
 type Send = (...given: unknown[]) => unknown
 
-/** Puts itself before a method, and is told the text of each statement. */
+/** Wraps a method, and passes the text of each statement to `onText`. */
 function tap(owner: object, method: string, onText: (text: string) => void): void {
   const methods = owner as Record<string, Send>
   const send = methods[method]?.bind(owner)
@@ -24,7 +24,7 @@ function tap(owner: object, method: string, onText: (text: string) => void): voi
   }
 }
 
-/** Drivers take a text, or an object that has it. */
+/** Drivers accept a text, or an object that contains it. */
 function textOf(statement: unknown): string | undefined {
   if (typeof statement === 'string') return statement
   if (typeof statement !== 'object' || statement === null) return undefined
@@ -59,7 +59,7 @@ export async function openPostgres(): Promise<WatchedStore> {
   await own.query(`CREATE TABLE canary (id text); INSERT INTO canary VALUES ('alive')`)
   const texts = new Set<string>()
   const pool = own.createPool()
-  // Every statement, however it is sent, ends up in one of these two.
+  // Every statement is sent through one of these two methods.
   pool.on('connect', (client) => {
     const { connection } = client as unknown as { readonly connection: object }
     for (const method of ['parse', 'query']) tap(connection, method, (text) => texts.add(text))
@@ -81,7 +81,7 @@ export async function openPostgres(): Promise<WatchedStore> {
   })
 }
 
-/** `mode` is the server's SQL mode; some of them change what a quote is. */
+/** `mode` is the server's SQL mode; some modes change how quotes are parsed. */
 export async function openMariadb(mode?: string): Promise<WatchedStore> {
   const door = await openDoor()
   await door.query('CREATE TABLE canary (id VARCHAR(20))')
@@ -128,7 +128,7 @@ export async function openSqlite(): Promise<WatchedStore> {
   })
 }
 
-/** Its methods cannot be replaced, so that somebody else stands before it. */
+/** The methods of the connection cannot be replaced, so a proxy wraps it. */
 function tapped(connection: TestClient, onText: (text: string) => void): TestClient {
   return new Proxy(connection, {
     get(target, name) {

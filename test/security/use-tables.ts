@@ -2,7 +2,7 @@ import { Message, rootContext, silentLogger } from '@ackord/core'
 import { cleanInbox, createSchema, type Database, type SqlOutbox, sqlOutbox, transactional, validateSchema } from '@ackord/sql'
 import { expect } from 'vitest'
 
-/** Everything that puts a name into a statement. */
+/** Runs every operation that puts a name into a statement. */
 export async function useTables<Handle>(database: Database<Handle>, consumer: string): Promise<void> {
   await createSchema(database)
   await createSchema(database)

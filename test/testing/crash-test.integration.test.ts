@@ -29,7 +29,7 @@ async function publishPlaced(publisher: Publisher, orderId: string): Promise<voi
 }
 
 function testCrashTest<Client>(kind: OrdersKind<Client>): void {
-  /** Three points are enough to tell these apart. */
+  /** Three points suffice to distinguish these handlers. */
   const points = ['message.handled', 'transaction.beforeCommit', 'message.beforeAck']
 
   async function failureOf(handlerOf: (life: CrashTestLife) => Handle<Client>): Promise<string> {
@@ -68,7 +68,7 @@ testCrashTest(postgresOrders)
 testCrashTest(mariadbOrders)
 testCrashTest(sqliteOrders)
 
-// On SQLite there is one writer: one that does not use the transaction waits for it in vain, and is found at once.
+// SQLite has one writer: a write outside of the transaction blocks on it and times out, so it is found without a crash.
 describe.each([postgresOrders, mariadbOrders] as readonly OrdersKind<unknown>[])('crashTest() on $name', (kind) => {
   it('finds a handler that writes past its transaction', async () => {
     const open = serviceOn(kind, () => async (orders, orderId) => {

@@ -6,7 +6,7 @@ export const placeOrder = { type: 'order.place', data: { orderId: 'o-1' } }
 
 export type Handle<Client> = (orders: Orders<Client>, orderId: string) => Promise<readonly Message[]>
 
-/** As a user writes it: the adapter finds the transaction by itself. */
+/** Written as a user would: the adapter finds the transaction by itself. */
 export async function saveOrder<Client>({ database, insert }: Orders<Client>, orderId: string): Promise<readonly Message[]> {
   await insert(database.executor(), orderId)
   return [new Message({ orderId }, { type: 'order.placed' })]

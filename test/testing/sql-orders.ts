@@ -10,23 +10,23 @@ import { nodeKind, type TestHandle } from '../../packages/sql/test/sqlite/suppor
 import { openSchema, postgresUrl } from '../../packages/sql/test/support/own-schema.ts'
 import { pg } from '../../packages/sql/test/support/pg.ts'
 
-/** A user's service on a database, as far as these tests need it. */
+/** A minimal user service on a database for these tests. */
 export interface Orders<Handle> {
   readonly database: Database<Handle>
-  /** A row per call: the table has no key. */
+  /** Adds a row per call: the table has no primary key. */
   insert(handle: Handle, id: string): Promise<unknown>
-  /** As the handle sees them. */
+  /** The orders that are visible to the handle. */
   read(handle: Handle): Promise<string[]>
-  /** Outside of every transaction, whatever the context is. */
+  /** A handle outside of every transaction, whatever the context. */
   readonly pool: Handle
   close(): Promise<unknown>
 }
 
-/** The database itself, which outlives services. */
+/** The database itself, which outlives the services. */
 interface OrdersHome<Handle> extends AsyncDisposable {
-  /** Opens the service's own connections, in a life if there is one. */
+  /** Opens the service's own connections, for a simulated process life if one is passed. */
   connect(life?: CrashTestLife): Promise<Orders<Handle>>
-  /** What is committed. */
+  /** The committed orders. */
   committed(): Promise<string[]>
 }
 
@@ -100,7 +100,7 @@ export const sqliteOrders: OrdersKind<TestHandle> = {
       async connect(life) {
         const [client, other] = [nodeKind.connect(world.path), nodeKind.connect(world.path)]
         life?.onCrash(() => {
-          // A connection that has statements left ends when those are collected, and its transaction with it.
+          // A connection with open statements closes only when those are garbage-collected, and its transaction stays open until then.
           if (client.isTransaction === true) client.exec('ROLLBACK')
           client.close()
         })

@@ -8,7 +8,7 @@ import { fromPg } from '@ackord/sql/postgres'
 import { fromSqlite } from '@ackord/sql/sqlite'
 
 /**
- * What a service and its relay use of a release. `previous-release.mjs` is this file as it was in the release before, bundled by
+ * The API of a release that a service and its relay use. `previous-release.mjs` is this file as of the previous release, bundled by
  * `scripts/bundle-release.mjs`, so that both run on the same tables and keys, as they do during a rolling deployment.
  */
 export const release = {

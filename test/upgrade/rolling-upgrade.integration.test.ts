@@ -15,7 +15,7 @@ interface Published {
   readonly key: string
 }
 
-/** What all relays publish, in the order in which they do. */
+/** Collects the events that all relays publish, in publishing order. */
 class Topic {
   readonly published: Published[] = []
 
@@ -25,7 +25,7 @@ class Topic {
   }
 }
 
-/** A service of one release on the shared store, and a relay that publishes to the topic; without a topic there is none. */
+/** A service of one release on the shared store, with a relay that publishes to the topic; without a topic there is no relay. */
 async function startService(release: Release, shared: SharedStore, topic: Topic | undefined) {
   const { Router, Relay, MemoryBroker, Message, eventHandler, silentLogger } = release
   const store = await shared.connect(release)
@@ -70,7 +70,7 @@ describe.each(storeKinds)('during a rolling deployment on $name', (kind) => {
         await using old = await startService(previous, shared, topic)
         await using renewed = await startService(current, shared, topic)
         for (let index = 0; index < orderCount; index += 1) {
-          // Each is delivered to both, as after a redelivery.
+          // Each order is delivered to both services, as in a redelivery.
           await Promise.all([old.place(index), renewed.place(index)])
         }
         await until(async () => new Set(topic.published.map(({ id }) => id)).size === orderCount, 'every event is published')
@@ -84,7 +84,7 @@ describe.each(storeKinds)('during a rolling deployment on $name', (kind) => {
     120_000,
   )
 
-  it('the new release takes over what the one before has stored and not published', async () => {
+  it('the new release publishes the records that the previous one has stored and not published', async () => {
     await using shared = await kind.open()
     await shared.migrate(previous)
     const topic = new Topic()

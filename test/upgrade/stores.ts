@@ -13,7 +13,7 @@ import type { Release } from './release.ts'
 
 const destination = 'order-events'
 
-/** One release's way to the store that all releases share, with connections of its own. */
+/** The access of one release to the store that all releases share, with its own connections. */
 interface ReleaseStore extends AsyncDisposable {
   readonly middleware: Middleware
   readonly outbox: OutboxStore
@@ -22,7 +22,7 @@ interface ReleaseStore extends AsyncDisposable {
 }
 
 export interface SharedStore extends AsyncDisposable {
-  /** Creates the tables, or brings them up to date, as this release does. Nothing where there are no tables. */
+  /** Creates or upgrades the tables, as this release does. No effect for stores without tables. */
   migrate(release: Release): Promise<void>
   connect(release: Release): Promise<ReleaseStore>
   /** How often each order was applied. */

@@ -2,17 +2,17 @@ import { type Publisher, publishAll, type RawMessage, type Source } from '@ackor
 import { eventMessage } from '../event-message.ts'
 import { rateOf, runRounds } from '../rounds.ts'
 
-/** How many messages a publish sends and has confirmed, and how many a consumer may hold. */
+/** The number of messages per confirmed publish, and the maximum of unacked messages of a consumer. */
 const batch = 500
 export const prefetch = 100
 const count = 20_000
 const rounds = 5
 
-/** One side: the library, or the bare client. */
+/** One side of the comparison: the library, or the client alone. */
 export interface Contestant {
-  /** Sends them all; what it resolves to is confirmed. */
+  /** Sends all messages; resolves when they are confirmed. */
   publish(messages: readonly RawMessage[]): Promise<void>
-  /** Takes and acks so many, one by one as they come; gives how many they were, when the broker has every ack. */
+  /** Consumes `count` messages and acks them one by one as they arrive; resolves to their number when the broker has every ack. */
   consume(count: number): Promise<number>
 }
 
@@ -21,7 +21,7 @@ export interface Contest extends AsyncDisposable {
   readonly ackord: Contestant
 }
 
-/** Each side consumes what it has published itself, in turn, on the same broker. */
+/** Each side consumes the messages that it has published itself, alternately, on the same broker. */
 export async function contestFigures(name: string, contest: Contest): Promise<Record<string, number>> {
   await using open = contest
   // The ids do not matter here.

@@ -3,7 +3,7 @@ import { natsContest } from './nats.ts'
 import { rabbitmqContest } from './rabbitmq.ts'
 import { redisStreamsContest } from './redis-streams.ts'
 
-/** Confirmed publishes and acked consumption through the library, against the bare client with the same messages and the same batching. */
+/** Compares confirmed publishes and acked consumption through the library with the client alone, with the same messages and batching. */
 export async function brokers(): Promise<Record<string, unknown>> {
   return {
     ...(await contestFigures('rabbitmq', await rabbitmqContest())),

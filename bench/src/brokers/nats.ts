@@ -7,7 +7,7 @@ import { ackordContestant, type Contest, type Contestant, prefetch } from './con
 
 const url = process.env['NATS_URL'] ?? 'nats://127.0.0.1:4222'
 
-/** The client of JetStream by hand, with confirmed publishes, against the same client through the library. */
+/** The JetStream client used directly, with confirmed publishes, against the same client through the library. */
 export async function natsContest(): Promise<Contest> {
   const connection = await connect({ servers: url })
   const manager = await jetstreamManager(connection)
@@ -30,7 +30,7 @@ export async function natsContest(): Promise<Contest> {
   }
 }
 
-/** JetStream drops what it has had. */
+/** Gives each message a new id, because JetStream drops duplicates. */
 function withFreshIds(side: Contestant): Contestant {
   return {
     publish: (messages) => side.publish(messages.map((message) => message.withAttributes({ id: randomUUID() }))),
@@ -60,7 +60,7 @@ function byHand(client: JetStreamClient, stream: string, flush: () => Promise<vo
       const messages = await consumer.consume({ max_messages: prefetch })
       let done = 0
       for await (const message of messages) {
-        if (message.headers?.get('ce-id') === '') throw new Error('This is not what was published.')
+        if (message.headers?.get('ce-id') === '') throw new Error('The message is not the published one.')
         message.ack()
         done += 1
         if (done === count) break

@@ -5,7 +5,7 @@ import { ackordContestant, type Contest, type Contestant, prefetch } from './con
 
 const url = process.env['RABBITMQ_URL'] ?? 'amqp://guest:guest@127.0.0.1:5672'
 
-/** amqplib with confirms and acks by hand, against the same client through the library. */
+/** amqplib used directly, with confirms and acks, against the same client through the library. */
 export async function rabbitmqContest(): Promise<Contest> {
   const [consuming, publishing] = await Promise.all([connect(url, { recovery: true }), connect(url, { recovery: true })])
   const setup = await publishing.createConfirmChannel()
@@ -61,7 +61,7 @@ function byHand(publishing: ConfirmChannel, queue: string, createChannel: () => 
         channel
           .consume(queue, (message) => {
             if (message === null || done === count) return
-            if (message.properties.headers?.['cloudEvents:id'] === undefined) throw new Error('This is not what was published.')
+            if (message.properties.headers?.['cloudEvents:id'] === undefined) throw new Error('The message is not the published one.')
             channel.ack(message)
             done += 1
             if (done === count) resolve()

@@ -7,7 +7,7 @@ import { ackordContestant, type Contest, type Contestant, prefetch } from './con
 const url = process.env['REDIS_URL'] ?? 'redis://127.0.0.1:6379'
 const group = 'bench'
 
-/** XADD in a pipeline, XREADGROUP and XACK by hand, against the same client through the library. */
+/** XADD in a pipeline, XREADGROUP and XACK written by hand, against the same client through the library. */
 export async function redisStreamsContest(): Promise<Contest> {
   const client = new Redis(url)
   const redis = fromIoredis(client, { logger: silentLogger })
@@ -46,7 +46,7 @@ function byHand(client: Redis, stream: string): Contestant {
       while (done < count) {
         const reply = await client.callBuffer('XREADGROUP', 'GROUP', group, 'bare', 'COUNT', prefetch, 'STREAMS', stream, '>')
         const ids = entryIds(reply)
-        // One by one, as they come: that is how a service acks.
+        // One XACK per message, as a service acks.
         await Promise.all(ids.map((id) => client.xack(stream, group, id)))
         done += ids.length
       }
@@ -55,7 +55,7 @@ function byHand(client: Redis, stream: string): Contestant {
   }
 }
 
-/** In RESP3 a map of streams, in RESP2 a list of pairs. */
+/** RESP3 replies with a map of streams, RESP2 with a list of pairs. */
 function entryIds(reply: unknown): readonly Buffer[] {
   const [first] = reply as readonly unknown[]
   const [, entries] = (Array.isArray(first) ? first : reply) as readonly [unknown, readonly (readonly [Buffer, unknown])[]]

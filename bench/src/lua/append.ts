@@ -5,7 +5,7 @@ import { newRecord } from './records.ts'
 
 const inFlight = 50
 
-/** One record per call, so many calls on their way at once: through the library, and by EVALSHA with arguments that are made before. */
+/** One record per call, with many concurrent calls: through the library, and by EVALSHA with arguments prepared in advance. */
 export async function appendFigures(outbox: LuaOutbox, client: Redis): Promise<Record<string, number>> {
   const sha = await shaOf(outbox, client)
   const clear = async () => {
@@ -39,7 +39,7 @@ async function shaOf(outbox: LuaOutbox, client: Redis): Promise<string> {
   return String(await client.script('LOAD', lua))
 }
 
-/** Gives how many it did. */
+/** Resolves to the number of processed items. */
 async function atOnce<Item>(items: readonly Item[], call: (item: Item) => Promise<unknown>): Promise<number> {
   for (let done = 0; done < items.length; done += inFlight) await Promise.all(items.slice(done, done + inFlight).map(call))
   return items.length

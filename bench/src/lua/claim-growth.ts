@@ -7,7 +7,7 @@ const batch = 1000
 const limit = 100
 const lease = 30_000
 
-/** How much more a claim of 100 costs beside a million records that are sent or parked than beside a thousand. */
+/** The cost of a claim of 100 beside a million published or parked records, relative to the cost beside a thousand. */
 export async function claimGrowth(outbox: LuaOutbox): Promise<Record<string, number>> {
   await finish(outbox, few)
   await outbox.enqueue(newRecords(2 * limit))
@@ -19,7 +19,7 @@ export async function claimGrowth(outbox: LuaOutbox): Promise<Record<string, num
   return { claim_growth: Math.round((after / before - 1) * 100) / 100 }
 }
 
-/** Half of them are sent, half of them parked. */
+/** Publishes half of the records and parks the other half. */
 async function finish(outbox: LuaOutbox, count: number): Promise<void> {
   for (let done = 0; done < count; ) {
     const size = Math.min(batch, count - done)
@@ -28,7 +28,7 @@ async function finish(outbox: LuaOutbox, count: number): Promise<void> {
   }
 }
 
-/** Gives how many there were. */
+/** Resolves to the number of settled records. */
 async function settleAll(outbox: LuaOutbox): Promise<number> {
   let settled = 0
   for (;;) {
@@ -43,14 +43,14 @@ async function settleAll(outbox: LuaOutbox): Promise<number> {
   }
 }
 
-/** The median of many, in milliseconds. */
+/** The median of many claims, in milliseconds. */
 async function claimTime(outbox: LuaOutbox): Promise<number> {
   const times: number[] = []
   for (let round = 0; round < 400; round += 1) {
     const start = process.hrtime.bigint()
     const claimed = await outbox.claim({ limit, lease })
     times.push(Number(process.hrtime.bigint() - start) / 1e6)
-    if (claimed.length !== limit) throw new Error(`${limit} records were to be claimed, it was ${claimed.length}.`)
+    if (claimed.length !== limit) throw new Error(`Expected ${limit} claimed records, got ${claimed.length}.`)
     await outbox.release(claimed)
   }
   return times.sort((one, other) => one - other)[times.length / 2] ?? 0

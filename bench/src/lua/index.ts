@@ -8,7 +8,7 @@ import { relayFigures } from './relay.ts'
 
 const url = process.env['REDIS_URL'] ?? 'redis://127.0.0.1:6379'
 
-/** The Lua outbox: storing against the bare script, the relay, and what a claim costs beside a million records that are done with. */
+/** The Lua outbox: appending against the script alone, the relay, and the cost of a claim beside a million finished records. */
 export async function lua(): Promise<Record<string, unknown>> {
   return {
     ...(await withOutbox('append', {}, appendFigures)),
@@ -17,7 +17,7 @@ export async function lua(): Promise<Record<string, unknown>> {
   }
 }
 
-/** An outbox of its own, removed at the end. */
+/** Runs the work with a separate outbox, which is removed at the end. */
 async function withOutbox<Figures>(
   name: string,
   options: { readonly retain?: boolean },

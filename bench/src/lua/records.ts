@@ -3,7 +3,7 @@ import { eventMessage } from '../event-message.ts'
 
 let made = 0
 
-/** Each with an id of its own. */
+/** A record with a unique id. */
 export function newRecord(): NewOutboxRecord {
   made += 1
   return { destination: 'order-events', message: eventMessage(`e-${made}`) }

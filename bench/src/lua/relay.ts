@@ -5,7 +5,7 @@ import { instantPublisher } from '../instant-publisher.ts'
 import { rateOf, runRounds } from '../rounds.ts'
 import { newRecords } from './records.ts'
 
-/** A relay whose publisher confirms at once. */
+/** The rate of a relay whose publisher confirms immediately. */
 export async function relayFigures(outbox: LuaOutbox): Promise<Record<string, number>> {
   const rates = await runRounds(
     {

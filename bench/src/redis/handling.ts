@@ -21,7 +21,7 @@ export interface HandlingFigures {
   readonly round_trips: number
 }
 
-/** What one writes by hand: an inbox by SET NX, then one MULTI/EXEC, with the same keys, values and event ids. */
+/** The hand-written equivalent: an inbox by SET NX, then one MULTI/EXEC, with the same keys, values and event ids. */
 interface ByHand {
   begin(key: string): Promise<boolean>
   commit(key: string, order: Order, event: ReturnType<typeof eventOf>): Promise<void>
@@ -83,13 +83,13 @@ async function throughAckord(redis: Redis, count: number, atOnce = concurrency):
   return router.health().handled
 }
 
-/** Counted on the wire: one after the other, every answer comes in a piece of its own. */
+/** Counted on the connection: messages are handled one after the other, so every answer arrives as a separate chunk. */
 async function roundTrips(): Promise<number> {
   const client = new Ioredis(url)
   try {
     await client.ping()
     const redis = fromIoredis(client, { logger: silentLogger })
-    // The server gets to know the scripts.
+    // Loads the scripts into the server.
     await throughAckord(redis, 1, 1)
     let trips = 0
     const { stream } = client as unknown as { stream: EventEmitter }
@@ -104,7 +104,7 @@ async function roundTrips(): Promise<number> {
   }
 }
 
-/** Exactly-once handling, exclusive, against what one writes by hand. */
+/** Exactly-once handling, in exclusive mode, against the hand-written equivalent. */
 export async function handlingFigures(): Promise<HandlingFigures> {
   const ioredis = new Ioredis(url)
   const nodeRedis = await createClient({ url }).connect()
@@ -115,7 +115,7 @@ export async function handlingFigures(): Promise<HandlingFigures> {
       {
         hand: (count) => rateOf(count, () => byHand(withIoredis(ioredis), count)),
         ackord: (count) => rateOf(count, () => throughAckord(onIoredis, count)),
-        // Their types differ in what a client with modules has.
+        // The types differ because they include the modules of the client.
         nodeHand: (count) => rateOf(count, () => byHand(withNodeRedis(nodeRedis as unknown as NodeRedis), count)),
         nodeAckord: (count) => rateOf(count, () => throughAckord(onNodeRedis, count)),
       },

@@ -10,12 +10,12 @@ const redisUrl = process.env['REDIS_URL'] ?? 'redis://127.0.0.1:6379'
 const batch = 500
 const group = 'relay'
 
-/** A relay on a stream outbox whose publisher confirms at once, against a loop of XREADGROUP, XACK and XDEL on the same client. */
+/** A relay on a stream outbox whose publisher confirms immediately, against a loop of XREADGROUP, XACK and XDEL on the same client. */
 export async function streamFigures(): Promise<Record<string, number>> {
   const client = new Ioredis(redisUrl)
   const tag = `bench-${process.pid}`
   const outbox = streamOutbox(fromIoredis(client, { logger: silentLogger }), { tags: [tag], group })
-  // Read whole: the raw loop reads the very stream that the outbox has filled.
+  // The full key, because the raw loop reads the same stream that the outbox has filled.
   const stream = `{${tag}}:outbox:to:order-events`
   try {
     const rates = await runRounds(
@@ -28,7 +28,7 @@ export async function streamFigures(): Promise<Record<string, number>> {
           await fill(client, (transaction, records) => outbox.append(transaction, records), count)
           return await rateOfRelay(outbox, count, 1)
         },
-        // The server works on one batch while this process works on another, which the raw loop does not do.
+        // With several batches the server and this process work in parallel, which the raw loop does not do.
         async four(count) {
           await fill(client, (transaction, records) => outbox.append(transaction, records), count)
           return await rateOfRelay(outbox, count, 4)
@@ -50,7 +50,7 @@ export async function streamFigures(): Promise<Record<string, number>> {
 
 type Append = (transaction: RedisTransaction, records: readonly NewOutboxRecord[]) => Promise<void>
 
-/** As transactions would store them, without what is around a transaction. */
+/** Stores records as transactions would, without the rest of a transaction. */
 async function fill(client: Ioredis, append: Append, count: number): Promise<void> {
   const chunk = 1000
   for (let start = 0; start < count; start += chunk) {
@@ -86,7 +86,7 @@ async function rateOfRaw(client: Ioredis, stream: string, count: number): Promis
   return count / secondsSince(start)
 }
 
-/** In RESP3 a map of streams, in RESP2 a list of pairs. */
+/** RESP3 replies with a map of streams, RESP2 with a list of pairs. */
 function entriesOf(reply: unknown): readonly (readonly [Buffer, readonly Buffer[]])[] {
   const [first] = reply as readonly unknown[]
   const [, entries] = Array.isArray(first) ? first : (reply as readonly unknown[])
@@ -103,7 +103,7 @@ async function rateOfRelay(outbox: ReturnType<typeof streamOutbox>, count: numbe
   const seconds = secondsSince(start)
   const { published } = publisher
   const { destinations } = await outbox.stats()
-  if (published !== count || destinations.length > 0) throw new Error(`${count} records were to be published, it was ${published}.`)
+  if (published !== count || destinations.length > 0) throw new Error(`Expected ${count} published records, got ${published}.`)
   return count / seconds
 }
 

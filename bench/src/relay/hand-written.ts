@@ -1,6 +1,6 @@
 import type pg from 'pg'
 
-/** The table that one makes by hand: a primary key, and a partial index on nothing else. */
+/** A typical hand-written table: a primary key and one partial index. */
 export const handWrittenTable = `CREATE TABLE hand_outbox (
   id bigserial PRIMARY KEY, destination text NOT NULL, type text NOT NULL, data bytea NOT NULL, headers text NOT NULL,
   created_at timestamptz NOT NULL DEFAULT now(), locked_until timestamptz, attempts integer NOT NULL DEFAULT 0
@@ -24,7 +24,7 @@ FROM generate_series(1, $1)`,
   await pool.query('VACUUM ANALYZE hand_outbox')
 }
 
-/** Claims 500, publishes them and deletes them by their ids, until nothing is left. Gives how many it was. */
+/** Claims 500 records, publishes them and deletes them by their ids, until nothing is left. Resolves to the number of records. */
 export async function relayByHand(pool: pg.Pool, publish: (messages: readonly unknown[]) => Promise<void>): Promise<number> {
   let done = 0
   for (;;) {

@@ -5,7 +5,7 @@ import { fromPg, pgNotifications } from '@ackord/sql/postgres'
 import pg from 'pg'
 import { postgresUrl, type RelayWorld } from './world.ts'
 
-/** How many statements a relay with notifications sends in a minute in which nothing happens, all its connections together. */
+/** The number of statements that an idle relay with notifications sends in a minute, over all its connections. */
 export async function idleStatements(world: RelayWorld, order: Order): Promise<number> {
   const pool = world.createPool()
   let statements = 0
@@ -26,7 +26,7 @@ export async function idleStatements(world: RelayWorld, order: Order): Promise<n
   const relay = new Relay(outbox, { publisher: { publish: async () => [] }, logger: silentLogger }).start()
   const pass = (milliseconds: number) => new Promise((resolve) => setTimeout(resolve, milliseconds))
   try {
-    // Until polls are as far apart as they get.
+    // Waits until the poll interval has reached its maximum.
     await pass(25_000)
     statements = 0
     await pass(60_000)

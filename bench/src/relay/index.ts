@@ -13,7 +13,7 @@ const perKey = { order: 'perKey' } as const
 const variants = ['hand', 'leases', 'owned', 'keyed', 'leasesTwice', 'ownedTwice'] as const
 type Variant = (typeof variants)[number]
 
-/** The relay on PostgreSQL, against a loop by hand that claims 500 and deletes them. */
+/** The relay on PostgreSQL, against a hand-written loop that claims 500 records and deletes them. */
 export async function relay(): Promise<Record<string, unknown>> {
   await using world = await openWorld()
   await world.pool.query(handWrittenTable)
@@ -42,7 +42,7 @@ export async function relay(): Promise<Record<string, unknown>> {
   }
 }
 
-/** In turn, round after round; the best of each is the one that was disturbed least. */
+/** Runs the variants alternately; the best round of each is the least disturbed one. */
 async function bestOf(world: RelayWorld): Promise<Record<Variant, number>> {
   const best = { hand: 0, leases: 0, owned: 0, keyed: 0, leasesTwice: 0, ownedTwice: 0 }
   for (let round = 0; round <= rounds; round += 1) {
@@ -51,11 +51,11 @@ async function bestOf(world: RelayWorld): Promise<Record<Variant, number>> {
       leases: await filled(world, {}),
       owned: await filled(world, perKey),
       keyed: await filled(world, { ...perKey, keyOf }),
-      // The database works on one batch while this process works on another, which the loop by hand does not do.
+      // With two batches the database and this process work in parallel, which the hand-written loop does not do.
       leasesTwice: await filled(world, {}, 2),
       ownedTwice: await filled(world, perKey, 2),
     }
-    // The first round warms up.
+    // The first round is a warm-up.
     if (round > 0) for (const name of variants) best[name] = Math.max(best[name], rates[name])
   }
   return best
@@ -74,7 +74,7 @@ async function filled(world: RelayWorld, options: Parameters<RelayWorld['fill']>
   return await relayRate([world.outbox(database)], count, { concurrency })
 }
 
-/** The same beside a million that are parked or published. */
+/** The same beside a million parked or published records. */
 async function besideBacklog(world: RelayWorld): Promise<number> {
   let best = 0
   for (let round = 0; round < rounds; round += 1) {
@@ -95,7 +95,7 @@ FROM generate_series(1, 500000) AS n`,
   return best
 }
 
-/** The rate of the other keys, with 200,000 records of one key before them. */
+/** The rate of the other keys, with 200,000 records of one key ahead of them. */
 async function besideHotKey(world: RelayWorld): Promise<number> {
   let best = 0
   for (let round = 0; round < rounds; round += 1) {

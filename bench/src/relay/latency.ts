@@ -24,7 +24,7 @@ export interface Latency {
   readonly p99: number
 }
 
-/** From the commit of a message to the publish of its event, at so many messages a second. `apart`: the relay is on another pool, as in another process. */
+/** The time from the commit of a message to the publish of its event, at a fixed rate per second. `apart`: the relay uses another pool, as in another process. */
 export async function latency(
   world: RelayWorld,
   { perSecond, seconds, apart }: { readonly perSecond: number; readonly seconds: number; readonly apart: boolean },
@@ -61,14 +61,14 @@ export async function latency(
     await writing.end()
     if (relaying !== writing) await relaying.end()
   }
-  // A relay on another connection may see a commit before its own answer is read here.
+  // A relay on another connection may see a commit before its answer is read here.
   const sorted = published.map(({ id, at }) => Math.max(0, at - (committed.get(id) ?? Number.NaN))).sort((one, other) => one - other)
-  if (sorted.some(Number.isNaN)) throw new Error('An event was published whose message was never committed.')
+  if (sorted.some(Number.isNaN)) throw new Error('An event was published although its message was never committed.')
   const at = (part: number) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))] ?? Number.NaN
   return { p50: at(0.5), p99: at(0.99) }
 }
 
-/** Messages at an even pace, whether or not the ones before are done. */
+/** Yields messages at an even rate, whether or not the previous ones are done. */
 function steadily(perSecond: number, count: number): Source {
   return {
     async *messages() {

@@ -12,12 +12,12 @@ export const destination = 'order-events'
 
 type Handle = Pick<pg.Pool, 'query'>
 
-/** A schema of its own on the server, dropped at the end. */
+/** A separate schema on the server, dropped at the end. */
 export interface RelayWorld extends AsyncDisposable {
   readonly pool: pg.Pool
   createPool(): pg.Pool
   outbox(options?: FromPgOptions): SqlOutbox<Handle>
-  /** Stores so many records, in the order of their numbers. */
+  /** Stores `count` records, in the order of their numbers. */
   fill(count: number, options?: FillOptions): Promise<void>
   empty(): Promise<void>
 }
@@ -65,7 +65,7 @@ function recordOf(index: number, key: string | undefined): { readonly destinatio
   return { destination, message: eventMessage(`e-${index}`, key === undefined ? {} : { partitionkey: key }) }
 }
 
-/** Runs relays until so many records that count are published. Gives their rate per second. */
+/** Runs relays until `count` counted records are published. Resolves to their rate per second. */
 export async function relayRate(
   stores: readonly SqlOutbox<Handle>[],
   count: number,
@@ -80,6 +80,6 @@ export async function relayRate(
   const seconds = Number(process.hrtime.bigint() - start) / 1e9
   for (const relay of relays) await relay.stop()
   const { published } = publisher
-  if (published < count) throw new Error(`${count} records were to be published, it was ${published}.`)
+  if (published < count) throw new Error(`Expected ${count} published records, got ${published}.`)
   return count / seconds
 }

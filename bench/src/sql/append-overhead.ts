@@ -10,7 +10,7 @@ let written = 0
 
 type Query = (sql: string, values: unknown[]) => Promise<unknown>
 
-/** What a business transaction does: three statements. */
+/** A typical business transaction: three statements. */
 async function business(query: Query): Promise<void> {
   written += 1
   const id = `b-${written}`
@@ -19,7 +19,7 @@ async function business(query: Query): Promise<void> {
   await query('SELECT total FROM orders WHERE id = $1', [id])
 }
 
-/** Does it over and over, on all connections at once. */
+/** Repeats the work on all connections concurrently. */
 async function repeatedly(connections: number, count: number, work: () => Promise<void>): Promise<number> {
   let started = 0
   let done = 0
@@ -34,7 +34,7 @@ async function repeatedly(connections: number, count: number, work: () => Promis
   return done
 }
 
-/** A transaction by hand, with or without an event in it. */
+/** A hand-written transaction, with or without an event. */
 async function ownTransaction(pool: pg.Pool, append: ((client: pg.PoolClient) => Promise<void>) | undefined): Promise<void> {
   const client = await pool.connect()
   try {
@@ -47,7 +47,7 @@ async function ownTransaction(pool: pg.Pool, append: ((client: pg.PoolClient) =>
   }
 }
 
-/** What an event costs a business transaction: in `database.write()`, in one that was begun by hand, and if the insert is written by hand as well. */
+/** The cost of an event in a business transaction: in `database.write()`, in a hand-written transaction, and with a hand-written insert. */
 export async function appendOverhead(
   pool: pg.Pool,
   options: { readonly connections: number; readonly rounds: number; readonly count: number },

@@ -19,7 +19,7 @@ function openPool(max: number): pg.Pool {
   return new pg.Pool({ connectionString: url, max, options: `-c search_path=${schema}` })
 }
 
-/** How many round trips a message takes, counted on the wire: the server says once for each that it is ready. */
+/** The number of round trips per message, counted on the connection: the server sends ReadyForQuery once for each. */
 async function roundTrips(): Promise<number> {
   const pool = openPool(1)
   try {
@@ -38,7 +38,7 @@ async function roundTrips(): Promise<number> {
   }
 }
 
-/** Exactly-once handling on PostgreSQL, against the same statements by hand. */
+/** Exactly-once handling on PostgreSQL, against the same statements written by hand. */
 export async function sql(): Promise<Record<string, unknown>> {
   const pool = openPool(connections)
   try {

@@ -8,7 +8,7 @@ import { eventOf, inParallel, iteratorOf, orderHandler, orderOf, source } from '
 const url = process.env['MARIADB_URL'] ?? 'mysql://root@127.0.0.1:3306/test'
 const orderSql = 'INSERT INTO orders (id, total) VALUES (?, ?)'
 
-/** What one writes by hand: the same statements, the same driver, as many connections. */
+/** The hand-written equivalent: the same statements, the same driver, the same number of connections. */
 async function byHand(pool: mysql.Pool, count: number, connections: number): Promise<number> {
   const iterator = iteratorOf(count)
   return await inParallel(connections, async () => {
@@ -61,7 +61,7 @@ async function throughAckord(pool: mysql.Pool, count: number, concurrency: numbe
   return router.health().handled
 }
 
-/** Exactly-once handling on MariaDB, against the same statements by hand. */
+/** Exactly-once handling on MariaDB, against the same statements written by hand. */
 export async function mariadbRatio(options: {
   readonly rounds: number
   readonly count: number

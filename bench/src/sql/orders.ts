@@ -15,7 +15,7 @@ export const orderPlaced = defineEvent<{ orderId: string; total: number }>('orde
 
 let sent = 0
 
-/** Messages as a broker delivers them, each with an id of its own. */
+/** Messages as a broker delivers them, each with a unique id. */
 export function source(count: number): Source {
   return {
     async *messages() {
@@ -38,12 +38,12 @@ export interface Order {
   readonly total: number
 }
 
-/** What the message of an order says, as a loop by hand reads it. */
+/** Parses the order of a message, as a hand-written loop does. */
 export function orderOf(message: RawMessage): Order {
   return JSON.parse(new TextDecoder().decode(message.data)) as Order
 }
 
-/** The event that a loop by hand makes of an order, with the same id as ours. */
+/** The event that a hand-written loop creates for an order, with the same id as ours. */
 export function eventOf(message: RawMessage, order: Order): { readonly id: string; readonly attributes: string; readonly data: Buffer } {
   const id = deterministicIds('by-hand', message.source ?? '', message.id ?? '')('order.placed')
   const attributes = {
@@ -57,7 +57,7 @@ export function eventOf(message: RawMessage, order: Order): { readonly id: strin
   return { id, attributes: JSON.stringify(attributes), data: Buffer.from(JSON.stringify({ orderId: order.id, total: order.total })) }
 }
 
-/** The handler, on whatever saves the order. */
+/** The handler, with any function that saves the order. */
 export function orderHandler(save: (order: Order) => Promise<unknown>): Handler {
   return commandHandler({ type: placeOrder, source: '/orders' }, async (order) => {
     await save(order)
@@ -65,7 +65,7 @@ export function orderHandler(save: (order: Order) => Promise<unknown>): Handler 
   })
 }
 
-/** Each worker takes messages from the one source and gives its number of them. */
+/** Runs workers that share one source; resolves to the sum of the numbers of messages that they handled. */
 export async function inParallel(workers: number, work: () => Promise<number>): Promise<number> {
   const counts = await Promise.all(Array.from({ length: workers }, work))
   return counts.reduce((sum, count) => sum + count, 0)

@@ -14,7 +14,7 @@ const outboxOfAllSql = `INSERT INTO ackord_outbox (state, destination, id, type,
 SELECT 'ready', 'order-events', id, 'order.placed', 'application/json', 0, data, attributes, clock_timestamp()
 FROM unnest($1::text[], $2::bytea[], $3::text[]) AS event(id, data, attributes)`
 
-/** What one writes by hand: the same statements, the same driver, as many connections, the same ids for the events. */
+/** The hand-written equivalent: the same statements, the same driver, the same number of connections, the same event ids. */
 export async function byHand(pool: pg.Pool, count: number, connections: number): Promise<number> {
   const iterator = iteratorOf(count)
   return await inParallel(connections, async () => {
@@ -42,7 +42,7 @@ export async function byHand(pool: pg.Pool, count: number, connections: number):
   })
 }
 
-/** The same in groups: one statement for the inbox of all, one for each order, one for the outbox of all. */
+/** The same in groups: one inbox statement for the group, one statement per order, one outbox statement for the group. */
 export async function groupsByHand(
   pool: pg.Pool,
   count: number,

@@ -14,7 +14,7 @@ export interface SharedRowsRates {
 const connections = 16
 const group = { size: 50, groups: 4 }
 const concurrency = group.size * group.groups
-/** Milliseconds. Groups grow again from time to time and each attempt costs something, so they run for a minute. */
+/** Milliseconds. Groups grow again from time to time and each attempt has a cost, so they run for a minute. */
 const duration = { alone: 15_000, grouped: 60_000 }
 const rows = 10
 
@@ -58,7 +58,7 @@ async function rate(pool: pg.Pool, duration: number, groupCommit: TransactionalO
 
 /**
  * Compares group commit with single messages where handlers update the same few rows. This is the worst case for groups: their transactions run into each other's
- * locks, so they have to notice it and adapt. Single messages are measured before and after the groups, because the speed of the machine may change meanwhile.
+ * locks, so they have to detect it and adapt. Single messages are measured before and after the groups, because the speed of the machine may change meanwhile.
  */
 export async function sharedRows(url: string): Promise<SharedRowsRates> {
   const schema = `ackord_bench_shared_rows_${process.pid}`

@@ -10,7 +10,7 @@ import { eventOf, iteratorOf, orderHandler, orderOf, source } from './orders.ts'
 
 const orderSql = 'INSERT INTO orders (id, total) VALUES (?, ?)'
 
-/** What one writes by hand: one writer, one message after the other, statements prepared once. */
+/** The hand-written equivalent: one writer, one message after the other, statements prepared once. */
 async function byHand(client: DatabaseSyncInstance, count: number): Promise<number> {
   const iterator = iteratorOf(count)
   const inbox = client.prepare('INSERT INTO ackord_inbox (consumer, source, id) VALUES (?, ?, ?) ON CONFLICT DO NOTHING')
@@ -45,7 +45,7 @@ async function throughAckord(client: DatabaseSyncInstance, count: number): Promi
   return router.health().handled
 }
 
-/** Exactly-once handling on a file of SQLite, against the same statements by hand. Both sync every commit. */
+/** Exactly-once handling on an SQLite file, against the same statements written by hand. Both sync every commit. */
 export async function sqliteRatio(rounds: { readonly rounds: number; readonly count: number }): Promise<number> {
   const directory = mkdtempSync(join(tmpdir(), 'ackord-bench-'))
   const client = new DatabaseSync(join(directory, 'bench.db'))

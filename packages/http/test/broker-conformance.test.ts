@@ -10,7 +10,7 @@ const results = new ResultTable()
 
 afterAll(() => console.log(results.format()))
 
-/** A receiver that passes on what it gets to a broker, and acks it then. */
+/** A receiver that publishes each request to a broker, and then acks it. */
 async function open(options: HttpPublisherOptions): Promise<BrokerWorld> {
   const broker = new MemoryBroker()
   const receivers = new Map<string, HttpSource>()

@@ -54,7 +54,7 @@ it.each([
   )
 })
 
-it('neither shows what may be a secret when it refuses it', () => {
+it('neither includes a possible secret in the error', () => {
   const wrong = [{ url: 'nohttp://me:hunter2@example.com/' }, { headers: { authorization: 'hunter2\n' } }, { sign: 'hunter2?' }]
   for (const options of wrong) {
     let error: unknown

@@ -9,7 +9,7 @@ afterAll(() => console.log(results.format()))
 async function open(): Promise<BrokerWorld> {
   const world = await openWorld()
   return {
-    // A group that lost a member without a word waits for its session to end.
+    // A group that lost a member without a leave request waits for its session to expire.
     patience: 40_000,
     largest: 500_000,
     async topic() {
@@ -28,7 +28,7 @@ async function open(): Promise<BrokerWorld> {
 
 const claims: BrokerClaims = { order: 'perKey', delay: true, deliveryCount: true, groups: true, replay: true, names: true }
 const subject = { name: 'Kafka (mock cluster)', open, claims, results }
-// Several at once: nearly all of their time is the mock cluster's, which waits before it lets a member into a group.
+// Concurrent, because nearly all of the time is spent in the mock cluster, which delays each member that joins a group.
 const runner = { describe, it: it.concurrent }
 testSource(runner, subject)
 testPublisher(runner, subject)

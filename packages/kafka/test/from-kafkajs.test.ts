@@ -17,7 +17,7 @@ function protocolError(type: string): Error {
   return new KafkaJSProtocolError(Object.assign(new Error(type), { type, code: 1, retriable: false }))
 }
 
-/** KafkaJS' own types do not let it be made. */
+/** A look-alike, because the types of KafkaJS do not allow constructing this error. */
 function loginError(): Error {
   return Object.assign(new Error('wrong password'), { name: 'KafkaJSSASLAuthenticationError' })
 }
@@ -38,7 +38,7 @@ it.each([
   expect(faultOf(error)).toBe(fault)
 })
 
-it('refuses a value that is not a KafkaJS client', () => {
+it('rejects a value that is not a KafkaJS client', () => {
   for (const wrong of [undefined, {}, { producer: () => {} }])
     expect(() => fromKafkaJs(wrong as unknown as KafkaJs)).toThrow('must be a function')
   expect(() => fromKafkaJs(clientOf('kafka://127.0.0.1:1'), { producer: null } as never)).toThrow('producer')
@@ -77,7 +77,7 @@ it.each([
   )
 })
 
-it('making one does nothing yet', () => {
+it('constructing one sends nothing', () => {
   const kafka = new FakeKafka()
   kafkaSource(kafka, { topics: ['orders'], group: 'billing' })
   kafkaPublisher(kafka)

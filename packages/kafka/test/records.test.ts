@@ -24,7 +24,7 @@ function roundTrip(message: RawMessage, mode: 'binary' | 'structured') {
 }
 
 describe.each(['binary', 'structured'] as const)('%s mode', (mode) => {
-  it('brings back data and attributes', () => {
+  it('preserves data and attributes', () => {
     const message = event('ü\n"%', {
       partitionkey: 'k',
       subject: 'line\r\nbreak',
@@ -48,7 +48,7 @@ describe.each(['binary', 'structured'] as const)('%s mode', (mode) => {
     expect(writeRecord(event('a'), mode).key).toBeNull()
   })
 
-  it('refuses attributes that cannot travel', () => {
+  it('rejects attributes that cannot be sent', () => {
     expect(() => writeRecord(event('a', { when: new Date(Number.NaN) }), mode)).toThrow("'when'")
   })
 })
@@ -70,7 +70,7 @@ describe('binary mode', () => {
     })
   })
 
-  it('is what the CloudEvents SDK reads and writes', () => {
+  it('is compatible with the CloudEvents SDK', () => {
     const { key, value, headers } = writeRecord(event('a', { partitionkey: 'k', datacontenttype: 'application/json' }), 'binary')
     const theirs = KafkaBinding.toEvent({ key: key?.toString() ?? '', value: value.toString(), headers, body: value.toString() } as never)
     expect({ ...(theirs as CloudEvent<unknown>) }).toMatchObject({ id: 'a', type: 'test.event', source: '/test', partitionkey: 'k' })
@@ -87,8 +87,8 @@ describe('binary mode', () => {
   })
 })
 
-describe('records of others', () => {
-  it('have their place as id, the topic as type and source, the key as ordering key', () => {
+describe('foreign records', () => {
+  it('have their position as id, the topic as type and source, the key as ordering key', () => {
     const native = {
       ...base,
       key: Buffer.from('k'),
@@ -122,7 +122,7 @@ describe('records of others', () => {
     expect(attributes).toEqual({ id: 'orders/3/42', type: 'orders', source: 'orders' })
   })
 
-  it('that say they are structured and are not cannot be read', () => {
+  it('that claim to be structured and are not cannot be read', () => {
     expect(() =>
       readRecord({ ...base, value: Buffer.from('{'), headers: { 'content-type': 'application/cloudevents+json; charset=UTF-8' } }),
     ).toThrow('not valid JSON')

@@ -15,7 +15,7 @@ interface BrokerOptions {
 async function openBroker({ order, mode }: BrokerOptions): Promise<BrokerWorld> {
   const world = await openWorld()
   return {
-    // NATS takes one megabyte with headers, and base64 is a third longer.
+    // NATS accepts one megabyte including headers, and base64 is a third longer.
     largest: mode === 'structured' ? 700_000 : 1_000_000,
     tooLarge: 1_048_577,
     async topic() {

@@ -44,7 +44,7 @@ describe('a connection that is cut', () => {
     await until(async () => (await world.manager.consumers.info(stream, 'billing')).num_ack_pending === 0)
   })
 
-  it('while the source asks about its consumer is not waited for: it asks again as soon as the connection is back', async () => {
+  it('while the source requests its consumer is not waited for: it requests it again as soon as the connection is back', async () => {
     await using proxy = await startFaultProxy(natsUrl)
     await using world = await openWorld({ url: proxy.url })
     const stream = await world.stream()
@@ -58,7 +58,7 @@ describe('a connection that is cut', () => {
     proxy.release()
 
     await (await pulling).ack()
-    // The client would wait five seconds for the answer that went with the connection.
+    // The client would wait five seconds for the answer that was lost with the connection.
     expect(performance.now() - cutAt).toBeLessThan(4000)
   })
 
@@ -108,7 +108,7 @@ describe('a connection that is cut', () => {
       { order: 'perKey', declare },
     )
 
-    // What was in hand at a cut may come once more; nothing comes before one that it follows.
+    // Messages in flight at a cut may be delivered once more; no message is delivered before its predecessor.
     expect([...new Set(seen)]).toEqual(ids)
     expect(seen.length).toBeLessThanOrEqual(ids.length + 3)
   })
@@ -127,7 +127,7 @@ describe('a connection that is cut', () => {
     }
     world.admin.subscribe(`$JS.API.CONSUMER.INFO.${stream}.billing`, { callback: onLook })
     const next = pull(open(world.source(stream, { order: 'perKey', declare: undefined })))
-    // The pauses between its looks are longer by then than it takes to connect again.
+    // By then the pauses between its requests are longer than a reconnect takes.
     await until(() => looks >= 8)
 
     proxy.cut()
@@ -237,7 +237,7 @@ describe('a server', () => {
     expect(new Set(seen)).toEqual(new Set(ids))
   })
 
-  it('that is away is waited for, until the signal ends the iteration; a publisher blames the destination', async () => {
+  it('that is down is waited for, until the signal ends the iteration; a publisher blames the destination', async () => {
     await using server = await startNats()
     await using world = await openWorld({ server: server.url })
     const stream = await world.stream()
@@ -316,7 +316,7 @@ it('a message over the limit of the server fails for good, one over that of the 
   expect(results[2]).toMatchObject({ error: { retryable: false, message: expect.stringContaining('max_msg_size') } })
 })
 
-/** Handles what comes, as often as it comes, until each id was acked. Gives the ids in the order they came. */
+/** Handles every delivery until each id was acked. Resolves to the ids in order of arrival. */
 async function consumeAll(
   world: World,
   stream: string,

@@ -3,7 +3,7 @@ import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { encodeName } from '../src/headers.ts'
 
-it('a value is visible ASCII on its way, and comes back as it was', () => {
+it('a value is sent as visible ASCII, and returned unchanged', () => {
   fc.assert(
     fc.property(fc.string({ unit: 'binary' }), (text) => {
       expect(percentEncode(text)).toMatch(/^[!#$&-~%]*$/)
@@ -12,7 +12,7 @@ it('a value is visible ASCII on its way, and comes back as it was', () => {
   )
 })
 
-it('a name has no colon either', () => {
+it('a name contains no colon either', () => {
   fc.assert(
     fc.property(fc.string({ unit: 'binary' }), (name) => {
       expect(encodeName(name)).not.toMatch(/[:\s]/)

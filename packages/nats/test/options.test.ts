@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { type NatsConnection, type NatsPublisherOptions, type NatsSourceOptions, natsPublisher, natsSource } from '../src/index.ts'
 
-/** Closed, so that nothing follows it. */
+/** Already closed, so that the test leaves no work running. */
 const connection: NatsConnection = {
   publish: () => {},
   request: () => Promise.reject(new Error('closed')),
@@ -56,6 +56,6 @@ it.each([
   )
 })
 
-it.each([undefined, null, {}, { publish() {} }])('what is no connection is refused: %o', (wrong) => {
+it.each([undefined, null, {}, { publish() {} }])('rejects a value that is not a connection: %o', (wrong) => {
   expect(() => natsPublisher(wrong as unknown as NatsConnection)).toThrow(expect.objectContaining({ code: 'ACKORD_INVALID_OPTION' }))
 })

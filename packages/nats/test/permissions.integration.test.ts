@@ -10,7 +10,7 @@ import { startServer } from '../../../scripts/servers/server.mjs'
 import { natsPublisher, natsSource } from '../src/index.ts'
 import { event, never, open } from './support/world.ts'
 
-/** `admin` may do everything, `guest` may only ask for answers. */
+/** `admin` may do everything, `guest` may only receive replies. */
 async function startGuarded() {
   const port = await freePort()
   const url = `nats://127.0.0.1:${port}`
@@ -59,7 +59,7 @@ it('missing permissions are reported: the publisher blames the destination, the 
   await admin.close()
 })
 
-it('a password that is no longer valid ends the source with an error, and is not tried for ever', async () => {
+it('a password that is no longer valid ends the source with an error, without endless retries', async () => {
   await using server = await startGuarded()
   const admin = await connect({ servers: server.url, user: 'admin', pass: 'a' })
   await (await jetstreamManager(admin)).streams.add({ name: 'orders', subjects: ['orders.>'] })

@@ -7,7 +7,7 @@ const results = new ResultTable()
 
 afterAll(() => console.log(results.format()))
 
-/** A queue is one group; several would be an exchange with queues bound to it, which is for the user to make. */
+/** A queue is one group; several groups require an exchange with several bound queues, which the user declares. */
 async function openBroker(type: 'classic' | 'quorum'): Promise<BrokerWorld> {
   const world = await openWorld()
   return {

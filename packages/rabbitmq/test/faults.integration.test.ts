@@ -30,7 +30,7 @@ describe('a connection that is cut', () => {
     const messages = open(world.source(queue, { backoff: quick }))
     const [acked, ...inHand] = await pullMany(messages, 4)
     await acked?.ack()
-    // A connection is read in order: once RabbitMQ has answered what came after the ack, it has the ack.
+    // RabbitMQ reads a connection in order: once it has answered a later request, it has processed the ack.
     await roundTrip(world, queue)
     const lost = new Promise((resolve) => world.connection.once('disconnect', resolve))
 
@@ -168,7 +168,7 @@ describe('a server', () => {
   }, 120_000)
 })
 
-/** Handles what comes, as often as it comes, until each id was acked. Gives the ids in the order they came. */
+/** Handles every delivery until each id was acked. Resolves to the ids in order of arrival. */
 async function consumeAll(
   world: World,
   queue: string,

@@ -49,14 +49,14 @@ it.each([
   )
 })
 
-it('both refuse a value that is not a connection', () => {
+it('both reject a value that is not a connection', () => {
   for (const wrong of [undefined, {}, Promise.resolve(connection)]) {
     expect(() => rabbitmqSource(wrong as FakeConnection, { queue: 'orders' })).toThrow('connection.createChannel must be a function')
     expect(() => rabbitmqPublisher(wrong as FakeConnection)).toThrow('connection.createChannel must be a function')
   }
 })
 
-it('making one does nothing yet', () => {
+it('constructing one sends nothing', () => {
   rabbitmqSource(connection, { queue: 'orders' })
   rabbitmqPublisher(connection)
 

@@ -13,7 +13,7 @@ function transactionWorld(kind: RedisKind, mode: InboxOptions['mode']): OpenTran
   return async () => {
     const world = await openHandlingWorld(kind)
     const { redis, outbox, command } = world
-    // A text, where the commit wants to add to a set.
+    // A string under a key where the commit adds to a set.
     await command('SET', world.key('a text'), 'text')
     return {
       transaction: () => transactionMiddleware(redis, quiet),
@@ -39,7 +39,7 @@ function transactionWorld(kind: RedisKind, mode: InboxOptions['mode']): OpenTran
 
 for (const kind of isProof ? redisKinds : typicalKinds) {
   const runner = { describe, it }
-  // The queue of a transaction is a list, so that an inner one is a part of it that can be left out.
+  // A transaction queues its commands in a list; a nested transaction is a section of the list that can be dropped.
   const features = { savepoints: true, failCommit: true }
   testTransaction(runner, { name: kind.name, open: transactionWorld(kind, 'exclusive'), features, results })
   testInbox(runner, { name: `${kind.name}, exclusive`, open: transactionWorld(kind, 'exclusive'), results })

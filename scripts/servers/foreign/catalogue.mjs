@@ -4,8 +4,8 @@
  * A server version that another suite of the distribution offers.
  *
  * @typedef {object} ForeignServer
- * @property {string} id as `make test-servers ONLY=…` takes it, and the name of its directory
- * @property {'postgres' | 'mariadb' | 'redis' | 'rabbitmq' | 'nats'} kind the server that it takes the place of
+ * @property {string} id as in `make test-servers ONLY=…`, and the name of its directory
+ * @property {'postgres' | 'mariadb' | 'redis' | 'rabbitmq' | 'nats'} kind the server that it replaces
  * @property {string} product
  * @property {string} suite
  * @property {readonly string[]} packages

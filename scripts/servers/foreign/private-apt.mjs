@@ -3,11 +3,11 @@ import { spawn } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** Where Debian's package `debian-archive-keyring` puts all keys of the archive. */
+/** Where Debian's package `debian-archive-keyring` installs all keys of the archive. */
 const keyrings = ['/usr/share/keyrings/debian-archive-keyring.pgp', '/usr/share/keyrings/debian-archive-keyring.gpg']
 
 /**
- * apt for another suite of the machine's own mirror. Lists, packages and the record of what is installed are in
+ * apt for another suite of the machine's own mirror. Lists, packages and the database of installed packages are in
  * `directory`, so the machine's apt and dpkg are neither read nor changed. Signatures are verified with the keys of the
  * Debian archive.
  */
@@ -36,10 +36,10 @@ export class PrivateApt {
     this.#updated ??= this.#update()
     await this.#updated
     const install = ['install', '--yes', '--no-install-recommends', '--', ...packages]
-    // apt does not print what it has downloaded before, so it is shown an empty directory.
+    // apt does not print files that it has already downloaded, so it is given an empty directory.
     const uris = await this.#apt(['-o', `Dir::Cache::archives=${join(this.#directory, 'none')}`, '--print-uris', ...install])
     const archives = archivesOf(uris).map((name) => join(this.#directory, 'cache/archives', name))
-    // Their names have the version, and apt puts a file there only after it has verified it.
+    // The file names contain the version, and apt stores a file there only after verifying it.
     if (!archives.every((path) => existsSync(path))) await this.#apt(['--download-only', ...install])
     return archives
   }
@@ -52,7 +52,7 @@ export class PrivateApt {
     const mirror = await machineMirror()
     writeFileSync(own('status'), '')
     writeFileSync(own('debian.sources'), `Types: deb\nURIs: ${mirror}\nSuites: ${this.#suite}\nComponents: main\nSigned-By: ${keyring}\n`)
-    // Only how the machine downloads is taken over: its hooks would change its own directories.
+    // Copies only the download settings of the machine: its hooks would change its own directories.
     const acquire = (await run('apt-config', ['dump'])).split('\n').filter((line) => line.startsWith('Acquire::'))
     const settings = [
       ...acquire,
@@ -66,7 +66,7 @@ export class PrivateApt {
       `Dir::State::status "${own('status')}";`,
       `Dir::Cache "${own('cache')}";`,
       'Acquire::Languages "none";',
-      // The directory need not be open to the account that apt downloads with.
+      // The account that apt downloads with may lack access to the directory.
       'APT::Sandbox::User "root";',
     ]
     writeFileSync(own('apt.conf'), `${settings.join('\n')}\n`, { mode: 0o600 })
@@ -80,7 +80,7 @@ export class PrivateApt {
 }
 
 /**
- * The address that the machine's own apt uses for its release.
+ * The mirror that the machine's own apt uses for its release.
  *
  * @returns {Promise<string>}
  */
@@ -117,7 +117,7 @@ export function archivesOf(uris) {
  * @param {string} file
  * @param {readonly string[]} args
  * @param {Readonly<Record<string, string>>} [environment]
- * @returns {Promise<string>} what it printed
+ * @returns {Promise<string>} its output
  */
 function run(file, args, environment = {}) {
   return new Promise((resolve, reject) => {

@@ -26,7 +26,7 @@ export function foreignRoot(kind) {
 
 /**
  * The command that runs another one in an unpacked system: below its top directory, under the account, in the working
- * directory. Paths that lead into the system lose its name. Every program in the chain replaces itself with the next one,
+ * directory. Paths below the top directory are made relative to it. Every program in the chain replaces itself with the next one,
  * so the process keeps its pid.
  *
  * @param {string} root

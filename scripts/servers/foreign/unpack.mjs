@@ -7,7 +7,7 @@ import { PrivateApt } from './private-apt.mjs'
 
 const directory = fileURLToPath(new URL('../../../.cache/foreign/', import.meta.url))
 
-/** What the start scripts of the servers call. */
+/** Packages that the start scripts of the servers require. */
 const basics = ['base-files', 'dash', 'coreutils', 'sed', 'grep', 'findutils', 'mawk']
 
 /** Character devices with their numbers. Without them Erlang spins and OpenSSL has no entropy. */
@@ -36,7 +36,7 @@ export async function unpackForeign({ id, suite, packages }) {
   const fresh = `${root}.new`
   for (const path of [root, fresh]) rmSync(path, { recursive: true, force: true })
   mkdirSync(fresh, { recursive: true, mode: 0o755 })
-  // It brings the links /bin, /lib and so on, which other packages expect.
+  // This package contains the links /bin, /lib and so on, which other packages expect.
   const first = archives.findIndex((path) => basename(path).startsWith('base-files_'))
   for (const path of [...archives.splice(first, 1), ...archives]) execFileSync('dpkg', ['-x', path, fresh])
   makeUsable(fresh)
@@ -53,7 +53,7 @@ function makeUsable(root) {
   }
   mkdirSync(join(root, 'tmp'), { recursive: true })
   execFileSync('chmod', ['1777', join(root, 'tmp')])
-  // Servers look up the name of the account that they run under.
+  // Servers look up the name of the account under which they run.
   for (const name of ['passwd', 'group', 'hosts']) copyFileSync(join('/etc', name), join(root, 'etc', name))
   if (!existsSync(join(root, 'usr/bin/awk'))) symlinkSync('mawk', join(root, 'usr/bin/awk'))
 }

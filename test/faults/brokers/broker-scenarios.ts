@@ -10,7 +10,7 @@ type BrokerScenario = Scenario<() => Promise<FaultBroker>>
 
 const times = 2
 
-/** Every kind of fault of a broker. The store is a file, which has no connection of its own that could fail. */
+/** Every kind of broker fault. The store is a file, which has no connection that could fail. */
 export const brokerScenarios: readonly BrokerScenario[] = [
   scenario('cut when an event is published, which is lost', 'publish', 'cut before'),
   scenario('cut when an event is published, its confirm is lost', 'publish', 'cut after'),
@@ -51,7 +51,7 @@ function scenario(name: string, moment: BrokerMoment, fault: Fault): BrokerScena
       await run.send(8)
       await run.outcome.untilDone()
       const armed = arm(broker.proxy(moment), broker.recognise(moment), fault, times)
-      // Acks may go together: it takes more messages then.
+      // Acks may be batched, so it may take more messages until the fault has occurred.
       for (let round = 0; round < 20 && armed.hits < times; round += 1) {
         await run.send(40)
         await run.outcome.untilDone()

@@ -2,12 +2,12 @@ import type { FaultProxy } from '@ackord/testkit'
 import type { Carrier } from '../fault-run.ts'
 import type { Recognise } from '../wire.ts'
 
-/** What is seen on the way to a broker: an event that is published, a command that is acked. */
+/** The traffic in which a fault can be placed: an event being published, a command being acked. */
 export type BrokerMoment = 'publish' | 'ack'
 
-/** A broker that the service reaches by a proxy, and the test by a way of its own. */
+/** A broker that the service reaches through a proxy, and the test directly. */
 export interface FaultBroker extends Carrier, AsyncDisposable {
-  /** The way on which this is sent. */
+  /** The proxy that carries this traffic. */
   proxy(moment: BrokerMoment): FaultProxy
   recognise(moment: BrokerMoment): Recognise
 }

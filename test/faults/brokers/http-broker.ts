@@ -7,8 +7,8 @@ import { startFaultProxy } from '@ackord/testkit'
 import type { FaultBrokerKind } from './broker.ts'
 
 /**
- * There is no broker in between: whoever sends commands keeps them until they are answered, and the answer is the ack. So each side has a way of
- * its own, that of the commands to the service, and that of the events to whoever receives them.
+ * HTTP has no broker in between: the sender of commands keeps them until they are answered, and the answer is the ack. So each direction has
+ * its own proxy: one for the commands to the service, one for the events to the receiver.
  */
 export const httpBroker: FaultBrokerKind = {
   name: 'HTTP',
@@ -36,7 +36,7 @@ export const httpBroker: FaultBrokerKind = {
       source,
       publisher,
       proxy: (moment) => proxies[moment],
-      // The request is also what the ack answers.
+      // The request is recognised for both moments: its response is the ack.
       recognise: () => (bytes) => bytes.includes('POST /'),
       async send(messages) {
         unanswered += messages.length
@@ -57,7 +57,7 @@ export const httpBroker: FaultBrokerKind = {
       },
     }
 
-    /** Sends it until it is answered. */
+    /** Sends the message until it is answered. */
     async function persist(message: RawMessage): Promise<void> {
       for (;;) {
         try {
@@ -65,7 +65,7 @@ export const httpBroker: FaultBrokerKind = {
           unanswered -= 1
           return
         } catch {
-          // Not confirmed: it is ours still.
+          // Not confirmed: the sender keeps the message and retries.
         }
       }
     }

@@ -8,7 +8,7 @@ import { startKafkaMock } from '../../../scripts/servers/index.mjs'
 import { eventsName } from '../names.ts'
 import type { BrokerMoment, FaultBrokerKind } from './broker.ts'
 
-/** Numbers of the protocol: Produce, OffsetCommit. */
+/** API keys of the Kafka protocol: Produce, OffsetCommit. */
 const requests: Readonly<Record<BrokerMoment, number>> = { publish: 0, ack: 8 }
 
 export const kafkaBroker: FaultBrokerKind = {
@@ -23,7 +23,7 @@ export const kafkaBroker: FaultBrokerKind = {
     const client = new Kafka({
       ...common,
       requestTimeout: 1000,
-      // Whatever address the cluster tells.
+      // Always connects to the proxy, whatever address the cluster advertises.
       socketFactory: ({ onConnect }) => connect({ host: '127.0.0.1', port: proxy.port }, onConnect),
     })
     const settings = {
@@ -33,7 +33,7 @@ export const kafkaBroker: FaultBrokerKind = {
     const kafka = fromKafkaJs(client, settings)
     const admin = direct.admin()
     await admin.connect()
-    // It makes a topic when one is looked for.
+    // Requesting the metadata of a missing topic creates it.
     await admin.fetchTopicMetadata({ topics: [input, output] })
     const published: string[] = []
     const reader = direct.consumer({ groupId: 'reader', maxWaitTimeInMs: 50 })
@@ -73,7 +73,7 @@ export const kafkaBroker: FaultBrokerKind = {
   },
 }
 
-/** A request is its length, its number, and the rest. A piece has whole ones, unless they are large. */
+/** A request starts with its length and its API key. A chunk contains whole requests, unless they are large. */
 function requestsIn(bytes: Buffer): number[] {
   const found: number[] = []
   for (let at = 0; at + 6 <= bytes.length; at += 4 + bytes.readInt32BE(at)) found.push(bytes.readInt16BE(at + 4))

@@ -16,7 +16,7 @@ export const natsBroker: FaultBrokerKind = {
     const [input, output] = [`${name}-commands`, `${name}-events`]
     const proxy = await startFaultProxy(url)
     const patient = { maxReconnectAttempts: -1, reconnectTimeWait: 20, reconnectJitter: 0 }
-    // Pings are what ends a connection that is half open.
+    // Pings detect a half-open connection.
     const faulty = { servers: proxy.url, pingInterval: 500, maxPingOut: 2, ...patient }
     const [consuming, publishing, door] = await Promise.all([connect(faulty), connect(faulty), connect({ servers: url, ...patient })])
     const manager = await jetstreamManager(door)
@@ -39,7 +39,7 @@ export const natsBroker: FaultBrokerKind = {
       publisher,
       proxy: () => proxy,
       recognise: (moment) => (bytes) => bytes.includes(moment === 'ack' ? '+ACK' : `PUB ${output}`),
-      // JetStream drops the copies itself: the inbox has to do with what comes again.
+      // JetStream removes the duplicates itself, so the inbox only sees redeliveries.
       send: (commands) => publishAll(sender, input, commands),
       async published() {
         const { state } = await manager.streams.info(output)

@@ -8,7 +8,7 @@ import type { FaultBrokerKind } from './broker.ts'
 
 const url = process.env['RABBITMQ_URL'] ?? 'amqp://guest:guest@127.0.0.1:5672'
 
-/** Class and method of AMQP: basic.publish, basic.ack. */
+/** AMQP class and method ids: basic.publish, basic.ack. */
 const methods = { publish: Buffer.from([0, 60, 0, 40]), ack: Buffer.from([0, 60, 0, 80]) }
 
 export const rabbitmqBroker: FaultBrokerKind = {
@@ -18,7 +18,7 @@ export const rabbitmqBroker: FaultBrokerKind = {
     const [input, output] = [`${name}.commands`, `${name}.events`]
     const proxy = await startFaultProxy(url)
     const recovery = { initialDelay: 20, maxDelay: 200 }
-    // A heartbeat is what ends a connection that is half open.
+    // The heartbeat detects a half-open connection.
     const faulty = `${proxy.url}?heartbeat=1`
     const [consuming, publishing] = await Promise.all([connect(faulty, { recovery }), connect(faulty, { recovery })])
     const door = await connect(url)

@@ -15,7 +15,7 @@ export const redisStreamsBroker: FaultBrokerKind = {
     const name = `faults-${ownName()}`
     const [input, output] = [`${name}-commands`, `${name}-events`]
     const proxy = await startFaultProxy(url)
-    // For connections that are half open: nobody else would end the wait.
+    // The socket timeout is the only way to detect a half-open connection.
     const client = quiet(new Redis(proxy.url, { socketTimeout: 1500, retryStrategy: () => 20 }))
     const door = quiet(new Redis(url))
     const redis = fromIoredis(client, { logger: silentLogger, deadline: 1000 })
@@ -61,7 +61,7 @@ export const redisStreamsBroker: FaultBrokerKind = {
   },
 }
 
-/** A connection that a test cuts is told by its commands; without a listener the client prints it. */
+/** A cut connection is reported by the failing commands; without a listener the client also prints it. */
 function quiet(client: Redis): Redis {
   return client.on('error', () => {})
 }

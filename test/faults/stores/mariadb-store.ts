@@ -11,7 +11,7 @@ import type { Recognise } from '../wire.ts'
 import { sqlStore, takeConnections } from './sql-store.ts'
 import { type Moment, restart, type ServerStoreKind } from './store.ts'
 
-/** Milliseconds of silence after which a connection that waits for an answer is given up. mysql2 has no option for that. */
+/** Milliseconds without an answer after which a connection is closed. mysql2 has no option for it. */
 const socketTimeout = 1500
 
 export const mariadbStore: ServerStoreKind = {
@@ -23,7 +23,7 @@ export const mariadbStore: ServerStoreKind = {
     const schema = schemaName()
     const proxy = await startFaultProxy(server?.url ?? mariadbUrl)
     const direct = { host: hostname, port: Number(port), user: username }
-    // Not on the schema: those are the service's connections.
+    // Without a default database: connections on the schema are the service's, and endConnections() kills all of them.
     const door = createPool({ ...direct, connectionLimit: 2 })
     const query = async (sql: string, values: unknown[] = []) => (await door.query(sql, values))[0] as Record<string, unknown>[]
     await query(`CREATE DATABASE ${schema}`)
@@ -51,7 +51,7 @@ export const mariadbStore: ServerStoreKind = {
       save: (id) => database.executor().query('INSERT INTO orders (id) VALUES (?)', [id]),
       async endConnections() {
         const rows = await query('SELECT ID FROM information_schema.PROCESSLIST WHERE DB = ?', [schema])
-        // One that ends by itself meanwhile is no longer known.
+        // A connection that closes by itself in the meantime is unknown to KILL.
         for (const { ID: id } of rows) await query(`KILL ${Number(id)}`).catch(() => {})
         return rows.length
       },
@@ -74,15 +74,15 @@ export const mariadbStore: ServerStoreKind = {
   },
 }
 
-/** By the protocol: the first byte after the header of a packet that runs a prepared statement, whose values follow and whose text does not. */
+/** From the protocol: the first byte after the packet header, for the execution of a prepared statement. Such a packet has the values but not the SQL text. */
 const execute = 0x17
 
 /**
- * What begins a transaction of the handler records the message in the inbox, and what commits it stores the event; both are prepared. The relay's own are texts, and its
- * outcome is a COMMIT after the DELETE of published records.
+ * The statement that begins a handler's transaction records the message in the inbox, and the one that commits it stores the event; both are prepared. The relay sends its
+ * statements as text, and its settlement is a COMMIT after the DELETE of published records.
  */
 function recognise(moment: Moment): Recognise {
-  // The relay claims on other connections meanwhile.
+  // Tracked per connection, because the relay claims on other connections at the same time.
   const deleting = new Set<number>()
   return (bytes, connection) => {
     const text = bytes.toString('latin1')

@@ -28,14 +28,14 @@ export const postgresStore: ServerStoreKind = {
     const door = new pg.Pool({ connectionString: url, max: 2, options: `-c search_path=${schema}` })
     door.on('error', () => {})
     await door.query(`CREATE SCHEMA ${schema}`)
-    // No key: an order that is applied twice would be there twice.
+    // No primary key, so that an order that is applied twice appears twice.
     await door.query('CREATE TABLE orders (id text NOT NULL)')
     const pool = new pg.Pool({
       connectionString: proxy.url,
       max: connections,
       application_name: schema,
       options: `-c search_path=${schema}`,
-      // For connections that are half open: nobody else would end the wait.
+      // The query timeout is the only way to detect a half-open connection.
       query_timeout: 1500,
     })
     const database = fromPg(pool, { logger: silentLogger })

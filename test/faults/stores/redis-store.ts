@@ -19,7 +19,7 @@ interface RedisVariant {
   readonly outbox: 'stream' | 'lua'
 }
 
-/** The scripts that carry a moment. They are known to the server by their digest. */
+/** The scripts that are sent at each moment. Calls contain only their digests. */
 const scripts: Readonly<Record<Moment, readonly string[]>> = {
   begin: [beginScript.sha],
   commit: [commitScriptFor(false, []).sha, commitScriptFor(false, [outboxFragment]).sha],
@@ -44,7 +44,7 @@ async function open({ mode, outbox: kind }: RedisVariant, { own = false }: Serve
   const tag = `faults-${ownName()}`
   const proxy = await startFaultProxy(url)
   const door = quiet(new Redis(url))
-  // For connections that are half open: nobody else would end the wait.
+  // The socket timeout is the only way to detect a half-open connection.
   const client = quiet(new Redis(proxy.url, { connectionName: tag, socketTimeout: 1500, retryStrategy: () => 20 }))
   const redis = fromIoredis(client, { logger: silentLogger, deadline: 1000 })
   const outboxOf = (of: typeof redis) => (kind === 'lua' ? luaOutbox(of, { tag }) : streamOutbox(of, { tags: [tag], claimInterval: 100 }))
@@ -86,7 +86,7 @@ async function open({ mode, outbox: kind }: RedisVariant, { own = false }: Serve
   }
 }
 
-/** A marker tells by a hash whose it is, so each command is asked for. Part of the format: `{tag}:inbox:consumer:hash`. */
+/** A marker contains only a hash of the message id, so each command is looked up. Part of the format: `{tag}:inbox:consumer:hash`. */
 async function doneIds(door: Redis, tag: string, ids: readonly string[]): Promise<string[]> {
   const different = [...new Set(ids)]
   if (different.length === 0) return []
@@ -101,7 +101,7 @@ async function doneIds(door: Redis, tag: string, ids: readonly string[]): Promis
   return different.filter((_, index) => markers[index]?.startsWith('done:') === true)
 }
 
-/** A connection that a test cuts is told by its commands; without a listener the client prints it. */
+/** A cut connection is reported by the failing commands; without a listener the client also prints it. */
 function quiet(client: Redis): Redis {
   return client.on('error', () => {})
 }

@@ -4,12 +4,12 @@ import { consumer, eventsName } from '../names.ts'
 import { type Exhaustion, outboxStates, type Store } from './store.ts'
 
 interface Looking<Handle> {
-  /** Another way to the same tables, past every fault. */
+  /** A separate connection to the same tables, which bypasses every fault. */
   readonly database: Database<Handle>
   idsIn(table: 'orders' | 'ackord_inbox'): Promise<readonly string[]>
 }
 
-/** What is the same on every SQL database: how the service uses it, and how it is looked at. */
+/** The part shared by all SQL databases: how the service uses the store, and how the test observes it. */
 export function sqlStore<Handle>(database: Database<Handle>, looking: Looking<Handle>): Pick<Store, 'middleware' | 'outbox' | 'observe'> {
   const admin = sqlOutbox(looking.database, { logger: silentLogger })
   return {
@@ -26,7 +26,7 @@ export function sqlStore<Handle>(database: Database<Handle>, looking: Looking<Ha
   }
 }
 
-/** Takes so many connections of a pool. */
+/** Takes `count` connections of a pool. */
 export async function takeConnections(count: number, take: () => Promise<{ release(): void }>, waiting: () => number): Promise<Exhaustion> {
   const held = await Promise.all(Array.from({ length: count }, take))
   return {

@@ -3,7 +3,7 @@ import { FaultRun } from '../fault-run.ts'
 import { checkHappened } from '../wire.ts'
 import type { SqliteStore } from './sqlite-store.ts'
 
-/** What applies to a file: there is no connection to cut, and no server to restart. */
+/** The faults that apply to a file: it has no connection to cut and no server to restart. */
 export const sqliteScenarios: readonly Scenario<() => Promise<SqliteStore>>[] = [
   {
     name: 'a stranger has the lock of the file, and frees it',

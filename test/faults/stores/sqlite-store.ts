@@ -3,15 +3,15 @@ import { sqlStore } from './sql-store.ts'
 import type { Store } from './store.ts'
 
 export interface SqliteStore extends Store {
-  /** A stranger takes the lock that every writer needs. Gives what frees it. */
+  /** Takes the lock that every writer needs, as another process would. Returns the function that releases it. */
   lock(): () => void
 }
 
-/** A file has no connection that could be cut; what can be taken from a service is its one lock. */
+/** A file has no connection that could be cut; the only shared resource is its write lock. */
 export async function openSqliteStore(): Promise<SqliteStore> {
   const world = await nodeKind.open({ lockTimeout: 200 })
   const { database } = world
-  // No key: an order that is applied twice would be there twice.
+  // No primary key, so that an order that is applied twice appears twice.
   world.client.exec('DROP TABLE orders; CREATE TABLE orders (id TEXT NOT NULL) STRICT')
   const idsIn = async (table: string) => world.query(`SELECT id FROM ${table}`).map(({ id }) => String(id))
   return {

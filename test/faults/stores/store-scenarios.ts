@@ -10,7 +10,7 @@ type StoreScenario = Scenario<OpenServerStore>
 
 const times = 3
 
-/** What becomes of one thing on the wire. */
+/** A scenario in which one fault hits one kind of traffic. */
 function onTheWire(name: string, moment: Moment, fault: Fault): StoreScenario {
   return scenario(name, {}, async (store, run) => {
     const armed = arm(store.proxy, store.recognise(moment), fault, times)
@@ -85,7 +85,7 @@ const restart = scenario('the server is killed and started again at a third and 
   await store.restart()
   await run.handled(count / 6)
   await store.restart()
-  // What was in hand, and what the client found broken while there was no server, may be done twice.
+  // Records in flight at the kill, and those in flight when the client found the connection broken, may be published twice.
   return 2
 })
 
@@ -101,22 +101,22 @@ const exhausted = scenario('a stranger has all connections of the pool, and free
   return 0
 })
 
-/** What runs only where there is a pool. */
+/** The scenario that only applies to stores with a pool. */
 export const needsPool: string = exhausted.name
 
-/** What takes long and is a second one of its kind. */
+/** A slow scenario that repeats another of its kind. */
 export const isRepetition: string = halfOpenSettle.name
 
 type Fate = (store: ServerStore, run: FaultRun) => Promise<number>
 
-/** A service that works, a fault, and the same service afterwards. `fate` gives how often a batch may have been published twice. */
+/** Runs a working service, a fault, and the same service afterwards. `fate` returns how many batches may have been published twice. */
 function scenario(name: string, options: ServerStoreOptions, fate: Fate): StoreScenario {
   return {
     name,
     async run(open) {
       await using store = await open(options)
       await using run = new FaultRun(store)
-      // Connections are open and scripts known by then.
+      // Ensures that connections are open and scripts loaded before the fault.
       await run.send(8)
       await run.outcome.untilDone()
       const faults = await fate(store, run)

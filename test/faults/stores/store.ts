@@ -6,56 +6,56 @@ import type { Recognise } from '../wire.ts'
 
 export type StoreObservation = Pick<CrashObservation, 'applied' | 'inbox' | 'outbox'>
 
-/** What a service keeps its data in, for one scenario; removed at the end. */
+/** The store of a service for one scenario; removed at the end. */
 export interface Store extends AsyncDisposable {
-  /** Transaction, inbox and outbox. */
+  /** The middleware for transaction, inbox and outbox. */
   readonly middleware: Middleware
   readonly outbox: OutboxStore
-  /** The business write of a handler. A command that is saved twice is there twice. */
+  /** The business write of a handler. A command that is saved twice appears twice. */
   save(id: string): Promise<unknown>
-  /** By a way of its own, past every fault. Rejects while the server is away. */
+  /** Reads over a separate connection that bypasses every fault. Rejects while the server is down. */
   observe(): Promise<StoreObservation>
 }
 
-/** Connections of the service's pool in the hands of a stranger. */
+/** Connections of the service's pool that the test holds. */
 export interface Exhaustion {
-  /** How many of the service wait for one. */
+  /** The number of requests of the service that wait for a connection. */
   waiting(): number
   free(): void
 }
 
-/** What is seen on the way to a server: the first statement of a handler's transaction, its last one, the relay's outcomes. */
+/** The traffic in which a fault can be placed: the first statement of a handler's transaction, its last one, the settlements of the relay. */
 export type Moment = 'begin' | 'commit' | 'settle'
 
-/** A store on a server. The service reaches it by the proxy. */
+/** A store on a server. The service reaches it through the proxy. */
 export interface ServerStore extends Store {
   readonly proxy: FaultProxy
   recognise(moment: Moment): Recognise
-  /** The server ends the service's connections. Gives how many. */
+  /** Makes the server close the service's connections. Resolves to their number. */
   endConnections(): Promise<number>
-  /** Kills a server of its own and starts it again on what it had. */
+  /** Kills the dedicated server and restarts it with its data. */
   restart(): Promise<void>
-  /** A stranger takes all connections of the pool, if there is one. */
+  /** Takes all connections of the pool, for stores with a pool. */
   exhaust?(): Promise<Exhaustion>
 }
 
 export interface ServerStoreOptions {
-  /** Whether it is a server of its own, which may be killed. Default: false. */
+  /** Whether to start a dedicated server, which may be killed. Default: false. */
   readonly own?: boolean | undefined
-  /** Of the service's pool. Default: 10. */
+  /** The size of the service's pool. Default: 10. */
   readonly connections?: number | undefined
 }
 
 export interface ServerStoreKind {
   readonly name: string
-  /** Whether a commit without an answer is an error of the handler. If not, the store asks what became of it. */
+  /** Whether an unanswered commit is an error of the handler. If false, the store looks up the outcome. */
   readonly tellsUnknownCommits: boolean
   open(options?: ServerStoreOptions): Promise<ServerStore>
 }
 
-/** Kills a server of its own and starts it again on what it had. */
+/** Kills the dedicated server and restarts it with its data. */
 export async function restart(server: { kill(): Promise<unknown>; restart(): Promise<unknown> } | undefined): Promise<void> {
-  if (server === undefined) throw new Error('It is not ours to kill.')
+  if (server === undefined) throw new Error('The server is shared and cannot be killed.')
   await server.kill()
   await server.restart()
 }

@@ -1,7 +1,7 @@
 import { writeSync } from 'node:fs'
 import { installProbe } from '@ackord/core/internal'
 
-/** Names the probe at which a worker suspends itself, once. Imported before the service: what comes first in a program is done first. */
+/** Sets the probe at which a worker suspends itself, once. Must be imported before the service, because modules are evaluated in order. */
 const { FAULT_SUSPEND_AT: point } = process.env
 
 if (point !== undefined) {

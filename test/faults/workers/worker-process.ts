@@ -2,7 +2,7 @@ import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import type { ServiceProgram } from '@ackord/testkit/suites'
 
-/** A worker in a process of its own, which signals end and suspend. */
+/** A worker in its own process, which signals can kill and suspend. */
 export class WorkerProcess implements AsyncDisposable {
   readonly #child: ChildProcess
   readonly #ended: Promise<unknown>
@@ -11,7 +11,7 @@ export class WorkerProcess implements AsyncDisposable {
   constructor({ file, environment }: ServiceProgram, suspendAt?: string) {
     this.#child = fork(file, [], {
       env: { ...environment, FAULT_SUSPEND_AT: suspendAt },
-      // Those of the test runner are about the test runner.
+      // Drops the flags of the test runner, which do not apply to the worker.
       execArgv: [],
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
     })
@@ -23,12 +23,12 @@ export class WorkerProcess implements AsyncDisposable {
     }
   }
 
-  /** Resolves when it says that it works. */
+  /** Resolves when the worker reports that it is running. */
   async started(): Promise<void> {
     await Promise.race([once(this.#child, 'message'), this.#failed('before it worked')])
   }
 
-  /** Resolves when it has suspended itself. */
+  /** Resolves when the worker has suspended itself. */
   async suspended(): Promise<void> {
     const stdout = this.#child.stdout
     const isSuspended = () => this.#output.includes('suspended at ')
@@ -40,7 +40,7 @@ export class WorkerProcess implements AsyncDisposable {
     this.#child.kill('SIGCONT')
   }
 
-  /** Resolves when it is gone. Throws if something else ended it before. */
+  /** Resolves when the process has exited. Throws if it ended earlier for another reason. */
   async kill(): Promise<void> {
     this.checkAlive()
     this.#child.kill('SIGKILL')
@@ -52,7 +52,7 @@ export class WorkerProcess implements AsyncDisposable {
     if (this.#hasEnded) throw this.#explain('was to live')
   }
 
-  /** Whether it lives and has nothing in hand. */
+  /** Whether the worker is alive and has no message in flight. */
   async isIdle(): Promise<boolean> {
     this.checkAlive()
     const answer = once(this.#child, 'message')
@@ -61,7 +61,7 @@ export class WorkerProcess implements AsyncDisposable {
     return idle
   }
 
-  /** Asks it to stop. Throws if it does not end by itself, with nothing left open. */
+  /** Asks the worker to stop. Throws if it does not exit by itself with nothing left open. */
   async stop(): Promise<void> {
     this.checkAlive()
     this.#child.kill('SIGTERM')

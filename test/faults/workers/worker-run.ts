@@ -2,7 +2,7 @@ import type { CrashWorld } from '@ackord/testkit/suites'
 import { Outcome } from '../outcome.ts'
 import { WorkerProcess } from './worker-process.ts'
 
-/** Workers in processes of their own on one world: a store, and RabbitMQ. */
+/** Workers in separate processes on one world: a store and RabbitMQ. */
 export class WorkerRun implements AsyncDisposable {
   readonly outcome: Outcome
   readonly world: CrashWorld
@@ -23,7 +23,7 @@ export class WorkerRun implements AsyncDisposable {
     return worker
   }
 
-  /** So many new commands, every third of them twice. */
+  /** Sends `count` new commands, every third of them twice. */
   async send(count: number): Promise<void> {
     const fresh = this.outcome.expect(count)
     await this.world.send([...fresh, ...fresh.filter((_, index) => index % 3 === 0)])
@@ -34,13 +34,13 @@ export class WorkerRun implements AsyncDisposable {
     this.#workers.delete(worker)
   }
 
-  /** All is done, one more is done too, the workers stop, and there is nothing that should not be. Resolves to a note for the table. */
+  /** Checks that all commands and one more complete, that the workers stop, and that nothing unexpected is left. Resolves to a note for the table. */
   async finish(mostDuplicates: number): Promise<string> {
     await this.#untilIdle()
     await this.send(1)
     await this.#untilIdle()
     for (const worker of this.#workers) await worker.stop()
-    // What was in hand is back at the broker before anybody looks at what is left there.
+    // Messages that were in flight are back at the broker before the test checks what is left there.
     await this.outcome.until(() => this.world.knowsOf(0))
     await this.outcome.check(mostDuplicates)
     return await this.outcome.note()
@@ -51,7 +51,7 @@ export class WorkerRun implements AsyncDisposable {
     await this.world[Symbol.asyncDispose]()
   }
 
-  /** What was delivered and not acked can be seen nowhere but in the workers. */
+  /** Messages that are delivered and not acked are visible only in the workers. */
   async #untilIdle(): Promise<void> {
     await this.outcome.until(async (seen) => {
       if (!this.outcome.isDone(seen)) return false

@@ -2,20 +2,20 @@ import type { CrashScenario } from '@ackord/testkit/suites'
 import { WorkerRun } from './worker-run.ts'
 
 export interface WorkerScenarioOptions {
-  /** When the killing is over: after so many kills, or when so many milliseconds have passed. */
+  /** When the kills end: after this number of kills, or after this many milliseconds. */
   readonly until: { readonly kills: number } | { readonly milliseconds: number }
-  /** The probes at which a worker is suspended until others have taken over what it had. */
+  /** The probes at which a worker is suspended until others have taken over its work. */
   readonly suspendAt: readonly SuspendPoint[]
 }
 
-/** With a claim of the relay, published and not settled; or, where a message is leased too, before its commit. */
+/** The relay holds a claim that is published and not settled; or, where messages are leased too, the handler is about to commit. */
 export type SuspendPoint = 'relay.published' | 'transaction.beforeCommit'
 
 export function workerScenarios({ until, suspendAt }: WorkerScenarioOptions): readonly CrashScenario[] {
   return [killAgainAndAgain(until), ...suspendAt.map((point) => (point === 'relay.published' ? suspendedRelay : suspendedHandler))]
 }
 
-/** In turn the older one of two, in the middle of its work; another one comes in its place. */
+/** Repeatedly kills the older of two workers in the middle of its work, and starts a new one. */
 function killAgainAndAgain(until: WorkerScenarioOptions['until']): CrashScenario {
   return {
     name: 'one of two workers is killed, again and again',
@@ -30,7 +30,7 @@ function killAgainAndAgain(until: WorkerScenarioOptions['until']): CrashScenario
         await run.send(20)
         await run.outcome.until(({ applied }) => applied.length > before)
         const oldest = workers.shift()
-        if (oldest === undefined) throw new Error('There are two.')
+        if (oldest === undefined) throw new Error('Expected two workers.')
         await run.kill(oldest)
         kills += 1
         workers.push(await run.start())
@@ -41,7 +41,7 @@ function killAgainAndAgain(until: WorkerScenarioOptions['until']): CrashScenario
   }
 }
 
-/** It comes back when the batch that it had published was published and settled by another one. */
+/** The relay resumes after another one has published and settled the batch that it had published. */
 const suspendedRelay: CrashScenario = {
   name: 'a relay is suspended past its lease between publish and settle, and comes back',
   async run(open) {
@@ -57,14 +57,14 @@ const suspendedRelay: CrashScenario = {
   },
 }
 
-/** It comes back when another delivery of its message was handled by another one. */
+/** The worker resumes after another one has handled another delivery of its message. */
 const suspendedHandler: CrashScenario = {
   name: 'a handler is suspended past its lease before its commit, and comes back',
   async run(open) {
     await using run = new WorkerRun(await open())
     const sleeper = await run.start('transaction.beforeCommit')
     const [id = ''] = run.outcome.expect(1)
-    // More than its prefetch: the broker would give it all that there is, and nothing to the other one.
+    // More copies than its prefetch: otherwise the broker would deliver all of them to this worker and none to the other.
     await run.world.send(Array.from({ length: 12 }, () => id))
     await sleeper.suspended()
     await run.start()

@@ -101,7 +101,7 @@ describe.each([
     expect((await ackord(['park', '--json', '--reason', 'wrong price', ...world.args, ...ids])).last).toEqual({ parked: 2 })
     expect(await world.count('parked')).toBe(2)
     expect((await ackord(['show', ...world.args, String(first?.id)])).stdout).toContain('wrong price')
-    // They are parked already.
+    // The records are parked already.
     expect((await ackord(['park', '--reason', 'again', ...world.args, ...ids])).code).toBe(1)
     expect((await ackord(['rearm', '--json', '--delay', '1h', ...world.args, ...ids])).last).toEqual({ rearmed: 2 })
     expect(await world.count('waiting')).toBe(2)
@@ -120,7 +120,7 @@ describe.each([
 
     expect((await ackord(['rearm', '--json', ...world.args, String(first?.id)])).last).toEqual({ rearmed: 1 })
     expect(await world.count('ready')).toBe(1)
-    // It is no longer parked.
+    // The record is no longer parked.
     expect((await ackord(['rearm', ...world.args, String(first?.id)])).code).toBe(1)
 
     const edited = await ackord([
@@ -232,7 +232,7 @@ describe('migrate', () => {
 
 async function removeTables(url: string, prefix: string): Promise<void> {
   const world = await openTestStore(url)
-  if (world.store.kind === 'redis') throw new Error('It is an SQL database.')
+  if (world.store.kind === 'redis') throw new Error('Expected an SQL database.')
   for (const name of ['inbox', 'outbox', 'hands', 'partitions', 'relays', 'meta', 'outbox_locks'])
     await world.store.define(`DROP TABLE IF EXISTS ${prefix}${name}`)
   if (world.store.kind === 'postgres')

@@ -46,7 +46,7 @@ afterAll(() => define('DROP'))
 async function define(what: 'CREATE' | 'DROP'): Promise<void> {
   await using postgres = await openTestStore(postgresServer)
   await using mariadb = await openTestStore(mariadbServer)
-  if (postgres.store.kind === 'redis' || mariadb.store.kind === 'redis') throw new Error('They are SQL databases.')
+  if (postgres.store.kind === 'redis' || mariadb.store.kind === 'redis') throw new Error('Expected SQL databases.')
   await postgres.store.define(`${what} SCHEMA ${own}${what === 'DROP' ? ' CASCADE' : ''}`)
   await mariadb.store.define(`${what} DATABASE ${own}`)
 }
@@ -56,7 +56,7 @@ async function leftovers(): Promise<readonly unknown[]> {
   await using postgres = await openTestStore(postgresServer)
   await using mariadb = await openTestStore(mariadbServer)
   await using redis = await openTestStore(redisUrl)
-  if (postgres.store.kind === 'redis' || mariadb.store.kind === 'redis' || redis.store.kind !== 'redis') throw new Error('They are others.')
+  if (postgres.store.kind === 'redis' || mariadb.store.kind === 'redis' || redis.store.kind !== 'redis') throw new Error('Wrong stores.')
   return [
     ...(await postgres.store.query(
       `SELECT relname AS name FROM pg_class WHERE relnamespace = '${own}'::regnamespace
@@ -70,7 +70,7 @@ async function leftovers(): Promise<readonly unknown[]> {
 
 async function keysOfCluster(pattern: string): Promise<readonly string[]> {
   const client = await connectRedis(parseServiceUrl('url', clusterUrl, []))
-  if (!(client instanceof Cluster)) throw new Error('It is a cluster.')
+  if (!(client instanceof Cluster)) throw new Error('Expected a cluster client.')
   const keys = await Promise.all(client.nodes('master').map((node) => node.keys(pattern)))
   client.disconnect()
   return keys.flat()
@@ -103,7 +103,7 @@ const stores: Readonly<Record<string, readonly string[]>> = {
   'a Redis Cluster with the Lua outbox': ['--store', clusterUrl, '--outbox', 'lua'],
 }
 const brokers: Readonly<Record<string, () => string>> = {
-  // It takes the longest.
+  // First, because it takes the longest.
   'a Kafka emulator': () => kafka?.url ?? '',
   memory: () => 'memory:',
   RabbitMQ: () => rabbitmqUrl,
@@ -135,7 +135,7 @@ const withMany: readonly (readonly [store: string, broker: string])[] = [
   ['Redis', 'Redis Streams'],
 ]
 const pairs = Object.keys(brokers).flatMap((broker) => Object.keys(stores).map((store) => [store, broker] as const))
-// With those of many orders, every store and every broker once; every pair in `make proof`.
+// Together with the runs of many orders, covers every store and every broker once; `make proof` runs every pair.
 const diagonal: typeof pairs = [
   ['Redis with the Lua outbox', 'a Kafka emulator'],
   ['a Redis Cluster', 'Redis Streams on a cluster'],
@@ -224,7 +224,7 @@ describe('a demo that is interrupted', () => {
     const log = join(emptyDirectory(), 'typescript')
     // Ctrl-C reaches the whole terminal; the shell must report the exit code of the demo, whichever shell it is.
     const command = `trap : INT; stty cols 100 rows 30; ${process.execPath} ${main} demo --orders 3000 --store ${postgresUrl} --broker ${redisUrl}; echo "code=$?"; stty -a`
-    // A pseudo-terminal: what is written to its stdin is typed there.
+    // A pseudo-terminal: text written to its stdin counts as typed.
     const demo = new Ackord(['script', '-qec', command, log], { stdin: 'pipe' })
     await demo.said('orders arrive')
     await demo.said('events published')

@@ -96,7 +96,7 @@ describe('a problem of a store', () => {
 
   it('is reported: missing privileges in PostgreSQL, with the GRANT statements', async () => {
     await using world = await openTestStore(postgresUrl)
-    if (world.store.kind === 'redis') throw new Error('It is PostgreSQL.')
+    if (world.store.kind === 'redis') throw new Error('Expected PostgreSQL.')
     const role = `cli_test_${randomUUID().slice(0, 8)}`
     await world.store.define(`CREATE ROLE ${role} LOGIN`)
     try {
@@ -117,7 +117,7 @@ describe('a problem of a store', () => {
 
   it.each(['on no table', 'not even on the schema'])('is reported: a PostgreSQL user without privileges, %s', async (which) => {
     await using world = await openTestStore(postgresUrl)
-    if (world.store.kind === 'redis') throw new Error('It is PostgreSQL.')
+    if (world.store.kind === 'redis') throw new Error('Expected PostgreSQL.')
     const role = `cli_test_${randomUUID().slice(0, 8)}`
     const schema = `cli_test_${randomUUID().slice(0, 8)}`
     await world.store.define(`CREATE ROLE ${role} LOGIN`)
@@ -148,13 +148,13 @@ describe('a problem of a store', () => {
 
   it('is reported: a MariaDB user without privileges on the tables', async () => {
     await using world = await openTestStore(mariadbUrl)
-    if (world.store.kind === 'redis') throw new Error('It is MariaDB.')
+    if (world.store.kind === 'redis') throw new Error('Expected MariaDB.')
     const user = `cli_test_${randomUUID().slice(0, 8)}`
     const other = `cli_test_${randomUUID().slice(0, 8)}`
     await world.store.define(`CREATE TABLE ${other} (n INT)`)
     await world.store.define(`CREATE USER '${user}'@'%' IDENTIFIED BY 'pa55-w0rd'`)
     try {
-      // Enough to connect to the database.
+      // The privilege on another table allows the user to connect to the database.
       await world.store.define(`GRANT SELECT ON ${other} TO '${user}'@'%'`)
       const url = new URL(mariadbUrl)
       url.username = user
@@ -174,7 +174,7 @@ describe('a problem of a store', () => {
 
   it('is reported: missing privileges in MariaDB', async () => {
     await using world = await openTestStore(mariadbUrl)
-    if (world.store.kind === 'redis') throw new Error('It is MariaDB.')
+    if (world.store.kind === 'redis') throw new Error('Expected MariaDB.')
     const user = `cli_test_${randomUUID().slice(0, 8)}`
     await world.store.define(`CREATE USER '${user}'@'%' IDENTIFIED BY 'pa55-w0rd'`)
     try {

@@ -119,7 +119,7 @@ describe('a schema', () => {
   /** Tables whose version is set to this. */
   async function openVersion(version: number) {
     const world = await openTestStore(postgresUrl)
-    if (world.store.kind === 'redis') throw new Error('It is PostgreSQL.')
+    if (world.store.kind === 'redis') throw new Error('Expected PostgreSQL.')
     const meta = world.store.table('meta')
     const [row] = await world.store.query(`SELECT version FROM ${meta} WHERE name = 'schema'`)
     await world.store.define(`UPDATE ${meta} SET version = ${version}, oldest_reader = ${version} WHERE name = 'schema'`)
@@ -172,7 +172,7 @@ describe('a server or a cluster', () => {
     const places = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h']
     const told = await Promise.all(places.map((tag) => ackord(['status', '--store', `redis://${first}`, '--tag', tag])))
     const refused = told.filter(({ code }) => code !== 0)
-    // The node has a third of the slots.
+    // The node serves only a third of the slots.
     expect(refused.length).toBeGreaterThan(0)
     for (const { code, stdout, stderr } of refused) {
       expect(stderr).toMatch(

@@ -24,7 +24,7 @@ function failing(how: 'throw' | 'Promise.reject'): readonly string[] {
 const told = 'failed unexpectedly: lost amqp://***@host'
 
 describe('Ctrl-C at any moment', () => {
-  /** What the command does with the store when it is stopped, and its exit code. */
+  /** Each command with its cleanup in the store when it is stopped, and its exit code. */
   const commands: readonly (readonly [
     readonly string[],
     { readonly code: number; readonly cleansUp?: boolean; readonly at: readonly number[] },
@@ -47,7 +47,7 @@ describe('Ctrl-C at any moment', () => {
     await using world = await openTestStore(postgresUrl)
     await world.fill('orders', 3)
     await world.park()
-    if (world.store.kind === 'redis') throw new Error('It is PostgreSQL.')
+    if (world.store.kind === 'redis') throw new Error('Expected PostgreSQL.')
     const makesItsOwn = command[0] === 'demo' || command[0] === 'bench'
     const schema = `cli_test_${randomUUID().slice(0, 8)}`
     await world.store.define(`CREATE SCHEMA ${schema}`)
@@ -62,12 +62,12 @@ describe('Ctrl-C at any moment', () => {
       const first = await Promise.race([wire.reached.then(() => 'reached'), running.ended.then(({ stderr }) => stderr)])
       expect(first).toBe('reached')
       running.child.kill('SIGINT')
-      // The others end although the server never answers.
+      // Commands without cleanup end although the server never answers.
       if (cleansUp) wire.release()
       const { code, stderr } = await running.ended
       expect({ count, code, stderr }).toEqual({ count, code: expected, stderr: expected === 0 ? '' : 'ackord: Interrupted.\n' })
     }
-    // Dropping it fails while anything is in it.
+    // Dropping the schema fails while it contains anything.
     await world.store.define(`DROP SCHEMA ${schema}`)
     // The interrupted command can be run again.
     expect((await ackord(['migrate', 'up', ...world.args])).code).toBe(0)
@@ -152,7 +152,7 @@ describe.each(['throw', 'Promise.reject'] as const)('an unhandled failure, by %s
     demo.child.kill('SIGUSR2')
     expect(await demo.ended).toMatchObject({ code: 1, stderr: `ackord: ${told}\n` })
     await using redis = await openTestStore(server.url)
-    if (redis.store.kind !== 'redis') throw new Error('It is Redis.')
+    if (redis.store.kind !== 'redis') throw new Error('Expected Redis.')
     expect(await redis.store.send('KEYS', '*')).toEqual([])
   })
 })

@@ -33,7 +33,7 @@ function logOf(relay: Ackord, text: string): Record<string, unknown> {
   return JSON.parse(line) as Record<string, unknown>
 }
 
-// Signals reach the relay the same way everywhere; what it has to release differs.
+// Signals reach the relay in the same way with every store and broker; the resources to release differ.
 describe.concurrent.each([
   ['PostgreSQL', 'RabbitMQ', postgresUrl, rabbitmqUrl, {}, ['SIGTERM', 'SIGINT', 'SIGHUP']],
   ['MariaDB', 'NATS', mariadbUrl, natsUrl, {}, ['SIGTERM', 'SIGINT']],
@@ -71,7 +71,7 @@ describe.concurrent.each([
       const left = await leftIn(world)
       expect(left).toMatchObject({ leased: 0, parked: 0 })
       expect(left.ready).toBeGreaterThan(0)
-      // Records that are gone were published.
+      // Records that are no longer in the store were published.
       const published = await topic.readMore(before, total - left.ready)
       if (signal !== 'SIGTERM') return
 
@@ -254,7 +254,7 @@ describe('a relay whose output is closed', () => {
     await using topic = await openTestTopic(rabbitmqUrl)
     const relay = startRelay(world, rabbitmqUrl, '--port', '0')
     const healthOf = await healthWithoutReader(relay)
-    // It logs something about it.
+    // Makes the relay log something, which fails without a reader.
     await world.fill('no-such-queue', 1)
     await until(async () => (await healthOf())['down_destinations']?.toString() === 'no-such-queue')
     await world.fill(topic.topic, 5)
@@ -289,7 +289,7 @@ describe('a relay whose output is closed', () => {
   })
 })
 
-/** Waits until it runs, closes its stdout, and returns the address of its health endpoint. */
+/** Waits until the relay runs, closes its stdout, and returns a function that reads its health endpoint. */
 async function healthWithoutReader(relay: Ackord): Promise<() => Promise<Record<string, unknown>>> {
   await relay.said('The relay is running.')
   const url = String(logOf(relay, 'The relay is running.')['health'])

@@ -9,7 +9,7 @@ import { Secrets } from '../../src/output/secrets.ts'
 import { run } from '../../src/program.ts'
 import { main } from './bundle-main.ts'
 
-/** The time limit, for a command that hangs. */
+/** The time limit for a command that hangs. */
 const limit = 200_000
 
 /** The result of a command. */
@@ -57,7 +57,7 @@ export class Ackord {
     return this.#stdout
   }
 
-  /** Resolves when it has printed this, on stdout or stderr. */
+  /** Resolves when the command has printed this text, on stdout or stderr. */
   async said(text: string): Promise<void> {
     while (!(this.#stdout + this.#stderr).includes(text)) {
       const heard = new Promise<'heard'>((resolve) => this.#waiting.push(() => resolve('heard')))
@@ -99,14 +99,14 @@ export function start(args: readonly string[], options?: ProcessOptions): Ackord
   return new Ackord([process.execPath, ...(options?.nodeOptions ?? []), main, ...args], options)
 }
 
-/** The stores that a test has open itself. An SQLite file has one owner per process: commands on these need another process. */
+/** The stores that the test itself has open. An SQLite file has one owner per process, so commands on these stores need another process. */
 export const openHere: Set<string> = new Set()
 
 let runningHere = 0
 
 /**
- * Runs the command to its end in this process, without the process around it, unless a test has its store open. With a directory of its own only one
- * command runs at a time.
+ * Runs the command to its end in this process, unless a test has its store open. Commands with a working directory run one at a time,
+ * because the directory is global to the process.
  */
 export async function ackord(args: readonly string[], options: AckordOptions = {}): Promise<Ended> {
   return args.some((arg) => openHere.has(arg)) ? await start(args, options).ended : await runHere(args, options)

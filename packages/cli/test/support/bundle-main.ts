@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { rolldown } from 'rolldown'
 
 const folder = fileURLToPath(new URL('../..', import.meta.url))
-/** A path of this process: test files run in parallel. */
+/** A path specific to this process, because test files run in parallel. */
 const directory = join(folder, '.cache', `test-${process.pid}`)
 
 /** The output of `bundleMain()`. */
@@ -38,7 +38,7 @@ async function bundle(): Promise<void> {
     await bundled.close()
   }
   mkdirSync(directory, { recursive: true })
-  // It reads its version from there.
+  // The command reads its version from this file.
   copyFileSync(join(folder, 'package.json'), join(directory, 'package.json'))
 }
 

@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 
-/** A proxy before PostgreSQL that behaves like a pooler in transaction mode: LISTEN is accepted, and no notification is ever delivered. */
+/** A proxy for PostgreSQL that behaves like a pooler in transaction mode: LISTEN is accepted, and no notification is ever delivered. */
 export async function startDeafProxy(target: string): Promise<{ readonly url: string } & AsyncDisposable> {
   const url = new URL(target)
   const address = { host: url.hostname, port: Number(url.port || 5432) }
@@ -35,7 +35,7 @@ export async function startDeafProxy(target: string): Promise<{ readonly url: st
   }
 }
 
-/** A message of the server is a letter and a length; a notification has the letter A. */
+/** A message of the server starts with a letter and a length; a notification has the letter A. */
 function withoutNotifications(pass: (data: Buffer) => void): (data: Buffer) => void {
   let rest: Buffer = Buffer.alloc(0)
   return (data) => {

@@ -15,7 +15,7 @@ export const rabbitmqUrl: string = process.env['RABBITMQ_URL'] ?? 'amqp://guest:
 export const clusterUrl: string = `redis+cluster://${(process.env['REDIS_CLUSTER_URLS'] ?? '').replaceAll('redis://', '')}`
 export const natsUrl: string = process.env['NATS_URL'] ?? 'nats://127.0.0.1:4222'
 
-/** A store with names of its own, and the arguments that select it. */
+/** A store with unique names, and the arguments that select it. */
 export interface TestStore extends AsyncDisposable {
   readonly store: Store
   readonly args: readonly string[]
@@ -65,7 +65,7 @@ export async function openTestStore(
     },
     async [Symbol.asyncDispose]() {
       openHere.delete(url)
-      // The records of all shards.
+      // Removes the records of all shards.
       if (store.kind === 'redis') await store.removeKeys(`{${name}`)
       else if (store.kind !== 'sqlite') await dropAll(store)
       await store[Symbol.asyncDispose]()
@@ -100,7 +100,7 @@ export async function openTestTopic(url: string): Promise<TestTopic> {
     const acks: Promise<boolean>[] = []
     try {
       for await (const message of source.messages({ signal: AbortSignal.timeout(40_000) })) {
-        // Not one by one: each may be a round trip.
+        // Collected and not awaited one by one, because each may be a round trip.
         acks.push(message.ack())
         yield message.id ?? ''
       }

@@ -2,13 +2,13 @@ import { deferred, startFaultProxy } from '@ackord/testkit'
 
 export interface Tripwire extends AsyncDisposable {
   readonly url: string
-  /** Resolves when this many chunks have arrived from clients. From then on nothing gets through. */
+  /** Resolves when this many chunks have arrived from clients. From then on all data is held. */
   readonly reached: Promise<void>
-  /** Lets everything through again, including the chunks that were held. */
+  /** Forwards everything again, including the held chunks. */
   release(): void
 }
 
-/** A proxy before a server that stops a client in the middle of its work: at any chunk that it sends. */
+/** A proxy that stops a client in the middle of its work, at any chunk that it sends. */
 export async function startTripwire(target: string, at: number): Promise<Tripwire> {
   const reached = deferred()
   const released = deferred()

@@ -1,4 +1,4 @@
-/** Repeats the query until it is true. Each query is a round trip. */
+/** Repeats the query until it returns true. Each query is a round trip. */
 export async function until(isSo: () => Promise<boolean>): Promise<void> {
   const limit = AbortSignal.timeout(30_000)
   while (!(await isSo())) limit.throwIfAborted()

@@ -11,7 +11,7 @@ it('waits the same each time with a constant back-off', () => {
   expect([1, 2, 50].map((attempt) => backoff(attempt, middle))).toEqual([250, 250, 250])
 })
 
-it('waits a second by default, give or take a fifth', () => {
+it('waits a second by default, plus or minus a fifth', () => {
   expect(constantBackoff()(1, () => 0)).toBe(800)
   expect(constantBackoff()(1, () => 1)).toBe(1200)
 })
@@ -21,7 +21,7 @@ it('doubles the delay after each failure up to the maximum', () => {
   expect([1, 2, 3, 6, 7, 8].map((attempt) => backoff(attempt, middle))).toEqual([1000, 2000, 4000, 32_000, 60_000, 60_000])
 })
 
-it('multiplies by the factor it was given', () => {
+it('multiplies by the configured factor', () => {
   const backoff = exponentialBackoff({ initial: 10, factor: 3, max: 100, jitter: 0 })
   expect([1, 2, 3, 4].map((attempt) => backoff(attempt, middle))).toEqual([10, 30, 90, 100])
 })
@@ -39,7 +39,7 @@ it('does not wait at all from an initial delay of 0, however many attempts there
   for (const attempt of [1, 2, 2000, 1e9]) expect(backoff(attempt, middle)).toBe(0)
 })
 
-it('stays a usable number at attempts whose power is not', () => {
+it('stays a finite number at attempts whose power overflows', () => {
   const backoff = exponentialBackoff()
   for (const attempt of [2000, 1e9, Number.MAX_SAFE_INTEGER]) {
     for (const random of [0, 0.5, 0.999]) {
@@ -70,7 +70,7 @@ it('keeps within its jitter of the capped delay for all options', () => {
   )
 })
 
-it('spreads equal delays apart', () => {
+it('spreads equal delays', () => {
   const { random } = new VirtualRuntime()
   const backoff = constantBackoff(10_000)
   expect(new Set(Array.from({ length: 50 }, () => backoff(1, random))).size).toBeGreaterThan(40)

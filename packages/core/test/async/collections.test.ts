@@ -16,7 +16,7 @@ describe('groupBy', () => {
 })
 
 describe('inChunks', () => {
-  it('splits by count and by size, and gives a larger item a chunk of its own', () => {
+  it('splits by count and by size, and puts a larger item into a separate chunk', () => {
     const sizes = [1, 2, 3, 10, 1, 1, 1].map((size) => ({ size }))
     const chunks = [...inChunks(sizes, { count: 2, size: 4 }, ({ size }) => size)].map((chunk) => chunk.map(({ size }) => size))
     expect(chunks).toEqual([[1, 2], [3], [10], [1, 1], [1]])

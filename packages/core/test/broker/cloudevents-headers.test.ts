@@ -22,7 +22,7 @@ describe('a codec for headers', () => {
     expect(codec.write({ specversion: '1.1' })).toEqual({ 'ce-specversion': '1.1' })
   })
 
-  it('reads what it has written, and headers with other prefixes', () => {
+  it('reads the headers that it has written, and headers with other prefixes', () => {
     const attributes = { id: 'a b', type: 'ü', source: '/s', specversion: '1.0', datacontenttype: 'text/plain' }
     expect(read(codec, codec.write(attributes))).toEqual(attributes)
     expect(read(codec, { 'x-ce-id': 'a', host: 'example.com', 'ce-': 'no name' })).toEqual({ id: 'a' })
@@ -36,7 +36,7 @@ describe('a codec for headers', () => {
     expect(Object.entries(attributes)).toContainEqual(['__proto__', 'x'])
   })
 
-  it('leaves out headers whose name or value stands for no attribute', () => {
+  it('omits headers whose name or value is not a valid attribute', () => {
     const strict = headerCodec<string | number>({
       prefix: 'ce-',
       encodeValue: (value, name) => (name === 'elsewhere' ? undefined : attributeText(value)),
@@ -62,7 +62,7 @@ describe('percent-encoding', () => {
     )
   })
 
-  it('leaves alone what encodes nothing, and refuses half of a surrogate pair', () => {
+  it('does not change text without encoded characters, and refuses half of a surrogate pair', () => {
     expect(percentDecode('100% of %zz and %FF')).toBe('100% of %zz and %FF')
     expect(() => percentEncode('\ud800')).toThrow(URIError)
   })

@@ -43,7 +43,7 @@ describe('createPublisher()', () => {
     expect(await publishing).toEqual([ok, failure, ok])
   })
 
-  it('counts the first result of a message only', async () => {
+  it('counts only the first result of a message', async () => {
     const { publisher, sent } = open()
     const publishing = publisher.publish('orders', ['a', 'b'].map(message), { signal })
     const failure = permanentFailure('too large')
@@ -108,7 +108,7 @@ describe('createPublisher()', () => {
     expect(await publishing).toMatchObject([ok, { ok: false }])
   })
 
-  it.each(['throws', 'rejects'])('blames the destination for what is not settled when send() %s', async (how) => {
+  it.each(['throws', 'rejects'])('blames the destination for unsettled messages when send() %s', async (how) => {
     const { publisher } = open({
       send: ([first]) => {
         first?.settle(ok)

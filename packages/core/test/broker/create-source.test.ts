@@ -14,7 +14,7 @@ class FakeSession implements SourceSession {
   readonly push: (item: string) => void
   readonly log: string[] = []
   starting: Promise<void> = Promise.resolve()
-  /** Whether a message is unsettled, so that leaving does not close the session. */
+  /** Whether a message is unsettled, so that leaving the iteration does not close the session. */
   busy = false
 
   constructor(push: (item: string) => void) {
@@ -83,7 +83,7 @@ function open(overrides: Partial<SourceDriver<string>> = {}) {
 }
 
 describe('createSource()', () => {
-  it('opens a session with the first next(), and hands out what it pushes', async () => {
+  it('opens a session with the first next(), and yields the messages that it pushes', async () => {
     const { sessions, next, log, stop } = open()
     await settlePromises()
     expect(sessions).toHaveLength(0)
@@ -123,7 +123,7 @@ describe('createSource()', () => {
       ['info', 'restored'],
     ])
 
-    // A session that is lost at once does not shorten the pauses; one that lasted does.
+    // A session that is lost immediately does not shorten the pauses; a session that lasted does.
     opened[0]?.lose(new Error('lost'))
     await runtime.advance(799)
     expect(opened).toHaveLength(1)
@@ -154,7 +154,7 @@ describe('createSource()', () => {
     expect(log).toContain('finish')
   })
 
-  it('ends with the error that the driver returns, and knows what had worked before', async () => {
+  it('ends with the error that the driver returns, and passes it whether a session had worked before', async () => {
     const states: FailureState[] = []
     const { runtime, sessions, next } = open({
       fatalError: (reason, state) => {
@@ -176,7 +176,7 @@ describe('createSource()', () => {
     ])
   })
 
-  it('tells the driver when opening failed, also where start() did', async () => {
+  it('notifies the driver when opening failed, also when start() failed', async () => {
     const states: FailureState[] = []
     const { next } = open({
       open: (push) => {

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { KeyQueues } from '../../src/broker/key-queues.ts'
 
-it('one item of a key is under way, the others wait in their order', () => {
+it('one item of a key is in flight, the others wait in order', () => {
   const queues = new KeyQueues<string>()
   expect([queues.add('a', 'a1'), queues.add('a', 'a2'), queues.add('b', 'b1'), queues.add('a', 'a3')]).toEqual([true, false, true, false])
   expect(queues.size).toBe(2)
@@ -11,7 +11,7 @@ it('one item of a key is under way, the others wait in their order', () => {
   expect([queues.take('a'), queues.take('a'), queues.take('b')]).toEqual([true, false, false])
 })
 
-it('removing what waits keeps the keys taken, and clearing frees them', () => {
+it('removing waiting items keeps the keys blocked, and clearing frees them', () => {
   const queues = new KeyQueues<string>()
   queues.add('a', 'a1')
   queues.push('a', 'a2')

@@ -50,7 +50,7 @@ function open(overrides: Partial<PolledSourceDriver<Item>> = {}) {
   return { runtime, logger, queue, log, source, stop, messages, next }
 }
 
-it('claims as many as prefetch allows, and more when one is settled', async () => {
+it('claims as many messages as prefetch allows, and more when one is settled', async () => {
   const { runtime, queue, log, next } = open()
   queue.push({ id: '1' }, { id: '2' }, { id: '3' })
   const [first, second] = [await next(), await next()]
@@ -62,7 +62,7 @@ it('claims as many as prefetch allows, and more when one is settled', async () =
   expect(log).toEqual(['ack 1', 'nack 2 20'])
 })
 
-it('renews the leases of what it holds, and of nothing else', async () => {
+it('renews the leases of unsettled messages, and of no others', async () => {
   const { runtime, queue, log, next } = open()
   queue.push({ id: '1' })
   const message = await next()
@@ -73,7 +73,7 @@ it('renews the leases of what it holds, and of nothing else', async () => {
   expect(log).toEqual(['renew 1', 'ack 1'])
 })
 
-it('releases what was not handed out when it is left, and the rest when it is disposed', async () => {
+it('releases messages that were not yielded when it is left, and the rest when it is disposed', async () => {
   const { queue, log, source, messages, next } = open()
   queue.push({ id: '1' }, { id: '2' })
   const message = await next()
@@ -90,7 +90,7 @@ it('rejects a verdict on a message whose lease has expired', async () => {
   await expect((await next()).ack()).rejects.toMatchObject({ code: 'ACKORD_LEASE_LOST' })
 })
 
-it('goes on after a claim that failed, at the start and later, and messages of before can be settled', async () => {
+it('continues after a failed claim, at the start and later, and earlier messages can be settled', async () => {
   let down = true
   const given: Item[] = [{ id: '1' }, { id: '2' }]
   const { runtime, logger, log, next, stop } = open({

@@ -7,7 +7,7 @@ import { Message } from '../../src/message/message.ts'
 
 const messages = [1, 2].map((data) => marshal(new Message(data, { type: 'a' }), jsonMarshaler))
 
-it('resolves when the broker has confirmed all', async () => {
+it('resolves when the broker has confirmed all messages', async () => {
   const broker = new MemoryBroker({ history: 10 })
   await publishAll(broker, 'orders', messages)
   expect(broker.published('orders')).toHaveLength(2)

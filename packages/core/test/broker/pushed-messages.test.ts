@@ -23,7 +23,7 @@ function open({ disposed = false } = {}) {
 }
 
 describe('messages that a broker pushes', () => {
-  it('begin with the first next(), outside of its context, and come in their order', async () => {
+  it('begin with the first next(), outside of its context, and arrive in order', async () => {
     const { log, messages, next } = open()
     expect(log).toEqual([])
     const first = enter(rootContext(), next)
@@ -37,14 +37,14 @@ describe('messages that a broker pushes', () => {
     expect(log).toEqual(['start'])
   })
 
-  it('may come by tens of thousands', async () => {
+  it('may arrive by tens of thousands', async () => {
     const { messages, next } = open()
     const first = next()
     messages.push(...Array.from({ length: 80_000 }, (_, index) => String(index)))
     expect([await first, await next()]).toEqual(['0', '1'])
   })
 
-  it.each(['abort', 'return', 'end'] as const)('end by %s: those who wait are told, what is ready is not handed out', async (by) => {
+  it.each(['abort', 'return', 'end'] as const)('end by %s: waiting readers end, and buffered messages are not yielded', async (by) => {
     const { log, stop, messages, next } = open()
     const waiting = [next(), next()]
     messages.push('1')
@@ -59,7 +59,7 @@ describe('messages that a broker pushes', () => {
     expect(messages.ending.aborted).toBe(true)
   })
 
-  it('end with a failure for the one who waits, or for the next who asks, and only once', async () => {
+  it('end with a failure for the waiting reader, or for the next one, and only once', async () => {
     const one = open()
     const waiting = one.next()
     one.messages.fail(new Error('gone'))
@@ -75,7 +75,7 @@ describe('messages that a broker pushes', () => {
     expect(await other.next()).toBe('done')
   })
 
-  it('never begin after an abort, or when whom they belong to is disposed', async () => {
+  it('never begin after an abort, or after their source was disposed', async () => {
     const aborted = open()
     aborted.stop.abort()
     expect(await aborted.next()).toBe('done')

@@ -69,7 +69,7 @@ describe('a receiver', () => {
     expect(world.runtime.timers).toBe(0)
   })
 
-  it('tells the dead letter the causes too', async () => {
+  it('includes the causes in the dead letter', async () => {
     const { letters, deadLetter } = deadLetterTo(async () => [{ ok: true }])
     const { deliver } = open({ deadLetter })
     await deliver(1).reject(
@@ -98,7 +98,7 @@ describe('a receiver', () => {
     expect((await message.settled).failure).toBeDefined()
   })
 
-  it('does not wait for ever for a dead letter that does not answer', async () => {
+  it('does not wait forever for a dead letter that does not answer', async () => {
     const { deadLetter } = deadLetterTo(() => new Promise(() => {}))
     const { deliver, calls, runtime } = open({ deadLetter, deadLetterTimeout: 500 })
     const message = deliver(1)
@@ -116,7 +116,7 @@ describe('a receiver', () => {
     expect(calls).toEqual([{ call: 'ack' }])
   })
 
-  it('ends the message for good where the broker can', async () => {
+  it('terminates the message permanently where the broker supports it', async () => {
     const calls: string[] = []
     const receive = createReceiver({ deadLetter: 'discard' })
     const message = receive({
@@ -151,8 +151,8 @@ describe('a receiver', () => {
     expect(JSON.stringify(logger.lines)).not.toContain('{\\"n\\":1}')
   })
 
-  it('refuses a dead letter that is none', () => {
-    // What a JavaScript caller may pass.
+  it('rejects an invalid dead letter', () => {
+    // A JavaScript caller may pass anything.
     const wrong = [{ destination: 'x' }, 'orders.dead', 5] as unknown as ReceiverOptions['deadLetter'][]
     for (const deadLetter of wrong) expect(() => createReceiver({ deadLetter })).toThrow(/deadLetter must be/)
     expect(() => createReceiver({ deadLetterTimeout: 0 })).toThrow(/deadLetterTimeout/)
@@ -160,7 +160,7 @@ describe('a receiver', () => {
   })
 })
 
-/** A broker that refuses for good every attribute and every message that is larger than it takes, as AMQP headers and `max_payload` do. */
+/** A broker that permanently refuses attributes and messages above its limits, as AMQP headers and `max_payload` do. */
 function narrowBroker(limits: { readonly value?: number; readonly size?: number; readonly refuses?: (letter: RawMessage) => boolean }) {
   const { value = Infinity, size = Infinity, refuses = () => false } = limits
   const stored: RawMessage[] = []
@@ -186,7 +186,7 @@ function envelopeOf(letter: RawMessage | undefined): Record<string, unknown> {
   return JSON.parse(new TextDecoder().decode(letter?.data)) as Record<string, unknown>
 }
 
-describe('a dead letter that cannot be written as the message came', () => {
+describe('a dead letter that cannot be written in the form of the message', () => {
   function receiveHostile(options: ReceiverOptions, data: Uint8Array, attributes: Attributes) {
     const runtime = new VirtualRuntime()
     const logger = recordingLogger()
@@ -201,7 +201,7 @@ describe('a dead letter that cannot be written as the message came', () => {
     return { message, calls, logger }
   }
 
-  // Attributes of a sender have any value, also those that the types do not allow.
+  // A sender may set attributes to any value, including those that the types forbid.
   const hostile = JSON.parse(
     JSON.stringify({ id: 'h1', type: 'order.place', source: '/shop', note: 'n'.repeat(70_000), ['x'.repeat(300)]: '1', time: 'yesterday' }),
   ) as Attributes
@@ -219,7 +219,7 @@ describe('a dead letter that cannot be written as the message came', () => {
     expect(envelope['attributes']).toEqual(Object.entries(hostile).map(([name, value]) => ({ name, value })))
   })
 
-  it('keeps the bytes whole where only the attributes are too much for the size of a message', async () => {
+  it('keeps all bytes where only the attributes exceed the size of a message', async () => {
     const data = new Uint8Array(100_000).fill(7)
     const { stored, deadLetter } = narrowBroker({ size: 100_200 })
     const { message, calls } = receiveHostile({ deadLetter }, data, hostile)
@@ -229,7 +229,7 @@ describe('a dead letter that cannot be written as the message came', () => {
     expect(stored[0]?.attributes).toMatchObject({ id: 'h1', source: '/shop', type: 'order.place', deadletterform: 'bytes' })
   })
 
-  it.each([99_000, 20_000, 2000])('is cut to what fits into %i bytes, and says what is missing', async (size) => {
+  it.each([99_000, 20_000, 2000])('is truncated to fit into %i bytes, and lists what is missing', async (size) => {
     const data = new Uint8Array(100_000).fill(7)
     const { stored, deadLetter } = narrowBroker({ size })
     const { message, calls } = receiveHostile({ deadLetter }, data, hostile)
@@ -241,7 +241,7 @@ describe('a dead letter that cannot be written as the message came', () => {
     expect(envelope['attributes']).toContainEqual(expect.objectContaining({ name: 'note', length: 70_000 }))
   })
 
-  it.each([20_000, 2000])('says what it was in %i bytes too, however many attributes come first', async (size) => {
+  it.each([20_000, 2000])('identifies the message in %i bytes too, however many attributes come first', async (size) => {
     const { stored, deadLetter } = narrowBroker({ size })
     const junk = Object.fromEntries(Array.from({ length: 2000 }, (_, index) => [`junk${index}`, 'j'.repeat(100)]))
     const { message } = receiveHostile({ deadLetter }, new Uint8Array(100_000), { ...junk, ...hostile })
@@ -251,7 +251,7 @@ describe('a dead letter that cannot be written as the message came', () => {
     expect(stored[0]?.attributes).toMatchObject({ id: 'h1', source: '/shop', deadletterform: 'envelope' })
   })
 
-  it('has an id of its own that is the same each time where the message has none that fits', async () => {
+  it('has a deterministic id where the message has none that fits', async () => {
     const { stored, deadLetter } = narrowBroker({ value: 200 })
     for (const id of ['i'.repeat(5000), 'i'.repeat(5000), 'line\nbreak'.repeat(40)]) {
       const { message } = receiveHostile({ deadLetter }, new Uint8Array(), { ...hostile, id })
@@ -263,7 +263,7 @@ describe('a dead letter that cannot be written as the message came', () => {
     expect(ids[2]).not.toBe(ids[0])
   })
 
-  it('has a reason that is well-formed Unicode, wherever it is cut', async () => {
+  it('has a reason that is well-formed Unicode, wherever it is truncated', async () => {
     const { stored, deadLetter } = narrowBroker({})
     const { message } = receiveHostile({ deadLetter }, new Uint8Array(), hostile)
     await message.reject(new Error(`${'a'.repeat(999)}😀`))
@@ -297,7 +297,7 @@ describe('a message that the dead letter refuses in every form', () => {
     return { message, calls, tried, logger }
   }
 
-  it('is given to onUndeliverable and then acked', async () => {
+  it('is passed to onUndeliverable and then acked', async () => {
     const given: [string | undefined, unknown][] = []
     const { message, calls, tried, logger } = receiveRefused({
       onUndeliverable: (undelivered, error) => void given.push([undelivered.id, error]),
@@ -317,7 +317,7 @@ describe('a message that the dead letter refuses in every form', () => {
     expect(calls).toEqual([{ call: 'nack', retryAfter: 600_000 }])
   })
 
-  it('is parked by the broker where that keeps it', async () => {
+  it('is parked by the broker if the broker keeps parked messages', async () => {
     const { message, calls, logger } = receiveRefused({}, () => true)
     expect(await message.reject(failure)).toBe(true)
     expect(calls).toEqual([])

@@ -262,7 +262,7 @@ describe('scopes that overlap without being nested', () => {
     expect(message.state).toBe('pending')
   })
 
-  it('carry out an ack that was given while both were open', async () => {
+  it('carry out an ack that was requested while both were open', async () => {
     const { message, calls, first, second } = openTwo()
     expect(await message.ack()).toBe(true)
     await first.end('committed')

@@ -144,7 +144,7 @@ it('rejects with both failures when the data cannot be written', async () => {
   expect(sent).toEqual([])
 })
 
-it('does not wait for a confirmation for ever', async () => {
+it('does not wait for a confirmation forever', async () => {
   const { middleware, runtime } = world({ answer: () => new Promise(() => {}), timeout: 500 })
   const rejection = expect(middleware(failing)(message, rootContext())).rejects.toMatchObject({
     cause: { errors: [broken, { message: "The dead letter 'dead' did not confirm within 500 ms." }] },
@@ -154,7 +154,7 @@ it('does not wait for a confirmation for ever', async () => {
   expect(runtime.timers).toBe(0)
 })
 
-it('logs a warning for what it sent, without the data', async () => {
+it('logs a warning for each message that it sent, without the data', async () => {
   const logger = recordingLogger()
   const { middleware } = world({ logger })
   await middleware(failing)(message.copy({ number: 'secret' }), rootContext())

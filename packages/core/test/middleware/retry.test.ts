@@ -158,7 +158,7 @@ describe('when the time runs out', () => {
     expect(await result).toBe(outputs)
   })
 
-  it('continues for ever without a limit, and keeps the last hundred causes only', async () => {
+  it('continues forever without a limit, and keeps the last hundred causes only', async () => {
     let causes = 0
     const { run, runtime, contexts } = failing(1001, {
       attempts: Number.POSITIVE_INFINITY,

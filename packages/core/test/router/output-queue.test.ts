@@ -83,7 +83,7 @@ describe('OutputQueue', () => {
     expect((await queue.next()).done).toBe(true)
   })
 
-  it('passes the error to the next reader when none waits, after what was offered', async () => {
+  it('passes the error to the next reader when none waits, after the offered outputs', async () => {
     const queue = openQueue()
     void queue.offer([a])
     queue.end({ error: broken })

@@ -33,7 +33,7 @@ async function outputsOf(produce: (message: Message) => unknown, attributes = {}
 }
 
 describe('completing outputs', () => {
-  it('fills in what is missing', async () => {
+  it('adds missing attributes', async () => {
     const { outputs, runtime } = await outputsOf(() => [new Message('a', { type: 'order.placed' })])
     expect(outputs[0]?.attributes).toEqual({
       type: 'order.placed',
@@ -168,7 +168,7 @@ describe('completing outputs', () => {
     expect(seen).toEqual([['id', 'source', 'specversion', 'time', 'type']])
   })
 
-  it('gives all outputs of an instant the same time, and later ones theirs', async () => {
+  it('sets the same time on all outputs of an instant, and a later one on later outputs', async () => {
     const { router, runtime } = openWorld()
     router.handle(
       handling(async ({ id }) => {

@@ -123,7 +123,7 @@ describe('a graceful stop', () => {
     expect(source.pulls).toBe(1)
   })
 
-  it('waits for the source to release what it holds', async () => {
+  it('waits for the source to release its messages', async () => {
     const { router } = openWorld()
     router.handle(handling(() => []))
     const released = deferred()
@@ -177,7 +177,7 @@ describe('a graceful stop', () => {
     await settlePromises()
     expect(router.health()).toMatchObject({ inFlight: 1, queued: 3 })
     const stopped = router.stop()
-    // The message behind the running one of its key waits for it: nacked before it, it would be redelivered before it.
+    // The message behind the running one of its key waits for it: if it were nacked first, it would be redelivered first.
     expect(router.health()).toMatchObject({ state: 'stopping', inFlight: 1, queued: 1 })
     const late = tracked('late')
     source.push(late)

@@ -183,7 +183,7 @@ describe('a source that yields something else', () => {
 })
 
 describe('a source that never waits for I/O', () => {
-  // More than it takes until the event loop turns, and few enough to end by itself if it never does.
+  // More messages than are read before the event loop turns, but few enough that the test ends even if it never turns.
   const most = 5000
 
   it.each([1, 4])('does not starve timers and signals (concurrency %i)', async (concurrency) => {

@@ -86,7 +86,7 @@ describe('a store that refuses writes', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('continues with the next message, if the one that is tried fails for a reason of its own', async () => {
+  it('continues with the next message, if the tried one fails for another reason', async () => {
     const { router, runtime, store, logger } = openStoreWorld({ concurrency: 2 })
     store.full = true
     const broken = tracked('broken')
@@ -147,7 +147,7 @@ describe('a store that refuses writes', () => {
     expect(logger.lines.map(({ level }) => level)).toEqual(['warn', 'info', 'error'])
   })
 
-  it('does not stop the router for ever, if one message alone is refused', async () => {
+  it('does not stop the router forever, if only one message is refused', async () => {
     const { router, runtime } = openWorld()
     router.handle(
       handling(async ({ id }) => {
@@ -163,7 +163,7 @@ describe('a store that refuses writes', () => {
     expect(verdicts(odd)).toEqual([])
     await runtime.advance(120_000)
     expect([odd, good].map(verdicts)).toEqual([['nack'], ['ack']])
-    // This shows that the fault is its own.
+    // This shows that the message itself is at fault.
     for (const message of [again, other]) source.push(message)
     await settlePromises()
     expect([again, other].map(verdicts)).toEqual([['nack'], ['ack']])
@@ -172,7 +172,7 @@ describe('a store that refuses writes', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('does not wait for ever for a handler that hangs while it is tried', async () => {
+  it('does not wait forever for a handler that hangs while it is tried', async () => {
     const { router, runtime } = openWorld({ concurrency: 2 })
     const tries: string[] = []
     const hanging = deferred()

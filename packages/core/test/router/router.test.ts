@@ -130,7 +130,7 @@ describe('reading', () => {
     expect(JSON.stringify(logger.lines)).not.toContain('\\u0000')
   })
 
-  it('keeps acking, delivery count and values of what it reads', async () => {
+  it('keeps acking, delivery count and values of the messages that it reads', async () => {
     const { router } = openWorld({ ackStrategy: 'manual' })
     const key: ContextKey<string> = contextKey('trace')
     const input = tracked('m1', { deliveryCount: 3 })

@@ -15,7 +15,7 @@ import { VirtualRuntime } from './virtual-runtime.ts'
 export type { Deferred } from '../../../testkit/src/helpers/tracked-message.ts'
 export { deferred } from '../../../testkit/src/helpers/tracked-message.ts'
 
-/** A router on a clock of its own, with a recorded log. */
+/** A router with a virtual clock and a recorded log. */
 export function openWorld(options: RouterOptions = {}): {
   readonly runtime: VirtualRuntime
   readonly logger: ReturnType<typeof recordingLogger>
@@ -74,7 +74,7 @@ export class FedSource implements Source, AsyncIterableIterator<RawMessage> {
   readonly #heedsSignal: boolean
   #pull: Pull | undefined
   #end: 'done' | { readonly error: unknown } | undefined
-  /** How often the reader left. */
+  /** How often the reader left the iteration. */
   returned = 0
   /** How often a message was requested. */
   pulls = 0
@@ -135,7 +135,7 @@ export class FedSource implements Source, AsyncIterableIterator<RawMessage> {
   }
 }
 
-/** A source of these messages and no more. */
+/** A source of exactly these messages. */
 export function sourceOf(...messages: readonly { readonly message: RawMessage }[]): FedSource {
   const source = new FedSource(messages)
   source.end()

@@ -13,7 +13,7 @@ describe('header names', () => {
 })
 
 describe('header values', () => {
-  it('are percent-encoded as the HTTP binding says', () => {
+  it('are percent-encoded as the HTTP binding specifies', () => {
     expect(encodeText('Euro € 😀', 'x')).toBe('Euro%20%E2%82%AC%20%F0%9F%98%80')
     expect(encodeText('say "100%"\r\n', 'x')).toBe('say%20%22100%25%22%0D%0A')
     // All other printable characters stay as they are.
@@ -67,7 +67,7 @@ describe('attributes', () => {
     expect(() => writeHeaders(attributes)).toThrow(expect.objectContaining({ code: 'ACKORD_INVALID_ATTRIBUTES', retryable: false }))
   })
 
-  it('are not there without a header of CloudEvents', () => {
+  it('are missing without a CloudEvents header', () => {
     expect(readHeaders(new Headers({ 'content-type': 'application/json', accept: '*/*' }))).toBeUndefined()
   })
 })

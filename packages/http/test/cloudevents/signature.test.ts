@@ -15,7 +15,7 @@ function signed(secrets: string | string[], more: Record<string, string> = {}): 
 }
 
 describe('signatures', () => {
-  it('are those of standardwebhooks, both ways', () => {
+  it('are compatible with standardwebhooks in both directions', () => {
     const theirs = new Webhook(secret)
     const headers = Object.fromEntries(signed(secret).headers)
     expect(theirs.verify(Buffer.from(body).toString(), headers)).toEqual({ text: 'für 5 €' })
@@ -24,7 +24,7 @@ describe('signatures', () => {
     expect(signatureProblem(signingKeys('verify', secret), signed(other, { 'webhook-signature': signature }), clock)).toBeUndefined()
   })
 
-  it('hold while a secret is replaced, on either side', () => {
+  it('stay valid while a secret is rotated, on either side', () => {
     expect(signatureProblem(signingKeys('verify', secret), signed([other, secret]), clock)).toBeUndefined()
     expect(signatureProblem(signingKeys('verify', [other, secret]), signed(secret), clock)).toBeUndefined()
     expect(() =>
@@ -48,7 +48,7 @@ describe('signatures', () => {
     expect(signatureProblem(signingKeys('verify', secret), request, clock)).toEqual(expect.any(String))
   })
 
-  it('hold for as long as the tolerance says, in both directions', () => {
+  it('are valid within the tolerance, in both directions', () => {
     const at = (shift: number) =>
       signatureProblem(signingKeys('verify', secret), signed(secret), { now: Number(seconds) * 1000 + shift, tolerance: 300_000 })
 

@@ -31,7 +31,7 @@ const servers: Record<string, (source: Pick<HttpSource, 'handler'>) => Promise<R
   async Express({ handler }) {
     const app = express()
     app.all('/events', toExpressHandler(handler))
-    // Behind it: it must not touch what comes before.
+    // Registered after the handler, so that the parser must not affect its requests.
     app.use(express.json())
     const server = app.listen(0, '127.0.0.1')
     await once(server, 'listening')
@@ -101,7 +101,7 @@ describe.each(Object.keys(servers))('%s', (name) => {
     expect(seen).toEqual(sent.map((message) => [{ ...message.attributes }, text(message)]))
   })
 
-  it('refuses another secret', async () => {
+  it('rejects another secret', async () => {
     await using world = await setup(name, { verify: secretOf('one') })
     open(world.source)
 
@@ -123,7 +123,7 @@ describe.each(Object.keys(servers))('%s', (name) => {
     expect((await fetch(world.url, { method: 'POST', body: '{}', headers: { 'content-type': 'application/json' } })).status).toBe(415)
   })
 
-  it('answers a body that is too large, said or not, and the connection goes on', async () => {
+  it('answers a body that is too large, declared or not, and keeps the connection', async () => {
     await using world = await setup(name, { maxBodySize: 100_000 })
     const messages = open(world.source)
     const publisher = httpPublisher({ url: world.url })
@@ -157,7 +157,7 @@ describe.each(Object.keys(servers))('%s', (name) => {
     request.destroy()
   })
 
-  it('goes on with a message whose client has disconnected', async () => {
+  it('continues to handle a message whose client has disconnected', async () => {
     const gone = deferred()
     await using world = await setup(name, {}, ({ signal }) => signal.addEventListener('abort', () => gone.resolve()))
     const messages = open(world.source)
@@ -218,7 +218,7 @@ it('Fastify’s other routes keep their parsers', async () => {
   expect(await response.json()).toEqual({ parsed: { a: 1 } })
 })
 
-it('a server that is closed and opened again gets everything, under the same ids', async () => {
+it('a server that is closed and reopened receives everything, under the same ids', async () => {
   const source = httpSource({ logger: recordingLogger() })
   const seen = new Set<string>()
   void (async () => {

@@ -15,7 +15,7 @@ interface Sent {
   readonly body: string
 }
 
-/** Answers with what `respond` says, and keeps what was sent. */
+/** Responds with the result of `respond`, and records the requests. */
 function setup(
   respond: (sent: Sent, signal: AbortSignal) => Response | Promise<Response>,
   options: HttpPublisherOptions = {},
@@ -39,7 +39,7 @@ describe('the answer', () => {
     expect(await publisher.publish('d', [event('a')], { signal: never })).toEqual([{ ok: true }])
   })
 
-  it.each([400, 413, 415, 422, 431])('%i is for good', async (status) => {
+  it.each([400, 413, 415, 422, 431])('%i is a permanent failure', async (status) => {
     const { publisher } = setup(() => answer(status))
 
     const [result] = await publisher.publish('d', [event('a')], { signal: never })
@@ -57,7 +57,7 @@ describe('the answer', () => {
     expect(result).not.toHaveProperty('permanent', true)
   })
 
-  it.each([409, 425, 500, 501])('%i is worth another try of the message', async (status) => {
+  it.each([409, 425, 500, 501])('%i is a reason to retry the message', async (status) => {
     const { publisher } = setup(() => answer(status))
 
     const [result] = await publisher.publish('d', [event('a')], { signal: never })
@@ -65,7 +65,7 @@ describe('the answer', () => {
     expect(result).toEqual({ ok: false, error: expect.objectContaining({ retryable: true }) })
   })
 
-  it('means what `statuses` says', async () => {
+  it('has the meaning that `statuses` configures', async () => {
     const { publisher } = setup(({ body }) => answer(Number(JSON.parse(body).id)), {
       statuses: { 404: 'park', 409: 'confirmed', 200: 'retry', 500: 'destination' },
       concurrency: 1,
@@ -84,7 +84,7 @@ describe('the answer', () => {
   it.each([
     ['120', 120_000],
     ['0', 0],
-    // The runtime's clock stands at the start of 2026.
+    // The virtual clock starts at the beginning of 2026.
     ['Thu, 01 Jan 2026 00:00:30 GMT', 30_000],
     ['Thursday, 01-Jan-26 00:00:30 GMT', 30_000],
     ['Wed, 31 Dec 2025 00:00:00 GMT', 0],
@@ -102,7 +102,7 @@ describe('the answer', () => {
 })
 
 describe('no answer', () => {
-  it('within the time-out is the destination’s fault, and what comes later is thrown away', async () => {
+  it('within the time-out is the destination’s fault, and a later answer is ignored', async () => {
     const late = deferred<Response>()
     let aborted = false
     const { publisher, runtime } = setup(
@@ -127,7 +127,7 @@ describe('no answer', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('is what status 504 is said to be', async () => {
+  it('has the meaning of status 504', async () => {
     const { publisher, runtime } = setup(() => new Promise(() => {}), { statuses: { 504: 'retry' } })
     const publishing = publisher.publish('d', [event('a')], { signal: never })
     await runtime.advance(8000)
@@ -135,7 +135,7 @@ describe('no answer', () => {
     expect(await publishing).toEqual([{ ok: false, error: expect.objectContaining({ code: 'ACKORD_PUBLISH_FAILED' }) }])
   })
 
-  it('because of an abort reports what is known about each message', async () => {
+  it('because of an abort reports the known result of each message', async () => {
     const stop = new AbortController()
     const { publisher, runtime } = setup(({ body }) => (body.includes('a') ? answer(200) : new Promise<Response>(() => {})), {
       concurrency: 2,
@@ -154,14 +154,14 @@ describe('no answer', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('rejects before anything is sent when it is aborted already', async () => {
+  it('rejects before anything is sent when it is already aborted', async () => {
     const { publisher, sent } = setup(() => answer(200))
 
     await expect(publisher.publish('d', [event('a')], { signal: AbortSignal.abort(new Error('stop')) })).rejects.toThrow('stop')
     expect(sent).toEqual([])
   })
 
-  it('from a server that is not there, a name that is none, and a port that speaks no TLS', async () => {
+  it('from a server that is down, an unknown host, and a port without TLS', async () => {
     await using closed = await serve(() => {})
     const refused = closed.url
     await using plain = await serve((_request, response) => response.end())
@@ -175,7 +175,7 @@ describe('no answer', () => {
     }
   })
 
-  it('stops the rest of the call', async () => {
+  it('ends the rest of the call', async () => {
     const { publisher, sent } = setup(() => answer(503, { 'retry-after': '7' }), { concurrency: 1 })
 
     const results = await publisher.publish(
@@ -190,7 +190,7 @@ describe('no answer', () => {
 })
 
 describe('order and concurrency', () => {
-  it('sends so many at once, and those of one key one after the other', async () => {
+  it('sends as many requests concurrently as allowed, and those of one key one after the other', async () => {
     const answers: (() => void)[] = []
     const { publisher, sent } = setup(() => new Promise((resolve) => answers.push(() => resolve(answer(200)))), { concurrency: 2 })
     const messages = [
@@ -216,7 +216,7 @@ describe('order and concurrency', () => {
     ])
   })
 
-  it('sends nothing behind a message of the key that has to be sent again, and goes on behind one that is parked', async () => {
+  it('sends nothing behind a message of the key that has to be sent again, and continues behind one that is parked', async () => {
     const { publisher, sent } = setup(({ body }) => answer(body.includes('bad') ? 400 : body.includes('busy') ? 500 : 200))
     const results = await publisher.publish(
       'd',
@@ -265,7 +265,7 @@ describe('modes', () => {
     expect(sent[0]?.headers.get('content-type')).toBe('application/cloudevents-batch+json; charset=utf-8')
   })
 
-  it('batch that is refused for one message is halved until that is alone', async () => {
+  it('batch that is refused because of one message is halved until that message is alone', async () => {
     const { publisher, sent } = setup(({ body }) => answer(body.includes('"bad"') ? 400 : 200), { mode: 'batch' })
     const names = ['a', 'b', 'c', 'bad', 'e', 'f', 'g', 'h']
 
@@ -292,7 +292,7 @@ describe('modes', () => {
     expect(sent.filter(({ body }) => body.includes('"b"'))).toHaveLength(1)
   })
 
-  it('batch with one message that fails for now confirms all the others', async () => {
+  it('batch with one message that fails temporarily confirms all the others', async () => {
     const { publisher, sent } = setup(({ body }) => answer(body.includes('"nacked"') ? 500 : 200), { mode: 'batch' })
     const names = [
       ...Array.from({ length: 60 }, (_, index) => `a${index}`),
@@ -312,7 +312,7 @@ describe('modes', () => {
     expect(sent.length).toBeLessThanOrEqual(2 * 7 + 1)
   })
 
-  it('batch is not halved where the destination is at fault', async () => {
+  it('batch is not halved if the destination is at fault', async () => {
     const { publisher, sent } = setup(() => answer(503), { mode: 'batch' })
     const results = await publisher.publish('d', [event('a'), event('b')], { signal: never })
     expect(results).toMatchObject([{ scope: 'destination' }, { scope: 'destination' }])
@@ -321,7 +321,7 @@ describe('modes', () => {
 })
 
 describe('what cannot be sent', () => {
-  it('fails for good, and the others are sent', async () => {
+  it('fails permanently, and the others are sent', async () => {
     const { publisher, sent } = setup(() => answer(200))
     const wrong = [
       event('a', { 'bad name': 'x' }),
@@ -349,7 +349,7 @@ describe('what cannot be sent', () => {
     expect(text).not.toMatch(/hunter/)
   })
 
-  it('because its route fails concerns that message only', async () => {
+  it('because its route fails affects that message only', async () => {
     const { publisher } = setup(() => answer(200), {
       route: (_destination, { id }) => {
         if (id === 'a') throw new Error('no route')
@@ -384,14 +384,14 @@ describe('headers', () => {
     expect(sent[0]?.headers.get('x-destination')).toBe('orders')
   })
 
-  it('that are given win over the URL’s password', async () => {
+  it('that are configured take precedence over the URL’s password', async () => {
     const { publisher, sent } = setup(() => answer(200), { url: 'http://me:pass@receiver.test/', headers: { Authorization: 'Bearer t' } })
     await publishAll(publisher, 'orders', [event('a')])
 
     expect(sent[0]?.headers.get('authorization')).toBe('Bearer t')
   })
 
-  it('that cannot be had are the destination’s fault', async () => {
+  it('that cannot be obtained are the destination’s fault', async () => {
     const { publisher, sent } = setup(() => answer(200), { headers: () => Promise.reject(new Error('no token')) })
 
     expect(await publisher.publish('d', [event('a')], { signal: never })).toMatchObject([
@@ -400,7 +400,7 @@ describe('headers', () => {
     expect(sent).toEqual([])
   })
 
-  it('and addresses with secrets do not show in errors', async () => {
+  it('and addresses with secrets do not appear in errors', async () => {
     const secrets = { url: 'http://me:hunter2@receiver.test/events?token=hunter2', headers: { authorization: 'hunter2' } }
     const { publisher } = setup(({ body }) => {
       if (body.includes('lost')) throw new TypeError('fetch failed')
@@ -423,7 +423,7 @@ describe('headers', () => {
 })
 
 describe('connections', () => {
-  it('are used again, whatever the answer is', async () => {
+  it('are reused, whatever the answer is', async () => {
     const sockets = new Set<unknown>()
     const listener = (request: IncomingMessage, response: ServerResponse) => {
       sockets.add(request.socket)
@@ -437,11 +437,11 @@ describe('connections', () => {
 
     for (let round = 0; round < 10; round += 1) for (const id of ['a', 'odd']) await publisher.publish('d', [event(id)], { signal: never })
 
-    // fetch may not have its connection back at once, and then has a second one.
+    // fetch may not have its connection back yet, and then opens a second one.
     expect(sockets.size).toBeLessThanOrEqual(2)
   })
 
-  it('are closed when an answer does not end; its status counts all the same', async () => {
+  it('are closed when a response body does not end; its status still counts', async () => {
     const closed = deferred()
     await using server = await serve((request, response) => {
       request.resume()
@@ -457,7 +457,7 @@ describe('connections', () => {
     await closed.promise
   })
 
-  it('that are cut leave the message for another try', async () => {
+  it('that are cut leave the message for a retry', async () => {
     await using server = await serve((request) => void request.socket.destroy())
 
     expect(await httpPublisher({ url: server.url }).publish('d', [event('a')], { signal: never })).toMatchObject([
@@ -480,7 +480,7 @@ describe('connections', () => {
   })
 })
 
-it('many calls at once are no leak', async () => {
+it('many concurrent calls cause no MaxListenersExceededWarning', async () => {
   const warnings: string[] = []
   const onWarning = (warning: Error) => void warnings.push(warning.name)
   process.on('warning', onWarning)
@@ -499,7 +499,7 @@ it('many calls at once are no leak', async () => {
 })
 
 describe('disposing', () => {
-  it('waits for requests in flight, then refuses', async () => {
+  it('waits for requests in flight, then rejects', async () => {
     const late = deferred<Response>()
     const { publisher, runtime } = setup(() => late.promise)
     const publishing = publisher.publish('d', [event('a')], { signal: never })
@@ -513,7 +513,7 @@ describe('disposing', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('does not wait for long', async () => {
+  it('waits for a limited time', async () => {
     const { publisher, runtime } = setup(() => new Promise(() => {}), { concurrency: 1, timeout: 1000 })
     const publishing = publisher.publish(
       'd',

@@ -5,7 +5,7 @@ import { describe, expect, it } from 'vitest'
 import { httpPublisher, httpSource } from '../../src/index.ts'
 import { open, pull } from '../support/world.ts'
 
-/** A message of any source, whose dead letter goes by HTTP to a receiver of ours. */
+/** A message of any source, whose dead letter is sent by HTTP to one of our receivers. */
 async function deadLetterOf(attributes: Attributes, mode: 'binary' | 'structured' | 'batch'): Promise<RawMessage> {
   const runtime = new VirtualRuntime()
   const logger = recordingLogger()
@@ -36,7 +36,7 @@ describe.each(['binary', 'structured', 'batch'] as const)('a dead letter over HT
     ['half of a surrogate pair', { ...whole, partitionKey: '\ud83d' }],
     ['a specversion that receivers refuse', { ...whole, specversion: '9.9' }],
   ])('is an envelope where the message has %s', async (_title, attributes) => {
-    // Senders choose the attributes, whatever the types say.
+    // Senders choose the attributes, whatever the types declare.
     const letter = await deadLetterOf(attributes as unknown as Attributes, mode)
     expect(letter.attributes).toMatchObject({ type: 'ackord.deadletter', deadletterform: 'envelope' })
     const envelope = JSON.parse(Buffer.from(letter.data).toString())

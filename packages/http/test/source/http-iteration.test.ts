@@ -5,7 +5,7 @@ import { DeliveryCounts, type HeldMessage, HttpIteration } from '../../src/sourc
 import { AcceptedMessages } from '../../src/source/open-request.ts'
 import { never } from '../support/world.ts'
 
-/** More than a call can have arguments. */
+/** More than the maximum number of arguments of a call. */
 const many = 200_000
 const contents = Array.from({ length: many }, (_, index) => ({ data: new Uint8Array(), attributes: { id: String(index) } }))
 

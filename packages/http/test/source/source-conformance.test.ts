@@ -15,7 +15,7 @@ interface Receiver extends AsyncDisposable {
   readonly url: string
 }
 
-/** Closes as a service should: what was answered is sent. */
+/** Closes as a service should: responses that were decided are still sent. */
 async function startReceiver({ handler }: HttpSource): Promise<Receiver> {
   const server = createServer({ maxHeaderSize: 65_536 }, toNodeHandler(handler))
   server.keepAliveTimeout = 1
@@ -32,7 +32,7 @@ async function startReceiver({ handler }: HttpSource): Promise<Receiver> {
   }
 }
 
-/** Not as CloudEvents, which do not go without attributes: the binding has its own tests. */
+/** Not as CloudEvents, which require attributes: the binding has its own tests. */
 async function post(url: string, { data, attributes }: RawMessage, signal: AbortSignal): Promise<boolean> {
   const headers = { 'x-attributes': Buffer.from(JSON.stringify(attributes)).toString('base64') }
   const response = await fetch(url, { method: 'POST', body: data, headers, signal })
@@ -44,7 +44,7 @@ function attributesOf({ headers }: { readonly headers: Headers }): Attributes {
   return JSON.parse(Buffer.from(headers.get('x-attributes') ?? '', 'base64').toString())
 }
 
-/** HTTP keeps nothing; it is the sender who sends again. This one has a broker's queue, and sends each message until a receiver has acked it. */
+/** HTTP stores nothing; the sender has to resend. This sender has a broker's queue, and sends each message until a receiver has acked it. */
 async function open(): Promise<BrokerWorld> {
   const broker = new MemoryBroker()
   const stop = new AbortController()

@@ -26,7 +26,7 @@ const batch = (events: readonly object[]) =>
   })
 const sized = (id: string, size: number) => binaryRequest(id, { body: new Uint8Array(size) })
 
-/** A body that comes when the test says so. */
+/** A request whose body the test sends step by step. */
 function slowRequest(id: string) {
   let controller: ReadableStreamDefaultController<Uint8Array> | undefined
   const body = new ReadableStream<Uint8Array>({
@@ -70,13 +70,13 @@ describe('ids and attributes', () => {
     expect((await answering).status).toBe(200)
   })
 
-  it('that the option `attributes` gives are bounded too', async () => {
+  it('that the option `attributes` returns are bounded too', async () => {
     const { source } = setup({ attributes: () => ({ ...attributes, id: 'x'.repeat(1025) }) })
     void open(source).next()
     expect((await source.handler(sized('a', 1))).status).toBe(400)
   })
 
-  it('with names that are no names are quoted on one line, and not whole', async () => {
+  it('with invalid names are quoted on one line, and truncated', async () => {
     const { source, logger } = setup({ maxAttributesSize: 2_000_000 })
     void open(source).next()
     const response = await source.handler(structured({ ...attributes, [`evil\n${'x'.repeat(900_000)}`]: {} }))
@@ -130,18 +130,18 @@ describe('the memory of requests', () => {
     expect((await third).status).toBe(200)
   })
 
-  it('counts the events of a batch, not its bytes alone', async () => {
+  it('counts the events of a batch, not only its bytes', async () => {
     const { source } = setup({ maxPendingBytes: 2_000_000 })
     const messages = open(source)
     const events = (count: number) => Array.from({ length: count }, (_, index) => ({ ...attributes, id: String(index) }))
-    // It fits alone, and a second one beside it does not.
+    // The batch fits alone, but not beside another one.
     const first = source.handler(batch(events(2000)))
     await settlePromises()
     expect((await source.handler(batch(events(2000)))).status).toBe(503)
     const small = source.handler(sized('small', 1))
     for (let index = 0; index < 2001; index += 1) await (await pull(messages)).ack()
     expect([(await first).status, (await small).status]).toEqual([200, 200])
-    // This one would never fit.
+    // This batch never fits.
     expect((await source.handler(batch(events(3000)))).status).toBe(413)
   })
 
@@ -158,7 +158,7 @@ describe('the memory of requests', () => {
     }
   })
 
-  it('is free again whatever became of a request', async () => {
+  it('is free again whatever the outcome of a request', async () => {
     const { source, runtime } = setup({
       maxBodySize: 10_000,
       maxPendingBytes: 20_000,
@@ -231,7 +231,7 @@ describe('bodies that arrive slowly', () => {
     expect((await second).status).toBe(200)
   })
 
-  it('take no more memory if they come in many small pieces', async () => {
+  it('use no more memory if they arrive in many small chunks', async () => {
     setFlagsFromString('--expose-gc')
     const collectGarbage: () => void = runInNewContext('gc')
     const { source } = setup()

@@ -16,7 +16,7 @@ const structured = (body: string | Uint8Array, contentType = 'application/cloude
 const batch = (...events: readonly object[]) => structured(JSON.stringify(events), 'application/cloudevents-batch+json')
 const made = (id: string) => ({ specversion: '1.0', id, type: 'test.event', source: '/test', data: { id } })
 
-/** A body that comes when the test says so. */
+/** A body that the test sends step by step. */
 function slowBody(): { readonly stream: ReadableStream<Uint8Array>; readonly send: (size: number) => void; readonly end: () => void } {
   let controller: ReadableStreamDefaultController<Uint8Array> | undefined
   const stream = new ReadableStream<Uint8Array>({
@@ -55,7 +55,7 @@ describe('a request', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('is answered with 500 when its message is nacked, and says when to come again', async () => {
+  it('is answered with 500 when its message is nacked, and says when to retry', async () => {
     const { source } = setup()
     const messages = open(source)
     const first = source.handler(binaryRequest('a')).then(({ status, headers }) => [status, headers.get('retry-after')])
@@ -69,7 +69,7 @@ describe('a request', () => {
     ])
   })
 
-  it('says nothing of why its message failed', async () => {
+  it('does not reveal why its message failed', async () => {
     const { source } = setup()
     const messages = open(source)
     const answering = source.handler(binaryRequest('a'))
@@ -87,7 +87,7 @@ describe('a request', () => {
 
     expect([(await first).status, (await second).status]).toEqual([504, 504])
     await expect(inHand.ack()).rejects.toMatchObject({ code: 'ACKORD_LEASE_LOST' })
-    // What nobody had taken by then is not handled any more: it comes again.
+    // Messages that were not read by then are not handled any more: they are sent again.
     const again = source.handler(binaryRequest('c'))
     const next = await pull(messages)
     expect(next.id).toBe('c')
@@ -95,7 +95,7 @@ describe('a request', () => {
     expect((await again).status).toBe(200)
   })
 
-  it('goes on when its client disconnects; the verdict is refused', async () => {
+  it('continues when its client disconnects; the verdict is refused', async () => {
     const { source, runtime } = setup({ maxRequests: 1 })
     const messages = open(source)
     const client = new AbortController()
@@ -103,7 +103,7 @@ describe('a request', () => {
     await settlePromises()
     client.abort()
     await answering
-    // It still counts.
+    // The request still counts.
     expect((await source.handler(binaryRequest('b'))).status).toBe(503)
 
     const message = await pull(messages)
@@ -115,7 +115,7 @@ describe('a request', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('counts how often its message came here', async () => {
+  it('counts how often its message was received here', async () => {
     const { source } = setup()
     const messages = open(source)
     const counts: (number | undefined)[] = []
@@ -138,7 +138,7 @@ describe('requests that are not accepted', () => {
     const pulled = open(source, stop.signal).next()
     const response = await source.handler(request)
     stop.abort()
-    // Nothing of it has come through, and nothing is left of it.
+    // No message was yielded, and no timer is left.
     expect(await pulled).toEqual({ value: undefined, done: true })
     expect(runtime.timers).toBe(0)
     return response
@@ -185,7 +185,7 @@ describe('requests that are not accepted', () => {
     expect([response.status, await response.text()]).toEqual([400, expect.stringContaining(reason)])
   })
 
-  it('too large by its own word, or by what comes: 413', async () => {
+  it('too large by its declared or actual length: 413', async () => {
     const said = await refused(binaryRequest('a', { headers: { 'content-length': '1001' } }), { maxBodySize: 1000 })
     const { stream, send } = slowBody()
     const coming = refused(binaryRequest('a', { body: stream, duplex: 'half', headers: { 'content-length': '5' } }), { maxBodySize: 1000 })
@@ -253,7 +253,7 @@ describe('requests that are not accepted', () => {
     expect([(await taken[1])?.status, (await fourth).status]).toEqual([200, 200])
   })
 
-  it('whose body was read by others: 500, and the log says why', async () => {
+  it('whose body other code has read: 500, and the log explains it', async () => {
     const { source, logger } = setup()
     void open(source).next()
     const request = binaryRequest('a')
@@ -265,7 +265,7 @@ describe('requests that are not accepted', () => {
 })
 
 describe('structured events', () => {
-  it('keep their bytes, numbers past 2^53 too, alone and in a batch', async () => {
+  it('keep their bytes, including numbers past 2^53, alone and in a batch', async () => {
     const { source } = setup()
     const messages = open(source)
     const body = '{"specversion":"1.0","id":"a","type":"t","source":"/s","note":"},{[\\"","data":{"n":9007199254740993}}'
@@ -331,7 +331,7 @@ describe('a batch', () => {
     expect((await answering).status).toBe(200)
   })
 
-  it('that is empty is done', async () => {
+  it('that is empty succeeds', async () => {
     const { source, runtime } = setup()
     void open(source).next()
 
@@ -375,7 +375,7 @@ describe('rejected messages', () => {
     expect(logger.at('warn')).toHaveLength(1)
   })
 
-  it('include what fails too often', async () => {
+  it('include messages that fail too often', async () => {
     const broker = new MemoryBroker()
     const source = httpSource({ logger: silentLogger, deadLetter: { publisher: broker, destination: 'dead' } })
     const router = new Router({ maxDeliveries: 3, logger: silentLogger })
@@ -395,14 +395,14 @@ describe('rejected messages', () => {
 describe('verification', () => {
   const secret = secretOf('one')
 
-  it('refuses all others: 401', async () => {
+  it('rejects all others: 401', async () => {
     const { source } = setup({ verify: secret })
     void open(source).next()
 
     expect((await source.handler(binaryRequest('a'))).status).toBe(401)
   })
 
-  it('by a function: only true lets in', async () => {
+  it('by a function: only true grants access', async () => {
     const answers = [true, false, undefined, 'yes']
     const { source, logger } = setup({
       verify: ({ headers, body }) => {
@@ -420,7 +420,7 @@ describe('verification', () => {
     expect(logger.at('error')).toHaveLength(1)
   })
 
-  it('by a function that does not answer in time: 503, and the request counts no more', async () => {
+  it('by a function that does not answer in time: 503, and the request no longer counts', async () => {
     const { source, runtime, logger } = setup({ verify: () => new Promise(() => {}), bodyTimeout: 2000, maxRequests: 1 })
     void open(source).next()
     for (const id of ['a', 'b']) {
@@ -460,7 +460,7 @@ describe('verification', () => {
   })
 
   describe('by a secret', () => {
-    /** Signed with that secret, whatever its attributes are. */
+    /** Signed with that secret, whatever its attributes. */
     const signed = (runtime: VirtualRuntime, id: string, body: string, headers: Record<string, string>) => {
       const timestamp = String(Math.floor(runtime.now() / 1000))
       const signature = sign(signingKeys('sign', secret), id, timestamp, new TextEncoder().encode(body))
@@ -477,7 +477,7 @@ describe('verification', () => {
         const response = await source.handler(signed(runtime, 'a', body, headers))
         expect([response.status, await response.text()]).toEqual([401, expect.stringContaining('application/cloudevents+json')])
       }
-      // The same bytes as they were signed, beside headers that say something else.
+      // The same bytes as they were signed, with contradicting headers.
       const answering = source.handler(
         signed(runtime, 'a', body, { ...ceHeaders('other'), 'content-type': 'application/cloudevents+json' }),
       )
@@ -510,7 +510,7 @@ describe('verification', () => {
       expect(ids).toEqual(['a', 'a b', 'a b'])
     })
 
-    it('leaves requests of others to the hook', async () => {
+    it('leaves foreign requests to the hook', async () => {
       const { source, runtime } = setup({ verify: secret, attributes: ({ headers }) => ({ id: headers.get('webhook-id') ?? undefined }) })
       const messages = open(source)
       const answering = source.handler(signed(runtime, 'msg_1', '{}', { 'content-type': 'application/json' }))
@@ -522,7 +522,7 @@ describe('verification', () => {
   })
 })
 
-describe('requests of others', () => {
+describe('foreign requests', () => {
   it('get their attributes from the hook', async () => {
     const { source } = setup({
       attributes: ({ url, headers, body }) => ({
@@ -567,7 +567,7 @@ describe('requests of others', () => {
 })
 
 describe('respond: accepted', () => {
-  it('answers with 202 at once, and delivers nacked messages again', async () => {
+  it('answers with 202 immediately, and delivers nacked messages again', async () => {
     const { source, runtime } = setup({ respond: 'accepted' })
     const messages = open(source)
     expect((await source.handler(binaryRequest('a'))).status).toBe(202)
@@ -585,7 +585,7 @@ describe('respond: accepted', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('passes what waits on when one of several readers leaves', async () => {
+  it('passes waiting messages on when one of several readers leaves', async () => {
     const { source, logger } = setup({ respond: 'accepted' })
     const [one, other] = [open(source), open(source)]
     for (const id of ['a', 'b', 'c', 'd', 'e', 'f']) await source.handler(binaryRequest(id))
@@ -682,7 +682,7 @@ describe('the end of an iteration', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('by disposing answers all that is open with 503', async () => {
+  it('by disposing answers all open requests with 503', async () => {
     const { source, runtime } = setup()
     const messages = open(source)
     const answers = [source.handler(binaryRequest('a')), source.handler(binaryRequest('b'))]

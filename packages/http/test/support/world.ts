@@ -8,7 +8,7 @@ export interface TestServer extends AsyncDisposable {
   readonly server: Server
 }
 
-/** A server of the test's own, on a free port. */
+/** A separate server on a free port. */
 export async function serve(listener: RequestListener): Promise<TestServer> {
   const server = createServer(listener)
   server.listen(0, '127.0.0.1')
@@ -38,7 +38,7 @@ export function text(message: RawMessage): string {
   return new TextDecoder().decode(message.data)
 }
 
-/** Begins to read at once: before that, requests are refused. */
+/** Starts reading immediately: until then, requests are refused. */
 export function open(source: Source, signal: AbortSignal = never): AsyncIterator<RawMessage> {
   const messages = source.messages({ signal })[Symbol.asyncIterator]()
   let first: Promise<IteratorResult<RawMessage>> | undefined = messages.next()

@@ -16,7 +16,7 @@ it('a producer that is closed while a send has no answer leaves no connection be
     logLevel: logLevel.NOTHING,
     requestTimeout: 500,
     retry: { retries: 2, initialRetryTime: 50 },
-    // Whatever address the cluster tells.
+    // Always connects to the proxy, whatever address the cluster advertises.
     socketFactory: ({ onConnect }) => connect({ host: '127.0.0.1', port: proxy.port }, onConnect),
   })
   const topic = `ackord-test-${randomUUID()}`
@@ -26,7 +26,7 @@ it('a producer that is closed while a send has no answer leaves no connection be
   proxy.swallow()
   const sending = producer.send(topic, [record('silent')])
   await producer.close()
-  // KafkaJS sends again what it had no answer to, closed or not.
+  // KafkaJS resends unanswered requests, even when it is closed.
   await expect(sending).resolves.toBeUndefined()
   await until(() => proxy.connections === 0)
 })

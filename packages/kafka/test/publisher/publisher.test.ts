@@ -51,7 +51,7 @@ describe('publish()', () => {
     expect(kafka.sent).toHaveLength(1)
   })
 
-  it('does not go on behind a failure of the destination', async () => {
+  it('sends nothing after a failure of the destination', async () => {
     const { kafka, publisher } = setup()
     let sends = 0
     kafka.onSend = () => {
@@ -68,7 +68,7 @@ describe('publish()', () => {
     ])
   })
 
-  it('reports a producer that cannot connect, and connects again the next time', async () => {
+  it('reports a producer that cannot connect, and reconnects at the next call', async () => {
     const { kafka, publisher } = setup()
     kafka.onConnect = () => Promise.reject(new Error('ECONNREFUSED'))
     expect(await publisher.publish('t', named('a'), { signal: never })).toMatchObject([{ ok: false, scope: 'destination' }])
@@ -90,7 +90,7 @@ describe('publish()', () => {
     await expect(publisher.publish('t', named('a'), { signal: stop.signal })).rejects.toThrow('too long')
   })
 
-  it('has a new producer after a send that was not answered, and closes the old one when its other sends have ended', async () => {
+  it('creates a new producer after an unanswered send, and closes the old one when its other sends have ended', async () => {
     const { kafka, runtime, publisher } = setup()
     const answers = [deferred(), deferred()]
     kafka.onSend = (_topic, records) => answers[Number(records[0]?.headers['ce_id'])]?.promise ?? Promise.resolve()
@@ -107,7 +107,7 @@ describe('publish()', () => {
 
     answers[1]?.resolve()
     expect(await slow).toEqual([{ ok: true }])
-    // One send will never end: it is not waited for any longer than for an answer.
+    // One send never ends: closing waits for it no longer than for an answer.
     await runtime.advance(5000)
     expect(kafka.producers.map(({ closed }) => closed)).toEqual([true, false])
     await publisher[Symbol.asyncDispose]?.()
@@ -132,7 +132,7 @@ describe('publish()', () => {
     expect(ids(kafka)).toEqual([['b']])
   })
 
-  it('does not wait for ever for a connection without answers', async () => {
+  it('does not wait forever for a connection without answers', async () => {
     const { kafka, runtime, publisher } = setup()
     const connected = deferred()
     kafka.onConnect = () => connected.promise
@@ -160,7 +160,7 @@ describe('publish()', () => {
     expect(kafka.producers.map(({ closed }) => closed)).toEqual([true, false])
   })
 
-  it('fails for good with what cannot be written, and sends the rest', async () => {
+  it('fails permanently for messages that cannot be written, and sends the rest', async () => {
     const { kafka, publisher } = setup()
     const wrong = [event('x', { when: new Date(Number.NaN) }), Object.assign(event('y'), { data: 'text' })]
 
@@ -172,7 +172,7 @@ describe('publish()', () => {
     expect(ids(kafka)).toEqual([['a']])
   })
 
-  it('says which message a route could not be found for', async () => {
+  it('names the message for which no route was found', async () => {
     const { publisher } = setup({ route: (_destination, { id }) => (id === 'a' ? '' : 't') })
 
     expect(await publisher.publish('t', named('a', 'b'), { signal: never })).toMatchObject([
@@ -199,7 +199,7 @@ describe('disposing', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('does not wait for ever', async () => {
+  it('does not wait forever', async () => {
     const { kafka, runtime, publisher } = setup()
     kafka.onSend = () => new Promise(() => {})
     void publisher.publish('t', named('a'), { signal: never })
@@ -211,7 +211,7 @@ describe('disposing', () => {
     expect(kafka.producers).toEqual([{ closed: true }])
   })
 
-  it('opens nothing for calls that go on when it has ended', async () => {
+  it('opens nothing for calls that continue after it has ended', async () => {
     const { kafka, runtime, publisher } = setup()
     const answers = [deferred(), deferred()]
     kafka.onSend = (_topic, records) => answers[Number(records[0]?.headers['ce_id'])]?.promise ?? Promise.resolve()

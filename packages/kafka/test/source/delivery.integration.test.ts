@@ -5,7 +5,7 @@ import { clientOf, event, events, never, open, openWorld, pull, pullMany, until 
 
 const idsOf = (messages: readonly RawMessage[]) => messages.map(({ id }) => id)
 
-// Several at once: the mock cluster waits before it lets a member into a group.
+// Concurrent, because the mock cluster delays each member that joins a group.
 describe.concurrent('Kafka', () => {
   it.each(['binary', 'structured'] as const)('carries bytes and attributes in %s mode', async (mode) => {
     await using world = await openWorld()
@@ -30,7 +30,7 @@ describe.concurrent('Kafka', () => {
     }
   })
 
-  it('delivers each message to each group, and reads on where a group has stopped', async () => {
+  it('delivers each message to each group, and continues where a group has stopped', async () => {
     await using world = await openWorld()
     const [topic, one, other] = [await world.topic(), world.group(), world.group()]
     await world.fill(topic, events(40))
@@ -46,7 +46,7 @@ describe.concurrent('Kafka', () => {
     expect(await world.committed(topic, one)).toBe(25)
   })
 
-  it('keeps the order of each key, through nacks', async () => {
+  it('keeps the order of each key, also after nacks', async () => {
     await using world = await openWorld()
     const topic = await world.topic()
     const keys = ['a', 'b', 'c', 'd', 'e']
@@ -71,7 +71,7 @@ describe.concurrent('Kafka', () => {
       expect(acked.get(key)).toEqual(Array.from({ length: 20 }, (_, round) => `m${round * keys.length + index}`))
   })
 
-  it('holds no more of a partition than it may, and nothing is lost by that', async () => {
+  it('holds no more messages of a partition than allowed, and loses none', async () => {
     await using world = await openWorld()
     const [topic, group] = [await world.topic(), world.group()]
     await world.fill(
@@ -107,7 +107,7 @@ describe.concurrent('Kafka', () => {
     })()
     while (seen.size < sent.length) {
       const message = await pull(messages)
-      // One that was cut off is delivered again.
+      // A message whose connection was cut is delivered again.
       await message.ack().catch(() => {})
       seen.add(message.id ?? '')
       if (seen.size === 50 || seen.size === 75) cut += world.cut()
@@ -131,7 +131,7 @@ describe('a group', () => {
       for await (const message of world.source(topic, group).messages({ signal })) {
         active.add(member)
         seen.add(message.id ?? '')
-        // One whose partition went to the other comes again there.
+        // A message whose partition was assigned to the other member is delivered again there.
         await message.ack().catch(() => {})
       }
     }
@@ -158,16 +158,16 @@ describe('a group', () => {
   }, 90_000)
 })
 
-describe('a Kafka that is not there', () => {
+describe('an unreachable Kafka', () => {
   const absent = fromKafkaJs(clientOf('kafka://127.0.0.1:1'))
 
-  it('fails the destination', async () => {
+  it('is a failure of the destination', async () => {
     await using publisher = kafkaPublisher(absent)
 
     expect(await publisher.publish('orders', [event('a')], { signal: never })).toMatchObject([{ ok: false, scope: 'destination' }])
   })
 
-  it('is waited for by a source until its signal ends that', async () => {
+  it('is waited for by a source until its signal is aborted', async () => {
     const stop = new AbortController()
     let pauses = 0
     const backoff = () => {

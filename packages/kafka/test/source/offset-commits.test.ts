@@ -24,7 +24,7 @@ function openCommits(answers: (Error | undefined)[], interval = 0) {
 }
 
 describe('commits of offsets', () => {
-  it('that are refused are tried again after a pause, also without an interval', async () => {
+  it('that are refused are retried after a pause, also without an interval', async () => {
     const { runtime, commits, committed, state } = openCommits([new Error('REBALANCE_IN_PROGRESS')])
 
     commits.changed()
@@ -37,7 +37,7 @@ describe('commits of offsets', () => {
     expect(committed).toEqual(['1'])
   })
 
-  it('at the end go on until everything is committed, also messages that are settled meanwhile', async () => {
+  it('at the end continue until everything is committed, also messages that are settled meanwhile', async () => {
     const { runtime, commits, committed, state } = openCommits([undefined, new Error('REBALANCE_IN_PROGRESS')])
 
     const drained = commits.drain()
@@ -48,7 +48,7 @@ describe('commits of offsets', () => {
     expect(committed.at(-1)).toBe('2')
   })
 
-  it('at the end are given up when they are refused again and again', async () => {
+  it('at the end are abandoned when they are refused repeatedly', async () => {
     const refusal = new Error('UNKNOWN_MEMBER_ID')
     const { runtime, commits, committed } = openCommits(Array.from({ length: 50 }, () => refusal))
 

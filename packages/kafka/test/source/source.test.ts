@@ -48,7 +48,7 @@ describe('offsets', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('of many acks are committed together, and not again', async () => {
+  it('of many acks are committed together, and only once', async () => {
     const { kafka, runtime, messages } = await setup()
     kafka.last.fetch(0, '0', '1')
     kafka.last.fetch(1, '7')
@@ -68,7 +68,7 @@ describe('offsets', () => {
     kafka.last.fetch(0, '41')
     await runtime.advance(100)
 
-    // Otherwise the group would begin behind what comes meanwhile when it is divided anew.
+    // Otherwise the group would skip messages that arrive before a rebalance.
     expect(kafka.last.committed).toEqual({ 0: '41' })
     expect(kafka.last.options.from).toBe('newest')
   })
@@ -82,7 +82,7 @@ describe('offsets', () => {
     expect(kafka.last.committed).toEqual({ 0: '9007199254740994' })
   })
 
-  it('that cannot be committed are tried again, with one line in the log', async () => {
+  it('that cannot be committed are retried, with one log line', async () => {
     const { kafka, runtime, messages, logger } = await setup()
     let failures = 3
     kafka.last.onCommit = () => {
@@ -97,7 +97,7 @@ describe('offsets', () => {
     expect(logger.at('warn')).toHaveLength(1)
   })
 
-  it('are committed before the group is divided anew, and when the iteration is left', async () => {
+  it('are committed before a rebalance, and when the iteration is left', async () => {
     const { kafka, messages } = await setup()
     kafka.last.fetch(0, '0', '1')
     const [zero, one] = await pullMany(messages, 2)
@@ -114,7 +114,7 @@ describe('offsets', () => {
 })
 
 describe('order', () => {
-  it('hands out one message of a key at a time, the next when that is acked', async () => {
+  it('yields one message of a key at a time, the next when that is acked', async () => {
     const { kafka, messages } = await setup()
     kafka.last.fetch(0, 'a0', 'a1', 'b2', '3', '4')
     const [a0, b2, three, four] = await pullMany(messages, 4)
@@ -130,7 +130,7 @@ describe('order', () => {
     expect(place(await afterAck)).toBe('a1')
   })
 
-  it('holds through a nack: those of the key wait, others go on', async () => {
+  it('is kept after a nack: messages of the key wait, others continue', async () => {
     const { kafka, runtime, messages } = await setup()
     kafka.last.fetch(0, 'a0', 'a1', 'b2')
     const a0 = await pull(messages)
@@ -151,7 +151,7 @@ describe('order', () => {
     expect([a0.deliveryCount, second.deliveryCount]).toEqual([1, 2])
   })
 
-  it('redelivers at once without a delay', async () => {
+  it('redelivers immediately without a delay', async () => {
     const { kafka, messages } = await setup()
     kafka.last.fetch(0, 'a0')
     const counts: (number | undefined)[] = []
@@ -166,7 +166,7 @@ describe('order', () => {
 })
 
 describe('back-pressure', () => {
-  it('pauses a partition that has enough, alone, and resumes it', async () => {
+  it('pauses a partition that has enough messages, and no other, and resumes it', async () => {
     const { kafka, messages } = await setup({ prefetch: 4 })
     expect(kafka.last.fetch(0, '0', '1', '2', '3', '4', '5')).toBe(4)
     expect([...kafka.last.paused]).toEqual([0])
@@ -180,7 +180,7 @@ describe('back-pressure', () => {
     expect(kafka.last.fetch(0, '4', '5')).toBe(2)
   })
 
-  it('counts messages whose delay is running', async () => {
+  it('includes delayed messages', async () => {
     const { kafka, messages } = await setup({ prefetch: 2 })
     kafka.last.fetch(0, '0')
     await (await pull(messages)).nack(new Error('later'), { retryAfter: 60_000 })
@@ -190,8 +190,8 @@ describe('back-pressure', () => {
   })
 })
 
-describe('when the group is divided anew', () => {
-  it('what went to others cannot be settled, what stayed can', async () => {
+describe('during a rebalance', () => {
+  it('messages of revoked partitions cannot be settled, those of kept partitions can', async () => {
     const { kafka, runtime, messages } = await setup()
     kafka.last.fetch(0, '0')
     kafka.last.fetch(1, '0')
@@ -205,13 +205,13 @@ describe('when the group is divided anew', () => {
     expect(kafka.last.committed).toEqual({ 1: '1' })
   })
 
-  it('what stayed is not delivered twice, although it is fetched again', async () => {
+  it('messages of kept partitions are not delivered twice, although they are fetched again', async () => {
     const { kafka, messages } = await setup()
     kafka.last.fetch(0, '0', '1', '2')
     const [zero, one] = await pullMany(messages, 2)
     await one?.ack()
     kafka.last.assign([0, 1])
-    // From what was committed, which is nothing yet.
+    // Fetched from the committed offset, which is none yet.
     expect(kafka.last.fetch(0, '0', '1', '2', '3')).toBe(4)
     const rest = (await pullMany(messages, 2)).map(place)
 
@@ -219,7 +219,7 @@ describe('when the group is divided anew', () => {
     expect(await zero?.ack()).toBe(true)
   })
 
-  it('what waits to be handed out, or for its delay, goes with its partition', async () => {
+  it('messages that wait to be yielded, or for their delay, are dropped with their partition', async () => {
     const { kafka, runtime, messages } = await setup()
     kafka.last.fetch(0, '0', '1')
     await (await pull(messages)).nack(new Error('later'), { retryAfter: 1000 })
@@ -229,12 +229,12 @@ describe('when the group is divided anew', () => {
     kafka.last.fetch(1, '7')
 
     expect(place(await next)).toBe('7')
-    // The commit of where the partition begins; no delay is left.
+    // The timer of the commit of the partition's first offset; no delay is left.
     await runtime.advance(100)
     expect(runtime.timers).toBe(0)
   })
 
-  it('nothing more is handed out until the assignment is known; messages being handled are settled and committed', async () => {
+  it('nothing more is yielded until the assignment is known; messages being handled are settled and committed', async () => {
     const { kafka, runtime, messages } = await setup()
     kafka.last.fetch(0, 'a0', 'a1', 'a2')
     kafka.last.fetch(1, 'b0', 'b1')
@@ -261,7 +261,7 @@ describe('when the group is divided anew', () => {
     const both = pullMany(messages, 2)
     await settlePromises()
 
-    // The client could not join after all, and the group is as it was.
+    // The client could not join in the end, and the group is unchanged.
     kafka.last.events.confirmed()
 
     expect((await both).map(place)).toEqual(['0', '1'])
@@ -279,7 +279,7 @@ describe('when the group is divided anew', () => {
     kafka.last.events.revoking()
     await settlePromises()
     kafka.last.assign([0, 1])
-    // It is read from what was committed.
+    // The partition is read from the committed offset.
     kafka.last.fetch(0, '0', '1')
 
     const delivered = await again
@@ -323,7 +323,7 @@ describe('when the group is divided anew', () => {
     },
   )
 
-  it('and this member was given up meanwhile, nothing can be settled, and all is read anew', async () => {
+  it('in which this member was evicted, nothing can be settled, and all messages are read again', async () => {
     const { kafka, messages } = await setup()
     kafka.last.fetch(0, '0', '1')
     const [zero] = await pullMany(messages, 2)
@@ -335,7 +335,7 @@ describe('when the group is divided anew', () => {
     expect((await pullMany(messages, 2)).map(place)).toEqual(['0', '1'])
   })
 
-  it('and a partition is read from further back, nothing is skipped', async () => {
+  it('after which a partition is read from an earlier offset, nothing is skipped', async () => {
     const { kafka, messages } = await setup()
     kafka.last.fetch(0, '7')
     const seven = await pull(messages)
@@ -346,7 +346,7 @@ describe('when the group is divided anew', () => {
     await expect(seven.ack()).rejects.toMatchObject({ code: 'ACKORD_LEASE_LOST' })
   })
 
-  it('pauses are set anew', async () => {
+  it('pauses are applied again', async () => {
     const { kafka } = await setup({ prefetch: 1 })
     kafka.last.fetch(0, '0', '1')
     kafka.last.paused.clear()
@@ -385,7 +385,7 @@ describe('a consumer that crashes', () => {
     for (const consumer of kafka.consumers.slice(0, 3)) expect(consumer.closed).toBe(1)
   })
 
-  it('ends the source if it was not allowed in', async () => {
+  it('ends the source if access was denied', async () => {
     const { kafka, messages } = await setup()
     const next = messages.next()
     kafka.last.events.crashed(new FakeError('access'))
@@ -394,7 +394,7 @@ describe('a consumer that crashes', () => {
     expect(await messages.next()).toEqual({ value: undefined, done: true })
   })
 
-  it('ends the source if a topic is missing at the start, not later on', async () => {
+  it('ends the source if a topic is missing at the start, but not later', async () => {
     const early = await setup()
     const ended = early.messages.next()
     early.kafka.last.events.crashed(new FakeError('topic'))
@@ -409,7 +409,7 @@ describe('a consumer that crashes', () => {
 })
 
 describe('the end', () => {
-  it('by an abort while Kafka is not there comes at once', async () => {
+  it('by an abort while Kafka is unreachable is immediate', async () => {
     const stop = new AbortController()
     const kafka = new FakeKafka()
     const starting = deferred()
@@ -429,7 +429,7 @@ describe('the end', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('by an abort during the pause comes at once', async () => {
+  it('by an abort during the pause is immediate', async () => {
     const stop = new AbortController()
     const { kafka, runtime, messages } = await setup({}, stop.signal)
     const next = messages.next()
@@ -454,11 +454,11 @@ describe('the end', () => {
     await settlePromises()
 
     expect(kafka.last.closed).toBe(1)
-    // The one that was not handed out is not passed over.
+    // The message that was not yielded is not skipped by the commit.
     expect(kafka.last.committed).toEqual({ 0: '1' })
   })
 
-  it('is reached by a nack too, with its delay or without', async () => {
+  it('is reached after a nack too, with or without a delay', async () => {
     const { kafka, runtime, messages } = await setup()
     kafka.last.fetch(0, '0', '1')
     const [zero, one] = await pullMany(messages, 2)
@@ -511,7 +511,7 @@ describe('rejected messages', () => {
     expect(kafka.last.committed).toEqual({ 0: '1' })
   })
 
-  it('include those that cannot be read', async () => {
+  it('include messages that cannot be read', async () => {
     const broker = new MemoryBroker()
     const { kafka, messages, logger } = await setup({
       deadLetter: { publisher: broker, destination: 'dead' },
@@ -530,7 +530,7 @@ describe('rejected messages', () => {
     expect(logger.at('error')).toHaveLength(1)
   })
 
-  it('include what fails too often; those of its key come after it', async () => {
+  it('include messages that fail too often; later messages of the key follow', async () => {
     const broker = new MemoryBroker()
     const kafka = new FakeKafka()
     const source = kafkaSource(kafka, {

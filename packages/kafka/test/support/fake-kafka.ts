@@ -10,7 +10,7 @@ import type {
   KafkaRecord,
 } from '../../src/index.ts'
 
-/** An error of a client that says what it is about. */
+/** A client error with a known fault. */
 export class FakeError extends Error {
   readonly fault: KafkaFault
 
@@ -20,7 +20,7 @@ export class FakeError extends Error {
   }
 }
 
-/** A consumer in the hands of a test. */
+/** A test-controlled consumer. */
 export class FakeConsumer implements KafkaConsumer {
   readonly events: KafkaConsumerEvents
   readonly options: KafkaConsumerOptions
@@ -64,7 +64,7 @@ export class FakeConsumer implements KafkaConsumer {
     )
   }
 
-  /** Fetches messages; how many were taken. A key is what comes before the digits of the offset's text: `a7` is offset 7 of key a, `7` has none. */
+  /** Fetches messages; returns how many were accepted. The text before the digits is the key: `a7` is offset 7 of key a, `7` has no key. */
   fetch(partition: number, ...places: readonly string[]): number {
     const messages = places.map((place) => nativeAt(partition, place))
     return this.events.fetched({ topic: 'orders', partition }, messages)

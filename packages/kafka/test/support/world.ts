@@ -40,11 +40,11 @@ export interface World extends AsyncDisposable {
   group(): string
   source(topic: string, group: string, options?: Partial<KafkaSourceOptions>): Source & AsyncDisposable
   publisher(options?: KafkaPublisherOptions): Publisher & AsyncDisposable
-  /** Publishes events, through a publisher that has nothing to do with the test. */
+  /** Publishes events, through a publisher that is independent of the test. */
   fill(topic: string, messages: readonly RawMessage[]): Promise<void>
-  /** Cuts the connections of sources and publishers. How many there were. */
+  /** Cuts the connections of sources and publishers. Returns their number. */
   cut(): number
-  /** What the group has committed, summed up over the partitions. */
+  /** The committed offsets of the group, summed over the partitions. */
   committed(topic: string, group: string): Promise<number>
 }
 
@@ -67,7 +67,7 @@ export async function openWorld(url: string = kafkaUrl): Promise<World> {
     logger,
     async topic() {
       const topic = `ackord-test-${randomUUID()}`
-      // The mock cluster cannot be asked to; it makes a topic of four partitions when one is looked for.
+      // The mock cluster does not support this request; it creates a topic of four partitions when its metadata is requested.
       await admin
         .createTopics({ topics: [{ topic, numPartitions: 4 }], waitForLeaders: true })
         .catch(() => admin.fetchTopicMetadata({ topics: [topic] }))
@@ -127,11 +127,11 @@ export async function pullMany(messages: AsyncIterator<RawMessage>, count: numbe
   return pulled
 }
 
-/** Asks until it is so, for half a minute at most; each question is a round trip to the server, or a turn of the event loop. */
+/** Polls until the condition holds, for at most half a minute. Each check is a round trip to the server, or a turn of the event loop. */
 export async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
   const end = Date.now() + 30_000
   while (!(await isSo())) {
-    if (Date.now() > end) throw new Error('It is not so after half a minute.')
+    if (Date.now() > end) throw new Error('condition not met within half a minute')
     await new Promise((resolve) => setImmediate(resolve))
   }
 }

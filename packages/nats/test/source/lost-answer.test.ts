@@ -23,7 +23,7 @@ it.each([
   world.change('disconnect')
   await world.runtime.advance(downFor)
   world.change('reconnect')
-  // The client gives the first question up after 5 seconds, and would not have asked again before.
+  // The client fails the first request after 5 seconds, and would not have sent another one earlier.
   await world.runtime.advance(4999 - 1000 - downFor)
   expect(world.asked).toEqual([0, askedAgainAt])
   leaving.abort()
@@ -31,7 +31,7 @@ it.each([
   await reading
 })
 
-/** A connection whose requests stay without an answer. They fail after the time-out that they are given, as the client's do, cut or not. */
+/** A connection whose requests are never answered. They fail after their time-out, as the client's do, whether the connection is cut or not. */
 function openConnection() {
   const runtime = new VirtualRuntime()
   const asked: number[] = []

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest'
 import type { HeldMessage } from '../../src/source/held-messages.ts'
 import { OrderedMessages } from '../../src/source/ordered-messages.ts'
 
-it('hands out one message of a key at a time, in the order of the stream', () => {
+it('yields one message of a key at a time, in the order of the stream', () => {
   const { ordered, offered } = openOrdered()
   const [first, second, other] = [held(1), held(2), held(3, 'other')]
   ordered.open(0)
@@ -13,7 +13,7 @@ it('hands out one message of a key at a time, in the order of the stream', () =>
   expect(offered).toEqual([first, other, second])
 })
 
-it('drops collected messages that were returned before it is opened, so that their next delivery is handed out', () => {
+it('drops collected messages that were returned before it is opened, so that their next delivery is yielded', () => {
   const { ordered, offered } = openOrdered()
   ordered.close()
   const stale = held(1)
@@ -27,7 +27,7 @@ it('drops collected messages that were returned before it is opened, so that the
   expect(offered).toEqual([fresh])
 })
 
-it('keeps a key taken while its message is being handled, when the messages behind it are returned', () => {
+it('keeps a key blocked while its message is being handled, when the messages behind it are returned', () => {
   const { ordered, offered } = openOrdered()
   const [inHand, waiting] = [held(1), held(2)]
   ordered.open(0)
@@ -45,7 +45,7 @@ it('keeps a key taken while its message is being handled, when the messages behi
   expect(offered).toEqual([inHand, again])
 })
 
-it('frees a key whose message was offered and went back', () => {
+it('frees a key whose message was offered and returned', () => {
   const { ordered, offered } = openOrdered()
   const [first, waiting] = [held(1), held(2)]
   ordered.open(0)
@@ -72,7 +72,7 @@ function openOrdered(): { ordered: OrderedMessages; offered: HeldMessage[] } {
   return { ordered, offered }
 }
 
-// Tells two deliveries of one message apart.
+// Distinguishes two deliveries of one message.
 let consumerSequence = 0
 
 function held(sequence: number, subject = 'key'): HeldMessage {

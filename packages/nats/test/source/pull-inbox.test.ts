@@ -5,7 +5,7 @@ import { ConnectionWatch } from '../../src/connection-watch.ts'
 import { JetStreamApi } from '../../src/jetstream-api.ts'
 import { PullInbox, type PullInboxSettings } from '../../src/source/pull-inbox.ts'
 
-it('asks for no more and waits no longer than the consumer allows', () => {
+it('requests no more messages and waits no longer than the consumer allows', () => {
   const { inbox, requests } = openInbox({ wanted: () => 100, maxBatch: 40, maxExpires: 4000 })
 
   expect(requests).toEqual([{ batch: 40, expires: 4e9, idle_heartbeat: 2e9 }])
@@ -14,7 +14,7 @@ it('asks for no more and waits no longer than the consumer allows', () => {
   expect(requests.map(({ batch }) => batch)).toEqual([40, 40])
 })
 
-it('ends when there was no sign of life for three heartbeats', async () => {
+it('ends after three heartbeats without a message', async () => {
   const { inbox, runtime } = openInbox({ wanted: () => 1 })
 
   await runtime.advance(14_999)
@@ -60,7 +60,7 @@ it.each([
   expect(requests).toHaveLength(1)
 })
 
-it('asks again after a while when too many requests wait', async () => {
+it('sends another request after a pause when too many requests wait', async () => {
   const { inbox, runtime, requests, deliver } = openInbox({ wanted: () => 100 })
 
   deliver(status(409, 'Exceeded MaxWaiting'))

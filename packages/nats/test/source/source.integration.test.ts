@@ -4,7 +4,7 @@ import { headers } from '@nats-io/transport-node'
 import { describe, expect, it } from 'vitest'
 import { event, natsUrl, never, numbered, open, openWorld, pull, pullMany, until, type World } from '../support/world.ts'
 
-describe('a message in hand', () => {
+describe('a message in flight', () => {
   it('is not delivered to others while progress is reported, however long it takes', async () => {
     await using world = await openWorld()
     const stream = await world.stream()
@@ -13,7 +13,7 @@ describe('a message in hand', () => {
     const messages = open(world.source(stream, { declare: { consumer: { ackWait: 300 } } }))
     const message = await pull(messages)
 
-    // Three for each ack_wait: it would have come again twice by now.
+    // Three progress reports per ack_wait: without them the message would have been redelivered twice by now.
     await until(() => signs.filter((sign) => sign === '+WPI').length >= 7)
 
     expect(await message.ack()).toBe(true)
@@ -21,7 +21,7 @@ describe('a message in hand', () => {
     expect(await world.manager.consumers.info(stream, 'billing')).toMatchObject({ num_ack_pending: 0, num_redelivered: 0 })
   })
 
-  it('whose iteration was left still has its signs of life, and none once it is settled', async () => {
+  it('whose iteration was left still has its progress reported, until it is settled', async () => {
     await using world = await openWorld()
     const stream = await world.stream()
     await world.fill(stream, ['slow'])
@@ -69,7 +69,7 @@ describe('a message in hand', () => {
     expect(await Promise.all(messages.map((message) => message.ack()))).toEqual(messages.map(() => true))
     await until(async () => (await world.manager.consumers.info(stream, 'billing')).num_ack_pending === 0)
 
-    // What is read from a socket may be a part of what was written.
+    // A read from a socket may contain only part of a write.
     expect(writes).toBeLessThan(10)
   })
 
@@ -101,7 +101,7 @@ describe('a stream or consumer', () => {
     })
   })
 
-  it('is made as declared, and used as it is afterwards', async () => {
+  it('is created as declared, and used unchanged afterwards', async () => {
     await using world = await openWorld()
     const stream = world.name()
     const declare = {
@@ -194,7 +194,7 @@ describe('a stream or consumer', () => {
 })
 
 describe('order', () => {
-  it('per subject hands out one message of each at a time', async () => {
+  it('per subject yields one message of each at a time', async () => {
     await using world = await openWorld()
     const stream = await world.stream()
     await world.fill(`${stream}.a`, ['a1', 'a2'])
@@ -207,7 +207,7 @@ describe('order', () => {
     expect((await pullMany(messages, 2)).map(({ id }) => id).sort()).toEqual(['a2', 'b2'])
   })
 
-  it('has one reader: the second waits, and goes on when the first has left', async () => {
+  it('has one reader: the second waits, and continues when the first has left', async () => {
     await using world = await openWorld()
     const stream = await world.stream()
     await world.fill(stream, numbered(3))
@@ -225,14 +225,14 @@ describe('order', () => {
     expect((await next).id).toBe('m1')
   })
 
-  it('holds although another client reads: messages behind one of theirs are not handed out before it', async () => {
+  it('is kept although another client reads: messages behind one of theirs are not yielded before it', async () => {
     await using world = await openWorld()
     const stream = await world.stream()
     const messages = open(world.source(stream, { order: 'perSubject', declare: { consumer: { ackWait: 1000 } } }))
     await world.fill(stream, ['m0'])
     await (await pull(messages)).ack()
 
-    // Some other program asks the same consumer, and dies with the message that it gets.
+    // Another program requests messages of the same consumer, and crashes with the message that it gets.
     const stolen: (string | undefined)[] = []
     const thief = world.admin.subscribe(`thief.${stream}`, { callback: (_error, { reply }) => void stolen.push(reply) })
     const body = JSON.stringify({ batch: 1, expires: 1e9 })
@@ -279,7 +279,7 @@ describe('a foreign message', () => {
     expect(second?.attributes).toEqual({ id: `${stream}:2`, type: `${stream}.invoice`, source: stream, time: expect.any(String) })
   })
 
-  it('is read by the function that the source was given', async () => {
+  it('is read by the configured function', async () => {
     await using world = await openWorld()
     const stream = await world.stream()
     await world.admin.request(stream, 'hello', { timeout: 5000 })
@@ -292,7 +292,7 @@ describe('a foreign message', () => {
     await using world = await openWorld()
     const stream = await world.stream()
     await world.fill(stream, ['a', 'b'])
-    // A program without types.
+    // A JavaScript caller may return anything.
     const nothing = undefined as unknown as Attributes
     const source = world.source(stream, {
       order,
@@ -322,7 +322,7 @@ describe('a foreign message', () => {
   })
 })
 
-it('a poison message is dead-lettered after so many deliveries, in the same stream too, and the others are handled', async () => {
+it('a poison message is dead-lettered after maxDeliveries, in the same stream too, and the others are handled', async () => {
   await using world = await openWorld()
   const stream = await world.stream()
   const source = world.source(stream, {
@@ -385,7 +385,7 @@ it('a publisher that expects another stream blames the destination', async () =>
   ])
 })
 
-/** The verdicts and signs of life that JetStream gets for the stream. */
+/** The verdicts and progress reports that JetStream receives for the stream. */
 function watchVerdicts(world: World, stream: string): string[] {
   const verdicts: string[] = []
   world.admin.subscribe(`$JS.ACK.${stream}.>`, { callback: (_error, message) => void verdicts.push(message.string()) })

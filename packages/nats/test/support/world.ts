@@ -9,29 +9,29 @@ import { type NatsPublisherOptions, type NatsSourceOptions, natsPublisher, natsS
 export const natsUrl: string = process.env['NATS_URL'] ?? 'nats://127.0.0.1:4222'
 
 export interface World extends AsyncDisposable {
-  /** The one under test. */
+  /** The connection under test. */
   readonly connection: NatsConnection
-  /** Looks in through a connection of its own. */
+  /** A separate connection, to observe the server. */
   readonly admin: NatsConnection
   readonly manager: JetStreamManager
   readonly logger: RecordingLogger
   /** A new stream, deleted at the end, with the subjects `name` and `name.>`. */
   stream(config?: Partial<StreamConfig>): Promise<string>
-  /** A name of its own; a stream of that name is deleted at the end. */
+  /** A unique name; a stream of that name is deleted at the end. */
   name(): string
-  /** A source with a consumer that it makes itself. */
+  /** A source that creates its own consumer. */
   source(stream: string, options?: Partial<NatsSourceOptions>, on?: NatsConnection): Source & AsyncDisposable
   publisher(options?: NatsPublisherOptions): Publisher & AsyncDisposable
-  /** Publishes one message per id, through a publisher that has nothing to do with the test. */
+  /** Publishes one message per id, through a publisher that is independent of the test. */
   fill(subject: string, ids: readonly string[]): Promise<void>
   /** Another connection to the same server, closed at the end. */
   another(options?: Partial<ConnectionOptions>): Promise<NatsConnection>
 }
 
 export interface WorldOptions {
-  /** Where the connection under test goes. Default: the same server as the admin's. */
+  /** The URL of the connection under test. Default: the same server as the admin's. */
   readonly url?: string
-  /** The server. Default: the one that all tests share. */
+  /** The server. Default: the shared one. */
   readonly server?: string
 }
 
@@ -101,7 +101,7 @@ export function numbered(count: number, prefix = 'm'): string[] {
   return Array.from({ length: count }, (_, index) => `${prefix}${index}`)
 }
 
-/** Asks until it is so, for 20 seconds at most. Each question is a round trip to the server, or a turn of the event loop. */
+/** Polls until the condition holds, for at most 20 seconds. Each check is a round trip to the server, or a turn of the event loop. */
 export async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
   const limit = AbortSignal.timeout(20_000)
   while (!(await isSo())) {
@@ -126,6 +126,6 @@ export async function pullMany(messages: AsyncIterator<RawMessage>, count: numbe
   return pulled
 }
 
-/** For calls that nobody aborts; there may be many at once. */
+/** A signal that is never aborted; many concurrent calls may use it. */
 export const never: AbortSignal = new AbortController().signal
 setMaxListeners(0, never)

@@ -116,7 +116,7 @@ describe('appending', () => {
 })
 
 describe('claiming', () => {
-  it('gives each record to one relay only', async () => {
+  it('returns each record to one relay only', async () => {
     const { add, claim } = open()
     await add('orders', ...ids(10))
     const [first, second, third] = await Promise.all([claim({ limit: 4 }), claim({ limit: 4 }), claim({ limit: 4 })])
@@ -172,7 +172,7 @@ describe('a claim', () => {
     expect(idsOf(await claim())).toEqual(['e2'])
   })
 
-  it('that is released leaves the record as it was before', async () => {
+  it('that is released leaves the record unchanged', async () => {
     const { add, claim, store } = open()
     await add('orders', 'e1')
     await store.release(await claim())

@@ -4,7 +4,7 @@ import { ids, openWorld, records } from '../support/relay-world.ts'
 
 const failure = new Error('connection reset')
 
-/** What the publisher does with a call that has the bad record in it. */
+/** How the publisher responds to a call that contains the bad record. */
 const answers = {
   'resets the connection': async (): Promise<PublishResult[]> => {
     throw failure
@@ -16,7 +16,7 @@ const answers = {
 describe.each(Object.entries(answers))('a record for which its destination %s', (_, fail) => {
   it.each(['e1', 'e2', 'e17', 'e250', 'e500', 'e501'])('delays 500 others by less than half a minute, and is parked: %s', async (bad) => {
     const delays: number[] = []
-    // Which record a trial takes, and how long a pause is, depend on chance.
+    // Several seeds, because the record of a trial and the length of a pause are random.
     for (const seed of [1, 2, 3, 4, 5]) {
       const committed = new Map<string, number>()
       const world = openWorld({
@@ -35,7 +35,7 @@ describe.each(Object.entries(answers))('a record for which its destination %s', 
       }
       await add(...ids(501))
       world.relay.start()
-      // Only while others pass can a record be told from its destination.
+      // A bad record can be distinguished from a failing destination only while other records succeed.
       for (let count = 1; count <= 300 && (await world.states()).parked !== 1; count += 1) {
         await runtime.advance(1000)
         await add(`later ${count}`)

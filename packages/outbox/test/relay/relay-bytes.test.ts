@@ -8,7 +8,7 @@ import type { ClaimOptions } from '../../src/store/outbox-store.ts'
 
 const kilobyte = 1024
 
-/** A relay on 100 records of 10 kB, each for a destination of its own that takes five seconds to answer. */
+/** A relay on 100 records of 10 kB, each for a separate destination that takes five seconds to answer. */
 async function openSlow(options: Partial<RelayOptions> = {}) {
   const runtime = new VirtualRuntime()
   const store = new MemoryOutboxStore({ runtime })

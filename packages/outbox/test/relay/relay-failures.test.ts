@@ -95,7 +95,7 @@ describe('a record that fails', () => {
     await world.relay.stop()
   })
 
-  it('uses an attempt if the publisher reports no message as tried: otherwise it would be sent for ever', async () => {
+  it('uses an attempt if the publisher reports no message as tried: otherwise it would be sent forever', async () => {
     const world = openWorld({ answer: answering({ e1: { error: 'never', tried: false } }), maxAttempts: 2, backoff: () => 1000 })
     await world.add('orders', 'e1')
     world.relay.start()
@@ -253,7 +253,7 @@ describe('a destination that fails', () => {
     await world.relay.stop()
   })
 
-  it('keeps what it confirmed before the time-out: only the rest is sent again, without losing an attempt', async () => {
+  it('keeps results that were confirmed before the time-out: only the rest is sent again, without losing an attempt', async () => {
     // Two seconds for each, one after the other; an abort ends the call with the results known by then.
     const slow: Answer = async ({ messages, signal }) => {
       const results: PublishResult[] = []

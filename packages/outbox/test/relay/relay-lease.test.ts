@@ -13,7 +13,7 @@ const ok: PublishResult = { ok: true }
 let removeProbe = () => {}
 afterEach(() => removeProbe())
 
-/** The first caller that reaches this point waits there for ever. */
+/** The first caller that reaches this point blocks there forever, as in a killed process. */
 function killAt(point: string, kill: () => void): void {
   let killed = false
   removeProbe = installProbe((reached) => {

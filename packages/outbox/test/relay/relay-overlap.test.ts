@@ -9,7 +9,7 @@ import { answering, ids, openWorld, type StoreCall, WatchedStore, type World } f
 
 const ok: PublishResult = { ok: true }
 
-/** The first settle waits; the next batch has been claimed meanwhile. */
+/** Blocks the first settle until the next batch has been claimed. */
 async function openWaiting(options: Parameters<typeof openWorld>[0] = {}) {
   const world = openWorld({ batchSize: 2, lease: 3000, ...options })
   const settling = deferred()
@@ -21,7 +21,7 @@ async function openWaiting(options: Parameters<typeof openWorld>[0] = {}) {
   return { world, settling }
 }
 
-/** In the store, another relay holds these records. */
+/** Simulates that another relay holds these records in the store. */
 function losing({ memory, store }: World, lost: readonly string[]): void {
   store.renew = async (claims, lease) => {
     const kept = await memory.renew(claims, lease)
@@ -90,7 +90,7 @@ describe('a batch that waits until another one is settled', () => {
       if (!before && world.runtime.now() < back) throw new Error('the store is away')
     }
     await world.runtime.advance(5000)
-    // It would have 100 ms to be sent and settled, in an outage: a relay that can reach the store claims it soon.
+    // The batch would have 100 ms left to be sent and settled, during an outage: a relay that can reach the store claims it soon.
     expect(world.sent()).toEqual(['e1', 'e2'])
     await world.runtime.advance(60_000)
     expect(await world.states()).toEqual({})
@@ -273,7 +273,7 @@ describe('with order per key, a batch that is claimed while another one is settl
     await world.runtime.advance(400)
     expect((await world.memory.stats()).destinations).toEqual([])
     expect(world.store.count('settle')).toBe(20)
-    // One for each batch, one that finds out, and one that finds nothing more.
+    // One claim for each batch, one that detects the shortage of keys, and one that finds nothing more.
     expect(world.store.count('claim')).toBe(22)
     await world.relay.stop()
   })

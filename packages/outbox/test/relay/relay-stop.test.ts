@@ -254,13 +254,13 @@ describe('a stop that takes longer than shutdownTimeout', () => {
     expect(isAckordError(call?.signal.reason, 'ACKORD_SHUTDOWN')).toBe(true)
     expect(await world.states()).toEqual({ ready: 6 })
     expect((await world.memory.get('1'))?.attempts).toBe(0)
-    // This says nothing about a destination.
+    // A forced stop is not a fault of the destination, so nothing is logged.
     expect(world.logger.lines).toEqual([])
     expect(world.relay.health()).toMatchObject({ released: 6, leasesLost: 0 })
     await expectNothingLeft(world)
   })
 
-  it('settles what was confirmed in time and releases only the rest', async () => {
+  it('settles records that were confirmed in time and releases only the rest', async () => {
     const world = openWorld({
       answer: ({ destination, messages }) => (destination === 'stock' ? new Promise(() => {}) : Promise.resolve(messages.map(() => ok))),
       shutdownTimeout: 3000,
@@ -295,7 +295,7 @@ describe('a stop that takes longer than shutdownTimeout', () => {
     await expectNothingLeft(world)
   })
 
-  it('gives a store that fails one more try, not more', async () => {
+  it('makes one more attempt with a store that fails, not more', async () => {
     const world = openWorld({ answer: () => new Promise(() => {}), shutdownTimeout: 3000 })
     await world.add('orders', 'e1')
     world.relay.start()
@@ -393,7 +393,7 @@ describe('a stop that takes longer than shutdownTimeout', () => {
     world.relay.start()
     await world.runtime.advance(0)
     expect(signals.size).toBe(50)
-    // No signal that outlives a batch is followed by those of a batch.
+    // No long-lived signal is passed to AbortSignal.any() for every batch, which would add a dependent signal each time.
     const followed = any.mock.calls.flatMap(([all]) => [...all])
     any.mockRestore()
     expect(new Set(followed).size).toBe(followed.length)

@@ -135,7 +135,7 @@ describe('a store that fails', () => {
     world.relay.start()
     await world.runtime.advance(3099)
     expect(world.sent()).toEqual([])
-    // Leased again at 3,100 by an answer that came too late, it would be free at 6,100.
+    // If the late answer had leased the record again at 3,100, it would be free only at 6,100.
     await world.runtime.advance(2000)
     expect(world.store.count('release')).toBe(1)
     expect(world.sent()).toEqual(['e1'])

@@ -8,7 +8,7 @@ import { event, events, never, openWorld, rabbitmqUrl, until } from '../support/
 const isOk = (result: PublishResult) => result.ok
 
 describe('publishing', () => {
-  it('gives one result per message, in their order', async () => {
+  it('returns one result per message, in order', async () => {
     await using world = await openWorld()
     const queue = await world.queue()
     const text = new Message('not bytes', { id: 'text' }) as unknown as RawMessage
@@ -19,7 +19,7 @@ describe('publishing', () => {
     expect(await world.ready(queue)).toBe(2)
   })
 
-  it('of nothing is nothing', async () => {
+  it('no messages returns no results', async () => {
     await using world = await openWorld()
 
     expect(await world.publisher().publish('anywhere', [], { signal: never })).toEqual([])
@@ -46,7 +46,7 @@ describe('publishing', () => {
     const other = event('x').withAttributes({ type: 'invoice.sent' })
     const order = event('x').withAttributes({ type: 'order.placed' })
 
-    // The same id twice: what comes back must not be mistaken for what arrived.
+    // The same id twice: the returned copy must not be mistaken for the delivered one.
     const results = await publisher.publish(exchange, [order, other, order], { signal: never })
 
     expect(results).toMatchObject([{ ok: true }, { ok: false, scope: 'record' }, { ok: true }])
@@ -101,7 +101,7 @@ describe('publishing', () => {
     expect(results.at(-1)).toMatchObject({ ok: false, scope: 'destination', error: { message: expect.stringContaining('full') } })
   })
 
-  it('by many at once mixes nothing up', async () => {
+  it('concurrently by many callers mixes nothing up', async () => {
     await using world = await openWorld()
     const queue = await world.queue()
     const nowhere = world.name()
@@ -116,7 +116,7 @@ describe('publishing', () => {
     expect(await world.ready(queue)).toBe(40 * 36)
   })
 
-  it('of more than the socket accepts at once waits for room', async () => {
+  it('more than the socket accepts waits for buffer space', async () => {
     await using world = await openWorld()
     const queue = await world.queue()
     const messages = events(3000).map((id) => new Message(new Uint8Array(20_000), { id }))
@@ -137,7 +137,7 @@ describe('publishing', () => {
 
     proxy.hold()
     const publishing = publisher.publish(queue, events(500).map(event), { signal: never })
-    // Everything was sent before a single answer came.
+    // All messages were sent before the first confirm.
     await until(async () => (await world.ready(queue)) === 501)
     proxy.release()
 
@@ -176,7 +176,7 @@ describe('a publisher', () => {
     expect(await world.ready(queue)).toBe(4)
   })
 
-  it('without a connection says so after a while, and works once it is back', async () => {
+  it('without a connection reports it after connectTimeout, and works once the connection is back', async () => {
     await using proxy = await startFaultProxy(rabbitmqUrl)
     await using world = await openWorld({ url: proxy.url })
     const queue = await world.queue()
@@ -196,7 +196,7 @@ describe('a publisher', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('on a connection that was closed says that it will not be restored', async () => {
+  it('on a closed connection reports that it will not be restored', async () => {
     await using world = await openWorld()
     const connection = await connect(rabbitmqUrl, { recovery: true })
     const publisher = rabbitmqPublisher(connection, { logger: world.logger })
@@ -207,7 +207,7 @@ describe('a publisher', () => {
     ])
   })
 
-  it('that is disposed waits for calls in flight, closes its channels and publishes no more', async () => {
+  it('that is disposed waits for calls in flight, closes its channels and rejects later calls', async () => {
     await using world = await openWorld()
     const queue = await world.queue()
     const publisher = world.publisher()

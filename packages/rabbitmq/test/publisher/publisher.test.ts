@@ -33,7 +33,7 @@ describe('publish()', () => {
     expect(await second).toEqual([{ ok: true }])
   })
 
-  it('ignores what comes back that it does not know', async () => {
+  it('ignores unknown returned messages', async () => {
     const { connection, publisher } = setup()
     const publishing = publisher.publish('orders', [message('a')], { signal })
     await settlePromises()
@@ -45,7 +45,7 @@ describe('publish()', () => {
     expect(await publishing).toEqual([{ ok: true }])
   })
 
-  it('sends no more while there is no room, and goes on when there is', async () => {
+  it('stops sending while the write buffer is full, and continues on drain', async () => {
     const { connection, publisher } = setup()
     const first = publisher.publish('orders', [message('0')], { signal })
     await settlePromises()
@@ -65,7 +65,7 @@ describe('publish()', () => {
     expect((await Promise.all([first, publishing, more])).flat()).toEqual(Array.from({ length: 6 }, () => ({ ok: true })))
   })
 
-  it('that is aborted while there is no room sends nothing more', async () => {
+  it('that is aborted while the write buffer is full sends nothing more', async () => {
     const { connection, publisher } = setup()
     const stop = new AbortController()
     const begun = publisher.publish('orders', [message('0')], { signal })
@@ -84,7 +84,7 @@ describe('publish()', () => {
     last.emit('drain')
     await settlePromises()
     expect(last.published).toHaveLength(2)
-    // Late confirms: one for a message that nobody waits for any more.
+    // Late confirms: one of them for a message that was already given up.
     for (const { confirm } of last.published) confirm(null)
     expect(await begun).toEqual([{ ok: true }])
   })
@@ -178,14 +178,14 @@ describe('publish()', () => {
     expect(connection.channels).toHaveLength(2)
   })
 
-  it('fails for good with an attribute that is an invalid date', async () => {
+  it('fails permanently with an attribute that is an invalid date', async () => {
     const { publisher } = setup()
     const wrong = new Message(new Uint8Array(), { id: 'a', when: new Date(Number.NaN) })
 
     expect(await publisher.publish('orders', [wrong], { signal })).toMatchObject([{ ok: false, permanent: true }])
   })
 
-  it('says which message a route could not be found for', async () => {
+  it('names the message for which no route was found', async () => {
     const { connection, publisher } = setup({
       route: (_destination, { id }) => {
         if (id === 'b') throw new Error('no route')
@@ -201,7 +201,7 @@ describe('publish()', () => {
 })
 
 describe('disposing', () => {
-  it('does not wait for ever for confirms, nor for a connection', async () => {
+  it('waits forever neither for confirms nor for a connection', async () => {
     const { connection, runtime, publisher } = setup({ route: (destination) => ({ exchange: destination, routingKey: '' }) })
     const unconfirmed = publisher.publish('one', [message('a')], { signal })
     await settlePromises()

@@ -33,7 +33,7 @@ describe('settling', () => {
     expect(await second.ack()).toBe(true)
   })
 
-  it('settles once: a second ack is fine, an ack after a nack is false', async () => {
+  it('settles once: a second ack resolves to true, an ack after a nack to false', async () => {
     await using world = await openWorld()
     const queue = await world.queue()
     await world.fill(queue, ['a', 'b'])
@@ -42,12 +42,12 @@ describe('settling', () => {
 
     expect([await a?.ack(), await a?.ack(), await a?.nack()]).toEqual([true, true, false])
     expect([await b?.nack(), await b?.ack(), await b?.nack()]).toEqual([true, false, true])
-    // The channel is well: an acknowledgement too many would have closed it.
+    // The channel is still open: one acknowledgement too many would have closed it.
     expect((await pull(messages)).id).toBe('b')
     expect(world.logger.at('warn')).toEqual([])
   })
 
-  it('holds a nacked message back for the delay, and goes on with others', async () => {
+  it('delays a nacked message, and continues with others', async () => {
     await using world = await openWorld()
     const queue = await world.queue()
     await world.fill(queue, ['a', 'b'])
@@ -66,7 +66,7 @@ describe('settling', () => {
     expect([b.id, (await again).id]).toEqual(['b', 'a'])
   })
 
-  it('gives a message that is held back to others when the iteration is left', async () => {
+  it('releases a delayed message to other consumers when the iteration is left', async () => {
     await using world = await openWorld()
     const queue = await world.queue()
     await world.fill(queue, ['a'])
@@ -79,7 +79,7 @@ describe('settling', () => {
     expect(world.openChannels()).toBe(1)
   })
 
-  it('puts a rejected message into the dead letter, with its bytes and attributes', async () => {
+  it('publishes a rejected message to the dead letter, with its bytes and attributes', async () => {
     await using world = await openWorld()
     const [queue, dead] = [await world.queue(), await world.queue()]
     await world.fill(queue, ['a', 'b'])
@@ -188,7 +188,7 @@ describe('the delivery count', () => {
 })
 
 describe('prefetch', () => {
-  it('is the most that an iteration holds', async () => {
+  it('is the maximum of unsettled messages of an iteration', async () => {
     await using world = await openWorld()
     const queue = await world.queue()
     await world.fill(queue, events(10))
@@ -203,7 +203,7 @@ describe('prefetch', () => {
     expect(await world.ready(queue)).toBe(6)
   })
 
-  it('counts messages whose delay is running', async () => {
+  it('includes delayed messages', async () => {
     await using world = await openWorld()
     const queue = await world.queue()
     await world.fill(queue, events(3))

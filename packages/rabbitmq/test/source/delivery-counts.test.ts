@@ -11,7 +11,7 @@ function delivered(redelivered: boolean, headers: Record<string, unknown> = {}, 
   return native({ redelivered, properties: { headers, messageId } })
 }
 
-/** As it comes back from the retry queue of 'orders'. */
+/** A message as it is returned from the retry queue of 'orders'. */
 function returned(headers: Record<string, unknown>, redelivered = false): RabbitmqMessage {
   const message = delivered(redelivered, headers)
   return { ...message, fields: { ...message.fields, exchange: 'orders.ackord.retry' } }
@@ -37,7 +37,7 @@ describe('the header of a server', () => {
   })
 })
 
-// As the servers send them, also where a sender wrote counts of 77 and 88 itself.
+// Headers as the servers send them, also where a sender set counts of 77 and 88 itself.
 describe('the delivery count of a quorum queue', () => {
   it.each([
     ['RabbitMQ 3.10 and 4.0', old, [{}, { [old]: 1 }, { [old]: 2 }]],
@@ -81,7 +81,7 @@ describe('the delivery count of a quorum queue', () => {
         return count
       })
       expect(seen).toEqual([1, 2, 3])
-      // Another process has seen nothing of it.
+      // A new process has no counts of its own.
       expect(open(counted).of(delivered(true, deliveries[2]), header)).toBe(3)
     }
   })
@@ -93,7 +93,7 @@ describe('the delivery count of a quorum queue', () => {
     expect(open(true).of(delivered(false, { 'x-delivery-count': 99 }), old)).toBe(1)
   })
 
-  it('does not come from headers that are no counts', () => {
+  it('does not come from headers that are not counts', () => {
     for (const count of ['9', -1, 1.5, Number.NaN, { '!': 'double', value: 9 }]) {
       expect(open(true).of(delivered(true, { 'x-delivery-count': count }), old)).toBe(2)
     }
@@ -116,7 +116,7 @@ describe('the delivery count of a classic queue', () => {
     expect(counts.of(delivered(true), old)).toBe(2)
   })
 
-  it('does not believe a sender', () => {
+  it('does not trust a sender', () => {
     const forged = { 'x-delivery-count': 50, 'x-acquired-count': 50, 'x-ackord-deliveries': 50 }
     for (const counted of [false, undefined]) {
       const counts = open(counted)
@@ -128,7 +128,7 @@ describe('the delivery count of a classic queue', () => {
     }
   })
 
-  it('believes no header once a redelivered message had none', () => {
+  it('trusts no header once a redelivered message had none', () => {
     const counts = open()
     expect(counts.of(delivered(true), old)).toBe(2)
     expect(counts.of(delivered(true, { 'x-delivery-count': 50 }, 'b'), old)).toBe(2)
@@ -159,12 +159,12 @@ describe('the delivery count of a classic queue', () => {
 })
 
 describe('the delivery count of a message that waited in a retry queue', () => {
-  it('goes on where it was, also in another process', () => {
+  it('continues with the earlier count, also in another process', () => {
     expect(open().of(returned({ 'x-ackord-deliveries': 4 }), old)).toBe(5)
     expect(open(true).of(returned({ 'x-ackord-deliveries': 4, 'x-delivery-count': 2 }, true), old)).toBe(7)
   })
 
-  it('counts the rounds of this queue through a dead-letter exchange, and no others', () => {
+  it('counts the passes of this queue through a dead-letter exchange, and no others', () => {
     const deaths = [
       { queue: 'orders', reason: 'rejected', count: 2 },
       { queue: 'orders', reason: 'expired', count: 5 },

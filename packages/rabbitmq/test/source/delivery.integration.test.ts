@@ -6,7 +6,7 @@ import { events, never, open, openWorld, pull, pullMany } from '../support/world
 
 const utf8 = new TextEncoder()
 
-describe('what is published', () => {
+describe('a published message', () => {
   it.each([
     ['nothing', new Uint8Array()],
     ['one megabyte', Uint8Array.from({ length: 1_048_576 }, (_, index) => index % 251)],
@@ -25,7 +25,7 @@ describe('what is published', () => {
     await message.ack()
   })
 
-  it('in structured mode arrives as it was, and the SDK of CloudEvents reads it', async () => {
+  it('in structured mode arrives unchanged, and the CloudEvents SDK reads it', async () => {
     await using world = await openWorld()
     const queue = await world.queue()
     const attributes = { specversion: '1.0', id: 'ü 7', type: 'order.placed', source: '/orders', datacontenttype: 'application/json' }
@@ -47,7 +47,7 @@ describe('what is published', () => {
     expect(Buffer.from(message.data).equals(data)).toBe(true)
   })
 
-  it('arrives from before and after the source began', async () => {
+  it('arrives if it was published before or after the source began', async () => {
     await using world = await openWorld()
     const queue = await world.queue()
     await world.fill(queue, ['before'])
@@ -60,7 +60,7 @@ describe('what is published', () => {
     expect([first.id, second.id]).toEqual(['before', 'after'])
   })
 
-  it('keeps the order of a call', async () => {
+  it('keeps the order within a call', async () => {
     await using world = await openWorld()
     const queue = await world.queue()
     const ids = events(2000)
@@ -118,7 +118,7 @@ describe('what is published', () => {
 })
 
 describe('attributes', () => {
-  it('come back as they were, whatever they hold', async () => {
+  it('are returned unchanged, whatever their values', async () => {
     await using world = await openWorld()
     const queue = await world.queue()
     const publisher = world.publisher()
@@ -139,7 +139,7 @@ describe('attributes', () => {
     )
   }, 60_000)
 
-  it('of an instant keep its fraction', async () => {
+  it('that are instants keep their fraction', async () => {
     await using world = await openWorld()
     const queue = await world.queue()
     const time = new Date('2026-03-01T10:20:30.456Z')
@@ -148,7 +148,7 @@ describe('attributes', () => {
     expect((await pull(open(world.source(queue)))).time).toEqual(time)
   })
 
-  it('are where other consumers look for them', async () => {
+  it('are in the headers and properties that other consumers read', async () => {
     await using world = await openWorld()
     const queue = await world.queue()
     const attributes = {
@@ -177,7 +177,7 @@ describe('attributes', () => {
     })
   })
 
-  it('that do not fit into AMQP fail for good, and the messages beside it arrive', async () => {
+  it('that do not fit into AMQP fail permanently, and the other messages arrive', async () => {
     await using world = await openWorld()
     const queue = await world.queue()
     const large = new Message(new Uint8Array(), { id: 'large', note: 'x'.repeat(70_000) })
@@ -222,7 +222,7 @@ describe('a foreign message', () => {
     })
   })
 
-  it('is read by the function that the source was given', async () => {
+  it('is read by the configured function', async () => {
     await using world = await openWorld()
     const queue = await world.queue()
     world.admin.sendToQueue(queue, Buffer.from('hello'), { headers: { nr: 7 } })
@@ -279,7 +279,7 @@ const attributesOf: fc.Arbitrary<Attributes> = fc
   )
   .map(({ extensions = {}, ...known }) => ({ ...extensions, ...known }) as Attributes)
 
-/** An instant comes back as its text, as from every store. */
+/** Instants are returned as strings, as by every store. */
 function withoutDates(attributes: Attributes): Record<string, AttributeValue> {
   return Object.fromEntries(
     Object.entries(attributes).flatMap(([name, value]) => {

@@ -66,7 +66,7 @@ describe('leaving an iteration', () => {
     expect(await open(source).next()).toEqual({ done: true, value: undefined })
   })
 
-  it('does not wait for a connection that is not there', async () => {
+  it('does not wait for a missing connection', async () => {
     await using proxy = await startFaultProxy(rabbitmqUrl)
     await using world = await openWorld({ url: proxy.url })
     const queue = await world.queue()
@@ -104,7 +104,7 @@ describe('leaving an iteration', () => {
     await until(async () => (await world.ready(queue)) === 5)
   })
 
-  it('is not held up by a server that does not answer', async () => {
+  it('is not delayed by a server that does not answer', async () => {
     await using proxy = await startFaultProxy(rabbitmqUrl)
     await using world = await openWorld({ url: proxy.url })
     const queue = await world.queue()
@@ -172,7 +172,7 @@ describe('a queue', () => {
     await world.admin.assertQueue(queue, { arguments: { 'x-queue-type': 'classic' } })
     await world.fill(queue, ['c'])
 
-    // It was delivered before the queue went, and its channel is still there.
+    // The message was delivered before the queue was deleted, and its channel is still open.
     expect(await first.ack()).toBe(true)
     const seen = await next
     expect(seen.id === 'b' ? (await pull(messages)).id : seen.id).toBe('c')
@@ -247,7 +247,7 @@ it('works under a router: handled, published and acked, and stopped without a ch
   expect(world.logger.at('error').map(({ fields }) => fields)).toEqual([])
 })
 
-it('hands out nothing more while it is left', async () => {
+it('yields nothing more while it is being left', async () => {
   await using world = await openWorld()
   const queue = await world.queue()
   await world.fill(queue, events(200))

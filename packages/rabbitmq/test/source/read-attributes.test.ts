@@ -19,7 +19,7 @@ describe('the attributes of a message', () => {
     })
   })
 
-  it('leave out what CloudEvents has no type for', () => {
+  it('omit headers whose type CloudEvents does not have', () => {
     const headers = { 'cloudEvents:id': 'a', 'cloudEvents:none': null, 'cloudEvents:list': [1], 'cloudEvents:table': { a: 1 } }
 
     expect(read({ properties: { headers } })).toEqual({ id: 'a' })
@@ -42,13 +42,13 @@ describe('the attributes of a message', () => {
     expect(read({ properties: { headers } })).toEqual({ id: 'a' })
   })
 
-  it('read a timestamp of AMQP as its text', () => {
+  it('read an AMQP timestamp as a string', () => {
     const headers = { 'cloudEvents:id': 'a', 'cloudEvents:time': { '!': 'timestamp', value: 1_772_360_430 } }
 
     expect(read({ properties: { headers } }).time).toBe('2026-03-01T10:20:30.000Z')
   })
 
-  it('of a foreign message have no id that it does not have', () => {
+  it('of a foreign message have no id if it has none', () => {
     expect(read({})).toEqual({ source: 'orders' })
   })
 
@@ -61,7 +61,7 @@ describe('the attributes of a message', () => {
     expect(read({ properties: { timestamp } }).time).toBe(time)
   })
 
-  it('in headers win over a content type that says structured', () => {
+  it('in headers take precedence over a structured content type', () => {
     const content = Buffer.from('{"specversion":"1.0","id":"inner"}')
     const properties = { headers: { 'cloudEvents:id': 'outer' }, contentType: 'application/cloudevents+json' }
 

@@ -9,13 +9,13 @@ const failure = new Error('not now')
 /** Whether the message waits in the retry queue of this level. */
 const waitsIn = (world: World, queue: string, level: string) => world.ready(`${queue}.ackord.retry.${level}`)
 
-/** Holds half of a prefetch of 4, so that what is nacked next waits in a retry queue. */
+/** Holds half of a prefetch of 4, so that the next nacked message waits in a retry queue. */
 async function fillShare(messages: AsyncIterator<RawMessage>): Promise<void> {
   for (const message of await pullMany(messages, 2)) await message.nack(failure, { retryAfter: 600_000 })
 }
 
 describe.each(['classic', 'quorum'] as const)('as many failing messages as the prefetch, on a %s queue', (type) => {
-  it('do not stop those behind them, and are rejected at maxDeliveries', async () => {
+  it('do not block the messages behind them, and are rejected at maxDeliveries', async () => {
     await using world = await openWorld()
     const [queue, dead] = [await world.queue({ type }), await world.queue()]
     await world.fill(queue, [...events(20, 'bad'), ...events(100, 'good')])
@@ -41,7 +41,7 @@ describe.each(['classic', 'quorum'] as const)('as many failing messages as the p
 })
 
 describe('a message that waits in a retry queue', () => {
-  it('returns as it was, with its count, and not before its delay is over', async () => {
+  it('is returned unchanged, with its count, and not before its delay has ended', async () => {
     await using world = await openWorld()
     const [queue, exchange] = [await world.queue(), world.name()]
     await world.admin.assertExchange(exchange, 'topic')
@@ -74,7 +74,7 @@ describe('a message that waits in a retry queue', () => {
     expect(seen.slice(2)).toEqual(Array(3).fill({ exchange, routingKey: 'order.placed' }))
   })
 
-  it('keeps the user that RabbitMQ has checked, also where a sender forges the header for it', async () => {
+  it('keeps the user id that RabbitMQ has validated, also where a sender forges the header for it', async () => {
     await using world = await openWorld()
     const queue = await world.queue()
     await world.fill(queue, ['h1', 'h2'])
@@ -111,7 +111,7 @@ describe('a message that waits in a retry queue', () => {
     await messages.return?.()
   })
 
-  it('goes on to count in another process', async () => {
+  it('continues to be counted in another process', async () => {
     await using world = await openWorld()
     const queue = await world.queue()
     await world.fill(queue, ['h1', 'h2', 'm'])
@@ -133,12 +133,12 @@ describe('a message that waits in a retry queue', () => {
     await fillShare(messages)
     await (await pull(messages)).nack(failure, { retryAfter: 2000 })
     const returning = pull(messages)
-    // With the queue its binding is deleted.
+    // Deleting the queue also deletes its binding.
     await world.admin.deleteQueue(queue)
     expect((await returning).id).toBe('m')
   }, 30_000)
 
-  it('waits there again soon after the channels were lost in the middle of it', async () => {
+  it('returns to a retry queue soon after the channels were lost in the middle of it', async () => {
     await using world = await openWorld()
     const queue = await world.queue()
     await world.fill(queue, ['h1', 'h2', 'm', ...events(4, 'n')])
@@ -148,7 +148,7 @@ describe('a message that waits in a retry queue', () => {
     const lost = (await pull(messages)).nack(failure, { retryAfter: 300_000 }).catch(() => {})
     world.breakChannels()
     await lost
-    // Of these at most two are held in the process.
+    // At most two of these are held in the process.
     const waiting = await waitsIn(world, queue, 'long')
     for (const message of await pullMany(messages, 4)) await message.nack(failure, { retryAfter: 300_000 })
     expect(await waitsIn(world, queue, 'long')).toBeGreaterThanOrEqual(waiting + 2)
@@ -164,16 +164,16 @@ describe('a message that waits in a retry queue', () => {
     await fillShare(messages)
     await (await pull(messages)).nack(failure, { retryAfter: 300_000 })
     expect(await waitsIn(world, queue, 'long')).toBe(1)
-    // The one that consumes.
+    // Only the consuming channel is open.
     expect(world.openChannels()).toBe(1)
     await source[Symbol.asyncDispose]()
     await retryConnection.close()
   })
 
-  it('is held in the process where the retry queues exist without a way back', async () => {
+  it('is held in the process if the retry queues exist without a return route', async () => {
     await using world = await openWorld()
     const queue = await world.queue()
-    // Messages would expire in it, and be gone.
+    // Without a dead-letter exchange, messages would expire in this queue and be lost.
     await world.admin.assertQueue(`${queue}.ackord.retry.1s`, { durable: true })
     await world.fill(queue, ['h1', 'h2', 'm'])
     const messages = open(world.source(queue, { prefetch: 4 }))
@@ -183,10 +183,10 @@ describe('a message that waits in a retry queue', () => {
     expect(world.logger.at('warn').map(({ text }) => text)).toEqual([expect.stringContaining('cannot wait in the retry queues')])
   })
 
-  it('is held in the process, with one warning, where the queues cannot be made', async () => {
+  it('is held in the process, with one warning, if the queues cannot be created', async () => {
     await using world = await openWorld()
     const queue = await world.queue()
-    // The name of the exchange is taken by one of another type.
+    // An exchange of another type already has this name.
     await world.admin.assertExchange(`${queue}.ackord.retry`, 'fanout')
     await world.fill(queue, ['h1', 'h2', 'm1', 'm2', 'm3'])
     const messages = open(world.source(queue, { prefetch: 4 }))
@@ -200,7 +200,7 @@ describe('a message that waits in a retry queue', () => {
     expect(world.logger.at('warn').map(({ text }) => text)).toEqual([expect.stringContaining('cannot wait in the retry queues')])
   })
 
-  it('is held in the process where order counts, and where the option says so', async () => {
+  it('is held in the process if order is kept, and if configured so', async () => {
     await using world = await openWorld()
     const single = { 'x-single-active-consumer': true }
     const cases = [
@@ -229,7 +229,7 @@ describe('a message that waits in a retry queue', () => {
     await messages.return?.()
   })
 
-  it('is held in the process if it has a time to live, which would begin anew', async () => {
+  it('is held in the process if it has a time to live, which would restart', async () => {
     await using world = await openWorld()
     const queue = await world.queue()
     await world.fill(queue, ['h1', 'h2'])
@@ -243,7 +243,7 @@ describe('a message that waits in a retry queue', () => {
 })
 
 describe('declareTopology', () => {
-  it('makes the retry queues', async () => {
+  it('creates the retry queues', async () => {
     await using world = await openWorld()
     const queue = world.name()
     for (const _ of [1, 2]) await declareTopology(world.connection, { queues: { [queue]: { type: 'classic', retry: true } } })

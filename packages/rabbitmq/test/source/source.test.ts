@@ -24,7 +24,7 @@ function setup(options: Partial<RabbitmqSourceOptions> = {}): Setup {
 }
 
 describe('a nack with a delay', () => {
-  it('keeps the message for that long, and gives it back then', async () => {
+  it('holds the message for that long, and then returns it', async () => {
     const { connection, runtime, next } = setup()
     const pulling = next()
     await settlePromises()
@@ -61,7 +61,7 @@ describe('a nack with a delay', () => {
     expect({ acked: channel?.acked, requeued: channel?.requeued }).toEqual(settled)
   })
 
-  it('is cut to maxDelay', async () => {
+  it('is capped at maxDelay', async () => {
     const { connection, runtime, next } = setup({ maxDelay: 1000 })
     const pulling = next()
     await settlePromises()
@@ -84,7 +84,7 @@ describe('a nack with a delay', () => {
     channel?.lose()
     await settlePromises()
 
-    // The pause before another channel is opened.
+    // The timer of the pause before another channel is opened.
     expect([runtime.timers, runtime.nextTimer]).toEqual([1, 7])
     await runtime.advance(120_000)
     expect(channel?.requeued).toEqual([])
@@ -125,7 +125,7 @@ describe('a consumer that is lost', () => {
     expect(await pulling).toBeUndefined()
   })
 
-  it('starts at the short pause again once it was well for a while', async () => {
+  it('starts at the short pause again after a stable period', async () => {
     const attempts: number[] = []
     const { connection, runtime, next } = setup({ backoff: (attempt) => attempts.push(attempt) })
     void next()
@@ -140,7 +140,7 @@ describe('a consumer that is lost', () => {
     expect(attempts).toEqual([1, 2, 1])
   })
 
-  it('drops messages that were not handed out, and never settles them on another channel', async () => {
+  it('drops messages that were not yielded, and never settles them on another channel', async () => {
     const { connection, runtime, next } = setup({ backoff: () => 1 })
     const pulling = next()
     await settlePromises()
@@ -161,7 +161,7 @@ describe('a consumer that is lost', () => {
     ])
   })
 
-  it('because the server cancelled it returns messages that were not handed out, and keeps the channel for the rest', async () => {
+  it('because the server cancelled it returns messages that were not yielded, and keeps the channel for the rest', async () => {
     const { connection, runtime, next } = setup({ backoff: () => 1 })
     const pulling = next()
     await settlePromises()
@@ -251,7 +251,7 @@ describe('an iteration', () => {
     expect(runtime.timers).toBe(0)
   })
 
-  it('keeps nothing of the context in which it was begun', async () => {
+  it('keeps no reference to the context in which it began', async () => {
     const key = contextKey<string>('test')
     const seen: (string | undefined)[] = []
     const { connection, next } = setup({

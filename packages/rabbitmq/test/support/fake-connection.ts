@@ -2,10 +2,10 @@ import { EventEmitter } from 'node:events'
 import { type Deferred, deferred } from '@ackord/testkit'
 import type { RabbitmqChannel, RabbitmqConfirmChannel, RabbitmqConnection, RabbitmqMessage } from '../../src/index.ts'
 
-/** What amqplib does, as far as it matters, in the hands of a test: for orders of events that a server cannot be made to produce. */
+/** A test-controlled fake of amqplib, for orders of events that a server cannot be made to produce. */
 export class FakeConnection extends EventEmitter implements RabbitmqConnection {
   readonly channels: FakeChannel[] = []
-  /** What the next channels come to; `hang` is a connection that is being made again. Without any they open at once. */
+  /** The outcomes of the next channel openings; `hang` simulates a connection that is being re-established. Without outcomes channels open immediately. */
   readonly outcomes: (Error | 'hang')[] = []
   readonly hanging: Deferred<FakeChannel>[] = []
 
@@ -47,10 +47,10 @@ export class FakeChannel extends EventEmitter implements RabbitmqChannel, Rabbit
   readonly acked: number[] = []
   readonly requeued: number[] = []
   readonly published: Published[] = []
-  /** What `publish` answers: whether there is room for more. */
+  /** The return value of `publish`: whether the write buffer has room. */
   room = true
   closed = false
-  /** What `publish` throws. */
+  /** The error that `publish` throws. */
   refusal: Error | undefined
   readonly #unconfirmed = new Set<(error: Error | null) => void>()
   #onMessage: ((message: RabbitmqMessage | null) => void) | undefined
@@ -120,7 +120,7 @@ export class FakeChannel extends EventEmitter implements RabbitmqChannel, Rabbit
     this.#onMessage?.(null)
   }
 
-  /** As amqplib does it: the error first, then 'close'. */
+  /** In the same order as amqplib: the error first, then 'close'. */
   lose(error?: Error): void {
     if (this.closed) return
     this.closed = true

@@ -14,42 +14,42 @@ import {
 export const rabbitmqUrl: string = process.env['RABBITMQ_URL'] ?? 'amqp://guest:guest@127.0.0.1:5672'
 
 export interface World extends AsyncDisposable {
-  /** The one under test. */
+  /** The connection under test. */
   readonly connection: RecoveringChannelModel
-  /** Looks in through a connection of its own. */
+  /** A channel on a separate connection, to observe the server. */
   readonly admin: Channel
   readonly logger: RecordingLogger
   /** A new queue, deleted at the end. */
   queue(options?: { readonly type?: 'classic' | 'quorum'; readonly arguments?: Record<string, unknown> }): Promise<string>
-  /** A name of its own; what it names is deleted at the end. */
+  /** A unique name; a queue or exchange of that name is deleted at the end. */
   name(): string
   source(queue: string, options?: Partial<RabbitmqSourceOptions>): Source & AsyncDisposable
   publisher(options?: RabbitmqPublisherOptions): Publisher & AsyncDisposable
-  /** Publishes one message per id, through a publisher that has nothing to do with the test. */
+  /** Publishes one message per id, through a publisher that is independent of the test. */
   fill(queue: string, ids: readonly string[]): Promise<void>
-  /** How many channels of the connection are open. */
+  /** The number of open channels of the connection. */
   openChannels(): number
-  /** Has the server close them, by acknowledging what was never delivered. */
+  /** Makes the server close the channels, by acknowledging a delivery that never happened. */
   breakChannels(): void
-  /** Messages that wait in the queue; those that a consumer holds are not among them. */
+  /** The number of messages that wait in the queue, without those that a consumer holds. */
   ready(queue: string): Promise<number>
 }
 
 export interface WorldOptions {
-  /** Where the connection under test goes. Default: the same server as the admin's. */
+  /** The URL of the connection under test. Default: the same server as the admin's. */
   readonly url?: string
-  /** The server. Default: the one that all tests share. */
+  /** The server. Default: the shared one. */
   readonly server?: string
 }
 
 export async function openWorld(options: WorldOptions = {}): Promise<World> {
   const { server = rabbitmqUrl, url = server } = options
-  // A server that restarts under the admin's connection is waited for, too.
+  // Recovers as well, because tests may restart the server.
   const door = await connect(server, { recovery: { initialDelay: 10, maxDelay: 200 } })
   door.on('error', () => {})
   const fillers = rabbitmqPublisher(door, { logger: recordingLogger() })
   const connection = await connect(url, { recovery: { initialDelay: 10, maxDelay: 200 } })
-  // Tests may cut it before anything that would listen is made.
+  // A listener from the start, because a test may cut the connection before any code under test listens.
   connection.on('error', () => {})
   const logger = recordingLogger()
   const channels = trackChannels(connection)
@@ -95,7 +95,7 @@ export async function openWorld(options: WorldOptions = {}): Promise<World> {
       for (const made of names) {
         await cleaning.deleteQueue(made)
         await cleaning.deleteExchange(made)
-        // Made by sources that let nacked messages wait.
+        // Created by sources that use retry queues.
         await cleaning.deleteExchange(`${made}.ackord.retry`)
         for (const level of ['1s', '10s', '1m', 'long']) await cleaning.deleteQueue(`${made}.ackord.retry.${level}`)
       }
@@ -113,7 +113,7 @@ export function events(count: number, prefix = 'm'): string[] {
   return Array.from({ length: count }, (_, index) => `${prefix}${index}`)
 }
 
-/** Asks until it is so. Each question is a round trip to the server, or a turn of the event loop. */
+/** Polls until the condition holds. Each check is a round trip to the server, or a turn of the event loop. */
 export async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
   while (!(await isSo())) await new Promise((resolve) => setImmediate(resolve))
 }
@@ -134,7 +134,7 @@ export async function pullMany(messages: AsyncIterator<RawMessage>, count: numbe
   return pulled
 }
 
-/** For calls that nobody aborts; there may be many at once. */
+/** A signal that is never aborted; many concurrent calls may use it. */
 export const never: AbortSignal = new AbortController().signal
 setMaxListeners(0, never)
 
@@ -143,7 +143,7 @@ const neverDelivered = {
   fields: { deliveryTag: 1_000_000, redelivered: false, exchange: '', routingKey: '' },
 } as NativeMessage
 
-/** The set of the connection's channels that are open. */
+/** The open channels of the connection. */
 function trackChannels(connection: RabbitmqConnection): Set<Channel> {
   const channels = new Set<Channel>()
   for (const method of ['createChannel', 'createConfirmChannel'] as const) {

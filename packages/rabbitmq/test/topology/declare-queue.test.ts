@@ -34,7 +34,7 @@ describe('the delivery limit of a queue that is declared', () => {
     expect(await declared(version, {})).toEqual({ 'x-queue-type': 'quorum' })
   })
 
-  it('is what the caller says, and nothing on a classic queue', async () => {
+  it('is set as configured, and not at all on a classic queue', async () => {
     expect(await declared('4.0.1', { arguments: { 'x-delivery-limit': 50 } })).toEqual({ 'x-queue-type': 'quorum', 'x-delivery-limit': 50 })
     expect(await declared('4.0.1', { type: 'classic' })).toEqual({ 'x-queue-type': 'classic' })
   })
@@ -44,8 +44,8 @@ describe('the delivery limit of a queue that is declared', () => {
   })
 })
 
-describe('a queue that was made before the server was upgraded to 4', () => {
-  it('is consumed, and a warning says that it has a limit', async () => {
+describe('a queue that was created before the server was upgraded to 4', () => {
+  it('is consumed, and a warning reports that it has a limit', async () => {
     const connection = new UpgradedConnection({ 'x-queue-type': 'quorum' })
     const [runtime, logger, stop] = [new VirtualRuntime(), recordingLogger(), new AbortController()]
     const source = rabbitmqSource(connection, { queue: 'orders', declare: {}, runtime, logger, backoff: () => 7 })
@@ -67,7 +67,7 @@ describe('a queue that was made before the server was upgraded to 4', () => {
     expect(connection.channels.every(({ closed }) => closed)).toBe(true)
   })
 
-  it('is an error if it differs in more than that', async () => {
+  it('is an error if there are other differences', async () => {
     const connection = new UpgradedConnection({ 'x-queue-type': 'classic' })
     const source = rabbitmqSource(connection, { queue: 'orders', declare: {}, logger: recordingLogger(), backoff: () => 0 })
 
@@ -82,7 +82,7 @@ describe('a queue that was made before the server was upgraded to 4', () => {
 
 type TopologyChannel = Awaited<ReturnType<TopologyConnection['createChannel']>>
 
-/** RabbitMQ 4 with queues that have these arguments, compared as it does. */
+/** RabbitMQ 4 with existing queues that have these arguments, compared as the server does. */
 class UpgradedConnection extends FakeConnection {
   readonly #arguments: Record<string, unknown>
 

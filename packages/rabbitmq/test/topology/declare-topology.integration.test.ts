@@ -19,7 +19,7 @@ describe('declareTopology', () => {
     expect([message.id, message.deliveryCount]).toEqual(['a', 1])
   })
 
-  it('knows from the client which version the server is, whether or not the connection recovers', async () => {
+  it('knows the server version from the client, whether or not the connection recovers', async () => {
     await using world = await openWorld()
     const channel = await world.connection.createChannel()
     const plain = await connect(rabbitmqUrl)
@@ -42,7 +42,7 @@ describe('declareTopology', () => {
     expect(world.openChannels()).toBe(0)
   })
 
-  it('says what exists differently, and does not touch it', async () => {
+  it('reports what exists with other properties, and does not change it', async () => {
     await using world = await openWorld()
     const { queue, topology } = named(world)
     await world.admin.assertQueue(queue, { durable: true })
@@ -57,7 +57,7 @@ describe('declareTopology', () => {
     expect(world.openChannels()).toBe(0)
   })
 
-  it('leaves no channel open when the client cannot write it', async () => {
+  it('leaves no channel open when the client cannot encode it', async () => {
     await using world = await openWorld()
     const topology = { queues: { [world.name()]: { arguments: { 'x-odd': () => 'a function' } } } }
 
@@ -66,7 +66,7 @@ describe('declareTopology', () => {
     expect(world.openChannels()).toBe(0)
   })
 
-  it('says what a binding lacks', async () => {
+  it('reports what is missing for a binding', async () => {
     await using world = await openWorld()
     const { exchange, queue } = named(world)
     const topology = { exchanges: { [exchange]: {} }, bindings: [{ exchange, queue, routingKey: '#' }] }

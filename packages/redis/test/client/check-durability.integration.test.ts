@@ -105,7 +105,7 @@ describe.each(clusters)('checkDurability() on $name [B18]', (kind) => {
       expect(checks.find(({ name }) => name === 'appendonly')).toMatchObject({ state: 'ok' })
       expect(checks.find(({ name }) => name === 'maxmemory-policy')).toMatchObject({ state: 'ok' })
       expect(checks.find(({ name }) => name === 'replicas')).toMatchObject({ state: 'violated' })
-      // No client says which node has answered a command without a key.
+      // A client does not report which node answered a command without a key.
       expect(checks.find(({ name }) => name === 'appendfsync')).toMatchObject({ state: 'unknown' })
     }
     expect(report.checks.at(-1)).toMatchObject({ server: 'one of the nodes', name: 'appendfsync', state: 'violated' })

@@ -7,7 +7,7 @@ import { fromIoredis, fromNodeRedis } from '../../src/index.ts'
 import { internalsOf } from '../../src/transaction/redis.ts'
 import { redisUrl } from '../support/redis-clients.ts'
 
-/** A server that hangs up on everybody. */
+/** A server that closes every connection. */
 async function hangingUp() {
   let count = 0
   const server = createServer((socket) => {
@@ -36,7 +36,7 @@ describe('a dedicated connection that cannot be made', () => {
     const settled = expect(opening).rejects.toThrow()
     await server.came
     stop.abort()
-    // Before that it would go on for ever, and the process with it.
+    // Without the abort the client would retry forever and keep the process alive.
     await settled
   })
 
@@ -45,7 +45,7 @@ describe('a dedicated connection that cannot be made', () => {
     const redis = fromIoredis(new Ioredis(server.url, { lazyConnect: true }))
     await expect(internalsOf(redis).port.dedicate()).rejects.toThrow()
     expect(server.count()).toBe(1)
-    // One that goes on, with the same pauses: meanwhile the other one would have come again.
+    // A control client that keeps retrying, with the same pauses: in this time the closed client would have reconnected.
     const another = new Ioredis(server.url)
     another.on('error', () => {})
     let attempts = 0

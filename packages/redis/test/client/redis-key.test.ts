@@ -12,7 +12,7 @@ describe('redisKey()', () => {
     expect(keys.size).toBe(odd.length ** 2 + 2)
   })
 
-  it('gives all keys of a tag one slot, whatever is in them', () => {
+  it('puts all keys of a tag into one slot, whatever their parts', () => {
     for (const tag of ['orders', '{', 'a}b', '{}', ' ', '%7D', '訂單']) {
       const slots = new Set(['', '{x}', '}', 'order:1'].map((part) => keySlot(redisKey(tag, part))))
       expect([...slots], tag).toHaveLength(1)
@@ -33,7 +33,7 @@ describe('KeySpace', () => {
     expect(plain.together('{a}:1', '{b}:2')).toBe(false)
     expect(plain.together('a', '{a}:2')).toBe(true)
     expect(plain.together(Buffer.from('{a}:1'), '{a}:2')).toBe(true)
-    // With a tag in the prefix everything is in its slot; with half of one, the key's own braces mean something else.
+    // With a whole tag in the prefix all keys share its slot; with half a tag, the braces of the key itself change meaning.
     expect(new KeySpace('{svc}:', { checked: true }).together('a', 'b')).toBe(true)
     const half = new KeySpace('x{', { checked: true })
     expect(half.together('a}1', 'a}2')).toBe(true)

@@ -12,12 +12,12 @@ import { redisKinds } from '../support/redis-clients.ts'
 const hour = 3_600_000
 const [ioredis6] = redisKinds as readonly [(typeof redisKinds)[number]]
 
-/** Two settles: the record is out, or it failed and waits. */
+/** Two settlements: the record is published, or it failed and waits for a retry. */
 const published = ({ id, token }: { readonly id: string; readonly token: string }) => ({ id, token, result: 'published' }) as const
 const failed = ({ id, token }: { readonly id: string; readonly token: string }, retryAfter: number) =>
   ({ id, token, result: 'failed', retryAfter, error: 'down' }) as const
 
-// The library that moves the clock is not there inside of a server's unpacked system.
+// The library that moves the clock is not available inside the unpacked root file system of a foreign server.
 describe.skipIf(foreignRoot('redis') !== '')("the clock of the server itself, with the stream outbox's leases and delays", () => {
   it('is set back: what is new goes on at once, and what waits by that clock waits that much longer', async () => {
     await using server = await startClockServer()
@@ -25,18 +25,18 @@ describe.skipIf(foreignRoot('redis') !== '')("the clock of the server itself, wi
     const { store } = world
     await world.append(record('held'), record('abandoned'), record('fails'), record('delayed', { delay: 1000 }))
     const [held, abandoned, fails] = await store.claim({ limit: 3, lease })
-    if (!(held && abandoned && fails)) throw new Error('three records were to be claimed')
+    if (!(held && abandoned && fails)) throw new Error('expected three claimed records')
     await store.settle([failed(fails, 1000)])
     await server.setClock(-hour)
     await world.append(record('new'))
     const other = world.another()
     const claimed = await other.claim({ limit: 10, lease })
     expect(idsOf(claimed)).toEqual(['new'])
-    // Whoever holds a record keeps it, and can renew and settle it.
+    // The holder of a record keeps it, and can renew and settle it.
     expect(await store.renew([held], lease)).toEqual([true])
     expect([await other.settle(claimed.map(published)), await store.settle([published(held)])]).toEqual([['applied'], ['applied']])
     expect(await other.claim({ limit: 10, lease })).toEqual([])
-    // By the time that the clock had before, all of it is due.
+    // At the time that the clock showed before, all of them are due.
     await server.setClock(lease + 2000)
     expect(idsOf(await other.claim({ limit: 10, lease })).sort()).toEqual(['abandoned', 'delayed', 'fails'])
   })

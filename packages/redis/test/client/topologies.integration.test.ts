@@ -22,7 +22,7 @@ const outboxes: readonly (readonly [string, (redis: Redis) => Outbox])[] = [
 
 const event = (id: string) => new Message(Buffer.from(id), { id, type: 'order.placed', source: '/shop', specversion: '1.0' })
 
-/** A business write and its event. */
+/** Writes business data and its event in one transaction. */
 async function place(redis: Redis, outbox: Outbox, id: string): Promise<void> {
   await redis.write(async (transaction) => {
     await redis.commands().incrby(redis.key('ackord', 'orders'), 1)
@@ -30,7 +30,7 @@ async function place(redis: Redis, outbox: Outbox, id: string): Promise<void> {
   })
 }
 
-/** As a caller does who gets no answer: again, and then maybe twice. */
+/** Retries until it succeeds, as a caller without an answer does; the order may then be placed twice. */
 async function placePersistently(redis: Redis, outbox: Outbox, id: string): Promise<void> {
   await vi.waitFor(() => place(redis, outbox, id), { timeout: 30_000, interval: 50 })
 }
@@ -91,7 +91,7 @@ describe('failover by Sentinel', { timeout: 90_000 }, () => {
       vi.waitFor(
         async () => {
           const [result] = await publisher.publish('shop', [event(id)], { signal: new AbortController().signal })
-          if (result?.ok !== true) throw new Error('it was not confirmed')
+          if (result?.ok !== true) throw new Error('the message was not confirmed')
         },
         { timeout: 30_000, interval: 50 },
       )
@@ -303,10 +303,10 @@ describe('eviction', { timeout: 60_000 }, () => {
       for (const id of numbered(0, 50)) await place(client.redis, outbox, id)
       const keys = ((await client.command('KEYS', '*')) as string[]).filter((key) => key.includes('outbox'))
       const left = async () => Number(await client.command('EXISTS', ...keys))
-      // All of them are older than what fills the memory.
+      // All of these keys are older than the keys that fill the memory.
       for (let round = 0; round < 20 && (await left()) > 0; round += 1) await evict(client, [])
       expect([keys.length > 0, await left()]).toEqual([true, 0])
-      // What was evicted is lost, and nothing reports it: only the check before does.
+      // Evicted records are lost without an error: only the durability check warns of it, beforehand.
       expect(await outbox.claim({ limit: 100, lease: 1000 })).toEqual([])
       await client.command('CONFIG', 'SET', 'maxmemory', '0')
       for (const id of numbered(50, 60)) await place(client.redis, outbox, id)
@@ -315,7 +315,7 @@ describe('eviction', { timeout: 60_000 }, () => {
     },
   )
 
-  /** Fills the memory until the server has evicted something. */
+  /** Fills the memory until the server has evicted keys. */
   async function evict(client: { command(...words: string[]): Promise<unknown> }, expiry: readonly string[]): Promise<void> {
     const used = Number(/used_memory:(\d+)/.exec(String(await client.command('INFO', 'memory')))?.[1])
     await client.command('CONFIG', 'SET', 'maxmemory', String(used + 4_000_000))

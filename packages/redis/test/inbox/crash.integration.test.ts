@@ -11,7 +11,7 @@ const service = crashProgram()
 
 for (const mode of isProof ? (['exclusive', 'optimistic'] as const) : (['exclusive'] as const)) {
   testCrashPoints(
-    // Most of the time they wait for processes to start and for leases to end.
+    // Concurrent, because the tests mostly wait for processes to start and for leases to expire.
     { describe, it: it.concurrent },
     { name: `Redis (ioredis, ${mode}) and RabbitMQ`, open: crashWorld(service, mode), matrix, results },
   )

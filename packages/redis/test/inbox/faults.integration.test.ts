@@ -12,12 +12,12 @@ import { until } from '../support/until.ts'
 const [ioredis6] = redisKinds as readonly [RedisKind]
 const single = redisKinds.filter(({ cluster }) => !cluster)
 
-/** Whether bytes carry a commit, by the script's digest or as a whole. */
+/** Whether the bytes contain a commit: the digest of the script or its full source. */
 function isCommit(bytes: Buffer): boolean {
   return bytes.includes(commitScript.sha) || bytes.includes('local rule, retention')
 }
 
-/** Redis behind a proxy that does this to the first commit, and to nothing else. */
+/** Redis behind a proxy that applies the fault to the first commit only. */
 async function openFaulty(kind: RedisKind, fault: Fault, deadline = 3000) {
   let armed = true
   const proxy = await startFaultProxy(redisUrl, (bytes) => {
@@ -26,14 +26,14 @@ async function openFaulty(kind: RedisKind, fault: Fault, deadline = 3000) {
     return fault
   })
   const world = await openHandlingWorld(kind, { url: proxy.url, options: { deadline } })
-  // So that the first commit is one, and not the question whether the server knows the script.
+  // Loads the script first, so that the fault hits a commit and not an EVALSHA that the server answers with NOSCRIPT.
   await world.command('SCRIPT', 'LOAD', commitScript.lua)
   return {
     ...world,
     proxy,
     async [Symbol.asyncDispose]() {
       await proxy.idle()
-      // Not through the proxy, which is told how to end now.
+      // Bypasses the proxy, whose fault may still be active.
       const plain = new Ioredis(redisUrl)
       const keys = await plain.keys(`{${world.tag}}*`)
       if (keys.length > 0) await plain.del(...keys)
@@ -44,7 +44,7 @@ async function openFaulty(kind: RedisKind, fault: Fault, deadline = 3000) {
   }
 }
 
-/** What redis-cli would see, past the proxy. */
+/** The value that redis-cli would read, bypassing the proxy. */
 async function seen(key: string): Promise<string | null> {
   const plain = new Ioredis(redisUrl)
   try {
@@ -97,7 +97,7 @@ for (const kind of single) {
           await redis.commands(context).incr(key('count'))
         const order = trackedMessage('m1')
         await deliver({ use, handle }, order)
-        // ioredis has sent it again by itself.
+        // ioredis may have sent the commit again by itself.
         const before = await seen(key('count'))
         expect([order.verdicts, before]).toEqual(order.verdicts[0] === 'ack' ? [['ack'], '1'] : [['nack'], null])
         arrives.resolve()
@@ -124,7 +124,7 @@ for (const kind of single) {
       expect(order.verdicts).toEqual(['nack'])
       expect(errorOf(order)).toMatchObject({ code: 'ACKORD_COMMIT_UNKNOWN' })
       state = 'up'
-      // The client is on its way back.
+      // The client is reconnecting.
       const verdicts = async () => {
         const again = trackedMessage('m1')
         await deliver({ use, handle }, again)

@@ -13,7 +13,7 @@ function inboxAndTransaction(world: HandlingWorld, options: Partial<InboxOptions
   return [inboxMiddleware(world.redis, world.inbox(options)), transactionMiddleware(world.redis, quiet)]
 }
 
-/** A handler that counts what takes effect. */
+/** A handler that counts its calls and its committed effects. */
 function countingIn(world: HandlingWorld) {
   let calls = 0
   return {
@@ -26,7 +26,7 @@ function countingIn(world: HandlingWorld) {
   }
 }
 
-/** The one marker that there is, with what it holds. */
+/** The only marker under the tag, with its value and expiry. */
 async function markerOf(world: HandlingWorld): Promise<{ readonly key: string; readonly held: string; readonly expiry: number }> {
   const names = await world.keys('inbox:')
   expect(names).toHaveLength(1)
@@ -40,7 +40,7 @@ for (const kind of redisKinds) {
       await using world = await openHandlingWorld(kind)
       const counting = countingIn(world)
       const use = inboxAndTransaction(world, { lease: 20_000 })
-      // A process that is gone: its handler never ends.
+      // Simulates a crashed process: its handler never ends.
       const begun = deferred()
       const abandoned = deliver({ use, handle: () => new Promise(() => begun.resolve()) }, trackedMessage('m1'))
       abandoned.catch(() => {})
@@ -54,7 +54,7 @@ for (const kind of redisKinds) {
       expect(options?.retryAfter).toBeGreaterThan(1_000)
       expect(options?.retryAfter).toBeLessThanOrEqual(20_000)
 
-      // The lease runs out.
+      // The lease expires.
       await world.command('DEL', (await markerOf(world)).key)
       const again = trackedMessage('m1')
       await deliver({ use, handle: counting.handle }, again)
@@ -81,7 +81,7 @@ for (const kind of redisKinds) {
         )
         expect(order.verdicts).toEqual(['nack'])
         expect(errorOf(order)).toMatchObject({ code: 'ACKORD_LEASE_LOST' })
-        // Nor does it give up what is another's.
+        // The worker also leaves the lease of the other worker alone.
         if (fate === 'taken over') expect((await markerOf(world)).held).toBe('another')
         for (const name of await world.keys('inbox:')) await world.command('DEL', `{${world.tag}}:${name}`)
       }
@@ -270,7 +270,7 @@ describe('inboxMiddleware()', () => {
     ends.resolve()
     await running
     expect(orders.flatMap(({ verdicts }) => verdicts).sort()).toEqual(['ack', 'ack', 'nack'])
-    // A marker that is done keeps its own time.
+    // The marker of a completed message has its own retention and is not renewed.
     await runtime.advance(lease)
     expect(runtime.timers).toBe(0)
     expect(await expiryOf(markers[0] as string)).toBeGreaterThan(80_000_000)

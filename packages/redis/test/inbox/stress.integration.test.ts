@@ -11,7 +11,7 @@ const count = 1_000
 const lease = 60
 const deadline = 250
 
-/** mulberry32: the same faults for the same seed, as far as the timing allows. */
+/** mulberry32: the same seed produces the same faults, as far as timing allows. */
 function seeded(seed: number): () => number {
   let state = seed
   return () => {
@@ -26,14 +26,14 @@ function after(milliseconds: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, milliseconds))
 }
 
-/** A process that stalls does not renew its leases: their timer, which is the one that keeps no process alive, never fires. */
+/** A stalled process does not renew its leases: the renewal timer, the only unreferenced one, never fires. */
 const stalling: Runtime = {
   ...systemRuntime,
   setTimeout: (callback, delay, options) =>
     options?.keepAlive === false ? { cancel() {} } : systemRuntime.setTimeout(callback, delay, options),
 }
 
-/** A broker that delivers each message until it is acked, and some again while they are handled. */
+/** A broker that redelivers each message until it is acked, and some while they are still being handled. */
 function impatientBroker(random: () => number) {
   const waiting: string[] = []
   const acked = new Set<string>()
@@ -59,7 +59,7 @@ function impatientBroker(random: () => number) {
             acked.add(id)
             settled(id)
           },
-          // A broker takes the wait that it is asked for; here the lease is the longest.
+          // A real broker honours the requested delay; this one caps it at the lease.
           nack: (_, { retryAfter = 0 }) => void after(Math.min(retryAfter, lease)).then(() => settled(id)),
           reject(error) {
             throw error
@@ -74,7 +74,7 @@ function impatientBroker(random: () => number) {
         const id = waiting.shift()
         if (id !== undefined) {
           open += 1
-          // Early, while it is handled.
+          // Redelivers early, while the message is being handled.
           if (random() < 0.1) setTimeout(() => offer(id), random() * 2 * lease)
           yield messageOf(id)
         } else if (acked.size === count && open === 0) return
@@ -98,7 +98,7 @@ describe('messages under stalls beyond the lease, early redelivery, cut connecti
       const faults = { before: 0, after: 0, late: 0, stalls: 0 }
       let asked = 0
       const decide = (): Fault => {
-        // In turn, not by chance: commits share calls, so that there may be few.
+        // Every fourth call and not a random one: commits are coalesced, so there may be few calls.
         asked += 1
         if (asked % 4 !== 0) return 'pass'
         const kind = (['before', 'after', 'late'] as const)[(asked / 4) % 3] ?? 'late'
@@ -135,7 +135,7 @@ describe('messages under stalls beyond the lease, early redelivery, cut connecti
         const doubled = effects.filter((times) => times !== '1').length
         const found = { lost: count - effects.length, doubled, events: events.length, ids: ids.size }
         expect(found, `seed ${seed}`).toEqual({ lost: 0, doubled: 0, events: count, ids: count })
-        // It proves nothing where nothing went wrong.
+        // The test proves nothing unless each fault occurred.
         for (const [fault, times] of Object.entries(faults)) expect(times, fault).toBeGreaterThan(4)
       } finally {
         faulty = false

@@ -30,7 +30,7 @@ async function openBroker(kind: (typeof redisKinds)[number], order: StreamSource
   }
 }
 
-// A stream comes to be with its first entry, so nothing is ever missing.
+// Redis creates a stream with its first entry, so a missing stream is never an error.
 const claims: BrokerClaims = {
   settlesEach: true,
   delay: true,

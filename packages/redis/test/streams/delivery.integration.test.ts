@@ -63,7 +63,7 @@ describe.each(redisKinds)('streams on $name', (kind) => {
     const due = await world.command('ZSCORE', retry, id)
     const entryTime = Number(id.split('-')[0])
     expect(Number(due)).toBeGreaterThanOrEqual(entryTime + 60_000)
-    // Its time comes.
+    // Makes the retry due now.
     await world.command('ZADD', retry, String(entryTime), id)
     const third = await next(messages)
     expect(third.deliveryCount).toBe(3)

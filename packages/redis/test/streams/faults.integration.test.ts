@@ -8,7 +8,7 @@ import { event, idsOf, never, numbered, open, openStreams, type StreamWorld, tak
 const singles = redisKinds.filter(({ cluster }) => !cluster)
 const patient = { backoff: () => 20, claimIdle: 400, claimInterval: 50 }
 
-/** Publishes until all are confirmed, as a relay would. */
+/** Publishes until all messages are confirmed, as a relay would. */
 async function publishPersistently(publisher: Publisher, stream: string, messages: readonly RawMessage[]): Promise<void> {
   let left = [...messages]
   while (left.length > 0) {
@@ -74,7 +74,7 @@ describe.each(singles)('faults, from a publisher through routers to a publisher,
     expect([...new Set(published)].sort()).toEqual(ids.map((id) => `out-${id}`).sort())
     expect(await world.pending()).toBe(0)
     const duplicates = [...handled.values()].reduce((sum, times) => sum + times - 1, 0)
-    // Allowed, and counted: as many as were in hand when something broke.
+    // Duplicates are allowed but bounded: at most the messages in flight when a fault occurred.
     expect(duplicates).toBeLessThanOrEqual(80)
   })
 
@@ -149,7 +149,7 @@ describe.each(singles)('faults, from a publisher through routers to a publisher,
       [Symbol.asyncIterator]()
     await crashing.next()
     await until(async () => (await world.pending()) >= 8)
-    // From now on it neither settles nor keeps anything.
+    // From now on this consumer neither settles nor renews anything.
     await doomed[Symbol.asyncDispose]()
     const handled = new Set<string | undefined>()
     const router = forwarding((id) => handled.add(id))

@@ -2,10 +2,10 @@ import { describe, expect, it } from 'vitest'
 import { fromIoredis, type IoredisClient } from '../../src/index.ts'
 import { type StreamSourceOptions, streamPublisher, streamSource } from '../../src/streams/index.ts'
 
-/** Nothing is sent while a source or publisher is made. */
+/** A client that must not be used: constructing a source or publisher sends nothing. */
 function unused(isCluster: boolean): IoredisClient {
   const fail = () => {
-    throw new Error('Nothing is to be sent.')
+    throw new Error('Nothing may be sent.')
   }
   return {
     options: {},

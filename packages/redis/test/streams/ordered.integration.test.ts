@@ -88,7 +88,7 @@ describe('order per key [B20]', () => {
     const pulled = next(second)
     await until(async () => Number(await world.command('ZCARD', `{${world.stream}}:members:billing`)) === 2)
     const left = first.return?.()
-    // It is not handed over while something is in hand.
+    // The shard is not released while a message is in flight.
     expect(await world.command('EXISTS', `{${world.stream}}:lease:billing`)).toBe(1)
     await a1.ack()
     await left
@@ -111,7 +111,7 @@ describe('order per key [B20]', () => {
     const [a1] = await take(messages, 2)
     await a1?.ack()
     await next(messages)
-    // The process is gone: no stop, no release.
+    // Simulates a crash: no stop, no release.
     await doomed[Symbol.asyncDispose]()
     const second = open(world.source({ ...ordered, lease: 1500 }))
     const again = await take(second, 2)
@@ -134,7 +134,7 @@ describe('order per key [B20]', () => {
         const reply = await port.send(command, options)
         if (command.name !== 'SET' || lost > 0) return reply
         lost += 1
-        throw new Error('The connection is gone.')
+        throw new Error('the connection was lost')
       },
     }
     const redis = new Redis({}, losing, { logger })
@@ -148,7 +148,7 @@ describe('order per key [B20]', () => {
     await fill(world, ['a1'])
     const messages = open(world.source(ordered))
     const a1 = await next(messages)
-    // What a late read of an owner before does: entries are given to a consumer that does not own the shard.
+    // Simulates a late read of a previous owner: entries are delivered to a consumer that does not own the shard.
     await fill(world, ['x0'])
     const x0 = await next(messages)
     await world.command('MULTI')
@@ -174,13 +174,13 @@ describe('order per key [B20]', () => {
     const a1 = await next(stalled)
     const pulled = next(stalled)
     const [[id]] = (await world.command('XPENDING', world.stream, 'billing', '-', '+', '1')) as [[string]]
-    // Its lease has run out while it stalled, and another was quicker.
+    // Its lease expired while it stalled, and another instance acquired the shard.
     await world.command('SET', `{${world.stream}}:lease:billing`, 'another', 'PX', '60000')
     await world.command('XCLAIM', world.stream, 'billing', 'another', '0', id)
     await expect(a1.ack()).rejects.toThrow('taken over')
     await until(() => world.logger.at('warn').some(({ text }) => text.includes('The lease of a shard was lost')))
     expect(await world.pending()).toBe(2)
-    // That one goes, too: all of it comes again, in order.
+    // The other instance ends, too: all entries are delivered again, in order.
     await world.command('DEL', `{${world.stream}}:lease:billing`)
     const again = await pulled
     expect([again.id, again.deliveryCount]).toEqual(['a1', 3])
@@ -203,7 +203,7 @@ describe('order per key [B20]', () => {
       const source = world.source({ ...ordered, block: 10, shards: 3, prefetch: 9 }, await world.another())
       for await (const message of source.messages({ signal: stop.signal })) {
         first.get(message.partitionKey ?? '')?.add(message.id)
-        // Some are handled while the lease goes.
+        // Some messages are still being handled while the lease is lost.
         const acked = Number(message.id?.slice(1)) % 5 === 0 ? new Promise(setImmediate).then(() => message.ack()) : message.ack()
         void acked.then(
           () => done.add(message.id),

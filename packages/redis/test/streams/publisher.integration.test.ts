@@ -7,7 +7,7 @@ import { redisKinds } from '../support/redis-clients.ts'
 import { event, idsOf, never, numbered, open, openStreams, type StreamWorld, take } from './world.ts'
 
 function failureOf(result: PublishResult | undefined): PublishFailure {
-  if (result === undefined || result.ok) throw new Error('It did not fail.')
+  if (result === undefined || result.ok) throw new Error('Expected a failed result.')
   return result
 }
 
@@ -73,7 +73,7 @@ describe('publishing', () => {
     const entry = (key: string | undefined, ...fields: string[]) => ({ key, fields, size: 1 })
     const entries = [
       entry('a', 'id', 'a1'),
-      // No value: the server refuses this one.
+      // A field without a value: the server refuses this entry.
       entry('a', 'id'),
       entry('b', 'id', 'b1'),
       entry('a', 'id', 'a3'),
@@ -121,7 +121,7 @@ describe('publishing', () => {
       expect(failureOf(result)).toMatchObject({ scope: 'destination', error: { retryable: true } })
       expect(String(failureOf(result).error)).toContain('out of memory')
     }
-    // What was delivered can be settled all the same.
+    // Messages that were delivered before can still be settled.
     expect(await acked?.ack()).toBe(true)
     expect(await nacked?.nack(new Error('not now'))).toBe(true)
     expect(idsOf(await take(messages, 1))).toEqual(['nacked'])

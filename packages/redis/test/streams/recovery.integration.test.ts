@@ -6,7 +6,7 @@ import { next, numbered, open, openStreams, type StreamWorld, take } from './wor
 const singles = redisKinds.filter(({ cluster }) => !cluster)
 const orders = ['none', 'perKey'] as const
 
-/** How many commands the server has carried out. A script counts as one. */
+/** The number of commands that the server has executed. A script counts as one. */
 async function callsOf(world: StreamWorld): Promise<number> {
   const stats = String(await world.command('INFO', 'commandstats'))
   return [...stats.matchAll(/cmdstat_(?:xgroup|xreadgroup|xpending|xinfo|eval|evalsha)\S*:calls=(\d+)/g)].reduce(
@@ -33,7 +33,7 @@ describe.each(orders)('a group that was lost, with order %s', { timeout: 60_000 
     const message = await pulled
     expect(message.id).toBe('after')
     await message.ack()
-    // One for the connection, one for the group, and for what happened to be under way.
+    // One line for the connection, one for the group, and some for calls that were in progress.
     expect(linesOf(world)).toBeLessThan(10)
   })
 
@@ -46,7 +46,7 @@ describe.each(orders)('a group that was lost, with order %s', { timeout: 60_000 
     const pulled = next(messages)
     const before = await callsOf(world)
     await new Promise((resolve) => setTimeout(resolve, 2000))
-    // Three loops that pause for 100 ms: 60 tries of some commands each.
+    // Three loops that pause for 100 ms: 60 attempts of a few commands each.
     expect((await callsOf(world)) - before).toBeLessThan(300)
     expect(linesOf(world)).toBeLessThan(5)
     await world.command('CONFIG', 'SET', 'maxmemory', '0')
@@ -74,7 +74,7 @@ describe('entries of dead consumers', { timeout: 240_000 }, () => {
       seen.add(message.id)
       await message.ack()
     }
-    // One prefetch for every look would be 13 minutes.
+    // With one prefetch per search for idle entries, this would take 13 minutes.
     expect(performance.now() - start).toBeLessThan(120_000)
     expect(await world.pending()).toBe(0)
   })
@@ -120,7 +120,7 @@ describe('entries of dead consumers', { timeout: 240_000 }, () => {
       seen.add(message.id)
       await message.ack()
     }
-    // The next look that does not depend on room would come after claimInterval, 30 seconds.
+    // The next search that does not depend on free prefetch would come after claimInterval, 30 seconds.
     expect(performance.now() - start).toBeLessThan(20_000)
     for (const message of slow) await message.ack()
     expect(await world.pending()).toBe(0)

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest'
 import { startRedis } from '../../../../scripts/servers/index.mjs'
 import { idsOf, next, numbered, open, openStreams, type StreamWorld, take, until } from './world.ts'
 
-/** Has a consumer that nobody runs read so many entries, and makes it look as if that was two minutes ago. */
+/** Reads entries as a consumer that does not run, and makes them look as if they had been pending for two minutes. */
 async function readByTheDead(world: StreamWorld, count: number, consumer = 'dead-1'): Promise<string[]> {
   const { command, stream } = world
   await command('XGROUP', 'CREATE', stream, 'billing', '0', 'MKSTREAM').catch(() => {})
@@ -43,7 +43,7 @@ describe('taking over', () => {
   it('never takes over entries of a live consumer, however long they are handled, nor its own [B10]', async () => {
     await using world = await openStreams()
     await world.fill(['slow'])
-    // Longer than a busy machine may keep this process waiting.
+    // Longer than a busy machine may delay this process.
     const options = { claimIdle: 1000, claimInterval: 20, prefetch: 1 }
     const slow = open(world.source(options))
     const held = await next(slow)
@@ -57,7 +57,7 @@ describe('taking over', () => {
       const id = (await pendingList(world)).at(-1)?.id ?? ''
       await world.command('XCLAIM', world.stream, 'billing', 'dead-1', '0', id, 'IDLE', '120000', 'JUSTID')
       await expect(fresh.ack()).rejects.toThrow('taken over')
-      // It comes again, so the other one has looked for idle entries by now.
+      // The message is delivered again, so the other source has searched for idle entries by now.
       const again = await next(others)
       expect([again.id, again.deliveryCount]).toEqual([`m${round}`, 2])
       await again.ack()
@@ -71,7 +71,7 @@ describe('taking over', () => {
     const poison = numbered(600, 'p')
     await world.fill([...poison, 'good'])
     const ids = await readByTheDead(world, 601)
-    // All but the last wait for a time that is far away.
+    // All entries but the last wait for a retry in the distant future.
     const retry = `{${world.stream}}:retry:billing`
     for (const id of ids.slice(0, -1)) await world.command('ZADD', retry, String(Date.now() + 3_600_000), id)
     const message = await next(open(world.source({ prefetch: 5 })))
@@ -88,7 +88,7 @@ describe('taking over', () => {
     await first.return?.()
     const second = open(world.source({ claimIdle: 50, claimInterval: 20 }))
     const pulled = next(second)
-    // The sentinel is pending longer than claimIdle, and is taken over; the nacked one is not.
+    // The sentinel is pending for longer than claimIdle and is taken over; the nacked message is not.
     await world.fill(['sentinel'])
     const sentinel = await pulled
     expect(sentinel.id).toBe('sentinel')
@@ -120,7 +120,7 @@ describe('taking over', () => {
     await world.fill(['m0', 'm1'])
     await readByTheDead(world, 1, 'holds-something')
     const holding = (await pendingList(world))[0]?.id ?? ''
-    // It waits for its time, so that nobody takes it over.
+    // Delays the entry, so that no consumer takes it over.
     await world.command('ZADD', `{${world.stream}}:retry:billing`, String(Date.now() + 3_600_000), holding)
     const source = world.source({ claimIdle: 50, claimInterval: 20 })
     const messages = open(source)
@@ -155,7 +155,7 @@ describe('the group', () => {
     await until(async () => JSON.stringify(await world.command('XINFO', 'GROUPS', world.stream).catch(() => '')).includes('billing'))
     await world.fill(['lost'])
     const held = await pulled
-    // In one step, so that the group cannot be made before there is something to miss.
+    // In one transaction, so that the source cannot create the group before the stream has an entry to miss.
     await world.command('MULTI')
     await world.command('DEL', world.stream)
     await world.command('XADD', world.stream, '*', 'id', 'm0', 'data', '')
@@ -226,7 +226,7 @@ describe('flow', () => {
   })
 
   it('settles many messages in few round trips, each with its own answer', async () => {
-    // Its own, because it counts the calls of all.
+    // A separate server, because the test counts the calls of all clients.
     await using server = await startRedis()
     await using world = await openStreams(undefined, { url: server.url })
     await world.fill(numbered(100))
@@ -235,7 +235,7 @@ describe('flow', () => {
     await world.command('XCLAIM', world.stream, 'billing', 'thief', '0', taken?.id ?? '')
     const before = await calls(world)
     const settled = await Promise.allSettled(all.map((message) => message.ack()))
-    // Some of them look for other things meanwhile.
+    // Allows for calls that search for other entries in the meantime.
     expect((await calls(world)) - before).toBeLessThanOrEqual(20)
     expect(settled.filter(({ status }) => status === 'rejected')).toHaveLength(1)
     expect(await pendingList(world)).toEqual([{ id: taken?.id, consumer: 'thief', deliveries: 2 }])
@@ -280,7 +280,7 @@ describe('stopping', () => {
     const others = await take(second, 19)
     expect(idsOf(others).sort()).toEqual(ids.slice(1).sort())
     expect(others.every(({ deliveryCount }) => deliveryCount === 1)).toBe(true)
-    // What is in hand can still be settled.
+    // Messages in flight can still be settled.
     expect(await held.ack()).toBe(true)
     for (const message of others) await message.ack()
     expect(await world.pending()).toBe(0)

@@ -20,7 +20,7 @@ describe.each(redisKinds)('the scripts of a group on $name', (kind) => {
     const connection = await internalsOf(world.redis).port.dedicate()
     const [a, b, c] = (await group.read(connection, 10, 10)).map(({ id, deliveries }) => ({ id, deliveries }))
     await connection.close()
-    if (a === undefined || b === undefined || c === undefined) throw new Error('There are not three.')
+    if (a === undefined || b === undefined || c === undefined) throw new Error('Expected three entries.')
     const verdicts = [
       { kind: 'ack', ...a },
       { kind: 'nack', ...b, delay: 0, count: 1 },
@@ -29,7 +29,7 @@ describe.each(redisKinds)('the scripts of a group on $name', (kind) => {
     expect(await group.settle(verdicts)).toEqual(['OK', 'OK', 'OK'])
     expect(await group.settle(verdicts)).toEqual(['GONE', 'OK', 'GONE'])
     expect(await world.length(`{${world.stream}}:dead`)).toBe(1)
-    // Another one has it by now: the verdict, sent a third time, says so.
+    // Another consumer has the entry by now: the verdict, sent a third time, reports that.
     const other = await openGroup(world, 'other')
     const { entries } = await other.takeDue(10)
     expect(entries.map(({ id, deliveries }) => [id, deliveries])).toEqual([[b.id, 2]])
@@ -53,7 +53,7 @@ describe.each(redisKinds)('the scripts of a group on $name', (kind) => {
     const late = new ShardLease(port, { key, token: 'late', duration: 60_000 })
     const lease = new ShardLease(port, { key, token: 'current', duration: 60_000 })
     expect(await late.acquire()).toBe(true)
-    // Sent twice by a client that has lost the answer.
+    // Sent twice, as by a client that lost the answer.
     expect(await late.acquire()).toBe(true)
     await late.release()
     expect(await lease.acquire()).toBe(true)
@@ -88,7 +88,7 @@ describe.each(redisKinds)('the scripts of a group on $name', (kind) => {
     const [done] = await idle.read(connection, 1, 10)
     await idle.settle([{ kind: 'ack', id: done?.id ?? '', deliveries: 1 }])
     expect(await consumers()).toEqual(['holding', 'idle', 'me'])
-    // None is idle for that long.
+    // No consumer has been idle for that long.
     await me.removeDeadConsumers(3_600_000)
     expect(await consumers()).toEqual(['holding', 'idle', 'me'])
     await me.removeDeadConsumers(0)

@@ -5,7 +5,7 @@ import { companionKey, shardNames, shardOf } from '../../src/streams/entries/str
 
 describe('the names of streams', () => {
   it('always maps a key to the same shard', () => {
-    // Another hash would tear the order of every key: these values are part of the format.
+    // A different hash would break the order of every key: these values are part of the format.
     expect(['', 'a', 'customer-7', 'größe', '{x}: y'].map((key) => shardOf(key, 16))).toEqual([5, 12, 1, 10, 14])
   })
 
@@ -32,7 +32,7 @@ describe('the names of streams', () => {
     expect(() => companionKey('', '{}x', 'dead')).toThrow('braces that are no hash tag')
   })
 
-  it('knows the next id, and which of two comes first', () => {
+  it('computes the next id, and which of two is smaller', () => {
     expect(nextId('5-7')).toBe('5-8')
     expect(nextId('5-18446744073709551615')).toBe('6-0')
     expect(['10-0', '9-1', '9-10', '9-9007199254740993', '9-9007199254740992'].sort(compareIds)).toEqual([

@@ -65,7 +65,7 @@ describe.each([
     await world.fill(['fresh'])
     expect(await trimStream(redis, { stream, limit: 30, minId })).toBe(400)
     expect(await world.length()).toBe(101)
-    // Once it is done, all up to what was read goes.
+    // Once the message is settled, all entries up to the last one read are deleted.
     const retry = `{${stream}}:retry:billing`
     const [id] = (await world.command('ZRANGE', retry, '0', '0')) as [string]
     await world.command('ZADD', retry, '1', id)

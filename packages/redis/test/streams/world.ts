@@ -8,15 +8,15 @@ export interface StreamWorld extends AsyncDisposable {
   readonly redis: TestRedis['redis']
   readonly command: TestRedis['command']
   readonly logger: RecordingLogger
-  /** A name of its own; it and the keys beside it are deleted at the end. */
+  /** A unique name; the stream and its related keys are deleted at the end. */
   readonly stream: string
-  /** Another client on the same server, closed at the end: another process, as far as Redis knows. */
+  /** A second client on the same server, closed at the end: to Redis, another process. */
   another(settings?: ClientSettings): Promise<TestRedis>
   source(options?: Partial<StreamSourceOptions>, on?: TestRedis): Source & AsyncDisposable
   publisher(options?: StreamPublisherOptions): Publisher & AsyncDisposable
-  /** One message per id, published in order. */
+  /** Publishes one message per id, in order. */
   fill(ids: readonly string[], attributes?: (id: string) => Attributes): Promise<void>
-  /** How many entries of the group are delivered and not acked. */
+  /** The number of entries of the group that are delivered and not acked. */
   pending(group?: string, stream?: string): Promise<number>
   length(stream?: string): Promise<number>
 }
@@ -73,7 +73,7 @@ export async function openStreams(kind: RedisKind = single, settings: ClientSett
   }
 }
 
-/** What this world can have made: each name is looked for on its own, because a cluster has no KEYS for all of its nodes. */
+/** Deletes all keys that this world may have created. Each name is looked up separately, because KEYS does not cover all nodes of a cluster. */
 async function deleteKeys(client: TestRedis, prefix: string, name: string): Promise<void> {
   const streams = [name, ...Array.from({ length: 8 }, (_, index) => `${name}:${index}`)]
   const suffixes = [
@@ -112,7 +112,7 @@ export async function take(iterator: AsyncIterator<RawMessage>, count: number): 
   return messages
 }
 
-/** Asks until it is so. Each question is a round trip to the server, or a turn of the event loop. */
+/** Polls until the condition holds. Each check is a round trip to the server, or a turn of the event loop. */
 export async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
   while (!(await isSo())) await new Promise((resolve) => setTimeout(resolve, 5))
 }

@@ -1,6 +1,6 @@
 import { generateKeyPairSync, sign } from 'node:crypto'
 
-/** A certificate for `localhost` that signs itself, and its key, as PEM. */
+/** A self-signed certificate for `localhost` and its key, as PEM. */
 export function selfSignedCertificate(): { readonly certificate: string; readonly key: string } {
   const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
   const algorithm = der(0x30, Buffer.from('06082a8648ce3d040302', 'hex')) // ecdsa-with-SHA256

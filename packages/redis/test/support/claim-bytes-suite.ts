@@ -8,23 +8,23 @@ import type { ClientSettings } from './redis-clients.ts'
 const megabyte = 1024 * 1024
 const lease = 60_000
 
-/** An outbox on a server of the test's own. */
+/** An outbox on a server of its own. */
 interface BytesWorld extends AsyncDisposable {
   readonly store: OutboxStore & OutboxAdmin
   append(records: readonly NewOutboxRecord[]): Promise<void>
-  /** Lets the leases of these run out. */
+  /** Makes the leases of these records expire. */
   expire(held: readonly ClaimedRecord[]): Promise<void>
   command(...words: string[]): Promise<unknown>
 }
 
 interface BytesSuite {
   readonly name: string
-  /** `parts`: over how many slots the outbox is spread. */
+  /** `parts`: the number of slots that the outbox uses. */
   open(settings: ClientSettings, parts: number): Promise<BytesWorld>
   record(id: string, data: Uint8Array, destination: string): NewOutboxRecord
 }
 
-/** Claims of both outboxes keep to `maxBytes`, and to the deadline over a slow connection. */
+/** Claims of both outboxes respect `maxBytes`, and the deadline over a slow connection. */
 export function testClaimBytes({ name, open, record }: BytesSuite): void {
   const sized = (id: string, megabytes: number, destination = 'orders') =>
     record(id, new Uint8Array(megabytes * megabyte - 1000), destination)
@@ -66,7 +66,7 @@ export function testClaimBytes({ name, open, record }: BytesSuite): void {
       ])
     })
 
-    it('limits what was given back, what failed and what a dead relay held', async () => {
+    it('limits released records, failed records and those of a dead relay', async () => {
       await using server = await startRedis()
       await using world = await open({ url: server.url }, 1)
       await world.append(many(9, 1))
@@ -85,7 +85,7 @@ export function testClaimBytes({ name, open, record }: BytesSuite): void {
       expect(seen.sort()).toEqual(many(9, 1).map(({ message }) => message.attributes.id))
     })
 
-    it('shares the bytes among destinations and slots; a large record of one does not hold up the others', async () => {
+    it('shares the bytes among destinations and slots; a large record of one does not block the others', async () => {
       await using server = await startRedis()
       await using world = await open({ url: server.url }, 3)
       await world.append(many(6, 4, 'large'))
@@ -99,26 +99,26 @@ export function testClaimBytes({ name, open, record }: BytesSuite): void {
         seen.push(...claimed)
       }
       expect(seen).toHaveLength(26)
-      // Neither comes only when the other is through.
+      // Both destinations are interleaved: neither waits until the other is finished.
       const order = seen.map(({ destination }) => destination)
       expect(order.indexOf('large')).toBeLessThan(order.lastIndexOf('small'))
       expect(order.indexOf('small')).toBeLessThan(order.lastIndexOf('large'))
     })
 
-    it('reads no more into the memory of the server than it gives', async () => {
+    it('reads no more records into the memory of the server than it returns', async () => {
       await using server = await startRedis()
       await using world = await open({ url: server.url }, 1)
       for (let at = 0; at < 30; at += 10) await world.append(many(10, 4).map((_, index) => sized(`e${at + index}`, 4)))
       const before = await memoryOf(world, 'used_memory_peak')
       expect(await world.store.claim({ limit: 30, maxBytes: 8 * megabyte, lease })).toHaveLength(2)
-      // Far from the 120 MB of all of them.
+      // Well below the 120 MB of all records.
       expect((await memoryOf(world, 'used_memory_peak')) - before).toBeLessThan(60 * megabyte)
       expect(await memoryOf(world, 'used_memory_lua')).toBeLessThan(60 * megabyte)
     })
   })
 
   describe(`claims of ${name} over a slow connection`, { timeout: 120_000 }, () => {
-    it('late answers neither pile up nor count attempts, and smaller claims get through', async () => {
+    it('late answers neither accumulate nor count attempts, and smaller claims succeed', async () => {
       await using server = await startRedis()
       await using proxy = await startFaultProxy(server.url)
       await using world = await open({ url: proxy.url, options: { deadline: 3000, logger: silentLogger } }, 1)
@@ -133,7 +133,7 @@ export function testClaimBytes({ name, open, record }: BytesSuite): void {
         const { records } = await world.store.list({ state: 'ready' }, { limit: 10 })
         expect(records.map(({ attempts }) => attempts)).toEqual([0, 0, 0, 0, 0, 0])
       }, 30_000)
-      // Half of the bytes.
+      // Half of the bytes that the failed claims asked for.
       const claimed = await claim()
       expect(claimed.map(({ attempts }) => attempts)).toEqual([1, 1, 1, 1])
       expect(await world.store.settle(claimed.map(published))).toEqual(['applied', 'applied', 'applied', 'applied'])
@@ -162,7 +162,7 @@ export function testClaimBytes({ name, open, record }: BytesSuite): void {
   })
 }
 
-/** A store whose claims are limited even if the relay sets no limit. */
+/** A store that limits the bytes of claims even if the relay sets no limit. */
 function limited(store: OutboxStore, maxBytes: number): OutboxStore {
   return { ...store, claim: (options) => store.claim({ maxBytes, ...options }) }
 }

@@ -1,4 +1,4 @@
-// What the service and whoever looks at it agree on.
+// The names and limits that the service and the test share.
 export const consumer = 'orders'
 export const batchSize = 5
 

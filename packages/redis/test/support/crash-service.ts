@@ -12,7 +12,7 @@ const { CRASH_REDIS = '', CRASH_RABBITMQ = '', CRASH_TAG = '', CRASH_INPUT = '',
 const mode = CRASH_MODE === 'optimistic' ? 'optimistic' : 'exclusive'
 const orderPlaced = defineEvent<{ readonly id: string }>('order.placed')
 
-/** Orders come in by a queue and are stored; their events go out by another queue. */
+/** Orders arrive from a queue and are stored; their events are published to another queue. */
 await runCrashable(process, async () => {
   const client = new Ioredis(CRASH_REDIS)
   const redis = fromIoredis(client)
@@ -26,22 +26,22 @@ await runCrashable(process, async () => {
   const router = new Router({ concurrency: 4 })
     .use(
       transactional(redis, {
-        // What a killed one held waits that long.
+        // A message of a killed process waits until this lease has expired.
         inbox: { consumer, tag: CRASH_TAG, mode, lease: 2000 },
         outbox: { outbox, destination: CRASH_OUTPUT },
       }),
     )
     .handle(
       commandHandler({ type: 'order.place', source: '/orders' }, async ({ id }: { readonly id: string }) => {
-        // A list: a command that is applied twice is there twice.
+        // A list, so that a command that is applied twice appears twice.
         await redis.commands().rpush(ordersKey(CRASH_TAG), id)
         return [orderPlaced({ id })]
       }),
     )
   const relay = new Relay(outbox, { publisher, batchSize, lease: 2000, publishTimeout: 1500, pollInterval: 20, maxPollInterval: 50 })
   relay.start()
-  // The runs send many commands twice. A duplicate that comes while the first one is being handled is nacked with a delay, and past half of the prefetch it would wait
-  // in a retry queue, where a run that looks for commands left at the broker cannot see it: a message on its way back is in no queue's count.
+  // The runs send many commands twice. A duplicate that arrives while the first is being handled is nacked with a delay, and beyond half of the prefetch it would wait
+  // in a retry queue, where a run that looks for commands left at the broker cannot see it: no queue counts a message that is being returned.
   const running = router.run(rabbitmqSource(input, { queue: CRASH_INPUT, prefetch: 8, retryQueues: false }))
 
   return {
@@ -58,8 +58,8 @@ await runCrashable(process, async () => {
 })
 
 /**
- * The router is done with a message that is nacked because another worker is at it, but it is held for a while before it goes back. `areSettled`: nothing
- * is held, and nothing went back since it was last asked: that was not at the broker yet when somebody looked there.
+ * The router is done with a message that it nacked because another worker handles it, but the connection holds the message for a while before it returns it.
+ * `areSettled`: no message is held, and none was returned since the last call: a message returned since then may have been missed when the broker was checked.
  */
 function watchDeliveries(connection: RabbitmqConnection): { areSettled(): boolean } {
   let unsettled = 0

@@ -12,7 +12,7 @@ import { redisUrl } from './redis-clients.ts'
 
 const rabbitmqUrl = process.env['RABBITMQ_URL'] ?? 'amqp://guest:guest@127.0.0.1:5672'
 
-/** Redis and RabbitMQ, and on them the service. */
+/** Redis, RabbitMQ and the service that uses them. */
 export function crashWorld(service: string, mode: 'exclusive' | 'optimistic', store: 'stream' | 'lua' = 'stream'): OpenCrashWorld {
   return async () => {
     const tag = `crash-${ownName()}`
@@ -24,7 +24,7 @@ export function crashWorld(service: string, mode: 'exclusive' | 'optimistic', st
     const publisher = rabbitmqPublisher(connection)
     const input = `${tag}.commands`
     const output = `${tag}.events`
-    // A test run that is cut off leaves no queue behind for long.
+    // Queues expire, so that an interrupted test run leaves none behind for long.
     for (const queue of [input, output]) await channel.assertQueue(queue, { expires: 600_000, arguments: { 'x-queue-type': 'quorum' } })
     const sent = new Set<string>()
     const published: string[] = []
@@ -50,7 +50,7 @@ export function crashWorld(service: string, mode: 'exclusive' | 'optimistic', st
       },
       eventOf: (id) => deterministicIds(consumer, '/shop', id)('order.placed'),
       async observe() {
-        // Before the events: what is settled by now is at the broker, and is read below.
+        // Read before the events: a record settled by now is at the broker, and is read below.
         const { destinations } = await outbox.stats()
         const sum = (state: 'ready' | 'waiting' | 'leased' | 'parked') => destinations.reduce((total, one) => total + one[state], 0)
         const { messageCount } = await channel.checkQueue(input)
@@ -77,7 +77,7 @@ export function crashWorld(service: string, mode: 'exclusive' | 'optimistic', st
       },
     }
 
-    /** A marker tells by a hash whose it is, so each command is asked for. */
+    /** A marker contains only a hash of the message id, so each command is looked up. */
     async function doneIds(): Promise<string[]> {
       const ids = [...sent]
       if (ids.length === 0) return []

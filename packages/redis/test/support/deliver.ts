@@ -7,7 +7,7 @@ export interface Delivery {
   readonly router?: RouterOptions | undefined
 }
 
-/** Delivers these messages to a router as services have it, and waits until each is settled. */
+/** Delivers these messages to a router with the middleware of a service, and waits until each is settled. */
 export async function deliver({ use, handle, router }: Delivery, ...messages: readonly TrackedMessage[]): Promise<void> {
   await new Router({ source: '/orders', logger: silentLogger, ...router })
     .use(...use)
@@ -20,7 +20,7 @@ export function placed(data: unknown): Message {
   return new Message(data, { type: 'order.placed' })
 }
 
-/** What the broker was told about a message. */
+/** The error with which the message was nacked or rejected. */
 export function errorOf({ calls }: TrackedMessage): { readonly code?: string; readonly message: string; readonly retryAfter?: number } {
   return (calls[0]?.error ?? {}) as never
 }

@@ -4,7 +4,7 @@ import { ownName } from '../../../../scripts/test-run.mjs'
 import type { InboxOptions, Redis, RedisOptions, RedisTransaction, TransactionOptions } from '../../src/index.ts'
 import type { ClientSettings, RedisKind, TestRedis } from './redis-clients.ts'
 
-/** Redis for a test, with keys of its own under one tag. Disposing it removes them. */
+/** Redis for one test, with its own keys under one tag. Disposing it deletes them. */
 export interface HandlingWorld extends AsyncDisposable {
   readonly redis: Redis
   readonly tag: string
@@ -12,11 +12,11 @@ export interface HandlingWorld extends AsyncDisposable {
   /** A key under the tag. */
   key(...parts: string[]): string
   readonly outbox: OutboxWriter<RedisTransaction>
-  /** The events that are committed, oldest first. */
+  /** The committed events, oldest first. */
   events(): Promise<RawMessage[]>
-  /** For `inboxMiddleware()`. */
+  /** Options for `inboxMiddleware()`. */
   inbox(options?: Partial<InboxOptions>): InboxOptions
-  /** All keys under the tag that hold this, without the tag. */
+  /** All keys under the tag whose name contains the text, without the tag. */
   keys(containing?: string): Promise<string[]>
 }
 
@@ -49,15 +49,15 @@ export async function openHandlingWorld(kind: RedisKind, settings: ClientSetting
   }
 }
 
-/** On a cluster every node has keys of its own: those of a tag are on the one that its slot is on. */
+/** On a cluster every node has its own keys: the keys of a tag are on the node of its slot. */
 async function keysOf(kind: RedisKind, command: TestRedis['command'], pattern: string): Promise<string[]> {
   if (!kind.cluster) return (await command('KEYS', pattern)) as string[]
-  // In a script, so that the key leads to the node.
+  // In a script, so that the anchor key routes the call to the right node.
   const anchor = pattern.slice(0, -1)
   return (await command('EVAL', "return redis.call('KEYS', ARGV[1])", '1', anchor, pattern.replaceAll(/[[\]?]/g, '\\$&'))) as string[]
 }
 
-/** The smallest outbox: an entry with attributes and data. */
+/** A minimal outbox: each entry has attributes and data. */
 function streamWriter(stream: string): OutboxWriter<RedisTransaction> {
   return {
     async append(transaction, records) {
@@ -69,7 +69,7 @@ function streamWriter(stream: string): OutboxWriter<RedisTransaction> {
   }
 }
 
-/** What a business write looks like. */
+/** A typical business write. */
 export async function write(redis: Redis, context: Context, key: string, value: string): Promise<void> {
   await redis.commands(context).set(key, value)
 }

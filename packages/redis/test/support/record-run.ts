@@ -2,8 +2,8 @@ import { problemOn60 } from './redis-6-0-commands.ts'
 import { type RecordedCommand, type RedisWatch, watchRedis } from './redis-recording.ts'
 
 /**
- * For vitest's `globalSetup`: has the servers that the tests share tell what they are sent during the whole run, and fails it at the end if there was
- * anything that Redis 6.0 does not have. Servers that are not up, and those that a test starts for itself, are not recorded.
+ * For vitest's `globalSetup`: records all commands sent to the shared servers during the run, and fails it at the end if one of them
+ * does not exist in Redis 6.0. Servers that are not running, and servers that a test starts for itself, are not recorded.
  */
 export default async function recordRun(): Promise<() => Promise<void>> {
   const urls = [process.env['REDIS_URL'] ?? 'redis://127.0.0.1:6379', ...(process.env['REDIS_CLUSTER_URLS']?.split(',') ?? [])]
@@ -19,7 +19,7 @@ export default async function recordRun(): Promise<() => Promise<void>> {
     try {
       watches.push(await watchRedis(url, check))
     } catch {
-      // It is not up.
+      // The server is not running.
     }
   }
 
@@ -30,13 +30,13 @@ export default async function recordRun(): Promise<() => Promise<void>> {
     }
     if (problems.size === 0) return
     const listed = Array.from(problems, ([problem, example]) => `${problem}, as in: ${example}`)
-    // Vitest prints what is thrown here, and takes no notice of it otherwise.
+    // Vitest prints an error thrown here but does not fail the run, so the exit code is set as well.
     process.exitCode = 1
-    throw new Error(`Something was sent that Redis 6.0 does not have:\n${listed.join('\n')}`)
+    throw new Error(`Some commands or options do not exist in Redis 6.0:\n${listed.join('\n')}`)
   }
 }
 
-/** `trimStream()` looks at the server's version first, in the same script. The clock that the tests of the outbox move gives ids of its own to XADD. */
+/** `trimStream()` checks the server's version first, in the same script. The moved clock of the outbox tests passes explicit ids to XADD. */
 function isExpected({ words, inScript }: RecordedCommand): boolean {
   if (!inScript) return false
   return (words[0] === 'XTRIM' && words[2] === 'MINID') || (words[0] === 'XADD' && /^\d+-\*$/.test(words[2] ?? ''))

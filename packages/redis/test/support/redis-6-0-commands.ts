@@ -1,5 +1,5 @@
-// What Redis 6.0 has: its commands, which of them may run in a script, and the forms of those that later versions gave more options.
-// An ACL cannot see options, and the servers at hand are newer: so what is sent is recorded and compared with this table.
+// Redis 6.0: its commands, which of them may run in a script, and the syntax of those that gained options in later versions.
+// An ACL cannot check options, and the available servers are newer: so all commands are recorded and compared with this table.
 
 /** Every command of 6.0. */
 const commands: ReadonlySet<string> = new Set(
@@ -28,7 +28,7 @@ const notInScripts: ReadonlySet<string> = new Set(
     .split(/\s+/),
 )
 
-/** Tells what 6.0 would not understand of the words behind the command. */
+/** Describes the first argument that 6.0 would not understand, if any. */
 type Form = (words: readonly string[]) => string | undefined
 
 const forms: Readonly<Record<string, Form>> = {
@@ -82,13 +82,13 @@ const forms: Readonly<Record<string, Form>> = {
       TRACKING: none,
       UNBLOCK: none,
       HELP: none,
-      // Of 7.2: the clients tell their names with it when they connect, and take it that an older server refuses.
+      // Added in 7.2: clients send their names with it when they connect, and tolerate that an older server refuses it.
       SETINFO: none,
     }),
   CLUSTER: (words) => (/^(SHARDS|LINKS|ADDSLOTSRANGE|DELSLOTSRANGE)$/i.test(words[0] ?? '') ? `has no CLUSTER ${words[0]}` : undefined),
 }
 
-/** What Redis 6.0 would say against a command; `undefined` if nothing. */
+/** The reason why Redis 6.0 would refuse a command; `undefined` if it would accept it. */
 export function problemOn60(words: readonly string[], options: { readonly inScript: boolean }): string | undefined {
   const [name = '', ...rest] = words
   const command = name.toUpperCase()
@@ -109,7 +109,7 @@ function atMultiple(words: readonly string[], size: number): string | undefined 
   return words.length % size === 0 ? undefined : `takes groups of ${size}, without options`
 }
 
-/** Only these words, each followed by so many values. */
+/** Accepts only these options, each followed by the given number of values. */
 function options(words: readonly string[], known: Readonly<Record<string, number>>): string | undefined {
   for (let at = 0; at < words.length; ) {
     const values = known[words[at]?.toUpperCase() ?? '']
@@ -119,7 +119,7 @@ function options(words: readonly string[], known: Readonly<Record<string, number
   return undefined
 }
 
-/** Options before scores, which are numbers. */
+/** Options that precede scores, which are numbers. */
 function leading(words: readonly string[], known: readonly string[]): string | undefined {
   for (const word of words) {
     if (known.includes(word.toUpperCase())) continue
@@ -145,7 +145,7 @@ function maxLength(words: readonly string[]): string | undefined {
   return atMost(words, /^[~=]$/.test(words[1] ?? '') ? 3 : 2)
 }
 
-/** Key and group; or these, a range, a count and maybe a consumer. */
+/** Key and group; or key, group, a range, a count and optionally a consumer. */
 function xpending([, , ...words]: readonly string[]): string | undefined {
   if (words.length === 0) return undefined
   if (/^IDLE$/i.test(words[0] ?? '')) return "does not know the option 'IDLE'"

@@ -4,7 +4,7 @@ import type { Redis } from '../../src/index.ts'
 import { type StreamSourceOptions, streamPublisher, streamSource, trimStream } from '../../src/streams/index.ts'
 import { useStreamOutbox } from '../outbox/stream/stream-outbox-flow.ts'
 
-/** Something that a user of the package does, on a server of the test's own. It leaves nothing running. */
+/** A typical use of the package, on a server of its own. It leaves nothing running. */
 export interface Flow {
   readonly name: string
   run(redis: Redis): Promise<void>
@@ -14,7 +14,7 @@ function event(id: string): RawMessage {
   return new Message(new TextEncoder().encode('{}'), { id, type: 'test.event', source: '/test', partitionkey: id[0], attempt: 1 })
 }
 
-/** Publishes, then acks, nacks and rejects, is stopped with entries in its prefetch, and takes over what another left idle. */
+/** Publishes; acks, nacks and rejects; stops with entries in its prefetch; and takes over entries that another consumer left idle. */
 async function consume(redis: Redis, options: StreamSourceOptions): Promise<void> {
   const { stream, shards } = options
   const publisher = streamPublisher(redis, { shards })
@@ -34,13 +34,13 @@ async function consume(redis: Redis, options: StreamSourceOptions): Promise<void
     else await message.ack()
     settled += message.id === 'b1' && message.deliveryCount === 1 ? 0 : 1
     if (settled === ids.length - 1) stop.abort()
-    // The first one is in the hands of the source that was abandoned.
+    // The first message is held by the abandoned source.
     if (settled === 1) await abandoned[Symbol.asyncDispose]()
   }
   await trimStream(redis, { stream, shards, minId: false })
 }
 
-/** The flows of streams. Those of inbox, outbox and the rest of the package are added to this list. */
+/** The flows of streams. The flows of inbox, outbox and the rest of the package are added to this list. */
 export const flows: readonly Flow[] = [
   {
     name: 'a stream, in no order',

@@ -3,10 +3,10 @@ import { Cluster as Cluster5, Redis as Redis5 } from 'ioredis-5'
 import { createClient, createCluster } from 'redis'
 import { fromIoredis, fromNodeRedis, type IoredisClient, type Redis, type RedisOptions } from '../../src/index.ts'
 
-/** A client that a test has made, and Redis on it. */
+/** A client opened by a test, and the `Redis` that uses it. */
 export interface TestRedis extends AsyncDisposable {
   readonly redis: Redis
-  /** Any command, as redis-cli would send it, past Ackord. */
+  /** Sends any command directly, as redis-cli would, bypassing Ackord. */
   command(...words: (string | Buffer)[]): Promise<unknown>
 }
 
@@ -34,9 +34,9 @@ function clusterUrls(url: string | undefined): string[] {
 
 type Plain = Pick<IoredisClient, 'call' | 'disconnect' | 'on'>
 
-/** `plain` is without the prefix of the client. */
+/** `plain` is a client without the key prefix. */
 function testRedis(redis: Redis, plain: Plain, close: () => void): TestRedis {
-  // A connection that a test cuts is told by its commands; without a listener the client prints it.
+  // A cut connection is reported by the failing commands; without a listener the client also prints it.
   plain.on('error', () => {})
   return {
     redis,
@@ -83,7 +83,7 @@ const nodeRedisClusterKind: RedisKind = {
   },
 }
 
-/** Every client that Ackord works with, on one server and on a cluster. */
+/** Every client that Ackord supports, on a single server and on a cluster. */
 export const redisKinds: readonly RedisKind[] = [
   ioredisKind('ioredis 6', false, (url = redisUrl, keyPrefix) => new Redis6(url, { keyPrefix })),
   ioredisKind('ioredis 5', false, (url = redisUrl, keyPrefix) => new Redis5(url, { keyPrefix })),
@@ -94,7 +94,7 @@ export const redisKinds: readonly RedisKind[] = [
 ]
 
 /**
- * One client on a server and one on a cluster, for the suites of what is built on the port: their scripts are the same whichever client sends them, and the
+ * One client on a single server and one on a cluster, for suites of code built on the port: their scripts do not depend on the client, and the
  * tests of the port run on all clients.
  */
 export const typicalKinds: readonly RedisKind[] = redisKinds.filter(({ name }) => ['ioredis 6', 'node-redis on a cluster'].includes(name))

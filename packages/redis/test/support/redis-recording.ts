@@ -5,18 +5,18 @@ import { problemOn60 } from './redis-6-0-commands.ts'
 
 export interface RecordedCommand {
   readonly words: readonly string[]
-  /** Called by a script, which the server shows as well. */
+  /** Whether a script called it; MONITOR shows these commands, too. */
   readonly inScript: boolean
 }
 
-/** What a server is told from now on, by whomever: it is best the test's own. */
+/** Records all commands that a server receives, from every client. Use a server that no other test shares. */
 export interface RedisRecording extends AsyncDisposable {
-  /** All that was sent before this call. */
+  /** All commands sent before this call. */
   commands(): Promise<readonly RecordedCommand[]>
 }
 
 export interface RedisWatch extends AsyncDisposable {
-  /** Resolves when all that was sent before this call has been told. */
+  /** Resolves when all commands sent before this call have been reported. */
   caughtUp(): Promise<void>
 }
 
@@ -32,7 +32,7 @@ export async function recordRedis(url: string): Promise<RedisRecording> {
   }
 }
 
-/** Tells each command when it was sent. By MONITOR, on a connection of its own. */
+/** Reports each command that the server receives. Uses MONITOR on a separate connection. */
 export async function watchRedis(url: string, onCommand: (command: RecordedCommand) => void): Promise<RedisWatch> {
   const watchers = new Set<(command: RecordedCommand) => void>()
   let socket = await open(url)
@@ -50,7 +50,7 @@ export async function watchRedis(url: string, onCommand: (command: RecordedComma
     rest = ''
     socket.setEncoding('latin1')
     socket.on('data', (chunk: string) => {
-      // A line may have megabytes, and comes in many chunks: each chunk is searched once.
+      // A line may have megabytes and arrive in many chunks: each chunk is searched once.
       let start = 0
       for (let end = chunk.indexOf('\n'); end >= 0; end = chunk.indexOf('\n', start)) {
         tell(rest + chunk.slice(start, end))
@@ -59,7 +59,7 @@ export async function watchRedis(url: string, onCommand: (command: RecordedComma
       }
       rest += chunk.slice(start)
     })
-    // A test may end all connections of the server.
+    // Reconnects, because a test may close all connections of the server.
     socket.on('close', () => {
       if (!isOver) void listenAgain()
     })
@@ -72,7 +72,7 @@ export async function watchRedis(url: string, onCommand: (command: RecordedComma
       if (isOver) socket.destroy()
       else listen()
     } catch {
-      // The server is gone, and is sent nothing.
+      // The server has stopped and receives no commands.
     }
   }
 
@@ -88,7 +88,7 @@ export async function watchRedis(url: string, onCommand: (command: RecordedComma
   }
 }
 
-/** What Redis 6.0 would not have understood, each once, in words. */
+/** Describes every command that Redis 6.0 would not understand, each once. */
 export function problemsOn60(commands: readonly RecordedCommand[]): string[] {
   const found = commands.flatMap(({ words, inScript }) => {
     const problem = problemOn60(words, { inScript })
@@ -97,7 +97,7 @@ export function problemsOn60(commands: readonly RecordedCommand[]): string[] {
   return [...new Set(found)]
 }
 
-/** Sends something unique and waits until it is seen: what was sent before has been seen, too. */
+/** Sends a unique command and waits until it is seen: commands sent before it have been seen, too. */
 async function mark(url: string, watchers: Set<(command: RecordedCommand) => void>): Promise<void> {
   const text = `mark-${randomUUID()}`
   const seen = new Promise<void>((resolve) => {
@@ -126,7 +126,7 @@ async function open(url: string): Promise<Socket> {
   return socket
 }
 
-// +1700000000.123456 [0 127.0.0.1:50000] "XADD" "orders" "*" "data" "\x00"; `lua` instead of the address for what a script calls.
+// +1700000000.123456 [0 127.0.0.1:50000] "XADD" "orders" "*" "data" "\x00"; `lua` in place of the address for calls from a script.
 const lineForm = /^\+\d+\.\d+ \[\d+ (\S+)\] (.*)$/s
 
 function parseLine(line: string): RecordedCommand | undefined {
@@ -135,7 +135,7 @@ function parseLine(line: string): RecordedCommand | undefined {
   return { words: wordsOf(text), inScript: client === 'lua' }
 }
 
-/** By hand: an expression for a word of megabytes runs out of stack. */
+/** Parsed without a regular expression, which runs out of stack on a word of megabytes. */
 function wordsOf(text: string): string[] {
   const words: string[] = []
   for (let start = text.indexOf('"'); start >= 0; ) {
@@ -155,7 +155,7 @@ function isEscaped(text: string, index: number): boolean {
   return (index - start) % 2 === 1
 }
 
-/** Data of megabytes stays as it is: no rule looks into it. */
+/** Long data is not unescaped: no rule inspects it. */
 function unescaped(word: string): string {
   if (word.length > 10_000 || !word.includes('\\')) return word
   return word.replace(/\\(x[0-9a-f]{2}|.)/gs, (_, code: string) =>

@@ -2,14 +2,14 @@ import type { Redis as Ioredis } from 'ioredis'
 import { ioredisPort } from '../../src/client/ioredis.ts'
 import { type RedisPort, type Script, script } from '../../src/client/port.ts'
 
-/** Makes the commit script throw, at a step that a test chooses. */
+/** Makes the commit script throw at a step that the test chooses. */
 export interface ScriptStops {
   readonly port: RedisPort
-  /** At which step, from 1; 0 lets it run through. */
+  /** The step at which it throws, from 1; 0 never throws. */
   step: number
-  /** How many calls of the script are stopped at it; the others run through. */
+  /** How many calls of the script throw; the others complete. */
   calls: number
-  /** How many steps the last call took that ran through. */
+  /** The number of steps of the last call that completed. */
   taken: number
   /** The keys of all scripts, and the marker of the last commit. */
   readonly keys: Set<string>
@@ -18,7 +18,7 @@ export interface ScriptStops {
 
 const instrumented = new Map<string, Script>()
 
-/** A port on which the commit script counts its steps: the lines that it runs, and the moments before and after each command of Redis. */
+/** A port on which the commit script counts its steps: each line that it runs, and the moments before and after each Redis command. */
 export function stoppableCommits(client: Ioredis): ScriptStops {
   const plain = ioredisPort(client)
   const stops: ScriptStops = {

@@ -1,4 +1,4 @@
-/** Asks again until it is so. For what the server does in its own time. */
+/** Polls until the condition holds. For effects that the server applies asynchronously. */
 export async function until(what: string, isSo: () => Promise<boolean> | boolean): Promise<void> {
   const end = Date.now() + 15_000
   while (!(await isSo())) {

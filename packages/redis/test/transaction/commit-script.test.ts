@@ -6,7 +6,7 @@ import { cancelFragment } from '../../src/outbox/stream/scripts/cancel-fragment.
 import { commitScript, commitScriptFor } from '../../src/transaction/commit-script.ts'
 
 describe('the commit script', () => {
-  it('knows no outbox without a fragment', () => {
+  it('contains no outbox code without a fragment', () => {
     expect(commitScriptFor(false, [])).toBe(commitScript)
     expect(commitScript.lua).not.toContain('outbox')
   })
@@ -20,7 +20,7 @@ describe('the commit script', () => {
     expect(commitScriptFor(false, [outboxFragment]).lua).not.toContain(cancelFragment.lua)
   })
 
-  it('gives every fragment a letter of its own', () => {
+  it('assigns every fragment its own letter', () => {
     const letters = [outboxFragment, cancelFragment, extendFragment].map(({ letter }) => letter)
     const taken = 'sifphcrlezxutbagnkmw'
     expect(new Set([...letters, ...taken]).size).toBe(letters.length + taken.length)

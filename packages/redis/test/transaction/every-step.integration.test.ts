@@ -18,13 +18,13 @@ interface Scenario {
   readonly inbox: InboxMode
   readonly outbox: OutboxName
   readonly rollback: boolean
-  /** Whether a command fails, at the end of all others. */
+  /** Whether the last command fails. */
   readonly fails: boolean
 }
 
 let tags = 0
 
-/** Thousands are used, many at the same time: random names alone would collide now and then, and one message would find the lease of another. */
+/** Thousands of tags are used, many concurrently: random names alone would occasionally collide, and one message would find the lease of another. */
 function newTag(): string {
   tags += 1
   return `t-${ownName()}-${tags}`
@@ -35,7 +35,7 @@ function outboxOf(redis: Redis, name: OutboxName, tag: string): OutboxWriter<Red
   return name === 'Lua outbox' ? luaOutbox(redis, { tag, logger: silentLogger }) : undefined
 }
 
-/** Everything that the handler writes and sends is there `times` times, or nothing is where that is 0. */
+/** Every write and event of the handler exists `times` times; none exists if it is 0. */
 interface Effects {
   readonly count: number
   readonly fields: number
@@ -46,10 +46,10 @@ interface Effects {
 
 const nothing: Effects = { count: 0, fields: 0, log: 0, moved: 0, events: 0 }
 
-/** One message under a tag of its own, delivered as often as a test wants. */
+/** One message under its own tag, delivered as often as a test wants. */
 function messageWorld(client: Ioredis, { inbox, outbox: name, rollback, fails }: Scenario) {
   const stops = stoppableCommits(client)
-  // Of one message each: what becomes of several is another test's.
+  // One message per call: a test below covers several.
   const redis = new Redis(client, stops.port, { logger: silentLogger, coalesce: 1 })
   const tag = newTag()
   const key = (...parts: string[]) => redis.key(tag, ...parts)
@@ -66,14 +66,14 @@ function messageWorld(client: Ioredis, { inbox, outbox: name, rollback, fails }:
     await commands.hset(key('fields'), { a: 1 })
     await commands.xadd(key('log'), { a: 1 })
     await commands.sunionstore(key('moved'), key('set'), key('empty'))
-    // The type is right when the commit looks, and wrong when the command runs.
+    // The type is right when the commit checks it, and wrong when the command runs.
     if (fails) redis.transaction()?.queue({ name: 'RPUSH', args: [key('fields'), 'x'], keys: [0], kind: 'any' })
     return outbox === undefined ? [] : [placed('e1'), placed('e2')]
   }
 
   return {
     stops,
-    /** Gives the verdict. */
+    /** Resolves to the verdict. */
     async deliver(): Promise<string> {
       const message = trackedMessage('m1')
       await deliver({ use, handle }, message)
@@ -81,7 +81,7 @@ function messageWorld(client: Ioredis, { inbox, outbox: name, rollback, fails }:
     },
     async prepare() {
       await client.sadd(key('set'), 'member')
-      // One that is there before, so that undoing takes entries out of it.
+      // An existing entry, so that a rollback must remove the later entries from the stream.
       await client.xadd(key('log'), '*', 'a', '0')
     },
     async marker(): Promise<string | undefined> {
@@ -109,17 +109,17 @@ const scenarios: Scenario[] = [
     (['stream outbox', 'Lua outbox', 'no outbox'] as const).flatMap((outbox) =>
       [false, true].flatMap((rollback) =>
         [false, true]
-          // All combinations with the default mode; with the others a command that fails beside events, and the rest in `make proof`.
+          // All combinations for the default mode; for the others only failing commands with events. `make proof` runs all.
           .filter((fails) => isProof || inbox === 'exclusive' || (fails && outbox !== 'no outbox'))
           .map((fails) => ({ inbox, outbox, rollback, fails })),
       ),
     ),
   ),
-  // Its commit is the same as without an inbox.
+  // The commit of mark-first is the same as without an inbox.
   { inbox: 'mark-first', outbox: 'stream outbox', rollback: false, fails: false },
 ]
 
-/** Agreement between what the marker says, what the broker was told, and what is there. */
+/** Checks that the marker, the verdict and the written data agree. */
 async function checkAgreement(
   scenario: Scenario,
   message: ReturnType<typeof messageWorld>,
@@ -137,15 +137,15 @@ async function checkAgreement(
     expect([undefined, 'void']).toContain(marker)
     expect(effects).toEqual(nothing)
   }
-  // A redelivery never adds to what an earlier one has written.
+  // A redelivery never adds to the effects of an earlier delivery.
   if (scenario.inbox === 'none' || scenario.fails) return
   const again = await message.deliver()
-  // What was marked first is not tried again, whatever became of it.
+  // A message that was marked first is not retried, whatever its outcome.
   expect(again).toBe(verdict === 'reject' && scenario.inbox !== 'mark-first' ? 'reject' : 'ack')
   expect(await message.effects()).toEqual(verdict === 'reject' ? effects : whole)
 }
 
-/** How many messages are tried at the same time. */
+/** How many messages are tried concurrently. */
 const atOnce = 20
 
 describe('a commit script that stops at any of its steps', () => {
@@ -184,7 +184,7 @@ describe('a commit script that stops at any of its steps', () => {
             for (let step = steps.shift(); step !== undefined; step = steps.shift()) verdicts.add((await runStopped(step)).verdict)
           }),
         )
-        // Before the first write nothing is there, and after it something may be.
+        // Before the first write no effect exists (nack); after it, effects may exist (reject).
         expect([...verdicts]).toEqual(expect.arrayContaining(['nack', 'reject']))
       } finally {
         client.disconnect()
@@ -218,7 +218,7 @@ describe('a commit script that stops at any of its steps', () => {
         if (message.verdicts.join() === 'nack') expect(found).toEqual([null, 0])
       }
       const settled = messages.filter(({ message }) => message.verdicts.join() !== 'reject')
-      // At most the one that was being carried out.
+      // At most the one message whose commit was being executed is rejected.
       expect(settled.length).toBeGreaterThanOrEqual(ids.length - 1)
       await deliver({ use, handle, router: { concurrency: ids.length } }, ...settled.map(({ id }) => trackedMessage(id)))
       for (const { id } of settled) expect(await client.get(key('count', id))).toBe('1')

@@ -59,7 +59,7 @@ describe('a commit whose call fails', () => {
       if (source === undefined || target === undefined) throw new Error('There are two nodes.')
       const use = [inboxMiddleware(redis, world.inbox()), transactionMiddleware(redis, quiet)]
       const handle = async () => {
-        // The marker is there already, and this key is not: neither node has both.
+        // The marker exists already and this key does not: neither node has both.
         await target.client.call('CLUSTER', 'SETSLOT', slot, 'IMPORTING', source.id)
         await source.client.call('CLUSTER', 'SETSLOT', slot, 'MIGRATING', target.id)
         await redis.commands().incr(key('count'))
@@ -69,7 +69,7 @@ describe('a commit whose call fails', () => {
       for (const { client } of nodes) await client.call('CLUSTER', 'SETSLOT', slot, 'STABLE')
       expect(order.verdicts, kind.name).toEqual(['nack'])
       expect(isAckordError(errorOf(order), 'ACKORD_TRANSACTION_ABORTED')).toBe(true)
-      // The client asks again, and which node answers last before it gives up is chance.
+      // The client retries, and which node answers last before it gives up is random.
       expect(errorOf(order).message).toMatch(/is being moved to another node: (?:TRYAGAIN|MOVED|ASK)\b/)
       const again = trackedMessage('m1')
       await deliver({ use, handle: async () => await redis.commands().incr(key('count')) }, again)

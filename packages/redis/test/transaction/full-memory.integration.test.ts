@@ -49,7 +49,7 @@ it('full memory is not made fuller by a backlog, and costs two log lines', async
   await until('the router pauses', () => router.health().paused)
   const [memory, count] = [await usedMemory(), await handled()]
 
-  // Long enough to read, refuse and nack all of them, as it was before.
+  // Long enough to read, refuse and nack all messages, as an earlier version did.
   await new Promise((resolve) => setTimeout(resolve, 4_000))
   expect(await handled()).toBeLessThanOrEqual(count + 20)
   expect(await pending()).toBeLessThanOrEqual(2 * prefetch)

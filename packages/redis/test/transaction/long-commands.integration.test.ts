@@ -9,10 +9,10 @@ import { redisKinds } from '../support/redis-clients.ts'
 
 const single = redisKinds.filter(({ cluster }) => !cluster)
 
-/** Lua's `unpack` fails from here on, in the middle of a script. */
+/** From this number on, Lua's `unpack` fails in the middle of a script. */
 const tooManyForLua = 8_500
 
-/** All keys that a transaction wrote, without the note that it was committed. */
+/** All keys that a transaction wrote, except the record of its commit. */
 async function written({ keys }: HandlingWorld): Promise<string[]> {
   return (await keys()).filter((found) => !found.startsWith('ackord-tx:'))
 }
@@ -135,7 +135,7 @@ for (const kind of single) {
       const writing = redis.write(
         async (transaction) => {
           for (const value of numbered(tooManyForLua)) await redis.commands().xadd(key('log'), { value })
-          // The type is right when the commit looks, and wrong when the command runs.
+          // The type is right when the commit checks it, and wrong when the command runs.
           await redis.commands().del(key('text'))
           transaction.queue({ name: 'RPUSH', args: [key('text'), 'x'], keys: [0], kind: 'any' })
           transaction.queue({ name: 'INCR', args: [key('text')], keys: [0], kind: 'any' })

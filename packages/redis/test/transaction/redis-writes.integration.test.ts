@@ -6,7 +6,7 @@ import { redisKinds } from '../support/redis-clients.ts'
 
 type Write = (writes: RedisWrites, key: (...parts: string[]) => string) => Promise<void>
 
-/** Each method, on what is there, and what redis-cli finds afterwards. */
+/** For each method: the setup, the write, and what redis-cli reads afterwards. */
 const methods: Record<string, [setup: string[][], write: Write, look: string[], found: unknown]> = {
   set: [[], (w, k) => w.set(k('a'), 'x'), ['GET', 'a'], 'x'],
   'set with options': [[['SET', 'a', 'x']], (w, k) => w.set(k('a'), 'y', { only: 'missing', expiry: 1000 }), ['GET', 'a'], 'x'],
@@ -150,7 +150,7 @@ const methods: Record<string, [setup: string[][], write: Write, look: string[], 
   'raw, keys in turn with values': [[], (w, k) => w.raw('MSET', [k('a'), k('b')], 'x', 'y'), ['GET', 'b'], 'y'],
 }
 
-/** What a method does to a key, with what redis-cli calls it. */
+/** Runs a method on a key and reads the result as redis-cli would. */
 async function tryOut(world: HandlingWorld, method: string, inTransaction: boolean): Promise<unknown> {
   const [setup, write, [name = '', last = '', ...rest]] = methods[method] as (typeof methods)[string]
   const key = (...parts: string[]) => world.key(method, String(inTransaction), ...parts)
@@ -173,7 +173,7 @@ for (const kind of redisKinds.filter(({ name }) => name === 'ioredis 6' || name.
           expect([method, inTransaction, found]).toEqual([method, inTransaction, expected])
         }
       }
-      // Every method is among those.
+      // The table covers every method.
       const tried = new Set(Object.keys(methods).map((name) => name.split(/[ ,]/)[0]))
       const all = Object.getOwnPropertyNames(Object.getPrototypeOf(world.redis.commands())).filter((name) => name !== 'constructor')
       expect(all.filter((name) => !tried.has(name))).toEqual([])

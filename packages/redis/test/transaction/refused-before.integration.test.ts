@@ -11,7 +11,7 @@ type Case = [name: string, setup: string[][], write: (writes: RedisWrites, key: 
 const largest = '9223372036854775807'
 const smallest = '-9223372036854775808'
 
-/** Writes that Redis would refuse in the middle of a transaction, because of what the key holds. */
+/** Writes that Redis would refuse in the middle of a transaction, because of the value of the key. */
 const byValue: Case[] = [
   ['ZUNIONSTORE of a text', [['SET', 'b', 'x']], (w, k) => w.zunionstore(k('c'), k('a'), k('b'))],
   ['ZINTERSTORE of a hash', [['HSET', 'b', 'f', 'x']], (w, k) => w.zinterstore(k('c'), k('b'))],
@@ -43,7 +43,7 @@ const byValue: Case[] = [
   ['LSET out of range', [['RPUSH', 'a', 'x']], (w, k) => w.lset(k('a'), 5, 'y')],
 ]
 
-/** Writes that no server would take, whatever it holds. */
+/** Writes that every server refuses, whatever the key holds. */
 const byArgument: Case[] = [
   ['SETBIT at 2^40', [], (w, k) => w.setbit(k('a'), 2 ** 40, 1)],
   ['SETRANGE at 2^40', [], (w, k) => w.setrange(k('a'), 2 ** 40, 'x')],
@@ -60,7 +60,7 @@ const byArgument: Case[] = [
   ['DECRBY of -2^63', [], (w, k) => w.decrby(k('a'), -9223372036854775808n)],
 ]
 
-/** Writes that are close to those, and possible. */
+/** Similar writes that are valid. */
 const allowed: [...Case, look: string[], found: unknown][] = [
   ['INCR up to 64 bits', [['SET', 'a', '9223372036854775806']], (w, k) => w.incr(k('a')), ['GET', 'a'], largest],
   ['DECR down to 64 bits', [['SET', 'a', '-9223372036854775807']], (w, k) => w.decr(k('a')), ['GET', 'a'], smallest],

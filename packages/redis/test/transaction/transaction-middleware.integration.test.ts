@@ -227,7 +227,7 @@ describe('transactionMiddleware()', () => {
       },
       { rollback: true },
     )
-    // What was published cannot be taken back.
+    // A published message cannot be undone.
     await expect(failing).rejects.toMatchObject({ code: 'ACKORD_PARTIAL_COMMIT' })
   })
 
@@ -252,7 +252,7 @@ describe('transactionMiddleware()', () => {
     await using world = await openHandlingWorld(ioredis6)
     const { redis, key } = world
     const order = await handleOne(world, async (_, context) => {
-      // It resolves at once: awaiting it cannot wait for the commit that waits for it.
+      // The write resolves immediately: otherwise awaiting it would deadlock with the commit, which waits for the handler.
       expect(await redis.commands(context).incr(key('count'))).toBeUndefined()
       for (const read of ['get', 'hget', 'exists', 'lrange', 'xrange']) expect(read in redis.commands(context)).toBe(false)
       expect(await world.command('GET', key('count'))).toBeNull()

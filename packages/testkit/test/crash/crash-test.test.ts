@@ -6,7 +6,7 @@ import { MemoryStore, orderPlaced, orderRouter, placeOrder } from '../support/me
 
 const message = { type: 'order.place', data: { orderId: 'o-1' } }
 
-/** A service on a memory store, which is what outlives it. */
+/** A service on a memory store, which outlives the service. */
 function serviceOf(routerOf: (store: MemoryStore, life: CrashTestLife) => Router): CrashTestOptions['open'] {
   return async () => {
     const store = new MemoryStore()
@@ -56,7 +56,7 @@ describe('crashTest', () => {
     expect(results.format()).toContain('| crash test')
   })
 
-  it('kills at the points that it is told', async () => {
+  it('kills at the configured points', async () => {
     const open = serviceOf((store) => orderRouter(store))
     const results = await crashTest({ open, message, points: ['transaction.beforeCommit', 'message.beforeAck'] })
     expect(results.rows.map(({ scenario }) => scenario)).toEqual([
@@ -74,7 +74,7 @@ describe('crashTest', () => {
       serviceOf((store, life) =>
         plainRouter(
           async () => {
-            // Outside of every context there is no transaction, and the table itself is written.
+            // Outside of every context there is no transaction, so this writes to the table directly.
             outside(() => placeOrder(store.executor(), 'o-1'))
             return [orderPlaced('o-1')]
           },
@@ -175,7 +175,7 @@ describe('crashTest', () => {
     expect(text).toContain('killed at transaction.beforeCommit: the effect is [], and without a crash it is [["o-1",1]].')
   })
 
-  it('says so when the handler does not work, or state() sees nothing of it', async () => {
+  it('reports that the handler does not work, or that state() does not show its effect', async () => {
     const failing = serviceOf((_, life) => plainRouter(() => Promise.reject(new Error('broken')), life))
     expect(await failureOf(failing, { patience: 100 })).toContain('not killed: The message was nacked for 100 ms: Error: broken')
     const idle = serviceOf((_, life) => plainRouter(async () => [], life))
@@ -184,12 +184,12 @@ describe('crashTest', () => {
     expect(await failureOf(refusing)).toContain('The source ended, and the message was not settled.')
   })
 
-  it('says so when the service waits for ever', async () => {
+  it('reports that the service waits forever', async () => {
     const hanging = serviceOf((_, life) => plainRouter(() => new Promise(() => {}), life))
     expect(await failureOf(hanging, { patience: 20 })).toContain('not killed: The service did not end within 60 ms.')
   })
 
-  it('closes each world, and calls what was to be called at the crash', async () => {
+  it('closes each world, and calls the crash callbacks', async () => {
     const seen: string[] = []
     const open = serviceOf((store) => orderRouter(store))
     await crashTest({

@@ -28,12 +28,12 @@ describe('the crash points', () => {
       .map((file) => ({ file: `${name}/${file}`, text: readFileSync(`${root}packages/${name}/src/${file}`, 'utf8') })),
   )
 
-  it('are the probes of the sources, all of them', () => {
+  it('are all probes in the sources', () => {
     const found = sources.flatMap(({ text }) => [...text.matchAll(/\b(?:probe|reached)\('([^']+)'\)/g)].map(([, name]) => name))
     expect(new Set(found)).toEqual(new Set(crashPoints.map(({ name }) => name)))
   })
 
-  it('are named where they are: only the relay passes a name on, in a function that the test above knows', () => {
+  it('are named at their call sites: only the relay passes a name on, in a function that the test above knows', () => {
     const passing = sources.filter(({ text }) => /\bprobe\((?!')/.test(text)).map(({ file }) => file)
     expect(passing).toEqual(['outbox/delivery/batch-carrier.ts'])
   })
@@ -42,7 +42,7 @@ describe('the crash points', () => {
 testCrashPoints({ describe, it }, { name: 'toy', open: async () => openToyWorld(toy), points })
 
 describe('the crash runner', () => {
-  // The runner waits this long for what never happens. A process must be able to start within it.
+  // The runner waits this long for an event that never happens. A process must be able to start within it.
   const patience = 3_000
 
   it.each([
@@ -58,7 +58,7 @@ describe('the crash runner', () => {
   ])('fails a service that %s, says so, and leaves no process behind', async (fault, text) => {
     const world = openToyWorld(toy, fault, patience)
     const scenario = crashScenarios({ points }).find(({ name }) => name === 'killed at message.received')
-    if (scenario === undefined) throw new Error('There is no such scenario.')
+    if (scenario === undefined) throw new Error('The scenario does not exist.')
     const { result, error } = await runScenario(scenario, async () => world)
     expect(result).toBe('failed')
     expect(String(error)).toContain(text)
@@ -72,7 +72,7 @@ describe('the crash runner', () => {
     expect(String(error)).toContain('The service ended by itself, with code 3.')
   })
 
-  it('has services that do not outlive it', async () => {
+  it('leaves no service running', async () => {
     await using world = openToyWorld(toy)
     const service = fork(world.program.file, { env: world.program.environment, execArgv: [] })
     expect(await once(service, 'message')).toContainEqual({ started: true })
@@ -95,7 +95,7 @@ describe('the check after a crash', () => {
     outbox: { ready: 0, waiting: 0, leased: 0, parked: 0 },
   }
 
-  it('finds nothing wrong with what is right', () => {
+  it('finds no problem in a correct state', () => {
     expect(problemsOf(expected, right)).toEqual([])
   })
 

@@ -19,7 +19,7 @@ function bareRouter(handle: () => Promise<void>, ...use: readonly Middleware[]):
 }
 
 describe('assertHandledOnce', () => {
-  it('passes where an inbox is around the handler', async () => {
+  it('passes if an inbox surrounds the handler', async () => {
     const store = new MemoryStore()
     const { outbox } = store
     await assertHandledOnce(orderRouter(store), message, { state: () => store.executor().entries(), events: { outbox }, deliveries: 3 })
@@ -40,7 +40,7 @@ describe('assertHandledOnce', () => {
     expect((await store.outbox.stats()).destinations).toEqual([])
   })
 
-  it('catches an effect that comes with every delivery', async () => {
+  it('detects an effect that occurs with every delivery', async () => {
     let orders = 0
     const router = bareRouter(async () => {
       orders += 1
@@ -48,13 +48,13 @@ describe('assertHandledOnce', () => {
     await expect(assertHandledOnce(router, message, { state: () => orders })).rejects.toThrow('Delivery 2 had an effect of its own.')
   })
 
-  it('catches a handler that runs again, though its effect is the same', async () => {
+  it('detects a handler that runs again, although its effect is the same', async () => {
     const orders = new Set<string>()
     const router = bareRouter(async () => void orders.add('o-1'))
     await expect(assertHandledOnce(router, message, { state: () => [...orders] })).rejects.toThrow('The handler ran again at delivery 2')
   })
 
-  it('passes the refusal of a delivery on', async () => {
+  it('passes on the error of a delivery', async () => {
     const store = new MemoryStore()
     const router = orderRouter(store, (next) => async (given, context) => {
       await next(given, context)
@@ -65,7 +65,7 @@ describe('assertHandledOnce', () => {
     )
   })
 
-  it('catches events that come with every delivery', async () => {
+  it('detects events that are produced with every delivery', async () => {
     const orders = new Set<string>()
     const events: { destination: string; message: never }[] = []
     const router = bareRouter(async () => {
@@ -100,7 +100,7 @@ describe('assertHandledOnce', () => {
 })
 
 describe('rolledBack', () => {
-  it('gives what the work gave, and passes its failure on', async () => {
+  it('returns the result of the work, and passes on its error', async () => {
     const store = new MemoryStore()
     expect(
       await rolledBack(store, async (transaction) => {

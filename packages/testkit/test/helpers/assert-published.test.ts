@@ -49,7 +49,7 @@ describe('assertPublished', () => {
     expect(error.message).toContain('  order.cancelled \'e-2\' to \'order-events\': {"orderId":"o-2"}')
   })
 
-  it('fails when there are more than it was told of', async () => {
+  it('fails when there are more events than expected', async () => {
     const error = await failureOf(assertPublished(both, { data: { orderId: expect.any(String) } }))
     expect(error.message).toContain('2 of 2 are so.')
     expect(await assertPublished(both, { data: { orderId: expect.any(String) } }, { times: 2 })).toEqual(both)
@@ -65,7 +65,7 @@ describe('assertPublished', () => {
     expect((await failureOf(assertPublished([bytes], { data: new Uint8Array([1]) }))).message).toContain(': 2 bytes')
   })
 
-  it('reads text, and data that is not the JSON that it says', async () => {
+  it('reads text, and data that is not JSON despite its content type', async () => {
     const text = {
       destination: 'raw',
       message: new Message(new TextEncoder().encode('hello'), { id: 't', type: 't', datacontenttype: 'text/plain' }),
@@ -78,20 +78,20 @@ describe('assertPublished', () => {
     await assertPublished([text, broken], { type: 'x', data: new TextEncoder().encode('{') })
   })
 
-  it('says so when there is nothing at all', async () => {
+  it('reports that there are no events at all', async () => {
     expect((await failureOf(assertPublished([], { type: 'order.placed' }))).message).toBe(
       'Expected an event with type "order.placed"; 0 of 0 are so.\nThere are no events.',
     )
   })
 
-  it('looks into a memory broker', async () => {
+  it('inspects a memory broker', async () => {
     const broker = new MemoryBroker({ history: 10, logger: silentLogger })
     await publishAll(broker, 'order-events', [placed.message])
     await assertPublished({ broker, topic: 'order-events' }, { type: 'order.placed', destination: 'order-events' })
     await assertNothingPublished({ broker, topic: 'other' })
   })
 
-  it('looks into a transaction before it commits, and into the outbox afterwards', async () => {
+  it('inspects a transaction before it commits, and the outbox afterwards', async () => {
     const outbox = new MemoryOutboxStore()
     const transaction = outbox.begin()
     await outbox.append(transaction, [placed])
@@ -104,7 +104,7 @@ describe('assertPublished', () => {
     await expect(assertPublished({ outbox, transaction }, {})).rejects.toThrow('has ended')
   })
 
-  it('does not see what was rolled back, parked or published', async () => {
+  it('ignores events that were rolled back, parked or published', async () => {
     const outbox = new MemoryOutboxStore({ retain: true })
     const lost = outbox.begin()
     await outbox.append(lost, [placed])
@@ -122,7 +122,7 @@ describe('assertPublished', () => {
     await assertNothingPublished({ outbox, transaction: outbox.begin() })
   })
 
-  it('refuses a place that nobody can look into, and says what can be', async () => {
+  it('rejects a target that cannot be inspected, and lists the valid ones', async () => {
     const redis = { append: async () => {} } as unknown as MemoryOutboxStore
     const transaction = new MemoryOutboxStore().begin()
     await expect(assertPublished({ outbox: redis, transaction }, {})).rejects.toThrow(
@@ -139,12 +139,12 @@ describe('assertNothingPublished', () => {
     expect(error.message).toContain('Expected no event like this: any event; 2 are there.\nThere are:\n  order.placed')
   })
 
-  it('lets others pass', async () => {
+  it('ignores other events', async () => {
     await assertNothingPublished(both, { type: 'order.shipped' })
     await expect(assertNothingPublished(both, { type: 'order.cancelled' })).rejects.toThrow('1 are there')
   })
 
-  it('shows twenty at most', async () => {
+  it('shows at most twenty', async () => {
     const many = Array.from({ length: 25 }, (_, index) => event(`e-${index}`, {}))
     expect((await failureOf(assertNothingPublished(many))).message).toContain('… and 5 more')
   })

@@ -7,7 +7,7 @@ import { MemoryStore, orderRouter } from '../support/memory-orders.ts'
 
 const calm = { failBefore: 0, failAfter: 0, duplicate: 0, delay: 0 }
 
-/** What became of these messages: how often each was handled, and its verdict. */
+/** The outcome of each message: how often it was handled, and its verdict. */
 async function fatesOf(options: ChaosMiddlewareOptions, concurrency: number, count = 200) {
   const handled = new Map<string, number>()
   const chaos = createChaos(options)
@@ -24,7 +24,7 @@ async function fatesOf(options: ChaosMiddlewareOptions, concurrency: number, cou
 }
 
 describe('createChaos', () => {
-  it('does the same for the same seed, however many messages run at once, and something else for another', async () => {
+  it('repeats its faults for the same seed, however many messages run concurrently, and differs for another seed', async () => {
     const one = await fatesOf({ seed: 7, maxDelay: 2 }, 1)
     const other = await fatesOf({ seed: 7, maxDelay: 2 }, 16)
     expect(other.fates).toEqual(one.fates)
@@ -43,7 +43,7 @@ describe('createChaos', () => {
     expect(chaos.counts).toEqual({ failedBefore: 0, failedAfter: 0, duplicated: 0, delayed: 0, [counted]: 3 })
   })
 
-  it('delays by the runtime', async () => {
+  it('delays by the clock of the runtime', async () => {
     const runtime = new VirtualRuntime()
     const running = fatesOf({ seed: 1, ...calm, delay: 1, maxDelay: 1000, runtime }, 1, 1)
     await runtime.advance(0)
@@ -52,7 +52,7 @@ describe('createChaos', () => {
     expect((await running).fates).toEqual(['m-0 ack 1'])
   })
 
-  it('meets a message anew at each delivery, and a handler with an inbox stands it', async () => {
+  it('decides anew at each delivery of a message, and a handler with an inbox tolerates it', async () => {
     const store = new MemoryStore()
     const chaos = createChaos({ seed: 3, failBefore: 0.3, failAfter: 0.3, duplicate: 0.3, delay: 0 })
     for (let number = 0; number < 50; number += 1) {
@@ -72,7 +72,7 @@ describe('createChaos', () => {
     for (const kind of ['failedBefore', 'failedAfter', 'duplicated'] as const) expect(chaos.counts[kind]).toBeGreaterThan(5)
   })
 
-  it('refuses a place inside of a transaction, where a duplicate would be none', async () => {
+  it('refuses a position inside of a transaction, where a duplicate would not be recognised as one', async () => {
     const store = new MemoryStore()
     const router = new Router({ logger: silentLogger })
       .use(store.transactional({ consumer: 'orders', destination: 'events' }), createChaos({ seed: 1 }).middleware)
@@ -80,7 +80,7 @@ describe('createChaos', () => {
     await expect(router.run(sourceOf())).rejects.toMatchObject({ code: 'ACKORD_MIDDLEWARE_ORDER' })
   })
 
-  it('refuses options that cannot work', () => {
+  it('rejects invalid options', () => {
     expect(() => createChaos({ seed: 1, failAfter: 2 })).toThrow('failAfter must be a number from 0 to 1')
     expect(() => createChaos({ seed: -1 })).toThrow('seed must be a whole number')
     // @ts-expect-error a caller without types

@@ -6,7 +6,7 @@ import { type FaultProxy, startFaultProxy } from '../../src/helpers/fault-proxy.
 import { deferred } from '../../src/helpers/tracked-message.ts'
 
 describe('the fault proxy', () => {
-  it('passes everything on, in order, however large', async () => {
+  it('forwards everything, in order, however large', async () => {
     await using world = await openWorld()
     const client = await world.connect()
     const large = Buffer.alloc(3_000_000, 'abc')
@@ -17,14 +17,14 @@ describe('the fault proxy', () => {
     expect(world.proxy.connections).toBe(1)
   })
 
-  it('has the URL of the server, by another way', async () => {
+  it('has the URL of the server, with its own host and port', async () => {
     await using world = await openWorld()
     const { port } = world.proxy
 
     expect(world.proxy.url).toBe(`echo://user:secret@127.0.0.1:${port}/path?a=1`)
   })
 
-  it('cuts all connections, and takes new ones', async () => {
+  it('cuts all connections, and accepts new ones', async () => {
     await using world = await openWorld()
     const client = await world.connect()
 
@@ -35,7 +35,7 @@ describe('the fault proxy', () => {
     expect(await echo(await world.connect(), 'again')).toBe('again')
   })
 
-  it('refuses connections until it takes them again', async () => {
+  it('refuses connections until it is configured to accept them again', async () => {
     await using world = await openWorld()
 
     world.proxy.refuse(true)
@@ -46,7 +46,7 @@ describe('the fault proxy', () => {
     expect(world.server.seen()).toBe('again')
   })
 
-  it('tells the judge which connection a piece came by', async () => {
+  it('passes the connection of each chunk to the callback', async () => {
     await using world = await openWorld()
     const judged: string[] = []
     world.proxy.judge((bytes, connection) => {
@@ -62,7 +62,7 @@ describe('the fault proxy', () => {
     expect(judged).toEqual(['a by 1', 'b by 2', 'c by 1'])
   })
 
-  it('swallows what clients send, and leaves the connection open', async () => {
+  it('drops data from clients, and leaves the connection open', async () => {
     await using world = await openWorld()
     const client = await world.connect()
     await echo(client, 'before')
@@ -76,7 +76,7 @@ describe('the fault proxy', () => {
     expect(client.destroyed).toBe(false)
   })
 
-  it('swallows from a piece on, on its connection alone', async () => {
+  it('drops everything from one chunk on, on its connection only', async () => {
     await using world = await openWorld()
     const client = await world.connect()
     world.proxy.judge((bytes) => (bytes.includes('bad') ? 'swallow' : 'pass'))
@@ -92,7 +92,7 @@ describe('the fault proxy', () => {
     expect(client.destroyed).toBe(false)
   })
 
-  it('holds what the server sends until it is released', async () => {
+  it('holds data of the server until it is released', async () => {
     await using world = await openWorld()
     const client = await world.connect()
     await echo(client, 'before')
@@ -107,7 +107,7 @@ describe('the fault proxy', () => {
     expect((await received(client, 4)).toString()).toBe('held')
   })
 
-  it('holds what the server sends on a connection that is made meanwhile', async () => {
+  it('holds data of the server on a connection that is opened in the meantime', async () => {
     await using world = await openWorld()
     world.proxy.hold()
     const client = await world.connect()
@@ -122,7 +122,7 @@ describe('the fault proxy', () => {
     expect(await echo(await world.connect(), 'free')).toBe('free')
   })
 
-  it('holds a piece and what comes after it, on its connection alone, and lets them through in order', async () => {
+  it('holds a chunk and those after it, on its connection only, and forwards them in order', async () => {
     await using world = await openWorld()
     const client = await world.connect()
     const free = deferred()
@@ -144,7 +144,7 @@ describe('the fault proxy', () => {
     expect(judged).toEqual(['first ', 'other ', 'second '])
   })
 
-  it('forgets a piece that is held when its client closes', async () => {
+  it('drops a held chunk when its client closes', async () => {
     await using world = await openWorld()
     const client = await world.connect()
     const free = deferred()
@@ -158,7 +158,7 @@ describe('the fault proxy', () => {
     expect(world.server.seen()).toBe('other')
   })
 
-  it('cuts before a piece reaches the server', async () => {
+  it('cuts before a chunk reaches the server', async () => {
     await using world = await openWorld()
     const client = await world.connect()
     world.proxy.judge((bytes) => (bytes.includes('bad') ? 'cut before' : 'pass'))
@@ -170,7 +170,7 @@ describe('the fault proxy', () => {
     expect(world.server.seen()).toBe('good')
   })
 
-  it('cuts after the server has answered, without the answer', async () => {
+  it('cuts after the server has answered, without forwarding the answer', async () => {
     await using world = await openWorld()
     const client = await world.connect()
     world.proxy.judge(() => 'cut after')
@@ -183,7 +183,7 @@ describe('the fault proxy', () => {
     expect(world.server.seen()).toBe('done')
   })
 
-  it('lets a piece arrive late, when its client is long gone', async () => {
+  it('delivers a chunk late, when its client has already closed', async () => {
     await using world = await openWorld()
     const client = await world.connect()
     const later = deferred<void>()
@@ -198,7 +198,7 @@ describe('the fault proxy', () => {
     expect(world.server.seen()).toBe('late')
   })
 
-  it('slows pieces down and keeps their order', async () => {
+  it('delays chunks and keeps their order', async () => {
     await using world = await openWorld()
     const client = await world.connect()
     world.proxy.slow({ delay: 5, bytesPerSecond: 100_000 })
@@ -219,7 +219,7 @@ interface EchoWorld extends AsyncDisposable {
   connect(): Promise<Socket>
 }
 
-/** A server that sends back what it gets. */
+/** An echo server behind the proxy. */
 async function openWorld(): Promise<EchoWorld> {
   let seen = ''
   const arrivals = new Set<() => void>()
@@ -259,7 +259,7 @@ async function openWorld(): Promise<EchoWorld> {
   }
 }
 
-/** What was on its way before has arrived by then, if nothing keeps it. */
+/** A round trip on another connection: data sent before it has arrived by then, unless the proxy holds it. */
 async function roundTripElsewhere(): Promise<void> {
   await using world = await openWorld()
   await echo(await world.connect(), 'there and back')
@@ -274,7 +274,7 @@ async function echo(client: Socket, text: string): Promise<string> {
   return (await received(client, text.length)).toString()
 }
 
-/** The next so many bytes. */
+/** Resolves to the next `count` bytes. */
 function received(client: Socket, count: number): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     const pieces: Buffer[] = []

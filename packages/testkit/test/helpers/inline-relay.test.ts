@@ -28,7 +28,7 @@ async function storeWith(options: ConstructorParameters<typeof MemoryOutboxStore
 const idsOf = (events: readonly { readonly message: Message }[]) => events.map(({ message }) => message.id)
 
 describe('inlineRelay', () => {
-  it('publishes everything that is due, in order, gives it back, and leaves no timer', async () => {
+  it('publishes all due records, in order, returns them, and leaves no timer', async () => {
     const runtime = new VirtualRuntime()
     const store = await storeWith({ runtime }, record('1', 'a'), record('2', 'b'), record('3', 'a'), record('4', 'a', { delay: 1000 }))
     const broker = new MemoryBroker({ history: 10, runtime, logger: silentLogger })
@@ -44,13 +44,13 @@ describe('inlineRelay', () => {
     await assertPublished(published, { id: '2', destination: 'b' })
   })
 
-  it('does not see what is not committed', async () => {
+  it('does not see uncommitted records', async () => {
     const store = new MemoryOutboxStore()
     await store.append(store.begin(), [record('1', 'a')])
     expect(await inlineRelay(store, new MemoryBroker({ logger: silentLogger })).drain()).toEqual([])
   })
 
-  it('publishes the rest when some are refused, says which, and leaves them as they were', async () => {
+  it('publishes the rest when some are refused, reports which, and leaves those unchanged', async () => {
     const store = await storeWith({}, record('1', 'a'), record('2', 'down'), record('3', 'a'))
     const broker = new MemoryBroker({ history: 10, logger: silentLogger })
     broker.fail('down', new Error('the broker is away'))
@@ -66,7 +66,7 @@ describe('inlineRelay', () => {
     expect(idsOf(await relay.drain())).toEqual(['2'])
   })
 
-  it('takes a publisher that throws, or answers for some only, as one that refuses', async () => {
+  it('treats a publisher that throws, or answers only for some messages, as one that refuses', async () => {
     for (const publish of [() => Promise.reject(new Error('broken')), async () => []]) {
       const store = await storeWith({}, record('1', 'a'))
       await expect(inlineRelay(store, { publish } as Publisher).drain()).rejects.toThrow('The publisher refused 1 of the records')
@@ -74,7 +74,7 @@ describe('inlineRelay', () => {
     }
   })
 
-  it('keeps the order of a key: what is behind a refused one is not sent', async () => {
+  it('keeps the order of a key: records behind a refused one are not sent', async () => {
     const store = await storeWith(
       { order: 'perKey' },
       record('1', 'a', { partitionkey: 'k' }),
@@ -100,7 +100,7 @@ describe('inlineRelay', () => {
     expect(sent).toEqual(['3', '1', '2'])
   })
 
-  it('refuses what it cannot work with', () => {
+  it('rejects invalid arguments', () => {
     const store = new MemoryOutboxStore()
     const broker = new MemoryBroker({ logger: silentLogger })
     expect(() => inlineRelay(store, {} as Publisher)).toThrow('publisher).publish must be a function')

@@ -30,7 +30,7 @@ describe('MemoryStore', () => {
     expect([store.executor().entries(), (await store.outbox.stats()).destinations]).toEqual([[], []])
   })
 
-  it('undoes a part alone', async () => {
+  it('rolls back a nested part alone', async () => {
     const store = new MemoryStore()
     await store.write(async (transaction) => {
       transaction.set('a', 1)
@@ -46,7 +46,7 @@ describe('MemoryStore', () => {
     expect(store.executor().entries()).toEqual([['a', 1]])
   })
 
-  it('refuses to commit what was read and has changed since', async () => {
+  it('refuses to commit if a value that was read has changed since', async () => {
     const store = new MemoryStore()
     const read = deferred()
     const changed = deferred()
@@ -64,7 +64,7 @@ describe('MemoryStore', () => {
     expect(store.executor().get('n')).toBe(10)
   })
 
-  it('lets two deliveries of a message at once commit one', async () => {
+  it('commits one of two concurrent deliveries of a message', async () => {
     const store = new MemoryStore()
     const both = [1, 2].map(() => trackedMessage('m-1', { data: { orderId: 'o-1' } }))
     await Promise.all(both.map((order) => orderRouter(store).run(sourceOf(order))))

@@ -23,7 +23,7 @@ describe('VirtualRuntime', () => {
     expect([runtime.now(), runtime.timers]).toEqual([30, 1])
   })
 
-  it('gives the same random numbers and ids for the same seed', () => {
+  it('returns the same random numbers and ids for the same seed', () => {
     const draw = (seed: number) => {
       const { random, uuid } = new VirtualRuntime({ seed })
       return [random(), random(), uuid(), uuid()]

@@ -23,7 +23,7 @@ describe('ResultTable', () => {
     )
   })
 
-  it('gets every result of a suite, also of what fails', async () => {
+  it('contains every result of a suite, also failures', async () => {
     const results = new ResultTable()
     const tests: (() => Promise<void>)[] = []
     const scenarios = [

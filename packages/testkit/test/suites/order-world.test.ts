@@ -7,7 +7,7 @@ import { relayLease } from '../../src/suites/relay/relay-world.ts'
 const open = () => OrderWorld.open({ openStore: openOrderedMemoryOutboxWorld, createRelay: (store, setup) => new Relay(store, setup) })
 
 describe('checkDuplicates', () => {
-  it('counts no refusal that came after the relay gave the publish up', async () => {
+  it('does not count a refusal that arrives after the relay abandoned the publish', async () => {
     await using world = await open()
     await world.add(keyed('k', 1))
     world.refuse(() => (world.relays.calls.length === 1 ? { error: new Error('too late') } : undefined))

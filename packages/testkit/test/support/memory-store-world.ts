@@ -9,7 +9,7 @@ export async function openMemoryStoreWorld(): Promise<TransactionWorld> {
   return memoryStoreWorld(new MemoryStore())
 }
 
-/** The store on which users test their handlers, for the suites that every store has to pass. */
+/** The in-memory store with which users test their handlers, for the suites that every store has to pass. */
 export function memoryStoreWorld(store: MemoryStore): TransactionWorld {
   const outside = rootContext()
   const transactional = (consumer: string) => store.transactional({ consumer, destination: 'order-events' })

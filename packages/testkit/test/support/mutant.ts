@@ -1,6 +1,6 @@
 /** A broken implementation, and the scenario that must catch it. */
 export interface Mutant<Open> {
-  /** What is wrong with it. */
+  /** A description of the defect. */
   readonly name: string
   readonly caughtBy: string
   readonly open: Open

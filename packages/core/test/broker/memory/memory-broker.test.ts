@@ -11,7 +11,7 @@ import { ids, isPending, MemoryWorld, never, Reader, raw } from './memory-world.
 const nothing = { kept: 0, ready: 0, blocked: 0, delayed: 0, inFlight: 0, keys: 0, waiting: 0 }
 
 describe('delivery', () => {
-  it('delivers once to each group what was published before and after it subscribed', async () => {
+  it('delivers messages published before and after a group subscribed to it, once to each group', async () => {
     await using world = new MemoryWorld()
     await world.publish('orders', 'before')
     const mail = new Reader(world.broker.source('orders', { group: 'mail' }))
@@ -24,7 +24,7 @@ describe('delivery', () => {
     }
   })
 
-  it('gives each message to one source of a group, with many publishers and many consumers', async () => {
+  it('delivers each message to one source of a group, with many publishers and many consumers', async () => {
     await using world = new MemoryWorld()
     const received: string[] = []
     const consumers = Array.from({ length: 4 }, async () => {
@@ -46,7 +46,7 @@ describe('delivery', () => {
     expect(new Set(received).size).toBe(1000)
   })
 
-  it('spreads messages over the sources that wait', async () => {
+  it('spreads messages over the waiting sources', async () => {
     await using world = new MemoryWorld()
     const readers = [1, 2, 3].map(() => new Reader(world.broker.source('orders')))
     const pulls = readers.flatMap((reader) => [reader.pull(), reader.pull()])
@@ -68,7 +68,7 @@ describe('delivery', () => {
     }
   })
 
-  it('hands messages to a single reader in the order of their publication', async () => {
+  it('delivers messages to a single reader in the order of their publication', async () => {
     await using world = new MemoryWorld()
     const published = Array.from({ length: 500 }, (_, index) => String(index))
     await world.publish('orders', ...published)
@@ -100,7 +100,7 @@ describe('delivery', () => {
     expect((await new Reader(world.broker.source('orders')).take()).attributes).toEqual(attributes)
   })
 
-  it('lets neither values nor acking nor later changes of the published message through', async () => {
+  it('passes on neither values nor acking nor later changes of the published message', async () => {
     await using world = new MemoryWorld()
     const key = contextKey<string>('test.value')
     const attributes = { id: '1' }
@@ -117,16 +117,16 @@ describe('delivery', () => {
 })
 
 describe('publishing', () => {
-  it('answers with one result per message', async () => {
+  it('returns one result per message', async () => {
     await using world = new MemoryWorld()
     expect(await world.broker.publish('orders', [raw('1'), raw('2')], { signal: never })).toEqual([{ ok: true }, { ok: true }])
     expect(await world.broker.publish('orders', [], { signal: never })).toEqual([])
   })
 
-  it('refuses for good what is not bytes, and takes the rest', async () => {
+  it('rejects data that is not bytes permanently, and accepts the other messages', async () => {
     await using world = new MemoryWorld()
     const publisher: Publisher = world.broker
-    // The types forbid it; JavaScript callers are not held by them.
+    // The types forbid it, but a JavaScript caller may pass anything.
     const wrong = new Message({ total: 1 }, {}) as unknown as RawMessage
     const results = await publisher.publish('orders', [raw('1'), wrong, raw('3')], { signal: never })
 
@@ -143,7 +143,7 @@ describe('publishing', () => {
     expect(world.broker.published('orders')).toEqual([])
   })
 
-  it('answers with a fault of the destination during a simulated outage', async () => {
+  it('reports a failure of the destination during a simulated outage', async () => {
     await using world = new MemoryWorld()
     const error = new Error('down')
     world.broker.fail('orders', error)
@@ -157,7 +157,7 @@ describe('publishing', () => {
     expect(await world.broker.publish('orders', [raw('1')])).toEqual([{ ok: true }])
   })
 
-  it('remembers the last published messages when asked to', async () => {
+  it('keeps the last published messages if configured', async () => {
     await using world = new MemoryWorld({ history: 3 })
     await world.publish('orders', '1', '2')
     expect(ids(world.broker.published('orders'))).toEqual(['1', '2'])
@@ -169,7 +169,7 @@ describe('publishing', () => {
     expect(world.broker.published('unknown')).toEqual([])
   })
 
-  it('remembers all of them with an infinite history, and none by default', async () => {
+  it('keeps all of them with an infinite history, and none by default', async () => {
     await using all = new MemoryWorld({ history: Infinity })
     await using none = new MemoryWorld()
     for (const world of [all, none]) await world.publish('orders', '1', '2', '3')
@@ -194,7 +194,7 @@ describe('keeping', () => {
     expect(world.broker.stats('orders')).toMatchObject({ ...nothing, acked: 4, published: 2 })
   })
 
-  it('starts a later group at the oldest message still kept', async () => {
+  it('starts a later group at the oldest message that is still kept', async () => {
     await using world = new MemoryWorld()
     const mail = new Reader(world.broker.source('orders', { group: 'mail' }))
     await world.publish('orders', '1', '2', '3')
@@ -205,7 +205,7 @@ describe('keeping', () => {
     expect(ids(await stock.takeMany(2))).toEqual(['2', '3'])
   })
 
-  it('starts a group with what comes next when it asks for the newest', async () => {
+  it('starts a group at the next message with from: newest', async () => {
     await using world = new MemoryWorld()
     world.broker.source('orders', { group: 'mail' })
     await world.publish('orders', '1')
@@ -216,7 +216,7 @@ describe('keeping', () => {
     expect(world.broker.stats('orders', 'mail').ready).toBe(2)
   })
 
-  it('frees what was kept when the first group asks for the newest', async () => {
+  it('frees kept messages when the first group starts at the newest', async () => {
     await using world = new MemoryWorld()
     await world.publish('orders', '1', '2')
     expect(world.broker.stats('orders').kept).toBe(2)
@@ -228,7 +228,7 @@ describe('keeping', () => {
     expect(world.broker.stats('orders')).toMatchObject(nothing)
   })
 
-  it('keeps for a group without sources, and goes on where the last one stopped', async () => {
+  it('keeps messages for a group without sources, which continues where the last source stopped', async () => {
     await using world = new MemoryWorld()
     {
       await using source = world.broker.source('orders')
@@ -257,7 +257,7 @@ describe('keeping', () => {
     expect(world.broker.stats('unknown')).toMatchObject({ ...nothing, published: 0 })
   })
 
-  it('keeps no later message alive for one that was settled, though somebody still has that', async () => {
+  it('does not keep later messages in memory because of a settled one that is still referenced', async () => {
     await using world = new MemoryWorld()
     const reader = new Reader(world.broker.source('orders', { orderPerKey: true }))
     const later: WeakRef<Uint8Array>[] = []
@@ -282,7 +282,7 @@ describe('keeping', () => {
     expect(souvenir.id).toBe('key:1')
   })
 
-  it('holds nothing after 300,000 messages, and the heap is what it was', async () => {
+  it('holds nothing after 300,000 messages, and the heap has not grown', async () => {
     await using world = new MemoryWorld()
     const reader = new Reader(world.broker.source('orders', { orderPerKey: true, ackTimeout: 1000, prefetch: 50 }))
 
@@ -293,8 +293,8 @@ describe('keeping', () => {
         while (world.broker.stats('orders').ready > 0) {
           const message = await reader.pull()
           taken += 1
-          // No timer can stop a loop of promises: without an end of its own it would hang a broken broker's run.
-          if (message === undefined || taken > 400_000) throw new Error('The messages do not come to an end.')
+          // A timer cannot interrupt a loop of promises: without this limit a defective broker would hang the test run.
+          if (message === undefined || taken > 400_000) throw new Error('The messages do not end.')
           if (message.deliveryCount === 1 && message.id?.endsWith('0')) await message.nack(null, { retryAfter: batch % 2 })
           else await message.ack()
         }
@@ -315,7 +315,7 @@ describe('keeping', () => {
 })
 
 describe('idle', () => {
-  it('resolves with the last verdict, also one that came after a delay', async () => {
+  it('resolves with the last verdict, also one after a delay', async () => {
     await using world = new MemoryWorld()
     const reader = new Reader(world.broker.source('orders'))
     await world.publish('orders', '1', '2')
@@ -332,7 +332,7 @@ describe('idle', () => {
     await idle
   })
 
-  it('resolves at once when there is nothing to do', async () => {
+  it('resolves immediately when there is nothing to do', async () => {
     await using world = new MemoryWorld()
     await world.broker.idle('orders')
     world.broker.source('orders')
@@ -369,7 +369,7 @@ describe('idle', () => {
 })
 
 describe('closing', () => {
-  it('ends every iteration without an error, and may be repeated', async () => {
+  it('ends every iteration without an error, and is idempotent', async () => {
     const world = new MemoryWorld()
     const readers = ['orders', 'orders', 'others'].map((topic) => new Reader(world.broker.source(topic)))
     const pulls = readers.map((reader) => reader.pull())
@@ -381,7 +381,7 @@ describe('closing', () => {
     expect(await readers[0]?.pull()).toBeUndefined()
   })
 
-  it('refuses to publish and to make sources afterwards', async () => {
+  it('rejects later publishes and new sources', async () => {
     const { broker } = new MemoryWorld()
     await broker.close()
 
@@ -391,7 +391,7 @@ describe('closing', () => {
     expect(() => broker.source('orders')).toThrow(shutdown)
   })
 
-  it('refuses late verdicts, delivers nothing any more and leaves no timer', async () => {
+  it('refuses late verdicts, delivers nothing more and leaves no timer', async () => {
     const { broker, runtime, publish } = bound(new MemoryWorld())
     const reader = new Reader(broker.source('orders', { ackTimeout: 50, orderPerKey: true }))
     await publish('orders', 'a:1', 'b:1', 'a:2')
@@ -428,14 +428,14 @@ describe('options', () => {
     expect(world.broker.stats('orders').sources).toBe(0)
   })
 
-  it('refuses a wrong history and an empty topic', async () => {
+  it('rejects an invalid history and an empty topic', async () => {
     expect(() => new MemoryBroker({ history: -1 })).toThrow(/^history must/)
     await using world = new MemoryWorld()
     expect(() => world.broker.source('')).toThrow(/^topic must/)
     await expect(world.broker.publish('', [raw('1')])).rejects.toThrow(/^topic must/)
   })
 
-  it('starts nothing when it is made', async () => {
+  it('starts nothing when it is constructed', async () => {
     await using world = new MemoryWorld()
     world.broker.source('orders', { ackTimeout: 10 })
     await settlePromises()

@@ -36,7 +36,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   { weight: 2, arbitrary: fc.record({ do: fc.constant('advance'), duration: fc.constantFrom(1, 7, 40) }) },
 )
 
-/** What the reference says of one message in one group: nothing but a state, a count and, where it waits, until when. */
+/** The expected state of one message in one group: a state, a count and, if it is delayed, until when. */
 interface Expected {
   readonly id: string
   readonly key: string | undefined
@@ -49,7 +49,7 @@ interface Held {
   readonly message: RawMessage
   readonly expected: Expected
   readonly by: ModelSource
-  /** Where its delivery count was then: a later delivery makes this one stale. */
+  /** The delivery count at that time: a later delivery makes this one stale. */
   readonly delivery: number
   readonly deadline: number
 }
@@ -69,7 +69,7 @@ interface ModelGroup {
   readonly messages: Expected[]
 }
 
-/** Drives the broker and the reference side by side; the reference does not foretell which message comes, it judges the one that came. */
+/** Runs the broker and the reference side by side. The reference does not predict which message is delivered; it checks the delivered one. */
 class Model {
   readonly world = new MemoryWorld()
   readonly groups: ModelGroup[] = [
@@ -114,7 +114,7 @@ class Model {
     }
   }
 
-  /** What must hold after every step. */
+  /** The invariants that hold after every step. */
   check(): void {
     if (this.#failures.length > 0) throw this.#failures[0]
     for (const group of this.groups) {
@@ -135,7 +135,7 @@ class Model {
     }
   }
 
-  /** From wherever it is: everything is delivered, acked, and gone. */
+  /** From any state, drains the broker: every message is delivered, acked and removed. */
   async finish(): Promise<void> {
     for (let round = 0; this.groups.some((group) => group.messages.some(({ state }) => state !== 'done')); round += 1) {
       expect(round).toBeLessThan(500)
@@ -229,7 +229,7 @@ class Model {
     else expect(['ACKORD_SHUTDOWN', 'ACKORD_LEASE_LOST']).toContain(code)
   }
 
-  // In single steps, so that the reference sees each instant before a delivery that it makes possible.
+  // Advances in single steps, so that the reference sees each instant before a delivery that it makes possible.
   async #advance(duration: number): Promise<void> {
     const { runtime } = this.world
     for (const end = runtime.now() + duration; runtime.now() < end; ) {

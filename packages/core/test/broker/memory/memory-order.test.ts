@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { ids, isPending, MemoryWorld, never, Reader } from './memory-world.ts'
 
 describe('order per key', () => {
-  it('has one message of a key in flight at a time, while other keys and messages without one go on', async () => {
+  it('has one message of a key in flight at a time, while other keys and messages without a key continue', async () => {
     await using world = new MemoryWorld()
     const reader = new Reader(world.broker.source('orders', { orderPerKey: true }))
     await world.publish('orders', 'a:1', 'a:2', 'b:1', 'plain-1', 'a:3', 'plain-2', 'b:2')
@@ -16,7 +16,7 @@ describe('order per key', () => {
     expect((await pulled)?.id).toBe('a:2')
   })
 
-  it('delivers a message that its key held up before those that were published after it', async () => {
+  it('delivers a message that its key blocked before messages that were published after it', async () => {
     await using world = new MemoryWorld()
     const reader = new Reader(world.broker.source('orders', { orderPerKey: true }))
     await world.publish('orders', 'a:1', 'a:2', 'plain-1', 'plain-2')
@@ -67,7 +67,7 @@ describe('order per key', () => {
     expect((await reader.take()).id).toBe('a:2')
   })
 
-  it('does not let a poisoned key stop the others', async () => {
+  it('does not let a poison message block other keys', async () => {
     await using world = new MemoryWorld()
     const reader = new Reader(world.broker.source('orders', { orderPerKey: true, prefetch: 1 }))
     await world.publish('orders', 'poison:1', 'a:1', 'poison:2', 'a:2', 'b:1')
@@ -93,7 +93,7 @@ describe('order per key', () => {
     expect(world.broker.stats('letters').kept).toBe(1)
   })
 
-  it('keeps the key blocked when its holder is disposed or too late', async () => {
+  it('keeps the key blocked when its source is disposed or its verdict is late', async () => {
     await using world = new MemoryWorld()
     const source = world.broker.source('orders', { orderPerKey: true })
     await world.publish('orders', 'a:1', 'a:2')
@@ -118,7 +118,7 @@ describe('order per key', () => {
     expect(first.id).toBe('a:1')
   })
 
-  it('is a property of each group', async () => {
+  it('applies within each group', async () => {
     await using world = new MemoryWorld()
     const ordered = new Reader(world.broker.source('orders', { group: 'ordered', orderPerKey: true }))
     const free = new Reader(world.broker.source('orders', { group: 'free' }))
@@ -137,7 +137,7 @@ describe('order per key', () => {
     expect(world.broker.stats('orders', 'ordered').sources).toBe(3)
   })
 
-  it('keeps no trace of a key whose messages are done', async () => {
+  it('keeps no state of a key whose messages are settled', async () => {
     await using world = new MemoryWorld()
     const reader = new Reader(world.broker.source('orders', { orderPerKey: true }))
     await world.publish('orders', ...Array.from({ length: 100 }, (_, index) => `k${index % 10}:${index}`))

@@ -26,7 +26,7 @@ it('stays in order under any additions and cancellations', async () => {
     const due = 1 + Math.floor(runtime.random() * 500)
     return schedule.at(due, () => ran.push(due))
   })
-  // From all over the heap, some of them twice.
+  // Cancels tasks all over the heap, some of them twice.
   const cancelled = new Set(tasks.filter(() => runtime.random() < 0.4))
   for (const task of [...cancelled, ...cancelled]) schedule.cancel(task)
   expect(schedule.size).toBe(tasks.length - cancelled.size)
@@ -37,7 +37,7 @@ it('stays in order under any additions and cancellations', async () => {
   expect([schedule.size, runtime.timers]).toEqual([0, 0])
 })
 
-it('has no timer when nothing waits any more, or only for ever', () => {
+it('has no timer when no task waits, or only infinite delays do', () => {
   const runtime = new VirtualRuntime({ start: 0 })
   const schedule = new MemorySchedule(runtime)
   const task = schedule.at(10, () => {})
@@ -81,7 +81,7 @@ it('lets a task add another one for the same instant', async () => {
   expect(ran).toEqual(['first', 'second', 'third'])
 })
 
-it('does not wait for a clock that was set back', async () => {
+it('is not delayed by a clock that is set back', async () => {
   const virtual = new VirtualRuntime({ start: 0 })
   let shift = 0
   const runtime: Runtime = {
@@ -100,7 +100,7 @@ it('does not wait for a clock that was set back', async () => {
   expect(ran).toEqual([1000])
 })
 
-it('keeps the process alive while something waits, so that a program does not end with a message still to come', () => {
+it('keeps the process alive while a task waits, so that a program does not exit before a delayed message', () => {
   const options: unknown[] = []
   const virtual = new VirtualRuntime({ start: 0 })
   const runtime: Runtime = {

@@ -44,7 +44,7 @@ describe('verdicts', () => {
     expect(await pulled).toMatchObject({ id: '1', deliveryCount: 2 })
   })
 
-  it('does not let a message that is nacked for ever stop the others', async () => {
+  it('does not let a message that is always nacked block the others', async () => {
     await using world = new MemoryWorld()
     const reader = new Reader(world.broker.source('orders', { prefetch: 1 }))
     await world.publish('orders', 'poison-1', 'poison-2', '1', '2', '3')
@@ -59,7 +59,7 @@ describe('verdicts', () => {
     expect(world.broker.stats('orders').ready).toBe(2)
   })
 
-  it('waits for retryAfter with one timer for all, and delivers in the order the delays end', async () => {
+  it('waits for retryAfter with one timer for all, and delivers in the order in which the delays end', async () => {
     await using world = new MemoryWorld()
     const reader = new Reader(world.broker.source('orders'))
     await world.publish('orders', 'a', 'b', 'c', 'd')
@@ -124,7 +124,7 @@ describe('verdicts', () => {
     expect((await reader.take()).deliveryCount).toBe(2)
   })
 
-  it('drops a rejected message when told to discard', async () => {
+  it('drops a rejected message with deadLetter: discard', async () => {
     await using world = new MemoryWorld()
     await world.publish('orders', '1')
     await (await new Reader(world.broker.source('orders', { deadLetter: 'discard' })).take()).reject(new Error('no'))
@@ -144,7 +144,7 @@ describe('verdicts', () => {
 })
 
 describe('ackTimeout', () => {
-  it('delivers again what was not settled in time, and refuses the late ack', async () => {
+  it('delivers a message again that was not settled in time, and refuses the late ack', async () => {
     await using world = new MemoryWorld()
     const reader = new Reader(world.broker.source('orders', { ackTimeout: 100 }))
     await world.publish('orders', '1')
@@ -183,7 +183,7 @@ describe('ackTimeout', () => {
     expect(world.runtime.timers).toBe(0)
   })
 
-  it('hands what expired to a reader that waits', async () => {
+  it('delivers expired messages to a waiting reader', async () => {
     await using world = new MemoryWorld()
     const slow = new Reader(world.broker.source('orders', { ackTimeout: 100 }))
     const other = new Reader(world.broker.source('orders'))
@@ -197,7 +197,7 @@ describe('ackTimeout', () => {
 })
 
 describe('prefetch', () => {
-  it('limits what the source holds, over all its iterations', async () => {
+  it('limits the unsettled messages of a source, over all its iterations', async () => {
     await using world = new MemoryWorld()
     const source = world.broker.source('orders', { prefetch: 2 })
     await world.publish('orders', '1', '2', '3', '4')
@@ -213,7 +213,7 @@ describe('prefetch', () => {
     expect(await isPending(right.pull())).toBe(true)
   })
 
-  it('leaves what one source may not hold to the others', async () => {
+  it('leaves messages beyond its limit to other sources', async () => {
     await using world = new MemoryWorld()
     const full = new Reader(world.broker.source('orders', { prefetch: 1 }))
     const free = new Reader(world.broker.source('orders'))
@@ -276,7 +276,7 @@ describe('iterations', () => {
     expect(world.broker.stats('orders')).toMatchObject({ acked: 1, ready: 1, inFlight: 0 })
   })
 
-  it('stops the pulls of the iteration that is left, and of no other', async () => {
+  it('ends the pulls of the iteration that is left, and of no other', async () => {
     await using world = new MemoryWorld()
     const source = world.broker.source('orders')
     const [left, right] = [new Reader(source), new Reader(source)]
@@ -288,7 +288,7 @@ describe('iterations', () => {
     expect((await kept)?.id).toBe('1')
   })
 
-  it('takes no message ahead: one who leaves has nothing to give back, and no delivery is counted', async () => {
+  it('takes no message ahead: leaving releases nothing, and no delivery is counted', async () => {
     await using world = new MemoryWorld()
     const source = world.broker.source('orders')
     await world.publish('orders', '1', '2', '3')
@@ -307,7 +307,7 @@ describe('iterations', () => {
     expect(await new Reader(source).take()).toMatchObject({ id: '3', deliveryCount: 1 })
   })
 
-  it('leaves a yielded message with its holder when the iteration ends', async () => {
+  it('leaves a yielded message to its handler when the iteration ends', async () => {
     await using world = new MemoryWorld()
     const controller = new AbortController()
     const source = world.broker.source('orders')
@@ -341,7 +341,7 @@ describe('iterations', () => {
 })
 
 describe('disposing a source', () => {
-  it('delivers again at once, in order, what was not settled, and refuses the late verdict', async () => {
+  it('delivers unsettled messages again immediately, in order, and refuses the late verdict', async () => {
     await using world = new MemoryWorld()
     const source = world.broker.source('orders', { ackTimeout: 100 })
     await world.publish('orders', '1', '2', '3')
@@ -358,7 +358,7 @@ describe('disposing a source', () => {
     expect(again.map((message) => message.deliveryCount)).toEqual([2, 2])
   })
 
-  it('ends its iterations, and those that start afterwards', async () => {
+  it('ends its iterations, and later ones', async () => {
     await using world = new MemoryWorld()
     const source = world.broker.source('orders')
     const reader = new Reader(source)
@@ -372,7 +372,7 @@ describe('disposing a source', () => {
     expect(world.broker.stats('orders')).toMatchObject({ ready: 1, sources: 0 })
   })
 
-  it('does not touch what is delayed', async () => {
+  it('does not affect delayed messages', async () => {
     await using world = new MemoryWorld()
     const source = world.broker.source('orders')
     await world.publish('orders', '1')
@@ -385,7 +385,7 @@ describe('disposing a source', () => {
     expect(await pulled).toMatchObject({ id: '1', deliveryCount: 2 })
   })
 
-  it('delivers again what was being rejected, and refuses the end of that', async () => {
+  it('delivers a message again that was being rejected, and refuses the end of the rejection', async () => {
     await using world = new MemoryWorld()
     let confirm = () => {}
     const publisher = {

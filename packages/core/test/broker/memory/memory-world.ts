@@ -5,7 +5,7 @@ import { Message, type RawMessage } from '../../../src/message/message.ts'
 import { recordingLogger } from '../../support/recording-logger.ts'
 import { settlePromises, VirtualRuntime } from '../../support/virtual-runtime.ts'
 
-/** A broker whose time stands still, and short ways to use it. */
+/** A broker with a virtual clock, and shorthands to use it. */
 export class MemoryWorld {
   readonly runtime: VirtualRuntime = new VirtualRuntime()
   readonly logger: ReturnType<typeof recordingLogger> = recordingLogger()
@@ -15,7 +15,7 @@ export class MemoryWorld {
     this.broker = new MemoryBroker({ runtime: this.runtime, logger: this.logger, ...options })
   }
 
-  /** Publishes a message per id; `key:name` has the key. */
+  /** Publishes one message per id; for `key:name` the part before the colon is the ordering key. */
   async publish(topic: string, ...ids: string[]): Promise<void> {
     await this.broker.publish(topic, ids.map(raw), { signal: never })
   }
@@ -25,7 +25,7 @@ export class MemoryWorld {
   }
 }
 
-/** A signal that nobody aborts. */
+/** A signal that is never aborted. */
 export const never: AbortSignal = new AbortController().signal
 
 export function raw(id: string): RawMessage {
@@ -34,7 +34,7 @@ export function raw(id: string): RawMessage {
   return new Message(new TextEncoder().encode(id), name === undefined ? attributes : { ...attributes, partitionkey: key })
 }
 
-/** One iteration of a source, pulled by hand. */
+/** One iteration of a source, pulled step by step. */
 export class Reader {
   readonly #iterator: AsyncIterator<RawMessage>
 
@@ -42,13 +42,13 @@ export class Reader {
     this.#iterator = source.messages({ signal })[Symbol.asyncIterator]()
   }
 
-  /** A pull, which may have to wait; `undefined` when the iteration has ended. */
+  /** Pulls the next message, which may have to wait; `undefined` when the iteration has ended. */
   async pull(): Promise<RawMessage | undefined> {
     const result = await this.#iterator.next()
     return result.done ? undefined : result.value
   }
 
-  /** A message that must be there without waiting. */
+  /** Pulls a message that must be available without waiting. */
   async take(): Promise<RawMessage> {
     const pulled = this.pull()
     if (await isPending(pulled)) throw new Error('There is no message to take.')

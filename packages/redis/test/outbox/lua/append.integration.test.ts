@@ -39,7 +39,7 @@ describe('storing twice', () => {
     expect(await world.store.enqueue([at('2026-01-01T00:00:00Z')])).toEqual(['inserted'])
     expect(await world.store.enqueue([at('2026-01-01T00:00:01Z')])).toEqual(['duplicate'])
     expect(await world.store.enqueue([at('2026-01-01T00:00:00Z', { subject: 'other' })])).toEqual(['conflict'])
-    // Not the order of the attributes.
+    // The order of attributes does not matter.
     const other = record('e2', { attributes: { subject: 's', tenant: 't' } })
     const same = record('e2', { attributes: { tenant: 't', subject: 's' } })
     expect(await world.store.enqueue([other])).toEqual(['inserted'])
@@ -154,7 +154,7 @@ describe('what is stored', () => {
     expect(kept).toEqual([])
     for (const { id, message } of claimed) expect((await world.store.get(id))?.message.id).toBe(message.id)
     expect((await world.store.settle(claimed.map(published))).every((answer) => answer === 'applied')).toBe(true)
-    // The world does not know this tag.
+    // The cleanup of the world does not include this tag, so its keys are deleted here.
     const { keys } = world.store.prepare([record('x')])
     await world.command('DEL', ...keys)
   })
@@ -163,14 +163,14 @@ describe('what is stored', () => {
     await using world = await LuaWorld.open({ outbox: { redact: (error) => error.replaceAll('secret', '…') } })
     await world.store.enqueue([record('e1'), record('e2')])
     const [one, other] = await world.store.claim({ limit: 10, lease })
-    if (!(one && other)) throw new Error('two records were to be claimed')
+    if (!(one && other)) throw new Error('expected two claimed records')
     const long = `${'x'.repeat(9_999)}🚚${'y'.repeat(1_000_000)}`
     await world.store.settle([
       { id: one.id, token: one.token, result: 'parked', error: long },
       { id: other.id, token: other.token, result: 'parked', error: 'the secret is out' },
     ])
     expect((await world.store.get(one.id))?.lastError).toBe('x'.repeat(9_999))
-    // R22: what nobody should read is not stored.
+    // R22: secrets in error texts are redacted before they are stored.
     expect((await world.store.get(other.id))?.lastError).toBe('the … is out')
   })
 
@@ -238,7 +238,7 @@ describe('R7: in a MULTI of the user', () => {
     const client = new Ioredis(server.url)
     try {
       const [one, other] = [record('e1'), record('e2')].map((each) => world.store.prepare([each]))
-      if (!(one && other)) throw new Error('two were to be prepared')
+      if (!(one && other)) throw new Error('expected two prepared appends')
       const pipelined = await client
         .pipeline()
         .script('FLUSH')
@@ -257,7 +257,7 @@ describe('R7: in a MULTI of the user', () => {
   })
 })
 
-/** KEYS: the ticket, then the outbox's. ARGV: its holder, then the records. */
+/** KEYS: the ticket, then the keys of the outbox. ARGV: the holder of the ticket, then the records. */
 const mintTicket = `${outboxLua}
 local found = redis.call('TYPE', KEYS[1]).ok
 if found ~= 'none' and found ~= 'hash' then return redis.error_reply('WRONGTYPE the ticket is a ' .. found) end
@@ -295,7 +295,7 @@ describe('R7: in a script of the user, as when a ticket is minted', () => {
     await using opened = await openMint()
     const { world, client, mint } = opened
     expect(await mint('t-1', 'ada')).toBe('minted')
-    // Another event under the same id: refused before anything is looked at.
+    // A different event with the same id: refused before the ticket is read.
     await expect(mint('t-1', 'bob')).rejects.toThrow('CONFLICT')
     expect(await mint('t-1', 'ada')).toBe('taken')
     expect(await client.hget(redisKey(world.store.tagOf('t-1'), 'ticket', 't-1'), 'holder')).toBe('ada')

@@ -10,7 +10,7 @@ import type { RedisTransaction } from '../../../src/transaction/transaction.ts'
 import type { RedisKind } from '../../support/redis-clients.ts'
 import { clockKeys, movedServer } from './moved-server.ts'
 
-/** The worlds of the suites, on one kind of client, with real transactions. Clients are opened once for all: each world has a tag of its own. */
+/** Opens the worlds of the suites on one kind of client, with real transactions. Worlds share the clients, and each has its own tag. */
 export function luaOutboxWorld(kind: RedisKind, options: LuaOutboxOptions = {}): OpenOutboxWorld & AsyncDisposable {
   let opened: ReturnType<RedisKind['open']> | undefined
   const open: OpenOutboxWorld = async ({ retain }) => {
@@ -26,7 +26,7 @@ export function luaOutboxWorld(kind: RedisKind, options: LuaOutboxOptions = {}):
     const settings = { tag, retain, ...options }
     const store = luaOutbox(redis, settings)
 
-    // What is appended inside of a savepoint belongs to the inner transaction.
+    // Records appended inside a savepoint belong to the inner transaction.
     async function running(transaction: RedisTransaction, work: (transaction: OutboxTransaction) => Promise<void>): Promise<void> {
       let current = transaction
       await work({
@@ -82,7 +82,7 @@ export function luaOutboxWorld(kind: RedisKind, options: LuaOutboxOptions = {}):
   }
   return Object.assign(open, {
     async [Symbol.asyncDispose]() {
-      // A test has told of one that could not be opened.
+      // A client that could not be opened has already failed a test, so the error is ignored here.
       await (await opened?.catch(() => undefined))?.[Symbol.asyncDispose]()
     },
   })
@@ -92,7 +92,7 @@ export function shardsOf(tag: string, { shards = 1, name = 'lua-outbox' }: LuaOu
   return Array.from({ length: shards }, (_, number) => new LuaShard(number, tagOfShard(tag, number), name))
 }
 
-/** Removes all that belongs to an outbox. */
+/** Deletes all keys of an outbox. */
 export async function removeShards(
   command: (...words: string[]) => Promise<unknown>,
   shards: readonly LuaShard[],

@@ -9,9 +9,9 @@ vi.setConfig({ testTimeout: 60_000, maxConcurrency: 4 })
 const results = new ResultTable()
 const service = crashProgram()
 
-// Edge 4: a real process is killed at every probe, after it stored, claimed, was confirmed, and before it settled.
+// Edge 4: a real process is killed at every probe: after storing, after claiming, after the confirmation, and before settling.
 testCrashPoints(
-  // Most of the time they wait for processes to start and for leases to end.
+  // Concurrent, because the tests mostly wait for processes to start and for leases to expire.
   { describe, it: it.concurrent },
   { name: 'Redis (Lua outbox) and RabbitMQ', open: crashWorld(service, 'exclusive', 'lua'), matrix: crashMatrixOfOtherStores, results },
 )

@@ -10,7 +10,7 @@ const rows = [...page.matchAll(/^\| ([RE]\d+) \| (.+?) \| `(.+?)`: (.+?) \|$/gm)
   title,
 }))
 
-/** `redis/x.test.ts` is a test of that package; what is not there is a scenario of the kit, which lives in its sources. */
+/** `redis/x.test.ts` is a test of that package; other names are scenarios of the testkit, which are in its sources. */
 function fileOf(name: string): string {
   const [, owner = '', path = ''] = /^(\w+)\/(.+)$/.exec(name) ?? []
   const test = `${root}/packages/${owner}/test/${path}`

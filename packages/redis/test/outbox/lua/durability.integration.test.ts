@@ -16,7 +16,7 @@ function states({ checks }: LuaDurabilityReport): Record<string, string> {
   return Object.fromEntries(checks.map(({ name, state }) => [name, state]))
 }
 
-/** An outbox as a user with these permissions has it. */
+/** Opens an outbox as a user with these permissions. */
 async function asUser(url: string, rules: readonly string[]) {
   const admin = new Ioredis(url)
   await admin.call('ACL', 'SETUSER', 'limited', 'reset', 'on', '>secret', ...rules)
@@ -169,7 +169,7 @@ describe('R37: luaDurability() periodically', () => {
     await durability.stop()
     const texts = logger.lines.filter(({ level }) => level !== 'error').map(({ level, text }) => `${level} ${text.split('.')[0]}`)
     expect(texts).toEqual(['warn The durability of the outbox is not sufficient', 'info The durability of the outbox is sufficient again'])
-    // The listener's own trouble is told, and changes nothing.
+    // An error that the listener throws is logged and has no other effect.
     expect(logger.at('error')).toHaveLength(reports.length)
     expect(runtime.timers).toBe(0)
   })
@@ -185,7 +185,7 @@ describe.each(redisKinds.filter(({ cluster }) => cluster))('luaDurability() on $
     expect(named('scripts').map(({ state }) => state)).toEqual(['ok'])
     expect(named('maxmemory-policy').map(({ state }) => state)).toEqual(['ok', 'ok', 'ok'])
 
-    // A prefix that hides the tag.
+    // A prefix that disables the hash tag.
     await using hidden = await LuaWorld.open({ kind, keyPrefix: '{}' })
     const broken = (await luaDurability(hidden.redis, hidden.store).check()).checks
     expect(broken.find(({ name }) => name === 'slots')).toMatchObject({ state: 'violated', text: expect.stringContaining("prefix '{}'") })

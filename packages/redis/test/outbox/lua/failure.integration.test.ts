@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { brokenInvariants } from './invariants.ts'
 import { failedByStore, hour, idsOf, LuaWorld, lease, parked, published, record, records } from './lua-world.ts'
 
-/** Stores a record for each number and says that it was tried that often. */
+/** Stores a record for each number and sets its attempts to that number. */
 async function enqueueTried(world: LuaWorld, attempts: readonly number[]): Promise<void> {
   await world.store.enqueue(attempts.map((count, index) => record(`${index}, tried ${count}`)))
   for (const member of (await world.command('ZRANGE', world.key('ready'), '0', '-1')) as string[]) {
@@ -94,7 +94,7 @@ describe('edge 9: the first of several settlements takes effect', () => {
     await using world = await LuaWorld.open({ outbox: { retain: true } })
     await world.store.enqueue([record('e1')])
     const [claimed] = await world.store.claim({ limit: 1, lease })
-    if (claimed === undefined) throw new Error('a record was to be claimed')
+    if (claimed === undefined) throw new Error('expected one claimed record')
     const answers: unknown[] = []
     for (const step of order) {
       if (step === 'rearm') answers.push(await world.store.rearm({ ids: [claimed.id] }))
@@ -114,7 +114,7 @@ describe('R20: parked records', () => {
     await using world = await LuaWorld.open({ outbox: { retain: true } })
     await world.store.enqueue([record('e1', { attributes: { subject: 's' } }), record('e2')])
     const [one, other] = await world.store.claim({ limit: 2, lease })
-    if (!(one && other)) throw new Error('two records were to be claimed')
+    if (!(one && other)) throw new Error('expected two claimed records')
     await world.store.settle([parked(one, 'no such topic'), parked(other)])
     await world.advance(1000 * 24 * hour)
     expect(await world.store.deletePublished({ olderThan: 0, limit: 1000 })).toBe(0)

@@ -1,7 +1,7 @@
 import type { LuaShard } from '../../../src/outbox/lua/layout.ts'
 import type { LuaWorld } from './lua-world.ts'
 
-/** What is wrong with what the layout says always holds, in words; nothing if all is well. */
+/** Describes every violated invariant of the layout; empty if all hold. */
 export async function brokenInvariants(world: LuaWorld, shard: LuaShard = world.shard): Promise<string[]> {
   const words = async (...command: string[]) => (await world.command(...command)) as string[]
   const scored = async (name: 'ready' | 'waiting' | 'inflight' | 'sent' | 'index' | 'keys') => {
@@ -16,7 +16,7 @@ export async function brokenInvariants(world: LuaWorld, shard: LuaShard = world.
   const [ready, waiting, inflight, sent, index, keys] = await Promise.all(
     (['ready', 'waiting', 'inflight', 'sent', 'index', 'keys'] as const).map((name) => scored(name)),
   )
-  if (!(ready && waiting && inflight && sent && index && keys)) throw new Error('six sets were to be read')
+  if (!(ready && waiting && inflight && sent && index && keys)) throw new Error('expected replies for six keys')
   const expect = (what: string, found: unknown, wanted: unknown) => {
     if (String(found) !== String(wanted)) problems.push(`${what}: ${found} instead of ${wanted}`)
   }
@@ -24,21 +24,21 @@ export async function brokenInvariants(world: LuaWorld, shard: LuaShard = world.
   const count = (field: string) => counted.set(field, (counted.get(field) ?? 0) + 1)
 
   let lines = 0
-  const hands = new Map<string, string>()
+  const holders = new Map<string, string>()
   for (const [id, text] of states) {
-    const [status = '', attempts, seq, , at = '', lane = '', print = '', until = '', token = ''] = text.split(' ')
+    const [status = '', attempts, seq, , at = '', destinationHash = '', print = '', until = '', token = ''] = text.split(' ')
     if (!bodies.has(id)) problems.push(`${id} has a state and no body`)
     const [, key = ''] = print.split('.')
-    const member = `${lane}${key !== '' ? 'k' : Number(attempts) > 0 ? 'r' : 'f'}${seq}${id}`
+    const member = `${destinationHash}${key !== '' ? 'k' : Number(attempts) > 0 ? 'r' : 'f'}${seq}${id}`
     const open = status === 'O'
     if (key !== '' && status !== 'S') {
-      const line = `${open ? (token === '' ? 'o' : 'i') : 'f'}${lane}${key}${seq}${id}`
+      const line = `${open ? (token === '' ? 'o' : 'i') : 'f'}${destinationHash}${key}${seq}${id}`
       if (!keys.has(line)) problems.push(`${id} (${text}) is not among those of its key`)
       lines += 1
       if (token !== '') {
-        const hand = hands.get(lane + key) ?? token
-        hands.set(lane + key, hand)
-        expect(`who has records of the key of ${id} in hand`, token, hand)
+        const holder = holders.get(destinationHash + key) ?? token
+        holders.set(destinationHash + key, holder)
+        expect(`the holder of the records in flight of the key of ${id}`, token, holder)
       }
     }
     const places = [ready.has(member), waiting.has(member), inflight.has(id), sent.has(id)].map(Number).join('')
@@ -50,8 +50,8 @@ export async function brokenInvariants(world: LuaWorld, shard: LuaShard = world.
     if (token === '') expect(`the lease of ${id}, which has none`, until, 0)
     const letter = open ? 'o' : status.toLowerCase()
     if (!index.has(`${letter}${seq}${id}`)) problems.push(`${id} (${text}) is not in the index`)
-    count(lane + letter)
-    if (token !== '') count(`${lane}i`)
+    count(destinationHash + letter)
+    if (token !== '') count(`${destinationHash}i`)
   }
   expect('bodies', bodies.size, states.size)
   expect('members of the index', index.size, states.size)
@@ -65,7 +65,7 @@ export async function brokenInvariants(world: LuaWorld, shard: LuaShard = world.
   return problems
 }
 
-/** In RESP3 it comes in pairs or as a map, in RESP2 flat. */
+/** RESP3 replies with pairs or a map, RESP2 with a flat array. */
 function flatPairs(reply: readonly (string | readonly string[])[] | object): Map<string, string> {
   if (reply instanceof Map) return new Map(reply)
   if (!Array.isArray(reply)) return new Map(Object.entries(reply))

@@ -3,7 +3,7 @@ import { luaOutbox } from '../../../src/outbox/lua/lua-outbox.ts'
 import type { Redis } from '../../../src/transaction/redis.ts'
 import { failed, failedByStore, lease, parked, published, record, records } from './lua-world.ts'
 
-/** All that a Lua outbox can do, each of its scripts at least once. */
+/** Exercises every feature of a Lua outbox; runs each of its scripts at least once. */
 export async function useLuaOutbox(redis: Redis): Promise<void> {
   const settings = { tag: 'flow', retain: true, block: 20, logger: silentLogger }
   const store = luaOutbox(redis, settings)
@@ -11,7 +11,7 @@ export async function useLuaOutbox(redis: Redis): Promise<void> {
   await store.enqueue([...records(6), record('later', { delay: 1 })])
   await redis.write(async (transaction) => store.append(transaction, [record('in a transaction')]))
   const [done, again, byStore, given, released, held] = await store.claim({ limit: 6, lease })
-  if (!(done && again && byStore && given && released && held)) throw new Error('Six records were to be claimed.')
+  if (!(done && again && byStore && given && released && held)) throw new Error('Expected six claimed records.')
   await store.renew([held], 1)
   await store.release([released])
   await store.settle([published(done), failed(again), failedByStore(byStore), parked(given)])
@@ -32,7 +32,7 @@ export async function useLuaOutbox(redis: Redis): Promise<void> {
   await ordered.verify()
   await ordered.enqueue([1, 2, 3, 4].map((number) => record(`o${number}`, { attributes: { partitionkey: 'k' } })))
   const [first, second, third, fourth] = await ordered.claim({ limit: 10, lease })
-  if (!(first && second && third && fourth)) throw new Error('Four records of a key were to be claimed.')
+  if (!(first && second && third && fourth)) throw new Error('Expected four claimed records of one key.')
   await ordered.renew([first], lease)
   await ordered.settle([published(first), failed(second), parked(third)])
   await ordered.leave?.()

@@ -19,12 +19,12 @@ export interface LuaWorldSettings extends ClientSettings {
   readonly outbox?: LuaOutboxOptions | undefined
 }
 
-/** An outbox under a tag of its own, whose keys are removed at the end. The server's clock can be moved. */
+/** An outbox with its own tag, whose keys are deleted at the end. The server's clock can be moved. */
 export class LuaWorld implements AsyncDisposable {
   readonly tag: string = `test-${ownName()}`
   readonly logger: RecordingLogger = recordingLogger()
   readonly counted: string[] = []
-  /** How often the server did not know a script. */
+  /** How often the server answered NOSCRIPT. */
   reloads = 0
   readonly redis: Redis
   readonly port: RedisPort
@@ -55,7 +55,7 @@ export class LuaWorld implements AsyncDisposable {
     return new LuaWorld(await (settings.kind ?? ioredis6).open(settings), settings)
   }
 
-  /** Another store object, as another process has it. */
+  /** A second store object, as in another process. */
   another(options: LuaOutboxOptions = {}): LuaOutbox {
     return luaOutbox(this.redis, {
       tag: this.tag,
@@ -77,7 +77,7 @@ export class LuaWorld implements AsyncDisposable {
     return this.shards[0] as LuaShard
   }
 
-  /** A key of the outbox as the server knows it. */
+  /** A key of the outbox including the client's prefix, as the server sees it. */
   key(name: KeyName, shard: LuaShard = this.shard): string {
     return this.port.keyPrefix + shard.key(name)
   }
@@ -90,10 +90,10 @@ export class LuaWorld implements AsyncDisposable {
     return await this.#client.command(...words)
   }
 
-  /** What all keys hold, to see that nothing has changed. */
+  /** Digests of the values of all keys, to verify that nothing has changed. */
   async dump(keys: readonly string[] = this.keys): Promise<Record<string, string>> {
     const found: Record<string, string> = {}
-    // Encoded: a dump is bytes, which the plain client would give as text.
+    // Hashed in the script: a dump is binary, and the plain client would decode it as text.
     const script = "local dump = redis.call('DUMP', KEYS[1]) return dump and redis.sha1hex(dump) or ''"
     for (const key of keys) found[key] = String(await this.command('EVAL', script, '1', key))
     return found
@@ -103,7 +103,7 @@ export class LuaWorld implements AsyncDisposable {
     try {
       await removeShards((...words) => this.command(...words), this.shards, this.port.keyPrefix)
     } catch {
-      // Its server is gone.
+      // The server of this world is already stopped.
     }
     await this.#client[Symbol.asyncDispose]()
   }
@@ -140,7 +140,7 @@ export function failed({ id, token }: Claim, retryAfter = 0, error = 'refused') 
   return { id, token, result: 'failed', error, retryAfter } as const
 }
 
-/** For the store to decide when it comes again. */
+/** A failure without a delay: the store's own back-off decides when the record is retried. */
 export function failedByStore({ id, token }: Claim, error = 'refused') {
   return { id, token, result: 'failed', error } as const
 }

@@ -4,7 +4,7 @@ import { LuaWorld, lease, published, records } from './lua-world.ts'
 
 type Observed = readonly [name: string, value: number, labels: Readonly<Record<string, unknown>>]
 
-/** Keeps what is observed. */
+/** Metrics that record every observation. */
 function observing(): { readonly metrics: Metrics; of(name: string): readonly Observed[] } {
   const observed: Observed[] = []
   return {
@@ -25,7 +25,7 @@ describe('R44: distributions', () => {
       await store.enqueue(records(3))
       await world.advance(1500)
       const [first, second, third] = await store.claim({ limit: 3, lease })
-      if (first === undefined || second === undefined || third === undefined) throw new Error('Three were stored.')
+      if (first === undefined || second === undefined || third === undefined) throw new Error('Expected three stored records.')
       const failed = { id: third.id, token: third.token, result: 'failed', error: 'down', retryAfter: 0 } as const
       const stale = { ...second, token: 'stale', result: 'published' } as const
       expect(await store.settle([published(first), stale, failed])).toEqual(['applied', 'lost', 'applied'])

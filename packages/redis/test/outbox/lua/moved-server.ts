@@ -1,17 +1,17 @@
 import { redisKey } from '../../../src/client/keys.ts'
 import { type RedisPort, type Script, script } from '../../../src/client/port.ts'
 
-/** A server whose clock can be moved, as scripts see it. The offset is in a key of each tag: on a cluster these are on several nodes. */
+/** A server whose clock, as scripts see it, can be moved. The offset is stored under a key per tag, because the tags of a cluster are on several nodes. */
 export interface MovedServer {
   readonly port: RedisPort
   move(duration: number): Promise<void>
-  /** From now on it stands still at this instant, until it is moved again. */
+  /** Stops the clock at this instant until it is moved again. */
   stopAt(instant: number): Promise<void>
 }
 
 export function movedServer(port: RedisPort, tags: readonly string[]): MovedServer {
   const moved = new Map<string, Script>()
-  // Found by the tag of the script's first key: it is not among those that it is given.
+  // The clock key is derived from the tag of the script's first key, because it is not among the keys passed to the script.
   const time = `(function()
     local time = redis.call('TIME')
     local moved = redis.call('GET', string.match(KEYS[1], '^[^{]*{[^}]*}') .. ':clock') or '0'
@@ -36,7 +36,7 @@ export function movedServer(port: RedisPort, tags: readonly string[]): MovedServ
   }
 }
 
-/** Where the offset is, to be removed in the end. */
+/** The keys that hold the offset, to be deleted at the end. */
 export function clockKeys(tags: readonly string[]): readonly string[] {
   return tags.map((tag) => redisKey(tag, 'clock'))
 }

@@ -126,7 +126,7 @@ async function play(history: readonly Step[], retain: boolean, order: 'none' | '
   const claims: Claim[] = []
   const pick = (chosen: readonly number[]) => chosen.flatMap((number) => claims.at(-1 - number) ?? [])
   const destinationOf = (number: number) => `d${number % 3}`
-  // Some have a key, and of the keys some have several.
+  // Three of four records have a key, and several records share a key.
   const keyOf = (number: number) => (number % 4 === 0 ? {} : { partitionkey: `k${number % 5}` })
   const made = (number: number, delay = 0, body = 0) =>
     record(`e${number}`, { destination: destinationOf(number), delay, data: Uint8Array.of(body), attributes: keyOf(number) })
@@ -199,7 +199,7 @@ async function play(history: readonly Step[], retain: boolean, order: 'none' | '
       expect(await brokenInvariants(world), JSON.stringify(history.slice(0, index + 1))).toEqual([])
   }
 
-  // Given time, all that is open is given; what is counted is what is there.
+  // After enough time every open record can be claimed; the statistics must match the listed records.
   await advance(24 * 3_600_000)
   const { records: listed } = await world.store.list({}, { limit: 1000 })
   const open = listed.filter(({ state }) => state === 'ready').length
@@ -212,13 +212,13 @@ async function play(history: readonly Step[], retain: boolean, order: 'none' | '
   expect(destinations.reduce((total, one) => total + one.ready, 0)).toBe(order === 'none' ? 0 : open)
 }
 
-/** The classes of which something was broken, and how much; nothing where all was well. A lease that has run out is none: the next claim would take it over. */
+/** The repair classes with a count above zero; empty if nothing was damaged. Expired leases are ignored: the next claim takes them over. */
 async function repairs(store: LuaWorld['store']): Promise<readonly [string, number][]> {
   const { counts } = await repairLuaOutbox(store)
   return Object.entries(counts).filter(([name, count]) => name !== 'expired' && count > 0)
 }
 
-/** How subjects end: by a revocation or by an expiry, whichever comes first. */
+/** How each subject ended: by revocation or by expiry, whichever came first. */
 class Ends {
   readonly #expiry: LuaExpiry
   readonly #start: number
@@ -231,13 +231,13 @@ class Ends {
 
   async take({ call, subject: number, due }: Step & { readonly kind: 'expiry' }): Promise<void> {
     const subject = `s${number}`
-    // No history comes to the later one: it is never due.
+    // No history reaches the later due time, so that expiry never becomes due.
     const dueAt = this.#start + (due ? -1000 : 1_000_000_000)
     const end = this.#ends.get(subject)
     if (call === 'record') {
       const recording = await this.#expiry.recordExpiry(subject, dueAt, Buffer.from(subject))
       if (end === 'revoked') expect(recording).toBe('revoked')
-      // Issued again, with another due time.
+      // Recorded again, with another due time.
       else if (recording === 'recorded' || recording === 'moved') this.#ends.delete(subject)
     } else if (call === 'revoke') {
       const revocation = await this.#expiry.revoke(subject, revoked(subject, `r-${subject}`))

@@ -38,7 +38,7 @@ describe('edge 24', () => {
       expect((await costOf(() => store.renew(held, lease)))[0]).toBe(1)
       expect((await costOf(() => store.settle(held.map((claim) => outcome(claim)))))[0]).toBe(1)
     }
-    // What is stored at the same time goes together, and each call has its own answer.
+    // Concurrent calls are coalesced into one round trip, and each call gets its own result.
     const [atOnce, answers] = await costOf(() => Promise.all(['one1', 'new', 'new'].map((id) => store.enqueue([record(id)]))))
     expect([atOnce, answers.flat()]).toEqual([1, ['duplicate', 'inserted', 'duplicate']])
     await store.settle((await store.claim({ limit: 1, lease })).map(published))

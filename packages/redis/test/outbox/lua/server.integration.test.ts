@@ -19,7 +19,7 @@ describe('R3, edge 2: memory is full', () => {
     await using world = await LuaWorld.open({ url: server.url, outbox: { retain: true } })
     await world.store.enqueue([...records(8), record('later', { delay: hour })])
     const [done, waits, given, released, renewed, retried] = await world.store.claim({ limit: 6, lease })
-    if (!(done && waits && given && released && renewed && retried)) throw new Error('six records were to be claimed')
+    if (!(done && waits && given && released && renewed && retried)) throw new Error('expected six claimed records')
     await world.command('CONFIG', 'SET', 'maxmemory-policy', 'noeviction')
     await world.command('CONFIG', 'SET', 'maxmemory', '1')
 
@@ -77,7 +77,7 @@ describe('R40, R41, edge 3: the server forgets its scripts', () => {
     await world.redis.write(async (transaction) => world.store.append(transaction, [record('later', { delay: hour })]))
     await flush()
     const [done, again, given, released] = await world.store.claim({ limit: 10, lease })
-    if (!(done && again && given && released)) throw new Error('four records were to be claimed')
+    if (!(done && again && given && released)) throw new Error('expected four claimed records')
     await flush()
     expect(await world.store.renew([done], lease)).toEqual([true])
     await flush()
@@ -89,7 +89,7 @@ describe('R40, R41, edge 3: the server forgets its scripts', () => {
     await flush()
     expect((await world.store.stats()).destinations).toMatchObject([{ ready: 3, waiting: 1 }])
     await flush()
-    // Many at once: each is told that its script is not known, and sends it whole.
+    // Twenty concurrent calls: each receives NOSCRIPT, and sends its whole script.
     const results = await Promise.all(Array.from({ length: 20 }, (_, index) => world.store.enqueue([record(`many ${index}`)])))
     expect(results.flat().every((result) => result === 'inserted')).toBe(true)
     expect(world.reloads).toBeGreaterThanOrEqual(8)
@@ -116,10 +116,10 @@ describe('R39, edge 5: the server is killed', () => {
       await using world = await LuaWorld.open({ url: server.url, outbox: { retain: true } })
       await world.store.enqueue([...records(6), record('later', { delay: hour })])
       const [done, waits, given, released, held] = await world.store.claim({ limit: 5, lease })
-      if (!(done && waits && given && released && held)) throw new Error('five records were to be claimed')
+      if (!(done && waits && given && released && held)) throw new Error('expected five claimed records')
       await world.store.release([released])
       await world.store.settle([published(done), failed(waits, hour), parked(given)])
-      // Under way while it is killed.
+      // Stores records while the server is killed.
       const stored: string[] = []
       const storing = (async () => {
         for (let number = 0; ; number += 1) {
@@ -138,7 +138,7 @@ describe('R39, edge 5: the server is killed', () => {
       )
       expect(await brokenInvariants(world)).toEqual([])
       const found = new Set(idsOf(after.records))
-      // A process that is killed leaves what it has written to the kernel: both survive that. A power cut is another matter.
+      // A killed process leaves its written data in the kernel, so both settings survive. A power failure is not covered.
       expect(stored.filter((id) => !found.has(id))).toEqual([])
       expect(await world.store.settle([published(held)])).toEqual(['applied'])
     },
@@ -185,7 +185,7 @@ describe('edge 21: the server is unavailable for a while', () => {
     await world.store.enqueue([record('at last')])
     await vi.waitFor(() => expect(arrived).toContain('at last'), 15_000)
     await relay.stop()
-    // A line for each end of an outage, and those of the wake-ups; not one for each try.
+    // One line per start and end of an outage, plus those of the wake-ups; not one per attempt.
     const failures = logger.at('error').filter(({ text }) => text.includes('The outbox store failed'))
     expect(failures).toHaveLength(logger.at('info').filter(({ text }) => text.includes('The outbox store answers again')).length)
     expect([2, 3, 4]).toContain(failures.length)
@@ -230,7 +230,7 @@ describe('R43, edge 19: missing permissions', () => {
     await store.verify()
     await store.enqueue([...records(5), record('later', { delay: 1 })])
     const [done, again, given, released, renewed] = await store.claim({ limit: 5, lease })
-    if (!(done && again && given && released && renewed)) throw new Error('five records were to be claimed')
+    if (!(done && again && given && released && renewed)) throw new Error('expected five claimed records')
     await store.renew([renewed], lease)
     await store.release([released])
     await store.settle([published(done), failed(again), parked(given)])
@@ -245,7 +245,7 @@ describe('R43, edge 19: missing permissions', () => {
     await using world = await LuaWorld.open({ url: server.url })
     await world.store.enqueue(records(6))
     const [again, given, released, done] = await world.store.claim({ limit: 4, lease })
-    if (!(again && given && released && done)) throw new Error('four records were to be claimed')
+    if (!(again && given && released && done)) throw new Error('expected four claimed records')
     for (const command of ['hset', 'zadd']) {
       await world.command('ACL', 'SETUSER', 'default', `-${command}`)
       await expect(world.store.enqueue([record(`refused by ${command}`)])).rejects.toThrow()

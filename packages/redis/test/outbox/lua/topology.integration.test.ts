@@ -75,7 +75,7 @@ describe('edge 14: on a cluster', () => {
     let failures = 0
     const storing = (async () => {
       for (let number = 0; !stop.signal.aborted; number += 1) {
-        // The same record again until it is known to be there.
+        // Repeats the same record until the store has confirmed it.
         for (let known = false; !known; ) {
           try {
             await store.enqueue([record(`e${number}`)])
@@ -103,13 +103,13 @@ describe('edge 14: on a cluster', () => {
       const owner = ranges.find(([from, to]) => from <= Number(slot) && Number(slot) <= to)?.[2][1]
       const from = nodes.find(({ url }) => new URL(url).port === String(owner))
       const to = nodes.find((node) => node !== from)
-      if (!(from && to)) throw new Error('two nodes were to be found')
+      if (!(from && to)) throw new Error('expected two nodes')
       await to.opened.command('CLUSTER', 'SETSLOT', slot, 'IMPORTING', from.id)
       await from.opened.command('CLUSTER', 'SETSLOT', slot, 'MIGRATING', to.id)
       const { hostname, port } = new URL(to.url)
       for (const key of [...shard.keys].reverse()) {
         await from.opened.command('MIGRATE', hostname, port, key, '0', '5000')
-        // In between the keys are on two nodes.
+        // In the meantime the keys are spread over two nodes.
         const before = failures
         await until('a call has failed, or all is on one node again', () => failures > before || key === shard.keys[0])
       }
@@ -163,7 +163,7 @@ describe('R38: replicas', () => {
   })
 })
 
-describe('R49: the store is the one that the caller chose', () => {
+describe('R49: the caller chooses the store', () => {
   it('a stream outbox and a Lua outbox under one tag do not see each other', async () => {
     await using world = await LuaWorld.open()
     const streams = streamOutbox(world.redis, { tags: [world.tag] })

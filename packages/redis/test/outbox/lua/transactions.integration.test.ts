@@ -19,7 +19,7 @@ function transactionWorld(kind: RedisKind, transaction: TransactionalOptions['tr
     const world = await openHandlingWorld(kind)
     const { redis, command } = world
     const outbox = luaOutbox(redis, { tag: world.tag, logger: silentLogger })
-    // A text, where the commit wants to add to a set.
+    // A string under a key where the commit adds to a set.
     await command('SET', world.key('a text'), 'text')
     return {
       transaction: () => transactionMiddleware(redis, transaction),

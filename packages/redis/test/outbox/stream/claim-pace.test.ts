@@ -8,7 +8,7 @@ function paceWorld() {
   const pace = new ClaimPace(systemRuntime)
   return {
     limit: () => pace.limit(16 * megabyte),
-    /** A call for a share of what the claim may take, which brings so many bytes. */
+    /** A call for a share of the claim's byte limit, whose answer contains `bytes` bytes. */
     async answered(bytes: number, claimBytes: number, maxBytes = claimBytes) {
       await pace.ask('a', { lease: 1000, claimBytes, maxBytes, send: async () => null, bytesOf: () => bytes, release: async () => {} })
     },
@@ -29,7 +29,7 @@ function paceWorld() {
       })
       await expect(asking).rejects.toThrow('no answer in time')
       await settled
-      // What the late answer brought is released by now.
+      // The records of the late answer are released by now.
       await new Promise(setImmediate)
     },
   }

@@ -17,7 +17,7 @@ it.each(redisKinds.filter(({ cluster }) => !cluster))(
     for (const expected of ['client XREAD', 'script XPENDING', 'script XCLAIM', 'script XACK', 'script XDEL', 'script XGROUP']) {
       expect(seen).toContain(expected)
     }
-    // What is not published must never go: neither by a limit to the length nor by trimming.
+    // Unpublished records must never be removed, neither by a MAXLEN nor by trimming.
     expect([...seen].filter((name) => name.endsWith('XTRIM'))).toEqual([])
     const limited = commands.filter(({ words }) => words[0]?.toUpperCase() === 'XADD' && words.includes('MAXLEN'))
     expect(new Set(limited.map(({ words }) => words[1]))).toEqual(new Set(['{flow}:outbox:wake']))

@@ -16,7 +16,7 @@ for (const kind of kinds) {
   const name = `StreamOutbox, ${kind.name}`
   testOutboxStore(
     { describe, it },
-    // A transaction of Redis is a list of commands: it has no savepoints. What is published is deleted at once: nothing is retained.
+    // No savepoints: a Redis transaction is a list of commands. No retention: published records are deleted immediately.
     { name, open, features: { savepoints: false, delay: true, retain: false }, model: { runs: 10 }, results },
   )
   testRelay({ describe, it }, { name, openStore: open, createRelay: (store, setup) => new Relay(store, setup), results })

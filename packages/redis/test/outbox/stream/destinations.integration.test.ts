@@ -111,7 +111,7 @@ it('drops destinations of an outbox that an earlier version has filled', async (
 })
 
 it('loses no record that is stored while destinations are dropped and deleted', { timeout: 60_000 }, async () => {
-  // Dropped with every look that finds nothing, and deleted a millisecond later.
+  // Destinations are dropped by every claim that finds them empty, and deleted a millisecond later.
   await using world = await StreamWorld.open({ outbox: { idleTime: 1, block: 20 } })
   const arrived: string[] = []
   const publisher = {
@@ -123,12 +123,12 @@ it('loses no record that is stored while destinations are dropped and deleted', 
   const relays = [1, 2].map(() => new Relay(world.another(), { publisher, pollInterval: 5, logger: silentLogger }))
   for (const relay of relays) relay.start()
   const expected: string[] = []
-  const appending = names(5).map(async (destination, lane) => {
+  const appending = names(5).map(async (destination, position) => {
     for (let index = 0; index < 150; index += 1) {
       await world.append(record(`e${index}`, { destination }))
       expected.push(`${destination} e${index}`)
-      // So that it is empty in between, now for a shorter and now for a longer time.
-      await new Promise((resolve) => setTimeout(resolve, (index * (lane + 3)) % 17))
+      // Varies the pauses, so that the destination is empty in between for shorter and longer times.
+      await new Promise((resolve) => setTimeout(resolve, (index * (position + 3)) % 17))
     }
   })
   await Promise.all(appending)

@@ -2,7 +2,7 @@ import { expect, it } from 'vitest'
 import { ClaimRoom, type Portion, type Share } from '../../../src/outbox/claim-room.ts'
 import { fillInShares } from '../../../src/outbox/fair-shares.ts'
 
-/** Gives items by their sizes, as a claim script does. */
+/** Returns items by their sizes, as a claim script does. */
 function give(backlog: number[], { count, maxBytes, atLeastOne }: Share): Portion<number> {
   const items: number[] = []
   let bytes = 0

@@ -6,7 +6,7 @@ import { Redis } from '../../../src/transaction/redis.ts'
 import { type RedisKind, redisKinds } from '../../support/redis-clients.ts'
 import { idsOf, lease, record, records, StreamWorld } from './stream-world.ts'
 
-/** A store whose calls are recorded: the commands that it sends, and 'a script' for a script. */
+/** A store that records its calls: the name of each command, and 'a script' for a script. */
 function recorded(world: StreamWorld): { readonly store: StreamOutbox; readonly calls: string[] } {
   const calls: string[] = []
   const port: RedisPort = {
@@ -24,7 +24,7 @@ function recorded(world: StreamWorld): { readonly store: StreamOutbox; readonly 
   return { store, calls }
 }
 
-/** A store that reads with XREADGROUP at its next claim, and has claimed `limit` of the records. */
+/** A store that has claimed `limit` of the records and will read with XREADGROUP at its next claim. */
 async function busyStore(world: StreamWorld, limit: number): Promise<ReturnType<typeof recorded>> {
   const busy = recorded(world)
   expect(await busy.store.claim({ limit, lease })).toHaveLength(limit)
@@ -124,7 +124,7 @@ describe('the gate is closed', () => {
     const claimed = idsOf(await store.claim({ limit: 10, lease }))
     expect(claimed).toHaveLength(10)
     expect(claimed).not.toContain('e15')
-    // Redis refused to read, and the script was asked.
+    // The XREADGROUP call was refused, and the script read instead.
     expect(calls).toEqual(['a script', 'XREADGROUP', 'a script'])
     expect(await world.store.stats()).toMatchObject({ destinations: [{ leased: 20, parked: 1 }] })
   })
@@ -133,7 +133,7 @@ describe('the gate is closed', () => {
     await using world = await StreamWorld.open()
     await world.append(record('failed'), ...records(30))
     const [failed] = await world.store.claim({ limit: 1, lease })
-    if (failed === undefined) throw new Error('one record was to be claimed')
+    if (failed === undefined) throw new Error('expected one claimed record')
     await world.store.settle([{ ...failed, result: 'parked', error: 'wrong price' }])
     const { store } = await busyStore(world, 10)
     const edit = { attributes: { subject: 'edited' } }
@@ -158,7 +158,7 @@ describe('the gate is closed', () => {
     for (let round = 0; round < 6; round += 1) claimed.push(...idsOf(await store.claim({ limit: 5, lease, maxBytes })))
     expect(claimed).toHaveLength(25)
     expect(claimed).toContain('l1')
-    // The first call found out that the group is lost.
+    // The first call detected that the group is lost.
     expect(calls.filter((call) => call === 'XREADGROUP')).toHaveLength(1)
   })
 })

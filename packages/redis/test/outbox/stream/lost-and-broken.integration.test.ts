@@ -209,7 +209,7 @@ it('a claim fails without the permission for XINFO: the destination does not cou
   url.password = 'secret'
   await using restricted = await StreamWorld.open({ url: url.href })
   const relay = streamOutbox(restricted.redis, { tags: [world.tag], claimInterval: 60_000 })
-  // The first claim looks for records of relays that are gone, which needs XINFO too; the next ones do not.
+  // The first claim also looks for records of dead relays, which needs XINFO too; later claims do not.
   for (let round = 0; round < 2; round += 1) {
     await expect(relay.claim({ limit: 10, lease, retried: 'never' })).rejects.toThrow(/NOPERM|permission|can't run/i)
   }

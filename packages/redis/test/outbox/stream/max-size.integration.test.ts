@@ -9,7 +9,7 @@ import { lease, record, StreamWorld } from './stream-world.ts'
 
 const single = redisKinds.filter(({ cluster }) => !cluster)
 
-/** Nothing is missing that a router or a marshaler would add. */
+/** Complete attributes: a router or marshaler would add nothing. */
 const attributes = {
   id: 'e1',
   type: 'order.placed',
@@ -87,7 +87,7 @@ it('does not keep operators from re-arming stored records, whatever their own li
   await world.append(sized(2000))
   const operators = world.another({ maxSize: 1 })
   const [claim] = await operators.claim({ limit: 1, lease })
-  if (claim === undefined) throw new Error('There is no record.')
+  if (claim === undefined) throw new Error('Expected one claimed record.')
   await operators.settle([{ id: claim.id, token: claim.token, result: 'parked', error: 'no' }])
   expect(await operators.rearm({ ids: [claim.id] }, { attributes: { note: 'again' } })).toBe(1)
   const [again] = await operators.claim({ limit: 1, lease })

@@ -1,12 +1,12 @@
 import { type RedisPort, type Reply, type Script, script } from '../../../src/client/port.ts'
 
 /**
- * A server whose clock can be moved: for scripts TIME is that much later, entries get the ids of that time, and what is pending has been
- * so for that much longer. The offset is in a key beside the others.
+ * A server whose clock can be moved forward: scripts see a later TIME, entries get ids of that time, and the idle times of pending entries
+ * grow by the same duration. The offset is stored under a key beside the others.
  */
 export interface MovedClock {
   readonly port: RedisPort
-  /** Needs the streams whose pending entries grow older. */
+  /** `streams`: the streams whose pending entries become older. */
   move(duration: number, streams: readonly string[], group: string): Promise<void>
 }
 
@@ -27,7 +27,7 @@ end`)
 
 export function movedClock(port: RedisPort, key: string): MovedClock {
   const moved = new Map<string, Script>()
-  // Told as the server knows it: it is not among the keys that a script is given.
+  // Includes the client's prefix, because the key is not among the keys passed to the script.
   const offset = `(tonumber(redis.call('GET', '${port.keyPrefix}${key}')) or 0)`
   const time = `(function()
     local time = redis.call('TIME')

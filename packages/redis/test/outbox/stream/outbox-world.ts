@@ -8,7 +8,7 @@ import type { RedisKind } from '../../support/redis-clients.ts'
 import { movedClock } from './moved-clock.ts'
 import { TestTransaction } from './test-transaction.ts'
 
-/** The worlds of the suites, on one kind of client. Clients are opened once for all: each world has a tag of its own. */
+/** Opens the worlds of the suites on one kind of client. Worlds share the clients, and each has its own tag. */
 export function streamOutboxWorld(kind: RedisKind, options: StreamOutboxOptions = {}): OpenOutboxWorld & AsyncDisposable {
   let opened: ReturnType<RedisKind['open']> | undefined
   const open: OpenOutboxWorld = async () => {
@@ -70,7 +70,7 @@ export function streamOutboxWorld(kind: RedisKind, options: StreamOutboxOptions 
   }
   return Object.assign(open, {
     async [Symbol.asyncDispose]() {
-      // A test has told of one that could not be opened.
+      // A client that could not be opened has already failed a test, so the error is ignored here.
       await (await opened?.catch(() => undefined))?.[Symbol.asyncDispose]()
     },
   })

@@ -27,7 +27,7 @@ describe('park', () => {
     await using world = await StreamWorld.open()
     await world.append(record('e1'))
     const [held] = await world.store.claim({ limit: 1, lease })
-    if (held === undefined) throw new Error('one record was to be claimed')
+    if (held === undefined) throw new Error('expected one claimed record')
     expect(await world.store.park([held.id], 'too early')).toBe(0)
     await world.age([held])
     expect(await world.store.park([held.id], 'wrong price')).toBe(1)
@@ -78,7 +78,7 @@ describe('rearm', () => {
     await using world = await StreamWorld.open()
     await world.append(record('e1'))
     const [first] = await world.store.claim({ limit: 1, lease })
-    if (first === undefined) throw new Error('one record was to be claimed')
+    if (first === undefined) throw new Error('expected one claimed record')
     await world.store.settle([{ ...first, result: 'parked', error: 'no route' }])
     expect(await world.store.rearm({ ids: [first.id] }, { destination: 'new' }, { keepAttempts: true })).toBe(1)
     expect((await world.store.list({}, { limit: 10 })).records).toMatchObject([{ destination: 'new', attempts: 1, state: 'ready' }])
@@ -180,6 +180,6 @@ async function play(history: readonly Step[]): Promise<void> {
   await publish([...held.keys()])
   expect(published.length, JSON.stringify(history)).toBe(appended)
   expect((await world.store.list({}, { limit: 10 })).records).toEqual([])
-  // Nothing is left of any record.
+  // No key of any record is left.
   for (const destination of ['d0', 'd1']) expect(await world.command('EXISTS', ...world.allKeys(destination).slice(2))).toBe(0)
 }

@@ -13,7 +13,7 @@ it('with full memory, settle, renew and release still work, and append stores no
   await using world = await StreamWorld.open({ url: server.url })
   await world.append(...records(6))
   const [done, failed, parked, released, renewed, retried] = await world.store.claim({ limit: 6, lease })
-  if (!(done && failed && parked && released && renewed && retried)) throw new Error('six records were to be claimed')
+  if (!(done && failed && parked && released && renewed && retried)) throw new Error('expected six claimed records')
   await world.command('CONFIG', 'SET', 'maxmemory-policy', 'noeviction')
   await world.command('CONFIG', 'SET', 'maxmemory', '1')
 
@@ -63,7 +63,7 @@ it.each(clients)('continues to work after SCRIPT FLUSH at any time: $name', asyn
   await world.append(...records(4), record('later', { delay: 3_600_000 }))
   await flush()
   const [done, failed, parked, released] = await world.store.claim({ limit: 10, lease })
-  if (!(done && failed && parked && released)) throw new Error('four records were to be claimed')
+  if (!(done && failed && parked && released)) throw new Error('expected four claimed records')
   await flush()
   expect(await world.store.renew([done], lease)).toEqual([true])
   await flush()
@@ -114,7 +114,7 @@ it('the state is the same after the server was killed and restarted', async () =
   await using world = await StreamWorld.open({ url: server.url })
   await world.append(...records(6), record('later', { delay: 3_600_000 }))
   const [done, failed, parked, released, held] = await world.store.claim({ limit: 5, lease })
-  if (!(done && failed && parked && released && held)) throw new Error('five records were to be claimed')
+  if (!(done && failed && parked && released && held)) throw new Error('expected five claimed records')
   await world.store.release([released])
   await world.store.settle([
     published(done),

@@ -9,7 +9,7 @@ function record(id: string, delay?: number): NewOutboxRecord {
   return { destination: 'orders', message, delay }
 }
 
-/** All that a stream outbox can do, each of its scripts at least once. */
+/** Exercises every feature of a stream outbox; runs each of its scripts at least once. */
 export async function useStreamOutbox(redis: Redis): Promise<void> {
   const settings = { tags: ['flow'], claimInterval: 0, idleTime: 1, block: 20 }
   const store = streamOutbox(redis, settings)
@@ -19,7 +19,7 @@ export async function useStreamOutbox(redis: Redis): Promise<void> {
   await transaction.commit(internalsOf(redis).port)
 
   const [published, failed, parked, released, held] = await store.claim({ limit: 10, lease: 60_000 })
-  if (!(published && failed && parked && released && held)) throw new Error('Five records were to be claimed.')
+  if (!(published && failed && parked && released && held)) throw new Error('Expected five claimed records.')
   await store.renew([held], 1)
   await store.release([released])
   await store.settle([
@@ -29,7 +29,7 @@ export async function useStreamOutbox(redis: Redis): Promise<void> {
   ])
   const again = await other.claim({ limit: 2, lease: 60_000 })
   await other.settle(again.map(({ id, token }) => ({ id, token, result: 'parked', error: 'never' })))
-  // Of a lease of a millisecond, taken over.
+  // Takes over the record whose lease of one millisecond has expired.
   for (let taken = 0; taken === 0; ) taken = (await other.claim({ limit: 10, lease: 60_000 })).length
 
   await store.list({}, { limit: 2 })

@@ -83,7 +83,7 @@ it.each(single)('uses the key prefix of the client: $name', async (kind) => {
   await using world = await StreamWorld.open({ kind, keyPrefix: 'shop:' })
   await world.append(...records(3))
   const [done, failed, parked] = await world.store.claim({ limit: 3, lease })
-  if (!(done && failed && parked)) throw new Error('three records were to be claimed')
+  if (!(done && failed && parked)) throw new Error('expected three claimed records')
   await world.store.settle([
     { id: done.id, token: done.token, result: 'published' },
     { id: failed.id, token: failed.token, result: 'failed', error: 'x', retryAfter: 0 },
@@ -136,7 +136,7 @@ it('accepts no claim that it did not make', async () => {
   await using world = await StreamWorld.open()
   await world.append(record('e1'))
   const [held] = await world.store.claim({ limit: 1, lease })
-  if (held === undefined) throw new Error('one record was to be claimed')
+  if (held === undefined) throw new Error('expected one claimed record')
   const strange = [
     { id: '', token: '' },
     { id: held.id, token: 'x' },

@@ -16,7 +16,7 @@ export interface StreamWorldSettings extends ClientSettings {
   readonly outbox?: StreamOutboxOptions | undefined
 }
 
-/** An outbox under a tag of its own, whose keys are removed at the end. */
+/** An outbox with its own tag, whose keys are deleted at the end. */
 export class StreamWorld implements AsyncDisposable {
   readonly tag: string = `test-${ownName()}`
   readonly logger: RecordingLogger = recordingLogger()
@@ -39,7 +39,7 @@ export class StreamWorld implements AsyncDisposable {
     return new StreamWorld(await (settings.kind ?? ioredis6).open(settings), settings)
   }
 
-  /** Another store object, as another process has it. */
+  /** A second store object, as in another process. */
   another(options: StreamOutboxOptions = {}): StreamOutbox {
     return streamOutbox(this.redis, {
       tags: [this.tag],
@@ -66,7 +66,7 @@ export class StreamWorld implements AsyncDisposable {
     return redisKey(this.tag, 'outbox', 'destinations')
   }
 
-  /** Destinations without records, whose keys are deleted later. */
+  /** The key of the empty destinations, whose keys are deleted later. */
   get emptyKey(): string {
     return redisKey(this.tag, 'outbox', 'empty')
   }
@@ -81,7 +81,7 @@ export class StreamWorld implements AsyncDisposable {
     return await this.#client.command(...words)
   }
 
-  /** What is pending: entry, consumer, milliseconds, deliveries. */
+  /** The pending entries: id, consumer, idle milliseconds, deliveries. */
   async pending(destination = 'orders'): Promise<[string, string, number, number][]> {
     return (await this.command('XPENDING', this.key('to', destination), 'relay', '-', '+', '100000')) as [string, string, number, number][]
   }
@@ -89,7 +89,7 @@ export class StreamWorld implements AsyncDisposable {
   async consumers(destination = 'orders'): Promise<{ name: string; pending: number; idle: number }[]> {
     const listed = (await this.command('XINFO', 'CONSUMERS', this.key('to', destination), 'relay')) as readonly unknown[]
     return listed.map((one) => {
-      // In RESP3 it is a map, which clients give in one form or another.
+      // RESP3 replies with a map, which clients return in different forms.
       const pairs =
         one instanceof Map
           ? [...one]
@@ -100,7 +100,7 @@ export class StreamWorld implements AsyncDisposable {
     })
   }
 
-  /** As if these had been pending for so long. */
+  /** Makes these records look as if they had been pending for `duration`. */
   async age(held: readonly { readonly id: string }[], destination = 'orders', duration = 3_600_000): Promise<void> {
     const entries = new Set(held.map(({ id }) => id.split('/')[0]))
     for (const [entry, consumer, , deliveries] of await this.pending(destination)) {
@@ -134,7 +134,7 @@ export class StreamWorld implements AsyncDisposable {
       await this.command('DEL', prefix + this.emptyKey)
       await this.command('DEL', prefix + redisKey(this.tag, 'outbox', 'wake'))
     } catch {
-      // Its server is gone, or a test has put something else there.
+      // The server is already stopped, or a test has stored something else under a key.
     }
     await this.#client[Symbol.asyncDispose]()
   }

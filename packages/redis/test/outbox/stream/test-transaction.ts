@@ -4,7 +4,7 @@ import type { QueuedCommand } from '../../../src/client/queued-command.ts'
 import { cancelFragment } from '../../../src/outbox/stream/scripts/cancel-fragment.ts'
 import type { RedisTransaction } from '../../../src/transaction/transaction.ts'
 
-// ARGV: per command how many words it has, then the words.
+// ARGV: for each command the number of its words, then the words.
 const applyAll = script(`local at = 1
 while at <= #ARGV do
   local count = tonumber(ARGV[at])
@@ -16,7 +16,7 @@ const cancelAll = script(`local fragment = {}
 ${cancelFragment.lua}
 return fragment.run('cancel()', 1, 1, #ARGV)`)
 
-/** The events of a transaction, without a middleware around it: they are written when it commits. */
+/** A transaction for events only, without a middleware: they are written when it commits. */
 export class TestTransaction implements RedisTransaction {
   #events: QueuedCommand[] = []
   readonly anchor: RedisArgument | undefined
@@ -51,7 +51,7 @@ export class TestTransaction implements RedisTransaction {
 
   async commit(port: RedisPort): Promise<void> {
     this.end()
-    // A script has only so many words, and a test may have many records.
+    // In chunks: a script accepts a limited number of arguments, and a test may append many records.
     const events = this.#events.filter(({ kind }) => kind !== cancelFragment)
     for (let start = 0; start < events.length; start += 500) {
       const some = events.slice(start, start + 500)

@@ -33,7 +33,7 @@ export function decoratedBroker(broken: Partial<BrokerRules> = {}): OpenBrokerWo
     const sources: DecoratedSource[] = []
     const store: DecoratedParts = { broker, rules, declared, published: new Set(), tooLarge: largest + 1 }
     return {
-      // A scenario that waits for what a mutant withholds would only wait longer.
+      // A short patience, because a scenario that waits for something a mutant withholds would only wait longer.
       patience: Object.keys(broken).length === 0 ? undefined : 1000,
       largest,
       tooLarge: largest + 1,

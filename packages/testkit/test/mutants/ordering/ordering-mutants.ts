@@ -16,7 +16,7 @@ import { brokenOrder, orderingAs } from './decorated-ordered-outbox.ts'
 /** Longer than any scenario lasts. */
 const forever = 1e15
 
-/** Each record is a key of its own, so that a claim overtakes the records of a key that are in flight. */
+/** Each record gets a separate key, so that a claim overtakes the records of a key that are in flight. */
 const overtaking = orderingAs(({ message, ...record }) => ({
   ...record,
   message: message.withAttributes({ partitionkey: `${message.attributes['partitionkey']} ${message.id}` }),
@@ -77,7 +77,7 @@ const oneRecordPerKey = choosing((found, { limit }) =>
 
 const relayWithoutOrder: Decorate = overriding(() => ({ capabilities: { order: 'none', delay: true, preLease: false } }))
 
-/** A failed record gets a key of its own, so that the records behind it do not wait. */
+/** A failed record gets a separate key, so that the records behind it do not wait. */
 const failedRecordIsSkipped: Decorate = overriding((store) => ({
   settle: (outcomes) =>
     settleFailed(store, outcomes, async ({ id, retryAfter }) => {

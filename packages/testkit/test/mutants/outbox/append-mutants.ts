@@ -4,7 +4,7 @@ import type { OpenOutboxWorld } from '../../../src/suites/outbox/outbox-world.ts
 import type { Mutant } from '../../support/mutant.ts'
 import { brokenOutbox, choosing, type Decorate, storing, storingAll } from './decorated-outbox.ts'
 
-/** Appends in a transaction of its own, which commits at once. */
+/** Appends in a separate transaction, which commits immediately. */
 const appendingAtOnce: Decorate = ({ world }) => ({
   transaction: () => ({ append: (records) => world.transaction((other) => other.append(records)) }),
 })
@@ -20,7 +20,7 @@ const refusingEmptyAppends: Decorate = () => ({
 
 const newestFirst = choosing((found, { limit }) => found.toReversed().slice(0, limit))
 
-/** Stores that lose, reorder or store too early what is appended. */
+/** Stores that lose or reorder appended records, or store them too early. */
 export const appendMutants: readonly Mutant<OpenOutboxWorld>[] = [
   ...brokenOutbox('the fixture does what it claims', {
     'the second store has its own data': () => ({ another: async () => new MemoryOutboxStore() }),

@@ -10,7 +10,7 @@ import { type Mutant, mutantsOf } from '../../support/mutant.ts'
 
 export type Outbox = OutboxStore & OutboxAdmin
 
-/** What a decoration may use. All of it is the real thing, not decorated. */
+/** The objects that a decoration may use. None of them is decorated. */
 interface Decorated {
   readonly world: OutboxWorld
   /** The time by the clock of the store. */

@@ -102,7 +102,7 @@ function counting(from: Exclude<OutboxState, 'ready'>): Decorate {
   }))
 }
 
-/** `stats()` takes the oldest age of other records. */
+/** `stats()` computes the oldest age from other records. */
 function ageing(counts: (record: OutboxRecord) => boolean): Decorate {
   return ({ now }) => ({
     store: (store) => ({
@@ -346,7 +346,7 @@ async function idsMatching(store: Outbox, filter: Parameters<OutboxAdmin['list']
   return (await store.list(filter, { limit: 10_000 })).records.map(({ id }) => id)
 }
 
-/** Cancels in a transaction of its own, which sees committed records only. */
+/** Cancels in a separate transaction, which sees committed records only. */
 async function cancelAtOnce(
   world: Awaited<ReturnType<OpenOutboxWorld>>,
   references: readonly OutboxReference[],

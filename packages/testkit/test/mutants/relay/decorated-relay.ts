@@ -4,14 +4,14 @@ import { openMemoryOutboxWorld } from '../../../src/suites/outbox/outbox-world.t
 import type { RelayPorts, RelaySetup, RelayUnderTest } from '../../../src/suites/relay/relay-world.ts'
 import { type Mutant, mutantsOf } from '../../support/mutant.ts'
 
-/** What a mutant changes around the real relay: the store and the options that it gets, and its lifecycle. */
+/** The parts around the real relay that a mutant changes: its store, its options and its lifecycle. */
 interface RelayDecoration {
   readonly store?: Partial<OutboxStore>
   readonly setup?: Partial<RelayOptions>
   readonly lifecycle?: (relay: Relay) => Partial<RelayUnderTest>
 }
 
-/** Called for each relay, with the store and the options that the real relay would get. */
+/** Called for each relay, with the store and the options of the real relay. */
 export type DecorateRelay = (store: OutboxStore, setup: RelaySetup) => RelayDecoration
 
 /** The real relay on the in-memory store, decorated. */
@@ -66,7 +66,7 @@ export function isPublisher(publisher: Publisher | PublisherMap): publisher is P
   return typeof publisher.publish === 'function'
 }
 
-/** Remembers what was claimed, by the id of its message. */
+/** Tracks claimed records by the id of their message. */
 export class ClaimedMessages {
   readonly #claimed = new Map<string, ClaimedRecord>()
 
@@ -85,7 +85,7 @@ export class ClaimedMessages {
   }
 }
 
-/** Promises that run. */
+/** A set of running promises. */
 export class Running {
   readonly #promises = new Set<Promise<unknown>>()
 

@@ -5,7 +5,7 @@ import type { OpenTransactionWorld, TransactionWorld } from '../../../src/suites
 import { memoryStoreWorld } from '../../support/memory-store-world.ts'
 import { type Mutant, mutantsOf } from '../../support/mutant.ts'
 
-/** What a mutant replaces of a world. Called once for each world, with the real one and its store. */
+/** Returns the parts of a world that a mutant replaces. Called once per world, with the real one and its store. */
 export type DecorateStore = (world: TransactionWorld, store: MemoryStore) => Partial<TransactionWorld>
 
 /** Opens worlds of the in-memory store, decorated. */
@@ -30,10 +30,10 @@ export function wrapping(wrap: (real: Middleware, world: TransactionWorld, store
   })
 }
 
-/** What runs inside of the real transaction. `outer` is the context outside of it. */
+/** Code that runs inside of the real transaction. `outer` is the context outside of it. */
 type Inside = (message: Message, inside: Context, next: Process, outer: Context) => Promise<readonly Message[]>
 
-/** Runs something else inside of the real transaction. */
+/** Runs other code inside of the real transaction. */
 export function insideOf(real: Middleware, run: Inside): Middleware {
   return (next) => (message, context) => real((_, inside) => run(message, inside, next, context))(message, context)
 }
@@ -88,7 +88,7 @@ export function withOwnScope(end: (scope: TransactionScope, failed: boolean) => 
   )
 }
 
-/** The business writes of a world, in their order. */
+/** The business writes of a world, in order. */
 export class WriteJournal {
   readonly writes: { readonly key: string; readonly value: string }[] = []
 

@@ -36,7 +36,7 @@ function storing(change: (outputs: readonly Message[]) => readonly Message[]): D
   return wrapping((real) => insideOf(real, async (message, inside, next) => change(await next(message, inside))))
 }
 
-/** Rolls back what the handler did if `isRolledBack` says so, and reports success. */
+/** Rolls back the handler's writes if `isRolledBack` returns true, and reports success. */
 function rollingBackSilently(isRolledBack: () => boolean): (real: Middleware) => Middleware {
   return (real) => (next) => async (message, context) => {
     const rollback = new Error('rolled back')
@@ -68,7 +68,7 @@ const commitsFailures: DecorateStore = wrapping((real) => (next) => async (messa
   return outputs
 })
 
-/** Every transaction also commits what the others have written, whether those were rolled back or not. */
+/** Every transaction also commits the writes of the others, whether those were rolled back or not. */
 const sharesChanges: DecorateStore = (world, store) => {
   const journal = new WriteJournal()
   const wrap = wrapping((real) =>
@@ -107,7 +107,7 @@ const storesEventsAtOnce: DecorateStore = wrapping((real, _, store) =>
   }),
 )
 
-/** The message is recorded before its transaction, for good. */
+/** Records the message before its transaction, permanently. */
 const recordsAtOnce: DecorateStore = (world) => {
   const recorded = new Set<string>()
   return {

@@ -2,11 +2,11 @@ import { describe, expect, it } from 'vitest'
 import { isProof } from '../../../../../../scripts/test-depth.mjs'
 import { ExpiryWorld, revoked } from './expiry-world.ts'
 
-// Scripts are atomic: every interleaving of processes is an order of their scripts. These are all of them.
+// Scripts are atomic: every interleaving of processes is an order of their scripts. These are all orders.
 
 type Step = 'record 1' | 'record 2' | 'revoke' | 'decide 1' | 'decide 2' | 'relay'
 
-/** What must come of an order, in plain words; `due` is which of the two times is recorded. */
+/** The expected result of an order, as a plain model; `due` is which of the two due times is recorded. */
 class Model {
   readonly events: string[] = []
   #due: '1' | '2' | undefined
@@ -85,17 +85,17 @@ const sets: readonly (readonly [string, readonly Step[]])[] = [
   ['a second issue', ['record 1', 'record 2', 'revoke', 'decide 1', 'decide 2', 'relay']],
 ]
 
-// There are 720 of the last: with both ways to keep records only where time does not matter.
+// The last set has 720 orders: only `make proof`, which may take long, runs it with both retention settings.
 const cases = sets.flatMap(([name, steps]) => [false, true].map((retain) => ({ name, steps, retain })))
 const chosen = isProof ? cases : cases.slice(0, -1)
 
 describe('R23, edge 13: every order of record, revoke, decide, and publishing with deletion', () => {
   it.each(chosen)('$name, published records kept until then: $retain', { timeout: 300_000 }, async ({ steps, retain }) => {
     const orders = ordersOf(steps)
-    // Several at once, each in an outbox of its own: publishing takes all that an outbox has.
-    const lanes = Array.from({ length: 6 }, (_, lane) => orders.filter((_order, index) => index % 6 === lane))
+    // Runs several orders in parallel, each in its own outbox: publishing claims all records of an outbox.
+    const groups = Array.from({ length: 6 }, (_, group) => orders.filter((_order, index) => index % 6 === group))
     const counts = await Promise.all(
-      lanes.map(async (own) => {
+      groups.map(async (own) => {
         await using world = await ExpiryWorld.open({ outbox: { retain } })
         for (const [number, order] of own.entries()) {
           const subject = `t${number}`
@@ -105,7 +105,7 @@ describe('R23, edge 13: every order of record, revoke, decide, and publishing wi
           world.published.splice(0, world.published.length, ...world.published.filter((text) => text.endsWith(` ${subject}`)))
           await world.relay()
           expect(world.published, order.join(', ')).toEqual(model.events.map((type) => `${type} ${subject}`))
-          // Nothing says that it expired once it was revoked, and nothing is said twice.
+          // No expiry event follows a revocation, and no event is published twice.
           const last = model.events.indexOf('ticket.revoked')
           expect([-1, model.events.length - 1], order.join(', ')).toContain(last)
         }

@@ -10,12 +10,12 @@ import { ExpiryWorld, expired, namespace } from './expiry-world.ts'
 
 const context = Uint8Array.of(1)
 
-/** The same expiry with other calls, as a server that behaves so would have it. */
+/** The same expiry with some calls replaced, to simulate a server that behaves differently. */
 function changed(expiry: LuaExpiry, calls: Partial<LuaExpiry>): LuaExpiry {
   return withContext({ ...expiry, ...calls }, contextOf(expiry))
 }
 
-/** Records many in one step, the number being how long ago each was due. */
+/** Records many expiries in one step; the number in the subject is how long ago each was due. */
 async function recordMany(world: ExpiryWorld, count: number): Promise<void> {
   const lua = `for i = 1, ARGV[1] do
       local subject = string.format('t%06d', i)
@@ -64,7 +64,7 @@ describe('expiryWorker()', () => {
     const { enqueued } = worker.health().decisions
     expect(enqueued % 100).toBe(0)
     expect(await world.world.command('ZCARD', world.key('due'))).toBe(100_000 - enqueued)
-    // Exactly the oldest are gone.
+    // Exactly the oldest expiries were decided.
     expect((await world.expiry.dueExpiries(1)).expiries[0]?.subject).toBe(`t${String(enqueued + 1).padStart(6, '0')}`)
   })
 
@@ -91,7 +91,7 @@ describe('expiryWorker()', () => {
     await using world = await ExpiryWorld.open({ options: { runtime } })
     const sleeps = async (options: ExpiryWorkerOptions = {}) => {
       await using _worker = expiryWorker(world.expiry, expired, options).start()
-      // The first round is at once; calls of the store have timers of five seconds.
+      // The first round starts immediately; calls of the store have timers of five seconds.
       await until('the first round begins', async () => runtime.nextTimer === 0)
       await runtime.advance(0)
       await until('it sleeps', () => runtime.timers === 1 && runtime.nextTimer !== 5000)

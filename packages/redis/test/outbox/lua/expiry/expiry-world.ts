@@ -17,11 +17,11 @@ export interface ExpiryWorldSettings extends LuaWorldSettings {
   readonly expiry?: LuaExpiryOptions | undefined
 }
 
-/** Expiry on an outbox under a tag of its own. All keys are removed at the end. The server's clock stands still at `start` until it is moved. */
+/** Expiry on an outbox with its own tag. All keys are deleted at the end. The server's clock stands still at `start` until a test moves it. */
 export class ExpiryWorld implements AsyncDisposable {
   readonly start: number = Date.UTC(2026, 5, 1)
   readonly expiry: LuaExpiry
-  /** The ids of the events that were published, in their order. */
+  /** The ids of the published events, in order. */
   readonly published: string[] = []
   readonly world: LuaWorld
   readonly #name: string
@@ -55,7 +55,7 @@ export class ExpiryWorld implements AsyncDisposable {
     return this.expiry.decideExpiry({ subject, dueAt: this.start + after, context }, expired)
   }
 
-  /** Publishes all that can be claimed, and deletes it where it is retained. */
+  /** Publishes all claimable records, and deletes retained ones. */
   async relay(): Promise<void> {
     const claimed = await this.world.store.claim({ limit: 1000, lease })
     this.published.push(...claimed.map(({ message }) => `${message.type} ${message.attributes.subject}`))
@@ -69,7 +69,7 @@ export class ExpiryWorld implements AsyncDisposable {
         await this.world.command('DEL', ...keysWithExpiry(shard, this.#name).map((key) => this.world.port.keyPrefix + key))
       }
     } catch {
-      // Its server is gone.
+      // The server of this world is already stopped.
     }
     await this.world[Symbol.asyncDispose]()
   }

@@ -55,7 +55,7 @@ describe.each(clients)('expiry on $name', (kind) => {
 describe('expiry', () => {
   it('R25: the id is a UUIDv3 of namespace, subject and due time', async () => {
     await using world = await ExpiryWorld.open()
-    // As any other maker of such ids gives them.
+    // The values that other UUIDv3 implementations produce.
     expect(world.expiry.eventId('ticket-1', 1_780_272_000_000)).toBe('cf69b35c-52f8-3904-9997-d9812603471f')
     const dns = luaExpiry(world.world.store, '6ba7b810-9dad-11d1-80b4-00c04fd430c8')
     expect(dns.eventId('a', 1)).toBe('9271eb48-34f9-3b6e-b8d9-0cf850c74641')
@@ -72,7 +72,7 @@ describe('expiry', () => {
     expect(await expiry.recordExpiry('t', start + 100_000, context)).toBe('revoked')
     expect(await world.decide('t', 100_000)).toBe('revoked')
 
-    // Revoked before it was recorded: the recording tells how long the mark must be there.
+    // Revoked before it was recorded: the recording determines how long the mark must be kept.
     expect(await expiry.revoke('early', revoked('early'))).toBe('revoked')
     expect(await expiry.recordExpiry('early', start + 900_000, context)).toBe('revoked')
     await world.at(900_000 + grace - 1)
@@ -194,7 +194,7 @@ describe('expiry', () => {
     expect(await expiry.recordExpiry('t', start + 500, context)).toBe('moved')
     expect(await world.decide('t', 0)).toBe('not_due')
     await world.at(600)
-    // Both times have come by now.
+    // By now both due times have passed.
     for (const due of old) expect(await expiry.decideExpiry(due, expired)).toBe('not_due')
     expect(await world.decide('t', 500)).toBe('enqueued')
     expect(await expiry.recordExpiry('t', start + 600, context)).toBe('recorded')
@@ -202,7 +202,7 @@ describe('expiry', () => {
     const claimed = await world.world.store.claim({ limit: 10, lease })
     expect(claimed.map(({ message }) => message.id)).toEqual([expiry.eventId('t', start + 500), expiry.eventId('t', start + 600)])
 
-    // One that was revoked is valid again only if that is said.
+    // A revoked subject becomes valid again only if the caller says so explicitly.
     await expiry.recordExpiry('r', start + 600, context)
     await expiry.revoke('r', revoked('r'))
     expect(await expiry.recordExpiry('r', start + 600, context)).toBe('revoked')
@@ -226,7 +226,7 @@ describe('expiry', () => {
       expect(await expiry.decideExpiry({ subject: 't', dueAt: start + 5, context: undefined }, expired)).toBe('parked')
       expect(await expiry.revoke('t', revoked('t'))).toBe('revoked')
       expect(await expiry.listParked(5)).toEqual([])
-      // The mark is by the due time of what was parked.
+      // The mark is kept relative to the due time of the parked expiry.
       expect(await world.world.command('ZSCORE', world.key('revoked'), 't')).toBe(String(start + 5 + 1000))
       await world.relay()
       expect(world.published).toEqual(['ticket.expired t', 'ticket.revoked t'])
@@ -297,7 +297,7 @@ describe('expiry', () => {
     await using world = await ExpiryWorld.open()
     await world.expiry.recordExpiry('t', world.start, context)
     const [due] = (await world.expiry.dueExpiries(1)).expiries
-    if (due === undefined) throw new Error('one was to be due')
+    if (due === undefined) throw new Error('expected one due expiry')
     await world.world.command('DEL', world.key('contexts'))
     expect(await world.expiry.decideExpiry(due, expired)).toBe('parked')
     expect((await world.expiry.listParked(1))[0]?.reason).toBe('Its context is missing.')
@@ -342,7 +342,7 @@ describe('expiry', () => {
     await expiry.recordExpiry('t', start, context)
     expect(await expiry.revoke('t', revoked('t', 'same'))).toBe('revoked')
     expect(await expiry.revoke('t', other('same'))).toBe('duplicate')
-    // The same of one that has expired; what is stored is refused before anything is written.
+    // The same holds for a subject that has expired; an event that is already stored is refused before any write.
     await expiry.recordExpiry('e', start, context)
     expect(await world.decide('e', 0)).toBe('enqueued')
     expect(await expiry.revoke('e', other('same'))).toBe('expired')

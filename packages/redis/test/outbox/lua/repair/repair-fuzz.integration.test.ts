@@ -46,7 +46,7 @@ async function play(history: readonly Mess[], order: 'none' | 'perKey'): Promise
   expect(sum(again.counts), told + JSON.stringify(again.counts)).toBe(0)
   expect(sum((await repairLuaOutbox(world.store, { dryRun: true })).counts), told).toBe(0)
 
-  // What is open can be claimed and settled as if nothing had been.
+  // Open records can be claimed and settled as if nothing had happened.
   await world.stopClockAt(Date.UTC(2026, 5, 2))
   const claimed = await world.store.claim({ limit: 1000, lease })
   expect(await world.store.settle(claimed.map(published))).toEqual(claimed.map(() => 'applied'))

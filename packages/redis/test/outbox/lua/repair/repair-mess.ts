@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import type { KeyName } from '../../../../src/outbox/lua/layout.ts'
 import { hour, type LuaWorld, lease, parked, published, record } from '../lua-world.ts'
 
-/** Something that was done to the keys of an outbox past its scripts. `pick` chooses among what is there. */
+/** Damage to the keys of an outbox that bypasses its scripts. `pick` chooses among the existing members. */
 export interface Mess {
   readonly kind: 'drop' | 'score' | 'junk' | 'state' | 'number' | 'body' | 'wipe'
   readonly key: number
@@ -25,7 +25,7 @@ const sets = ['ready', 'waiting', 'inflight', 'sent', 'index', 'keys'] as const
 const scores = ['-5', '0', '1', '12.5', '1e300', 'inf', '-inf', '99999999999999']
 const junk = ['AAAAAAAAAAAAAAAAAAAAAA', 'BBBBBBBBBBBBBBBBBBBBBB', '_-_-_-_-_-_-_-_-_-_-_-', 'CCCCCCCCCCCCCCCCCCCCCC']
 
-/** Records in every state. */
+/** Stores records in every state. */
 export async function fill(world: LuaWorld): Promise<void> {
   const { store } = world
   const made = Array.from({ length: 24 }, (_, number) =>
@@ -67,7 +67,7 @@ export async function mess(world: LuaWorld, { kind, key, pick, value }: Mess): P
 
 async function addJunk(world: LuaWorld, name: KeyName, pick: number, value: number): Promise<void> {
   const ids = (await world.command('HKEYS', world.key('entries'))) as string[]
-  // One that nobody knows, or one that is elsewhere.
+  // An unknown id, or the id of a record that belongs elsewhere.
   const id = (pick % 2 === 0 ? junk[pick % junk.length] : ids[pick % Math.max(1, ids.length)]) ?? 'AAAAAAAAAAAAAAAAAAAAAA'
   const score = scores[value % scores.length] ?? '0'
   const key = world.key(name)

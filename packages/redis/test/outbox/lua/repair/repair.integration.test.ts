@@ -20,17 +20,17 @@ import { brokenInvariants } from '../invariants.ts'
 import { failed, hour, idsOf, LuaWorld, lease, parked, published, record, records } from '../lua-world.ts'
 import { fill } from './repair-mess.ts'
 
-/** What is not zero. */
+/** The repair counts that are not zero. */
 async function repaired(store: LuaOutbox, options?: RepairOptions): Promise<Partial<Record<RepairClass, number>>> {
   const { counts } = await repairLuaOutbox(store, options)
   return Object.fromEntries(Object.entries(counts).filter(([, count]) => count > 0))
 }
 
-/** The entry of a record, as the keys know it, and its state. */
+/** The entry of a record, as it is named in the keys, and its state. */
 async function entryOf(world: LuaWorld, id: string): Promise<{ readonly entry: string; readonly words: string[] }> {
   const { records: all } = await world.store.list({}, { limit: 100 })
   const found = all.find(({ message }) => message.id === id)
-  if (found === undefined) throw new Error(`there is no ${id}`)
+  if (found === undefined) throw new Error(`there is no record ${id}`)
   const entry = found.id.split('.')[0] as string
   return { entry, words: String(await world.command('HGET', world.key('state'), entry)).split(' ') }
 }
@@ -44,7 +44,7 @@ interface Damage {
   readonly name: string
   readonly expected: Partial<Record<RepairClass, number>>
   readonly harm: (world: LuaWorld) => Promise<unknown>
-  /** States of the records afterwards, if they are others. */
+  /** The states of the records afterwards, where they differ from the initial ones. */
   readonly after?: Readonly<Record<string, string>>
 }
 
@@ -85,7 +85,7 @@ const damages: readonly Damage[] = [
   },
   {
     name: '(e) a body without a state',
-    // With the state go the members that it held up, and its number.
+    // A lost state also invalidates the index members that refer to it, and its count.
     expected: { stateless: 1, orphans: 1, strays: 1, counts: 1 },
     harm: async (world) => await world.command('HDEL', world.key('state'), (await entryOf(world, 'open')).entry),
     after: { open: 'parked' },
@@ -150,13 +150,13 @@ const damages: readonly Damage[] = [
   },
 ]
 
-/** A record in each state. */
+/** Opens a world with one record in each state. */
 async function open(): Promise<LuaWorld> {
   const world = await LuaWorld.open({ outbox: { retain: true } })
   const names = ['published', 'parked', 'failed', 'leased'] as const
   await world.store.enqueue([...names.map((name) => record(name)), record('open'), record('later', { delay: hour })])
   const [done, given, again, held] = await world.store.claim({ limit: 4, lease })
-  if (!(done && given && again && held)) throw new Error('four records were to be claimed')
+  if (!(done && given && again && held)) throw new Error('expected four claimed records')
   await world.store.settle([published(done), parked(given), failed(again, 2 * hour)])
   return world
 }
@@ -271,7 +271,7 @@ describe('R32: during normal operation', () => {
   })
 })
 
-/** A store whose calls wait when they are told to, as those of a process that was paused do. */
+/** A store whose calls block on request, as those of a paused process do. */
 function paused(world: LuaWorld) {
   const reached = deferred<void>()
   const goOn = deferred<void>()
@@ -300,7 +300,7 @@ describe('R34: one at a time, in steps', () => {
     await using world = await open()
     await world.command('DEL', world.key('ready'), world.key('waiting'))
     const one = paused(world)
-    // The lock, some steps, and then it sleeps.
+    // Takes the lock, runs some steps, and is then paused.
     one.at(4)
     const running = repairLuaOutbox(one.store)
     await one.reached
@@ -332,7 +332,7 @@ describe('R34: one at a time, in steps', () => {
       unindexed += report.counts.unindexed
       finished = report.finished
       expect(await world.command('EXISTS', place)).toBe(finished ? 0 : 1)
-      if (rounds > 100) throw new Error('it does not come to an end')
+      if (rounds > 100) throw new Error('the repair does not finish')
     }
     expect(rounds).toBeGreaterThan(5)
     expect(unindexed).toBe(400)
@@ -396,7 +396,7 @@ describe('repairWorker()', () => {
     worker.start()
     const done = async (count: number) => {
       await vi.waitFor(async () => {
-        // Its own pauses between two steps are on this clock too.
+        // The worker's pauses between two steps use this clock, too.
         await runtime.advance(100)
         expect(worker.health().lastReport).toMatchObject({ finished: true, counts: { unindexed: count } })
       }, 15_000)
@@ -468,7 +468,7 @@ describe('edge 5: the server is killed', () => {
         await world.store.settle((await world.store.claim({ limit: 1, lease })).map(published))
       }
     })().catch(() => {})
-    // One is under way too.
+    // A repair is running as well.
     const repairing = repairLuaOutbox(world.store, { batchSize: 1 }).catch(() => undefined)
     await until('some are stored', () => stored.length > 20)
     await server.kill()

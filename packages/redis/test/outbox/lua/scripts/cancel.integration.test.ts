@@ -95,7 +95,7 @@ describe('cancel', () => {
     await using world = await LuaWorld.open()
     await world.store.enqueue([record('a')])
     const [claimed] = await world.store.claim({ limit: 1, lease })
-    if (claimed === undefined) throw new Error('one record was to be claimed')
+    if (claimed === undefined) throw new Error('expected one claimed record')
     await world.store.settle([parked(claimed)])
     await world.store.rearm({ ids: [claimed.id] }, { destination: 'elsewhere' }, { delay: hour })
 
@@ -107,7 +107,7 @@ describe('cancel', () => {
     await using world = await LuaWorld.open({ outbox: { shards: 3 } })
     const byShard = new Map(Array.from({ length: 40 }, (_, index) => [world.store.tagOf(`key-${index}`), `key-${index}`]))
     const [one, other] = [...byShard.values()]
-    if (one === undefined || other === undefined) throw new Error('two shards were to be found')
+    if (one === undefined || other === undefined) throw new Error('expected two shards')
     await world.store.enqueue([record('a', { delay: hour, attributes: { partitionkey: one } })])
 
     const writing = world.redis.write(async (transaction) => {

@@ -13,7 +13,7 @@ testClaimBytes({
       },
       expire: async (held) => {
         const released = await world.store.renew(held, 1)
-        if (released.length !== held.length) throw new Error('every claim has an answer')
+        if (released.length !== held.length) throw new Error('expected a result for every claim')
         await world.advance(lease / 100)
       },
       command: (...words) => world.command(...words),

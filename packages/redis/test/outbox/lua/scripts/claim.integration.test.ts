@@ -34,7 +34,7 @@ describe('claims', () => {
     expect(await world.store.renew(stale, lease)).toEqual([false, false])
     await world.store.release(stale)
     const [a, b, c, d] = held
-    if (!(a && b && c && d)) throw new Error('four records were to be claimed')
+    if (!(a && b && c && d)) throw new Error('expected four claimed records')
     expect(await other.settle([published(a), published(a), failed(b), parked(c), { ...published(d), token: 'foreign' }])).toEqual([
       'applied',
       'lost',
@@ -71,7 +71,7 @@ describe('claims', () => {
           continue
         }
         for (const { message } of held) sent.set(message.id ?? '', (sent.get(message.id ?? '') ?? 0) + 1)
-        // Every fourth batch is in the hands of a process that stalls.
+        // The process that claims every fourth batch stalls past its lease.
         round += 1
         if (round % 4 === 0) await world.advance(lease + 1)
         const answers = await store.settle(held.map(published))
@@ -96,7 +96,7 @@ describe('claims', () => {
       return luaOutbox(new Redis({}, world.port, { logger: silentLogger, runtime }), { tag: world.tag })
     })
     const [behind, ahead] = stores
-    if (!(behind && ahead)) throw new Error('two stores were to be made')
+    if (!(behind && ahead)) throw new Error('expected two stores')
     await behind.enqueue([record('e1'), record('later', { delay: hour })])
     const [claimed] = await ahead.claim({ limit: 10, lease })
     expect(claimed?.message.id).toBe('e1')
@@ -108,7 +108,7 @@ describe('claims', () => {
     expect(idsOf(await behind.claim({ limit: 10, lease })).sort()).toEqual(['e1', 'later'])
   })
 
-  it("the server's clock is set back: what is new goes on at once, and what waits by that clock waits that much longer", async () => {
+  it("the server's clock is set back: new records are claimed immediately, and delays and leases last that much longer", async () => {
     await using world = await LuaWorld.open()
     await world.store.enqueue([record('held'), record('fails')])
     const [held, fails] = await world.store.claim({ limit: 2, lease })
@@ -123,7 +123,7 @@ describe('claims', () => {
     expect(await brokenInvariants(world)).toEqual([])
   })
 
-  it("the server's clock is set ahead: leases run out early, and who lost one settles nothing", async () => {
+  it("the server's clock is set ahead: leases expire early, and a claim with a lost lease settles nothing", async () => {
     await using world = await LuaWorld.open()
     await world.store.enqueue([record('held')])
     const held = await world.store.claim({ limit: 1, lease })
@@ -260,7 +260,7 @@ describe('R8: the relay of the process that stores', () => {
     ])
     mayAnswer.resolve()
     await vi.waitFor(async () => expect((await world.store.stats()).destinations).toEqual([]), 15_000)
-    // A duplicate is somebody else's, and is not sent.
+    // A duplicate belongs to the call that stored it first, so this relay does not receive it.
     await world.store.enqueue([record('e3')])
     expect(await world.store.enqueue([record('e3')])).not.toEqual(['conflict'])
     await vi.waitFor(() => expect(arrived).toContain('e3'), 15_000)
@@ -286,7 +286,7 @@ describe('R8: the relay of the process that stores', () => {
     detach?.()
     await world.store.enqueue([record('e2')])
     expect(idsOf(await world.store.claim({ limit: 10, lease }))).toEqual(['e2'])
-    // Delayed ones wait for a claim, whoever takes the others.
+    // Delayed records wait for a claim, even with a relay attached that receives the others directly.
     world.store.attach?.({ lease: () => lease, take: () => {} })
     await world.store.enqueue([record('e3', { delay: hour })])
     expect(await world.command('ZCARD', world.key('waiting'))).toBe(1)

@@ -114,7 +114,7 @@ return 'minted'`
     expect(await brokenInvariants(world)).toEqual([])
     expect(await world.store.enqueue([keyed('a', 1)])).toEqual(['duplicate'])
     expect(await world.store.enqueue([keyed('a', 1, { data: Buffer.from('other') })])).toEqual(['conflict'])
-    // It has a place in the other key now, before the parked one.
+    // The record has a position under its new key now, before the parked record.
     expect(idsOf(await world.store.claim({ limit: 10, lease, behindParked: 'kept' }))).toEqual(['a1'])
   })
 
@@ -158,7 +158,7 @@ return 'minted'`
     await using world = await openOrdered({ outbox: { retain: true } })
     await world.store.enqueue([keyed('a', 1), keyed('a', 2)])
     const [first, second] = await world.store.claim({ limit: 10, lease })
-    if (!(first && second)) throw new Error('two records were to be claimed')
+    if (!(first && second)) throw new Error('expected two claimed records')
     await world.store.settle([published(first)])
     expect(await world.store.rearm({ ids: [first.id] }, {}, { state: 'published' })).toBe(1)
     expect(await world.store.claim({ limit: 10, lease })).toEqual([])

@@ -38,7 +38,7 @@ it.each(ways)('reports lost claims by $client and RESP$protocol, with metrics: $
   const store = luaOutbox(opened.redis, { tag: world.tag, logger: silentLogger, metrics })
   await store.enqueue(records(4))
   const [first, second, third, fourth] = await store.claim({ limit: 4, lease })
-  if (first === undefined || second === undefined || third === undefined || fourth === undefined) throw new Error('Four were stored.')
+  if (first === undefined || second === undefined || third === undefined || fourth === undefined) throw new Error('Expected four records.')
 
   const stale = { ...published(second), token: 'stale' }
   const failed = { id: third.id, token: third.token, result: 'failed', error: 'down', retryAfter: 0 } as const

@@ -36,10 +36,10 @@ describe('R3, edge 1: a key of the wrong type', () => {
     await using world = await LuaWorld.open({ outbox: { retain: true } })
     await world.store.enqueue([...records(6), record('later', { delay: hour })])
     const [done, given, ...open] = await world.store.claim({ limit: 5, lease })
-    if (!(done && given && open.length === 3)) throw new Error('five records were to be claimed')
+    if (!(done && given && open.length === 3)) throw new Error('expected five claimed records')
     await world.store.settle([published(done), parked(given)])
     const [unclaimed] = (await world.store.list({ state: 'ready' }, { limit: 1 })).records
-    if (unclaimed === undefined) throw new Error('one record was to be left')
+    if (unclaimed === undefined) throw new Error('expected one unclaimed record')
     const held = { open, parkedId: given.id, doneId: done.id, openId: unclaimed.id }
     const key = world.key(name)
     await world.command('DEL', key)
@@ -51,7 +51,7 @@ describe('R3, edge 1: a key of the wrong type', () => {
       expect(await world.dump(), call).toEqual(before)
     }
 
-    // So does a transaction, with all that it would write.
+    // A transaction fails as well, with all of its writes.
     const order = redisKey(world.tag, 'order')
     const write = world.redis.write(async (transaction) => {
       transaction.queue({ name: 'SET', args: [order, '1'], keys: [0], kind: 'string' })
