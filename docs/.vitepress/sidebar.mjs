@@ -19,6 +19,7 @@ export const sidebar = [
     text: 'Guides',
     items: [
       { text: 'The inbox', link: '/guides/inbox' },
+      { text: 'A service in one call', link: '/guides/service' },
       { text: 'The outbox without a router', link: '/guides/outbox' },
       { text: 'The relay', link: '/guides/relay' },
       { text: 'Ordering', link: '/guides/ordering' },

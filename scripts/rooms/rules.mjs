@@ -19,7 +19,7 @@ const layers = {
     ['middleware'],
     ['router'],
   ],
-  outbox: [['store'], ['options', 'memory', 'middleware'], ['delivery'], ['relay'], ['source']],
+  outbox: [['store'], ['options', 'memory', 'middleware'], ['delivery'], ['relay'], ['source', 'service']],
   sql: [
     ['errors.ts'],
     ['records'],

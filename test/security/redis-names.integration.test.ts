@@ -119,7 +119,7 @@ describe.each(Object.entries(kinds))('an outbox of Redis (%s)', (_, make) => {
     expect(isRefused(() => make.tag('a\ud800'))).toBe(true)
   })
 
-  it("contains its own records, and none of an outbox with another client prefix", async () => {
+  it('contains its own records, and none of an outbox with another client prefix', async () => {
     await client.flushall()
     const clients = prefixes.map((keyPrefix) => new Ioredis(server.url, { keyPrefix }))
     try {

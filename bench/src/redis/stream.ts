@@ -55,10 +55,11 @@ async function fill(client: Ioredis, append: Append, count: number): Promise<voi
   const chunk = 1000
   for (let start = 0; start < count; start += chunk) {
     const pipeline = client.pipeline()
-    const transaction = { anchor: undefined, queueEvent: ({ name, args }) => void pipeline.call(name, ...args) } as Pick<
-      RedisTransaction,
-      'anchor' | 'queueEvent'
-    > as RedisTransaction
+    const transaction = {
+      anchor: undefined,
+      queueEvent: ({ name, args }) => void pipeline.call(name, ...args),
+      queueWakeUp() {},
+    } as Pick<RedisTransaction, 'anchor' | 'queueEvent' | 'queueWakeUp'> as RedisTransaction
     const messages = Array.from({ length: chunk }, (_, index) => eventMessage(`e-${start + index}`))
     await append(
       transaction,

@@ -30,8 +30,8 @@ export async function buildApp({ databaseUrl, brokerUrl, exchange, queue, logger
 
   const database = openDatabase(pool)
   await createTables(pool, database)
-  const outbox = sqlOutbox(database, { logger: app.log })
+  const outbox = sqlOutbox(database, { source: '/orders', destination: exchange, logger: app.log })
   await app.register(messaging, { database, outbox, brokerUrl, exchange, queue })
-  await app.register(orderRoutes, { orders: new Orders(database, outbox, exchange) })
+  await app.register(orderRoutes, { orders: new Orders(database, outbox) })
   return app
 }

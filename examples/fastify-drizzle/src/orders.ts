@@ -1,5 +1,4 @@
-import { randomUUID } from 'node:crypto'
-import { defineEvent, jsonMarshaler, marshal } from '@ackord/core'
+import { defineEvent } from '@ackord/core'
 import type { Database, SqlOutbox } from '@ackord/sql'
 import { and, eq, gte, sql } from 'drizzle-orm'
 import type { Handle } from './database.ts'
@@ -21,12 +20,10 @@ class OutOfStockError extends Error {
 export class Orders {
   readonly #database: Database<Handle>
   readonly #outbox: SqlOutbox<Handle>
-  readonly #destination: string
 
-  constructor(database: Database<Handle>, outbox: SqlOutbox<Handle>, destination: string) {
+  constructor(database: Database<Handle>, outbox: SqlOutbox<Handle>) {
     this.#database = database
     this.#outbox = outbox
-    this.#destination = destination
   }
 
   /** The order, its event and the reservation are committed together or not at all. `false`: the order was placed before, and nothing was changed. */
@@ -34,8 +31,7 @@ export class Orders {
     return await this.#database.write(async (transaction) => {
       const placed = await transaction.insert(orders).values(order).onConflictDoNothing().returning()
       if (placed.length === 0) return false
-      const event = orderPlaced(order, { id: randomUUID(), source: '/orders', time: new Date(), partitionkey: order.id })
-      await this.#outbox.append(transaction, [{ destination: this.#destination, message: marshal(event, jsonMarshaler) }])
+      await this.#outbox.append(transaction, orderPlaced(order, { partitionkey: order.id }))
       const reserved = await transaction
         .update(stock)
         .set({ available: sql`${stock.available} - ${order.quantity}` })

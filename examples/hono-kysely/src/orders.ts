@@ -1,5 +1,4 @@
-import { randomUUID } from 'node:crypto'
-import { defineEvent, jsonMarshaler, marshal } from '@ackord/core'
+import { defineEvent } from '@ackord/core'
 import type { Database, SqlOutbox } from '@ackord/sql'
 import type { Handle } from './database.ts'
 
@@ -16,7 +15,7 @@ export class OutOfStockError extends Error {}
 /** Places an order: the row, its event and the reservation are committed together or not at all. `false`: the order was placed before. */
 export type PlaceOrder = (order: Order) => Promise<boolean>
 
-export function placeOrderOn(database: Database<Handle>, outbox: SqlOutbox<Handle>, subject: string): PlaceOrder {
+export function placeOrderOn(database: Database<Handle>, outbox: SqlOutbox<Handle>): PlaceOrder {
   return (order) =>
     database.write(async (transaction) => {
       const placed = await transaction
@@ -25,8 +24,7 @@ export function placeOrderOn(database: Database<Handle>, outbox: SqlOutbox<Handl
         .onConflict((conflict) => conflict.doNothing())
         .executeTakeFirst()
       if (placed.numInsertedOrUpdatedRows === 0n) return false
-      const event = orderPlaced(order, { id: randomUUID(), source: '/orders', time: new Date(), partitionkey: order.id })
-      await outbox.append(transaction, [{ destination: subject, message: marshal(event, jsonMarshaler) }])
+      await outbox.append(transaction, orderPlaced(order, { partitionkey: order.id }))
       const reserved = await transaction
         .updateTable('stock')
         .set(({ eb }) => ({ available: eb('available', '-', order.quantity) }))

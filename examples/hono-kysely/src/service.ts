@@ -36,11 +36,11 @@ export async function startService({ databaseUrl, brokerUrl, stream, host, port,
   const { streams } = await jetstreamManager(connection)
   await streams.add({ name: stream, subjects: [`${stream}.>`] })
 
-  const outbox = sqlOutbox(database, { logger })
+  const filter = `${stream}.orders`
+  const outbox = sqlOutbox(database, { source: '/orders', destination: filter, logger })
   const publisher = natsPublisher(connection)
   const relay = new Relay(outbox, { publisher, logger }).start()
 
-  const filter = `${stream}.orders`
   const source = natsSource(connection, { stream, consumer: 'shipping', declare: { consumer: { filter } }, logger })
   const router = new Router({ concurrency: 8, logger })
     .use(
@@ -53,7 +53,7 @@ export async function startService({ databaseUrl, brokerUrl, stream, host, port,
     .handle(shippingHandler(database))
   const consumer = router.run(source).catch((error: unknown) => logger.error({ err: error }, 'The consumer has ended.'))
 
-  const server = serve({ fetch: createApp(placeOrderOn(database, outbox, filter)).fetch, hostname: host, port })
+  const server = serve({ fetch: createApp(placeOrderOn(database, outbox)).fetch, hostname: host, port })
   if (!server.listening) await once(server, 'listening')
 
   return {

@@ -1,5 +1,4 @@
-import { randomUUID } from 'node:crypto'
-import { defineEvent, jsonMarshaler, marshal } from '@ackord/core'
+import { defineEvent } from '@ackord/core'
 import type { OutboxWriter } from '@ackord/outbox'
 import type pg from 'pg'
 
@@ -16,14 +15,13 @@ export class OutOfStockError extends Error {}
 export interface PlaceOrderOptions {
   readonly pool: pg.Pool
   readonly outbox: OutboxWriter<pg.ClientBase>
-  readonly destination: string
 }
 
 /**
  * An ordinary transaction of a service that had no outbox before. The only addition is the call to `append()`, with the client that began the
  * transaction. `false`: the order was placed before.
  */
-export async function placeOrder(order: Order, { pool, outbox, destination }: PlaceOrderOptions): Promise<boolean> {
+export async function placeOrder(order: Order, { pool, outbox }: PlaceOrderOptions): Promise<boolean> {
   const { id, product, quantity } = order
   const client = await pool.connect()
   let failure: Error | undefined
@@ -31,8 +29,7 @@ export async function placeOrder(order: Order, { pool, outbox, destination }: Pl
     await client.query('BEGIN')
     const placed = await client.query('INSERT INTO orders VALUES ($1, $2, $3) ON CONFLICT DO NOTHING', [id, product, quantity])
     if (placed.rowCount === 1) {
-      const event = orderPlaced(order, { id: randomUUID(), source: '/orders', time: new Date(), partitionkey: id })
-      await outbox.append(client, [{ destination, message: marshal(event, jsonMarshaler) }])
+      await outbox.append(client, orderPlaced(order, { partitionkey: id }))
       const update = 'UPDATE stock SET available = available - $2 WHERE product = $1 AND available >= $2'
       const reserved = await client.query(update, [product, quantity])
       if (reserved.rowCount === 0) throw new OutOfStockError(`There are not ${quantity} of '${product}'.`)

@@ -37,12 +37,12 @@ export async function startService({ databaseUrl, brokerUrl, queue, host, port, 
   await declareTopology(connection, { queues: { [queue]: {} } })
 
   // As a separate process: ackord relay --from postgres://… --to amqp://…
-  const outbox = sqlOutbox(database, { logger })
+  const outbox = sqlOutbox(database, { source: '/orders', destination: queue, logger })
   const publisher = rabbitmqPublisher(connection, { logger })
   const relay = new Relay(outbox, { publisher, pollInterval: 100, maxPollInterval: 1000, logger }).start()
 
   const server = orderServer(async (order) => {
-    const isNew = await placeOrder(order, { pool, outbox, destination: queue })
+    const isNew = await placeOrder(order, { pool, outbox })
     // Ackord does not see this COMMIT, because the transaction is not its own. Without the call, the relay finds the event at its next poll.
     if (isNew) relay.wake()
     return isNew

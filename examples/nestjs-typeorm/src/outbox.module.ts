@@ -21,7 +21,8 @@ export class OutboxModule {
         {
           provide: outboxToken,
           inject: [databaseToken],
-          useFactory: (database: Database<EntityManager>) => sqlOutbox(database, { logger: settings.logger }),
+          useFactory: (database: Database<EntityManager>) =>
+            sqlOutbox(database, { source: '/orders', destination: settings.queue, logger: settings.logger }),
         },
         RelayService,
       ],

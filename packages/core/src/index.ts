@@ -71,7 +71,7 @@ export type { DeadLetter } from './broker/dead-letter.ts'
 export type { MemoryBrokerOptions, MemorySourceOptions } from './broker/memory/memory-broker.ts'
 export type { MemoryStats } from './broker/memory/memory-topic.ts'
 export type { Publisher, PublishFailure, PublishResult } from './broker/publisher.ts'
-export type { Source } from './broker/source.ts'
+export type { Closable, Source } from './broker/source.ts'
 
 // Back-off
 export { constantBackoff, exponentialBackoff } from './async/backoff.ts'

@@ -25,6 +25,8 @@ export { Relay } from './relay/relay.ts'
 export type { OutboxDelivery, OutboxSource, OutboxSourceOptions } from './source/outbox-source.ts'
 export { outboxSource } from './source/outbox-source.ts'
 export { editMessage, isEmptyEdit, matchesFilter, OperatorLog, StatsSum } from './store/administration.ts'
+export type { EventCompleter, NewEventOptions, NewEvents, OutboxEvent } from './store/new-events.ts'
+export { eventCompleter } from './store/new-events.ts'
 export type {
   DestinationStats,
   OutboxAdmin,

@@ -7,6 +7,7 @@ import { redactDestination } from '../ports/redact.ts'
 import { type Runtime, systemRuntime } from '../ports/runtime.ts'
 import { abortedFailure, destinationFailure, unroutedFailure, unwritableFailure, wrongDataFailure } from './publish-failures.ts'
 import type { Publisher, PublishFailure, PublishResult } from './publisher.ts'
+import type { Closable } from './source.ts'
 
 /** A message to be sent. Its result must be reported once; further results are ignored. */
 export interface Outgoing<Item> {
@@ -48,13 +49,13 @@ export interface PublisherDriver<Item, Route = string> {
  * A publisher for a broker. It checks destinations and data, runs routing and writing of each message so that one message cannot fail another, returns one
  * result per message in their order, obeys the caller's signal whatever the driver does, and waits for the calls in flight when it is closed.
  */
-export function createPublisher<Item, Route = string>(driver: PublisherDriver<Item, Route>): Publisher & AsyncDisposable {
+export function createPublisher<Item, Route = string>(driver: PublisherDriver<Item, Route>): Publisher & Closable {
   checkName('broker', driver.broker)
   if (driver.closeTimeout !== undefined) checkDuration('closeTimeout', driver.closeTimeout, { infinite: true })
   return new DrivenPublisher(driver)
 }
 
-class DrivenPublisher<Item, Route> implements Publisher, AsyncDisposable {
+class DrivenPublisher<Item, Route> implements Publisher, Closable {
   readonly #driver: PublisherDriver<Item, Route>
   readonly #calls = new Set<PublishCall>()
   #closing: Promise<void> | undefined
@@ -83,9 +84,13 @@ class DrivenPublisher<Item, Route> implements Publisher, AsyncDisposable {
     }
   }
 
-  [Symbol.asyncDispose](): Promise<void> {
-    this.#closing ??= this.#close()
+  close(): Promise<void> {
+    this.#closing ??= this.#closeOnce()
     return this.#closing
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close()
   }
 
   #begin(call: PublishCall, destination: string, messages: readonly RawMessage[]): void {
@@ -126,7 +131,7 @@ class DrivenPublisher<Item, Route> implements Publisher, AsyncDisposable {
     }
   }
 
-  async #close(): Promise<void> {
+  async #closeOnce(): Promise<void> {
     const { closeTimeout = answerTimeout, runtime = systemRuntime } = this.#driver
     const calls = Promise.all(Array.from(this.#calls, (call) => call.ended))
     if (closeTimeout === Number.POSITIVE_INFINITY) await calls

@@ -3,7 +3,7 @@ import type { RawMessage } from '../message/message.ts'
 import { IteratedSource, type IterationOwner, type SourceIteration } from './iterated-source.ts'
 import { PushedMessages } from './pushed-messages.ts'
 import { type Connection, type ReconnectOptions, reconnect } from './reconnect.ts'
-import type { Source } from './source.ts'
+import type { Closable, Source } from './source.ts'
 
 /**
  * A connection to the broker, from which messages come until it is lost or left.
@@ -35,7 +35,7 @@ export interface SourceDriver<Item> extends ReconnectOptions {
 }
 
 /** A source for a broker. It opens a session for each iteration, opens another one when it is lost, and closes them when the last message is settled. */
-export function createSource<Item>(createDriver: () => SourceDriver<Item>): Source & AsyncDisposable {
+export function createSource<Item>(createDriver: () => SourceDriver<Item>): Source & Closable {
   return new IteratedSource((signal, owner) => new SessionIteration(createDriver(), signal, owner))
 }
 

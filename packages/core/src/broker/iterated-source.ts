@@ -1,5 +1,5 @@
 import type { RawMessage } from '../message/message.ts'
-import type { Source } from './source.ts'
+import type { Closable, Source } from './source.ts'
 
 /** One iteration over a source's messages, with its connections. */
 export interface SourceIteration {
@@ -18,7 +18,7 @@ export interface IterationOwner {
 }
 
 /** A source that consists of its iterations. Disposing it disposes those that have begun and not finished. */
-export class IteratedSource implements Source, AsyncDisposable, IterationOwner {
+export class IteratedSource implements Source, Closable, IterationOwner {
   readonly #iterate: (signal: AbortSignal, owner: IterationOwner) => SourceIteration
   readonly #iterations = new Set<SourceIteration>()
   #disposing: Promise<void> | undefined
@@ -35,9 +35,13 @@ export class IteratedSource implements Source, AsyncDisposable, IterationOwner {
     return this.#iterate(options.signal, this).messages
   }
 
-  [Symbol.asyncDispose](): Promise<void> {
+  close(): Promise<void> {
     this.#disposing ??= this.#dispose()
     return this.#disposing
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close()
   }
 
   started(iteration: SourceIteration): void {

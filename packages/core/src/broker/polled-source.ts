@@ -4,7 +4,7 @@ import { createSource, type SourceSession } from './create-source.ts'
 import type { Delivery } from './receiver.ts'
 import type { ReconnectOptions } from './reconnect.ts'
 import { leaseLostError, sourceDisposedError } from './settlement-errors.ts'
-import type { Source } from './source.ts'
+import type { Closable, Source } from './source.ts'
 
 /**
  * What a source does differently that claims messages with a lease, as from SQS or from a table. A driver belongs to one iteration. Its calls may reject: then the
@@ -33,7 +33,7 @@ export interface PolledSourceDriver<Item extends object> extends ReconnectOption
 }
 
 /** A source that polls. It claims, renews and releases messages; the driver has the calls of the broker. */
-export function createPolledSource<Item extends object>(createDriver: () => PolledSourceDriver<Item>): Source & AsyncDisposable {
+export function createPolledSource<Item extends object>(createDriver: () => PolledSourceDriver<Item>): Source & Closable {
   return createSource<HeldItem<Item>>(() => {
     const driver = createDriver()
     const { backoff, runtime, logger, fields, lost, restored } = driver

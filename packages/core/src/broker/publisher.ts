@@ -14,7 +14,9 @@ export interface Publisher {
     messages: readonly RawMessage[],
     options: { readonly signal: AbortSignal },
   ): Promise<readonly PublishResult[]>
-  /** Closes the connections that the publisher has opened itself. Idempotent. */
+  /** Waits for the calls in flight, and closes the connections that the publisher has opened itself. Idempotent. */
+  close?(): Promise<void>
+  /** The same as `close()`, for `await using`. */
   [Symbol.asyncDispose]?(): Promise<void>
 }
 

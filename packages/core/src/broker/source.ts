@@ -9,5 +9,12 @@ export interface Source {
    */
   messages(options: { readonly signal: AbortSignal }): AsyncIterable<RawMessage>
   /** Returns unsettled messages to the broker, and closes the connections that the source has opened itself. Stop the router first. Idempotent. */
+  close?(): Promise<void>
+  /** The same as `close()`, for `await using`. */
   [Symbol.asyncDispose]?(): Promise<void>
+}
+
+/** A source or a publisher that can be closed, by `close()` or `await using`. Both do the same, and are idempotent. */
+export interface Closable extends AsyncDisposable {
+  close(): Promise<void>
 }

@@ -57,7 +57,8 @@ export function outputCompleter(runtime: Runtime, source: string | undefined, lo
       if (existing.tracestate === undefined) setIfPresent(attributes, 'tracestate', inherit(input, 'tracestate'))
     }
     if (attributes['source'] === undefined) {
-      throw invalid(index, input, "has no source. Set one on the handler or the router (`source: '/orders'`)")
+      // Handling the message again would not change it.
+      throw invalid(index, input, "has no source. Set one on the handler or the router (`source: '/orders'`)", { retryable: false })
     }
     return withData(output, output.data, attributes)
   }
@@ -130,6 +131,6 @@ function foreign(output: unknown, index: number, input: Message): AckordError {
   return invalid(index, input, `is ${describeValue(output)}${copies}, not a message`)
 }
 
-function invalid(index: number, input: Message, problem: string): AckordError {
-  return new AckordError('ACKORD_INVALID_OUTPUT', `Output ${index} of ${describeMessage(input)} ${problem}.`)
+function invalid(index: number, input: Message, problem: string, options?: { readonly retryable: boolean }): AckordError {
+  return new AckordError('ACKORD_INVALID_OUTPUT', `Output ${index} of ${describeMessage(input)} ${problem}.`, options)
 }

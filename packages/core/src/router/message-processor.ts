@@ -285,7 +285,9 @@ export class MessageProcessor {
     if (busy) {
       logger.debug({ type: message.type, id: message.id, verdict }, 'Another worker is handling the message. It will be redelivered later.')
     } else if (decision !== 'ack') {
-      const fields = { err: error, type: message.type, id: message.id, deliveryCount: message.deliveryCount, verdict }
+      const { type, id, deliveryCount } = message
+      const retryAfter = typeof decision === 'object' ? decision.retryAfter : undefined
+      const fields = { err: error, type, id, deliveryCount, verdict, ...(retryAfter === undefined ? {} : { retryAfter }) }
       logger.error(fields, `A message was not handled. ${messageOf(error)}`)
     }
     try {

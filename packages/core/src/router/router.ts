@@ -109,6 +109,13 @@ export class Router {
     return this
   }
 
+  /** Adds several handlers, without options. */
+  handleAll(...handlers: readonly Handler[]): this {
+    this.#checkNotStarted('handleAll()')
+    for (const handler of handlers) this.#handlers.add(handler, {})
+    return this
+  }
+
   /**
    * Handles typed messages and yields the outputs. Under `onSuccess` an input is acked when its outputs have been read. Starts when iterated; leaving
    * the loop stops the router and nacks inputs whose outputs were not read.

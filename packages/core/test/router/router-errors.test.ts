@@ -276,7 +276,7 @@ describe('a thrown value', () => {
     expect(logger.at('error')).toEqual([
       {
         level: 'error',
-        fields: { err: broken, type: 'order.place', id: 'm1', deliveryCount: 2, verdict: 'nack' },
+        fields: { err: broken, type: 'order.place', id: 'm1', deliveryCount: 2, verdict: 'nack', retryAfter: expect.any(Number) },
         text: expect.stringContaining('broken'),
       },
     ])

@@ -47,6 +47,12 @@ describe('a misspelt option', () => {
   })
 })
 
+it('handle() with two handlers says how to add several', () => {
+  const other = { type: 'order.cancel', handle: async () => [] }
+  const text = 'handle(handler, options) got a second handler instead of options. Add several with handleAll(a, b).'
+  expect(() => new Router().handle(handler, other as object)).toThrow(text)
+})
+
 describe('middleware that', () => {
   it('returns before the handler has ended does not get the message acked', async () => {
     const logger = recordingLogger()

@@ -252,13 +252,13 @@ describe('invalid outputs', () => {
     expect(verdicts(input)).toEqual(['ack'])
   })
 
-  it('requires a source, of the output, the handler or the router', async () => {
+  it('rejects a message whose output has no source, of its own, the handler or the router: trying again would not help', async () => {
     const { router } = openWorld({ source: undefined })
     router.handle(handling(({ id }) => [id === 'm1' ? placed() : placed('a', { source: '/own' })]))
     const inputs = trackedSome(2)
     expect(await collect(router.pipe(sourceOf(...inputs)))).toHaveLength(1)
     expect(inputs[0]?.calls).toMatchObject([
-      { verdict: 'nack', error: { code: 'ACKORD_INVALID_OUTPUT', message: expect.stringMatching(/has no source/) } },
+      { verdict: 'reject', error: { code: 'ACKORD_INVALID_OUTPUT', message: expect.stringMatching(/has no source/) } },
     ])
     expect(verdicts(inputs[1] ?? { calls: [] })).toEqual(['ack'])
   })

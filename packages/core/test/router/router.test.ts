@@ -32,6 +32,17 @@ describe('routing', () => {
     expect(inputs.map(verdicts)).toEqual([['ack'], ['ack'], ['ack']])
   })
 
+  it('adds several handlers at once by handleAll()', async () => {
+    const { router } = openWorld()
+    const seen: string[] = []
+    router.handleAll(
+      handling(({ id }) => void seen.push(`place ${id}`), 'order.place'),
+      handling(({ id }) => void seen.push(`cancel ${id}`), 'order.cancel'),
+    )
+    await router.run(sourceOf(tracked('m1'), tracked('m2', { type: 'order.cancel' })))
+    expect(seen).toEqual(['place m1', 'cancel m2'])
+  })
+
   it('calls the handler as a method, so that classes work', async () => {
     class Orders {
       readonly type = 'order.place'

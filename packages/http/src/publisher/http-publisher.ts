@@ -1,4 +1,5 @@
 import {
+  type Closable,
   InvalidOptionError,
   type Publisher,
   type PublishFailure,
@@ -67,7 +68,7 @@ export interface HttpPublisherOptions {
  * Sends CloudEvents over HTTP. A message that is `ok` was answered with a status of 2xx; any other one may have arrived nevertheless, and has the same id when it is sent again.
  * Redirects are not followed. After a failure of the destination, the rest of the call is not sent there.
  */
-export function httpPublisher(options: HttpPublisherOptions = {}): Publisher & AsyncDisposable {
+export function httpPublisher(options: HttpPublisherOptions = {}): Publisher & Closable {
   const {
     url,
     route,

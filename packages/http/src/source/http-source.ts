@@ -1,5 +1,6 @@
 import {
   type Attributes,
+  type Closable,
   consoleLogger,
   InvalidOptionError,
   type Logger,
@@ -72,9 +73,10 @@ export interface HttpSourceOptions extends ReceiverOptions {
 }
 
 /** A source that receives messages by requests. */
-export interface HttpSource extends Source {
+export interface HttpSource extends Source, Closable {
   /** Answers a request when its messages are settled. Never rejects. It may be passed on without the source. */
   readonly handler: (request: Request) => Promise<Response>
+  close(): Promise<void>
   [Symbol.asyncDispose](): Promise<void>
 }
 
@@ -219,9 +221,13 @@ class RequestSource implements HttpSource, IterationOwner {
     return new HttpIteration(this, options.signal).messages
   }
 
-  [Symbol.asyncDispose](): Promise<void> {
+  close(): Promise<void> {
     this.#disposing ??= this.#dispose()
     return this.#disposing
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close()
   }
 
   started(iteration: HttpIteration): void {

@@ -1,4 +1,12 @@
-import { type Publisher, type PublishFailure, type PublishResult, type RawMessage, type Runtime, systemRuntime } from '@ackord/core'
+import {
+  type Closable,
+  type Publisher,
+  type PublishFailure,
+  type PublishResult,
+  type RawMessage,
+  type Runtime,
+  systemRuntime,
+} from '@ackord/core'
 import {
   createPublisher,
   destinationFailure,
@@ -33,7 +41,7 @@ export interface KafkaPublisherOptions {
  * Publishes to Kafka: a message that is `ok` is on all in-sync replicas. The messages of a call are sent to each topic in one request; messages with the same `partitionkey` go to one partition,
  * in their order. A message that was not confirmed may be stored nevertheless; when it is published again, it has the same id.
  */
-export function kafkaPublisher(kafka: KafkaPort, options: KafkaPublisherOptions = {}): Publisher & AsyncDisposable {
+export function kafkaPublisher(kafka: KafkaPort, options: KafkaPublisherOptions = {}): Publisher & Closable {
   const { route = toTopic, mode = 'binary', runtime = systemRuntime, ...unknown } = options
   rejectUnknownOptions('A Kafka publisher', unknown)
   checkFunction('kafka.producer', kafka?.producer)

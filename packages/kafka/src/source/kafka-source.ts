@@ -1,6 +1,7 @@
 import {
   type Attributes,
   type Backoff,
+  type Closable,
   consoleLogger,
   exponentialBackoff,
   InvalidOptionError,
@@ -44,7 +45,7 @@ export interface KafkaSourceOptions extends ReceiverOptions {
  * When a partition is assigned to another member, messages that are being handled cannot be settled any more: that rejects with `ACKORD_LEASE_LOST`, and they are delivered to the other member. An ack resolves
  * at once, and is committed after `commitInterval`. `deliveryCount` counts in this process only.
  */
-export function kafkaSource(kafka: KafkaPort, options: KafkaSourceOptions): Source & AsyncDisposable {
+export function kafkaSource(kafka: KafkaPort, options: KafkaSourceOptions): Source & Closable {
   const {
     topics,
     group,

@@ -1,4 +1,12 @@
-import { type Publisher, type PublishFailure, type PublishResult, type RawMessage, type Runtime, systemRuntime } from '@ackord/core'
+import {
+  type Closable,
+  type Publisher,
+  type PublishFailure,
+  type PublishResult,
+  type RawMessage,
+  type Runtime,
+  systemRuntime,
+} from '@ackord/core'
 import { createPublisher, type Outgoing, type PublisherDriver, percentEncode, type SendOptions } from '@ackord/core/broker'
 import { checkChoice, checkDuration, checkFunction, inChunks, linkedController, rejectUnknownOptions } from '@ackord/core/internal'
 import { headers as clientHeaders } from '@nats-io/transport-node'
@@ -33,7 +41,7 @@ export interface NatsPublisherOptions {
  * Each message with an id has a `Nats-Msg-Id` made of its subject, source and id: a message that is published again because its confirmation was lost is dropped
  * by the stream within its `duplicate_window`, two minutes by default, and counts as sent.
  */
-export function natsPublisher(connection: NatsConnection, options: NatsPublisherOptions = {}): Publisher & AsyncDisposable {
+export function natsPublisher(connection: NatsConnection, options: NatsPublisherOptions = {}): Publisher & Closable {
   const {
     subject = (destination) => destination,
     mode = 'binary',

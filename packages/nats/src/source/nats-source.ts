@@ -1,4 +1,4 @@
-import { type Attributes, type Backoff, consoleLogger, exponentialBackoff, type Source, systemRuntime } from '@ackord/core'
+import { type Attributes, type Backoff, type Closable, consoleLogger, exponentialBackoff, type Source, systemRuntime } from '@ackord/core'
 import { createReceiver, IteratedSource, type ReceiverOptions } from '@ackord/core/broker'
 import { checkChoice, checkCount, checkFunction, guardLogger, rejectUnknownOptions } from '@ackord/core/internal'
 import type { NatsConnection } from '../client.ts'
@@ -50,7 +50,7 @@ export interface NatsSourceOptions extends ReceiverOptions {
  * The source reports progress on the messages that it holds, so that NATS does not deliver them again. A lost connection does not end an iteration: it is logged once, and held messages
  * can be settled when it is restored. An ack resolves when it is queued, and is sent with the other acks of the same turn of the event loop. If an ack is lost with its connection, it is sent again, or the message is redelivered.
  */
-export function natsSource(connection: NatsConnection, options: NatsSourceOptions): Source & AsyncDisposable {
+export function natsSource(connection: NatsConnection, options: NatsSourceOptions): Source & Closable {
   const {
     stream,
     consumer,

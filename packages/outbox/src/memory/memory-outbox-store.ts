@@ -2,6 +2,7 @@ import { AckordError, type Attributes, InvalidOptionError, type Runtime, systemR
 import { checkAttributes } from '@ackord/core/broker'
 import { checkCount, describeMessage, eachWakeUp } from '@ackord/core/internal'
 import { StatsSum } from '../store/administration.ts'
+import { type EventCompleter, eventCompleter, type NewEventOptions, type NewEvents } from '../store/new-events.ts'
 import type { OutboxAdmin, OutboxEdit, OutboxFilter, OutboxPage, OutboxRecord, OutboxStats, RearmOptions } from '../store/outbox-admin.ts'
 import type {
   Claim,
@@ -32,7 +33,7 @@ import {
 } from './memory-rows.ts'
 import { MemoryTransaction } from './memory-transaction.ts'
 
-export interface MemoryOutboxStoreOptions {
+export interface MemoryOutboxStoreOptions extends NewEventOptions {
   /** Whether published records are kept until `deletePublished()`. Default: false, they are deleted. */
   readonly retain?: boolean | undefined
   /** `perKey`: records of one destination and ordering key are claimed in the order of their commits. Default: `none`. */
@@ -59,11 +60,13 @@ export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter
   readonly #runtime: Runtime
   readonly #retain: boolean
   readonly #maxSize: number
+  readonly #complete: EventCompleter
   #data: SharedData = { rows: new MemoryRows(), partitions: new MemoryPartitions(), transactions: new WeakSet() }
   #claims: MemoryClaims
 
   constructor(options: MemoryOutboxStoreOptions = {}) {
     const { retain = false, order = 'none', maxSize = defaultMaxSize, runtime = systemRuntime } = options
+    this.#complete = eventCompleter('new MemoryOutboxStore', options, runtime)
     if (order !== 'none' && order !== 'perKey') throw new InvalidOptionError('order', `must be 'none' or 'perKey'; it is ${String(order)}.`)
     this.#options = options
     this.#retain = retain
@@ -91,8 +94,9 @@ export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter
     return transaction
   }
 
-  async append(transaction: MemoryTransaction, records: readonly NewOutboxRecord[]): Promise<void> {
+  async append(transaction: MemoryTransaction, events: NewEvents): Promise<void> {
     this.#checkTransaction('append()', transaction)
+    const records = this.#complete(events)
     for (const record of records) {
       const { attributes } = record.message
       checkAttributes(attributes, () => describeMessage(record.message))

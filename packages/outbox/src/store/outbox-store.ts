@@ -1,4 +1,5 @@
 import type { RawMessage } from '@ackord/core'
+import type { NewEvents } from './new-events.ts'
 
 /** An event to be stored. Its id, type, ordering key (`partitionkey`) and content type are the message's own attributes. */
 export interface NewOutboxRecord {
@@ -22,10 +23,12 @@ export interface OutboxReference {
 /** The writing side: stores events in the transaction of the business writes. */
 export interface OutboxWriter<Transaction> {
   /**
-   * Stores the records, in this order, so that they exist if and only if the transaction commits. Uses one statement for all records. If one record
-   * cannot be stored, none is. Never commits, and throws if `transaction` is not a running transaction.
+   * Stores the events, in this order, so that they exist if and only if the transaction commits. Uses one statement for all events. If one event
+   * cannot be stored, none is. Never commits, and rejects if `transaction` is not a running transaction.
+   *
+   *     await outbox.append(transaction, orderPlaced({ orderId }))
    */
-  append(transaction: Transaction, records: readonly NewOutboxRecord[]): Promise<void>
+  append(transaction: Transaction, events: NewEvents): Promise<void>
 
   /**
    * Removes those of these records that wait for their time: delayed, or backing off after a failure. The removal takes effect if and only if the

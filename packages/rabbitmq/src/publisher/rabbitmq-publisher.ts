@@ -1,5 +1,6 @@
 import {
   AckordError,
+  type Closable,
   consoleLogger,
   InvalidOptionError,
   type Logger,
@@ -68,7 +69,7 @@ export interface RabbitmqPublisherOptions {
  * their order holds per exchange. Open the connection with amqplib's `connect(url, { recovery: true })`, and do not share it with a
  * source: RabbitMQ slows down connections that publish too much, and acks would wait too.
  */
-export function rabbitmqPublisher(connection: RabbitmqConnection, options: RabbitmqPublisherOptions = {}): Publisher & AsyncDisposable {
+export function rabbitmqPublisher(connection: RabbitmqConnection, options: RabbitmqPublisherOptions = {}): Publisher & Closable {
   const {
     route = toQueue,
     mandatory = true,

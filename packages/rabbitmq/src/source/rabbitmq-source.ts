@@ -1,6 +1,7 @@
 import {
   type Attributes,
   type Backoff,
+  type Closable,
   consoleLogger,
   exponentialBackoff,
   InvalidOptionError,
@@ -60,7 +61,7 @@ export interface RabbitmqSourceOptions extends ReceiverOptions {
  * again, and settling the lost delivery rejects with `ACKORD_LEASE_LOST`. An ack resolves when it is sent: AMQP does not confirm it, so if an ack is
  * lost with its connection, the message comes again.
  */
-export function rabbitmqSource(connection: RabbitmqConnection, options: RabbitmqSourceOptions): Source & AsyncDisposable {
+export function rabbitmqSource(connection: RabbitmqConnection, options: RabbitmqSourceOptions): Source & Closable {
   const {
     queue,
     declare,

@@ -1,4 +1,4 @@
-import type { Publisher, PublishFailure, PublishResult, RawMessage } from '@ackord/core'
+import type { Closable, Publisher, PublishFailure, PublishResult, RawMessage } from '@ackord/core'
 import {
   createPublisher,
   destinationFailure,
@@ -32,7 +32,7 @@ export interface StreamPublisherOptions {
  * never trims. The messages of a call go to each stream in as few round trips as there are chunks of some megabytes; those of one `partitionkey`
  * are added in the order of the call, and if one fails, those of its key behind it are not added. A message that is retried after a lost answer is there twice.
  */
-export function streamPublisher(redis: Redis, options: StreamPublisherOptions = {}): Publisher & AsyncDisposable {
+export function streamPublisher(redis: Redis, options: StreamPublisherOptions = {}): Publisher & Closable {
   const { stream = (destination) => destination, shards, maxSize = 64 * 1024 * 1024, ...unknown } = options
   rejectUnknownOptions('A stream publisher', unknown)
   checkFunction('stream', stream)

@@ -1,4 +1,4 @@
-import { type Backoff, exponentialBackoff, type Logger, type Source } from '@ackord/core'
+import { type Backoff, type Closable, exponentialBackoff, type Logger, type Source } from '@ackord/core'
 import { IteratedSource, type ReceiverOptions } from '@ackord/core/broker'
 import { checkChoice, checkCount, checkDuration, checkFunction, checkName, guardLogger, rejectUnknownOptions } from '@ackord/core/internal'
 import { consumerName } from '../client/consumer-name.ts'
@@ -64,7 +64,7 @@ export interface StreamSourceOptions extends Omit<ReceiverOptions, 'deadLetter' 
  * After a lost connection, a server restart or the loss of the group with its stream, it logs once and reads again as soon as that is possible.
  * Settling a message that another consumer has taken over rejects with `ACKORD_LEASE_LOST`.
  */
-export function streamSource(redis: Redis, options: StreamSourceOptions): Source & AsyncDisposable {
+export function streamSource(redis: Redis, options: StreamSourceOptions): Source & Closable {
   const {
     stream,
     group,

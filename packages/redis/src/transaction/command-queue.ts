@@ -40,6 +40,7 @@ export class CommandQueue implements RedisTransaction, WriteTarget {
   // Created when they are needed: there is a queue per message.
   #events: QueuedCommand[] | undefined
   #guards: Guard[] | undefined
+  #wakeUps: Set<RedisArgument> | undefined
   #fragments: CommitFragment[] | undefined
   #checks: Promise<void>[] | undefined
   #writer: RedisWrites | undefined
@@ -69,6 +70,11 @@ export class CommandQueue implements RedisTransaction, WriteTarget {
 
   get guards(): readonly Guard[] {
     return this.#guards ?? none
+  }
+
+  /** Streams that get an entry after the commit. */
+  get wakeUps(): Iterable<RedisArgument> {
+    return this.#wakeUps ?? none
   }
 
   get isEmpty(): boolean {
@@ -138,6 +144,12 @@ export class CommandQueue implements RedisTransaction, WriteTarget {
     this.#events = events
   }
 
+  queueWakeUp(stream: RedisArgument): void {
+    this.checkKey(stream)
+    this.#wakeUps ??= new Set()
+    this.#wakeUps.add(stream)
+  }
+
   expect(key: RedisKey, value: RedisValue | null): void {
     this.guard({ key: toKey('expect()', key), value: value === null ? null : toArgument('expect()', value) })
   }
@@ -177,6 +189,7 @@ export class CommandQueue implements RedisTransaction, WriteTarget {
     for (const guard of inner.guards) this.guard(guard)
     for (const command of inner.commands) this.queue(command)
     for (const event of inner.events) this.queueEvent(event)
+    for (const stream of inner.wakeUps) this.queueWakeUp(stream)
     for (const check of inner.#checks ?? none) this.#waitFor(check)
   }
 

@@ -5,7 +5,7 @@ import type { CommitFragment } from '../client/queued-command.ts'
  * Commits the transactions of several messages, one after the other; the result of one says nothing about the next. It never throws:
  * an error would affect the other messages, and its text differs from server to server.
  *
- *     KEYS: for each message its marker, then the keys of its guards and commands, in their order
+ *     KEYS: for each message its marker, then the keys of its guards and commands, in their order; in the end streams that wake their readers if anything is committed
  *     ARGV: rule, retention, then for each message: token, plan, then for each guard and command its name and its arguments that are not keys
  *     rule: 'lease': the marker must hold the token. 'once': there must be no marker
  *     plan: for each guard and command its kind, the number of keys, ':' if they come first and '@' if not, and the number of further arguments
@@ -213,7 +213,7 @@ local function apply(marker, token, n, from, fromKey, saved, stored)
   end
 end
 
-local answers, a, k, last = {}, 3, 1, #ARGV
+local answers, a, k, last, committed = {}, 3, 1, #ARGV, false
 while a < last do
   local marker, token, plan = KEYS[k], ARGV[a], ARGV[a + 1]
   local held, answer = pcall('GET', marker), nil
@@ -259,7 +259,12 @@ while a < last do
       ${undo ? undoneLua : ''}
     elseif refusal then answer = 'REFUSED ' .. refusal end
   end
+  committed = committed or not answer
   answers[#answers + 1] = answer or #stored > 0 and 'OK ' .. table.concat(stored, ' ') or 'OK'
+end
+-- Short, but not trimmed to one entry: exact trimming takes several times as long.
+if committed then
+  for i = k, #KEYS do pcall('XADD', KEYS[i], 'MAXLEN', '~', '1', '*', 'n', '1') end
 end
 return answers`
 }

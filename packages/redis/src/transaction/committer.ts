@@ -106,6 +106,9 @@ export class Committer {
     const keys: RedisArgument[] = []
     const args: RedisArgument[] = [rule.marker === 'lease' ? 'lease' : 'once', String(rule.retention)]
     for (const { marker, token, queue } of items) addTransaction(keys, args, marker, token, queue)
+    const wakeUps = new Set<RedisArgument>()
+    for (const { queue } of items) for (const stream of queue.wakeUps) wakeUps.add(stream)
+    for (const stream of wakeUps) keys.push(stream)
     const commit = commitScriptFor(rule.undo, fragmentsOf(items))
     return this.#port.evaluate(commit, keys, args).then(
       (reply) => {

@@ -139,7 +139,7 @@ export class Redis {
    *
    *     await redis.write(async (transaction) => {
    *       await redis.commands().hset(redis.key('orders', id), { total: 5 })
-   *       await outbox.append(transaction, [{ destination: 'order-events', message }])
+   *       await outbox.append(transaction, orderPlaced({ orderId }))
    *     })
    */
   async write<R>(

@@ -15,6 +15,11 @@ export interface RedisTransaction {
   queue(command: QueuedCommand): void
   /** Queues an outgoing event. Events run after all commands of `queue()`. */
   queueEvent(command: QueuedCommand): void
+  /**
+   * Adds an entry to this short stream when the transaction commits, so that its blocking readers look for what was written. Transactions that commit in one call add one entry
+   * together. Only a hint: a stream that cannot be written to is ignored.
+   */
+  queueWakeUp(stream: RedisArgument): void
   /** A key of the transaction, if it has one yet: further keys must be in the same slot. */
   readonly anchor: RedisArgument | undefined
   /**

@@ -1,5 +1,5 @@
 import { type Context, Message, type RawMessage, silentLogger } from '@ackord/core'
-import type { OutboxWriter } from '@ackord/outbox'
+import type { NewOutboxRecord, OutboxWriter } from '@ackord/outbox'
 import { ownName } from '../../../../scripts/test-run.mjs'
 import type { InboxOptions, Redis, RedisOptions, RedisTransaction, TransactionOptions } from '../../src/index.ts'
 import type { ClientSettings, RedisKind, TestRedis } from './redis-clients.ts'
@@ -60,8 +60,9 @@ async function keysOf(kind: RedisKind, command: TestRedis['command'], pattern: s
 /** A minimal outbox: each entry has attributes and data. */
 function streamWriter(stream: string): OutboxWriter<RedisTransaction> {
   return {
-    async append(transaction, records) {
-      for (const { message } of records) {
+    async append(transaction, events) {
+      // The outbox middleware appends whole records.
+      for (const { message } of events as readonly NewOutboxRecord[]) {
         const args = [stream, '*', 'attributes', JSON.stringify(message.attributes), 'data', Buffer.from(message.data)]
         transaction.queueEvent({ name: 'XADD', args, keys: [0], kind: 'stream' })
       }

@@ -13,11 +13,14 @@ import { mysqlDialect } from './dialect.ts'
 import { isPrismaConflict, serverError } from './errors.ts'
 import { isRead } from './transaction-control.ts'
 
+/** The type of a database of `fromDrizzle()`, to pass it around: `DrizzleDatabase<typeof db>`. */
+export type DrizzleDatabase<Client extends DrizzleClient> = Database<DrizzleHandle<Client>>
+
 /**
  * A database on Drizzle over a pool of `mysql2`. In a transaction every query is tracked, including those of Drizzle's own nested transactions,
  * except for iterators, which must be finished before the handler returns.
  */
-export function fromDrizzle<Client extends DrizzleClient>(db: Client, options: FromOptions = {}): Database<DrizzleHandle<Client>> {
+export function fromDrizzle<Client extends DrizzleClient>(db: Client, options: FromOptions = {}): DrizzleDatabase<Client> {
   const { schema, names, order, ...unknown } = options
   rejectUnknownOptions('fromDrizzle()', unknown)
   checkFunction('fromDrizzle(db).transaction', db?.transaction)
@@ -40,11 +43,14 @@ function isPool(client: unknown): boolean {
   return typeof client === 'object' && client !== null && 'getConnection' in client && 'execute' in client
 }
 
+/** The type of a database of `fromKnex()`, to pass it around: `KnexDatabase<Knex>`. */
+export type KnexDatabase<Client extends KnexClient> = Database<Client>
+
 /**
  * A database on Knex, with its client `mysql2`. Adapters get a `Knex`; in a transaction every query is tracked, except for streams, which must be
  * finished before the handler returns. Hooks such as `postProcessResponse` do not see the library's own statements.
  */
-export function fromKnex<Client extends KnexClient>(knex: Client, options: FromOptions = {}): Database<Client> {
+export function fromKnex<Client extends KnexClient>(knex: Client, options: FromOptions = {}): KnexDatabase<Client> {
   const { schema, names, order, ...unknown } = options
   rejectUnknownOptions('fromKnex()', unknown)
   return new Database({ schema, names, order, dialect: mysqlDialect, driver: knexDriver(knex, callbackDialect('fromKnex()'), wire) })
@@ -56,24 +62,27 @@ const wire: KnexWire = {
   read: (response) => readMysql2Answer((response as [unknown])[0]),
 }
 
+/** The type of a database of `fromKysely()`, to pass it around: `KyselyDatabase<Kysely<Tables>>`. */
+export type KyselyDatabase<Client extends KyselyClient> = Database<Client>
+
 /**
  * A database on Kysely, with its `MysqlDialect` on a pool of `mysql2`. Adapters get a `Kysely<DB>`; in a transaction every query is tracked. Plugins
  * do not see the library's own statements.
  */
-export function fromKysely<Client extends KyselyClient>(db: Client, options: FromOptions = {}): Database<Client> {
+export function fromKysely<Client extends KyselyClient>(db: Client, options: FromOptions = {}): KyselyDatabase<Client> {
   const { schema, names, order, ...unknown } = options
   rejectUnknownOptions('fromKysely()', unknown)
   return new Database({ schema, names, order, dialect: mysqlDialect, driver: kyselyDriver(db, callbackDialect('fromKysely()')) })
 }
 
+/** The type of a database of `fromPrisma()`, to pass it around: `PrismaDatabase<PrismaClient>`. */
+export type PrismaDatabase<Client extends PrismaClientLike> = Database<PrismaTransaction<Client>>
+
 /**
  * A database on Prisma 7, with `@prisma/adapter-mariadb`. Adapters get the transaction client; in a transaction every operation is tracked. Prisma's
  * own transaction limits (2 s to begin, 5 s in total) are lifted: those of the router apply.
  */
-export function fromPrisma<Client extends PrismaClientLike>(
-  prisma: Client,
-  options: FromOptions = {},
-): Database<PrismaTransaction<Client>> {
+export function fromPrisma<Client extends PrismaClientLike>(prisma: Client, options: FromOptions = {}): PrismaDatabase<Client> {
   const { schema, names, order, ...unknown } = options
   rejectUnknownOptions('fromPrisma()', unknown)
   const dialect = { ...mysqlDialect, isConflict: isPrismaConflict }
@@ -82,11 +91,14 @@ export function fromPrisma<Client extends PrismaClientLike>(
 
 const rules: PrismaRules = { returnsRows: isRead, values: (parameters) => parameters, serverError }
 
+/** The type of a database of `fromTypeorm()`, to pass it around: `TypeormDatabase<DataSource>`. */
+export type TypeormDatabase<Source extends TypeormDataSource> = Database<Source['manager']>
+
 /**
  * A database on TypeORM, with its drivers `mysql` and `mariadb` on `mysql2`. Adapters get an `EntityManager`; in a transaction every query is
  * tracked, except for streams, which must be finished before the handler returns.
  */
-export function fromTypeorm<Source extends TypeormDataSource>(dataSource: Source, options: FromOptions = {}): Database<Source['manager']> {
+export function fromTypeorm<Source extends TypeormDataSource>(dataSource: Source, options: FromOptions = {}): TypeormDatabase<Source> {
   const { schema, names, order, ...unknown } = options
   rejectUnknownOptions('fromTypeorm()', unknown)
   return new Database({ schema, names, order, dialect: mysqlDialect, driver: typeormDriver(dataSource, callbackDialect('fromTypeorm()')) })

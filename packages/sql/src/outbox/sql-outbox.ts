@@ -4,7 +4,9 @@ import { checkCount, checkFunction, describeMessage, guardLogger, rejectUnknownO
 import {
   checkReferences,
   defaultMaxSize,
-  type NewOutboxRecord,
+  eventCompleter,
+  type NewEventOptions,
+  type NewEvents,
   type OutboxAdmin,
   type OutboxReader,
   type OutboxReference,
@@ -23,7 +25,7 @@ import { recordAppender } from './append-records.ts'
 import { outboxAdministration, readPending } from './outbox-administration.ts'
 import { outboxClaims } from './outbox-claims.ts'
 
-export interface SqlOutboxOptions extends TableOptions, OrderOptions {
+export interface SqlOutboxOptions extends TableOptions, OrderOptions, NewEventOptions {
   /** Whether published records are kept until `deletePublished()`. Costs an update instead of a delete, and the space. Default: false. */
   readonly retain?: boolean | undefined
   /**
@@ -58,11 +60,15 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
     names,
     order: asked,
     notifications,
+    source,
+    destination,
+    marshaler,
     ...unknown
   } = options
   rejectUnknownOptions('sqlOutbox()', unknown)
   checkCount('maxSize', maxSize)
   if (notifications !== undefined) checkFunction('notifications.follow', notifications.follow)
+  const complete = eventCompleter('sqlOutbox', { source, destination, marshaler }, runtime)
   const logger = guardLogger(givenLogger)
   const port = portOf(database)
   const { dialect, wakeUps, takers } = port
@@ -82,7 +88,8 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
   const appendRecords = recordAppender(port, { table, order, maxSize, runtime })
   const preLease = order === 'none' && dialect.leasedAppender !== undefined
 
-  async function appendTo(opened: OpenTransaction<Handle>, records: readonly NewOutboxRecord[]): Promise<void> {
+  async function appendTo(opened: OpenTransaction<Handle>, events: NewEvents): Promise<void> {
+    const records = complete(events)
     // An unreadable record would be parked long after its transaction has ended.
     for (const { message } of records) checkAttributes(message.attributes, () => describeMessage(message))
     await besideSavepoints(port, opened, async () => await appendRecords(opened, records))
@@ -118,11 +125,11 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
     },
 
     /** In a transaction of the library, or one of the caller. */
-    append(transaction: Handle, records: readonly NewOutboxRecord[]) {
+    append(transaction: Handle, events: NewEvents) {
       const ours = port.behind(transaction)
       // Started immediately, and watched: a handler that does not await it may return before its first step.
-      if (ours?.own !== undefined) return ours.watch(() => appendTo(ours, records))
-      return openTransactionOf(port, transaction, 'append()').then((opened) => appendTo(opened, records))
+      if (ours?.own !== undefined) return ours.watch(() => appendTo(ours, events))
+      return openTransactionOf(port, transaction, 'append()').then((opened) => appendTo(opened, events))
     },
 
     /** In a transaction of the library, or one of the caller. */

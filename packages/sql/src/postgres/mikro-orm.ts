@@ -15,12 +15,15 @@ export interface MikroOrmClient {
   readonly em: object
 }
 
+/** The type of a database of `fromMikroOrm()`, to pass it around: `MikroOrmDatabase<MikroORM>`. */
+export type MikroOrmDatabase<Client extends MikroOrmClient> = Database<Client['em']>
+
 /**
  * A database on MikroORM 6, with its driver for PostgreSQL. Adapters get an `EntityManager`: in a transaction a fork with its own identity map, whose
  * queries are tracked; elsewhere `orm.em`, which requires a request context or a fork, as always. Changes that a handler has not flushed are flushed
  * before the commit.
  */
-export function fromMikroOrm<Client extends MikroOrmClient>(orm: Client, options: PostgresOptions = {}): Database<Client['em']> {
+export function fromMikroOrm<Client extends MikroOrmClient>(orm: Client, options: PostgresOptions = {}): MikroOrmDatabase<Client> {
   const { schema, names, order, notify, ...unknown } = options
   rejectUnknownOptions('fromMikroOrm()', unknown)
   // The run-time shape, whatever the types say.

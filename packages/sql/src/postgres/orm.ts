@@ -13,11 +13,14 @@ import { type PostgresOptions, postgresDialect } from './dialect.ts'
 import { isPrismaConflict, serverError } from './errors.ts'
 import { withArrayLiterals } from './sql-text.ts'
 
+/** The type of a database of `fromDrizzle()`, to pass it around: `DrizzleDatabase<typeof db>`. */
+export type DrizzleDatabase<Client extends DrizzleClient> = Database<DrizzleHandle<Client>>
+
 /**
  * A database on Drizzle over a `pg.Pool`. In a transaction every query is tracked, including those of Drizzle's own nested transactions. As with
  * every pool of `pg`, the application must handle its `error` events.
  */
-export function fromDrizzle<Client extends DrizzleClient>(db: Client, options: PostgresOptions = {}): Database<DrizzleHandle<Client>> {
+export function fromDrizzle<Client extends DrizzleClient>(db: Client, options: PostgresOptions = {}): DrizzleDatabase<Client> {
   const { schema, names, order, notify, ...unknown } = options
   rejectUnknownOptions('fromDrizzle()', unknown)
   checkFunction('fromDrizzle(db).transaction', db?.transaction)
@@ -29,11 +32,14 @@ function isPool(client: unknown): boolean {
   return typeof client === 'object' && client !== null && 'connect' in client && 'totalCount' in client
 }
 
+/** The type of a database of `fromKnex()`, to pass it around: `KnexDatabase<Knex>`. */
+export type KnexDatabase<Client extends KnexClient> = Database<Client>
+
 /**
  * A database on Knex, with its client `pg`. Adapters get a `Knex`; in a transaction every query is tracked, except for streams, which must be
  * finished before the handler returns. Hooks such as `postProcessResponse` do not see the library's own statements.
  */
-export function fromKnex<Client extends KnexClient>(knex: Client, options: PostgresOptions = {}): Database<Client> {
+export function fromKnex<Client extends KnexClient>(knex: Client, options: PostgresOptions = {}): KnexDatabase<Client> {
   const { schema, names, order, notify, ...unknown } = options
   rejectUnknownOptions('fromKnex()', unknown)
   if ((knex?.client as { readonly driverName?: unknown } | undefined)?.driverName === 'pgnative')
@@ -50,24 +56,27 @@ const wire: KnexWire = {
   read: readPgResult,
 }
 
+/** The type of a database of `fromKysely()`, to pass it around: `KyselyDatabase<Kysely<Tables>>`. */
+export type KyselyDatabase<Client extends KyselyClient> = Database<Client>
+
 /**
  * A database on Kysely, with a dialect for PostgreSQL. Adapters get a `Kysely<DB>`; in a transaction every query is tracked. Plugins do not see the
  * library's own statements. The application must handle the `error` events of the `pg.Pool` it creates for Kysely, and of its clients.
  */
-export function fromKysely<Client extends KyselyClient>(db: Client, options: PostgresOptions = {}): Database<Client> {
+export function fromKysely<Client extends KyselyClient>(db: Client, options: PostgresOptions = {}): KyselyDatabase<Client> {
   const { schema, names, order, notify, ...unknown } = options
   rejectUnknownOptions('fromKysely()', unknown)
   return new Database({ schema, names, order, notify, dialect: postgresDialect, driver: kyselyDriver(db, callbackDialect) })
 }
 
+/** The type of a database of `fromPrisma()`, to pass it around: `PrismaDatabase<PrismaClient>`. */
+export type PrismaDatabase<Client extends PrismaClientLike> = Database<PrismaTransaction<Client>>
+
 /**
  * A database on Prisma 7, with a driver adapter for PostgreSQL. Adapters get the transaction client; in a transaction every operation is tracked.
  * Prisma's own transaction limits (2 s to begin, 5 s in total) are lifted: those of the router apply.
  */
-export function fromPrisma<Client extends PrismaClientLike>(
-  prisma: Client,
-  options: PostgresOptions = {},
-): Database<PrismaTransaction<Client>> {
+export function fromPrisma<Client extends PrismaClientLike>(prisma: Client, options: PostgresOptions = {}): PrismaDatabase<Client> {
   const { schema, names, order, notify, ...unknown } = options
   rejectUnknownOptions('fromPrisma()', unknown)
   const dialect = { ...postgresDialect, isConflict: isPrismaConflict }
@@ -79,14 +88,14 @@ const returnsRows = /^\s*(?:select\b(?!\s+pg_advisory)|with\b|(?:insert|update|d
 
 const rules: PrismaRules = { returnsRows: (sql) => returnsRows.test(sql), values: withArrayLiterals, serverError }
 
+/** The type of a database of `fromTypeorm()`, to pass it around: `TypeormDatabase<DataSource>`. */
+export type TypeormDatabase<Source extends TypeormDataSource> = Database<Source['manager']>
+
 /**
  * A database on TypeORM, with its driver `postgres`. Adapters get an `EntityManager`; in a transaction every query is tracked, except for
  * streams, which must be finished before the handler returns.
  */
-export function fromTypeorm<Source extends TypeormDataSource>(
-  dataSource: Source,
-  options: PostgresOptions = {},
-): Database<Source['manager']> {
+export function fromTypeorm<Source extends TypeormDataSource>(dataSource: Source, options: PostgresOptions = {}): TypeormDatabase<Source> {
   const { schema, names, order, notify, ...unknown } = options
   rejectUnknownOptions('fromTypeorm()', unknown)
   return new Database({ schema, names, order, notify, dialect: postgresDialect, driver: typeormDriver(dataSource, dialect) })

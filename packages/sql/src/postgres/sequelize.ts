@@ -24,14 +24,14 @@ export interface SequelizeHandle<Client extends SequelizeClient> {
   readonly transaction?: Awaited<ReturnType<Client['transaction']>>
 }
 
+/** The type of a database of `fromSequelize()`, to pass it around: `SequelizeDatabase<Sequelize>`. */
+export type SequelizeDatabase<Client extends SequelizeClient> = Database<SequelizeHandle<Client>>
+
 /**
  * A database on Sequelize 6, with its dialect `postgres`. Adapters get `{ transaction }` for the options of their queries; in a transaction every
  * query is tracked, also those that find it through `Sequelize.useCLS()`. Hooks and `logging` do not see the library's own statements.
  */
-export function fromSequelize<Client extends SequelizeClient>(
-  sequelize: Client,
-  options: PostgresOptions = {},
-): Database<SequelizeHandle<Client>> {
+export function fromSequelize<Client extends SequelizeClient>(sequelize: Client, options: PostgresOptions = {}): SequelizeDatabase<Client> {
   const { schema, names, order, notify, ...unknown } = options
   rejectUnknownOptions('fromSequelize()', unknown)
   checkFunction('fromSequelize(sequelize).transaction', sequelize?.transaction)

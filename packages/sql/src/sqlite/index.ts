@@ -1,3 +1,3 @@
 export type { SqliteClient, SqliteStatement } from './client/client.ts'
-export type { FromSqliteOptions } from './client/from-sqlite.ts'
+export type { FromSqliteOptions, SqliteDatabase } from './client/from-sqlite.ts'
 export { fromSqlite } from './client/from-sqlite.ts'

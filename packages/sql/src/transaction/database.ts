@@ -86,7 +86,7 @@ export class Database<Handle> {
    *
    *     await database.write(async (transaction) => {
    *       await transaction.query('insert into orders …')
-   *       await outbox.append(transaction, [{ destination: 'order-events', message }])
+   *       await outbox.append(transaction, orderPlaced({ orderId }))
    *     })
    */
   async write<R>(

@@ -23,11 +23,12 @@ import {
   type InboxKey,
   MemoryOutboxStore,
   type MemoryTransaction,
+  type NewEventOptions,
   type NewOutboxRecord,
   openInbox,
 } from '@ackord/outbox'
 
-export interface MemoryStoreOptions {
+export interface MemoryStoreOptions extends NewEventOptions {
   /** Default: `systemRuntime`. */
   readonly runtime?: Runtime | undefined
 }
@@ -64,7 +65,8 @@ export class MemoryStore {
   readonly #handles = new WeakMap<MemoryStoreTransaction, Opened>()
 
   constructor(options: MemoryStoreOptions = {}) {
-    this.outbox = new MemoryOutboxStore({ runtime: options.runtime })
+    const { runtime, source, destination, marshaler } = options
+    this.outbox = new MemoryOutboxStore({ runtime, source, destination, marshaler })
   }
 
   /** The transaction of this context, or `undefined`. `context` defaults to the ambient one. */

@@ -6,7 +6,7 @@ import { type Runtime, systemRuntime } from '../../ports/runtime.ts'
 import type { DeadLetter } from '../dead-letter.ts'
 import type { Publisher, PublishResult } from '../publisher.ts'
 import { createReceiver } from '../receiver.ts'
-import type { Source } from '../source.ts'
+import type { Closable, Source } from '../source.ts'
 import type { MemoryGroup } from './memory-group.ts'
 import { MemorySchedule } from './memory-schedule.ts'
 import { MemorySource } from './memory-source.ts'
@@ -106,7 +106,7 @@ export class MemoryBroker implements Publisher {
    * Creates a source for the topic. Its group exists from now on, so it collects messages before the first pull. May be iterated several times,
    * also concurrently.
    */
-  source(topic: string, options: MemorySourceOptions = {}): Source & AsyncDisposable {
+  source(topic: string, options: MemorySourceOptions = {}): Source & Closable {
     const { group = 'default', prefetch = 100, ackTimeout = Infinity, deadLetter, from = 'oldest', orderPerKey, ...unknown } = options
     rejectUnknownOptions('A source of the memory broker', unknown)
     this.#checkOpen()

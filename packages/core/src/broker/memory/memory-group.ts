@@ -31,7 +31,7 @@ export interface GroupReader {
   /** Called only on a `hungry` reader, after removing it from the set. Returns whether the reader wants another message. */
   accept(entry: GroupEntry): boolean
   /** Called when the broker closes. The reader's unsettled messages are lost. */
-  close(): void
+  closeWithBroker(): void
 }
 
 export interface MemoryGroupOptions {
@@ -169,7 +169,7 @@ export class MemoryGroup {
 
   /** Drops all messages, so that a source that is still referenced keeps none of them in memory. */
   close(): void {
-    for (const reader of this.readers) reader.close()
+    for (const reader of this.readers) reader.closeWithBroker()
     this.#fresh.clear()
     this.#early.clear()
     this.#keys.clear()

@@ -53,12 +53,17 @@ export class MemorySource implements Source, GroupReader, PullSource, DeliveryHo
   }
 
   /** Ends the iterations. The group redelivers the yielded but unsettled messages at once. Idempotent. */
-  [Symbol.asyncDispose](): Promise<void> {
+  close(): Promise<void> {
     this.#end('disposed')
     return Promise.resolve()
   }
 
-  close(): void {
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close()
+  }
+
+  /** The broker was closed. */
+  closeWithBroker(): void {
     this.#end('closed')
   }
 

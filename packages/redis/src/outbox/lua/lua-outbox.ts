@@ -13,6 +13,9 @@ import {
 import {
   checkReferences,
   defaultMaxSize,
+  eventCompleter,
+  type NewEventOptions,
+  type NewEvents,
   type NewOutboxRecord,
   type OutboxAdmin,
   type OutboxReference,
@@ -40,7 +43,7 @@ import { outboxFragment } from './scripts/commit-fragment.ts'
 import { enqueueScript } from './scripts/enqueue.ts'
 import { verifyScript } from './scripts/verify.ts'
 
-export interface LuaOutboxOptions {
+export interface LuaOutboxOptions extends NewEventOptions {
   /** The name of the keys, behind their tag: `{tag}:lua-outbox:…`. Default: `lua-outbox`. */
   readonly name?: string | undefined
   /** The hash tag of the keys, which selects their slot. Further shards have their number behind it: `{tag:1}`. Default: `ackord`. */
@@ -100,7 +103,7 @@ export interface LuaOutbox extends OutboxStore, OutboxAdmin, OutboxWriter<RedisT
    * Stores records without a transaction. Resolves to the result of each, in their order. Those of one shard are stored in one step, maybe with those of
    * other calls. It can be repeated after a failure: stored records are duplicates.
    */
-  enqueue(records: readonly NewOutboxRecord[]): Promise<readonly EnqueueResult[]>
+  enqueue(events: NewEvents): Promise<readonly EnqueueResult[]>
   /**
    * Removes delayed records when the transaction commits. See `OutboxWriter.cancel()`. It resolves to `undefined`, because the outcome is known only at the commit.
    * A record in another slot than the transaction's keys is refused with `CrossSlotError`. A record that an operator moved to another destination is not found.
@@ -109,7 +112,7 @@ export interface LuaOutbox extends OutboxStore, OutboxAdmin, OutboxWriter<RedisT
   /** Removes delayed records without a transaction. Resolves to whether each was removed, in their order. It can be repeated after a failure. */
   cancelNow(references: readonly OutboxReference[]): Promise<readonly boolean[]>
   /** Throws if a record cannot be stored. `tag`: a result of `tagOf()`. Default: by the first record. */
-  prepare(records: readonly NewOutboxRecord[], options?: { readonly tag?: string | undefined }): PreparedRecords
+  prepare(events: NewEvents, options?: { readonly tag?: string | undefined }): PreparedRecords
   /** The tag of an ordering key: with it, `redis.key(tag, …)` is in the slot of the key's events. */
   tagOf(orderingKey: string): string
   /** Tries every command on every shard, for the start of a service. Rejects with what is missing: a permission, scripts, a key of another type. */
@@ -135,9 +138,13 @@ export function luaOutbox(redis: Redis, options: LuaOutboxOptions = {}): LuaOutb
     block = 1_000,
     logger,
     metrics,
+    source,
+    destination,
+    marshaler,
     ...unknown
   } = options
   rejectUnknownOptions('luaOutbox()', unknown)
+  const complete = eventCompleter('luaOutbox', { source, destination, marshaler }, runtime)
   checkName('name', name)
   checkName('tag', tag)
   checkCount('shards', count)
@@ -195,8 +202,9 @@ export function luaOutbox(redis: Redis, options: LuaOutboxOptions = {}): LuaOutb
     ...(ordered ? { leave: () => claims.leave() } : { attach: (taker: RecordTaker) => preLeases.attach(taker) }),
     wakeUps: ({ signal }) => luaWakeUps(context, { signal, block, deadline }),
 
-    async append(transaction, records) {
+    async append(transaction, events) {
       if (typeof transaction?.queueEvent !== 'function') throw new TransactionRequiredError('append()')
+      const records = complete(events)
       const [first] = records
       if (first === undefined) return
       const { anchor } = transaction
@@ -220,7 +228,8 @@ export function luaOutbox(redis: Redis, options: LuaOutboxOptions = {}): LuaOutb
       await probe('outbox.appended')
     },
 
-    async enqueue(records) {
+    async enqueue(events) {
+      const records = complete(events)
       const stored = storedRecords(records)
       const [only] = shards.all
       if (only !== undefined && shards.all.length === 1) return await calls.enqueue(only, stored)
@@ -245,7 +254,8 @@ export function luaOutbox(redis: Redis, options: LuaOutboxOptions = {}): LuaOutb
 
     cancelNow: (references) => cancelDirectly(context, references),
 
-    prepare(records, { tag: wanted } = {}) {
+    prepare(events, { tag: wanted } = {}) {
+      const records = complete(events)
       const [first] = records
       if (first === undefined) throw new InvalidOptionError('records', 'must be a list of at least one.')
       const shard = wanted === undefined ? shards.of(first.message) : shards.byTag(wanted)

@@ -12,6 +12,8 @@ import {
 import {
   checkReferences,
   defaultMaxSize,
+  eventCompleter,
+  type NewEventOptions,
   type NewOutboxRecord,
   type OutboxAdmin,
   type OutboxReference,
@@ -33,7 +35,7 @@ import { streamAdministration } from './stream-administration.ts'
 import { StreamClaims } from './stream-claims.ts'
 import { streamWakeUps } from './stream-wake-ups.ts'
 
-export interface StreamOutboxOptions {
+export interface StreamOutboxOptions extends NewEventOptions {
   /** The name of the keys, behind their tag: `{tag}:outbox:…`. Default: `outbox`. */
   readonly stream?: string | undefined
   /**
@@ -96,9 +98,13 @@ export function streamOutbox(redis: Redis, options: StreamOutboxOptions = {}): S
     unmarshal,
     logger,
     metrics,
+    source,
+    destination,
+    marshaler,
     ...unknown
   } = options
   rejectUnknownOptions('streamOutbox()', unknown)
+  const complete = eventCompleter('streamOutbox', { source, destination, marshaler }, runtime)
   checkName('stream', name)
   checkName('group', group)
   checkName('consumer', consumer)
@@ -139,10 +145,9 @@ export function streamOutbox(redis: Redis, options: StreamOutboxOptions = {}): S
     })
     const destinations = new Set(records.map(({ destination }) => destination))
     const known: QueuedCommand = { name: 'SADD', args: [streams.destinationsKey(tag), ...destinations], keys: [0], kind: 'set' }
-    const wake: QueuedCommand = { name: 'XADD', args: [streams.wakeKey(tag), 'MAXLEN', '~', '1', '*', 'n', '1'], keys: [0], kind: 'stream' }
     // Gates are closed first: a commit that fails halfway must not leave a large entry behind an open gate.
     const closed = Array.from(gates, (gate): QueuedCommand => ({ name: 'SET', args: [gate, 'closed'], keys: [0], kind: 'any' }))
-    return [...closed, known, ...added, wake]
+    return [...closed, known, ...added]
   }
 
   return {
@@ -153,12 +158,15 @@ export function streamOutbox(redis: Redis, options: StreamOutboxOptions = {}): S
     settle: (outcomes) => claims.settle(outcomes),
     ...streamAdministration(context, nextOrder),
 
-    async append(transaction, records) {
+    async append(transaction, events) {
       if (typeof transaction?.queueEvent !== 'function') throw new TransactionRequiredError('append()')
+      const records = complete(events)
       if (records.length === 0) return
       // All commands are made before the first is queued: a record that cannot be stored must not leave others behind.
-      const commands = commandsFor(tagFor(transaction), records).flatMap((command) => splitCommand(command))
+      const tag = tagFor(transaction)
+      const commands = commandsFor(tag, records).flatMap((command) => splitCommand(command))
       for (const command of commands) transaction.queueEvent(command)
+      transaction.queueWakeUp(streams.wakeKey(tag))
       await probe('outbox.appended')
     },
 

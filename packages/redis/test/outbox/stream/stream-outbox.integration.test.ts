@@ -41,14 +41,19 @@ it('claims 500 of many by a script and XREADGROUP, and settles 500 by one script
 it('B13: appends without MAXLEN; only the stream for wake-ups has one', async () => {
   await using world = await StreamWorld.open()
   const queued: (readonly (string | Buffer)[])[] = []
-  const transaction = { anchor: undefined, queueEvent: ({ name, args }) => void queued.push([name, ...args]) } as RedisTransaction
+  const woken: unknown[] = []
+  const transaction = {
+    anchor: undefined,
+    queueEvent: ({ name, args }) => void queued.push([name, ...args]),
+    queueWakeUp: (stream) => void woken.push(String(stream).split(':')[2]),
+  } as RedisTransaction
   await world.store.append(transaction, [record('e1'), record('e2')])
   expect(queued.map(([name, key, id]) => [name, String(key).split(':')[2], id])).toEqual([
     ['SADD', 'destinations', 'orders'],
     ['XADD', 'to', '*'],
     ['XADD', 'to', '*'],
-    ['XADD', 'wake', 'MAXLEN'],
   ])
+  expect(woken).toEqual(['wake'])
 })
 
 it('B20: claims the records of a destination in the order of their commits', async () => {
@@ -163,7 +168,7 @@ it('stores nothing if one record cannot be stored', async () => {
     { destination: '', message: record('e').message },
     { destination: '\uD800', message: record('e').message },
     { destination: 'orders', message: new Message(new Uint8Array(), { id: 'e', type: 't' }) },
-    { destination: 'orders', message: new Message('text', { id: 'e', type: 't', source: '/s' }) as unknown as Message<Uint8Array> },
+    { destination: 'orders', message: new Message(1n, { id: 'e', type: 't', source: '/s' }) },
     { ...record('e'), delay: -1 },
   ]
   for (const one of broken) await expect(world.store.append(transaction, [record('good'), one])).rejects.toThrow()

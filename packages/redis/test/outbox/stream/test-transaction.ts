@@ -38,6 +38,10 @@ export class TestTransaction implements RedisTransaction {
     throw new Error('It is for events.')
   }
 
+  queueWakeUp(stream: RedisArgument): void {
+    this.queueEvent({ name: 'XADD', args: [stream, 'MAXLEN', '~', '1', '*', 'n', '1'], keys: [0], kind: 'stream' })
+  }
+
   queueEvent(command: QueuedCommand): void {
     if (this.#ended) throw new AckordError('ACKORD_SCOPE_ENDED', 'The transaction has ended.')
     const { cancels } = command

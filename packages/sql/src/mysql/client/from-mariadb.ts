@@ -13,14 +13,14 @@ export interface MariadbPool extends MysqlPool {
   batch(sql: never, values: never): Promise<unknown>
 }
 
+/** The type of a database of `fromMariadb()`, to pass it around: `MariadbDatabase<mariadb.Pool>`. */
+export type MariadbDatabase<Pool extends MariadbPool> = Database<Pick<Pool, 'query' | 'execute' | 'batch'>>
+
 /**
  * A database on a pool of the `mariadb` connector. Adapters get `query`, `execute` and `batch`; in a transaction they are tracked. On MariaDB a
  * failed statement is undone alone: a handler that catches its error continues, and its earlier changes are committed.
  */
-export function fromMariadb<Pool extends MariadbPool>(
-  pool: Pool,
-  options: FromOptions = {},
-): Database<Pick<Pool, 'query' | 'execute' | 'batch'>> {
+export function fromMariadb<Pool extends MariadbPool>(pool: Pool, options: FromOptions = {}): MariadbDatabase<Pool> {
   checkFunction('fromMariadb(pool).getConnection', pool?.getConnection)
   checkFunction('fromMariadb(pool).batch', pool.batch)
   if (pool.getConnection.length > 0)

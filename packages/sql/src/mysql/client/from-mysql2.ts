@@ -10,11 +10,14 @@ import { type MysqlAnswer, type MysqlPool, type MysqlQueryable, type MysqlWire, 
 /** The part of a pool of `mysql2/promise` that is used. */
 export interface Mysql2Pool extends MysqlPool {}
 
+/** The type of a database of `fromMysql2()`, to pass it around: `Mysql2Database<mysql.Pool>`. */
+export type Mysql2Database<Pool extends Mysql2Pool> = Database<Pick<Pool, 'query' | 'execute'>>
+
 /**
  * A database on a pool of `mysql2/promise`. Adapters get `query` and `execute`; in a transaction they are tracked. On MySQL a failed statement is
  * undone alone: a handler that catches its error continues, and its earlier changes are committed.
  */
-export function fromMysql2<Pool extends Mysql2Pool>(pool: Pool, options: FromOptions = {}): Database<Pick<Pool, 'query' | 'execute'>> {
+export function fromMysql2<Pool extends Mysql2Pool>(pool: Pool, options: FromOptions = {}): Mysql2Database<Pool> {
   checkFunction('fromMysql2(pool).getConnection', pool?.getConnection)
   if ('promise' in pool) throw new InvalidOptionError('fromMysql2(pool)', 'must be a pool of mysql2/promise. Pass pool.promise().')
   // Inside, only the forms in MysqlQueryable are used; outside, all forms are passed through.

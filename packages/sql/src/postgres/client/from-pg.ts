@@ -24,12 +24,15 @@ export interface FromPgOptions extends PostgresOptions {
   readonly logger?: Logger | undefined
 }
 
+/** The type of a database of `fromPg()`, to pass it around: `PgDatabase<pg.Pool>`. */
+export type PgDatabase<Pool extends PgPool> = Database<Pick<Pool, 'query'>>
+
 /**
  * A database on a `pg.Pool`. Adapters get `query`, in all of its forms; in a transaction it is tracked, except for cursors and streams, which must be
  * closed before the handler returns: if one is left open, the message fails and its connection is closed. An idle connection that breaks is logged,
  * where `pg` would end the process.
  */
-export function fromPg<Pool extends PgPool>(pool: Pool, options: FromPgOptions = {}): Database<Pick<Pool, 'query'>> {
+export function fromPg<Pool extends PgPool>(pool: Pool, options: FromPgOptions = {}): PgDatabase<Pool> {
   const { preparedStatements = true, logger: givenLogger = consoleLogger, schema, names, order, notify, ...unknown } = options
   rejectUnknownOptions('fromPg()', unknown)
   const logger = guardLogger(givenLogger)

@@ -23,14 +23,14 @@ export interface PgliteClient extends PgliteQueryable {
   transaction<R>(work: (transaction: PgliteQueryable) => Promise<R>): Promise<R>
 }
 
+/** The type of a database of `fromPglite()`, to pass it around: `PgliteDatabase<PGlite>`. */
+export type PgliteDatabase<Client extends PgliteClient> = Database<Pick<Client, 'query' | 'sql' | 'exec'>>
+
 /**
  * A database on a PGlite. It has one connection: inside of a handler everything must go through `database.executor()`, because the PGlite itself
  * waits until the transaction has ended.
  */
-export function fromPglite<Client extends PgliteClient>(
-  client: Client,
-  options: PostgresOptions = {},
-): Database<Pick<Client, 'query' | 'sql' | 'exec'>> {
+export function fromPglite<Client extends PgliteClient>(client: Client, options: PostgresOptions = {}): PgliteDatabase<Client> {
   checkFunction('fromPglite(client).transaction', client?.transaction)
   checkFunction('fromPglite(client).query', client.query)
   type Handle = Pick<Client, 'query' | 'sql' | 'exec'>

@@ -27,14 +27,14 @@ export interface FromPostgresOptions extends PostgresOptions {
   readonly preparedStatements?: boolean | undefined
 }
 
+/** The type of a database of `fromPostgres()`, to pass it around: `PostgresDatabase<Sql>`. */
+export type PostgresDatabase<Client extends PostgresClient> = Database<PostgresHandle<Client>>
+
 /**
  * A database on postgres.js. In a transaction queries are tracked, in all of their forms except cursors and streams, which must be finished before
  * the handler returns. `savepoint` is that of postgres.js; a `notify` is sent outside of the transaction, as always.
  */
-export function fromPostgres<Client extends PostgresClient>(
-  sql: Client,
-  options: FromPostgresOptions = {},
-): Database<PostgresHandle<Client>> {
+export function fromPostgres<Client extends PostgresClient>(sql: Client, options: FromPostgresOptions = {}): PostgresDatabase<Client> {
   const { preparedStatements = true, schema, names, order, notify, ...unknown } = options
   rejectUnknownOptions('fromPostgres()', unknown)
   checkFunction('fromPostgres(sql).begin', sql?.begin)

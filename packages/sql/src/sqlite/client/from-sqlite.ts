@@ -29,15 +29,15 @@ export interface FromSqliteOptions<Client> extends FromOptions {
   readonly runtime?: Runtime | undefined
 }
 
+/** The type of a database of `fromSqlite()`, to pass it around: `SqliteDatabase<DatabaseSync>`. */
+export type SqliteDatabase<Client extends SqliteClient> = Database<Pick<Client, 'prepare' | 'exec'>>
+
 /**
  * A database on a `DatabaseSync` of node:sqlite (Node 22.16 and later) or a `Database` of better-sqlite3. Adapters get `prepare` and `exec`, and
  * statements that end with their transaction. The library owns the client from now on: statements sent on it directly may become part of the
  * transaction of a message. It is set to WAL and to a `busy_timeout` of 0 when it is first used.
  */
-export function fromSqlite<Client extends SqliteClient>(
-  client: Client,
-  options: FromSqliteOptions<Client> = {},
-): Database<Pick<Client, 'prepare' | 'exec'>> {
+export function fromSqlite<Client extends SqliteClient>(client: Client, options: FromSqliteOptions<Client> = {}): SqliteDatabase<Client> {
   const { reader, lockTimeout = 5000, synchronous, logger: givenLogger = consoleLogger, runtime = systemRuntime, ...tables } = options
   const { schema, names, order, ...unknown } = tables
   rejectUnknownOptions('fromSqlite()', unknown)

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
-import { sleep, systemRuntime } from '@ackord/core'
-import type { ClaimedRecord, OutboxReference } from '@ackord/outbox'
+import { Message, sleep, systemRuntime } from '@ackord/core'
+import type { ClaimedRecord, NewEvents, OutboxReference } from '@ackord/outbox'
 import {
   claim,
   claimAll,
@@ -61,6 +61,56 @@ export const appendScenarios: readonly OutboxScenario[] = [
       const { id, type, source, specversion } = claimed.message.attributes
       assert.deepEqual({ id, type, source, specversion }, { id: 'e1', type: 'order.placed', source: '/orders', specversion: '1.0' })
       assert.equal(new TextDecoder().decode(claimed.message.data), '"e1"')
+    },
+  },
+  {
+    name: 'append takes one event or several, marshals their data, and adds the attributes that they do not have',
+    basic: true,
+    async run(open) {
+      await using world = await open({ retain: false })
+      const event = (total: number) => new Message({ total }, { type: 'order.placed', source: '/orders' })
+      await world.transaction(async (transaction) => {
+        await transaction.append({ destination: 'invoices', message: event(1) })
+        await transaction.append([
+          { destination: 'invoices', message: event(2) },
+          { destination: 'invoices', message: event(3) },
+        ])
+      })
+      const claimed = await claim(world.store)
+      const texts = claimed.map(({ message }) => new TextDecoder().decode(message.data))
+      assert.deepEqual(texts.sort(), ['{"total":1}', '{"total":2}', '{"total":3}'])
+      for (const { destination, message } of claimed) {
+        const { type, source, specversion, datacontenttype } = message.attributes
+        assert.equal(destination, 'invoices')
+        assert.deepEqual({ type, source, specversion }, { type: 'order.placed', source: '/orders', specversion: '1.0' })
+        assert.equal(datacontenttype, 'application/json')
+        assert.ok(message.id, 'an event without an id must get one')
+        assert.ok(message.time !== undefined, 'an event without a time must get one')
+      }
+      assert.equal(new Set(idsOf(claimed)).size, 3, 'each event must get an id of its own')
+    },
+  },
+  {
+    name: 'append rejects what is no event, and an event without a destination, a type or a source, and says what to pass',
+    async run(open) {
+      await using world = await open({ retain: false })
+      const message = new Message({ total: 1 }, { type: 'order.placed', source: '/orders' })
+      const wrong: readonly (readonly [unknown, RegExp])[] = [
+        [undefined, /takes an event, such as orderPlaced/],
+        [{ total: 1 }, /takes an event, such as orderPlaced/],
+        [[{ destination: 'invoices', message }, 'order'], /Item 1 is/],
+        [message, /needs a destination/],
+        [{ destination: 'invoices', message: new Message({}, { source: '/orders' }) }, /needs a type/],
+        [{ destination: 'invoices', message: new Message({}, { type: 'order.placed' }) }, /needs a source/],
+      ]
+      for (const [events, text] of wrong) {
+        // Callers without types may pass anything.
+        await assert.rejects(
+          world.transaction((transaction) => transaction.append(events as NewEvents)),
+          text,
+        )
+      }
+      assert.deepEqual(await claim(world.store), [])
     },
   },
   {

@@ -5,6 +5,7 @@ import {
   type ClaimOptions,
   MemoryOutboxStore,
   type MemoryTransaction,
+  type NewEvents,
   type NewOutboxRecord,
   type OutboxAdmin,
   type OutboxReference,
@@ -27,7 +28,7 @@ export interface OutboxFeatures {
 /** An open transaction on the store. */
 export interface OutboxTransaction {
   /** Calls `append()` of the writer with this transaction. */
-  append(records: readonly NewOutboxRecord[]): Promise<void>
+  append(events: NewEvents): Promise<void>
   /** Calls `cancel()` of the writer with this transaction. Only with `delay`. */
   cancel?(references: readonly OutboxReference[]): Promise<number | undefined>
   /** Runs the work inside a savepoint: released if it resolves; rolled back if it rejects, with the same error. Only with `savepoints`. */
@@ -108,7 +109,7 @@ function openWorld({ retain }: OutboxWorldOptions, order: 'none' | 'perKey'): Ou
 
 function transactionOf(store: MemoryOutboxStore, transaction: MemoryTransaction): OutboxTransaction {
   return {
-    append: (records) => store.append(transaction, records),
+    append: (events) => store.append(transaction, events),
     cancel: (references) => store.cancel(transaction, references),
     async savepoint(work) {
       const start = transaction.savepoint()

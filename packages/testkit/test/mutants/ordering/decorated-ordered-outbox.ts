@@ -3,7 +3,7 @@ import { Relay } from '@ackord/outbox'
 import { openOrderedMemoryOutboxWorld } from '../../../src/suites/outbox/outbox-world.ts'
 import type { RelayPorts } from '../../../src/suites/relay/relay-world.ts'
 import { type Mutant, mutantsOf } from '../../support/mutant.ts'
-import { type Decorate, decoratedOutbox, viewsOf } from '../outbox/decorated-outbox.ts'
+import { type Decorate, decoratedOutbox, recordsOf, viewsOf } from '../outbox/decorated-outbox.ts'
 
 /** The relay on the in-memory store with order per key, decorated. */
 function decoratedOrderPorts(decorate: Decorate): RelayPorts {
@@ -32,7 +32,7 @@ export function orderingAs(change: (record: NewOutboxRecord) => NewOutboxRecord)
       transaction: (transaction) => ({
         append: (records) =>
           transaction.append(
-            records.map((record) => {
+            recordsOf(records).map((record) => {
               const name = String(originals.size)
               originals.set(name, record)
               const { message, ...rest } = change(record)

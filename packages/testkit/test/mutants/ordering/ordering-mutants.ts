@@ -1,4 +1,4 @@
-import type { ClaimedRecord, ClaimOptions, NewOutboxRecord, Outcome } from '@ackord/outbox'
+import type { ClaimedRecord, ClaimOptions, Outcome } from '@ackord/outbox'
 import type { RelayPorts } from '../../../src/suites/relay/relay-world.ts'
 import type { Mutant } from '../../support/mutant.ts'
 import {
@@ -9,6 +9,7 @@ import {
   LatestClaims,
   type Outbox,
   overriding,
+  recordsOf,
   viewsOf,
 } from '../outbox/decorated-outbox.ts'
 import { brokenOrder, orderingAs } from './decorated-ordered-outbox.ts'
@@ -457,8 +458,8 @@ function insertOrdered(range: 'all' | 'only newer'): Decorate {
     let seen = 0
     return {
       transaction: (transaction) => ({
-        async append(records: readonly NewOutboxRecord[]) {
-          for (const { message } of records) inserts.set(message.id ?? '', inserts.size + 1)
+        async append(records) {
+          for (const { message } of recordsOf(records)) inserts.set(message.id ?? '', inserts.size + 1)
           await transaction.append(records)
         },
       }),

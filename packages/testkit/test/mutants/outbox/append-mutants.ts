@@ -2,7 +2,7 @@ import { Message } from '@ackord/core'
 import { MemoryOutboxStore } from '@ackord/outbox'
 import type { OpenOutboxWorld } from '../../../src/suites/outbox/outbox-world.ts'
 import type { Mutant } from '../../support/mutant.ts'
-import { brokenOutbox, choosing, type Decorate, storing, storingAll } from './decorated-outbox.ts'
+import { brokenOutbox, choosing, type Decorate, recordsOf, storing, storingAll } from './decorated-outbox.ts'
 
 /** Appends in a separate transaction, which commits immediately. */
 const appendingAtOnce: Decorate = ({ world }) => ({
@@ -12,7 +12,7 @@ const appendingAtOnce: Decorate = ({ world }) => ({
 const refusingEmptyAppends: Decorate = () => ({
   transaction: (transaction) => ({
     async append(records) {
-      if (records.length === 0) throw new Error('the list is empty')
+      if (recordsOf(records).length === 0) throw new Error('the list is empty')
       await transaction.append(records)
     },
   }),
@@ -32,6 +32,24 @@ export const appendMutants: readonly Mutant<OpenOutboxWorld>[] = [
       ...record,
       message: new Message(message.data, { ...message.attributes, id: 'own' }),
     })),
+  }),
+  ...brokenOutbox('append takes one event or several, marshals their data, and adds the attributes that they do not have', {
+    'one event alone is not stored': () => ({
+      transaction: (transaction) => ({ append: (events) => transaction.append(Array.isArray(events) ? events : []) }),
+    }),
+    'all events get the same id': storing(({ message, ...record }) => ({ ...record, message: message.withAttributes({ id: 'same' }) })),
+    'data is stored as text': storing(({ message, ...record }) => ({
+      ...record,
+      message: message.copy(new TextEncoder().encode(String(message.data))),
+    })),
+  }),
+  ...brokenOutbox('append rejects what is no event, and an event without a destination, a type or a source, and says what to pass', {
+    'other values are skipped': storingAll((records) => records.filter((record) => record?.message instanceof Message)),
+    'a missing destination becomes a default': () => ({
+      transaction: (transaction) => ({
+        append: (events) => transaction.append(events instanceof Message ? { destination: 'default', message: events } : events),
+      }),
+    }),
   }),
   ...brokenOutbox('a record cannot be claimed before its transaction commits', {
     'append does not wait for the commit': appendingAtOnce,
@@ -53,7 +71,7 @@ export const appendMutants: readonly Mutant<OpenOutboxWorld>[] = [
     'records are stored one by one': () => ({
       transaction: (transaction) => ({
         async append(records) {
-          for (const record of records) {
+          for (const record of recordsOf(records)) {
             if (record.message.id?.includes('\0') === true) throw new Error('an id with a NUL character cannot be stored')
             await transaction.append([record])
           }

@@ -1,4 +1,14 @@
-import type { Claim, ClaimedRecord, ClaimOptions, NewOutboxRecord, OutboxAdmin, OutboxRecord, OutboxStore, Outcome } from '@ackord/outbox'
+import type {
+  Claim,
+  ClaimedRecord,
+  ClaimOptions,
+  NewEvents,
+  NewOutboxRecord,
+  OutboxAdmin,
+  OutboxRecord,
+  OutboxStore,
+  Outcome,
+} from '@ackord/outbox'
 import { VirtualRuntime } from '../../../src/helpers/virtual-runtime.ts'
 import {
   type OpenOutboxWorld,
@@ -71,7 +81,12 @@ export function storing(change: (record: NewOutboxRecord) => NewOutboxRecord): D
 }
 
 export function storingAll(change: (records: readonly NewOutboxRecord[]) => readonly NewOutboxRecord[]): Decorate {
-  return () => ({ transaction: (transaction) => ({ append: (records) => transaction.append(change(records)) }) })
+  return () => ({ transaction: (transaction) => ({ append: (events) => transaction.append(change(recordsOf(events))) }) })
+}
+
+/** What a scenario appends, as records; most scenarios append records. */
+export function recordsOf(events: NewEvents): readonly NewOutboxRecord[] {
+  return [events].flat() as readonly NewOutboxRecord[]
 }
 
 /** Changes the options of each claim. */

@@ -27,7 +27,7 @@ for _, one in ipairs(due) do redis.call('ZADD', ready, 0, one) end
 remove('ZREM', waiting, due)`
 
 /** `serving`: the destinations to claim from, in turn. `classes` are those that are asked for, `known` all possible ones. */
-export const lanesLua: string = `-- From destinationHash to destinationHash. Empty ones are never met, however many destinations there once were.
+export const destinationsLua: string = `-- From destinationHash to destinationHash. Empty ones are never met, however many destinations there once were.
 local serving, met = {}, {}
 local function walk(from, last)
   while #serving < limit do

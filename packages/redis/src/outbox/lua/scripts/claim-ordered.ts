@@ -1,4 +1,4 @@
-import { claimLua, lanesLua, oldestLua } from './claim-fragment.ts'
+import { claimLua, destinationsLua, oldestLua } from './claim-fragment.ts'
 import { pollerLua } from './poller-fragment.ts'
 import { type OutboxScript, outboxScript, shardLua } from './prelude.ts'
 
@@ -77,7 +77,7 @@ do
 end
 
 local classes, known = 'fkr', 'fkr'
-${lanesLua}
+${destinationsLua}
 
 local reply, count, looked, bytes, full = { cursor, '0', 0, 0, 0, '0', '' }, 0, 0, 0, false
 local given = {}

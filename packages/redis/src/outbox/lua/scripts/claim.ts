@@ -1,4 +1,4 @@
-import { claimLua, lanesLua, oldestLua } from './claim-fragment.ts'
+import { claimLua, destinationsLua, oldestLua } from './claim-fragment.ts'
 import { type OutboxScript, outboxScript, shardLua } from './prelude.ts'
 
 /**
@@ -41,7 +41,7 @@ remove('ZREM', inflight, expired)
 if #due == budget or #expired == budget then more = '1' end
 
 local known = 'fr'
-${lanesLua}
+${destinationsLua}
 
 local reply, count, looked, bytes, full = { cursor, more, 0, 0, 0, '0' }, 0, 0, 0, false
 ${oldestLua}
