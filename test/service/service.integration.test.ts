@@ -178,7 +178,10 @@ describe('a service', () => {
     await using world = await openWorld({ source })
     world.service.start()
     await until(() => world.service.health().error !== undefined)
-    expect(world.service.health()).toMatchObject({ healthy: false, error: { code: 'ACKORD_SOURCE_FAILED', cause: { message: 'the queue does not exist' } } })
+    expect(world.service.health()).toMatchObject({
+      healthy: false,
+      error: { code: 'ACKORD_SOURCE_FAILED', cause: { message: 'the queue does not exist' } },
+    })
     await world.database.write((transaction) => world.service.outbox.append(transaction, orderPlaced({ orderId: 'o-2' })))
     await until(() => world.events().length === 1)
     await expect(world.service.runUntilSignal()).rejects.toMatchObject({ code: 'ACKORD_SOURCE_FAILED' })

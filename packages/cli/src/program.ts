@@ -46,6 +46,8 @@ export function buildProgram({ execute, write }: ProgramOptions): Command {
     .addCommand(doctorCommand(execute))
     .addCommand(benchCommand(execute))
   for (const command of withAll(program)) {
+    const lines = examples[pathOf(command)] ?? []
+    if (lines.length > 0) command.addHelpText('after', `\nExamples:\n${lines.map((line) => `  $ ${line}`).join('\n')}`)
     // Failures are thrown, and reported by the caller.
     command
       .exitOverride()
@@ -53,6 +55,31 @@ export function buildProgram({ execute, write }: ProgramOptions): Command {
       .configureOutput({ writeOut: write, writeErr: () => {} })
   }
   return program
+}
+
+/** For the help of each command, by its path. */
+const examples: Readonly<Record<string, readonly string[]>> = {
+  '': ['ackord demo', 'ackord relay --from $POSTGRES_URL --to $RABBITMQ_URL', 'ackord status --store $POSTGRES_URL'],
+  demo: ['ackord demo', 'ackord demo --orders 100 --store $POSTGRES_URL'],
+  migrate: ['ackord migrate up --store $POSTGRES_URL', 'ackord migrate print --store mysql: > ackord.sql'],
+  'migrate up': ['ackord migrate up --store $POSTGRES_URL --schema messaging'],
+  'migrate print': ['ackord migrate print --store postgres: > migrations/ackord.sql'],
+  'migrate validate': ['ackord migrate validate --store $POSTGRES_URL'],
+  relay: ['ackord relay --from $POSTGRES_URL --to $RABBITMQ_URL', 'ackord relay --from $REDIS_URL --outbox lua --to $NATS_URL'],
+  status: ['ackord status --store $POSTGRES_URL', 'ackord status --store $POSTGRES_URL --json | jq .totals'],
+  list: ['ackord list --store $POSTGRES_URL --state parked', 'ackord list --store $POSTGRES_URL --destination order-events --limit 10'],
+  show: ['ackord show 42 --store $POSTGRES_URL --data'],
+  park: ["ackord park 42 43 --store $POSTGRES_URL --reason 'wrong price'"],
+  rearm: ['ackord rearm 42 --store $POSTGRES_URL', 'ackord rearm --destination order-events --store $POSTGRES_URL'],
+  discard: ["ackord discard 42 --store $POSTGRES_URL --reason 'test data'"],
+  cleanup: ['ackord cleanup --store $POSTGRES_URL --inbox-window 7d'],
+  doctor: ['ackord doctor --store $POSTGRES_URL --broker $RABBITMQ_URL', 'ackord doctor --store $REDIS_URL --strict'],
+  bench: ['ackord bench --store $POSTGRES_URL'],
+}
+
+/** `migrate up` for the subcommand `up`; empty for the program itself. */
+function pathOf(command: Command): string {
+  return command.parent === null ? '' : `${pathOf(command.parent)} ${command.name()}`.trim()
 }
 
 function withAll(command: Command): readonly Command[] {
@@ -88,7 +115,9 @@ export async function run({ args, environment, stdout, stderr, secrets, signal, 
   }
   const execute = executor({ session: { output, secrets, signal }, environment, onExit, onStopsItself })
   try {
-    await buildProgram({ execute, write: (text) => stdout.write(text) }).parseAsync(args, { from: 'user' })
+    // Without a command, users want to know what there is.
+    const words = args.length === 0 ? ['--help'] : args
+    await buildProgram({ execute, write: (text) => stdout.write(text) }).parseAsync(words, { from: 'user' })
     return code
   } catch (error) {
     if (error instanceof CommanderError && error.exitCode === 0) return exitCode.ok

@@ -45,8 +45,9 @@ export function cleanupCommand(execute: Execute): Command {
           result.outbox_deleted = await drain(batchSize, signal, () => outbox.deletePublished(published))
           output.object(result)
           const { inbox_deleted: forgotten, outbox_deleted: deleted } = result
-          if (isSql) output.line(`Deleted ${forgotten} inbox entries and ${deleted} published records.`)
-          else output.line(`Deleted ${deleted} published records. Inbox entries in Redis expire by themselves.`)
+          const records = `${deleted} published ${deleted === 1 ? 'record' : 'records'}`
+          if (isSql) output.line(`Deleted ${forgotten} inbox ${forgotten === 1 ? 'entry' : 'entries'} and ${records}.`)
+          else output.line(`Deleted ${records}. Inbox entries in Redis expire by themselves.`)
           signal.throwIfAborted()
           return exitCode.ok
         },

@@ -13,6 +13,7 @@ import { openStoreOf, type StoreOptions } from '../stores/open-store.ts'
 interface DoctorOptions extends StoreOptions {
   readonly broker?: string | undefined
   readonly strict?: boolean | undefined
+  readonly allowUnchecked?: boolean | undefined
 }
 
 type Finding = Check & { readonly of: 'store' | 'broker' }
@@ -23,7 +24,8 @@ export function doctorCommand(execute: Execute): Command {
       'Checks the store and the broker: connection, schema, clock, privileges, durability; and says how to fix problems. Changes nothing.',
     )
     .addOption(setting('--broker <url>', 'amqp://, nats://, kafka:// or redis://'))
-    .option('--strict', 'also fail on warnings and on checks without a result')
+    .option('--strict', 'also fail on warnings')
+    .option('--allow-unchecked', 'do not fail on what could not be checked')
     .action(execute(diagnose))
 }
 
@@ -46,13 +48,15 @@ async function diagnose(session: Session, options: DoctorOptions): Promise<ExitC
     await inspectBroker(session, options.broker, destinations ?? [], findings).catch((error: unknown) => fail('broker', error))
   }
   show(session.output, findings, session)
-  const worst = findings.some(({ state }) => state === 'problem')
-    ? 'problem'
-    : findings.some(({ state }) => state === 'warning' || state === 'unknown')
-      ? 'warning'
-      : 'ok'
   if (failures[0] !== undefined) return failures[0].exitCode
-  return worst === 'problem' || (worst === 'warning' && options.strict === true) ? exitCode.failed : exitCode.ok
+  const failing: Record<Check['state'], boolean> = {
+    ok: false,
+    warning: options.strict === true,
+    // A check without a result says nothing, least of all that everything is in order.
+    unknown: options.allowUnchecked !== true,
+    problem: true,
+  }
+  return findings.some(({ state }) => failing[state]) ? exitCode.failed : exitCode.ok
 }
 
 async function inspectStore(session: Session, options: DoctorOptions, findings: Finding[]): Promise<readonly string[]> {

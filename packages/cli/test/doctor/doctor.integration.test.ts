@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import { Redis } from 'ioredis'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { startRedis } from '../../../../scripts/servers/index.mjs'
 import { ackord, type Ended } from '../support/ackord.ts'
@@ -202,6 +203,26 @@ describe('a problem of a store', () => {
     expect(found['store schema']).toMatchObject({ state: 'ok' })
     expect(ended.code).toBe(0)
     expect(strict.code).toBe(1)
+  })
+
+  it('is reported: settings that the user may not read, which fails unless --allow-unchecked is given', async () => {
+    await using server = await startRedis({ args: ['--appendonly', 'yes', '--appendfsync', 'always', '--maxmemory-policy', 'noeviction'] })
+    const url = new URL(server.url)
+    const client = new Redis(server.url)
+    try {
+      await client.acl('SETUSER', 'service', 'on', '>secret', '~*', '&*', '+@all', '-config')
+    } finally {
+      client.disconnect()
+    }
+    url.username = 'service'
+    url.password = 'secret'
+    const args = ['doctor', '--json', '--store', url.href]
+    const [ended, allowed] = await Promise.all([ackord(args), ackord([...args, '--allow-unchecked'])])
+    const states = Object.values(findings(ended)).map(({ state }) => state)
+    expect(states).toContain('unknown')
+    expect(states).not.toContain('problem')
+    expect(ended.code).toBe(1)
+    expect(allowed.code).toBe(0)
   })
 
   it('is reported: a Redis without persistence, and one that evicts keys', async () => {

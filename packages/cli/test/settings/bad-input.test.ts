@@ -9,7 +9,6 @@ beforeAll(bundleMain)
 
 describe('invalid arguments', () => {
   const cases: readonly (readonly [readonly string[], RegExp])[] = [
-    [[], /a command is missing\.\n {2}Try: ackord --help/],
     [['statsu'], /unknown command 'statsu'\.\n {2}Did you mean status\?/],
     [['status', '--stoer', 'x'], /unknown option '--stoer'\.\n {2}Did you mean --store\?/],
     [['status'], /--store is missing\.\n {2}Pass it, set ACKORD_STORE/],

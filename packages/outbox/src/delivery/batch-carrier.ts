@@ -134,7 +134,9 @@ export class BatchCarrier {
       if (slow.length > 0) this.#follow(slow, batch, end)
       const left = new Set(slow.flatMap((part) => part.records))
       const settling = left.size === 0 ? records : records.filter((record) => !left.has(record))
-      const verdicts = parts.flatMap((part) => (part.slow ? [] : (part.verdicts ?? [])))
+      const answered = parts.flatMap((part) => (part.slow || part.verdicts === undefined ? [] : [part.verdicts]))
+      // Most batches have one destination.
+      const verdicts = answered.length === 1 ? (answered[0] as readonly Verdict[]) : answered.flat()
       if (settling.length > 0) await this.#finish(settling, verdicts, batch)
     } finally {
       if (slow.length === 0) end()
