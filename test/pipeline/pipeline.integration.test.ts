@@ -19,7 +19,7 @@ const orderCount = 300
 const utf8 = new TextEncoder()
 
 describe('orders from the outbox in PostgreSQL to an inbox in MariaDB', () => {
-  it.each(carriers)(
+  it.concurrent.each(carriers)(
     'through $name, which $fault at a third and at a half, are applied once each',
     async (kind) => {
       const destination = `orders-${ownName()}`

@@ -50,7 +50,7 @@ function relayTo(outbox: Outbox, arrived: Set<string | undefined>): Relay {
 
 const numbered = (from: number, to: number) => Array.from({ length: to - from }, (_, index) => `e${from + index}`)
 
-describe('failover by Sentinel', { timeout: 90_000 }, () => {
+describe.concurrent('failover by Sentinel', { timeout: 90_000 }, () => {
   const sentinelClients = [
     ['ioredis 6', (port: number) => new Redis6({ sentinels: [{ host: '127.0.0.1', port }], name: 'main' })],
     ['ioredis 5', (port: number) => new Redis5({ sentinels: [{ host: '127.0.0.1', port }], name: 'main' })],

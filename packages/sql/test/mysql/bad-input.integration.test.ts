@@ -67,7 +67,7 @@ function failuresOf(logger: Logger, failed: Countdown): Logger {
 }
 
 describe.each(mysqlKinds)('append() on $name', ({ open }) => {
-  it('rejects an event without id, with an id of 10 kB, with NUL, and with attributes that could not be read back', async () => {
+  it('rejects an event without type, with an id of 10 kB, with NUL, and with attributes that could not be read back', async () => {
     await using world = await open()
     const { database } = world
     const refusalOf = async (attributes: object) => {
@@ -80,7 +80,10 @@ describe.each(mysqlKinds)('append() on $name', ({ open }) => {
         }),
       )
     }
-    expect(await refusalOf({ id: undefined })).toMatchObject({ code: 'ACKORD_MISSING_ATTRIBUTE', message: expect.stringMatching(/no id/) })
+    expect(await refusalOf({ type: undefined })).toMatchObject({
+      code: 'ACKORD_MISSING_ATTRIBUTE',
+      message: expect.stringMatching(/needs a type/),
+    })
     expect(await refusalOf({ id: 'x'.repeat(10_000) })).toMatchObject({ code: 'ACKORD_INVALID_ATTRIBUTES' })
     expect(await refusalOf({ id: 'a\0b' })).toMatchObject({ code: 'ACKORD_INVALID_ATTRIBUTES', message: expect.stringMatching(/NUL/) })
     expect(await refusalOf({ nested: { a: 1 } })).toMatchObject({ code: 'ACKORD_INVALID_ATTRIBUTES' })

@@ -84,8 +84,11 @@ describe('append()', () => {
     return error
   }
 
-  it('rejects an event without id, with an id of 10 kB and with NUL', async () => {
-    expect(await refusalOf({ id: undefined })).toMatchObject({ code: 'ACKORD_MISSING_ATTRIBUTE', message: expect.stringMatching(/no id/) })
+  it('rejects an event without type, with an id of 10 kB and with NUL', async () => {
+    expect(await refusalOf({ type: undefined })).toMatchObject({
+      code: 'ACKORD_MISSING_ATTRIBUTE',
+      message: expect.stringMatching(/needs a type/),
+    })
     const long = await refusalOf({ id: 'x'.repeat(10_000) })
     expect(long).toMatchObject({ code: 'ACKORD_INVALID_ATTRIBUTES', message: expect.stringMatching(/longer than 1024 bytes/) })
     expect(long.message.length).toBeLessThan(400)

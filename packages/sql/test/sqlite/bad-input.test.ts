@@ -59,7 +59,7 @@ describe.each(sqliteKinds)('bad input on $name', ({ open }) => {
   })
 
   it.each([
-    { why: 'no id', attributes: { id: undefined } },
+    { why: 'no type', attributes: { type: undefined } },
     { why: '10 kB of id', attributes: { id: 'x'.repeat(10_000) } },
     { why: 'NUL in the type', attributes: { type: 'a\0b' } },
   ])('$why: rejected by the outbox, before the statement', async ({ attributes }) => {

@@ -128,7 +128,7 @@ describe('edge 14: on a cluster', () => {
   })
 })
 
-describe('R38: replicas', () => {
+describe.concurrent('R38: replicas', () => {
   it('resolves to the number of replicas that have the writes', async () => {
     await using server = await startRedis()
     await using replica = await startRedis()
