@@ -15,7 +15,7 @@ export const redisStreamsCarrier: CarrierKind = {
     client.on('error', () => {})
     const redis = fromIoredis(client, { logger: silentLogger })
     const publisher = streamPublisher(redis)
-    const source = streamSource(redis, { stream: destination, group: 'billing' })
+    const source = streamSource(redis, { stream: destination, group: 'billing', claimIdle: 2000, claimInterval: 500 })
     return {
       publisher,
       source,
