@@ -106,6 +106,8 @@ describe('PgBouncer in transaction mode', () => {
       Array.from({ length: 60 }, (_, index) => handle(process, async () => [event(`e${index}`)], command(String(index)).message)),
     )
     const applied = results.filter(({ status }) => status === 'fulfilled').length
+    // The first of each connection of the server succeeds.
+    expect(applied).toBeGreaterThan(0)
     expect([await world.inbox(), await world.outbox()]).toEqual([applied, applied])
   })
 })

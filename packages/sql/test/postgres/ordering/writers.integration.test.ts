@@ -61,14 +61,16 @@ describe('writers of a key', () => {
     await using world = await openPg({ max: 10 })
     const store = ordered(world.database)
     const keys = Array.from({ length: 40 }, (_, index) => `k${index}`)
+    // Without retries, the victim of a deadlock rejects.
     const append = (order: readonly string[], id: string) =>
-      world.database.write((transaction) =>
-        store.append(
-          transaction,
-          order.map((key) => keyed(key, `${id}-${key}`)),
-        ),
+      world.database.write(
+        (transaction) =>
+          store.append(
+            transaction,
+            order.map((key) => keyed(key, `${id}-${key}`)),
+          ),
+        { retries: 0 },
       )
-    const before = await world.query('SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()')
     for (let round = 0; round < 15; round += 1) {
       await Promise.all([
         append(keys, `a${round}`),
@@ -78,8 +80,6 @@ describe('writers of a key', () => {
       ])
     }
     expect(await world.outbox()).toBe(15 * 86)
-    await world.query('SELECT pg_stat_clear_snapshot()')
-    expect(await world.query('SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()')).toEqual(before)
   })
 
   it('do not wait for writers of another key or destination, nor without a key', async () => {
