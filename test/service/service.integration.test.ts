@@ -25,6 +25,7 @@ import { openSchema, postgresUrl } from '../../packages/sql/test/support/own-sch
 import { pg } from '../../packages/sql/test/support/pg.ts'
 import { bundle } from '../../scripts/bundle.mjs'
 import { ownName } from '../../scripts/test-run.mjs'
+import { until } from '../pipeline/until.ts'
 
 const placeOrder = defineEvent<{ id: string }>('order.place')
 const orderPlaced = defineEvent<{ orderId: string }>('order.placed')
@@ -74,20 +75,12 @@ async function openWorld(options: Partial<SqlServiceOptions<Handle>> = {}) {
   }
 }
 
-async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
-  const deadline = Date.now() + 20_000
-  while (!(await condition())) {
-    if (Date.now() > deadline) throw new Error('It did not happen in 20 seconds.')
-    await new Promise((resolve) => setTimeout(resolve, 10))
-  }
-}
-
 describe('a service', () => {
   it('handles each message once, and publishes its events', async () => {
     await using world = await openWorld()
     world.service.start()
     await world.send('o-1')
-    await until(() => world.events().length === 1)
+    await until(async () => world.events().length === 1, 'the events are published')
     expect(await world.rows()).toEqual(['o-1'])
     expect(world.events()).toEqual([{ orderId: 'o-1' }])
     const { state, healthy, router, relay } = world.service.health()
@@ -104,7 +97,7 @@ describe('a service', () => {
     expect(world.service.router).toBeUndefined()
     world.service.start()
     await world.database.write((transaction) => world.service.outbox.append(transaction, orderPlaced({ orderId: 'o-2' })))
-    await until(() => world.events().length === 1)
+    await until(async () => world.events().length === 1, 'the events are published')
     expect(world.broker.published('order-events')[0]?.source).toBe('/orders')
   })
 
@@ -112,12 +105,12 @@ describe('a service', () => {
     await using world = await openWorld()
     world.service.start().start()
     await world.send('o-1')
-    await until(() => world.events().length === 1)
+    await until(async () => world.events().length === 1, 'the events are published')
     await Promise.all([world.service.stop(), world.service.stop()])
     expect(world.service.health()).toMatchObject({ state: 'idle', healthy: false })
     await world.send('o-2')
     world.service.start()
-    await until(() => world.events().length === 2)
+    await until(async () => world.events().length === 2, 'the events are published')
     expect(await world.rows()).toEqual(['o-1', 'o-2'])
   })
 
@@ -135,6 +128,19 @@ describe('a service', () => {
     expect(closed).toEqual(['source', 'publisher', 'rest'])
     expect(world.service.health().state).toBe('closed')
     expect(() => world.service.start()).toThrow('The service is closed. Create another one.')
+  })
+
+  it('calls onClose also if its source cannot be closed, and rejects with the failure', async () => {
+    let isClosed = false
+    const source: Source = { messages: async function* () {}, close: () => Promise.reject(new Error('the channel is gone')) }
+    await using world = await openWorld({
+      source,
+      onClose: () => {
+        isClosed = true
+      },
+    })
+    await expect(world.service.close()).rejects.toThrow('the channel is gone')
+    expect(isClosed).toBe(true)
   })
 
   it('passes its logger and metrics to all parts, also to a source and a publisher that it creates', async () => {
@@ -164,7 +170,7 @@ describe('a service', () => {
     expect(ports).toEqual([expect.objectContaining({ metrics: expect.anything() }), expect.objectContaining({ logger: expect.anything() })])
     world.service.start()
     await publishAll(broker, 'orders', [marshal(placeOrder({ id: 'o-1' }, { id: 'm-1', source: '/shop' }), jsonMarshaler)])
-    await until(() => lines.length > 0)
+    await until(async () => lines.length > 0, 'the failure is logged')
     expect([...counted].some((name) => name.startsWith('ackord.'))).toBe(true)
   })
 
@@ -177,27 +183,28 @@ describe('a service', () => {
     }
     await using world = await openWorld({ source })
     world.service.start()
-    await until(() => world.service.health().error !== undefined)
+    await until(async () => world.service.health().error !== undefined, 'the source has failed')
     expect(world.service.health()).toMatchObject({
       healthy: false,
       error: { code: 'ACKORD_SOURCE_FAILED', cause: { message: 'the queue does not exist' } },
     })
     await world.database.write((transaction) => world.service.outbox.append(transaction, orderPlaced({ orderId: 'o-2' })))
-    await until(() => world.events().length === 1)
+    await until(async () => world.events().length === 1, 'the events are published')
     await expect(world.service.runUntilSignal()).rejects.toMatchObject({ code: 'ACKORD_SOURCE_FAILED' })
     expect(world.service.health().state).toBe('closed')
   })
 
-  it('fails the message of a handler that returns an event, where it has no destination, and says so', async () => {
+  it('rejects the message of a handler that returns an event, where it has no destination, and says so', async () => {
     const problems: unknown[] = []
     const logger: Logger = { ...silentLogger, error: (fields) => problems.push(fields), warn: (fields) => problems.push(fields) }
     await using world = await openWorld({ destination: undefined, logger })
     world.service.start()
     await world.send('o-1')
-    await until(() => problems.length > 0)
+    await until(async () => problems.length > 0, 'the failure is logged')
     expect(JSON.stringify(problems, (_, value: unknown) => (value instanceof Error ? value.message : value))).toContain(
       'Set it in createService()',
     )
+    expect(problems).toContainEqual(expect.objectContaining({ verdict: 'reject' }))
     expect(await world.rows()).toEqual([])
   })
 })
@@ -248,7 +255,7 @@ describe('on Redis', () => {
       service.start()
       const command = marshal(placeOrder({ id: 'o-1' }, { id: 'm-1', source: '/shop' }), jsonMarshaler)
       await publishAll(broker, 'orders', [command, command])
-      await until(() => broker.published('order-events').length === 1)
+      await until(async () => broker.published('order-events').length === 1, 'the event is published')
       await service.close()
       expect(await client.hgetall(redis.key(tag, 'order', 'o-1'))).toEqual({ state: 'placed' })
     } finally {
@@ -271,7 +278,7 @@ describe('runUntilSignal()', () => {
       child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
         output += chunk
       })
-      await until(() => output.includes('handling'))
+      await until(async () => output.includes('handling'), 'the message is being handled')
       child.kill(signal)
       const [code] = (await once(child, 'exit')) as [number | null]
       expect(output.trim().split('\n')).toEqual(['handling', 'handled', 'closed with 1 event'])

@@ -1,4 +1,3 @@
-import { rejectUnknownOptions } from '@ackord/core/internal'
 import type { OutboxAdmin, OutboxStore, OutboxWriter } from '@ackord/outbox'
 import { Service, type ServiceOptions } from '@ackord/outbox/service'
 import type { InboxOptions } from './inbox/inbox-middleware.ts'
@@ -33,10 +32,7 @@ export interface RedisServiceOptions<Outbox extends AnyOutbox = StreamOutbox> ex
  */
 export function createService<Outbox extends AnyOutbox = StreamOutbox>(options: RedisServiceOptions<Outbox>): Service<Outbox> {
   const { redis, outbox: given, inbox, transaction, ...common } = options
-  const { source, handlers, consumer, concurrency, use, publisher, destination, eventSource, marshaler, router, relay, onClose, ...rest } =
-    common
-  const { logger: _logger, metrics: _metrics, runtime: _runtime, ...unknown } = rest
-  rejectUnknownOptions('createService()', unknown)
+  const { destination, eventSource, marshaler } = common
   return new Service(({ logger, metrics, runtime }) => {
     const outbox = isOutbox(given)
       ? given

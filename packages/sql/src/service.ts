@@ -1,4 +1,3 @@
-import { rejectUnknownOptions } from '@ackord/core/internal'
 import { Service, type ServiceOptions } from '@ackord/outbox/service'
 import type { GroupCommitOptions } from './group-commit/group-commit.ts'
 import type { InboxOptions } from './inbox/inbox.ts'
@@ -36,10 +35,7 @@ export interface SqlServiceOptions<Handle> extends ServiceOptions {
  */
 export function createService<Handle>(options: SqlServiceOptions<Handle>): Service<SqlOutbox<Handle>> {
   const { database, outbox: outboxOptions, inbox, transaction, groupCommit, cleanup, ...common } = options
-  const { source, handlers, consumer, concurrency, use, publisher, destination, eventSource, marshaler, router, relay, onClose, ...rest } =
-    common
-  const { logger: _logger, metrics: _metrics, runtime: _runtime, ...unknown } = rest
-  rejectUnknownOptions('createService()', unknown)
+  const { destination, eventSource, marshaler } = common
   return new Service(({ logger, metrics, runtime }) => {
     const tables = { schema: outboxOptions?.schema, names: outboxOptions?.names }
     return {

@@ -38,7 +38,7 @@ export class HandlerTable {
   add(handler: Handler, options: HandlerOptions): void {
     checkFunction('handle(handler).handle', handler?.handle)
     const type = checkName('handle(handler).type', handler.type)
-    if (options !== undefined && 'handle' in Object(options)) {
+    if ('handle' in options) {
       throw new InvalidOptionError('handle(handler, options)', 'got a second handler instead of options. Add several with handleAll(a, b).')
     }
     const { name = type, match, use = [], concurrency = Infinity, ...unknown } = options

@@ -216,7 +216,7 @@ describe('order and concurrency', () => {
     ])
   })
 
-  it('sends nothing behind a message of the key that has to be sent again, and continues behind one that is parked', async () => {
+  it('after a failed message of a key sends no later message of the key, unless the failed message is parked', async () => {
     const { publisher, sent } = setup(({ body }) => answer(body.includes('bad') ? 400 : body.includes('busy') ? 500 : 200))
     const results = await publisher.publish(
       'd',

@@ -19,7 +19,7 @@ import {
   systemRuntime,
   toError,
 } from '@ackord/core'
-import { checkFunction, checkName, describeMessage, guardLogger, guardMetrics } from '@ackord/core/internal'
+import { checkFunction, checkName, describeMessage, guardLogger, guardMetrics, rejectUnknownOptions } from '@ackord/core/internal'
 import type { PublisherMap, RelayOptions } from '../options/relay-options.ts'
 import { Relay, type RelayHealth } from '../relay/relay.ts'
 import type { OutboxAdmin } from '../store/outbox-admin.ts'
@@ -53,7 +53,7 @@ export interface ServiceOptions {
    * `ackord relay`, publishes them.
    */
   readonly publisher?: Publisher | PublisherMap | ((ports: ServicePorts) => Publisher | PublisherMap) | undefined
-  /** Where events go: a fixed destination, or one chosen per event. Default: none; a handler that returns an event fails its message. */
+  /** Where events go: a fixed destination, or one chosen per event. Default: none; a handler that returns an event rejects its message. */
   readonly destination?: Destination | undefined
   /** The CloudEvents source of events that have none, such as `/orders`. Default: that of the handler. */
   readonly eventSource?: string | undefined
@@ -124,10 +124,12 @@ export class Service<Outbox extends AnyOutbox = AnyOutbox> implements Closable {
   #error: Error | undefined
 
   constructor(createStore: (ports: ServicePorts) => ServiceStore<Outbox>, options: ServiceOptions) {
-    const { source, handlers, consumer, publisher, destination = noDestination, marshaler, concurrency, onClose } = options
+    const { source, handlers, consumer, concurrency, use = [], publisher, destination = noDestination, eventSource, ...others } = options
+    const { marshaler, router, relay, onClose, logger: given = consoleLogger, metrics: givenMetrics, ...rest } = others
+    const { runtime = systemRuntime, ...unknown } = rest
+    rejectUnknownOptions('createService()', unknown)
     checkParts(options)
     if (onClose !== undefined) checkFunction('onClose', onClose)
-    const { logger: given = consoleLogger, metrics: givenMetrics, runtime = systemRuntime } = options
     const metrics = givenMetrics === undefined ? undefined : guardMetrics(givenMetrics)
     const ports: ServicePorts = { logger: guardLogger(given), metrics, runtime }
     this.#options = options
@@ -136,10 +138,10 @@ export class Service<Outbox extends AnyOutbox = AnyOutbox> implements Closable {
     this.outbox = this.#store.outbox
     this.publisher = typeof publisher === 'function' ? publisher(ports) : publisher
     this.source = typeof source === 'function' ? source(ports) : source
-    if (this.publisher !== undefined) this.relay = new Relay(this.outbox, { ...options.relay, ...ports, publisher: this.publisher })
+    if (this.publisher !== undefined) this.relay = new Relay(this.outbox, { ...relay, ...ports, publisher: this.publisher })
     if (this.source === undefined || handlers === undefined || consumer === undefined) return
-    this.router = new Router({ ...options.router, ...ports, concurrency, source: options.eventSource })
-      .use(...(options.use ?? []), this.#store.transactional(consumer, { destination, marshaler }))
+    this.router = new Router({ ...router, ...ports, concurrency, source: eventSource })
+      .use(...use, this.#store.transactional(consumer, { destination, marshaler }))
       .handleAll(...handlers)
   }
 
@@ -227,8 +229,11 @@ export class Service<Outbox extends AnyOutbox = AnyOutbox> implements Closable {
 
   async #close(): Promise<void> {
     await this.stop()
-    await closeAll([this.source, ...publishersOf(this.publisher)])
-    await this.#options.onClose?.()
+    try {
+      await closeAll([this.source, ...publishersOf(this.publisher)])
+    } finally {
+      await this.#options.onClose?.()
+    }
   }
 }
 
@@ -238,8 +243,8 @@ interface Run {
   readonly ended: Promise<void>
 }
 
-function checkParts({ source, handlers, consumer, publisher, use, handlers: given }: ServiceOptions): void {
-  if (given !== undefined && !Array.isArray(given)) throw new InvalidOptionError('handlers', 'must be an array of handlers.')
+function checkParts({ source, handlers, consumer, publisher, use }: ServiceOptions): void {
+  if (handlers !== undefined && !Array.isArray(handlers)) throw new InvalidOptionError('handlers', 'must be an array of handlers.')
   if (use !== undefined && !Array.isArray(use)) throw new InvalidOptionError('use', 'must be an array of middleware.')
   if (source === undefined && publisher === undefined) {
     throw new InvalidOptionError(
@@ -262,11 +267,10 @@ function checkParts({ source, handlers, consumer, publisher, use, handlers: give
   checkName('consumer', consumer)
 }
 
+/** Not retryable: handling the message again would not change it. */
 function noDestination(message: Message): never {
-  throw new InvalidOptionError(
-    'destination',
-    `is required, because a handler returned ${describeMessage(message)}. Set it in createService().`,
-  )
+  const text = `A handler returned ${describeMessage(message)}, and the service has no destination. Set it in createService().`
+  throw new AckordError('ACKORD_INVALID_OUTPUT', text, { retryable: false })
 }
 
 function publishersOf(publisher: Publisher | PublisherMap | undefined): readonly Publisher[] {

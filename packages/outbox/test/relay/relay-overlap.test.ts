@@ -273,7 +273,7 @@ describe('with order per key, a batch that is claimed while another one is settl
     await world.runtime.advance(400)
     expect((await world.memory.stats()).destinations).toEqual([])
     expect(world.store.count('settle')).toBe(20)
-    // One claim for each batch, one that detects the shortage of keys, and one that finds nothing more.
+    // The relay claims once for each batch, once more because the last batch had too few keys, and once more to find that nothing is left.
     expect(world.store.count('claim')).toBe(22)
     await world.relay.stop()
   })

@@ -60,7 +60,7 @@ describe('append()', () => {
     expect(textOf(record as NewOutboxRecord)).toBe('hello')
   })
 
-  it('inside of a handler gives events the ids that outputs of the handler have', () => {
+  it('gives an event that a handler appends the id that an output of the handler would have', () => {
     const ids = ['first', 'second']
     const context = rootContext().with(outputIdsKey, () => ids.shift() ?? '')
     const records = enter(context, () => complete([orderPlaced({ orderId: 'o-1' }), orderPlaced({ orderId: 'o-2' })]))

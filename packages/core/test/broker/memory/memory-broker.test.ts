@@ -257,7 +257,7 @@ describe('keeping', () => {
     expect(world.broker.stats('unknown')).toMatchObject({ ...nothing, published: 0 })
   })
 
-  it('does not keep later messages in memory because of a settled one that is still referenced', async () => {
+  it('a settled message that is still referenced does not keep later messages in memory', async () => {
     await using world = new MemoryWorld()
     const reader = new Reader(world.broker.source('orders', { orderPerKey: true }))
     const later: WeakRef<Uint8Array>[] = []

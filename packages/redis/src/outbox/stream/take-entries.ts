@@ -42,6 +42,8 @@ interface Asking {
   readonly itemsOf: (reply: Reply) => readonly TakenEntry[]
 }
 
+const nothing: Portion<never> = { items: [], bytes: 0, stopped: false }
+
 /** How many pending entries, and how many streams, one script reads: other clients wait meanwhile. */
 const maxPending = 1000
 const streamsPerScript = 500
@@ -161,7 +163,7 @@ export class EntryTaker {
         const wanted = rotate(streams.of(tag).filter(request.wants), this.#streamTurn)
         const read = await this.#readBehindGate(tag, wanted, share, request)
         if (read.items.length >= share.count) return read
-        const given = await inChunks(wanted, leftOf(share, read), false, async (some, left) => {
+        const asking = inChunks(wanted, leftOf(share, read), false, async (some, left) => {
           const keys = [...some.flatMap((stream) => stream.allKeys), ...some.map((stream) => stream.keys.gate)]
           const reply = await this.#askScript(tag, takeFresh, keys, [], request, left, 0, (late) =>
             some.flatMap((stream, index) => this.#freshOf(stream, asList(late)[index + 2])),
@@ -169,14 +171,16 @@ export class EntryTaker {
           const [bytes, isFull, ...answers] = asList(reply)
           const items: TakenEntry[] = []
           for (const [index, stream] of some.entries()) {
-            const [, , isEmpty, isOpen] = asList(answers[index]).map(String)
-            if (this.#emptyDestinations.noteEmpty(stream, isEmpty === '1')) empty.push(stream)
+            const [, , isEmpty, isOpen] = asList(answers[index])
+            if (this.#emptyDestinations.noteEmpty(stream, String(isEmpty) === '1')) empty.push(stream)
             const own = this.#freshOf(stream, answers[index])
-            stream.isBusy = isOpen === '1' && own.length >= shareOf(left.count, some.length)
+            stream.isBusy = String(isOpen) === '1' && own.length >= shareOf(left.count, some.length)
             for (const entry of own) items.push(entry)
           }
           return { items, bytes: Number(bytes), stopped: String(isFull) === '1' }
         })
+        // Entries that were read are claimed by now. If the script fails, the next claim meets the failure.
+        const given = await (read.items.length === 0 ? asking : asking.catch(() => nothing))
         return { items: [...read.items, ...given.items], bytes: read.bytes + given.bytes, stopped: given.stopped }
       },
       this.#passedOver.fresh,
@@ -195,11 +199,10 @@ export class EntryTaker {
     share: Share,
     request: ClaimRequest,
   ): Promise<Portion<TakenEntry>> {
-    const none = { items: [], bytes: 0, stopped: false }
     const { port, group } = this.#context
-    if (wanted.length === 0 || wanted.length > streamsPerScript || !wanted.every((stream) => stream.isBusy)) return none
+    if (wanted.length === 0 || wanted.length > streamsPerScript || !wanted.every((stream) => stream.isBusy)) return nothing
     const count = shareOf(share.count, wanted.length)
-    if (count * wanted.length > share.count || share.count * largeEntry > share.maxBytes) return none
+    if (count * wanted.length > share.count || share.count * largeEntry > share.maxBytes) return nothing
     const keys = wanted.flatMap((stream) => [stream.keys.gate, stream.keys.entries])
     const args = ['GROUP', group, request.consumer, 'COUNT', String(count), 'STREAMS', ...keys, ...keys.map(() => '>')]
     const command: RedisCommand = { name: 'XREADGROUP', args, keys: keys.map((_, index) => index + 6) }
@@ -315,7 +318,7 @@ export class EntryTaker {
     } catch (error) {
       if (!says(error, 'WRONGTYPE')) throw error
       this.#failed(stream, error)
-      return { items: [], bytes: 0, stopped: false }
+      return nothing
     }
   }
 

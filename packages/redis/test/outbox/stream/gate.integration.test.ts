@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest'
+import { startRedis } from '../../../../../scripts/servers/index.mjs'
 import type { RedisPort } from '../../../src/client/port.ts'
 import { largeEntry } from '../../../src/outbox/stream/destination-stream.ts'
 import { type StreamOutbox, streamOutbox } from '../../../src/outbox/stream/stream-outbox.ts'
@@ -161,6 +162,45 @@ describe('the gate is closed', () => {
     // The first call detected that the group is lost.
     expect(calls.filter((call) => call === 'XREADGROUP')).toHaveLength(1)
   })
+})
+
+it('returns the records that XREADGROUP has read, if the script fails that is asked for more', async () => {
+  await using world = await StreamWorld.open()
+  await world.append(...records(15))
+  let fails = false
+  const port: RedisPort = {
+    ...world.port,
+    async send(command, options) {
+      const reply = await world.port.send(command, options)
+      if (command.name === 'XREADGROUP') fails = true
+      return reply
+    },
+    evaluate: (...call) => (fails ? Promise.reject(new Error('ECONNRESET')) : world.port.evaluate(...call)),
+  }
+  const store = streamOutbox(new Redis({}, port, { logger: world.logger }), { tags: [world.tag], claimInterval: 3_600_000 })
+  expect(await store.claim({ limit: 10, lease })).toHaveLength(10)
+  expect(idsOf(await store.claim({ limit: 10, lease }))).toEqual(['e11', 'e12', 'e13', 'e14', 'e15'])
+  expect(fails).toBe(true)
+  await expect(store.claim({ limit: 10, lease })).rejects.toThrow('ECONNRESET')
+})
+
+it('without the permission for XGROUP SETID, the gate stays closed before parked records that the group has not read', async () => {
+  await using server = await startRedis()
+  await using admin = await StreamWorld.open({ url: server.url })
+  await admin.command('ACL', 'SETUSER', 'relay', 'on', '>secret', '~*', '&*', '+@all', '-xgroup|setid')
+  const url = new URL(server.url)
+  url.username = 'relay'
+  url.password = 'secret'
+  await using limited = await StreamWorld.open({ url: url.href })
+  await limited.append(record('e1'))
+  await limited.store.claim({ limit: 10, lease })
+  await limited.append(record('e2'))
+  await limited.store.park([await idOf(limited, 'e2')], 'wrong price')
+  expect(await limited.store.claim({ limit: 10, lease })).toEqual([])
+  expect(await limited.command('TYPE', limited.key('gate'))).toBe('string')
+  await limited.append(record('e3'))
+  expect(idsOf(await limited.store.claim({ limit: 10, lease }))).toEqual(['e3'])
+  expect(await limited.command('TYPE', limited.key('gate'))).toBe('stream')
 })
 
 it('without the permission for XREADGROUP, the script reads', async () => {

@@ -64,7 +64,7 @@ testMysqlConformance(
   depthOfOtherClients,
 )
 if (isMariadb) testMysqlAdapter('Prisma', openPrisma, { prepares: true })
-// The text protocol is also the only one that works on MySQL.
+// On MySQL, Prisma works with the text protocol only.
 if (isProof || !isMariadb) testMysqlAdapter('Prisma with texts', (options) => openPrisma({ ...options, useTextProtocol: true }))
 
 describe('fromPrisma()', () => {
@@ -172,7 +172,7 @@ describe('fromPrisma()', () => {
       async (transaction) => {
         const losing = loseDeadlock(world.schema, async (sql) => {
           const update = transaction.$executeRawUnsafe(sql).then((count) => count)
-          // This statement is queued behind the one that loses the deadlock.
+          // This statement waits in the queue for the statement that loses the deadlock.
           if (sql.includes("'b'")) later = failureOf(transaction.order.create({ data: { id: 'later' } }))
           return await update
         })

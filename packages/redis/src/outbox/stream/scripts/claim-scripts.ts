@@ -89,6 +89,8 @@ ${byteRoom(4)}
 ${groupInfo}
 local group, consumer, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local destinations, reply, last, hasNotes, passed = #KEYS / 7, { 0, '0' }, {}, {}, 0
+-- Destinations whose group could not be moved past parked entries: XREADGROUP would still read them.
+local stuck = {}
 local function gateOf(destination) return KEYS[6 * destinations + destination] end
 -- If a gate cannot be opened, only speed is lost.
 local function openGate(destination)
@@ -178,11 +180,12 @@ local function take(destination, most)
       claim(stream, ids, 1, seen)
       claim(stream, again, 2, seen)
       -- Without the permission for it, the next claim skips them again.
-      if #ids + #again == 0 then redis.pcall('XGROUP', 'SETID', stream, group, seen) end
+      if #ids + #again > 0 then stuck[destination] = nil
+      elseif redis.pcall('XGROUP', 'SETID', stream, group, seen).err then stuck[destination] = true end
     end
     if passed >= ${maxPassed} or full then return false end
     if #entries < count then
-      if reply[destination + 2][4] == '0' then
+      if reply[destination + 2][4] == '0' and not stuck[destination] then
         redis.call('DEL', gateOf(destination))
         openGate(destination)
       end
