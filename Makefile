@@ -1,6 +1,6 @@
 # Needs Node >= 20.19, npm and make. Everything else is installed by the targets themselves.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-latest test-servers build vet docs bench proof services clean
+.PHONY: help demo test test-packages test-latest test-servers build vet docs bench proof services clean
 
 installed := node_modules/.installed
 
@@ -9,15 +9,19 @@ help: ## what the targets do
 
 $(installed): package-lock.json package.json $(wildcard packages/*/package.json)
 	@node scripts/check-node.mjs
-	npm ci --no-audit --no-fund --loglevel=error
+	@echo 'Installing the dependencies; the first time takes a minute or two.' >&2
+	@npm ci --no-audit --no-fund --loglevel=error
 	@touch $(installed)
 
-demo: $(installed) ## run the main job: orders through duplicates, failures and an outage, each applied once
-	@npm run -s demo
+demo: $(installed) ## run the main job: orders through duplicates, failures and an outage, each applied once; ARGS="--orders 100 …" for options
+	@node scripts/demo.mjs $(ARGS)
 
 test: $(installed) ## set up everything and run all tests
 	@node scripts/pg-native.mjs
 	@scripts/services run -- node scripts/test.mjs
+
+test-packages: $(installed) ## what users get: packed packages, the projects of create-ackord, the pages of docs/start; ONLY="sqlite …" for some
+	@scripts/services run --only postgres,mariadb,redis,rabbitmq,nats,kafka -- node scripts/test-packages.mjs $(ONLY)
 
 test-latest: $(installed) ## the same tests on the newest Node LTS
 	@scripts/with-latest-node node scripts/pg-native.mjs

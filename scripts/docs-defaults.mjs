@@ -154,6 +154,6 @@ const cell = (text) => text.replaceAll('|', '\\|').replace(/\.$/, '')
 const head = `# Defaults
 
 Every option of every package, by its interface, with what it is when it is left out. The page is made of the doc comments (\`node scripts/docs-defaults.mjs\`), and a test compares them with the code. Durations are milliseconds where no unit is
-given. Ports (\`runtime\`, \`logger\`, \`metrics\`) that are left out are the system's clock, the console and none. Which function takes which options is in the README of each package and in the API reference.`
+given. Ports that are left out: \`runtime\` is the system's clock; \`logger\` and \`metrics\` are those of the part that uses this one, such as its router, and otherwise the console and none. Which function takes which options is in the README of each package and in the API reference.`
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) writeFileSync(page, renderDefaults(collectOptions()))

@@ -39,6 +39,11 @@ export function pageOf(path) {
   return others.get(path)
 }
 
+/** The address on the site of a file in docs/public; `undefined` for other files. @param {string} path @returns {string | undefined} */
+export function assetOf(path) {
+  return path.startsWith('docs/public/') ? path.slice('docs/public'.length) : undefined
+}
+
 /**
  * Calls `replace` for every link outside of code and inserts the returned address. If it returns none, only the link's text is kept.
  * @param {string} markdown @param {(href: string) => string | undefined} replace @returns {string}

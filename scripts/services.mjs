@@ -1,5 +1,5 @@
 // @ts-check
-// Real servers for the tests. Uses running servers, starts missing ones, and stops exactly those that it started.
+// Real servers for the tests, and tools that npm does not install. Uses running servers, starts missing ones, and stops exactly those that it started.
 import { spawn } from 'node:child_process'
 import { constants } from 'node:os'
 import { parseArgs } from 'node:util'
@@ -10,6 +10,7 @@ import { kinds } from './servers/kind.mjs'
 import { adoptProcess, releaseProcess } from './servers/orphans.mjs'
 import { planServer } from './servers/plan.mjs'
 import { removeTemporaryDirectories } from './servers/temporary-directory.mjs'
+import { planTool, tools } from './servers/tools.mjs'
 
 const help = `Real servers for the tests.
 
@@ -19,11 +20,14 @@ const help = `Real servers for the tests.
 
 Each server is the one its variable names; else the one at its default port on 127.0.0.1; else one
 started on a free port from what is installed; else, as root on Debian, installed with apt-get first.
+Tools (${tools.map(({ name }) => name).join(', ')}) are found or installed in the same way.
 
 ${kinds.map(({ name, variable, alias }) => `  ${name.padEnd(14)} ${variable}${alias === undefined ? '' : ` or ${alias}`}`).join('\n')}
 
---only takes names from the first column, with commas between.
+--only takes names of servers and tools, with commas between.
 `
+
+/** @typedef {{ kinds: readonly import('./servers/kind.mjs').Kind[], tools: readonly import('./servers/tools.mjs').Tool[] }} Chosen */
 
 /**
  * @typedef {object} Ready
@@ -94,18 +98,18 @@ function readArguments(args) {
   const command = separator < 0 ? [] : args.slice(separator + 1)
   const { values, positionals } = parse(own)
   const [name, extra] = positionals
-  if (values.help === true) return { name: 'help', chosen: kinds, command }
+  if (values.help === true) return { name: 'help', chosen: { kinds, tools }, command }
   if (name === undefined) throw new Refusal('no command given; scripts/services --help lists them', 2)
   if (extra !== undefined) throw new Refusal(`unexpected "${extra}"; a command to run comes after --`, 2)
   if (name === 'run' && command.length === 0) throw new Refusal('run needs a command, as in run -- npm test', 2)
   if (name !== 'run' && separator >= 0) throw new Refusal(`${name} takes no command`, 2)
 
   const names = values.only?.split(',')
-  const unknown = names?.find((each) => !kinds.some((kind) => kind.name === each))
-  if (unknown !== undefined) {
-    throw new Refusal(`unknown server "${unknown}"; there are ${kinds.map((kind) => kind.name).join(', ')}`, 2)
-  }
-  return { name, chosen: kinds.filter((kind) => names === undefined || names.includes(kind.name)), command }
+  const known = [...kinds, ...tools].map((each) => each.name)
+  const unknown = names?.find((each) => !known.includes(each))
+  if (unknown !== undefined) throw new Refusal(`unknown server "${unknown}"; there are ${known.join(', ')}`, 2)
+  const isChosen = (/** @type {{ name: string }} */ each) => names === undefined || names.includes(each.name)
+  return { name, chosen: { kinds: kinds.filter(isChosen), tools: tools.filter(isChosen) }, command }
 }
 
 /** @param {string[]} args */
@@ -118,14 +122,28 @@ function parse(args) {
   }
 }
 
-/** @param {readonly import('./servers/kind.mjs').Kind[]} chosen */
+/** @param {Chosen} chosen */
 async function check(chosen) {
-  const plans = await Promise.all(chosen.map((kind) => planServer(kind, process.env)))
+  const plans = await Promise.all(chosen.kinds.map((kind) => planServer(kind, process.env)))
   for (const plan of plans) {
     const { kind, note } = plan
     process.stdout.write(`${kind.name.padEnd(14)} ${describePlan(plan)}${note === undefined ? '' : ` (${note})`}\n`)
   }
-  return plans.some((plan) => plan.source === 'missing') ? 1 : 0
+  const toolPlans = chosen.tools.map(planTool)
+  for (const plan of toolPlans) process.stdout.write(`${plan.tool.name.padEnd(14)} ${describeTool(plan)}\n`)
+  return [...plans, ...toolPlans].some((plan) => plan.source === 'missing') ? 1 : 0
+}
+
+/** @param {import('./servers/tools.mjs').ToolPlan} plan */
+function describeTool(plan) {
+  switch (plan.source) {
+    case 'installed':
+      return `installed: ${plan.binary}`
+    case 'installable':
+      return `would be installed: ${plan.tool.debianPackage}, with apt-get`
+    case 'missing':
+      return `missing: ${plan.reason}`
+  }
 }
 
 /** @param {import('./servers/plan.mjs').Plan} plan */
@@ -145,16 +163,20 @@ function describePlan(plan) {
 }
 
 /**
- * @param {readonly import('./servers/kind.mjs').Kind[]} chosen
+ * @param {Chosen} chosen
  * @param {(ready: Ready[]) => Promise<number>} use
  * @returns {Promise<number>}
  */
 async function withServers(chosen, use) {
-  const plans = await Promise.all(chosen.map((kind) => planServer(kind, process.env)))
+  const plans = await Promise.all(chosen.kinds.map((kind) => planServer(kind, process.env)))
+  const toolPlans = chosen.tools.map(planTool)
   for (const { kind, note } of plans) if (note !== undefined) say(`${kind.name}: ${note}`)
-  const missing = plans.flatMap((plan) => (plan.source === 'missing' ? [`${plan.kind.name}: ${plan.reason}`] : []))
+  const missing = [
+    ...plans.flatMap((plan) => (plan.source === 'missing' ? [`${plan.kind.name}: ${plan.reason}`] : [])),
+    ...toolPlans.flatMap((plan) => (plan.source === 'missing' ? [`${plan.tool.name}: ${plan.reason}`] : [])),
+  ]
   if (missing.length > 0) throw new Refusal(missing.join('\n'), 1)
-  await install(plans)
+  await install(plans, toolPlans)
 
   const starts = Promise.allSettled(plans.map(provide))
   const outcome = await Promise.race([starts, interrupted])
@@ -170,16 +192,20 @@ async function withServers(chosen, use) {
   }
 }
 
-/** @param {import('./servers/plan.mjs').Plan[]} plans */
-async function install(plans) {
+/**
+ * @param {import('./servers/plan.mjs').Plan[]} plans
+ * @param {import('./servers/tools.mjs').ToolPlan[]} toolPlans
+ */
+async function install(plans, toolPlans) {
   const wanted = plans.filter((plan) => plan.source === 'installable').map((plan) => plan.kind)
-  if (wanted.length === 0) return
-  const packages = [...new Set(wanted.map((kind) => kind.debianPackage))]
+  const wantedTools = toolPlans.filter((plan) => plan.source === 'installable').map((plan) => plan.tool)
+  const packages = [...new Set([...wanted, ...wantedTools].map((each) => each.debianPackage))]
+  if (packages.length === 0) return
   say(`installing ${packages.join(', ')} with apt-get ...`)
   const elapsed = stopwatch()
   await aptInstall(packages).catch((error) => {
-    const variables = wanted.map((kind) => kind.variable).join(', ')
-    throw new Refusal(`apt-get could not install ${packages.join(', ')} (or set ${variables}): ${error.message}`, 1)
+    const variables = wanted.length === 0 ? '' : ` (or set ${wanted.map((kind) => kind.variable).join(', ')})`
+    throw new Refusal(`apt-get could not install ${packages.join(', ')}${variables}: ${error.message}`, 1)
   })
   say(`installed ${packages.join(', ')} (${elapsed()})`)
 }

@@ -1,16 +1,14 @@
 // @ts-check
 // Runs all checks that do not require the tests. All steps run; the last line lists the failed ones.
 import { spawnSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { packPackages } from './pack-packages.mjs'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const bin = (/** @type {string} */ name) => join(root, 'node_modules', '.bin', name)
-const packages = readdirSync(join(root, 'packages'))
-  .map((folder) => join(root, 'packages', folder))
-  .filter((folder) => readFileSync(join(folder, 'package.json'), 'utf8').includes('"publishConfig"'))
 
 /** @type {string[]} */
 const failed = []
@@ -28,13 +26,6 @@ function run(command, args, options = {}) {
   return status === 0
 }
 
-/** @param {string} folder */
-function pack(folder) {
-  const { stdout, status, stderr } = spawnSync('npm', ['pack', '--json', '--pack-destination', tarballs], { cwd: folder, encoding: 'utf8' })
-  if (status !== 0) throw new Error(stderr)
-  return join(tarballs, JSON.parse(stdout)[0].filename)
-}
-
 const tarballs = mkdtempSync(join(tmpdir(), 'ackord-vet-'))
 process.on('exit', () => rmSync(tarballs, { recursive: true, force: true }))
 
@@ -45,22 +36,29 @@ step('dependency-cruiser: directions between rooms and packages', () => run(proc
 step('knip: dead files, exports and dependencies', () => run(bin('knip'), ['--no-progress']))
 step('the documents as a site, without dead links', () => run(process.execPath, ['scripts/docs.mjs']))
 
-/** @type {string[]} */
+/** @type {ReturnType<typeof packPackages>} */
 let packed = []
 step('npm pack', () => {
-  packed = packages.map(pack)
+  packed = packPackages(tarballs)
   return packed.length > 0
 })
-step('publint: packed packages', () => packed.every((tarball) => run(bin('publint'), ['run', '--strict', tarball])))
+step('publint: packed packages', () => packed.every(({ tarball }) => run(bin('publint'), ['run', '--strict', tarball])))
 step('attw: types of packed packages', () =>
-  packed.every((tarball) => run(bin('attw'), [tarball, '--profile', 'esm-only', '--no-emoji', '--quiet'])),
+  packed.every(({ tarball }) => run(bin('attw'), [tarball, '--profile', 'esm-only', '--no-emoji', '--quiet'])),
 )
+// Which packages import what a project installs itself.
+const optionalPeers = ['@opentelemetry/api']
 step('a project that installs the packed packages', () => {
   const consumer = join(tarballs, 'consumer')
   mkdirSync(consumer)
-  const names = packages.map((folder) => JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')).name)
+  const names = packed.map(({ name }) => name)
   writeFileSync(join(consumer, 'package.json'), JSON.stringify({ name: 'consumer', private: true, type: 'module' }))
-  if (!run('npm', ['install', '--no-audit', '--no-fund', '--loglevel=error', ...packed], { cwd: consumer })) return false
+  if (
+    !run('npm', ['install', '--no-audit', '--no-fund', '--loglevel=error', ...packed.map(({ tarball }) => tarball), ...optionalPeers], {
+      cwd: consumer,
+    })
+  )
+    return false
   const imports = names.map((name, index) => `import * as p${index} from '${name}'`)
   const uses = names.map((name, index) => `if (Object.keys(p${index}).length === 0) throw new Error('${name} exports nothing')`)
   writeFileSync(join(consumer, 'main.ts'), [...imports, ...uses, ''].join('\n'))

@@ -5,6 +5,7 @@ import { lua } from './lua/index.ts'
 import { redis } from './redis/index.ts'
 import { relay } from './relay/index.ts'
 import { sql } from './sql/index.ts'
+import { telemetry } from './telemetry/index.ts'
 
 interface Benchmark {
   readonly about: string
@@ -19,6 +20,7 @@ const benchmarks: Record<string, Benchmark> = {
   relay: { about: 'the relay on PostgreSQL against a loop by hand', variants: {}, run: relay },
   redis: { about: 'exactly-once handling and the stream relay on Redis against the same by hand', variants: {}, run: redis },
   lua: { about: 'the Lua outbox on Redis against its bare script', variants: {}, run: lua },
+  telemetry: { about: 'what OpenTelemetry costs on PostgreSQL, without and with an SDK', variants: {}, run: telemetry },
   brokers: { about: 'publishing and consuming against the bare clients', variants: {}, run: brokers },
 }
 
@@ -29,6 +31,8 @@ function usage(problem?: string): never {
     console.error(`  ${name}: ${about}`)
     for (const [variant, what] of Object.entries(variants)) console.error(`    --variant ${variant}: ${what}`)
   }
+  // Runs on another version of Node: scripts/bench.mjs.
+  console.error('  peers [--rounds N] [--count N] [--seconds N] [--only NAMES]: Ackord against job queues; only if it is named')
   process.exit(problem === undefined ? 0 : 2)
 }
 

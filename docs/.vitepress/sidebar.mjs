@@ -13,6 +13,7 @@ export const sidebar = [
       { text: 'Tested servers', link: '/compatibility' },
       { text: 'Alternatives', link: '/guides/alternatives' },
       { text: 'How it compares', link: '/comparison' },
+      { text: 'Benchmarks', link: '/benchmarks' },
     ],
   },
   {
@@ -57,6 +58,7 @@ export const sidebar = [
     text: 'Operate',
     items: [
       { text: 'Operating', link: '/guides/operating' },
+      { text: 'Telemetry', link: '/guides/telemetry' },
       { text: 'What happens when', link: '/what-happens-when' },
       { text: 'Tuning', link: '/guides/tuning' },
       { text: 'Scaling past one machine', link: '/guides/scaling' },
@@ -68,6 +70,7 @@ export const sidebar = [
     items: [
       { text: 'Errors', link: '/errors' },
       { text: 'Defaults', link: '/defaults' },
+      { text: 'Metrics', link: '/metrics' },
       { text: '@ackord/core', link: '/packages/core' },
       { text: '@ackord/outbox', link: '/packages/outbox' },
       { text: '@ackord/redis', link: '/packages/redis' },
@@ -75,8 +78,10 @@ export const sidebar = [
       { text: '@ackord/nats', link: '/packages/nats' },
       { text: '@ackord/kafka', link: '/packages/kafka' },
       { text: '@ackord/http', link: '/packages/http' },
+      { text: '@ackord/telemetry', link: '/packages/telemetry' },
       { text: '@ackord/testkit', link: '/packages/testkit' },
       { text: 'ackord, the command', link: '/packages/cli' },
+      { text: 'create-ackord', link: '/packages/create-ackord' },
     ],
   },
   {

@@ -3,7 +3,7 @@
 
 /**
  * Per package, from the foundation upwards. A room may import the rooms of earlier lines, and no room of its own line or a later one.
- * A name with an extension is a file in `src`. `index.ts` and other files that are not listed may import everything.
+ * A name with an extension is a file in `src`, or in a room, whose other files need not be allowed. `index.ts` and other files that are not listed may import everything.
  *
  * @type {Readonly<Record<string, readonly (readonly string[])[]>>}
  */
@@ -30,18 +30,29 @@ const layers = {
     ['postgres', 'mysql', 'sqlite'],
   ],
   redis: [['client'], ['errors.ts'], ['transaction'], ['inbox', 'outbox', 'streams']],
-  rabbitmq: [['client.ts', 'server-version.ts', 'cloudevents.ts'], ['connection-watch.ts'], ['topology', 'publisher'], ['source']],
+  rabbitmq: [['client.ts', 'cloudevents.ts'], ['connection-watch.ts'], ['topology', 'publisher'], ['source']],
   nats: [['client.ts', 'headers.ts'], ['connection-watch.ts'], ['jetstream-api.ts'], ['topology.ts'], ['source', 'publisher']],
   kafka: [
     ['port.ts', 'cloudevents.ts'],
     ['source', 'publisher'],
   ],
   http: [['cloudevents'], ['source', 'publisher'], ['frameworks']],
+  telemetry: [['version.ts', 'conventions.ts'], ['metrics'], ['trace']],
   testkit: [
     ['run', 'helpers'],
     ['suites', 'crash'],
   ],
-  cli: [['output'], ['settings'], ['lifecycle.ts', 'session.ts'], ['stores'], ['brokers'], ['demo', 'doctor', 'relay'], ['commands']],
+  'create-ackord': [['version.ts'], ['choices'], ['pieces'], ['project'], ['command']],
+  cli: [
+    ['output'],
+    ['settings'],
+    ['lifecycle.ts', 'session.ts'],
+    ['stores'],
+    ['dead-letters'],
+    ['brokers'],
+    ['demo', 'doctor', 'relay', 'watch'],
+    ['commands'],
+  ],
 }
 
 /**
@@ -79,7 +90,9 @@ const packages = {
   nats: ['core'],
   kafka: ['core'],
   http: ['core'],
+  telemetry: ['core', 'outbox'],
   testkit: ['core', 'outbox'],
+  'create-ackord': [],
 }
 
 /** @param {string} name */
@@ -98,12 +111,16 @@ export function rules() {
       for (const room of line) {
         const allowed = narrower[`${name}/${room}`] ?? lines.slice(0, index).flat()
         const others = known.filter((other) => other !== room && !allowed.includes(other))
+        const filesOfRooms = allowed.filter((other) => other.includes('/')).map((other) => pathOf(name, other))
         const rule = {
           name: `${name}/${room}`,
           comment: `packages/${name}/src/${room} may import ${allowed.length === 0 ? 'no other room' : allowed.join(', ')} (scripts/rooms/rules.mjs).`,
           severity: /** @type {const} */ ('error'),
           from: { path: pathOf(name, room) },
-          to: { path: [...others.map((other) => pathOf(name, other)), `^packages/${name}/src/index\\.ts$`] },
+          to: {
+            path: [...others.map((other) => pathOf(name, other)), `^packages/${name}/src/index\\.ts$`],
+            ...(filesOfRooms.length === 0 ? {} : { pathNot: filesOfRooms }),
+          },
         }
         forbidden.push(rule)
       }

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, it } from 'vitest'
 import { errorCodes } from '../../packages/core/src/index.ts'
-import { documents, root } from './docs-blocks.ts'
+import { documents, root, typescriptBlocks } from './docs-blocks.ts'
 
 const sources = readdirSync(`${root}packages`)
   .flatMap((name) =>
@@ -45,5 +45,20 @@ describe('the check of log lines', () => {
     expect(spansOf('docs/what-happens-when.md').filter(isLogLine).length).toBeGreaterThan(12)
     expect(isLogLine('A destination is up again.')).toBe(true)
     expect(isLogLine('SELECT … FOR UPDATE')).toBe(false)
+  })
+})
+
+describe('a whole service takes at most 60 lines', () => {
+  const services = documents
+    .filter((document) => document.startsWith('docs/start/'))
+    .flatMap(typescriptBlocks)
+    .filter(({ title }) => title === 'service.ts')
+
+  it('on each store that has a page', () => {
+    expect(services.map(({ document }) => document)).toHaveLength(4)
+  })
+
+  it.each(services)('in $document', ({ code }) => {
+    expect(code.trim().split('\n').length).toBeLessThanOrEqual(60)
   })
 })

@@ -1,16 +1,15 @@
 import { spawnSync } from 'node:child_process'
-import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
-import { fileURLToPath } from 'node:url'
+import { mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { root, typescriptBlocks } from './docs-blocks.ts'
 
-const root = fileURLToPath(new URL('../..', import.meta.url))
 const folder = `${root}.cache/readme`
 const readmes = ['README.md', ...readdirSync(`${root}packages`).map((name) => `packages/${name}/README.md`)]
 const blocks = readmes.flatMap((file) =>
-  [...readFileSync(root + file, 'utf8').matchAll(/```ts\n([\s\S]*?)```/g)].map(([, code = ''], index) => ({
+  typescriptBlocks(file).map(({ setup, code }, index) => ({
     title: `${file}, example ${index + 1}`,
     name: `${file.replaceAll(/[/.]/g, '-')}-${index + 1}`,
-    code,
+    code: setup + code,
   })),
 )
 

@@ -24,10 +24,13 @@ describe('the rules for imports', () => {
     'packages/sql/src/postgres/wrong-use.ts': '../outbox/sql-outbox.ts',
     'packages/redis/src/outbox/lua/wrong-neighbour.ts': '../stream/stream-outbox.ts',
     'packages/core/src/router/wrong-package.ts': '../../../outbox/src/relay/relay.ts',
+    'packages/outbox/src/relay/wrong-leaf.ts': '../../../telemetry/src/telemetry.ts',
+    'packages/telemetry/src/metrics/wrong-room.ts': '../trace/tracing.ts',
   }
   const right: Record<string, string> = {
     'packages/core/src/router/right-room.ts': '../message/message.ts',
     'packages/sql/src/postgres/right-contract.ts': '../contract/dialect.ts',
+    'packages/telemetry/src/metrics/right-file.ts': '../conventions.ts',
   }
   let found: string[] = []
 

@@ -1,4 +1,5 @@
 import { type RawMessage, Router, silentLogger } from '@ackord/core'
+import type { ServiceTelemetry } from '@ackord/outbox/service'
 import { type TransactionalOptions, transactional } from '@ackord/sql'
 import { fromPg } from '@ackord/sql/postgres'
 import type pg from 'pg'
@@ -90,13 +91,21 @@ export async function groupsByHand(
 export async function throughAckord(
   pool: pg.Pool,
   count: number,
-  options: { readonly concurrency: number; readonly groupCommit?: TransactionalOptions['groupCommit'] },
+  options: {
+    readonly concurrency: number
+    readonly groupCommit?: TransactionalOptions['groupCommit']
+    readonly telemetry?: ServiceTelemetry | undefined
+  },
 ): Promise<number> {
-  const { concurrency, groupCommit } = options
+  const { concurrency, groupCommit, telemetry } = options
   const database = fromPg(pool)
-  const router = new Router({ concurrency, logger: silentLogger })
-    .use(transactional(database, { inbox: { consumer: 'ackord' }, outbox: { destination: 'order-events' }, groupCommit }))
+  const messages = source(count)
+  const router = new Router({ concurrency, logger: silentLogger, metrics: telemetry?.metrics })
+    .use(
+      ...(telemetry === undefined ? [] : [telemetry.middleware]),
+      transactional(database, { inbox: { consumer: 'ackord' }, outbox: { destination: 'order-events' }, groupCommit }),
+    )
     .handle(orderHandler((order) => database.executor().query(orderSql, [order.id, order.total])))
-  await router.run(source(count))
+  await router.run(telemetry?.source(messages) ?? messages)
   return router.health().handled
 }

@@ -52,6 +52,8 @@ export interface AckordConfig {
   readonly host?: string | undefined
   /** For `relay`. Default: nothing is served. */
   readonly port?: number | undefined
+  /** For `relay`: the URL of an OpenTelemetry collector, for traces and metrics by OTLP over HTTP. Default: nothing is exported. */
+  readonly otlp?: string | undefined
 }
 
 /** Adds types to `ackord.config.ts`. */

@@ -3,14 +3,19 @@ import { idle, systemRuntime } from '@ackord/core'
 import { abortable } from '@ackord/core/internal'
 
 /** Longer than a healthy server needs, shorter than the time-out of the supervisor that stopped the command. */
-const limit = 5000
+const closeLimit = 5000
 
 /** Waits for the close, but not for a server that does not answer any more: open connections then end with the process. */
 export async function closeWithin(close: () => Promise<void>): Promise<void> {
+  await endsWithin(close, closeLimit)
+}
+
+/** Waits for the work, but at most `limit` milliseconds. Resolves to whether it ended in time; if it fails in time, rejects. */
+export async function endsWithin(work: () => Promise<unknown>, limit: number): Promise<boolean> {
   const late = new AbortController()
   const timer = systemRuntime.setTimeout(() => late.abort(), limit)
   try {
-    await Promise.race([close(), aborted(late.signal)])
+    return await Promise.race([work().then(() => true), aborted(late.signal).then(() => false)])
   } finally {
     timer.cancel()
   }

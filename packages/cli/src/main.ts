@@ -3,6 +3,7 @@ import { systemRuntime } from '@ackord/core'
 import { CommandError, exitCode, interruption } from './output/errors.ts'
 import { Secrets } from './output/secrets.ts'
 import { run } from './program.ts'
+import { processSuspension } from './suspension.ts'
 
 const secrets = new Secrets()
 const stopping = new AbortController()
@@ -49,6 +50,7 @@ const code = await run({
   stderr: process.stderr,
   secrets,
   signal: stopping.signal,
+  suspension: processSuspension,
   onStopsItself() {
     stopsItself = true
   },

@@ -1,5 +1,6 @@
 // For authors of brokers: what a publisher and a source are made of. See "Write your own broker" in the documents.
 
+export { parseAddress } from './broker/broker-address.ts'
 export type { HeaderBinding, HeaderCodec } from './broker/cloudevents-headers.ts'
 export {
   attributeText,
@@ -33,9 +34,11 @@ export {
 } from './broker/publish-failures.ts'
 export type { Pusher } from './broker/pushed-messages.ts'
 export { PushedMessages } from './broker/pushed-messages.ts'
-export type { Delivery, ReceiverOptions } from './broker/receiver.ts'
+export type { Delivery, Receiver, ReceiverOptions } from './broker/receiver.ts'
 export { createReceiver } from './broker/receiver.ts'
 export type { Connection, FailureState, ReconnectOptions, SourceHealthOptions } from './broker/reconnect.ts'
 export { reconnect, SourceHealth } from './broker/reconnect.ts'
 export { leaseLostError, rejectUnreadable, sourceDisposedError } from './broker/settlement-errors.ts'
+export { readTraceHeaders, writeTraceHeaders } from './broker/trace-headers.ts'
 export { checkAttributes, missingAttributes, parseInstant } from './message/attributes.ts'
+export { PartPorts } from './ports/part-ports.ts'

@@ -98,8 +98,12 @@ export class InvalidOptionError extends AckordError {
     this.prototype.name = 'InvalidOptionError'
   }
 
+  /** The option, or the function whose argument is invalid, as the message names it first. */
+  readonly option: string
+
   constructor(option: string, problem: string, options: { readonly cause?: unknown } = {}) {
     super('ACKORD_INVALID_OPTION', `${option} ${problem}`, options)
+    this.option = option
   }
 }
 

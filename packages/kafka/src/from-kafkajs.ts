@@ -20,6 +20,12 @@ export interface KafkaJsProducer {
   connect(): Promise<void>
   disconnect(): Promise<void>
   send(record: { topic: string; acks: number; messages: KafkaJsRecord[] }): Promise<unknown>
+  on?(event: 'producer.network.request', listener: (event: KafkaJsAnswer) => void): unknown
+}
+
+/** What KafkaJS says about a request that was answered. */
+export interface KafkaJsAnswer {
+  payload: { broker: string }
 }
 
 export interface KafkaJsRecord {
@@ -38,6 +44,7 @@ export interface KafkaJsConsumer {
   resume(topics: { topic: string; partitions: number[] }[]): void
   on(event: 'consumer.group_join', listener: (event: { payload: KafkaJsAssignment }) => void): unknown
   on(event: 'consumer.rebalancing' | 'consumer.heartbeat', listener: () => void): unknown
+  on(event: 'consumer.network.request', listener: (event: KafkaJsAnswer) => void): unknown
   on(event: 'consumer.crash', listener: (event: { payload: { error: Error } }) => void): unknown
 }
 
@@ -75,10 +82,22 @@ export function fromKafkaJs(kafka: KafkaJs, options: FromKafkaJsOptions = {}): K
   for (const [name, value] of Object.entries({ producer, consumer })) {
     if (typeof value !== 'object' || value === null) throw new InvalidOptionError(name, 'must be an object with options of KafkaJS.')
   }
+  let broker: string | undefined
+  const onAnswer = ({ payload }: KafkaJsAnswer) => {
+    broker = payload.broker
+  }
   return {
-    producer: () => openProducer(kafka.producer({ allowAutoTopicCreation: false, ...producer })),
-    consumer: (settings, events) => new JsConsumer(kafka, consumer, settings, events),
+    producer() {
+      const created = kafka.producer({ allowAutoTopicCreation: false, ...producer })
+      created.on?.('producer.network.request', onAnswer)
+      return openProducer(created)
+    },
+    consumer: (settings, events) => new JsConsumer(kafka, { config: consumer, settings, events, onAnswer }),
     faultOf,
+    // KafkaJS does not show the brokers that it was configured with.
+    get broker() {
+      return broker
+    },
   }
 }
 
@@ -109,13 +128,20 @@ function openProducer(producer: KafkaJsProducer): KafkaProducer {
   }
 }
 
+interface JsConsumerOptions {
+  readonly config: object
+  readonly settings: KafkaConsumerOptions
+  readonly events: KafkaConsumerEvents
+  readonly onAnswer: (event: KafkaJsAnswer) => void
+}
+
 class JsConsumer implements KafkaConsumer {
   readonly #consumer: KafkaJsConsumer
   readonly #settings: KafkaConsumerOptions
   readonly #events: KafkaConsumerEvents
   #closed = false
 
-  constructor(kafka: KafkaJs, config: object, settings: KafkaConsumerOptions, events: KafkaConsumerEvents) {
+  constructor(kafka: KafkaJs, { config, settings, events, onAnswer }: JsConsumerOptions) {
     this.#settings = settings
     this.#events = events
     // KafkaJS would restart the consumer by itself, and could not be stopped; the source creates another consumer instead.
@@ -127,6 +153,7 @@ class JsConsumer implements KafkaConsumer {
       )
       events.assigned(partitions, payload.memberId)
     })
+    this.#consumer.on('consumer.network.request', onAnswer)
     this.#consumer.on('consumer.rebalancing', () => events.revoking())
     // No heartbeat comes between a rebalance and the join, where it would prove nothing: only fetchers send them, and all have ended before a rebalance is reported.
     this.#consumer.on('consumer.heartbeat', () => events.confirmed())

@@ -1,6 +1,7 @@
 export type {
   FromKafkaJsOptions,
   KafkaJs,
+  KafkaJsAnswer,
   KafkaJsAssignment,
   KafkaJsBatch,
   KafkaJsConsumer,
@@ -24,3 +25,4 @@ export type { KafkaPublisherOptions } from './publisher/kafka-publisher.ts'
 export { kafkaPublisher } from './publisher/kafka-publisher.ts'
 export type { KafkaSourceOptions } from './source/kafka-source.ts'
 export { kafkaSource } from './source/kafka-source.ts'
+export { readRecord } from './source/read-record.ts'

@@ -6,6 +6,8 @@ export interface KafkaPort {
   consumer(options: KafkaConsumerOptions, events: KafkaConsumerEvents): KafkaConsumer
   /** Classifies an error of this client. */
   faultOf(error: unknown): KafkaFault
+  /** The broker that has answered last, as `host:port`. For telemetry. Default: unknown. */
+  readonly broker?: string | undefined
 }
 
 /** `message`: it is too large, or the broker does not accept records of its form. `access`: not allowed, or not logged in. `topic`: it does not exist. `other`: anything else, usually temporary. */

@@ -26,7 +26,15 @@ async function open(): Promise<BrokerWorld> {
   }
 }
 
-const claims: BrokerClaims = { order: 'perKey', delay: true, deliveryCount: true, groups: true, replay: true, names: true }
+const claims: BrokerClaims = {
+  order: 'perKey',
+  delay: true,
+  deliveryCount: true,
+  groups: true,
+  replay: true,
+  names: true,
+  origin: true,
+}
 const subject = { name: 'Kafka (mock cluster)', open, claims, results }
 // Concurrent, because nearly all of the time is spent in the mock cluster, which delays each member that joins a group.
 const runner = { describe, it: it.concurrent }

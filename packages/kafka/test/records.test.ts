@@ -89,10 +89,11 @@ describe('binary mode', () => {
 
 describe('foreign records', () => {
   it('have their position as id, the topic as type and source, the key as ordering key', () => {
+    const traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01'
     const native = {
       ...base,
       key: Buffer.from('k'),
-      headers: { 'content-type': Buffer.from('text/plain'), traceparent: [Buffer.from('00-1'), Buffer.from('00-2')] },
+      headers: { 'content-type': Buffer.from('text/plain'), traceparent: [Buffer.from(traceparent), Buffer.from('00-2')] },
     }
 
     expect(readRecord(native).attributes).toEqual({
@@ -101,7 +102,7 @@ describe('foreign records', () => {
       source: 'orders',
       time: '2026-01-01T00:00:00.123Z',
       datacontenttype: 'text/plain',
-      traceparent: '00-1',
+      traceparent,
       partitionkey: 'k',
     })
   })

@@ -1,3 +1,5 @@
+import type { BrokerAddress } from '@ackord/core'
+import { parseAddress } from '@ackord/core/broker'
 import { causesOf } from '@ackord/core/internal'
 import type { MsgHdrs } from '@nats-io/transport-node'
 
@@ -11,8 +13,28 @@ export interface NatsConnection {
   status(): AsyncIterable<{ readonly type: string }>
   isClosed(): boolean
   closed(): Promise<unknown>
+  /** The server that it is connected to, as `host:port`. For telemetry. */
+  getServer?(): string
   /** Set while it is connected. */
   readonly info?: { readonly max_payload: number } | undefined
+}
+
+/** The server that a connection is connected to, or was last. */
+export class ServerAddress implements BrokerAddress {
+  readonly system = 'nats'
+  readonly #connection: NatsConnection
+
+  constructor(connection: NatsConnection) {
+    this.#connection = connection
+  }
+
+  get serverAddress(): string | undefined {
+    return parseAddress(this.#connection.getServer?.()).serverAddress
+  }
+
+  get serverPort(): number | undefined {
+    return parseAddress(this.#connection.getServer?.()).serverPort
+  }
 }
 
 export interface NatsSubscription {

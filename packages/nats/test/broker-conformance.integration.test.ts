@@ -39,6 +39,7 @@ const claims: BrokerClaims = {
   groups: true,
   replay: true,
   names: true,
+  origin: true,
   declared: true,
   sizeLimit: true,
   dropsRepeats: true,

@@ -48,6 +48,7 @@ it.each([
   ['mode', { mode: 'batch' }],
   ['expectedStream', { expectedStream: 'a b' }],
   ['unroutable', { unroutable: 'message' }],
+  ['deduplicate', { deduplicate: 'no' }],
   ['timeout', { timeout: 0 }],
   ['route', { route: () => 'orders' }],
 ])('a publisher refuses a wrong %s: %o', (name, wrong) => {

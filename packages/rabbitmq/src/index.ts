@@ -3,6 +3,7 @@ export type { RabbitmqPublisherOptions, RabbitmqRoute } from './publisher/rabbit
 export { rabbitmqPublisher } from './publisher/rabbitmq-publisher.ts'
 export type { RabbitmqSourceOptions } from './source/rabbitmq-source.ts'
 export { rabbitmqSource } from './source/rabbitmq-source.ts'
+export { readMessage } from './source/read-message.ts'
 export type {
   RabbitmqBinding,
   RabbitmqExchangeOptions,

@@ -28,6 +28,7 @@ const claims: BrokerClaims = {
   deliveryCount: true,
   types: true,
   names: true,
+  origin: true,
   declared: true,
 }
 const subjects = [

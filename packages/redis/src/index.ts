@@ -14,10 +14,11 @@ export {
   TransactionAbortedError,
   TransactionConflictError,
 } from './errors.ts'
-export { fromIoredis } from './from-ioredis.ts'
-export { fromNodeRedis } from './from-node-redis.ts'
+export { fromIoredis, fromNodeRedis } from './from-client.ts'
 export type { InboxOptions } from './inbox/inbox-middleware.ts'
 export { inboxMiddleware } from './inbox/inbox-middleware.ts'
+export type { RedisInboxOptions } from './inbox/redis-inbox.ts'
+export { redisInbox } from './inbox/redis-inbox.ts'
 export type { OutboxOptions } from './outbox/outbox-middleware.ts'
 export { outboxMiddleware } from './outbox/outbox-middleware.ts'
 export type { StreamOutbox, StreamOutboxOptions } from './outbox/stream/stream-outbox.ts'

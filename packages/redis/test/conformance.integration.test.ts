@@ -1,7 +1,8 @@
-import { type OpenTransactionWorld, ResultTable, testInbox, testTransaction } from '@ackord/testkit/suites'
+import { silentLogger } from '@ackord/core'
+import { type OpenTransactionWorld, ResultTable, testInbox, testInboxAdmin, testTransaction } from '@ackord/testkit/suites'
 import { afterAll, describe, it } from 'vitest'
 import { isProof } from '../../../scripts/test-depth.mjs'
-import { type InboxOptions, transactional, transactionMiddleware } from '../src/index.ts'
+import { type InboxOptions, redisInbox, transactional, transactionMiddleware } from '../src/index.ts'
 import { openHandlingWorld, quiet, write } from './support/handling-world.ts'
 import { type RedisKind, redisKinds, typicalKinds } from './support/redis-clients.ts'
 
@@ -31,6 +32,7 @@ function transactionWorld(kind: RedisKind, mode: InboxOptions['mode']): OpenTran
       async read(key) {
         return ((await command('GET', world.key('entry', key))) as string | null) ?? undefined
       },
+      inbox: redisInbox(redis, { tag: world.tag, logger: silentLogger }),
       events: () => world.events(),
       [Symbol.asyncDispose]: () => world[Symbol.asyncDispose](),
     }
@@ -43,5 +45,6 @@ for (const kind of isProof ? redisKinds : typicalKinds) {
   const features = { savepoints: true, failCommit: true }
   testTransaction(runner, { name: kind.name, open: transactionWorld(kind, 'exclusive'), features, results })
   testInbox(runner, { name: `${kind.name}, exclusive`, open: transactionWorld(kind, 'exclusive'), results })
+  testInboxAdmin(runner, { name: kind.name, open: transactionWorld(kind, 'exclusive'), searches: false, results })
   testInbox(runner, { name: `${kind.name}, optimistic`, open: transactionWorld(kind, 'optimistic'), duplicates: 'handled', results })
 }

@@ -48,9 +48,10 @@ export type { CreateRelay, RelayPorts, RelayScenario, RelaySetup, RelayUnderTest
 export type { RelaySubject } from './suites/relay/test-relay.ts'
 export { relayScenarios, testRelay } from './suites/relay/test-relay.ts'
 // Transactions and inboxes
+export { inboxAdminScenarios } from './suites/transaction/inbox-admin-scenarios.ts'
 export { inboxScenarios } from './suites/transaction/inbox-scenarios.ts'
-export type { InboxSubject, TransactionSubject } from './suites/transaction/test-transaction.ts'
-export { testInbox, testTransaction, transactionScenarios } from './suites/transaction/test-transaction.ts'
+export type { InboxAdminSubject, InboxSubject, TransactionSubject } from './suites/transaction/test-transaction.ts'
+export { testInbox, testInboxAdmin, testTransaction, transactionScenarios } from './suites/transaction/test-transaction.ts'
 export type {
   OpenTransactionWorld,
   TransactionFeatures,

@@ -8,7 +8,7 @@ import { generatePlan, type SimulationPlan } from '../../src/simulation/plan/pla
 import { reportFailure, searchHistories, shrinkPlan, simulate } from '../../src/simulation/simulate.ts'
 
 /** `proof/src/simulation.ts` plays many more. */
-const histories = 250
+const histories = 120
 
 /** Shrunk, with what they found in the parts that are not simulated. */
 const foundPlans: readonly { readonly defect: string; readonly plan: SimulationPlan }[] = [

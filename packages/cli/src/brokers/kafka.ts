@@ -1,6 +1,7 @@
 import type { Logger } from '@ackord/core'
 import { fromKafkaJs, kafkaPublisher, kafkaSource } from '@ackord/kafka'
 import { Kafka, logLevel, Partitioners } from 'kafkajs'
+import { openKafkaLetters } from '../dead-letters/kafka-dead-letters.ts'
 import type { ServiceUrl } from '../settings/urls.ts'
 import type { Broker } from './open-broker.ts'
 
@@ -23,7 +24,7 @@ export async function openKafka({ hosts, user, password, scheme, address }: Serv
   await admin.connect()
   const kafka = fromKafkaJs(client, {
     producer: { createPartitioner: Partitioners.DefaultPartitioner },
-    // Only the demo consumes: its second service need not wait long for the killed one to time out.
+    // Only the demo and `dead-letters` consume: neither should wait long for a killed process to time out.
     consumer: { sessionTimeout: 6000, rebalanceTimeout: 6000, heartbeatInterval: 1000 },
   })
   const publisher = kafkaPublisher(kafka)
@@ -50,6 +51,7 @@ export async function openKafka({ hosts, user, password, scheme, address }: Serv
       // A mock cluster has no controller, which deletes topics.
       if (brokers.some(({ nodeId }) => nodeId === controller)) await admin.deleteTopics({ topics: [topic] })
     },
+    deadLetters: (topic, options) => openKafkaLetters(kafka, admin, publisher, topic, options),
     async problemOf(destination) {
       if (await exists(destination)) return undefined
       return `There is no topic '${destination}'. Create it, or map the destination to one that exists: --map ${destination}=topic`

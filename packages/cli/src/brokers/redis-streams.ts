@@ -1,6 +1,7 @@
 import type { Logger } from '@ackord/core'
 import { fromIoredis } from '@ackord/redis'
 import { streamPublisher, streamSource } from '@ackord/redis/streams'
+import { openRedisLetters } from '../dead-letters/redis-dead-letters.ts'
 import type { ServiceUrl } from '../settings/urls.ts'
 import { connectRedis, removeKeys } from '../stores/redis-client.ts'
 import type { Broker } from './open-broker.ts'
@@ -20,6 +21,7 @@ export async function openRedisStreams(url: ServiceUrl, logger: Logger): Promise
       await removeKeys(client, `{${topic}}`)
       await client.unlink(topic)
     },
+    deadLetters: (stream) => openRedisLetters(client, publisher, stream),
     async [Symbol.asyncDispose]() {
       await publisher[Symbol.asyncDispose]()
       client.disconnect()

@@ -5,6 +5,7 @@ import { demoStore } from '../demo/order-service.ts'
 import { unlessAborted, waitFor } from '../lifecycle.ts'
 import { CommandError, type ExitCode, exitCode, usageError } from '../output/errors.ts'
 import { errorText } from '../output/output.ts'
+import { counted } from '../output/text.ts'
 import type { Execute, Session } from '../session.ts'
 import { newCommand, parseInteger, parseOutbox, storeUrls } from '../settings/settings.ts'
 import { checkOutbox, openRunStore } from '../stores/open-store.ts'
@@ -72,7 +73,7 @@ const stallTimeout = 60_000
 
 /** Measures the store from this machine. The tables of the run must exist and be empty. */
 async function bench({ store, records, signal, onStep }: BenchOptions): Promise<BenchResult> {
-  onStep(`${records} transactions that each store one event, ${writers} concurrently.`)
+  onStep(`${counted(records, 'transaction that stores', 'transactions that each store')} one event, ${writers} concurrently.`)
   const startedAt = systemRuntime.monotonic()
   await append(store, records, signal)
   const appended = systemRuntime.monotonic() - startedAt

@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
 import { unlessAborted } from '../lifecycle.ts'
 import { exitCode } from '../output/errors.ts'
+import { counted } from '../output/text.ts'
 import type { Execute } from '../session.ts'
 import { parseInteger, parsePositiveDuration, setting, storeCommand } from '../settings/settings.ts'
 import { openStoreOf, type StoreOptions } from '../stores/open-store.ts'
@@ -45,8 +46,8 @@ export function cleanupCommand(execute: Execute): Command {
           result.outbox_deleted = await drain(batchSize, signal, () => outbox.deletePublished(published))
           output.object(result)
           const { inbox_deleted: forgotten, outbox_deleted: deleted } = result
-          const records = `${deleted} published ${deleted === 1 ? 'record' : 'records'}`
-          if (isSql) output.line(`Deleted ${forgotten} inbox ${forgotten === 1 ? 'entry' : 'entries'} and ${records}.`)
+          const records = counted(deleted, 'published record', 'published records')
+          if (isSql) output.line(`Deleted ${counted(forgotten, 'inbox entry', 'inbox entries')} and ${records}.`)
           else output.line(`Deleted ${records}. Inbox entries in Redis expire by themselves.`)
           signal.throwIfAborted()
           return exitCode.ok

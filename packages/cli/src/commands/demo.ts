@@ -1,15 +1,14 @@
 import { silentLogger, systemRuntime } from '@ackord/core'
 import type { Command } from 'commander'
-import { type Broker, openBroker } from '../brokers/open-broker.ts'
-import { type DemoReport, type DemoResult, demo } from '../demo/demo.ts'
-import { demoView } from '../demo/demo-view.ts'
+import { openBroker } from '../brokers/open-broker.ts'
+import { demo } from '../demo/demo.ts'
+import { demoView, showSummary } from '../demo/demo-view.ts'
 import { unlessAborted } from '../lifecycle.ts'
 import { type ExitCode, exitCode } from '../output/errors.ts'
-import type { Output } from '../output/output.ts'
 import type { Execute, Session } from '../session.ts'
 import { newCommand, parseInteger, parseOutbox, storeUrls } from '../settings/settings.ts'
 import { checkOutbox, openRunStore } from '../stores/open-store.ts'
-import type { Store, StoreLocation } from '../stores/store.ts'
+import type { StoreLocation } from '../stores/store.ts'
 
 interface DemoCommandOptions {
   readonly orders: number
@@ -44,29 +43,9 @@ async function runDemo(
     const topics = { orders: `${name}-orders`, events: `${name}-events` }
     const report = await demo({ ...view, orders, store, broker, topics, signal })
     view.end()
-    summarise(output, report, store, broker)
+    showSummary(output, report, { store, broker: broker.address })
     return report.lost === 0 && report.applied_twice === 0 ? exitCode.ok : exitCode.failed
   } finally {
     view.end()
   }
-}
-
-function summarise(output: Output, report: DemoReport, store: Store, broker: Broker): void {
-  const { repeated_events: repeated, ...result } = report
-  const good = result.lost === 0 && result.applied_twice === 0
-  const colour = good ? output.colours.green : output.colours.red
-  output.line()
-  output.line(
-    `  ${result.applied} of ${result.orders} orders are in ${store.address}; ${result.duplicates_skipped} duplicates were detected and skipped.`,
-  )
-  output.line(
-    `  ${result.events_published} events are at ${broker.address}, one for each order, although the service was killed and the broker was down.`,
-  )
-  if (repeated > 0)
-    output.line(
-      `  ${repeated} of them were published twice, with the same id: the killed service published them and did not settle them. A consumer's inbox skips those.`,
-    )
-  output.line(colour(`  ${result.lost} lost, ${result.applied_twice} applied twice.`))
-  output.line()
-  output.raw(JSON.stringify(result satisfies DemoResult))
 }

@@ -1,6 +1,7 @@
 import type { Command } from 'commander'
 import { exitCode, usageError } from '../output/errors.ts'
-import { checkWhich, chosenPages, type WhichOptions } from '../output/records.ts'
+import { checkWhich, chosenPages, isNamed, type WhichOptions } from '../output/records.ts'
+import { counted } from '../output/text.ts'
 import type { Execute } from '../session.ts'
 import { addFilter, storeCommand } from '../settings/settings.ts'
 import { openStoreOf, type StoreOptions } from '../stores/open-store.ts'
@@ -40,8 +41,8 @@ export function discardCommand(execute: Execute): Command {
           )
         }
         output.object({ discarded })
-        output.line(`${discarded} ${discarded === 1 ? 'record was' : 'records were'} deleted.`)
-        return ids.length > 0 && discarded === 0 ? nothingDone(output, 'parked') : exitCode.ok
+        output.line(`${counted(discarded, 'record was', 'records were')} deleted.`)
+        return isNamed(ids, options) && discarded === 0 ? nothingDone(output, ids, 'parked') : exitCode.ok
       }),
     )
 }

@@ -7,11 +7,13 @@ import { type CommandError, type ExitCode, exitCode, usageError } from '../outpu
 import { explainFailure } from '../output/explain-failure.ts'
 import type { Output } from '../output/output.ts'
 import type { Execute, Session } from '../session.ts'
-import { setting, storeCommand } from '../settings/settings.ts'
+import { parseChoice, setting, storeCommand } from '../settings/settings.ts'
 import { openStoreOf, type StoreOptions } from '../stores/open-store.ts'
+import type { OutboxChoices } from '../stores/store.ts'
 
 interface DoctorOptions extends StoreOptions {
   readonly broker?: string | undefined
+  readonly order?: OutboxChoices['order']
   readonly strict?: boolean | undefined
   readonly allowUnchecked?: boolean | undefined
 }
@@ -23,7 +25,12 @@ export function doctorCommand(execute: Execute): Command {
     .description(
       'Checks the store and the broker: connection, schema, clock, privileges, durability; and says how to fix problems. Changes nothing.',
     )
-    .addOption(setting('--broker <url>', 'amqp://, nats://, kafka:// or redis://'))
+    .addOption(setting('--broker <url>', 'amqp://, nats://, kafka://, redis:// or redis+cluster://'))
+    .addOption(
+      setting('--order <order>', 'none or perKey, as in the writing services: perKey needs more privileges (SQL; default: none)', {
+        parse: parseChoice('none', 'perKey'),
+      }),
+    )
     .option('--strict', 'also fail on warnings')
     .option('--allow-unchecked', 'do not fail on what could not be checked')
     .action(execute(diagnose))
@@ -37,8 +44,8 @@ async function diagnose(session: Session, options: DoctorOptions): Promise<ExitC
   const failures: CommandError[] = []
   const fail = (of: Finding['of'], error: unknown) => {
     const failure = explainFailure(error)
-    // An invalid URL is reported as in all other commands.
-    if (failure.exitCode === exitCode.usage) throw failure
+    // An invalid URL or option is reported as in all other commands.
+    if (failure.exitCode === exitCode.usage) throw error
     failures.push(failure)
     findings.push({ of, ...check('connection', 'problem', `${failure.message} ${failure.hint ?? ''}`.trim()) })
   }
@@ -62,7 +69,7 @@ async function diagnose(session: Session, options: DoctorOptions): Promise<ExitC
 async function inspectStore(session: Session, options: DoctorOptions, findings: Finding[]): Promise<readonly string[]> {
   await using store = await openStoreOf(options, session)
   findings.push({ of: 'store', ...check('connection', 'ok', `${store.address} answers.`) })
-  const { checks, destinations } = await checkStore(store)
+  const { checks, destinations } = await checkStore(store, options.order ?? 'none')
   findings.push(...checks.map((each): Finding => ({ of: 'store', ...each })))
   return destinations
 }
@@ -81,5 +88,8 @@ function show(output: Output, findings: readonly Finding[], { secrets }: Session
   const marks = { ok: green('✓'), warning: yellow('!'), problem: red('✗'), unknown: dim('?') }
   const safe = findings.map((finding) => ({ ...finding, text: secrets.mask(finding.text) }))
   output.object({ checks: safe })
-  for (const { of, name, state, text } of safe) output.line(`${marks[state]} ${`${of} ${name}`.padEnd(24)} ${text}`)
+  for (const { of, name, state, text, statements = [] } of safe) {
+    output.line(`${marks[state]} ${`${of} ${name}`.padEnd(24)} ${text}`)
+    for (const statement of statements) output.line(`    ${statement}`)
+  }
 }

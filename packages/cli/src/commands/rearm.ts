@@ -3,7 +3,8 @@ import type { OutboxAdmin, OutboxEdit } from '@ackord/outbox'
 import type { Command } from 'commander'
 import { exitCode, usageError } from '../output/errors.ts'
 import type { Output } from '../output/output.ts'
-import { checkWhich, chosenPages, filterOf, recordObject, recordTable, type WhichOptions } from '../output/records.ts'
+import { checkWhich, chosenPages, filterOf, isNamed, recordObject, recordTable, type WhichOptions } from '../output/records.ts'
+import { counted } from '../output/text.ts'
 import type { Execute } from '../session.ts'
 import { parseDuration } from '../settings/duration.ts'
 import { addFilter, parsePairs, storeCommand } from '../settings/settings.ts'
@@ -43,8 +44,8 @@ export function rearmCommand(execute: Execute): Command {
         const { delay, keepAttempts } = options
         const rearmed = await admin.rearm(ids.length > 0 ? { ids } : { filter: filterOf(options) }, edit, { state, delay, keepAttempts })
         output.object({ rearmed })
-        output.line(`${rearmed} ${rearmed === 1 ? 'record is' : 'records are'} ready to be published again.`)
-        return ids.length > 0 && rearmed === 0 ? nothingDone(output, state) : exitCode.ok
+        output.line(`${counted(rearmed, 'record is', 'records are')} ready to be published again.`)
+        return isNamed(ids, options) && rearmed === 0 ? nothingDone(output, ids, state) : exitCode.ok
       }),
     )
 }
@@ -61,15 +62,15 @@ export async function showChosen(
   for await (const records of chosenPages(admin, ids, options, state)) {
     count += records.length
     for (const record of records) output.object(recordObject(output, record))
-    if (!output.json) recordTable(output, records)
+    if (!output.json) for (const line of recordTable(output, records)) output.line(line)
   }
   output.object({ dry_run: true, records: count })
-  output.line(`${count} ${state} ${count === 1 ? 'record' : 'records'}; nothing was changed.`)
-  return ids.length > 0 && count === 0 ? nothingDone(output, state) : exitCode.ok
+  output.line(`${counted(count, `${state} record`, `${state} records`)}; nothing was changed.`)
+  return isNamed(ids, options) && count === 0 ? nothingDone(output, ids, state) : exitCode.ok
 }
 
-export function nothingDone(output: Output, state: 'parked' | 'published'): 1 {
-  output.line(`None of these ids belongs to a ${state} record.`)
+export function nothingDone(output: Output, ids: readonly string[], state: 'parked' | 'published'): 1 {
+  output.line(ids.length > 0 ? `None of these ids belongs to a ${state} record.` : `No ${state} record matches.`)
   return exitCode.failed
 }
 

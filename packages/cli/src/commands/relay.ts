@@ -1,14 +1,16 @@
-import type { DeadLetter, Logger } from '@ackord/core'
+import type { DeadLetter, Logger, Publisher } from '@ackord/core'
 import { abortable } from '@ackord/core/internal'
-import { Relay, type RelayOptions } from '@ackord/outbox'
+import { Relay, type RelayOptions, relayDefaults } from '@ackord/outbox'
 import type { Command } from 'commander'
-import { type Broker, openBroker } from '../brokers/open-broker.ts'
+import { openBroker } from '../brokers/open-broker.ts'
 import { aborted, unlessAborted } from '../lifecycle.ts'
-import { type ExitCode, exitCode, isInterruption } from '../output/errors.ts'
+import { type ExitCode, exitCode, isInterruption, usageError } from '../output/errors.ts'
 import { talkingTo } from '../output/explain-failure.ts'
 import { startHealthServer } from '../relay/health-server.ts'
-import { PrometheusMetrics } from '../relay/prometheus-metrics.ts'
+import { startOtlpExport } from '../relay/otlp-export.ts'
+import { reportToAll, ScrapedMetrics } from '../relay/relay-metrics.ts'
 import type { Execute, Session } from '../session.ts'
+import { exactDuration } from '../settings/duration.ts'
 import {
   addStoreOptions,
   newCommand,
@@ -43,6 +45,7 @@ interface RelayCommandOptions extends StoreLocation {
   readonly name?: string | undefined
   readonly host?: string | undefined
   readonly port?: number | undefined
+  readonly otlp?: string | undefined
 }
 
 export function relayCommand(execute: Execute): Command {
@@ -92,6 +95,7 @@ export function relayCommand(execute: Execute): Command {
       parse: parseInteger(0, 65_535),
     }),
     setting('--host <address>', 'the address to listen on; 0.0.0.0 for all interfaces (default: 127.0.0.1)'),
+    setting('--otlp <url>', 'export traces and metrics to this OpenTelemetry collector, by OTLP over HTTP (default: off)'),
   ]
   for (const option of options) command.addOption(option)
   return command.action(execute(runRelay, { stopsItself: true }))
@@ -99,6 +103,7 @@ export function relayCommand(execute: Execute): Command {
 
 async function runRelay(session: Session, options: RelayCommandOptions): Promise<ExitCode> {
   const { signal } = session
+  checkTogether(options)
   try {
     await relayUntilAborted(session, options)
   } catch (error) {
@@ -110,34 +115,64 @@ async function runRelay(session: Session, options: RelayCommandOptions): Promise
   return exitCode.ok
 }
 
+/** What single values cannot show. Checked before anything is opened. */
+function checkTogether({ lease, publishTimeout, order = 'none', onExhausted = 'park' }: RelayCommandOptions): void {
+  const [leased, limit] = [lease ?? relayDefaults.lease, publishTimeout ?? relayDefaults.publishTimeout]
+  if (limit >= leased) {
+    const byDefault = lease === undefined || publishTimeout === undefined ? ' by default' : ''
+    const text =
+      lease === undefined
+        ? `--publish-timeout is ${exactDuration(limit)}; it must be shorter than --lease (${exactDuration(leased)}${byDefault}).`
+        : `--lease is ${exactDuration(leased)}; it must be longer than --publish-timeout (${exactDuration(limit)}${byDefault}).`
+    throw usageError(text, 'A number without a unit is milliseconds: write 30s for 30 seconds.')
+  }
+  if (onExhausted !== 'park' && order !== 'perKey')
+    throw usageError(
+      `--on-exhausted is '${onExhausted}', which requires the order perKey.`,
+      'Add --order perKey if the writing services use it.',
+    )
+}
+
 async function relayUntilAborted({ output, secrets, signal }: Session, options: RelayCommandOptions): Promise<void> {
   const logger = namedLogger(output.logger('stdout'), options.name)
   const { from, to, order, listen, keepPublished, port, host = '127.0.0.1' } = options
+  // Closed last: it exports what happens until everything else is closed.
+  await using otlp = options.otlp === undefined ? undefined : await startOtlpExport(options.otlp, { option: '--otlp', logger, secrets })
   await using store = await unlessAborted(openStore(from, { option: '--from', location: locationOf(options), logger, secrets }), signal)
   await abortable(
     talkingTo(store.address, () => (store.kind === 'redis' ? store.verify(order ?? 'none') : store.validateSchema())),
     signal,
   )
   await using broker = await unlessAborted(openBroker(to, { option: '--to', logger, secrets }), signal)
-  const metrics = new PrometheusMetrics()
+  const publisher = otlp === undefined ? broker.publisher : otlp.telemetry.publisher(broker.publisher)
+  using scraped = port === undefined ? undefined : new ScrapedMetrics(store, namedDestinations(options))
   const relay = new Relay(store.outbox({ order, retain: keepPublished !== undefined, listen, logger }), {
     ...relayOptions(options),
-    publisher: broker.publisher,
-    deadLetter: deadLetterOf(options, broker),
+    publisher,
+    deadLetter: deadLetterOf(options, publisher),
     logger,
-    metrics,
+    // Passed on to the store.
+    metrics: reportToAll([scraped?.port, otlp?.telemetry.metrics]),
   })
-  const [health, format] = [() => relay.health(), () => metrics.format()]
-  await using server = port === undefined ? undefined : await startHealthServer({ port, host, health, metrics: format })
+  const health = () => relay.health()
+  await using server =
+    scraped === undefined || port === undefined
+      ? undefined
+      : await startHealthServer({ port, host, health, metrics: () => scraped.format() })
   signal.throwIfAborted()
   await using running = relay.start()
-  logger.info({ from: store.address, to: broker.address, ...(server !== undefined && { health: server.url }) }, 'The relay is running.')
+  const served = { ...(server !== undefined && { health: server.url }), ...(otlp !== undefined && { otlp: otlp.address }) }
+  logger.info({ from: store.address, to: broker.address, ...served }, 'The relay is running.')
   await aborted(signal)
   logger.info({}, 'The relay is stopping: records in flight are finished, the rest is released.')
   // Before the server is closed: until the end it reports that the relay is stopping.
   await running.stop()
   const { published, failed, parked, released } = relay.health()
   logger.info({ published, failed, parked, released }, 'The relay has stopped.')
+}
+
+function namedDestinations({ destinations = [], map = new Map() }: RelayCommandOptions): readonly string[] {
+  return destinations.length > 0 ? destinations : [...map.keys()]
 }
 
 function relayOptions(options: RelayCommandOptions): Omit<RelayOptions, 'publisher'> {
@@ -158,7 +193,7 @@ function relayOptions(options: RelayCommandOptions): Omit<RelayOptions, 'publish
   }
 }
 
-function deadLetterOf({ deadLetter }: RelayCommandOptions, { publisher }: Broker): DeadLetter | undefined {
+function deadLetterOf({ deadLetter }: RelayCommandOptions, publisher: Publisher): DeadLetter | undefined {
   return deadLetter === undefined ? undefined : { publisher, destination: deadLetter }
 }
 

@@ -1,48 +1,70 @@
+import type { OutboxAdmin, OutboxRecord } from '@ackord/outbox'
 import type { Command } from 'commander'
 import { CommandError, exitCode } from '../output/errors.ts'
-import { printable } from '../output/output.ts'
-import { recordObject } from '../output/records.ts'
+import type { Output } from '../output/output.ts'
+import { checkIds, matchingPages, recordObject } from '../output/records.ts'
+import { printable } from '../output/text.ts'
 import type { Execute } from '../session.ts'
-import { storeCommand } from '../settings/settings.ts'
+import { messageIdOption, storeCommand } from '../settings/settings.ts'
 import { openStoreOf, type StoreOptions } from '../stores/open-store.ts'
 
 interface ShowOptions extends StoreOptions {
+  readonly messageId?: string | undefined
   readonly data?: boolean | undefined
 }
 
 export function showCommand(execute: Execute): Command {
   return storeCommand('show')
-    .description('Shows one record, with its attributes.')
-    .argument('<id>', 'id of the record, as listed by `ackord list`')
+    .description('Shows one record, or all records of a message, with their attributes.')
+    .argument('[id]', 'id of the record, as listed by `ackord list`')
+    .addOption(messageIdOption('instead of an id: all records of the message with this id'))
     .option('--data', 'include the payload, which may be confidential')
     .action(
-      execute(async (session, options: ShowOptions, [id = '']) => {
+      execute(async (session, options: ShowOptions, ids) => {
         const { output } = session
+        checkIds(ids, options)
         await using store = await openStoreOf(options, session)
-        const record = await store.outbox({ logger: output.logger() }).get(id)
-        if (record === undefined) {
-          throw new CommandError(`There is no record '${printable(id)}' in ${store.address}.`, {
-            exitCode: exitCode.failed,
-            hint: 'It may have been published and deleted; `ackord list` shows the ids.',
-          })
+        const records = await find(store.outbox({ logger: output.logger() }), ids, options)
+        if (records.length === 0) throw notFound(ids, options, store.address)
+        for (const [index, record] of records.entries()) {
+          if (index > 0) output.line()
+          show(output, record, options.data === true)
         }
-        const { attributes, data } = record.message
-        const fields = recordObject(output, record)
-        const shown = { ...fields, attributes }
-        output.object(options.data === true ? { ...shown, data_base64: Buffer.from(data).toString('base64') } : shown)
-        for (const [name, value] of Object.entries(fields)) {
-          if (value !== undefined) output.line(`${output.colours.bold(name.padEnd(14))}${printable(String(value))}`)
-        }
-        output.line(output.colours.bold('attributes'))
-        for (const [name, value] of Object.entries(attributes)) output.line(`  ${printable(name)}: ${printable(String(value))}`)
-        if (options.data === true) output.line(`${output.colours.bold('data')}\n${readable(data)}`)
         return exitCode.ok
       }),
     )
 }
 
+async function find(admin: OutboxAdmin, [id = '']: readonly string[], { messageId }: ShowOptions): Promise<readonly OutboxRecord[]> {
+  if (messageId === undefined) return [await admin.get(id)].filter((record) => record !== undefined)
+  const found: OutboxRecord[] = []
+  for await (const records of matchingPages(admin, { messageId })) found.push(...records)
+  return found
+}
+
+function notFound([id = '']: readonly string[], { messageId }: ShowOptions, address: string): CommandError {
+  const missing = messageId === undefined ? `no record '${printable(id)}'` : `no record of the message '${printable(messageId)}'`
+  return new CommandError(`There is ${missing} in ${address}.`, {
+    exitCode: exitCode.failed,
+    hint: 'It may have been published and deleted; `ackord list` shows the ids.',
+  })
+}
+
+function show(output: Output, record: OutboxRecord, withData: boolean): void {
+  const { attributes, data } = record.message
+  const fields = recordObject(output, record)
+  const shown = { ...fields, attributes }
+  output.object(withData ? { ...shown, data_base64: Buffer.from(data).toString('base64') } : shown)
+  for (const [name, value] of Object.entries(fields)) {
+    if (value !== undefined) output.line(`${output.colours.bold(name.padEnd(14))}${printable(String(value))}`)
+  }
+  output.line(output.colours.bold('attributes'))
+  for (const [name, value] of Object.entries(attributes)) output.line(`  ${printable(name)}: ${printable(String(value))}`)
+  if (withData) output.line(`${output.colours.bold('data')}\n${readable(data)}`)
+}
+
 /** As text if it is valid UTF-8. */
-function readable(data: Uint8Array): string {
+export function readable(data: Uint8Array): string {
   try {
     const text = new TextDecoder('utf-8', { fatal: true }).decode(data)
     return text.split('\n').map(printable).join('\n')

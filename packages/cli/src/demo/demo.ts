@@ -3,6 +3,7 @@ import type { Broker } from '../brokers/open-broker.ts'
 import { waitFor } from '../lifecycle.ts'
 import { CommandError, exitCode } from '../output/errors.ts'
 import { errorText } from '../output/output.ts'
+import { counted } from '../output/text.ts'
 import type { Store } from '../stores/store.ts'
 import { EventAudit } from './event-audit.ts'
 import { Outage } from './failures.ts'
@@ -118,7 +119,7 @@ class DemoRun {
   async #phases(): Promise<void> {
     const { orders, onStep } = this.#options
     const [third, twoThirds] = [Math.ceil(orders / 3), Math.ceil((2 * orders) / 3)]
-    onStep(`${orders} orders arrive: every third is delivered twice, every tenth fails at first.`)
+    onStep(`${counted(orders, 'order arrives', 'orders arrive')}: every third is delivered twice, every tenth fails at first.`)
     await this.#send(0, third)
     await this.#handled()
     if (twoThirds > third) await this.#crash(third, twoThirds)
@@ -138,7 +139,9 @@ class DemoRun {
     await this.#until('the service to be killed', () => lifeline.isCut || this.#acked + lifeline.droppedAcks >= this.#sent)
     lifeline.cut()
     await this.#service.stop()
-    onStep(`A new service starts on the same store. The broker redelivers messages that were not acked (${lifeline.droppedAcks} messages).`)
+    onStep(
+      `A new service starts on the same store. The broker redelivers messages that were not acked (${counted(lifeline.droppedAcks, 'message')}).`,
+    )
     this.#service = this.#startService()
     await this.#handled()
   }
@@ -150,7 +153,7 @@ class DemoRun {
     this.#publisher.begin()
     await this.#send(from, to)
     await this.#handled()
-    onStep(`The broker is up again: ${orders - this.#audit.distinct} events that waited in the outbox are published.`)
+    onStep(`The broker is up again, and ${counted(orders - this.#audit.distinct, 'event')} can leave the outbox.`)
     this.#publisher.end()
   }
 

@@ -9,10 +9,19 @@ export interface Check {
   readonly state: 'ok' | 'warning' | 'problem' | 'unknown'
   /** The finding, and how to fix it. */
   readonly text: string
+  /** Statements that fix it, ready to be pasted into a client of the server, in the session of an administrator. Default: none. */
+  readonly statements?: readonly string[] | undefined
 }
 
-export function check(name: string, state: Check['state'], text: string): Check {
-  return { name, state, text }
+export function check(name: string, state: Check['state'], text: string, statements?: readonly string[]): Check {
+  return { name, state, text, ...(statements !== undefined && { statements }) }
+}
+
+/** A user that lacks privileges, with the statements that grant them; if there are none, the user has all. */
+export function privilegeCheck(user: string, statements: readonly string[]): Check {
+  if (statements.length === 0) return check('privileges', 'ok', 'The user has all privileges that a service and a relay need.')
+  const text = `The user ${user} lacks privileges that services and relays need. As an administrator, run:`
+  return check('privileges', 'problem', text, statements)
 }
 
 /** Runs a check; its failure is a finding, too. */
@@ -36,11 +45,12 @@ export async function runPrivilegeCheck(name: string, find: () => Promise<Check>
   })
 }
 
-/** Whether the database denied access: SQLSTATE 42501 of PostgreSQL, or the access errors of MySQL and MariaDB. */
+/** Whether the server denied access: SQLSTATE 42501 of PostgreSQL, the access errors of MySQL and MariaDB, or NOPERM of Redis. */
 export function isDenied(error: unknown): boolean {
   for (const cause of causesOf(error)) {
     const { code } = cause as { readonly code?: unknown }
-    if (code === '42501' || /ACCESS_DENIED/.test(String(code))) return true
+    if (code === '42501' || /ACCESS_DENIED/.test(String(code)) || (cause instanceof Error && cause.message.startsWith('NOPERM')))
+      return true
   }
   return false
 }

@@ -1,5 +1,5 @@
 import type { SqlStore } from '../stores/store.ts'
-import { type Check, check, clockCheck, isDenied, runCheck, runPrivilegeCheck } from './check.ts'
+import { type Check, check, clockCheck, runCheck } from './check.ts'
 
 /** Checks the settings of MySQL or MariaDB that the guarantees depend on. */
 export async function mysqlChecks(store: SqlStore): Promise<readonly Check[]> {
@@ -24,32 +24,4 @@ export async function mysqlChecks(store: SqlStore): Promise<readonly Check[]> {
     }),
     await runCheck('clock', () => clockCheck(async () => Number(await ask('UNIX_TIMESTAMP(NOW(6)) * 1000')))),
   ]
-}
-
-/** For existing tables. The server checks privileges before it explains a statement, and executes nothing. */
-export async function mysqlPrivileges(store: SqlStore): Promise<Check> {
-  const [inbox, outbox, meta] = [store.table('inbox'), store.table('outbox'), store.table('meta')]
-  const statements = [
-    ['SELECT', meta, `SELECT * FROM ${meta} WHERE 1 = 0`],
-    ['SELECT', outbox, `SELECT * FROM ${outbox} WHERE 1 = 0`],
-    ['INSERT', outbox, `INSERT INTO ${outbox} SELECT * FROM ${outbox} WHERE 1 = 0`],
-    ['UPDATE', outbox, `UPDATE ${outbox} SET attempts = attempts WHERE 1 = 0`],
-    ['DELETE', outbox, `DELETE FROM ${outbox} WHERE 1 = 0`],
-    ['SELECT', inbox, `SELECT * FROM ${inbox} WHERE 1 = 0`],
-    ['INSERT', inbox, `INSERT INTO ${inbox} SELECT * FROM ${inbox} WHERE 1 = 0`],
-    ['DELETE', inbox, `DELETE FROM ${inbox} WHERE 1 = 0`],
-  ] as const
-  return await runPrivilegeCheck('privileges', async () => {
-    const missing: string[] = []
-    for (const [privilege, table, statement] of statements) {
-      try {
-        await store.query(`EXPLAIN ${statement}`)
-      } catch (error) {
-        if (!isDenied(error)) throw error
-        missing.push(`GRANT ${privilege} ON ${table}`)
-      }
-    }
-    if (missing.length === 0) return check('privileges', 'ok', 'The user has all privileges that a service and a relay need.')
-    return check('privileges', 'problem', `Privileges are missing. Run: ${missing.map((grant) => `${grant} TO …`).join('; ')}`)
-  })
 }

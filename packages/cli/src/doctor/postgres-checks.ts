@@ -1,6 +1,6 @@
 import { formatDuration } from '../settings/duration.ts'
 import type { SqlStore } from '../stores/store.ts'
-import { type Check, check, clockCheck, isDenied, runCheck, runPrivilegeCheck } from './check.ts'
+import { type Check, check, clockCheck, runCheck } from './check.ts'
 
 const oldTransaction = 600_000
 
@@ -36,10 +36,13 @@ export async function postgresChecks(store: SqlStore): Promise<readonly Check[]>
     ),
     await runCheck('snapshots', async () => {
       const [row] = await store.query(
-        "SELECT extract(epoch FROM max(clock_timestamp() - xact_start)) * 1000 AS age FROM pg_stat_activity WHERE backend_type = 'client backend'",
+        `SELECT extract(epoch FROM max(clock_timestamp() - xact_start)) * 1000 AS age, pg_has_role('pg_read_all_stats', 'USAGE') AS seesothers
+         FROM pg_stat_activity WHERE backend_type = 'client backend'`,
       )
       const age = Number(row?.['age'] ?? 0)
-      if (age < oldTransaction) return check('snapshots', 'ok', 'There is no long-running transaction.')
+      const others =
+        row?.['seesothers'] === true ? '' : ' of this user. It does not see those of others: that takes the role pg_read_all_stats'
+      if (age < oldTransaction) return check('snapshots', 'ok', `There is no long-running transaction${others}.`)
       const text = `A transaction has been open for ${formatDuration(age)}: meanwhile dead rows cannot be removed, and claims become slower. Find it in pg_stat_activity and end it.`
       return check('snapshots', 'warning', text)
     }),
@@ -51,42 +54,4 @@ export async function postgresChecks(store: SqlStore): Promise<readonly Check[]>
       return check('notifications', 'warning', text)
     }),
   ]
-}
-
-/** For existing tables. */
-export async function postgresPrivileges(store: SqlStore): Promise<Check> {
-  return await runPrivilegeCheck('privileges', async () => {
-    const missing: string[] = []
-    const [user] = await store.query('SELECT quote_ident(current_user) AS name')
-    const problem = (grants: readonly string[]) =>
-      check(
-        'privileges',
-        'problem',
-        `Privileges are missing. Run: ${grants.map((grant) => `${grant} TO ${String(user?.['name'])}`).join('; ')}`,
-      )
-    for (const [name, wanted] of [
-      ['meta', ['SELECT']],
-      ['outbox', ['SELECT', 'INSERT', 'UPDATE', 'DELETE']],
-      ['inbox', ['SELECT', 'INSERT', 'DELETE']],
-    ] as const) {
-      for (const privilege of wanted) {
-        const [row] = await store.query('SELECT has_table_privilege($1, $2) AS granted', [store.table(name), privilege]).catch(noUsage)
-        if (row === undefined) return problem([`GRANT USAGE ON SCHEMA ${schemaOf(store.table(name))}`])
-        if (row?.['granted'] !== true) missing.push(`GRANT ${privilege} ON ${store.table(name)}`)
-      }
-    }
-    if (missing.length === 0) return check('privileges', 'ok', 'The user has all privileges that a service and a relay need.')
-    return problem(missing)
-  })
-}
-
-/** Without USAGE on its schema the server does not even check the table. */
-function noUsage(error: unknown): readonly never[] {
-  if (!isDenied(error)) throw error
-  return []
-}
-
-/** The schema of a quoted and qualified table. */
-function schemaOf(table: string): string {
-  return /^"(?:[^"]|"")*"(?=\.)/.exec(table)?.[0] ?? '…'
 }

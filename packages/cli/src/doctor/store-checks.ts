@@ -1,10 +1,13 @@
 import { isAckordError, silentLogger } from '@ackord/core'
 import { explainFailure } from '../output/explain-failure.ts'
+import { counted } from '../output/text.ts'
 import { formatDuration } from '../settings/duration.ts'
-import type { SqlStore, Store } from '../stores/store.ts'
+import type { OutboxChoices, SqlStore, Store } from '../stores/store.ts'
 import { type Check, check, runPrivilegeCheck } from './check.ts'
-import { mysqlChecks, mysqlPrivileges } from './mysql-checks.ts'
-import { postgresChecks, postgresPrivileges } from './postgres-checks.ts'
+import { mysqlChecks } from './mysql-checks.ts'
+import { mysqlPrivileges } from './mysql-privileges.ts'
+import { postgresChecks } from './postgres-checks.ts'
+import { postgresPrivileges } from './postgres-privileges.ts'
 import { redisChecks } from './redis-checks.ts'
 import { sqliteChecks } from './sqlite-checks.ts'
 
@@ -17,18 +20,21 @@ export interface StoreFindings {
   readonly destinations: readonly string[]
 }
 
+type Order = NonNullable<OutboxChoices['order']>
+
 interface SchemaFinding {
   readonly finding: Check
   /** Whether there are tables to check, as far as the user can see. */
   readonly isUsable: boolean
 }
 
-export async function checkStore(store: Store): Promise<StoreFindings> {
+/** `order`: as in the writing services; order per key needs more privileges. */
+export async function checkStore(store: Store, order: Order): Promise<StoreFindings> {
   if (store.kind === 'redis') return await withBacklog(store, await redisChecks(store))
   const checks = await serverChecks(store)
   const schema = await schemaCheck(store)
   if (!schema.isUsable) return { checks: [...checks, schema.finding], destinations: [] }
-  return await withBacklog(store, [...checks, schema.finding, ...(await privilegeChecks(store))])
+  return await withBacklog(store, [...checks, schema.finding, ...(await privilegeChecks(store, order))])
 }
 
 async function serverChecks(store: SqlStore): Promise<readonly Check[]> {
@@ -36,9 +42,9 @@ async function serverChecks(store: SqlStore): Promise<readonly Check[]> {
   return store.kind === 'sqlite' ? await sqliteChecks(store) : await postgresChecks(store)
 }
 
-async function privilegeChecks(store: SqlStore): Promise<readonly Check[]> {
-  if (store.kind === 'mysql') return [await mysqlPrivileges(store)]
-  return store.kind === 'sqlite' ? [] : [await postgresPrivileges(store)]
+async function privilegeChecks(store: SqlStore, order: Order): Promise<readonly Check[]> {
+  if (store.kind === 'mysql') return [await mysqlPrivileges(store, order)]
+  return store.kind === 'sqlite' ? [] : [await postgresPrivileges(store, order)]
 }
 
 async function schemaCheck(store: SqlStore): Promise<SchemaFinding> {
@@ -64,7 +70,7 @@ async function withBacklog(store: Store, checks: readonly Check[]): Promise<Stor
     destinations = stats.destinations.map(({ destination }) => destination)
     const parked = stats.destinations.reduce((sum, counts) => sum + counts.parked, 0)
     const findings = [
-      parked > 0 ? `${parked} records are parked: \`ackord list --state parked\`.` : undefined,
+      parked > 0 ? `${counted(parked, 'record is', 'records are')} parked: \`ackord list --state parked\`.` : undefined,
       (stats.oldestAge ?? 0) > longLag
         ? `The oldest record has been pending for ${formatDuration(stats.oldestAge ?? 0)}: is a relay running for every destination?`
         : undefined,

@@ -92,11 +92,12 @@ export function explainFailure(error: unknown, address?: string): CommandError {
   return new CommandError(text, { exitCode: found.exitCode, hint: found.hint, cause: error })
 }
 
-/** Runs the work, and names the server in its error. */
+/** Runs the work, and names the server in its error, unless the error is about an option. */
 export async function talkingTo<T>(address: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work()
   } catch (error) {
+    if (isAckordError(error, 'ACKORD_INVALID_OPTION')) throw error
     throw explainFailure(error, address)
   }
 }

@@ -4,15 +4,26 @@ import { causesOf, messageOf as redactedMessage } from '@ackord/core/internal'
 import colours from 'picocolors'
 import type { CommandError } from './errors.ts'
 import type { Secrets } from './secrets.ts'
+import { type Column, tableLines } from './table.ts'
+import { printable } from './text.ts'
+
+/** A stream that may be a terminal, whose size can change. */
+export type OutputStream = Writable & {
+  readonly isTTY?: boolean
+  readonly columns?: number
+  readonly rows?: number
+}
 
 export interface OutputOptions {
-  readonly stdout: Writable
+  readonly stdout: OutputStream
   readonly stderr: Writable
   readonly secrets: Secrets
   /** For programs: JSON only, no colours. */
   readonly json: boolean
   /** Whether the output is a terminal. */
   readonly terminal: boolean
+  /** Whether the terminal can move its cursor. Default: true. */
+  readonly cursor?: boolean | undefined
 }
 
 type Colours = ReturnType<typeof colours.createColors>
@@ -21,6 +32,8 @@ type Colours = ReturnType<typeof colours.createColors>
 export class Output {
   readonly json: boolean
   readonly terminal: boolean
+  /** Whether earlier output can be replaced. */
+  readonly redraws: boolean
   readonly colours: Colours
   readonly #options: OutputOptions
 
@@ -28,6 +41,7 @@ export class Output {
     this.#options = options
     this.json = options.json
     this.terminal = options.terminal && !options.json
+    this.redraws = this.terminal && options.cursor !== false
     this.colours = colours.createColors(this.terminal && colours.isColorSupported)
   }
 
@@ -43,21 +57,39 @@ export class Output {
 
   /** For both. */
   raw(text: string): void {
-    this.#options.stdout.write(`${text}\n`)
+    this.write(`${text}\n`)
   }
 
-  /** Prints columns as wide as needed; numbers are right-aligned. */
-  table(headings: readonly string[], rows: readonly (readonly (string | number)[])[]): void {
-    const shown = rows.map((row) => row.map((cell) => printable(String(cell))))
-    const widths = headings.map((heading, index) => Math.max(heading.length, ...shown.map((row) => row[index]?.length ?? 0)))
-    const numeric = headings.map((_, index) => rows.length > 0 && rows.every((row) => typeof row[index] === 'number'))
-    const format = (cells: readonly string[]) =>
-      cells
-        .map((cell, index) => (numeric[index] ? cell.padStart(widths[index] ?? 0) : cell.padEnd(widths[index] ?? 0)))
-        .join('  ')
-        .trimEnd()
-    this.line(this.colours.bold(format(headings)))
-    for (const row of shown) this.line(format(row))
+  /** Replaces the line of the cursor on a terminal, to show progress; an empty text clears it. Suppressed elsewhere. */
+  progress(text: string): void {
+    if (this.terminal) this.#options.stdout.write(`\r\u001B[K${text}`)
+  }
+
+  /** For both, without a line break: for control sequences of a terminal. */
+  write(text: string): void {
+    this.#options.stdout.write(text)
+  }
+
+  /** The number of columns of the terminal; `undefined` if the output is none, or does not report it. */
+  get width(): number | undefined {
+    return this.terminal ? this.#options.stdout.columns || undefined : undefined
+  }
+
+  /** The number of lines of the terminal; `undefined` if the output is none, or does not report it. */
+  get height(): number | undefined {
+    return this.terminal ? this.#options.stdout.rows || undefined : undefined
+  }
+
+  /** Calls the listener when the size of the terminal has changed, or when the reader has gone. Returns a function that ends it. */
+  on(event: 'resize' | 'error', listener: () => void): () => void {
+    const { stdout } = this.#options
+    stdout.on(event, listener)
+    return () => void stdout.off(event, listener)
+  }
+
+  /** The lines of a table that fits the terminal. Elsewhere nothing is cut. */
+  table<Row>(columns: readonly Column<Row>[], rows: readonly Row[]): readonly string[] {
+    return tableLines(columns, rows, { width: this.width, heading: this.colours.bold })
   }
 
   /** The text without passwords: for texts that come, or may come, from drivers. */
@@ -120,7 +152,8 @@ export function errorText(error: unknown): string {
   const texts: string[] = []
   for (const cause of [...causesOf(error)].slice(0, 5)) {
     const text = cause instanceof Error ? messageOf(cause) : String(cause)
-    if (!texts.includes(text)) texts.push(text)
+    // Some errors repeat the text of their cause.
+    if (!texts.some((each) => each.includes(text))) texts.push(text)
   }
   return oneLine(texts.join(' Cause: '))
 }
@@ -134,11 +167,6 @@ function messageOf(error: Error): string {
 
 function oneLine(text: string): string {
   return text.replaceAll(/\s*\n\s*/g, ' ').trim()
-}
-
-/** Record contents are user data: they must not contain terminal control characters. */
-export function printable(text: string): string {
-  return text.replaceAll(/\p{Cc}/gu, (control) => `\\x${control.charCodeAt(0).toString(16).padStart(2, '0')}`)
 }
 
 function shownFields(fields: Record<string, unknown>): string {

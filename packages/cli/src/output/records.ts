@@ -1,6 +1,8 @@
 import type { OutboxAdmin, OutboxFilter, OutboxRecord, OutboxState } from '@ackord/outbox'
 import { usageError } from './errors.ts'
 import type { Output } from './output.ts'
+import type { Column } from './table.ts'
+import { instant, onOneLine, toSeconds } from './text.ts'
 
 /** A record as JSON. Its payload is included only on request. The error comes from a driver. */
 export function recordObject(output: Output, record: OutboxRecord): Record<string, unknown> {
@@ -24,45 +26,39 @@ export function recordObject(output: Output, record: OutboxRecord): Record<strin
   }
 }
 
-export function recordTable(output: Output, records: readonly OutboxRecord[]): void {
-  output.table(
-    ['ID', 'STATE', 'DESTINATION', 'TYPE', 'KEY', 'ATTEMPTS', 'CREATED', 'LAST ERROR'],
-    records.map(({ id, state, destination, message, attempts, createdAt, lastError }) => [
-      id,
-      state,
-      destination,
-      message.type ?? '',
-      message.partitionKey ?? '',
-      attempts,
-      instant(createdAt) ?? '',
-      shortened(output.masked(lastError ?? '')),
-    ]),
-  )
-}
-
-function instant(milliseconds: number | undefined): string | undefined {
-  return milliseconds === undefined ? undefined : new Date(milliseconds).toISOString()
-}
-
-function shortened(text: string): string {
-  const line = text.replaceAll(/\s+/g, ' ')
-  return line.length > 80 ? `${line.slice(0, 79)}…` : line
+/** The lines of a table of records. On a terminal LAST ERROR is cut first, then the key, the type and the destination; ids never are. */
+export function recordTable(output: Output, records: readonly OutboxRecord[]): readonly string[] {
+  const { terminal, colours } = output
+  const columns: readonly Column<OutboxRecord>[] = [
+    { heading: 'ID', cell: ({ id }) => id },
+    { heading: 'STATE', cell: ({ state }) => state, colour: (text, { state }) => (state === 'parked' ? colours.yellow(text) : text) },
+    { heading: 'DESTINATION', cell: ({ destination }) => destination, cut: { rank: 4, min: 11 } },
+    { heading: 'MESSAGE ID', cell: ({ message }) => message.id ?? '', omit: 1 },
+    { heading: 'TYPE', cell: ({ message }) => message.type ?? '', cut: { rank: 3, min: 8 }, omit: 4 },
+    { heading: 'KEY', cell: ({ message }) => message.partitionKey ?? '', cut: { rank: 2, min: 6 }, omit: 2 },
+    { heading: 'ATTEMPTS', cell: ({ attempts }) => attempts },
+    // A terminal has no room for milliseconds.
+    { heading: 'CREATED', cell: ({ createdAt }) => (terminal ? toSeconds(createdAt) : (instant(createdAt) ?? '')), omit: 3 },
+    { heading: 'LAST ERROR', cell: ({ lastError }) => onOneLine(output.masked(lastError ?? '')), cut: { rank: 1, min: 16 }, omit: 5 },
+  ]
+  return output.table(columns, records)
 }
 
 /** The options that `addFilter()` adds. */
 export interface FilterOptions {
+  readonly messageId?: string | undefined
   readonly destination?: string | undefined
   readonly type?: string | undefined
   readonly key?: string | undefined
 }
 
-export function filterOf({ destination, type, key }: FilterOptions, state?: OutboxState): OutboxFilter {
-  return { state, destination, type, orderingKey: key }
+export function filterOf({ messageId, destination, type, key }: FilterOptions, state?: OutboxState): OutboxFilter {
+  return { state, messageId, destination, type, orderingKey: key }
 }
 
 /** Whether the filter excludes anything. */
-function isFiltered({ destination, type, key }: FilterOptions): boolean {
-  return destination !== undefined || type !== undefined || key !== undefined
+function isFiltered({ messageId, destination, type, key }: FilterOptions): boolean {
+  return messageId !== undefined || destination !== undefined || type !== undefined || key !== undefined
 }
 
 /** How `rearm` and `discard` select records. */
@@ -72,13 +68,24 @@ export interface WhichOptions extends FilterOptions {
 
 const pageSize = 500
 
+/** Rejects a selection of none, or of two kinds, where a command accepts ids or a message id. */
+export function checkIds(ids: readonly string[], { messageId }: FilterOptions): void {
+  if (ids.length > 0 && messageId !== undefined) throw usageError('Use either ids or --message-id, not both.')
+  if (ids.length === 0 && messageId === undefined) throw usageError('No record is selected.', 'Pass the id of a record, or --message-id.')
+}
+
+/** Whether particular records are selected, so that finding none is a failure. */
+export function isNamed(ids: readonly string[], { messageId }: FilterOptions): boolean {
+  return ids.length > 0 || messageId !== undefined
+}
+
 /** Rejects a selection that would be everything by accident. */
 export function checkWhich(ids: readonly string[], options: WhichOptions): void {
   const filtered = isFiltered(options)
   if (ids.length > 0 && (filtered || options.all === true)) throw usageError('Use either ids or a filter, not both.')
   if (filtered && options.all === true) throw usageError('Use either a filter or --all, not both.')
   if (ids.length > 0 || filtered || options.all === true) return
-  throw usageError('No records are selected.', 'Pass ids, or --destination, --type or --key, or --all.')
+  throw usageError('No records are selected.', 'Pass ids, or --message-id, --destination, --type or --key, or --all.')
 }
 
 /** The parked or published records that match, page by page. Records that disappear after a page was read do not affect the next one. */
@@ -94,9 +101,13 @@ export async function* chosenPages(
     if (chosen.length > 0) yield chosen as OutboxRecord[]
     return
   }
+  yield* matchingPages(admin, filterOf(options, state))
+}
+
+export async function* matchingPages(admin: OutboxAdmin, filter: OutboxFilter): AsyncGenerator<readonly OutboxRecord[], void, void> {
   let after: string | undefined
   do {
-    const page = await admin.list(filterOf(options, state), { limit: pageSize, after })
+    const page = await admin.list(filter, { limit: pageSize, after })
     if (page.records.length > 0) yield page.records
     after = page.next
   } while (after !== undefined)

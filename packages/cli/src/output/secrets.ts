@@ -3,11 +3,24 @@ const mask = '***'
 /** Query parameters of a URL that contain secrets. */
 const secretName = /pass|secret|token|key|credential/i
 
-/** `://user:password@`, in any text. */
-const userInformation = /:\/\/[^\s/?#]*@/g
+/** `scheme://user:password@`, in any text. */
+const userInformation = /([a-z0-9+.-]*):\/\/([^\s/?#]*)@/gi
 
 /** Without a password the user name is a token, with NATS. */
 const mayHaveToken = /(^|=)(nats|tls|wss?):/i
+
+/** Schemes of stores and brokers, whose user names are no secrets. */
+const hasUserName = /^(postgres(ql)?|mysql|mariadb|rediss?(\+cluster)?|amqps?|kafkas?|nats|tls)$/i
+
+/**
+ * User and password as they are shown in a URL: `app:***@`, `app@`, and `:***@` for a password without a user. A user that may be a token is masked:
+ * one of NATS without a password, and that of a URL with any other scheme.
+ */
+export function shownCredentials(scheme: string, user: string, password: string): string {
+  if (user === '' && password === '') return ''
+  if (!hasUserName.test(scheme) || (password === '' && mayHaveToken.test(`${scheme}:`))) return `${mask}@`
+  return `${user}${password === '' ? '' : `:${mask}`}@`
+}
 
 /** Texts that must never be printed: the passwords and tokens of the URLs passed to the command. */
 export class Secrets {
@@ -24,7 +37,10 @@ export class Secrets {
     // The longest first: a password may begin with another. All before the pattern, which matches only a part of a password that contains an `@`.
     for (const value of [...this.#values].sort((one, other) => other.length - one.length))
       masked = masked.replaceAll(patternOf(value), mask)
-    return masked.replaceAll(userInformation, `://${mask}@`)
+    return masked.replaceAll(userInformation, (_, scheme: string, credentials: string) => {
+      const [user = '', ...password] = credentials.split(':')
+      return `${scheme}://${shownCredentials(scheme, user, password.join(':'))}`
+    })
   }
 
   #add(value: string | undefined): void {
@@ -44,12 +60,16 @@ export class Secrets {
 /** A shorter secret is part of many words, and the gaps would reveal it. */
 const shortest = 3
 
-/** Positions where the text may be the secret: the scheme of a URL is not one, though many passwords are `postgres`. */
+/**
+ * Positions where the text may be the secret: neither the scheme of a URL nor the user before a password is one, though many passwords are `postgres`
+ * or `guest`, as their users are.
+ */
 function patternOf(value: string): RegExp {
   const literal = value.replaceAll(/[\\^$.*+?()[\]{}|/]/g, '\\$&')
+  const end = `(?!://|(?<=://${literal}):)`
   return value.length < shortest
-    ? new RegExp(`(?<![\\p{L}\\p{N}])${literal}(?![\\p{L}\\p{N}]|://)`, 'gu')
-    : new RegExp(`${literal}(?!://)`, 'gu')
+    ? new RegExp(`(?<![\\p{L}\\p{N}])${literal}(?![\\p{L}\\p{N}])${end}`, 'gu')
+    : new RegExp(`${literal}${end}`, 'gu')
 }
 
 interface Credentials {

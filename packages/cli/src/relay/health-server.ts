@@ -3,6 +3,7 @@ import { createServer, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { RelayHealth } from '@ackord/outbox'
 import { CommandError, exitCode } from '../output/errors.ts'
+import { errorText } from '../output/output.ts'
 
 export interface HealthServerOptions {
   readonly host: string
@@ -41,8 +42,7 @@ export async function startHealthServer({ host, port, health, metrics }: HealthS
     await once(server, 'listening')
   } catch (error) {
     const code = error instanceof Error && 'code' in error ? String(error.code) : ''
-    const problem = code === 'EADDRINUSE' ? 'the port is already in use' : code === 'EACCES' ? 'permission denied' : code
-    throw new CommandError(`Cannot listen on ${host}:${port}: ${problem}.`, {
+    throw new CommandError(`Cannot listen on ${host}:${port}: ${problems[code] ?? (code || errorText(error))}.`, {
       exitCode: exitCode.failed,
       hint: 'Choose another with --port or --host.',
       cause: error,
@@ -59,6 +59,14 @@ export async function startHealthServer({ host, port, health, metrics }: HealthS
       await closed
     },
   }
+}
+
+const problems: Readonly<Record<string, string>> = {
+  EADDRINUSE: 'the port is already in use',
+  EACCES: 'permission denied',
+  EADDRNOTAVAIL: 'the address does not belong to this machine',
+  ENOTFOUND: 'host not found',
+  EAI_AGAIN: 'the host name cannot be resolved',
 }
 
 /** Without a URL parser: no request may make it throw. A proxy sends the whole URL. */

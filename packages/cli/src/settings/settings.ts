@@ -15,6 +15,13 @@ export interface Setting {
 }
 
 const settings = new WeakMap<Option, Setting>()
+const mayBeEmpty = new WeakSet<Option>()
+
+/** Makes an option accept an empty value. Others reject it. */
+export function allowEmpty(option: Option): Option {
+  mayBeEmpty.add(option)
+  return option
+}
 
 /** An option that can also be set by an environment variable and the configuration file. */
 export function setting(flags: string, description: string, options: { readonly parse?: Parse; readonly key?: string } = {}): Option {
@@ -30,6 +37,12 @@ export function setting(flags: string, description: string, options: { readonly 
 /** The settings of a command. */
 function settingsOf(command: Command): readonly Setting[] {
   return command.options.flatMap((option) => settings.get(option) ?? [])
+}
+
+/** The option of a command, or of its subcommands, with the URL of the store or of the broker. Its name depends on the command. */
+export function urlOption(command: Command, kind: 'store' | 'broker'): Option | undefined {
+  const own = command.options.find((option) => settings.get(option)?.key === kind || option.long === `--${kind}`)
+  return own ?? command.commands.map((each) => urlOption(each, kind)).find((option) => option !== undefined)
 }
 
 /** The settings of a command and all its subcommands. */
@@ -55,7 +68,7 @@ export function storeCommand(name: string): Command {
 export function addStoreOptions(command: Command): Command {
   return command
     .addOption(setting('--schema <name>', 'the namespace of the tables (SQL)'))
-    .addOption(setting('--prefix <text>', "the prefix of the table names (SQL; default: 'ackord_')"))
+    .addOption(allowEmpty(setting('--prefix <text>', "the prefix of the table names (SQL; default: 'ackord_')")))
     .addOption(
       setting('--outbox <kind>', 'stream or lua, the same as in the writing services (Redis; default: stream)', { parse: parseOutbox }),
     )
@@ -67,9 +80,33 @@ export function addStoreOptions(command: Command): Command {
 /** Options that select records; the same for all commands that search for some. */
 export function addFilter(command: Command): Command {
   return command
+    .addOption(messageIdOption('only the records of the message with this id'))
     .option('--destination <name>', 'only records for this destination')
     .option('--type <type>', 'only events of this type')
     .option('--key <key>', 'only records with this ordering key')
+}
+
+/** `description`: what the command does with the records of a message. */
+export function messageIdOption(description: string): Option {
+  return new Option('--message-id <id>', `${description}, as printed in logs`).argParser((text: string) => {
+    if (text !== '') return text
+    throw new InvalidArgumentError('It must be a non-empty id.')
+  })
+}
+
+/** Shorter intervals would keep the store busy; longer ones exceed a timer. */
+const watchLimits = { min: 100, max: 86_400_000 }
+
+/** Adds the option that repeats the command. Its value is the milliseconds between two refreshes. */
+export function addWatch(command: Command): Command {
+  const option = new Option('--watch [interval]', 'refresh until Ctrl-C, by default every 2s')
+  return command.addOption(option.preset('2s').argParser(parseWatchInterval))
+}
+
+function parseWatchInterval(text: string): number {
+  const interval = parseDuration(text)
+  if (interval >= watchLimits.min && interval <= watchLimits.max) return interval
+  throw new InvalidArgumentError('It must be from 100ms to 24h; a number without a unit is milliseconds.')
 }
 
 export function parseInteger(min: number, max: number = Number.MAX_SAFE_INTEGER): (text: string) => number {
@@ -117,23 +154,39 @@ export function parsePairs(text: string, previous: unknown): ReadonlyMap<string,
   return pairs
 }
 
+/** The options that were not set by a flag: the name that the user wrote instead, such as `ACKORD_LEASE`, by the flag. */
+export type WrittenNames = ReadonlyMap<string, string>
+
 /** Fills in options that were not typed: from the environment, else from the configuration file. */
-export async function applySettings(command: Command, environment: NodeJS.ProcessEnv): Promise<void> {
+export async function applySettings(command: Command, environment: NodeJS.ProcessEnv): Promise<WrittenNames> {
+  const written = new Map<string, string>()
   const config = await loadConfig(command.opts()['config'])
   if (config !== undefined) checkKeys(command, config.name, Object.keys(config.values))
   for (const setting of settingsOf(command)) {
     const name = setting.option.attributeName()
     if (command.getOptionValueSource(name) === 'cli') continue
+    const flag = setting.option.long ?? ''
     const fromEnvironment = environment[setting.variable]
     if (fromEnvironment !== undefined && fromEnvironment !== '') {
+      written.set(flag, setting.variable)
       command.setOptionValueWithSource(name, parsed(setting, [fromEnvironment], setting.variable), 'env')
       continue
     }
     const fromFile = config?.values[setting.key]
     if (fromFile === undefined || config === undefined) continue
     const where = `'${setting.key}' in ${config.name}`
+    written.set(flag, where)
     command.setOptionValueWithSource(name, parsed(setting, textsOf(fromFile, where), where), 'config')
   }
+  for (const option of command.options) rejectEmpty(option, command, written)
+  return written
+}
+
+/** Mostly the value of a shell variable that is not set: as a filter or a name it would mean something else than intended. */
+function rejectEmpty(option: Option, command: Command, written: WrittenNames): void {
+  if (command.getOptionValue(option.attributeName()) !== '' || mayBeEmpty.has(option)) return
+  const flag = option.long ?? ''
+  throw usageError(`${written.get(flag) ?? flag} is empty.`, 'Is the variable that it comes from set? Otherwise omit it.')
 }
 
 /** A misspelt key must not be ignored. Keys of other commands are allowed. */

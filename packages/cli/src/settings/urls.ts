@@ -1,4 +1,5 @@
 import { usageError } from '../output/errors.ts'
+import { shownCredentials } from '../output/secrets.ts'
 
 /** The address of a store or broker, from a URL of the user. */
 export interface ServiceUrl {
@@ -12,7 +13,7 @@ export interface ServiceUrl {
   /** Without the leading slash. */
   readonly path: string
   readonly query: URLSearchParams
-  /** For output: without user, password and query. */
+  /** For output: with the user name, `***` instead of a password or token, and without the query, which may have a password too. */
   readonly address: string
 }
 
@@ -32,15 +33,16 @@ export function parseServiceUrl(option: string, text: string, examples: readonly
   }
   const [user, ...password] = credentials?.split(':') ?? []
   const lower = scheme.toLowerCase()
+  const known = { user: decoded(option, user), password: decoded(option, password.join(':')) }
+  const shown = shownCredentials(lower, encodeURIComponent((known.user ?? '').toWellFormed()), known.password ?? '')
   return {
     text: text.trim(),
     scheme: lower,
     hosts,
-    user: decoded(option, user),
-    password: password.length === 0 ? undefined : decoded(option, password.join(':')),
+    ...known,
     path: hosts.length > 0 ? path.replace(/^\//, '') : path,
     query: new URLSearchParams(query),
-    address: `${lower}:${text.includes('://') ? '//' : ''}${hosts.join(',')}${path}`,
+    address: `${lower}:${text.includes('://') ? '//' : ''}${shown}${hosts.join(',')}${path}`,
   }
 }
 

@@ -140,7 +140,7 @@ export function locationOf({ schema, prefix, stream, tag, outbox, shards }: Stor
 export function openStoreOf(
   options: StoreOptions,
   { output, secrets }: Session,
-  more: { readonly create?: boolean; readonly connect?: boolean } = {},
+  more: Partial<Pick<OpenStoreOptions, 'create' | 'connect' | 'logger'>> = {},
 ): Promise<Store> {
   return openStore(options.store, { option: '--store', location: locationOf(options), logger: output.logger(), secrets, ...more })
 }

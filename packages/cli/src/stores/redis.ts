@@ -1,10 +1,10 @@
 import { isAckordError, type Logger, silentLogger } from '@ackord/core'
 import type { OutboxAdmin, OutboxStore, OutboxWriter } from '@ackord/outbox'
-import { checkDurability, fromIoredis, type Redis, type RedisTransaction, streamOutbox, transactional } from '@ackord/redis'
+import { checkDurability, fromIoredis, type Redis, type RedisTransaction, redisInbox, streamOutbox, transactional } from '@ackord/redis'
 import { luaOutbox } from '@ackord/redis/lua-outbox'
 import { CommandError, exitCode, usageError } from '../output/errors.ts'
 import type { ServiceUrl } from '../settings/urls.ts'
-import { connectRedis, removeKeys } from './redis-client.ts'
+import { connectRedis, pingRedis, removeKeys } from './redis-client.ts'
 import type { OutboxChoices, RedisStore, StoreLocation } from './store.ts'
 
 const defaultTag = 'ackord'
@@ -37,9 +37,12 @@ export async function openRedis(url: ServiceUrl, place: StoreLocation, logger: L
   return {
     kind: 'redis',
     address: url.address,
+    outboxKind: place.outbox ?? 'stream',
+    user: url.user ?? 'default',
     tag,
+    tags: tagsOf(place),
     async connect() {
-      await client.ping()
+      await pingRedis(client)
     },
     outbox: (choices) => open(redis, choices),
     async verify(order) {
@@ -58,6 +61,7 @@ export async function openRedis(url: ServiceUrl, place: StoreLocation, logger: L
         })
       }
     },
+    inbox: (given) => redisInbox(redis, { tag, logger: given }),
     transactional: ({ consumer, destination, onDuplicate }) =>
       transactional(redis, {
         // The time that a crash costs: short enough to watch.
@@ -81,6 +85,11 @@ export async function openRedis(url: ServiceUrl, place: StoreLocation, logger: L
 interface RedisOutbox extends OutboxStore, OutboxAdmin, OutboxWriter<RedisTransaction> {
   /** Whether the user may run everything that the scripts need; Lua outbox only. */
   verify?(): Promise<void>
+}
+
+/** A Lua outbox with several shards has a tag for each, as `luaOutbox()` names them. */
+function tagsOf({ tag = [defaultTag], shards = 1 }: StoreLocation): readonly string[] {
+  return Array.from({ length: shards }, (_, number) => tag.map((each) => (number === 0 ? each : `${each}:${number}`))).flat()
 }
 
 type OpenOutbox = (redis: Redis, choices: OutboxChoices) => RedisOutbox

@@ -6,6 +6,7 @@ import {
   type Notifications,
   printSchema,
   type Row,
+  sqlInbox,
   sqlOutbox,
   type TableOptions,
   transactional,
@@ -54,6 +55,7 @@ export function sqlStore<Handle>(database: Database<Handle>, client: SqlClient<H
       if (listen && client.notifications === undefined) throw usageError(`--listen requires PostgreSQL; ${address} has no notifications.`)
       return sqlOutbox(database, { order, retain, logger, notifications: listen ? client.notifications?.() : undefined })
     },
+    inbox: (logger) => sqlInbox(database, { logger }),
     transactional: ({ consumer, destination, onDuplicate }) =>
       transactional(database, { transaction: { logger: silentLogger }, inbox: { consumer, onDuplicate }, outbox: { destination } }),
     async append(records) {

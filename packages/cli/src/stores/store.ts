@@ -1,5 +1,5 @@
 import type { Logger, Middleware } from '@ackord/core'
-import type { NewOutboxRecord, OutboxAdmin, OutboxStore } from '@ackord/outbox'
+import type { InboxAdmin, NewOutboxRecord, OutboxAdmin, OutboxStore } from '@ackord/outbox'
 import type { Order, Row } from '@ackord/sql'
 
 /** Which outbox on the server: shared by all commands on a store. */
@@ -43,6 +43,8 @@ interface AnyStore {
   /** One round trip. Rejects if the server cannot be reached, or denies access. */
   connect(): Promise<void>
   outbox(choices: OutboxChoices): AdminOutbox
+  /** Its entries, for operators. */
+  inbox(logger: Logger): InboxAdmin
   /** The middleware of a service: inbox, transaction and outbox. */
   transactional(options: ServiceOptions): Middleware
   /** Stores the records in a transaction of its own. */
@@ -75,7 +77,13 @@ export interface SqlStore extends AnyStore {
 
 export interface RedisStore extends AnyStore {
   readonly kind: 'redis'
+  readonly outboxKind: 'stream' | 'lua'
+  /** The user of the connection. */
+  readonly user: string
+  /** The first of the hash tags. */
   readonly tag: string
+  /** The hash tags of all keys of the outbox: with several shards, one for each. */
+  readonly tags: readonly string[]
   /**
    * Whether the user may run everything that the scripts of a Lua outbox need, and whether the outbox has this order; default: any. Does nothing for
    * other outboxes.

@@ -1,9 +1,11 @@
 import { execFileSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { ackord } from '../support/ackord.ts'
+import { widthOf } from '../../src/output/text.ts'
+import { ackord, runOn } from '../support/ackord.ts'
 import { bundleMain } from '../support/bundle-main.ts'
 import { clusterUrl, mariadbUrl, openTestStore, postgresUrl, record, redisUrl, type TestStore } from '../support/services.ts'
+import { VirtualTerminal } from '../support/virtual-terminal.ts'
 
 beforeAll(bundleMain)
 
@@ -38,11 +40,20 @@ describe.each([
     const { code, last } = await ackord(['status', '--json', ...world.args])
     expect(code).toBe(0)
     expect(last).toMatchObject({ totals: { ready: 3, parked: 2, leased: 0 }, oldest_age_ms: expect.any(Number) })
-    expect(last['destinations']).toEqual(expect.arrayContaining([expect.objectContaining({ destination: 'orders', ready: 3, parked: 0 })]))
+    expect(last['destinations']).toHaveLength(2)
+    const [waiting, still] = [{ oldest_age_ms: expect.any(Number) }, { oldest_age_ms: null }]
+    const counts = { ready: 0, waiting: 0, leased: 0, parked: 0, published: 0 }
+    expect(last['destinations']).toEqual(
+      expect.arrayContaining([
+        { destination: 'orders', ...counts, ready: 3, ...waiting },
+        { destination: 'bad', ...counts, parked: 2, ...still },
+      ]),
+    )
     const people = await ackord(['status', ...world.args])
     expect(people.stdout).toMatch(/DESTINATION +READY/)
-    expect(people.stdout).toMatch(/orders +3 +0 +0 +0/)
-    expect(people.stdout).toContain('ackord list --state parked')
+    expect(people.stdout).toMatch(/orders +3 +0 +0 +0 +0 +\d+ m?s\n/)
+    expect(people.stdout).toMatch(/bad +0 +0 +0 +2 +0 +-\n/)
+    expect(people.stdout).toContain('2 records are parked: ackord list --state parked')
   })
 
   it('list filters, and continues from page to page', async () => {
@@ -60,6 +71,40 @@ describe.each([
     expect(second.last['next']).toBeNull()
   })
 
+  it('finds, parks, re-arms and discards the records of a message id', async () => {
+    await using world = await openTestStore(url, more)
+    await world.store.append([record('a', 'm1'), record('b', 'm1'), record('a', 'm2')])
+    const named = ['--message-id', 'm1', ...world.args]
+    const found = await listed(world, '--message-id', 'm1')
+    expect(found.map(({ destination, message_id: id }) => [destination, id]).sort()).toEqual([
+      ['a', 'm1'],
+      ['b', 'm1'],
+    ])
+    expect(await listed(world, '--message-id', 'm1', '--destination', 'b')).toHaveLength(1)
+    expect(await listed(world, '--message-id', 'm3')).toEqual([])
+
+    const shown = await ackord(['show', '--json', '--data', ...named])
+    const objects = shown.stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line) as ListedRecord)
+    expect(objects.map(({ id }) => id).sort()).toEqual(found.map(({ id }) => id).sort())
+    expect((await ackord(['show', ...named])).stdout.match(/^message_id +m1$/gm)).toHaveLength(2)
+    const missing = await ackord(['show', '--message-id', 'm3', ...world.args])
+    expect(missing.stderr).toContain("There is no record of the message 'm3' in ")
+    expect({ code: missing.code, stdout: missing.stdout }).toEqual({ code: 1, stdout: '' })
+
+    expect((await ackord(['park', '--json', '--reason', 'wrong price', ...named])).last).toEqual({ parked: 2 })
+    expect([await world.count('parked'), await world.count('ready')]).toEqual([2, 1])
+    expect((await ackord(['park', '--reason', 'again', ...named])).code).toBe(1)
+    expect((await ackord(['rearm', '--json', '--dry-run', ...named])).last).toEqual({ dry_run: true, records: 2 })
+    expect((await ackord(['rearm', '--json', '--destination', 'a', ...named])).last).toEqual({ rearmed: 1 })
+    expect((await ackord(['discard', '--json', '--reason', 'test', '--yes', ...named])).last).toEqual({ discarded: 1 })
+    expect([await world.count('parked'), await world.count('ready')]).toEqual([0, 2])
+    const again = await ackord(['rearm', ...named])
+    expect(again).toMatchObject({ code: 1, stdout: '0 records are ready to be published again.\nNo parked record matches.\n' })
+  })
+
   it('list prints a cursor that a shell does not split', async () => {
     await using world = await openTestStore(url, more)
     await world.store.append([record("it's", 'a1'), record("it's", 'a2'), record("it's", 'a3')])
@@ -72,7 +117,7 @@ describe.each([
   it('list rejects an invalid cursor', async () => {
     await using world = await openTestStore(url, more)
     await world.fill('orders', 1)
-    for (const after of ['bogus', '', '0', '[[0,1]]']) {
+    for (const after of ['bogus', '0', '[[0,1]]']) {
       const { code, stdout, stderr } = await ackord(['list', `--after=${after}`, ...world.args])
       expect(stderr).toContain('after is an invalid cursor')
       expect({ code, stdout }).toEqual({ code: 2, stdout: '' })
@@ -178,18 +223,45 @@ describe('the stored error of a record', () => {
     for (const command of commands.flatMap((each) => [each, [...each, '--json']])) {
       const { code, stdout } = await ackord([...command, ...world.args])
       expect(code).toBe(0)
-      expect(stdout).toContain('connect amqp://***@host failed')
+      expect(stdout).toContain('connect amqp://user:***@host failed')
       expect(stdout).not.toContain('pa55-w0rd')
     }
   })
 
-  it('is masked before it is shortened', async () => {
-    await using world = await openTestStore()
+  it('is masked before it is cut, and not cut if the output is not a terminal', async () => {
+    await using world = await openTestStore(postgresUrl)
     await world.fill('orders', 1)
-    await world.park(`${'x'.repeat(50)} amqp://user:pa55-w0rd-that-is-long@host`)
+    await world.park(`${'x'.repeat(50)} amqp://user:pa55-w0rd-that-is-long@host ${'y'.repeat(200)}`)
     const { stdout } = await ackord(['list', ...world.args])
-    expect(stdout).toContain(' amqp://***@host')
-    expect(stdout).not.toContain('pa55')
+    expect(stdout).toContain(` amqp://user:***@host ${'y'.repeat(200)}\n`)
+    for (let columns = 120; columns < 180; columns += 10) {
+      const terminal = new VirtualTerminal(columns, 24)
+      expect(await runOn(terminal, ['list', ...world.args]).ended).toBe(0)
+      const screen = terminal.screen.join('\n')
+      expect(screen).toMatch(/ x{10}.*…$/m)
+      expect(stdout + screen).not.toContain('pa55')
+    }
+  })
+})
+
+describe('a table of records on a terminal', () => {
+  it('fits, with whole ids, and has the message id if there is room', async () => {
+    await using world = await openTestStore(postgresUrl)
+    const id = '01890a5d-ac96-774b-bcce-b302099a8057'
+    await world.store.append([record('注文-イベント-📦', id, { partitionkey: 'customer-4711', type: 'com.example.shop.order.placed' })])
+    await world.park('no route to host')
+    const [one] = await listed(world)
+    for (const columns of [60, 80, 100, 140, 200]) {
+      const terminal = new VirtualTerminal(columns, 24)
+      expect(await runOn(terminal, ['list', ...world.args]).ended).toBe(0)
+      const [headings = '', row = ''] = terminal.screen
+      for (const line of terminal.screen) expect(widthOf(line)).toBeLessThanOrEqual(columns)
+      expect(row).toMatch(new RegExp(`^${one?.id} `))
+      expect([columns, headings.includes('MESSAGE ID'), row.includes(id)]).toEqual([columns, columns >= 140, columns >= 140])
+      expect([columns, headings.includes('LAST ERROR')]).toEqual([columns, true])
+    }
+    const { stdout } = await ackord(['list', ...world.args])
+    expect(stdout).toContain(`注文-イベント-📦  ${id}  com.example.shop.order.placed  customer-4711 `)
   })
 })
 

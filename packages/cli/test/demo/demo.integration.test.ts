@@ -1,5 +1,6 @@
 import { existsSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
+import { stripVTControlCharacters } from 'node:util'
 import { Cluster } from 'ioredis'
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest'
 import { startKafkaMock } from '../../../../scripts/servers/index.mjs'
@@ -172,6 +173,7 @@ describe('the demo', () => {
     expect(ended.stdout).toContain('the service is killed in the middle')
     expect(ended.stdout).toContain('The broker is down for events')
     expect(ended.stdout).toContain('0 lost, 0 applied twice.')
+    expect(ended.stdout).toContain('docs/start/postgresql.md')
   })
 
   it('needs a broker only', async () => {
@@ -186,6 +188,26 @@ describe('the demo', () => {
     expectGood(await ackord(['demo', '--orders', '9', '--store', 'sqlite:mine.db'], { cwd }), 9)
     expect(existsSync(join(cwd, 'mine.db'))).toBe(true)
     expect((await ackord(['status', '--store', 'sqlite:mine.db'], { cwd })).code).toBe(0)
+  })
+
+  it.each([60, 80, 120])('wraps words on a terminal with %i columns, and ends with the next step instead of JSON', async (columns) => {
+    const command = `stty cols ${columns} rows 40; ${process.execPath} ${main} demo --orders 30 --store sqlite:; echo "code=$?"`
+    const demo = new Ackord(['script', '-qec', command, join(emptyDirectory(), 'typescript')], { stdin: 'pipe' })
+    await demo.said('code=')
+    demo.child.stdin?.end()
+    await demo.ended
+    expect(demo.stdout).toContain('code=0')
+    // The progress bar clears what it has drawn before the next line.
+    const lines = demo.stdout.split('\r\n').map((line) => stripVTControlCharacters(line.split('\u001b[J').at(-1) ?? ''))
+    // The path of the file is one word.
+    const words = lines.filter((line) => line.trim().includes(' '))
+    expect(words.length).toBeGreaterThan(8)
+    expect(Math.max(...words.map((line) => line.length))).toBeLessThanOrEqual(columns)
+    const text = lines.join(' ').replaceAll(/ +/g, ' ')
+    expect(text).toContain('some orders are committed and not acked, some events are published and not settled.')
+    expect(text).toContain('0 lost, 0 applied twice.')
+    expect(text).toContain('Next Write such a service: docs/start/sqlite.md')
+    expect(text).not.toContain('"applied_twice"')
   })
 
   it('prints only JSON with --json', async () => {

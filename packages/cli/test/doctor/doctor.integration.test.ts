@@ -95,104 +95,6 @@ describe('a problem of a store', () => {
     expect(ended.code).toBe(1)
   })
 
-  it('is reported: missing privileges in PostgreSQL, with the GRANT statements', async () => {
-    await using world = await openTestStore(postgresUrl)
-    if (world.store.kind === 'redis') throw new Error('Expected PostgreSQL.')
-    const role = `cli_test_${randomUUID().slice(0, 8)}`
-    await world.store.define(`CREATE ROLE ${role} LOGIN`)
-    try {
-      for (const table of ['meta', 'outbox']) await world.store.define(`GRANT SELECT ON ${world.store.table(table)} TO ${role}`)
-      const url = new URL(postgresUrl)
-      url.username = role
-      const ended = await ackord(['doctor', '--json', '--store', url.href, ...world.args.slice(2)])
-      const { state, text = '' } = findings(ended)['store privileges'] ?? {}
-      expect(state).toBe('problem')
-      expect(text).toContain(`GRANT INSERT ON ${world.store.table('outbox')} TO ${role}`)
-      expect(text).not.toContain(`GRANT SELECT ON ${world.store.table('outbox')}`)
-      expect(ended.code).toBe(1)
-    } finally {
-      await world.store.define(`DROP OWNED BY ${role}`)
-      await world.store.define(`DROP ROLE ${role}`)
-    }
-  })
-
-  it.each(['on no table', 'not even on the schema'])('is reported: a PostgreSQL user without privileges, %s', async (which) => {
-    await using world = await openTestStore(postgresUrl)
-    if (world.store.kind === 'redis') throw new Error('Expected PostgreSQL.')
-    const role = `cli_test_${randomUUID().slice(0, 8)}`
-    const schema = `cli_test_${randomUUID().slice(0, 8)}`
-    await world.store.define(`CREATE ROLE ${role} LOGIN`)
-    await world.store.define(`CREATE SCHEMA ${schema}`)
-    const own = ['--schema', schema]
-    try {
-      expect((await ackord(['migrate', 'up', '--store', postgresUrl, ...own])).code).toBe(0)
-      if (which === 'on no table') await world.store.define(`GRANT USAGE ON SCHEMA ${schema} TO ${role}`)
-      const url = new URL(postgresUrl)
-      url.username = role
-      const ended = await ackord(['doctor', '--json', '--store', url.href, ...own])
-      const found = findings(ended)
-      expect(found['store schema']).toMatchObject({ state: 'problem', text: expect.stringContaining('permission denied') })
-      const grants =
-        which === 'on no table'
-          ? [`SELECT ON "${schema}"."ackord_meta"`, `DELETE ON "${schema}"."ackord_inbox"`]
-          : [`USAGE ON SCHEMA "${schema}"`]
-      for (const grant of grants) {
-        expect(found['store privileges']).toMatchObject({ state: 'problem', text: expect.stringContaining(`GRANT ${grant} TO ${role}`) })
-      }
-      expect(ended.code).toBe(1)
-    } finally {
-      await world.store.define(`DROP SCHEMA ${schema} CASCADE`)
-      await world.store.define(`DROP OWNED BY ${role}`)
-      await world.store.define(`DROP ROLE ${role}`)
-    }
-  })
-
-  it('is reported: a MariaDB user without privileges on the tables', async () => {
-    await using world = await openTestStore(mariadbUrl)
-    if (world.store.kind === 'redis') throw new Error('Expected MariaDB.')
-    const user = `cli_test_${randomUUID().slice(0, 8)}`
-    const other = `cli_test_${randomUUID().slice(0, 8)}`
-    await world.store.define(`CREATE TABLE ${other} (n INT)`)
-    await world.store.define(`CREATE USER '${user}'@'%' IDENTIFIED BY 'pa55-w0rd'`)
-    try {
-      // The privilege on another table allows the user to connect to the database.
-      await world.store.define(`GRANT SELECT ON ${other} TO '${user}'@'%'`)
-      const url = new URL(mariadbUrl)
-      url.username = user
-      url.password = 'pa55-w0rd'
-      const ended = await ackord(['doctor', '--json', '--store', url.href, ...world.args.slice(2)])
-      const found = findings(ended)
-      expect(found['store schema']).toMatchObject({ state: 'problem' })
-      for (const grant of [`SELECT ON ${world.store.table('meta')}`, `INSERT ON ${world.store.table('inbox')}`]) {
-        expect(found['store privileges']).toMatchObject({ state: 'problem', text: expect.stringContaining(`GRANT ${grant}`) })
-      }
-      expect(ended.code).toBe(1)
-    } finally {
-      await world.store.define(`DROP USER '${user}'@'%'`)
-      await world.store.define(`DROP TABLE ${other}`)
-    }
-  })
-
-  it('is reported: missing privileges in MariaDB', async () => {
-    await using world = await openTestStore(mariadbUrl)
-    if (world.store.kind === 'redis') throw new Error('Expected MariaDB.')
-    const user = `cli_test_${randomUUID().slice(0, 8)}`
-    await world.store.define(`CREATE USER '${user}'@'%' IDENTIFIED BY 'pa55-w0rd'`)
-    try {
-      for (const table of ['meta', 'outbox', 'inbox'])
-        await world.store.define(`GRANT SELECT ON ${world.store.table(table)} TO '${user}'@'%'`)
-      const url = new URL(mariadbUrl)
-      url.username = user
-      url.password = 'pa55-w0rd'
-      const ended = await ackord(['doctor', '--json', '--store', url.href, ...world.args.slice(2)])
-      expect(findings(ended)['store privileges']).toMatchObject({ state: 'problem', text: expect.stringContaining('GRANT DELETE ON') })
-      expect(ended.stdout + ended.stderr).not.toContain('pa55-w0rd')
-      expect(ended.code).toBe(1)
-    } finally {
-      await world.store.define(`DROP USER '${user}'@'%'`)
-    }
-  })
-
   it('is reported: notifications that a pooler does not deliver', async () => {
     await using pooler = await startDeafProxy(postgresUrl)
     await using world = await openTestStore(postgresUrl)
@@ -233,34 +135,6 @@ describe('a problem of a store', () => {
     expect(found['store maxmemory-policy']).toMatchObject({ state: 'problem' })
     expect(found['store privileges']).toMatchObject({ state: 'ok' })
     expect(ended.code).toBe(1)
-  })
-
-  it('is reported: a Redis user that may not write', async () => {
-    await using server = await startRedis({
-      args: [
-        '--user',
-        ...'reader on >pa55-w0rd ~* +@read +ping +info +client +config|get +time +eval +evalsha +script +script|load'.split(' '),
-      ],
-    })
-    const ended = await ackord(['doctor', '--json', '--store', server.url.replace('redis://', 'redis://reader:pa55-w0rd@')])
-    expect(findings(ended)['store privileges']).toMatchObject({ state: 'problem', text: expect.stringContaining('ACL') })
-    expect(ended.stdout + ended.stderr).not.toContain('pa55-w0rd')
-    expect(ended.code).toBe(1)
-  })
-
-  it('is reported: a Redis user that may not run the commands of a Lua outbox', async () => {
-    await using server = await startRedis({
-      args: ['--user', ...'writer on >pa55-w0rd ~* +@all -zadd'.split(' ')],
-    })
-    const url = server.url.replace('redis://', 'redis://writer:pa55-w0rd@')
-    const ended = await ackord(['doctor', '--json', '--store', url, '--outbox', 'lua'])
-    expect(findings(ended)['store privileges']).toMatchObject({ state: 'problem', text: expect.stringMatching(/ZADD: .*Change the ACL/) })
-    expect(ended.code).toBe(1)
-    const relay = await ackord(['relay', '--from', url, '--outbox', 'lua', '--to', server.url])
-    expect(relay).toMatchObject({ code: 4, stdout: '' })
-    expect(relay.stderr).toContain('The Lua outbox under {ackord} cannot be used: ZADD: ')
-    // A stream outbox does not need to write a sorted set for this.
-    expect(findings(await ackord(['doctor', '--json', '--store', url]))['store privileges']).toMatchObject({ state: 'ok' })
   })
 
   it('is reported: parked records', async () => {

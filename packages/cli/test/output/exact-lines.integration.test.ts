@@ -66,7 +66,7 @@ describe('wrong credentials', () => {
     ;[url.username, url.password] = ['nobody_here', secret]
     const { host, pathname } = url
     expect(await linesOf(['list', '--store', url.href])).toEqual([
-      `ackord: Cannot use postgres://${host}${pathname}: the credentials were rejected (role "nobody_here" does not exist).`,
+      `ackord: Cannot use postgres://nobody_here:***@${host}${pathname}: the credentials were rejected (role "nobody_here" does not exist).`,
       hint,
     ])
   })
@@ -85,11 +85,11 @@ describe('wrong credentials', () => {
   it('for Redis, a server and a cluster', async () => {
     const told = 'the credentials were rejected (WRONGPASS invalid username-password pair or user is disabled.)'
     expect(await linesOf(['list', '--store', redisUrl.replace('://', `://orders:${secret}@`)])).toEqual([
-      `ackord: Cannot use ${redisUrl}: ${told}.`,
+      `ackord: Cannot use ${redisUrl.replace('://', '://orders:***@')}: ${told}.`,
       hint,
     ])
     expect(await linesOf(['list', '--store', clusterUrl.replace('://', `://orders:${secret}@`)])).toEqual([
-      `ackord: Cannot use ${clusterUrl}: ${told}.`,
+      `ackord: Cannot use ${clusterUrl.replace('://', '://orders:***@')}: ${told}.`,
       hint,
     ])
   })
@@ -100,14 +100,16 @@ describe('wrong credentials', () => {
     const rabbitmq = new URL(rabbitmqUrl)
     rabbitmq.password = secret
     const [first = '', ...rest] = await relay(rabbitmq.href)
-    expect(first).toMatch(/^ackord: Cannot use amqp:\/\/127\.0\.0\.1:\d+: the credentials were rejected \(.*ACCESS[-_]REFUSED.*\)\.$/)
+    expect(first).toMatch(
+      /^ackord: Cannot use amqp:\/\/guest:\*\*\*@127\.0\.0\.1:\d+: the credentials were rejected \(.*ACCESS[-_]REFUSED.*\)\.$/,
+    )
     expect(rest).toEqual([hint])
     expect(first).not.toContain(secret)
     await using server = await startNats({ user: 'orders', password: 'right' })
     const nats = new URL(server.url)
     nats.password = secret
     expect(await relay(nats.href)).toEqual([
-      `ackord: Cannot use nats://${nats.host}: the credentials were rejected (Authorization Violation).`,
+      `ackord: Cannot use nats://orders:***@${nats.host}: the credentials were rejected (Authorization Violation).`,
       hint,
     ])
   })
@@ -194,8 +196,7 @@ describe('two relays with the same name', () => {
     await topic.read(3)
     for (const relay of relays) relay.child.kill('SIGTERM')
     const ended = await Promise.all(relays.map((relay) => relay.ended))
-    const { host, pathname } = new URL(postgresUrl)
-    const addresses = { from: `postgres://${host}${pathname}`, to: `amqp://${new URL(rabbitmqUrl).host}` }
+    const addresses = { from: postgresUrl, to: rabbitmqUrl.replace('guest:guest@', 'guest:***@') }
     const line = (text: string, fields: object) => ({ time: expect.any(String), level: 'info', text, relay: 'twin', ...fields })
     const counts = { published: expect.any(Number), failed: 0, parked: 0, released: expect.any(Number) }
     for (const { code, stdout, stderr } of ended) {

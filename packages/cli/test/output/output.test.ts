@@ -47,6 +47,12 @@ describe('a log line', () => {
     expect(JSON.parse(line)).toMatchObject({ first: { id: '7', error: 'refused' } })
   })
 
+  it('has the causes of an error, each once', () => {
+    const cause = new Error('The broker is down.', { cause: new Error('connection refused') })
+    const line = logged(password, true, { err: new Error('Not confirmed: The broker is down.', { cause }) })
+    expect(JSON.parse(line)).toMatchObject({ error: 'Not confirmed: The broker is down. Cause: connection refused' })
+  })
+
   it.each(['1', 'warn', 'time', 'true', ':', '"'])('stays JSON with the same fields if the password is %s', (odd) => {
     const line = JSON.parse(logged(odd, true, { published: 1, more: true, none: null })) as Record<string, unknown>
     expect(line).toEqual({

@@ -21,7 +21,7 @@ function failing(how: 'throw' | 'Promise.reject'): readonly string[] {
   return ['--import', `data:text/javascript,process.on('SIGUSR2', () => { ${failure} })`]
 }
 
-const told = 'failed unexpectedly: lost amqp://***@host'
+const told = 'failed unexpectedly: lost amqp://user:***@host'
 
 describe('Ctrl-C at any moment', () => {
   /** Each command with its cleanup in the store when it is stopped, and its exit code. */
@@ -31,6 +31,7 @@ describe('Ctrl-C at any moment', () => {
   ])[] = [
     [['status'], { code: 130, at: [1, 3] }],
     [['list'], { code: 130, at: [1, 3] }],
+    [['status', '--watch', '100ms'], { code: 0, at: [1, 3, 8] }],
     [['show', '1'], { code: 130, at: [1, 3] }],
     [['rearm', '--all'], { code: 130, at: [1, 3] }],
     [['discard', '--all', '--yes', '--reason', 'test'], { code: 130, at: [1, 3] }],

@@ -1,14 +1,17 @@
 import { once } from 'node:events'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { Message } from '@ackord/core'
+import { outboxMetrics } from '@ackord/outbox'
 import { fromIoredis } from '@ackord/redis'
 import { luaOutbox } from '@ackord/redis/lua-outbox'
 import { deferred, startFaultProxy } from '@ackord/testkit'
 import { Redis } from 'ioredis'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { exitCode } from '../../src/output/errors.ts'
+import { version } from '../../src/version.ts'
 import { type Ackord, ackord, start } from '../support/ackord.ts'
 import { bundleMain } from '../support/bundle-main.ts'
+import { parsePrometheusText } from '../support/prometheus-text.ts'
 import {
   clusterUrl,
   mariadbUrl,
@@ -27,6 +30,18 @@ beforeAll(bundleMain)
 function startRelay(world: TestStore, url: string, ...args: readonly string[]): Ackord {
   return start(['relay', '--from', ...world.args.slice(1), '--to', url, '--json', ...args])
 }
+
+/** Metrics that every relay serves, beside those of `outboxMetrics`. */
+const processMetrics = [
+  'ackord_build_info',
+  'process_resident_memory_bytes',
+  'process_cpu_seconds_total',
+  'process_start_time_seconds',
+  'nodejs_eventloop_lag_p50_seconds',
+  'nodejs_eventloop_lag_p99_seconds',
+  'nodejs_eventloop_lag_max_seconds',
+]
+const servedByAll = Object.keys(outboxMetrics).length + processMetrics.length
 
 function logOf(relay: Ackord, text: string): Record<string, unknown> {
   const line = relay.stdout.split('\n').find((each) => each.includes(text)) ?? '{}'
@@ -176,6 +191,22 @@ describe('a relay with --keep-published', () => {
   })
 })
 
+/** Makes one of the stored records unreadable. */
+async function damageOne({ store }: TestStore): Promise<void> {
+  if (store.kind !== 'redis') throw new Error('It is Redis.')
+  const keys = (await store.send('KEYS', `{${store.tag}}:*`)) as readonly string[]
+  if (store.outboxKind === 'lua') {
+    const key = keys.find((each) => each.endsWith(':entries')) ?? ''
+    const [id = ''] = (await store.send('HKEYS', key)) as readonly string[]
+    await store.send('HSET', key, id, 'no body of ours')
+  } else {
+    const key = keys.find((each) => each.includes(':to:')) ?? ''
+    const [[id] = ['']] = (await store.send('XRANGE', key, '-', '+', 'COUNT', 1)) as readonly [string][]
+    await store.send('XDEL', key, id)
+    await store.send('XADD', key, '*', 'something', 'else')
+  }
+}
+
 describe('the endpoints of a relay', () => {
   it('are served under --port: health, readiness, and metrics for Prometheus', async () => {
     await using world = await openTestStore(postgresUrl)
@@ -185,10 +216,15 @@ describe('the endpoints of a relay', () => {
     await relay.said('The relay is running.')
     const url = String(logOf(relay, 'The relay is running.')['health'])
     await topic.read(7)
-    await until(async () => (await (await fetch(`${url}/metrics`)).text()).includes('ackord_outbox_published_total'))
-    const metrics = await (await fetch(`${url}/metrics`)).text()
-    expect(metrics).toContain(`ackord_outbox_published_total{destination="${topic.topic}"} 7`)
+    const scrape = async () => await (await fetch(`${url}/metrics`)).text()
+    await until(async () => (await scrape()).includes(`ackord_outbox_published_total{destination="${topic.topic}"} 7`))
+    const metrics = await scrape()
     expect(metrics).toMatch(/ackord_outbox_publish_duration_seconds_bucket\{destination="[^"]+",le="\+Inf"\} \d+/)
+    const families = parsePrometheusText(metrics)
+    expect(families.size).toBe(servedByAll)
+    for (const { name, samples } of families.values()) expect(samples.length, name).toBeGreaterThan(0)
+    expect([...families.keys()]).toEqual(expect.arrayContaining(processMetrics))
+    expect(families.get('ackord_build_info')?.samples).toEqual([{ name: 'ackord_build_info', labels: { version }, value: 1 }])
     expect((await fetch(`${url}/health/live`)).status).toBe(200)
     expect((await fetch(`${url}/health/ready`)).status).toBe(200)
     expect(await (await fetch(`${url}/health`)).json()).toMatchObject({
@@ -204,6 +240,69 @@ describe('the endpoints of a relay', () => {
     const second = await ackord(['relay', '--from', ...world.args.slice(1), '--to', rabbitmqUrl, '--port', port])
     expect(second.code).toBe(1)
     expect(second.stderr).toContain('the port is already in use')
+    relay.child.kill('SIGTERM')
+    expect((await relay.ended).code).toBe(0)
+  })
+
+  it('have all series at the first scrape, for the destinations that are named', async () => {
+    await using world = await openTestStore()
+    const relay = startRelay(world, rabbitmqUrl, '--port', '0', '--destinations', 'orders,https://user:pa55@host/hook')
+    await relay.said('The relay is running.')
+    const url = String(logOf(relay, 'The relay is running.')['health'])
+    const metrics = await (await fetch(`${url}/metrics`)).text()
+    const families = parsePrometheusText(metrics)
+    expect(families.size).toBe(servedByAll)
+    for (const { name, samples } of families.values()) expect(samples.length, name).toBeGreaterThan(0)
+    const { samples = [] } = families.get('ackord_outbox_published_total') ?? {}
+    expect(samples.map(({ labels, value }) => [labels['destination'], value])).toEqual([
+      ['orders', 0],
+      ['https://host/hook', 0],
+    ])
+    expect(metrics).not.toContain('pa55')
+    relay.child.kill('SIGTERM')
+    expect((await relay.ended).code).toBe(0)
+  })
+
+  it.each([
+    ['a stream outbox', 'stream', ['ackord_outbox_unreadable_total', 'ackord_outbox_trimmed_total']],
+    [
+      'a Lua outbox',
+      'lua',
+      [
+        'ackord_outbox_unreadable_total',
+        'ackord_outbox_quarantined_total',
+        'ackord_outbox_orphans_total',
+        'ackord_outbox_retention_total',
+        'ackord_outbox_delivery_duration_seconds',
+        'ackord_outbox_script_duration_seconds',
+        'ackord_outbox_script_reloads_total',
+      ],
+    ],
+  ] as const)('have the metrics of the store too, on %s', async (_, outbox, own) => {
+    await using world = await openTestStore(redisUrl, { outbox })
+    await using topic = await openTestTopic(rabbitmqUrl)
+    await world.fill(topic.topic, 4)
+    await damageOne(world)
+    const relay = startRelay(world, rabbitmqUrl, '--port', '0', '--destinations', topic.topic)
+    await relay.said('The relay is running.')
+    const url = String(logOf(relay, 'The relay is running.')['health'])
+    const scrape = async () => parsePrometheusText(await (await fetch(`${url}/metrics`)).text())
+    const families = await scrape()
+    expect([...families.keys()]).toEqual(expect.arrayContaining([...own]))
+    expect(families.size).toBe(servedByAll + own.length)
+    const samplesOf = async (name: string) =>
+      [...(await scrape()).values()].flatMap(({ samples }) => samples).filter((one) => one.name === name)
+    const valuesOf = async (name: string) => (await samplesOf(name)).map(({ value }) => value)
+    await topic.read(3)
+    // One series, which has existed from the beginning.
+    await until(async () => (await valuesOf('ackord_outbox_unreadable_total')).join() === '1')
+    if (outbox === 'stream') expect(await valuesOf('ackord_outbox_trimmed_total')).toEqual([0])
+    else {
+      expect(await valuesOf('ackord_outbox_orphans_total')).toEqual([0])
+      await until(async () => (await valuesOf('ackord_outbox_delivery_duration_seconds_count')).join() === '3')
+      const scripts = (await samplesOf('ackord_outbox_script_duration_seconds_count')).map(({ labels }) => labels['script'])
+      expect(scripts).toEqual(expect.arrayContaining(['claim', 'settle']))
+    }
     relay.child.kill('SIGTERM')
     expect((await relay.ended).code).toBe(0)
   })

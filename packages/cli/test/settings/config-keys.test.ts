@@ -31,6 +31,7 @@ const typed: Record<keyof AckordConfig, true> = {
   name: true,
   host: true,
   port: true,
+  otlp: true,
 }
 
 it('a configuration file has the same keys as the commands', () => {

@@ -5,9 +5,12 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Writable } from 'node:stream'
 import { afterEachFile } from '../../../../test/leftovers/after-each-file.ts'
+import { interruption } from '../../src/output/errors.ts'
 import { Secrets } from '../../src/output/secrets.ts'
 import { run } from '../../src/program.ts'
+import type { Suspendable } from '../../src/suspension.ts'
 import { main } from './bundle-main.ts'
+import type { VirtualTerminal } from './virtual-terminal.ts'
 
 /** The time limit for a command that hangs. */
 const limit = 200_000
@@ -60,12 +63,16 @@ export class Ackord {
   /** Resolves when the command has printed this text, on stdout or stderr. */
   async said(text: string): Promise<void> {
     while (!(this.#stdout + this.#stderr).includes(text)) {
-      const heard = new Promise<'heard'>((resolve) => this.#waiting.push(() => resolve('heard')))
-      const first = await Promise.race([heard, this.ended.then(() => 'ended' as const)])
+      const first = await Promise.race([this.heard().then(() => 'heard' as const), this.ended.then(() => 'ended' as const)])
       if (first === 'ended' && !(this.#stdout + this.#stderr).includes(text)) {
         throw new Error(`It ended without printing '${text}'. It printed:\n${this.#stdout}\n${this.#stderr}`)
       }
     }
+  }
+
+  /** Resolves when the command prints something. */
+  heard(): Promise<void> {
+    return new Promise((resolve) => this.#waiting.push(resolve))
   }
 
   #heard(data: Buffer, from: 'stdout' | 'stderr'): void {
@@ -132,6 +139,42 @@ async function runHere(args: readonly string[], { env = {}, cwd }: AckordOptions
   } finally {
     runningHere -= 1
     if (cwd !== undefined) process.chdir(before)
+  }
+}
+
+export interface OnTerminal {
+  readonly ended: Promise<number>
+  readonly stderr: string
+  /** As Ctrl-C does. */
+  interrupt(): void
+  /** As Ctrl-Z does, until the process is stopped. */
+  suspend(): void
+  /** As SIGCONT does. */
+  resume(): void
+}
+
+/** Runs the command in this process, on a virtual terminal. */
+export function runOn(terminal: VirtualTerminal, args: readonly string[], env: Readonly<Record<string, string>> = {}): OnTerminal {
+  const stopping = new AbortController()
+  const stderr = new Heard()
+  const views = new Set<Suspendable>()
+  const suspension = (view: Suspendable) => {
+    views.add(view)
+    return () => void views.delete(view)
+  }
+  const options = { args, environment: env, stdout: terminal, stderr, secrets: new Secrets(), onStopsItself() {}, suspension }
+  return {
+    ended: run({ ...options, signal: stopping.signal }),
+    get stderr() {
+      return stderr.text
+    },
+    interrupt: () => stopping.abort(interruption()),
+    suspend() {
+      for (const view of views) view.suspend()
+    },
+    resume() {
+      for (const view of views) view.resume()
+    },
   }
 }
 

@@ -3,11 +3,12 @@ import { AckordError } from '../errors.ts'
 import { outside } from '../message/context.ts'
 import type { RawMessage } from '../message/message.ts'
 import { checkDuration, checkName } from '../options.ts'
+import type { Part, SharedPorts } from '../ports/part-ports.ts'
 import { redactDestination } from '../ports/redact.ts'
 import { type Runtime, systemRuntime } from '../ports/runtime.ts'
 import { abortedFailure, destinationFailure, unroutedFailure, unwritableFailure, wrongDataFailure } from './publish-failures.ts'
 import type { Publisher, PublishFailure, PublishResult } from './publisher.ts'
-import type { Closable } from './source.ts'
+import type { BrokerAddress, Closable } from './source.ts'
 
 /** A message to be sent. Its result must be reported once; further results are ignored. */
 export interface Outgoing<Item> {
@@ -23,8 +24,11 @@ export interface SendOptions {
   readonly signal: AbortSignal
 }
 
-/** What a publisher does differently from every other one. */
-export interface PublisherDriver<Item, Route = string> {
+/**
+ * What a publisher does differently from every other one. A driver that logs inherits the logger of the relay or the router by `inheritPorts()`. `system`, `serverAddress` and
+ * `serverPort` become those of the publisher.
+ */
+export interface PublisherDriver<Item, Route = string> extends Part, BrokerAddress {
   /** Names the broker in error messages, such as 'RabbitMQ'. */
   readonly broker: string
   /** What `route` returns, in error messages. Default: 'route'. */
@@ -64,6 +68,18 @@ class DrivenPublisher<Item, Route> implements Publisher, Closable {
     this.#driver = driver
   }
 
+  get system(): string | undefined {
+    return this.#driver.system
+  }
+
+  get serverAddress(): string | undefined {
+    return this.#driver.serverAddress
+  }
+
+  get serverPort(): number | undefined {
+    return this.#driver.serverPort
+  }
+
   async publish(
     destination: string,
     messages: readonly RawMessage[],
@@ -82,6 +98,10 @@ class DrivenPublisher<Item, Route> implements Publisher, Closable {
       this.#calls.delete(call)
       call[Symbol.dispose]()
     }
+  }
+
+  inheritPorts(ports: SharedPorts): void {
+    this.#driver.inheritPorts?.(ports)
   }
 
   close(): Promise<void> {

@@ -1,9 +1,10 @@
 import { abortable } from '../async/abort.ts'
 import type { RawMessage } from '../message/message.ts'
+import type { Part } from '../ports/part-ports.ts'
 import { IteratedSource, type IterationOwner, type SourceIteration } from './iterated-source.ts'
 import { PushedMessages } from './pushed-messages.ts'
 import { type Connection, type ReconnectOptions, reconnect } from './reconnect.ts'
-import type { Closable, Source } from './source.ts'
+import type { BrokerAddress, Closable, Source } from './source.ts'
 
 /**
  * A connection to the broker, from which messages come until it is lost or left.
@@ -22,8 +23,8 @@ export interface SourceSession extends Connection {
   close(): Promise<void>
 }
 
-/** What a source does differently from every other one. A driver belongs to one iteration. */
-export interface SourceDriver<Item> extends ReconnectOptions {
+/** What a source does differently from every other one. A driver belongs to one iteration. `system`, `serverAddress` and `serverPort` become those of the source. */
+export interface SourceDriver<Item> extends ReconnectOptions, BrokerAddress {
   /** Creates a session, which passes what it receives to `push`. Rejects if the broker cannot be reached; an abort need not be obeyed. */
   open(push: (item: Item) => void, signal: AbortSignal): SourceSession | Promise<SourceSession>
   /** The message of an item whose turn has come; `undefined` if its session is closed, or if the message cannot be read and was rejected. Must not throw. */
@@ -34,9 +35,53 @@ export interface SourceDriver<Item> extends ReconnectOptions {
   finish?(): Promise<void>
 }
 
-/** A source for a broker. It opens a session for each iteration, opens another one when it is lost, and closes them when the last message is settled. */
-export function createSource<Item>(createDriver: () => SourceDriver<Item>): Source & Closable {
-  return new IteratedSource((signal, owner) => new SessionIteration(createDriver(), signal, owner))
+/**
+ * A source for a broker. It opens a session for each iteration, opens another one when it is lost, and closes them when the last message is settled. `part` is its receiver, or the
+ * `PartPorts` whose logger it uses: it inherits the logger of the router.
+ */
+export function createSource<Item>(createDriver: () => SourceDriver<Item>, part: Part): Source & Closable {
+  const drivers = new Drivers(createDriver)
+  return new IteratedSource((signal, owner) => new SessionIteration(drivers.take(), signal, owner), part, drivers)
+}
+
+/** The drivers of a source. Its address is that of the latest driver: all of them use the same client. */
+class Drivers<Item> implements BrokerAddress {
+  readonly #create: () => SourceDriver<Item>
+  #latest: SourceDriver<Item> | undefined
+  /** Whether the latest driver was created for its address, and waits for an iteration. */
+  #isFree = false
+
+  constructor(create: () => SourceDriver<Item>) {
+    this.#create = create
+  }
+
+  get system(): string | undefined {
+    return this.#current().system
+  }
+
+  get serverAddress(): string | undefined {
+    return this.#current().serverAddress
+  }
+
+  get serverPort(): number | undefined {
+    return this.#current().serverPort
+  }
+
+  /** The driver of a new iteration. */
+  take(): SourceDriver<Item> {
+    const driver = this.#isFree ? this.#current() : this.#create()
+    this.#isFree = false
+    this.#latest = driver
+    return driver
+  }
+
+  #current(): SourceDriver<Item> {
+    if (this.#latest === undefined) {
+      this.#latest = this.#create()
+      this.#isFree = true
+    }
+    return this.#latest
+  }
 }
 
 class SessionIteration<Item> implements SourceIteration {

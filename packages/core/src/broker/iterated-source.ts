@@ -1,5 +1,6 @@
 import type { RawMessage } from '../message/message.ts'
-import type { Closable, Source } from './source.ts'
+import type { Part, SharedPorts } from '../ports/part-ports.ts'
+import type { BrokerAddress, Closable, Source } from './source.ts'
 
 /** One iteration over a source's messages, with its connections. */
 export interface SourceIteration {
@@ -20,11 +21,28 @@ export interface IterationOwner {
 /** A source that consists of its iterations. Disposing it disposes those that have begun and not finished. */
 export class IteratedSource implements Source, Closable, IterationOwner {
   readonly #iterate: (signal: AbortSignal, owner: IterationOwner) => SourceIteration
+  readonly #part: Part
+  readonly #address: BrokerAddress
   readonly #iterations = new Set<SourceIteration>()
   #disposing: Promise<void> | undefined
 
-  constructor(iterate: (signal: AbortSignal, owner: IterationOwner) => SourceIteration) {
+  /** `part`: the receiver of the source, or its `PartPorts`, whose logger it uses. `address` is read whenever the source is asked for it. */
+  constructor(iterate: (signal: AbortSignal, owner: IterationOwner) => SourceIteration, part: Part, address: BrokerAddress = {}) {
     this.#iterate = iterate
+    this.#part = part
+    this.#address = address
+  }
+
+  get system(): string | undefined {
+    return this.#address.system
+  }
+
+  get serverAddress(): string | undefined {
+    return this.#address.serverAddress
+  }
+
+  get serverPort(): number | undefined {
+    return this.#address.serverPort
   }
 
   get disposed(): boolean {
@@ -33,6 +51,10 @@ export class IteratedSource implements Source, Closable, IterationOwner {
 
   messages(options: { readonly signal: AbortSignal }): AsyncIterableIterator<RawMessage> {
     return this.#iterate(options.signal, this).messages
+  }
+
+  inheritPorts(ports: SharedPorts): void {
+    this.#part.inheritPorts?.(ports)
   }
 
   close(): Promise<void> {

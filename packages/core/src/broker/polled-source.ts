@@ -1,16 +1,15 @@
-import type { RawMessage } from '../message/message.ts'
 import { idle, type Runtime } from '../ports/runtime.ts'
 import { createSource, type SourceSession } from './create-source.ts'
-import type { Delivery } from './receiver.ts'
+import type { Delivery, Receiver } from './receiver.ts'
 import type { ReconnectOptions } from './reconnect.ts'
 import { leaseLostError, sourceDisposedError } from './settlement-errors.ts'
-import type { Closable, Source } from './source.ts'
+import type { BrokerAddress, Closable, Source } from './source.ts'
 
 /**
  * What a source does differently that claims messages with a lease, as from SQS or from a table. A driver belongs to one iteration. Its calls may reject: then the
- * iteration reconnects, or the message comes again when its lease expires.
+ * iteration reconnects, or the message comes again when its lease expires. `system`, `serverAddress` and `serverPort` become those of the source.
  */
-export interface PolledSourceDriver<Item extends object> extends ReconnectOptions {
+export interface PolledSourceDriver<Item extends object> extends Omit<ReconnectOptions, 'logger'>, BrokerAddress {
   /** The most messages that an iteration holds. */
   readonly prefetch: number
   /** Milliseconds between two claims, if the first one returned nothing. */
@@ -26,32 +25,42 @@ export interface PolledSourceDriver<Item extends object> extends ReconnectOption
   ack(item: Item): Promise<boolean>
   /** Makes the message available again after so many milliseconds. Resolves `false` as `ack` does. */
   nack(item: Item, delay: number): Promise<boolean>
-  /** Made by `createReceiver()`. */
-  readonly receive: (delivery: Delivery) => RawMessage
   /** The content of a message. Must not throw: the attributes must report that a message cannot be read. */
-  read(item: Item): Pick<Delivery, 'data' | 'attributes' | 'deliveryCount'>
+  read(item: Item): Pick<Delivery, 'data' | 'attributes' | 'deliveryCount' | 'origin'>
 }
 
-/** A source that polls. It claims, renews and releases messages; the driver has the calls of the broker. */
-export function createPolledSource<Item extends object>(createDriver: () => PolledSourceDriver<Item>): Source & Closable {
+/** A source that polls. It claims, renews and releases messages; the driver has the calls of the broker, and the receiver the logger. */
+export function createPolledSource<Item extends object>(
+  createDriver: () => PolledSourceDriver<Item>,
+  receive: Receiver,
+): Source & Closable {
   return createSource<HeldItem<Item>>(() => {
     const driver = createDriver()
-    const { backoff, runtime, logger, fields, lost, restored } = driver
+    const { backoff, runtime, fields, lost, restored } = driver
     return {
-      ...{ backoff, runtime, logger, fields, lost, restored },
+      ...{ backoff, runtime, logger: receive.logger, fields, lost, restored },
+      get system() {
+        return driver.system
+      },
+      get serverAddress() {
+        return driver.serverAddress
+      },
+      get serverPort() {
+        return driver.serverPort
+      },
       fatalError: (reason, state) => driver.fatalError?.(reason, state),
       open: (push) => new PolledSession(driver, push),
       messageOf(held) {
         if (!held.session.handOut(held)) return undefined
         const { item, session } = held
-        return driver.receive({
+        return receive({
           ...driver.read(item),
           ack: () => session.settle(held, () => driver.ack(item)),
           nack: (_error, { retryAfter = 0 }) => session.settle(held, () => driver.nack(item, retryAfter)),
         })
       },
     }
-  })
+  }, receive)
 }
 
 interface HeldItem<Item extends object> {

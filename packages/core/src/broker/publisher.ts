@@ -1,23 +1,27 @@
 import { abortable } from '../async/abort.ts'
-import { AckordError } from '../errors.ts'
+import { AckordError, toError } from '../errors.ts'
 import type { RawMessage } from '../message/message.ts'
-import { redactDestination } from '../ports/redact.ts'
+import type { Part } from '../ports/part-ports.ts'
+import { describeError, redactDestination } from '../ports/redact.ts'
+import type { BrokerAddress } from './source.ts'
 
-/** Sends messages to a broker. */
-export interface Publisher {
+/** Sends messages to a broker. What uses it, such as a router, a relay or a source with a dead letter, passes its logger on by `inheritPorts()`, if there is one. */
+export interface Publisher extends Part, BrokerAddress {
   /**
    * Sends the messages, in this order, and waits until the broker has confirmed each. Resolves to one result per message, in their order:
    * only a message that is `ok` counts as sent. Rejects only when nothing is known about any of them. Never settles the messages.
    */
-  publish(
-    destination: string,
-    messages: readonly RawMessage[],
-    options: { readonly signal: AbortSignal },
-  ): Promise<readonly PublishResult[]>
+  publish(destination: string, messages: readonly RawMessage[], options: PublishOptions): Promise<readonly PublishResult[]>
   /** Waits for the calls in flight, and closes the connections that the publisher has opened itself. Idempotent. */
   close?(): Promise<void>
   /** The same as `close()`, for `await using`. */
   [Symbol.asyncDispose]?(): Promise<void>
+}
+
+export interface PublishOptions {
+  readonly signal: AbortSignal
+  /** Set by a relay: milliseconds since the oldest of the messages was stored, by the store's clock. For telemetry. */
+  readonly oldestAge?: number | undefined
 }
 
 export type PublishResult = { readonly ok: true } | PublishFailure
@@ -72,7 +76,7 @@ export function publishError(failures: readonly PublishFailure[], sent: number, 
   const pauses = failures.flatMap(({ retryAfter }) => retryAfter ?? [])
   const error = new AckordError(
     'ACKORD_PUBLISH_FAILED',
-    `${failures.length} of ${sent} messages to '${redactDestination(destination)}' were not confirmed.`,
+    `${failures.length} of ${sent} messages to '${redactDestination(destination)}' were not confirmed${reasonOf(causes)}`,
     {
       retryable: !failures.some((failure) => failure.permanent === true && failure.scope !== 'destination'),
       cause: causes.length === 1 ? causes[0] : new AggregateError(causes),
@@ -80,4 +84,15 @@ export function publishError(failures: readonly PublishFailure[], sent: number, 
   )
   // The router takes its delay from here.
   return pauses.length === 0 ? error : Object.assign(error, { retryAfter: Math.max(...pauses) })
+}
+
+/** UTF-16 code units of the first failure in the message of the error. */
+const maxReasonLength = 1000
+
+/** In the message itself: Node prints the causes of an uncaught error below its stack, where those of many messages are hard to read. */
+function reasonOf(causes: readonly unknown[]): string {
+  const [first] = causes
+  if (first === undefined) return '.'
+  const text = describeError(toError(first), maxReasonLength)
+  return causes.length === 1 ? `: ${text}` : `. The first failure: ${text}`
 }

@@ -2,11 +2,11 @@ import { exponentialBackoff } from '../async/backoff.ts'
 import { InvalidOptionError } from '../errors.ts'
 import type { NackOptions } from '../message/acking.ts'
 import type { Attributes } from '../message/attributes.ts'
-import { describeMessage } from '../message/marshal.ts'
-import { Message, type RawMessage } from '../message/message.ts'
-import { isRetryable } from '../message/message-state.ts'
+import { logFields } from '../message/log-fields.ts'
+import { isRetryable, Message, type RawMessage } from '../message/message.ts'
 import { checkDuration, checkFunction, rejectUnknownOptions } from '../options.ts'
-import { consoleLogger, guardLogger, type Logger } from '../ports/observability.ts'
+import type { Logger } from '../ports/observability.ts'
+import { type Part, PartPorts } from '../ports/part-ports.ts'
 import { type Runtime, systemRuntime } from '../ports/runtime.ts'
 import { type DeadLetter, sendDeadLetter } from './dead-letter.ts'
 
@@ -26,7 +26,7 @@ export interface ReceiverOptions {
    */
   readonly onUndeliverable?: ((message: RawMessage, error: unknown) => void | Promise<void>) | undefined
   readonly runtime?: Runtime | undefined
-  /** Default: the console, from `info` up. */
+  /** Default: that of the router that reads the source; until then the console, from `info` up. */
   readonly logger?: Logger | undefined
 }
 
@@ -36,6 +36,11 @@ export interface Delivery {
   readonly attributes: Attributes
   /** The number of deliveries, this one included; `undefined` if the broker does not count. */
   readonly deliveryCount?: number | undefined
+  /**
+   * The destination under which a publisher of the broker sends the message here again: a queue, subject, topic or stream. Its dead letter names it as
+   * `deadletterdestination`, for a replay; log lines show it. Default: unknown.
+   */
+  readonly origin?: string | undefined
   ack(): void | Promise<void>
   nack(error: unknown, options: NackOptions): void | Promise<void>
   /** Ends the message for good, if the broker distinguishes that from an ack. Default: `ack`. */
@@ -51,27 +56,29 @@ const rejectedDelay = exponentialBackoff()
 // For a message that needs an operator.
 const undeliverableDelay = 600_000
 
-/** For sources, one per source: creates messages whose `reject` loses nothing. */
-export function createReceiver(options: ReceiverOptions = {}): (delivery: Delivery) => RawMessage {
-  const {
-    deadLetter,
-    deadLetterTimeout = 10_000,
-    onUndeliverable,
-    runtime = systemRuntime,
-    logger: given = consoleLogger,
-    ...unknown
-  } = options
+/** Creates the messages of a source, and has its logger. */
+export interface Receiver extends Required<Part> {
+  (delivery: Delivery): RawMessage
+  /** For all that the source logs: the one among the options, or that of the router. */
+  readonly logger: Logger
+}
+
+/** For sources, one per source: creates messages whose `reject` loses nothing. The dead letter's publisher inherits the source's logger. */
+export function createReceiver(options: ReceiverOptions = {}): Receiver {
+  const { deadLetter, deadLetterTimeout = 10_000, onUndeliverable, runtime = systemRuntime, logger: given, ...unknown } = options
   rejectUnknownOptions('A receiver', unknown)
-  const logger = guardLogger(given)
   checkDuration('deadLetterTimeout', deadLetterTimeout, { min: 1 })
   checkDeadLetter(deadLetter)
   if (onUndeliverable !== undefined) checkFunction('onUndeliverable', onUndeliverable)
+  const publisher = typeof deadLetter === 'object' ? deadLetter.publisher : undefined
+  const { logger, inheritPorts } = new PartPorts({ logger: given }, [publisher])
+  const deadLetterName = typeof deadLetter === 'object' ? deadLetter.destination : deadLetter
   let warned = false
 
   async function reject(message: RawMessage, delivery: Delivery, error: unknown): Promise<void> {
     const later: NackOptions = { retryAfter: rejectedDelay(delivery.deliveryCount ?? 1, runtime.random) }
     if (deadLetter === undefined) {
-      if (!warned) logger.warn({ err: error, message: describeMessage(message) }, noDeadLetter)
+      if (!warned) logger.warn({ err: error, ...logFields(message) }, noDeadLetter)
       warned = true
       await delivery.nack(error, later)
       return
@@ -80,11 +87,11 @@ export function createReceiver(options: ReceiverOptions = {}): (delivery: Delive
       try {
         await sendDeadLetter(deadLetter, message, error, { runtime, timeout: deadLetterTimeout })
       } catch (failure) {
-        const fields = { err: failure, message: describeMessage(message), destination: deadLetter.destination }
         if (!isRetryable(failure)) {
           await settleUndeliverable(message, delivery, error, failure)
           return
         }
+        const fields = { err: failure, ...logFields(message), deadLetter: deadLetterName, ...later }
         logger.error(fields, 'The dead letter did not take a rejected message; it will be delivered again.')
         await delivery.nack(failure, later)
         throw failure
@@ -95,7 +102,7 @@ export function createReceiver(options: ReceiverOptions = {}): (delivery: Delive
 
   /** The message is neither dropped nor redelivered without a pause: `onUndeliverable` stores it, or else the broker keeps it. */
   async function settleUndeliverable(message: RawMessage, delivery: Delivery, error: unknown, failure: unknown): Promise<void> {
-    const fields = { err: failure, message: describeMessage(message) }
+    const fields = { err: failure, ...logFields(message), deadLetter: deadLetterName }
     if (onUndeliverable !== undefined) {
       try {
         await onUndeliverable(message, error)
@@ -117,18 +124,21 @@ export function createReceiver(options: ReceiverOptions = {}): (delivery: Delive
     throw failure
   }
 
-  return function receive(delivery) {
-    const { data, attributes, deliveryCount } = delivery
+  function receive(delivery: Delivery): RawMessage {
+    const { data, attributes, deliveryCount, origin } = delivery
     const message: RawMessage = new Message(data, attributes, {
       deliveryCount,
+      origin,
       acking: {
         ack: () => delivery.ack(),
         nack: (error, nackOptions) => delivery.nack(error, nackOptions),
         reject: (error) => reject(message, delivery, error),
+        deadLetter: deadLetterName,
       },
     })
     return message
   }
+  return Object.assign(receive, { logger, inheritPorts })
 }
 
 async function end(delivery: Delivery): Promise<void> {

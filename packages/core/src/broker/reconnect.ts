@@ -1,6 +1,5 @@
 import { abortable } from '../async/abort.ts'
-import type { Backoff } from '../async/backoff.ts'
-import { FailurePause } from '../async/failure-pause.ts'
+import { type Backoff, FailurePause } from '../async/backoff.ts'
 import type { Logger } from '../ports/observability.ts'
 import type { Runtime } from '../ports/runtime.ts'
 

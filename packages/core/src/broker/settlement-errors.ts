@@ -1,5 +1,6 @@
 import { AckordError } from '../errors.ts'
-import type { RawMessage } from '../message/message.ts'
+import { logFields } from '../message/log-fields.ts'
+import { ackingOf, type RawMessage } from '../message/message.ts'
 import type { Logger } from '../ports/observability.ts'
 
 /** Settling a delivery that the broker has taken back, for instance with a lost connection. `text` is a clause such as 'The channel was lost before the message was settled'. */
@@ -26,6 +27,10 @@ export function rejectUnreadable(
   log: { readonly logger: Logger; readonly fields: Readonly<Record<string, unknown>> },
 ): void {
   const error = new AckordError('ACKORD_INVALID_MESSAGE', `${name} cannot be read.`, { retryable: false, cause })
-  log.logger.error({ err: error, ...log.fields }, 'A message cannot be read and is rejected.')
+  const deadLetter = ackingOf(message)?.deadLetter
+  log.logger.error(
+    { err: error, ...logFields(message), ...(deadLetter && { deadLetter }), ...log.fields },
+    'A message cannot be read and is rejected.',
+  )
   void message.reject(error)
 }

@@ -1,7 +1,17 @@
 import type { RawMessage } from '../message/message.ts'
+import type { Part } from '../ports/part-ports.ts'
 
-/** Delivers messages to a router. */
-export interface Source {
+/** Which broker a source or a publisher is connected to, for telemetry. Read at each use: a connection may change its server. */
+export interface BrokerAddress {
+  /** The name of the system, as OpenTelemetry knows it: `rabbitmq`, `kafka`, `nats`, `redis`. Default: unknown. */
+  readonly system?: string | undefined
+  /** A host name, or the address of a host. Default: unknown. */
+  readonly serverAddress?: string | undefined
+  readonly serverPort?: number | undefined
+}
+
+/** Delivers messages to a router. The router passes its logger on by `inheritPorts()`, if there is one, before it reads the first message. */
+export interface Source extends Part, BrokerAddress {
   /**
    * Messages are pulled; each iteration is single use. An abort ends the iteration without an error. Leaving the loop, by `break`, `throw` or abort,
    * returns messages to the broker that were received and not yet yielded; yielded messages can still be settled.

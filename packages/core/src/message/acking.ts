@@ -24,6 +24,8 @@ export interface AckCallbacks {
   nack(error: unknown, options: NackOptions): void | Promise<void>
   /** Rejects the message permanently. `createReceiver()` implements it for sources. */
   reject(error: unknown): void | Promise<void>
+  /** Where a rejected message goes, for log lines. Default: unknown. */
+  readonly deadLetter?: string | undefined
 }
 
 const yes = Promise.resolve(true)
@@ -31,6 +33,8 @@ const no = Promise.resolve(false)
 
 /** The one settlement that a message and its copies share. */
 export class Acking {
+  /** For telemetry, which keeps here what it knows about the message: a map from messages to that would cost more than all the rest. */
+  note: unknown
   readonly #callbacks: AckCallbacks
   // The original of a fork. Once it is settled, by this fork or another, its state applies to all of them.
   readonly #original: Acking | undefined
@@ -54,6 +58,10 @@ export class Acking {
 
   get error(): unknown {
     return this.#original === undefined ? this.#error : this.#original.error
+  }
+
+  get deadLetter(): string | undefined {
+    return this.#callbacks.deadLetter
   }
 
   /** The delay of a nack, in milliseconds. */
@@ -240,6 +248,7 @@ export function forkAcking(original: Acking, count: number): Acking[] {
     },
     nack: (error, options) => settledBy(original.nack(error, options)),
     reject: (error) => settledBy(original.reject(error)),
+    deadLetter: original.deadLetter,
   }
   return Array.from({ length: count }, () => new Acking(callbacks, original))
 }
@@ -260,6 +269,7 @@ export function chainAcking(first: Acking, second: Acking): Acking {
     ack: () => both('acked', undefined, undefined),
     nack: (error, options) => both('nacked', error, options),
     reject: (error) => both('rejected', error, undefined),
+    deadLetter: first.deadLetter,
   })
 }
 

@@ -203,6 +203,9 @@ export function outside<R>(work: () => R): R {
   return storage.getStore() === undefined ? work() : storage.run(undefined, work)
 }
 
+/** Runs `work` outside of every async context, also of those of other libraries: a relay must not belong to the request or trace that happened to start it. */
+export const inRoot: <R>(work: () => R) => R = AsyncLocalStorage.snapshot()
+
 function isAmbient(context: Context | undefined): boolean {
   return context instanceof ContextNode ? context.ambient : true
 }

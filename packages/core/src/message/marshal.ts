@@ -72,6 +72,12 @@ function withContentType(attributes: Attributes, datacontenttype: string): Attri
   return copy
 }
 
+/** The error for a message that cannot be accepted. `problem` continues a sentence about it, such as 'cannot be stored: its id is empty'. */
+export function invalidMessageError(message: Message, problem: string): AckordError {
+  const text = `${describeMessage(message)} ${problem}.`
+  return new AckordError('ACKORD_INVALID_ATTRIBUTES', text[0]?.toUpperCase() + text.slice(1))
+}
+
 /** Describes a message in error texts and logs: by type and id, never by content. */
 export function describeMessage({ type, id }: Message): string {
   const kind = type === undefined ? 'a message without type' : `a message of type '${escapeText(type, 100)}'`

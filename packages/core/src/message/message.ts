@@ -1,14 +1,16 @@
-import { AckordError, describeValue, InvalidOptionError } from '../errors.ts'
+import { AckordError, describeValue, InvalidOptionError, isAckordError } from '../errors.ts'
 import { type AckCallbacks, Acking, type AckState, forkAcking, type NackOptions, type Settlement } from './acking.ts'
 import { type Attributes, parseInstant } from './attributes.ts'
 import { type Context, type ContextKey, messageContext } from './context.ts'
-import { toStructured } from './structured-json.ts'
+import { fromStructured, toStructured } from './structured-json.ts'
 
 export interface MessageOptions {
   /** What ack, nack and reject do. Default: nothing can be settled, and all three resolve to `false`. */
   readonly acking?: AckCallbacks | undefined
   /** How often the broker has delivered the message, including this delivery. Default: unknown. */
   readonly deliveryCount?: number | undefined
+  /** The destination that it was received from: a queue, subject, topic or stream. Its dead letter names it. Default: unknown. */
+  readonly origin?: string | undefined
 }
 
 /** A message as brokers carry it: bytes and attributes. */
@@ -40,6 +42,7 @@ export class Message<T = unknown> {
   readonly data: T
   readonly attributes: Attributes
   readonly deliveryCount: number | undefined
+  readonly origin: string | undefined
   #acking: Acking | undefined
   // A linked list that only grows at its head: copies share the tail, and nothing is allocated before the first value.
   #values: ValueNode | undefined
@@ -68,6 +71,7 @@ export class Message<T = unknown> {
     this.data = data
     this.attributes = attributes
     this.deliveryCount = options.deliveryCount
+    this.origin = options.origin
     this.#acking = options.acking === undefined ? undefined : new Acking(options.acking)
   }
 
@@ -219,7 +223,7 @@ export class Message<T = unknown> {
   }
 
   #twin<U>(data: U, attributes: Attributes): Message<U> {
-    const twin = new Message<U>(data, attributes, { deliveryCount: this.deliveryCount })
+    const twin = new Message<U>(data, attributes, { deliveryCount: this.deliveryCount, origin: this.origin })
     twin.#acking = this.#acking
     twin.#values = this.#values
     return twin
@@ -230,4 +234,26 @@ const no = Promise.resolve(false)
 
 function text(value: unknown): string | undefined {
   return typeof value === 'string' ? value : undefined
+}
+
+/** Parses a message in CloudEvents structured JSON. Throws `ACKORD_INVALID_MESSAGE` or `ACKORD_INVALID_ATTRIBUTES`, with the name of the invalid member. */
+export function parseMessage(input: string | Uint8Array, options: MessageOptions = {}): RawMessage {
+  const { data, attributes } = fromStructured(input)
+  return new Message(data, attributes, options)
+}
+
+/** Whether the same message may succeed later. Only an error with `retryable: false` puts the fault in the message. */
+export function isRetryable(error: unknown): boolean {
+  return !isAckordError(error) || error.retryable !== false
+}
+
+/** For how many milliseconds the error says that a retry is useless: a circuit is open, a broker requested a pause. */
+export function retryAfterOf(error: unknown): number | undefined {
+  if (!(error instanceof Error) || !('retryAfter' in error)) return undefined
+  return typeof error.retryAfter === 'number' && error.retryAfter >= 0 && error.retryAfter < Infinity ? error.retryAfter : undefined
+}
+
+/** Whether the broker has received its answer. A message without acking is never settled. */
+export function isSettled(message: Message): boolean {
+  return message.state !== undefined && message.state !== 'pending'
 }

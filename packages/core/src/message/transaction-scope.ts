@@ -1,7 +1,8 @@
 import { AckordError, TransactionRequiredError } from '../errors.ts'
+import { announce, channels } from '../ports/channels.ts'
 import { guardLogger, type Logger } from '../ports/observability.ts'
 import type { AckHold, Acking } from './acking.ts'
-import { type Context, type ContextKey, contextKey, enter } from './context.ts'
+import { type Context, type ContextKey, contextKey, enter, messageKey } from './context.ts'
 import { ackingOf, type Message } from './message.ts'
 
 export type ScopeOutcome = 'committed' | 'rolledBack' | 'unknown'
@@ -120,6 +121,7 @@ export class TransactionScope {
     }
     this.#ended = true
     if (this.#parent !== undefined) this.#parent.#nested?.delete(this)
+    else announce(channels.transaction, () => ({ message: this.#context.get(messageKey), context: this.#context, outcome }))
     // Most have at most one synchronous callback, and hold a message whose handler gave no verdict: the router gives it afterwards.
     const before = this.#nested === undefined || this.#nested.size === 0 ? this.#runCallbacks(outcome) : this.#endNested(outcome, options)
     if (before !== undefined) return before.finally(() => this.#release(outcome, options))

@@ -1,10 +1,11 @@
 import { AckordError, isAckordError } from '../errors.ts'
 import { describeMessage } from '../message/marshal.ts'
-import { isRetryable } from '../message/message-state.ts'
+import { isRetryable } from '../message/message.ts'
 import { checkCount, checkDuration, checkFunction } from '../options.ts'
-import { consoleLogger, guardLogger, type Logger } from '../ports/observability.ts'
+import type { Logger } from '../ports/observability.ts'
+import { PartPorts, type SharedPorts } from '../ports/part-ports.ts'
 import { type Runtime, systemRuntime } from '../ports/runtime.ts'
-import type { Middleware } from './middleware.ts'
+import { type Middleware, middleware } from './middleware.ts'
 
 export type CircuitState = 'closed' | 'open' | 'halfOpen'
 
@@ -19,7 +20,7 @@ export interface CircuitBreakerOptions {
   readonly onStateChange?: ((state: CircuitState, before: CircuitState) => void) | undefined
   /** Default: `systemRuntime`. */
   readonly runtime?: Runtime | undefined
-  /** Default: `consoleLogger`. */
+  /** Default: that of the router, for the middleware; otherwise `consoleLogger`. */
   readonly logger?: Logger | undefined
 }
 
@@ -44,7 +45,7 @@ export class CircuitBreaker {
   readonly #halfOpenTrials: number
   readonly #onStateChange: ((state: CircuitState, before: CircuitState) => void) | undefined
   readonly #runtime: Runtime
-  readonly #logger: Logger
+  readonly #ports: PartPorts
   #state: CircuitState = 'closed'
   #failed = 0
   #openedAt = 0
@@ -53,17 +54,21 @@ export class CircuitBreaker {
 
   constructor(options: CircuitBreakerOptions = {}) {
     const { failures = 5, openFor = 30_000, halfOpenTrials = 1, onStateChange } = options
-    const { runtime = systemRuntime, logger = consoleLogger } = options
+    const { runtime = systemRuntime, logger } = options
     this.#failures = checkCount('failures', failures)
     this.#openFor = checkDuration('openFor', openFor, { min: 1 })
     this.#halfOpenTrials = checkCount('halfOpenTrials', halfOpenTrials)
     this.#onStateChange = onStateChange === undefined ? undefined : checkFunction('onStateChange', onStateChange)
     this.#runtime = runtime
-    this.#logger = guardLogger(logger)
+    this.#ports = new PartPorts({ logger })
   }
 
   get state(): CircuitState {
     return this.#state
+  }
+
+  inheritPorts(ports: SharedPorts): void {
+    this.#ports.inheritPorts(ports)
   }
 
   /** Milliseconds before another call is worthwhile; 0 if `allow()` would return `true`. */
@@ -116,7 +121,7 @@ export class CircuitBreaker {
     try {
       this.#onStateChange?.(state, before)
     } catch (error) {
-      this.#logger.error({ err: error, state, before }, 'onStateChange failed.')
+      this.#ports.logger.error({ err: error, state, before }, 'onStateChange failed.')
     }
   }
 }
@@ -143,21 +148,24 @@ export class CircuitOpenError extends AckordError {
 export function circuitBreakerMiddleware(options: CircuitBreakerOptions = {}): Middleware {
   const breaker = new CircuitBreaker(options)
 
-  return (next) =>
-    async function circuitBreaker(message, context) {
-      if (!breaker.allow()) {
-        const { retryAfter } = breaker
-        const text = `Did not handle ${describeMessage(message)}: the circuit is open. Try again in ${retryAfter} ms.`
-        throw new CircuitOpenError(text, retryAfter)
-      }
-      try {
-        const outputs = await next(message, context)
-        breaker.succeeded()
-        return outputs
-      } catch (error) {
-        if (isRetryable(error) && !isAckordError(context.signal.reason, 'ACKORD_SHUTDOWN')) breaker.failed()
-        else breaker.released()
-        throw error
-      }
-    }
+  return middleware(
+    { inheritPorts: (ports) => breaker.inheritPorts(ports) },
+    (next) =>
+      async function circuitBreaker(message, context) {
+        if (!breaker.allow()) {
+          const { retryAfter } = breaker
+          const text = `Did not handle ${describeMessage(message)}: the circuit is open. Try again in ${retryAfter} ms.`
+          throw new CircuitOpenError(text, retryAfter)
+        }
+        try {
+          const outputs = await next(message, context)
+          breaker.succeeded()
+          return outputs
+        } catch (error) {
+          if (isRetryable(error) && !isAckordError(context.signal.reason, 'ACKORD_SHUTDOWN')) breaker.failed()
+          else breaker.released()
+          throw error
+        }
+      },
+  )
 }

@@ -1,11 +1,12 @@
 import { type DeadLetter, sendDeadLetter } from '../broker/dead-letter.ts'
 import { AckordError } from '../errors.ts'
+import { logFields } from '../message/log-fields.ts'
 import { describeMessage, marshalAsIs } from '../message/marshal.ts'
 import { jsonMarshaler, type Marshaler } from '../message/marshaler.ts'
-import type { Message } from '../message/message.ts'
-import { isSettled } from '../message/message-state.ts'
+import { isSettled, type Message } from '../message/message.ts'
 import { checkDuration, checkFunction, checkName } from '../options.ts'
-import { consoleLogger, guardLogger, type Logger } from '../ports/observability.ts'
+import type { Logger } from '../ports/observability.ts'
+import { PartPorts } from '../ports/part-ports.ts'
 import { redactDestination } from '../ports/redact.ts'
 import { type Runtime, systemRuntime } from '../ports/runtime.ts'
 import { type Middleware, middleware } from './middleware.ts'
@@ -22,7 +23,7 @@ export interface DeadLetterOptions {
   readonly timeout?: number | undefined
   /** Default: `systemRuntime`. */
   readonly runtime?: Runtime | undefined
-  /** Default: `consoleLogger`. */
+  /** Default: that of the router. */
   readonly logger?: Logger | undefined
 }
 
@@ -32,16 +33,16 @@ export interface DeadLetterOptions {
  */
 export function deadLetterMiddleware(deadLetter: DeadLetter, options: DeadLetterOptions = {}): Middleware {
   const { marshaler = jsonMarshaler, shouldSend = always, timeout = 10_000 } = options
-  const { runtime = systemRuntime, logger: given = consoleLogger } = options
-  const logger = guardLogger(given)
+  const { runtime = systemRuntime, logger: given } = options
   const { destination } = deadLetter
   checkName('deadLetter.destination', destination)
   checkFunction('deadLetter.publisher.publish', deadLetter.publisher?.publish)
   checkFunction('shouldSend', shouldSend)
   checkDuration('timeout', timeout, { min: 1 })
+  const { logger, inheritPorts } = new PartPorts({ logger: given }, [deadLetter.publisher])
 
   return middleware(
-    { role: 'deadLetter' },
+    { role: 'deadLetter', inheritPorts },
     (next) =>
       async function deadLetters(message, context) {
         try {
@@ -53,7 +54,7 @@ export function deadLetterMiddleware(deadLetter: DeadLetter, options: DeadLetter
           } catch (failure) {
             throw notSent(message, destination, error, failure)
           }
-          const fields = { type: message.type, id: message.id, destination, err: error }
+          const fields = { err: error, ...logFields(message), deadLetter: destination }
           logger.warn(fields, 'A message failed and was sent to the dead letter.')
           return []
         }

@@ -2,6 +2,7 @@ import { describeValue, InvalidOptionError } from '../errors.ts'
 import type { Context } from '../message/context.ts'
 import type { Message } from '../message/message.ts'
 import { checkChoice, checkFunction } from '../options.ts'
+import type { Part, SharedPorts } from '../ports/part-ports.ts'
 
 /** Handles one message and returns its outputs. A rejection means that it was not handled. */
 export type Process = (message: Message, context: Context) => Promise<readonly Message[]>
@@ -12,7 +13,7 @@ export type Process = (message: Message, context: Context) => Promise<readonly M
  */
 export type Middleware = ((next: Process) => Process) & MiddlewareInfo
 
-export interface MiddlewareInfo {
+export interface MiddlewareInfo extends Part {
   /** Its role for the order check at start; see {@link MiddlewareRole}. Default: any position is valid. */
   readonly role?: MiddlewareRole | undefined
   /** The database or connection it works on, so that parts of different ones are not mixed. */
@@ -27,6 +28,7 @@ export interface MiddlewareInfo {
  * - `retry` repeats what is inside of it; `deadLetter` turns a failure into a success; `throttle` waits
  * - `transaction` begins and commits; `enclosingTransaction` handles messages inside a transaction that was begun elsewhere, as tests do
  * - `inbox` records inside a transaction; `leasedInbox` holds a lease outside of it
+ * - `telemetry` has a span around the transaction
  * - `outbox` stores the outputs and returns none; `outputs` changes or validates outputs
  */
 export type MiddlewareRole = (typeof middlewareRoles)[number]
@@ -35,6 +37,7 @@ const middlewareRoles = [
   'retry',
   'deadLetter',
   'throttle',
+  'telemetry',
   'transaction',
   'enclosingTransaction',
   'inbox',
@@ -43,7 +46,7 @@ const middlewareRoles = [
   'outputs',
 ] as const
 
-/** Adds the information for the order check to a middleware. */
+/** Adds the information for the order check to a middleware, and how it inherits the logger of its router. */
 export function middleware(info: MiddlewareInfo, wrap: (next: Process) => Process): Middleware {
   checkFunction('middleware(info, wrap)', wrap)
   if (info.role !== undefined) checkChoice('role', info.role, middlewareRoles)
@@ -53,6 +56,14 @@ export function middleware(info: MiddlewareInfo, wrap: (next: Process) => Proces
 /** Several middlewares as one; the first is the outermost. */
 export function compose(...parts: readonly Middleware[]): Middleware {
   return middleware({ parts }, (next) => parts.reduceRight((inner, part) => wrapWith(part, inner), next))
+}
+
+/** Passes the router's ports on to middleware and its parts. */
+export function passPorts(chain: readonly Middleware[], ports: SharedPorts): void {
+  for (const part of chain) {
+    part.inheritPorts?.(ports)
+    passPorts(part.parts ?? [], ports)
+  }
 }
 
 function wrapWith(part: Middleware, inner: Process): Process {

@@ -1,11 +1,12 @@
 import { type Backoff, exponentialBackoff } from '../async/backoff.ts'
 import { AckordError, causesOf, InvalidOptionError } from '../errors.ts'
 import { beginAttempt, type Context, type ContextKey, contextKey, enter } from '../message/context.ts'
+import { logFields } from '../message/log-fields.ts'
 import { describeMessage } from '../message/marshal.ts'
-import type { Message } from '../message/message.ts'
-import { isRetryable, isSettled, retryAfterOf } from '../message/message-state.ts'
+import { isRetryable, isSettled, type Message, retryAfterOf } from '../message/message.ts'
 import { checkCount, checkDuration, checkFunction } from '../options.ts'
-import { consoleLogger, guardLogger, type Logger } from '../ports/observability.ts'
+import type { Logger } from '../ports/observability.ts'
+import { PartPorts } from '../ports/part-ports.ts'
 import { type Runtime, sleep, systemRuntime } from '../ports/runtime.ts'
 import { type Middleware, middleware } from './middleware.ts'
 
@@ -32,7 +33,7 @@ export interface RetryOptions {
   readonly onExhausted?: ((message: Message, error: RetryExhaustedError) => void | Promise<void>) | undefined
   /** Default: `systemRuntime`. */
   readonly runtime?: Runtime | undefined
-  /** Default: `consoleLogger`. */
+  /** Default: that of the router. */
   readonly logger?: Logger | undefined
 }
 
@@ -78,8 +79,8 @@ export function retryState(context: Context): RetryState | undefined {
  */
 export function retryMiddleware(options: RetryOptions = {}): Middleware {
   const { attempts = 3, backoff = exponentialBackoff(), timeout = 60_000, shouldRetry = always } = options
-  const { onExhausted, runtime = systemRuntime, logger: given = consoleLogger } = options
-  const logger = guardLogger(given)
+  const { onExhausted, runtime = systemRuntime, logger: given } = options
+  const { logger, inheritPorts } = new PartPorts({ logger: given })
   checkCount('attempts', attempts, { infinite: true })
   checkFunction('backoff', backoff)
   checkDuration('timeout', timeout, { infinite: true })
@@ -91,13 +92,13 @@ export function retryMiddleware(options: RetryOptions = {}): Middleware {
     try {
       await onExhausted?.(message, error)
     } catch (failure) {
-      logger.error({ type: message.type, id: message.id, err: failure }, 'onExhausted failed.')
+      logger.error({ err: failure, ...logFields(message) }, 'onExhausted failed.')
     }
     return error
   }
 
   return middleware(
-    { role: 'retry' },
+    { role: 'retry', inheritPorts },
     (next) =>
       async function retry(message, context) {
         const startedAt = runtime.monotonic()
@@ -116,7 +117,7 @@ export function retryMiddleware(options: RetryOptions = {}): Middleware {
             delay = Math.max(validDelay(backoff(state.attempt, () => runtime.random())), retryAfterOf(error) ?? 0)
             // Waiting for an attempt that will not happen would only block the message.
             if (runtime.monotonic() - startedAt + delay > timeout) throw await exhausted(message, state, 'timeout')
-            const fields = { type: message.type, id: message.id, attempt: state.attempt, delay, err: error }
+            const fields = { err: error, ...logFields(message), attempt: state.attempt, retryAfter: delay }
             logger.warn(fields, 'An attempt failed and will be repeated.')
           }
           await sleep(runtime, delay, { signal: context.signal })

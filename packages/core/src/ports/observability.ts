@@ -2,6 +2,7 @@ import { inspect } from 'node:util'
 import { describeValue, InvalidOptionError } from '../errors.ts'
 import { escapeText } from '../escape-text.ts'
 import { safeLabels, shareLabels } from './metric-labels.ts'
+import type { DescribedMetrics } from './metric-table.ts'
 import { redactFields, safeText, stackOf } from './redact.ts'
 
 /** The interface that `console` and pino share: fields first, text second. Payloads never go into the fields. */
@@ -43,7 +44,7 @@ function formatError(error: unknown, depth: number): string {
   const shown = properties.length === 0 ? '' : ` ${escapeText(inspect(Object.fromEntries(properties), oneLine), maxLineLength)}`
   const causes = error instanceof AggregateError ? [...error.errors.slice(0, 10), error.cause] : [error.cause]
   const shownCauses = depth >= 5 ? [] : causes.filter((cause) => cause !== undefined)
-  return stackOf(error) + shown + shownCauses.map((cause) => `\n    Caused by: ${formatError(cause, depth + 1)}`).join('')
+  return stackOf(error, 'foreign') + shown + shownCauses.map((cause) => `\n    Caused by: ${formatError(cause, depth + 1)}`).join('')
 }
 
 /** Labels are few and of low cardinality: handler, type, outcome; never ids. */
@@ -64,23 +65,34 @@ const metricsMethods = ['count', 'observe', 'gauge'] as const
 
 /**
  * Validates the port, and wraps it so that a failing log call never affects a message, and so that a line contains no secrets and no values of
- * drivers, whatever the logger does with its fields.
+ * drivers, whatever the logger does with its fields. Unless the logger shows debug lines, the stacks of errors have no frames of Ackord and Node, so that the
+ * frames of the application are on top.
  */
 export function guardLogger(logger: Logger): Logger {
   if (guarded.has(logger)) return logger
   checkMethods('logger', logger, loggerMethods)
   const guard = (method: (typeof loggerMethods)[number]) => (fields: object, text: string) =>
-    quietly(() => logger[method](redactFields(fields), safeText(text, maxTextLength)))
-  const wrapped: Logger = { debug: guard('debug'), info: guard('info'), warn: guard('warn'), error: guard('error') }
-  guarded.add(wrapped)
-  return wrapped
+    quietly(() => logger[method](redactFields(fields, showsDebug(logger) ? 'all' : 'foreign'), safeText(text, maxTextLength)))
+  return markGuarded({ debug: guard('debug'), info: guard('info'), warn: guard('warn'), error: guard('error') })
+}
+
+/** Marks a logger that passes everything on to guarded ones. */
+export function markGuarded(logger: Logger): Logger {
+  guarded.add(logger)
+  return logger
+}
+
+/** Whether a logger such as pino shows debug lines at the moment. */
+function showsDebug(logger: Logger & { readonly isLevelEnabled?: unknown; readonly level?: unknown }): boolean {
+  if (typeof logger.isLevelEnabled === 'function') return logger.isLevelEnabled('debug') === true
+  return logger.level === 'debug' || logger.level === 'trace'
 }
 
 // A text of Ackord, which may end with the message of an error.
 const maxTextLength = 4000
 
-/** The same for metrics; each label has a limited number of values, without secrets. */
-export function guardMetrics(metrics: Metrics): Metrics {
+/** The same for metrics; each label has a limited number of values, without secrets. The result only accepts names that the table of metrics describes. */
+export function guardMetrics(metrics: Metrics): DescribedMetrics {
   checkMethods('metrics', metrics, metricsMethods)
   const safe = safeLabels(metrics)
   const wrapped: Metrics = {

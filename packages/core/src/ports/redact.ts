@@ -1,5 +1,6 @@
 import { causesOf, describeValue } from '../errors.ts'
 import { escapeText } from '../escape-text.ts'
+import { type Frames, framesOf } from './stack-frames.ts'
 
 /** The maximum length of an error's message. */
 const maxMessageLength = 4000
@@ -7,6 +8,7 @@ const maxMessageLength = 4000
 const maxFieldLength = 1000
 const maxEntries = 100
 const maxDepth = 6
+const maxFrames = 50
 
 /** The part after the scheme of a URL in a text, up to a space or a quote; a password may contain quotes. */
 const urls = /:\/\/((?:[^\s/?#'"`<>:]*:[^\s/?#]*@)?[^\s'"`<>]+)/g
@@ -138,13 +140,13 @@ export function describeError(error: Error, limit: number): string {
  * whose texts are limited in length and on one line. Causes and aggregated errors are treated alike.
  */
 export function redactError(error: Error): Error {
-  return redactErrorAt(error, 0)
+  return redactErrorAt(error, 'all', 0)
 }
 
-function redactErrorAt(error: Error, depth: number): Error {
+function redactErrorAt(error: Error, frames: Frames, depth: number): Error {
   if (depth > maxDepth) return new Error('Further causes are omitted.')
   const message = messageOf(error)
-  let changed = message !== error.message
+  let changed = message !== error.message || (frames === 'foreign' && framesOf(error, 'all').length > framesOf(error, frames).length)
   const properties: [name: string, value: unknown, enumerable: boolean][] = []
   for (const name of Object.getOwnPropertyNames(error)) {
     if (name === 'message' || name === 'stack') continue
@@ -153,14 +155,14 @@ function redactErrorAt(error: Error, depth: number): Error {
       continue
     }
     const value = read(error, name)
-    const safe = redactAt(name, value, depth + 1)
+    const safe = redactAt(name, value, frames, depth + 1)
     if (safe !== value) changed = true
     properties.push([name, safe, Object.prototype.propertyIsEnumerable.call(error, name)])
   }
   if (!changed) return error
-  const copy: Error = Object.create(Object.getPrototypeOf(error))
-  Object.defineProperty(copy, 'message', { value: message, configurable: true, writable: true })
-  Object.defineProperty(copy, 'stack', { value: stackOf(error, message), configurable: true, writable: true })
+  // An error also for those who do not look at the prototype, such as `structuredClone()`.
+  const copy: Error = Object.setPrototypeOf(new Error(message), Object.getPrototypeOf(error))
+  Object.defineProperty(copy, 'stack', { value: stackOf(error, frames, message), configurable: true, writable: true })
   for (const [name, value, enumerable] of properties)
     Object.defineProperty(copy, name, { value, enumerable, configurable: true, writable: true })
   return copy
@@ -178,8 +180,10 @@ function read(object: object, name: string): unknown {
 const unreadable = Symbol('unreadable')
 
 /** Name and message on one line, then the frames of the stack. */
-export function stackOf(error: Error, message: string = messageOf(error)): string {
-  return `${headerOf(error.name, message)}${framesOf(error).join('')}`
+export function stackOf(error: Error, frames: Frames, message: string = messageOf(error)): string {
+  const lines = framesOf(error, frames).slice(0, maxFrames)
+  // Each frame starts with a new line and four spaces, so that none of them looks like a log line.
+  return headerOf(error.name, message) + lines.map((line) => `\n    ${escapeText(line, maxFieldLength)}`).join('')
 }
 
 function headerOf(name: string, message: string): string {
@@ -187,26 +191,9 @@ function headerOf(name: string, message: string): string {
   return message === '' ? shown : `${shown}: ${message}`
 }
 
-/** Each starts with a new line and four spaces, so that none of them looks like a log line. */
-function framesOf(error: Error): string[] {
-  const stack: unknown = error.stack
-  if (typeof stack !== 'string') return []
-  const header = headerAsWritten(error)
-  const rest = stack.startsWith(header) ? stack.slice(header.length) : stack
-  return rest
-    .split('\n')
-    .filter((line) => /^\s+at /.test(line))
-    .slice(0, 50)
-    .map((line) => `\n    ${escapeText(line.trim(), maxFieldLength)}`)
-}
-
-function headerAsWritten({ name, message }: Error): string {
-  return message === '' ? name : `${name}: ${message}`
-}
-
 /** The fields of a log line without secrets, their texts limited in length and on one line; the same object if nothing had to be changed. */
-export function redactFields(fields: object): object {
-  return redactEntries(fields, 0)
+export function redactFields(fields: object, frames: Frames = 'foreign'): object {
+  return redactEntries(fields, frames, 0)
 }
 
 /** A text for a log line: URLs without secrets, limited in length, on one line. */
@@ -216,12 +203,12 @@ export function safeText(text: string, limit: number = maxFieldLength): string {
   return escapeText(redactUrls(text.slice(0, 2 * limit)), limit, text.length)
 }
 
-function redactAt(name: string, value: unknown, depth: number): unknown {
+function redactAt(name: string, value: unknown, frames: Frames, depth: number): unknown {
   switch (typeof value) {
     case 'string':
-      return name === 'destination' ? redactDestination(value) : safeText(value)
+      return name === 'destination' || name === 'deadLetter' ? redactDestination(value) : safeText(value)
     case 'object':
-      return value === null ? null : redactObject(name, value, depth)
+      return value === null ? null : redactObject(name, value, frames, depth)
     case 'function':
       return describeValue(value)
     default:
@@ -229,29 +216,29 @@ function redactAt(name: string, value: unknown, depth: number): unknown {
   }
 }
 
-function redactObject(name: string, value: object, depth: number): unknown {
-  if (value instanceof Error) return redactErrorAt(value, depth)
+function redactObject(name: string, value: object, frames: Frames, depth: number): unknown {
+  if (value instanceof Error) return redactErrorAt(value, frames, depth)
   if (ArrayBuffer.isView(value) || value instanceof ArrayBuffer) return `${value.byteLength} bytes`
   if (depth > maxDepth) return '…'
   if (Array.isArray(value)) {
     const kept = value.length > maxEntries ? [...value.slice(0, maxEntries), `… (${value.length} entries)`] : value
     const single = name === 'destinations' ? 'destination' : ''
-    const safe = kept.map((each) => redactAt(single, each, depth + 1))
+    const safe = kept.map((each) => redactAt(single, each, frames, depth + 1))
     return kept === value && safe.every((each, index) => each === value[index]) ? value : safe
   }
   if (value instanceof Date) return value
   if (value instanceof URL) return redactUrls(value.href)
   const prototype: unknown = Object.getPrototypeOf(value)
   // A client or connection object may contain passwords and statements.
-  return prototype === Object.prototype || prototype === null ? redactEntries(value, depth) : describeValue(value)
+  return prototype === Object.prototype || prototype === null ? redactEntries(value, frames, depth) : describeValue(value)
 }
 
-function redactEntries(value: object, depth: number): object {
+function redactEntries(value: object, frames: Frames, depth: number): object {
   let copy: Record<string, unknown> | undefined
   for (const name of Object.keys(value)) {
     const each = read(value, name)
     const secret = depth > 0 && secretProperties.has(name.toLowerCase())
-    const safe = secret ? undefined : redactAt(name, each, depth + 1)
+    const safe = secret ? undefined : redactAt(name, each, frames, depth + 1)
     const key = escapeText(name, 100)
     if (safe === each && key === name) continue
     copy ??= Object.fromEntries(Object.keys(value).map((key) => [key, read(value, key)]))

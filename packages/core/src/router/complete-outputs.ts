@@ -6,6 +6,7 @@ import { attributeInheritance } from '../message/inherited-attributes.ts'
 import { describeMessage } from '../message/marshal.ts'
 import { isMessage, type Message, withData } from '../message/message.ts'
 import { outputIdsKey } from '../message/output-ids.ts'
+import { type OutputTrace, outputTraceKey, type TraceAttributes } from '../message/output-trace.ts'
 import type { Logger } from '../ports/observability.ts'
 import type { Runtime } from '../ports/runtime.ts'
 
@@ -33,11 +34,11 @@ export function outputCompleter(runtime: Runtime, source: string | undefined, lo
     return lastTime
   }
 
-  function complete(output: Message, index: number, input: Message, context: Context): Message {
+  function complete(output: Message, index: number, input: Message, context: Context, trace: OutputTrace | undefined): Message {
     if (!isMessage(output)) throw foreign(output, index, input)
     const existing = output.attributes
     if (existing.type === undefined || existing.type === '') throw invalid(index, input, 'has no type')
-    const whole = isComplete(existing, input.attributes)
+    const whole = isComplete(existing, input.attributes, trace !== undefined)
     if (whole && isAllText(existing)) return output
     checkAttributes(existing, () => `output ${index} of ${describeMessage(input)}`)
     if (whole) return output
@@ -50,17 +51,25 @@ export function outputCompleter(runtime: Runtime, source: string | undefined, lo
     attributes['specversion'] ||= '1.0'
     attributes['time'] ??= timeNow()
     if (existing.correlationid === undefined) setIfPresent(attributes, 'correlationid', inherit(input, 'correlationid'))
-    const traceparent = existing.traceparent === undefined ? inherit(input, 'traceparent') : undefined
-    if (traceparent !== undefined) {
-      attributes['traceparent'] = traceparent
-      // It belongs to the parent beside it.
-      if (existing.tracestate === undefined) setIfPresent(attributes, 'tracestate', inherit(input, 'tracestate'))
-    }
+    if (existing.traceparent === undefined) setTrace(attributes, existing, trace?.(output) ?? inheritedTrace(input))
     if (attributes['source'] === undefined) {
       // Handling the message again would not change it.
-      throw invalid(index, input, "has no source. Set one on the handler or the router (`source: '/orders'`)", { retryable: false })
+      throw invalid(
+        index,
+        input,
+        "has no source. Set one on the handler or the router (`source: '/orders'`; in createService() `eventSource`)",
+        { retryable: false },
+      )
     }
     return withData(output, output.data, attributes)
+  }
+
+  function inheritedTrace(input: Message): TraceAttributes | undefined {
+    const traceparent = inherit(input, 'traceparent')
+    if (traceparent === undefined) return undefined
+    // It belongs to the parent beside it.
+    const tracestate = inherit(input, 'tracestate')
+    return tracestate === undefined ? { traceparent } : { traceparent, tracestate }
   }
 
   return function completeOutputs(outputs, input, context) {
@@ -73,13 +82,14 @@ export function outputCompleter(runtime: Runtime, source: string | undefined, lo
     }
     const { length } = outputs
     if (length === 0) return none
+    const trace = context.get(outputTraceKey)
     if (length === 1) {
       const only = outputs[0] as Message
-      const completed = complete(only, 0, input, context)
+      const completed = complete(only, 0, input, context, trace)
       return completed === only ? outputs : [completed]
     }
     // Array.from also visits holes, which map() would skip.
-    const completed = Array.from(outputs, (output: Message, index) => complete(output, index, input, context))
+    const completed = Array.from(outputs, (output: Message, index) => complete(output, index, input, context, trace))
     checkDistinct(completed, input)
     return completed
   }
@@ -89,15 +99,20 @@ function setIfPresent(attributes: Record<string, AttributeValue | undefined>, na
   if (value !== undefined) attributes[name] = value
 }
 
+/** A context that the output has itself is never changed. */
+function setTrace(attributes: Record<string, AttributeValue | undefined>, existing: Attributes, trace: TraceAttributes | undefined): void {
+  for (const name in trace) if (existing[name] === undefined) attributes[name] = trace[name]
+}
+
 /** An empty value counts as missing. */
-function isComplete(existing: Attributes, input: Attributes): boolean {
+function isComplete(existing: Attributes, input: Attributes, traced: boolean): boolean {
   return (
     isPresent(existing.id) &&
     isPresent(existing.source) &&
     isPresent(existing.specversion) &&
     existing.time !== undefined &&
     (existing.correlationid !== undefined || typeof input.correlationid !== 'string') &&
-    (existing.traceparent !== undefined || typeof input.traceparent !== 'string')
+    (existing.traceparent !== undefined || (!traced && typeof input.traceparent !== 'string'))
   )
 }
 

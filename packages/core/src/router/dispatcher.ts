@@ -1,6 +1,7 @@
 import { setMaxListeners } from 'node:events'
-import { SlotTable } from '../async/slot-table.ts'
+import { SlotTable } from '../async/collections.ts'
 import { AckordError } from '../errors.ts'
+import { logFields } from '../message/log-fields.ts'
 import { describeMessage } from '../message/marshal.ts'
 import { ackingOf, isMessage, type Message } from '../message/message.ts'
 import type { Logger } from '../ports/observability.ts'
@@ -319,7 +320,7 @@ export class Dispatcher {
   #nack(message: Message, error: AckordError, retryAfter?: number): void {
     const nacked = message.nack(error, { retryAfter }).catch((failure: unknown) => {
       this.#options.logger.error(
-        { err: failure, message: describeMessage(message) },
+        { err: failure, ...logFields(message) },
         'The broker did not accept a nack; it will redeliver the message by its own rules.',
       )
     })

@@ -9,7 +9,7 @@ import { checkDuration, checkFunction, checkName, rejectUnknownOptions } from '.
 import { InputMerger } from './input-merger.ts'
 import { OutputQueue } from './output-queue.ts'
 import { acknowledgeOutputs, type Destination, publishOutputs } from './publish-outputs.ts'
-import { inOwnHandler, Router, runtimeOf, startRun } from './router.ts'
+import { inOwnHandler, Router, runtimeOf, sharedPortsOf, startRun } from './router.ts'
 
 export interface EngineOptions {
   /** For raw inputs and outputs that have none of their own. Default: JSON. */
@@ -94,6 +94,7 @@ export class Engine {
     const { name, match, marshaler, ...unknown } = options
     rejectUnknownOptions('An input', unknown)
     const raw = 'messages' in input
+    if (raw) input.inheritPorts?.(sharedPortsOf(this.#router))
     if (!raw) checkFunction('addInput(input)[Symbol.asyncIterator]', input[Symbol.asyncIterator])
     if (match !== undefined) checkFunction('match', match)
     this.#claimName('input', name)
@@ -120,6 +121,7 @@ export class Engine {
     checkDuration('publishTimeout', publishTimeout, { min: 1 })
     const runtime = runtimeOf(this.#router)
     checkFunction('addOutput(publisher).publish', publisher?.publish)
+    publisher.inheritPorts?.(sharedPortsOf(this.#router))
     if (typeof destination !== 'function') checkName('destination', destination)
     this.#addOutput({
       name,

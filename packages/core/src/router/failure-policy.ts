@@ -1,7 +1,6 @@
 import { AckordError, describeValue, type ErrorCode, isAckordError } from '../errors.ts'
 import { describeMessage } from '../message/marshal.ts'
-import type { Message } from '../message/message.ts'
-import { isRetryable, isSettled, retryAfterOf } from '../message/message-state.ts'
+import { isRetryable, isSettled, type Message, retryAfterOf } from '../message/message.ts'
 import type { ErrorDecision, RouterSettings } from './router-options.ts'
 
 /** Decides what a router does with a message that was not handled: redelivery, with or without a delay, or rejection. */

@@ -5,8 +5,9 @@ import { arrive, type Context, leave } from '../message/context.ts'
 import { describeMessage } from '../message/marshal.ts'
 import type { Matcher } from '../message/match.ts'
 import { isMessage, type Message } from '../message/message.ts'
-import { compose, type Middleware, type Process } from '../middleware/middleware.ts'
+import { compose, type Middleware, type Process, passPorts } from '../middleware/middleware.ts'
 import { checkCount, checkFunction, checkName, rejectUnknownOptions } from '../options.ts'
+import type { SharedPorts } from '../ports/part-ports.ts'
 import { probe } from '../ports/probe.ts'
 import type { AckStrategy } from './ack-strategy.ts'
 import type { OutputCompleter } from './complete-outputs.ts'
@@ -69,6 +70,11 @@ export class HandlerTable {
   /** The number of concurrent messages that the middleware around these handlers needs. */
   wantedConcurrency(outer: readonly Middleware[]): number {
     return wantedConcurrency([...outer, ...[...this.#entries.values()].flatMap(({ use }) => use)])
+  }
+
+  passPorts(outer: readonly Middleware[], ports: SharedPorts): void {
+    passPorts(outer, ports)
+    for (const { use } of this.#entries.values()) passPorts(use, ports)
   }
 
   /**

@@ -2,10 +2,11 @@ import { setMaxListeners } from 'node:events'
 import { AckordError, describeValue, isAckordError, toError } from '../errors.ts'
 import type { Acking } from '../message/acking.ts'
 import { type Context, type ContextKey, contextKey, enterWith, isBusy, rootContext } from '../message/context.ts'
+import { logFields } from '../message/log-fields.ts'
 import { describeMessage } from '../message/marshal.ts'
-import { ackingOf, isMessage, type Message } from '../message/message.ts'
-import { isSettled } from '../message/message-state.ts'
+import { ackingOf, isMessage, isSettled, type Message } from '../message/message.ts'
 import type { Process } from '../middleware/middleware.ts'
+import { announce, channels } from '../ports/channels.ts'
 import { probe } from '../ports/probe.ts'
 import { messageOf } from '../ports/redact.ts'
 import { forwardAcking } from './ack-strategy.ts'
@@ -212,6 +213,7 @@ export class MessageProcessor {
   /** Acks where the router is responsible for it. Returns a promise only where there is something to wait for: this is the innermost loop. */
   #succeed(message: Message, delivered: boolean): Promise<void> | undefined {
     this.handled += 1
+    announce(channels.handled, () => ({ message }))
     const acking = ackingOf(message)
     if (acking === undefined) return undefined
     const paused = probe('message.beforeAck')
@@ -239,6 +241,7 @@ export class MessageProcessor {
   #report(message: Message, acking: Acking): Promise<void> | undefined {
     if (acking.failure !== undefined) this.#verdictFailed(message, acking.failure)
     this.#settings.metrics?.count('ackord.settled', 1, { verdict: acking.state })
+    announce(channels.settled, () => ({ message, verdict: acking.state, failure: acking.failure }))
     return probe('message.afterAck')
   }
 
@@ -264,9 +267,8 @@ export class MessageProcessor {
       failure ??
       new AckordError('ACKORD_SCOPE_ENDED', `The middleware around ${describeMessage(message)} ended before its transaction did.`)
     if (!acking.dropHolds(reason)) return
-    const fields = { type: message.type, id: message.id }
     this.#settings.logger.error(
-      fields,
+      logFields(message),
       'A transaction scope around a message was never ended. Its callbacks and verdicts are dropped, and the message is settled.',
     )
   }
@@ -280,14 +282,15 @@ export class MessageProcessor {
     const busy = isAckordError(error, 'ACKORD_INBOX_BUSY')
     if (!busy) this.lastError = error
     const decision = this.#policy.decide(message, error)
+    announce(channels.failed, () => ({ message, error, decision }))
     const { logger } = this.#settings
-    const verdict = verdictOf(message, decision)
     if (busy) {
-      logger.debug({ type: message.type, id: message.id, verdict }, 'Another worker is handling the message. It will be redelivered later.')
+      logger.debug(
+        { ...logFields(message), ...verdictFields(message, decision) },
+        'Another worker is handling the message. It will be redelivered later.',
+      )
     } else if (decision !== 'ack') {
-      const { type, id, deliveryCount } = message
-      const retryAfter = typeof decision === 'object' ? decision.retryAfter : undefined
-      const fields = { err: error, type, id, deliveryCount, verdict, ...(retryAfter === undefined ? {} : { retryAfter }) }
+      const fields = { err: error, ...logFields(message), ...verdictFields(message, decision) }
       logger.error(fields, `A message was not handled. ${messageOf(error)}`)
     }
     try {
@@ -308,7 +311,7 @@ export class MessageProcessor {
     const err = toError(failure)
     this.lastError = err
     logger.error(
-      { err, type: message.type, id: message.id, verdict: message.state },
+      { err, ...logFields(message), verdict: message.state },
       'The broker did not accept the verdict on a message; it will redeliver it.',
     )
     metrics?.count('ackord.settle_failed', 1, { verdict: message.state ?? 'none' })
@@ -321,11 +324,15 @@ function isRefused({ state }: Message): boolean {
   return state === 'nacked' || state === 'rejected'
 }
 
-/** The verdict that the broker really sees: the handler may have settled the message before it failed, or it has no acking. */
-function verdictOf(message: Message, decision: ErrorDecision): string {
-  if (message.state === undefined) return 'none'
-  if (isSettled(message)) return message.state
-  return typeof decision === 'string' ? decision : 'nack'
+/** The verdict that the broker really sees, and what follows: the handler may have settled the message before it failed, or it has no acking. */
+function verdictFields(message: Message, decision: ErrorDecision): Readonly<Record<string, unknown>> {
+  const acking = ackingOf(message)
+  if (acking === undefined) return { verdict: 'none' }
+  const settled = isSettled(message)
+  const verdict = settled ? acking.state : typeof decision === 'string' ? decision : 'nack'
+  if (verdict === 'reject' || verdict === 'rejected') return { verdict, ...(acking.deadLetter && { deadLetter: acking.deadLetter }) }
+  const retryAfter = settled ? acking.retryAfter : typeof decision === 'object' ? decision.retryAfter : undefined
+  return { verdict, ...(retryAfter !== undefined && { retryAfter }) }
 }
 
 function stoppedInPause(message: Message): AckordError {

@@ -8,7 +8,7 @@ interface OrderedPart {
 }
 
 const rightOrder =
-  'The valid order, outermost first: deadLetter, retry, throttle, then on SQL transaction > inbox > outbox, on Redis inbox > transaction > outbox, and innermost middleware that changes outputs.'
+  'The valid order, outermost first: telemetry, deadLetter, retry, throttle, then on SQL transaction > inbox > outbox, on Redis inbox > transaction > outbox, and innermost middleware that changes outputs.'
 
 /** Rejects orders of middleware that are known to lose or duplicate something. `chain` is the middleware of a handler, outermost first. */
 export function checkMiddlewareOrder(chain: readonly Middleware[], handler: string, ackStrategy: AckStrategy): void {
@@ -52,6 +52,10 @@ function problemOf(part: OrderedPart, outer: readonly OrderedPart[], inner: read
     case 'throttle':
       if (has(outer, 'transaction')) return 'throttle inside a transaction: it would wait while the transaction is open. Put it outside'
       return undefined
+    case 'telemetry':
+      if (has(outer, 'transaction', 'inbox', 'leasedInbox', 'outbox'))
+        return 'telemetry inside a transaction, inbox or outbox: its span would end before the commit. Put it outermost'
+      return has(outer, 'telemetry') ? 'telemetry twice around one handler: every message would have two spans' : undefined
     case 'inbox':
       if (!hasOn(outer, 'transaction', part.resource))
         return 'inbox without a transaction of the same database outside of it: the message would be recorded and its effects lost, or the other way round'

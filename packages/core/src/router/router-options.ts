@@ -2,7 +2,9 @@ import { type Backoff, exponentialBackoff } from '../async/backoff.ts'
 import { InvalidOptionError } from '../errors.ts'
 import type { Message } from '../message/message.ts'
 import { checkChoice, checkCount, checkDuration, checkFunction, checkName, rejectUnknownOptions } from '../options.ts'
+import type { DescribedMetrics } from '../ports/metric-table.ts'
 import { consoleLogger, guardLogger, guardMetrics, type Logger, type Metrics } from '../ports/observability.ts'
+import type { SharedPorts } from '../ports/part-ports.ts'
 import { type Runtime, systemRuntime } from '../ports/runtime.ts'
 import type { AckStrategy } from './ack-strategy.ts'
 
@@ -53,8 +55,9 @@ export interface RouterOptions {
    */
   readonly ambient?: boolean | undefined
   readonly runtime?: Runtime | undefined
-  /** Default: the console, from `info` up. */
+  /** Also for the source, the publisher and the middleware that have none. Default: the console, from `info` up. */
   readonly logger?: Logger | undefined
+  /** Also for the middleware that has none, such as an inbox. Default: none. */
   readonly metrics?: Metrics | undefined
 }
 
@@ -73,7 +76,9 @@ export interface RouterSettings {
   readonly ambient: boolean
   readonly runtime: Runtime
   readonly logger: Logger
-  readonly metrics: Metrics | undefined
+  readonly metrics: DescribedMetrics | undefined
+  /** What the router was given, for the parts that it uses. */
+  readonly shared: SharedPorts
 }
 
 /** Applies the defaults and rejects invalid options. */
@@ -92,14 +97,16 @@ export function routerSettings(options: RouterOptions): RouterSettings {
     source,
     ambient = true,
     runtime = systemRuntime,
-    logger = consoleLogger,
-    metrics,
+    logger: givenLogger,
+    metrics: givenMetrics,
     ...unknown
   } = options
   rejectUnknownOptions('A router', unknown)
   checkFunction('redeliveryDelay', redeliveryDelay)
   if (onError !== undefined) checkFunction('onError', onError)
   if (source !== undefined) checkName('source', source)
+  const logger = guardLogger(givenLogger ?? consoleLogger)
+  const metrics = givenMetrics === undefined ? undefined : guardMetrics(givenMetrics)
   return {
     ackStrategy: checkChoice('ackStrategy', ackStrategy, ['onSuccess', 'forward', 'manual']),
     concurrency: checkCount('concurrency', concurrency),
@@ -114,8 +121,9 @@ export function routerSettings(options: RouterOptions): RouterSettings {
     source,
     ambient,
     runtime,
-    logger: guardLogger(logger),
-    metrics: metrics === undefined ? undefined : guardMetrics(metrics),
+    logger,
+    metrics,
+    shared: { logger: givenLogger === undefined ? undefined : logger, metrics },
   }
 }
 

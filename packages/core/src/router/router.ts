@@ -9,6 +9,7 @@ import type { Message, RawMessage } from '../message/message.ts'
 import { compose, type Middleware } from '../middleware/middleware.ts'
 import { timeoutMiddleware } from '../middleware/timeout.ts'
 import { checkDuration, checkFunction, checkName, rejectUnknownOptions } from '../options.ts'
+import type { SharedPorts } from '../ports/part-ports.ts'
 import type { Runtime } from '../ports/runtime.ts'
 import { outputCompleter } from './complete-outputs.ts'
 import { Dispatcher } from './dispatcher.ts'
@@ -61,6 +62,9 @@ export let startRun: (router: Router, options: ConsumeOptions) => Promise<void>
 /** @internal The clock of the router. */
 export let runtimeOf: (router: Router) => Runtime
 
+/** @internal What the router was given, for the parts that it uses. */
+export let sharedPortsOf: (router: Router) => SharedPorts
+
 /** @internal Whether the caller is a handler of the router's own run; warns if so. */
 export let inOwnHandler: (router: Router, call: string) => boolean
 
@@ -87,6 +91,7 @@ export class Router {
   static {
     startRun = (router, options) => router.#consume(options)
     runtimeOf = (router) => router.#settings.runtime
+    sharedPortsOf = (router) => router.#settings.shared
     inOwnHandler = (router, call) => router.#inOwnHandler(call)
   }
 
@@ -164,7 +169,7 @@ export class Router {
     rejectUnknownOptions('run()', unknown)
     checkSource(source)
     checkDuration('publishTimeout', publishTimeout, { min: 1 })
-    const { runtime } = this.#settings
+    const { runtime, shared } = this.#settings
     if (publisher !== undefined) {
       checkFunction('publisher.publish', publisher.publish)
       if (destination === undefined) {
@@ -174,6 +179,8 @@ export class Router {
     } else if (destination !== undefined) {
       throw new InvalidOptionError('publisher', 'is required with a destination.')
     }
+    source.inheritPorts?.(shared)
+    publisher?.inheritPorts?.(shared)
     await this.#consume({
       messages: (reading) => source.messages({ signal: reading }),
       cooperative: true,
@@ -234,6 +241,7 @@ export class Router {
     } catch (error) {
       return Promise.reject(error)
     }
+    this.#handlers.passPorts(this.#middleware, this.#settings.shared)
     const run = this.#create(options)
     this.#current = run
     this.#started = true

@@ -1,8 +1,8 @@
 import { exponentialBackoff } from '../async/backoff.ts'
 import { causesOf, isAckordError } from '../errors.ts'
-import type { Message } from '../message/message.ts'
-import { isRetryable } from '../message/message-state.ts'
-import type { Logger, Metrics } from '../ports/observability.ts'
+import { isRetryable, type Message } from '../message/message.ts'
+import type { DescribedMetrics } from '../ports/metric-table.ts'
+import type { Logger } from '../ports/observability.ts'
 import type { Runtime, Timer } from '../ports/runtime.ts'
 
 /**
@@ -14,7 +14,7 @@ export type PauseOutcome = 'probe' | 'go' | 'stop'
 interface StorePauseOptions {
   readonly runtime: Runtime
   readonly logger: Logger
-  readonly metrics: Metrics | undefined
+  readonly metrics: DescribedMetrics | undefined
 }
 
 const delays = exponentialBackoff({ initial: 250, max: 10_000 })

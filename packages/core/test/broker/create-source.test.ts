@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { createSource, type SourceDriver, type SourceSession } from '../../src/broker/create-source.ts'
 import type { FailureState } from '../../src/broker/reconnect.ts'
 import { exponentialBackoff, Message } from '../../src/index.ts'
+import { PartPorts } from '../../src/ports/part-ports.ts'
 import { recordingLogger } from '../support/recording-logger.ts'
 import { deferred } from '../support/router-world.ts'
 import { settlePromises, VirtualRuntime } from '../support/virtual-runtime.ts'
@@ -56,23 +57,26 @@ function open(overrides: Partial<SourceDriver<string>> = {}) {
   const logger = recordingLogger()
   const sessions: FakeSession[] = []
   const log: string[] = []
-  const source = createSource<string>(() => ({
-    backoff: exponentialBackoff({ initial: 100, max: 30_000, jitter: 0 }),
-    runtime,
-    logger,
-    fields: { queue: 'orders' },
-    lost: 'lost',
-    restored: 'restored',
-    open: (push) => {
-      const session = new FakeSession(push)
-      sessions.push(session)
-      return session
-    },
-    messageOf: (item) => (item === 'gone' ? undefined : new Message(new Uint8Array(), { id: item })),
-    started: () => void log.push('started'),
-    finish: async () => void log.push('finish'),
-    ...overrides,
-  }))
+  const source = createSource<string>(
+    () => ({
+      backoff: exponentialBackoff({ initial: 100, max: 30_000, jitter: 0 }),
+      runtime,
+      logger,
+      fields: { queue: 'orders' },
+      lost: 'lost',
+      restored: 'restored',
+      open: (push) => {
+        const session = new FakeSession(push)
+        sessions.push(session)
+        return session
+      },
+      messageOf: (item) => (item === 'gone' ? undefined : new Message(new Uint8Array(), { id: item })),
+      started: () => void log.push('started'),
+      finish: async () => void log.push('finish'),
+      ...overrides,
+    }),
+    new PartPorts(),
+  )
   const stop = new AbortController()
   const messages = source.messages({ signal: stop.signal })[Symbol.asyncIterator]()
   const next = async () => {

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { createPolledSource, type PolledSourceDriver } from '../../src/broker/polled-source.ts'
 import { createReceiver } from '../../src/broker/receiver.ts'
-import { constantBackoff, type RawMessage, silentLogger } from '../../src/index.ts'
+import { constantBackoff, type RawMessage } from '../../src/index.ts'
 import { recordingLogger } from '../support/recording-logger.ts'
 import { settlePromises, VirtualRuntime } from '../support/virtual-runtime.ts'
 
@@ -15,31 +15,32 @@ function open(overrides: Partial<PolledSourceDriver<Item>> = {}) {
   const queue: Item[] = []
   const log: string[] = []
   const ids = (items: readonly Item[]) => items.map(({ id }) => id).join(' ')
-  const source = createPolledSource<Item>(() => ({
-    backoff: constantBackoff(100, { jitter: 0 }),
-    runtime,
-    logger,
-    fields: {},
-    lost: 'lost',
-    restored: 'restored',
-    prefetch: 2,
-    pollInterval: 50,
-    leaseTime: 30_000,
-    claim: async (limit) => queue.splice(0, limit),
-    renew: async (items) => void log.push(`renew ${ids(items)}`),
-    release: async (items, { seen }) => void log.push(`release ${ids(items)} ${seen ? 'seen' : 'unseen'}`),
-    ack: async ({ id }) => {
-      log.push(`ack ${id}`)
-      return true
-    },
-    nack: async ({ id }, delay) => {
-      log.push(`nack ${id} ${delay}`)
-      return true
-    },
-    receive: createReceiver({ logger: silentLogger }),
-    read: ({ id }) => ({ data: new Uint8Array(), attributes: { id }, deliveryCount: 1 }),
-    ...overrides,
-  }))
+  const source = createPolledSource<Item>(
+    () => ({
+      backoff: constantBackoff(100, { jitter: 0 }),
+      runtime,
+      fields: {},
+      lost: 'lost',
+      restored: 'restored',
+      prefetch: 2,
+      pollInterval: 50,
+      leaseTime: 30_000,
+      claim: async (limit) => queue.splice(0, limit),
+      renew: async (items) => void log.push(`renew ${ids(items)}`),
+      release: async (items, { seen }) => void log.push(`release ${ids(items)} ${seen ? 'seen' : 'unseen'}`),
+      ack: async ({ id }) => {
+        log.push(`ack ${id}`)
+        return true
+      },
+      nack: async ({ id }, delay) => {
+        log.push(`nack ${id} ${delay}`)
+        return true
+      },
+      read: ({ id }) => ({ data: new Uint8Array(), attributes: { id }, deliveryCount: 1 }),
+      ...overrides,
+    }),
+    createReceiver({ logger }),
+  )
   const stop = new AbortController()
   const messages = source.messages({ signal: stop.signal })[Symbol.asyncIterator]()
   const next = async (): Promise<RawMessage> => {

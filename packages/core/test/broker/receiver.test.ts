@@ -69,6 +69,20 @@ describe('a receiver', () => {
     expect(world.runtime.timers).toBe(0)
   })
 
+  it('names the destination that the message came from, whatever destination the message itself names', async () => {
+    const { letters, deadLetter } = deadLetterTo(async () => [{ ok: true }])
+    const runtime = new VirtualRuntime()
+    const receive = createReceiver({ runtime, logger: recordingLogger(), deadLetter })
+    const attributes = { id: '1', type: 'order.place', source: '/shop', deadletterdestination: 'elsewhere' }
+    const delivery = { data: new Uint8Array(), attributes, ack() {}, nack() {} }
+    const message = receive({ ...delivery, origin: 'orders' })
+    expect(message.origin).toBe('orders')
+    expect(message.withAttributes({ n: 1 }).copy('data').origin).toBe('orders')
+    await message.reject(failure)
+    await receive(delivery).reject(failure)
+    expect(letters.map((letter) => letter.attributes['deadletterdestination'])).toEqual(['orders', undefined])
+  })
+
   it('includes the causes in the dead letter', async () => {
     const { letters, deadLetter } = deadLetterTo(async () => [{ ok: true }])
     const { deliver } = open({ deadLetter })

@@ -1,8 +1,7 @@
 import { assertType, describe, expectTypeOf, it } from 'vitest'
 import type { Attributes } from '../../src/message/attributes.ts'
 import { type Context, contextKey } from '../../src/message/context.ts'
-import { Message, type RawMessage } from '../../src/message/message.ts'
-import { parseMessage } from '../../src/message/parse-message.ts'
+import { Message, parseMessage, type RawMessage } from '../../src/message/message.ts'
 
 describe('Message', () => {
   it('is not a context, and a context is not a message', () => {

@@ -3,8 +3,7 @@ import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { type AckordError, isAckordError } from '../../src/errors.ts'
 import type { Attributes } from '../../src/message/attributes.ts'
-import { Message, type RawMessage } from '../../src/message/message.ts'
-import { parseMessage } from '../../src/message/parse-message.ts'
+import { Message, parseMessage, type RawMessage } from '../../src/message/message.ts'
 import { isJsonType } from '../../src/message/structured-json.ts'
 
 const bytes = (text: string) => new TextEncoder().encode(text)

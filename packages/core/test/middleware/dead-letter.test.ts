@@ -158,7 +158,7 @@ it('logs a warning for each message that it sent, without the data', async () =>
   const logger = recordingLogger()
   const { middleware } = world({ logger })
   await middleware(failing)(message.copy({ number: 'secret' }), rootContext())
-  expect(logger.lines).toMatchObject([{ level: 'warn', fields: { type: 'order.placed', id: '1', destination: 'dead', err: broken } }])
+  expect(logger.lines).toMatchObject([{ level: 'warn', fields: { type: 'order.placed', id: '1', deadLetter: 'dead', err: broken } }])
   expect(JSON.stringify(logger.lines)).not.toContain('secret')
 })
 

@@ -306,8 +306,8 @@ it('logs a warning for each attempt that is repeated, without the data', async (
   await runtime.advance(200)
   await result
   expect(logger.lines.map((line) => line.fields)).toMatchObject([
-    { type: 'order.placed', id: '1', attempt: 1, delay: 100 },
-    { type: 'order.placed', id: '1', attempt: 2, delay: 100 },
+    { type: 'order.placed', id: '1', attempt: 1, retryAfter: 100 },
+    { type: 'order.placed', id: '1', attempt: 2, retryAfter: 100 },
   ])
   expect(logger.at('warn')).toHaveLength(2)
   expect(JSON.stringify(logger.lines)).not.toContain('secret')

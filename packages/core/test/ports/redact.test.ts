@@ -264,14 +264,14 @@ describe('metric labels', () => {
     const record = (_name: string, _value: number, labels: MetricLabels) => void seen.push(labels)
     const port = { count: record, observe: record, gauge: record }
     const metrics = guardMetrics(port)
-    metrics.count('c', 1, { destination: `https://u:${secret}@host/?token=${secret}`, outcome: 'ok' })
+    metrics.count('ackord.messages', 1, { destination: `https://u:${secret}@host/?token=${secret}`, outcome: 'ok' })
     expect(seen).toEqual([{ destination: 'https://host/?…', outcome: 'ok' }])
-    for (let index = 0; index < 5000; index += 1) metrics.gauge('g', 1, { type: `type-${index}`, outcome: 'ok' })
+    for (let index = 0; index < 5000; index += 1) metrics.gauge('ackord.in_flight', 1, { type: `type-${index}`, outcome: 'ok' })
     // Another wrapper of the same port shares the limit.
-    guardMetrics(port).observe('o', 1, { type: 'x'.repeat(10_000), outcome: 'ok' })
+    guardMetrics(port).observe('ackord.duration', 1, { type: 'x'.repeat(10_000), outcome: 'ok' })
     expect(new Set(seen.map(({ type }) => type)).size).toBeLessThanOrEqual(maxLabelValues + 2)
     expect(seen.at(-1)).toEqual({ type: 'other', outcome: 'ok' })
-    metrics.count('c', 1, { type: 'type-5' })
+    metrics.count('ackord.messages', 1, { type: 'type-5' })
     expect(seen.at(-1)).toEqual({ type: 'type-5' })
   })
 })

@@ -271,12 +271,20 @@ describe('a thrown value', () => {
     expect(inputs.flatMap(verdicts).sort()).toEqual(['ack', 'ack', 'ack', 'nack', 'nack', 'nack'])
   })
 
-  it('is logged with type, id and verdict, without the data', async () => {
+  it('is logged with type, id, source, delivery count, verdict and delay, without the data', async () => {
     const { logger } = await settledWith(broken, {}, { data: { card: '4111' }, deliveryCount: 2 })
     expect(logger.at('error')).toEqual([
       {
         level: 'error',
-        fields: { err: broken, type: 'order.place', id: 'm1', deliveryCount: 2, verdict: 'nack', retryAfter: expect.any(Number) },
+        fields: {
+          err: broken,
+          type: 'order.place',
+          id: 'm1',
+          source: '/shop',
+          deliveryCount: 2,
+          verdict: 'nack',
+          retryAfter: expect.any(Number),
+        },
         text: expect.stringContaining('broken'),
       },
     ])

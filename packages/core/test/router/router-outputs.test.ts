@@ -258,7 +258,13 @@ describe('invalid outputs', () => {
     const inputs = trackedSome(2)
     expect(await collect(router.pipe(sourceOf(...inputs)))).toHaveLength(1)
     expect(inputs[0]?.calls).toMatchObject([
-      { verdict: 'reject', error: { code: 'ACKORD_INVALID_OUTPUT', message: expect.stringMatching(/has no source/) } },
+      {
+        verdict: 'reject',
+        error: {
+          code: 'ACKORD_INVALID_OUTPUT',
+          message: expect.stringContaining("has no source. Set one on the handler or the router (`source: '/orders'`"),
+        },
+      },
     ])
     expect(verdicts(inputs[1] ?? { calls: [] })).toEqual(['ack'])
   })

@@ -1,3 +1,4 @@
+import { channel } from 'node:diagnostics_channel'
 import {
   type Closable,
   InvalidOptionError,
@@ -15,6 +16,7 @@ import {
   type PublisherDriver,
   type SendOptions,
   structuredContentType,
+  writeTraceHeaders,
 } from '@ackord/core/broker'
 import { abortable, checkChoice, checkCount, checkDuration, checkFunction, groupBy, rejectUnknownOptions } from '@ackord/core/internal'
 import { batchType } from '../cloudevents/content-mode.ts'
@@ -110,6 +112,7 @@ interface PublisherSettings extends RequestSettings {
 
 class HttpPublisherDriver implements PublisherDriver<EventRequest, Endpoint> {
   readonly broker = 'HTTP'
+  readonly system = 'http'
   readonly routeName = 'URL'
   readonly runtime: Runtime
   readonly closeTimeout: number
@@ -120,6 +123,15 @@ class HttpPublisherDriver implements PublisherDriver<EventRequest, Endpoint> {
     this.runtime = settings.runtime
     // As long as one answer may take.
     this.closeTimeout = settings.timeout
+  }
+
+  // Without the option `url` it depends on the destination.
+  get serverAddress(): string | undefined {
+    return this.#settings.endpoint?.host
+  }
+
+  get serverPort(): number | undefined {
+    return this.#settings.endpoint?.port
   }
 
   route(destination: string, message: RawMessage): Endpoint | PublishFailure {
@@ -138,10 +150,13 @@ class HttpPublisherDriver implements PublisherDriver<EventRequest, Endpoint> {
     const key = message.partitionKey
     // In binary mode the signature covers the body and the name, so the name is the id as the header has it.
     const name = message.id === undefined ? runtime.uuid() : encodeText(message.id, 'id')
-    if (mode === 'binary') return { endpoint, headers: writeHeaders(message.attributes), body: message.data, name, key }
+    const trace: Record<string, string> = {}
+    // The events of a batch have traces of their own.
+    if (mode !== 'batch') writeTraceHeaders(trace, message.attributes)
+    if (mode === 'binary') return { endpoint, headers: writeHeaders(message.attributes), body: message.data, name, key, trace }
     checkWritable(message.attributes)
     const type = mode === 'batch' ? batchType : structuredContentType
-    return { endpoint, headers: { 'content-type': `${type}; charset=utf-8` }, body: Buffer.from(JSON.stringify(message)), name, key }
+    return { endpoint, headers: { 'content-type': `${type}; charset=utf-8` }, body: Buffer.from(JSON.stringify(message)), name, key, trace }
   }
 
   async send(messages: readonly Outgoing<EventRequest>[], { destination, signal }: SendOptions): Promise<void> {
@@ -164,7 +179,8 @@ class HttpPublisherDriver implements PublisherDriver<EventRequest, Endpoint> {
   #request(item: EventRequest, extraHeaders: Readonly<Record<string, string>>, signal: AbortSignal): Promise<PublishResult> {
     const { endpoint } = item
     const authorization = endpoint.authorization === undefined ? {} : { authorization: endpoint.authorization }
-    return sendRequest({ ...item, headers: { ...authorization, ...extraHeaders, ...item.headers } }, this.#settings, signal)
+    const trace = addsTrace(extraHeaders) ? item.trace : {}
+    return sendRequest({ ...item, headers: { ...authorization, ...trace, ...extraHeaders, ...item.headers } }, this.#settings, signal)
   }
 
   #requestBatch(
@@ -191,6 +207,16 @@ class HttpPublisherDriver implements PublisherDriver<EventRequest, Endpoint> {
 }
 
 const comma = Buffer.from(',')
+
+const requestCreated = channel('undici:request:create')
+
+/**
+ * Whether a request gets the trace of its event. Not if the option `headers` has one, whose `tracestate` may be missing. And not if there is an instrumentation of `fetch`: it adds the trace of the
+ * request itself, and several do so without removing what is there. Receivers ignore two `traceparent` headers.
+ */
+function addsTrace(extraHeaders: Readonly<Record<string, string>>): boolean {
+  return extraHeaders['traceparent'] === undefined && !requestCreated.hasSubscribers
+}
 
 /** Without `url` and `route` the destination must be a URL. An invalid one is not shown: it may contain a password. */
 function notUrl(cause: unknown): PublishFailure {

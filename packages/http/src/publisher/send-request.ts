@@ -1,6 +1,6 @@
 import { InvalidOptionError, type PublishResult, type Runtime } from '@ackord/core'
 import { abortable, checkChoice, linkedController } from '@ackord/core/internal'
-import { parseRetryAfter } from '../cloudevents/retry-after.ts'
+import { parseRetryAfter } from '../cloudevents/headers.ts'
 import { idHeader, type SigningKey, sign, signatureHeader, timestampHeader } from '../cloudevents/signature.ts'
 import { aborted, refused, timedOut, unreachable } from './publish-failures.ts'
 
@@ -27,6 +27,8 @@ export interface OutgoingRequest {
 export interface EventRequest extends OutgoingRequest {
   /** The ordering key. */
   readonly key: string | undefined
+  /** The headers of W3C Trace Context. */
+  readonly trace: Readonly<Record<string, string>>
 }
 
 const ok: PublishResult = { ok: true }
@@ -100,6 +102,9 @@ export interface Endpoint {
   readonly url: string
   /** For error messages: without the password and the query, which may contain tokens. */
   readonly shown: string
+  /** Without brackets, if it is an IPv6 address. */
+  readonly host: string
+  readonly port: number
   /** The header for the user and password of the URL, if it has them. */
   readonly authorization: string | undefined
 }
@@ -118,6 +123,8 @@ export function endpointOf(option: string, value: string | URL): Endpoint {
   return {
     url: url.href,
     shown: `${url.origin}${url.pathname}${url.search === '' ? '' : '?…'}`,
+    host: url.hostname.replace(/^\[(.*)\]$/, '$1'),
+    port: Number(url.port) || (url.protocol === 'https:' ? 443 : 80),
     authorization: credentials === undefined ? undefined : `Basic ${Buffer.from(credentials).toString('base64')}`,
   }
 }

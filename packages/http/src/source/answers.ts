@@ -1,5 +1,5 @@
 import { escapeText } from '@ackord/core/internal'
-import { formatRetryAfter } from '../cloudevents/retry-after.ts'
+import { formatRetryAfter } from '../cloudevents/headers.ts'
 
 /** The longest text of an answer: it may quote the request. */
 const maxTextLength = 500

@@ -1,17 +1,17 @@
 import {
   type Attributes,
   type Closable,
-  consoleLogger,
   InvalidOptionError,
   type Logger,
   outside,
   type RawMessage,
   type Runtime,
+  type SharedPorts,
   type Source,
   systemRuntime,
 } from '@ackord/core'
-import { createReceiver, type Delivery, type ReceiverOptions } from '@ackord/core/broker'
-import { checkChoice, checkCount, checkDuration, checkFunction, guardLogger, rejectUnknownOptions } from '@ackord/core/internal'
+import { createReceiver, type Receiver, type ReceiverOptions } from '@ackord/core/broker'
+import { checkChoice, checkCount, checkDuration, checkFunction, rejectUnknownOptions } from '@ackord/core/internal'
 import { type ContentMode, contentMode } from '../cloudevents/content-mode.ts'
 import { accepted, answer, unavailable } from './answers.ts'
 import { DeliveryCounts, type HeldMessage, HttpIteration, type IterationOwner } from './http-iteration.ts'
@@ -102,7 +102,7 @@ export function httpSource(options: HttpSourceOptions = {}): HttpSource {
     deadLetterTimeout,
     onUndeliverable,
     runtime = systemRuntime,
-    logger: given = consoleLogger,
+    logger,
     ...unknown
   } = options
   rejectUnknownOptions('An HTTP source', unknown)
@@ -131,7 +131,6 @@ export function httpSource(options: HttpSourceOptions = {}): HttpSource {
   if (typeof unsignedAttributes !== 'boolean') throw new InvalidOptionError('unsignedAttributes', 'must be true or false.')
   if (unsignedAttributes && (verify === undefined || typeof verify === 'function' || attributes !== undefined))
     throw new InvalidOptionError('unsignedAttributes', "has an effect only with a secret in 'verify', and without 'attributes'.")
-  const logger = guardLogger(given)
   const receive = createReceiver({ deadLetter, deadLetterTimeout, onUndeliverable, runtime, logger })
   const unsigned = attributes === undefined ? unsignedAttributes : 'foreign'
   const verifier = verify === undefined ? undefined : requestVerifier(verify, { tolerance, unsignedAttributes: unsigned, runtime })
@@ -144,10 +143,11 @@ export function httpSource(options: HttpSourceOptions = {}): HttpSource {
     maxPendingBytes,
     maxIdSize,
     maxAttributesSize,
+    readsTrace: unsignedAttributes || typeof verify === 'function' || verify === undefined,
     bodyTimeout,
     settleTimeout,
     runtime,
-    logger,
+    logger: receive.logger,
     receive,
   })
 }
@@ -164,11 +164,13 @@ interface SourceSettings {
   readonly maxPendingBytes: number
   readonly maxIdSize: number
   readonly maxAttributesSize: number
+  /** False if only the body is signed: then all attributes are from there. */
+  readonly readsTrace: boolean
   readonly bodyTimeout: number
   readonly settleTimeout: number
   readonly runtime: Runtime
   readonly logger: Logger
-  readonly receive: (delivery: Delivery) => RawMessage
+  readonly receive: Receiver
 }
 
 /** The memory that is reserved for a request. */
@@ -183,8 +185,9 @@ interface ReceivedRequest {
 }
 
 class RequestSource implements HttpSource, IterationOwner {
+  readonly system = 'http'
   readonly counts: DeliveryCounts = new DeliveryCounts()
-  readonly receive: (delivery: Delivery) => RawMessage
+  readonly receive: Receiver
   readonly #settings: SourceSettings
   readonly #iterations = new Set<HttpIteration>()
   readonly #open = new Set<OpenRequest>()
@@ -219,6 +222,10 @@ class RequestSource implements HttpSource, IterationOwner {
 
   messages(options: { readonly signal: AbortSignal }): AsyncIterableIterator<RawMessage> {
     return new HttpIteration(this, options.signal).messages
+  }
+
+  inheritPorts(ports: SharedPorts): void {
+    this.receive.inheritPorts(ports)
   }
 
   close(): Promise<void> {

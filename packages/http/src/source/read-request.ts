@@ -1,5 +1,5 @@
 import { AckordError, type Attributes, parseMessage, type Runtime } from '@ackord/core'
-import { checkAttributes, missingAttributes } from '@ackord/core/broker'
+import { checkAttributes, missingAttributes, readTraceHeaders } from '@ackord/core/broker'
 import { abortable } from '@ackord/core/internal'
 import { type ContentMode, parseBatch } from '../cloudevents/content-mode.ts'
 import { readHeaders } from '../cloudevents/headers.ts'
@@ -122,11 +122,24 @@ export interface AttributeLimits {
   readonly maxAttributesSize: number
 }
 
+export interface ReadOptions extends AttributeLimits {
+  /** Whether an event without a trace gets that of the request's headers. */
+  readonly readsTrace: boolean
+}
+
 /** The events of a request. Throws for invalid ones, with the reason. */
-export function readEvents(request: HttpRequest, mode: Exclude<ContentMode, 'unknown'>, limits: AttributeLimits): readonly EventContent[] {
-  if (mode === 'binary') return [complete({ data: request.body, attributes: readHeaders(request.headers) ?? {} }, limits)]
-  if (mode === 'batch') return Array.from(parseBatch(request.body), (event) => complete(event, limits))
-  return [complete(parseMessage(request.body), limits)]
+export function readEvents(request: HttpRequest, mode: Exclude<ContentMode, 'unknown'>, options: ReadOptions): readonly EventContent[] {
+  // The trace of such a request says nothing about the single events.
+  if (mode === 'batch') return Array.from(parseBatch(request.body), (event) => complete(event, options))
+  const { body, headers } = request
+  const event = complete(mode === 'binary' ? { data: body, attributes: readHeaders(headers) ?? {} } : parseMessage(body), options)
+  return [options.readsTrace ? withTrace(event, headers, options) : event]
+}
+
+/** The trace is omitted if it would make the attributes too large: without it, the event is valid. */
+function withTrace(event: EventContent, headers: Headers, { maxAttributesSize }: AttributeLimits): EventContent {
+  const attributes = readTraceHeaders(event.attributes, (name) => headers.get(name))
+  return attributes === event.attributes || sizeOf(attributes) > maxAttributesSize ? event : { data: event.data, attributes }
 }
 
 /** The one event of a request that is no CloudEvent. */

@@ -87,7 +87,7 @@ async function open(): Promise<BrokerWorld> {
             await receiver[Symbol.asyncDispose]()
           }
           cleaning.push(dispose)
-          return { messages: (options) => source.messages(options), [Symbol.asyncDispose]: dispose }
+          return { system: source.system, messages: (options) => source.messages(options), [Symbol.asyncDispose]: dispose }
         },
       }
     },

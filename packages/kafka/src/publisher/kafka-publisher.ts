@@ -13,6 +13,7 @@ import {
   notTriedFailure,
   type Outgoing,
   type PublisherDriver,
+  parseAddress,
   permanentFailure,
   type SendOptions,
 } from '@ackord/core/broker'
@@ -65,6 +66,7 @@ const ok: PublishResult = { ok: true }
 
 class KafkaPublisherDriver implements PublisherDriver<TopicRecord> {
   readonly broker = 'Kafka'
+  readonly system = 'kafka'
   readonly routeName = 'topic'
   readonly runtime: Runtime
   readonly #kafka: KafkaPort
@@ -77,6 +79,14 @@ class KafkaPublisherDriver implements PublisherDriver<TopicRecord> {
     this.#kafka = kafka
     this.#settings = settings
     this.runtime = settings.runtime
+  }
+
+  get serverAddress(): string | undefined {
+    return parseAddress(this.#kafka.broker).serverAddress
+  }
+
+  get serverPort(): number | undefined {
+    return parseAddress(this.#kafka.broker).serverPort
   }
 
   route(destination: string, message: RawMessage): string {

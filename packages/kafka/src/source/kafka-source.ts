@@ -2,14 +2,13 @@ import {
   type Attributes,
   type Backoff,
   type Closable,
-  consoleLogger,
   exponentialBackoff,
   InvalidOptionError,
   type Source,
   systemRuntime,
 } from '@ackord/core'
 import { createReceiver, createSource, type ReceiverOptions } from '@ackord/core/broker'
-import { checkChoice, checkCount, checkDuration, checkFunction, checkName, guardLogger, rejectUnknownOptions } from '@ackord/core/internal'
+import { checkChoice, checkCount, checkDuration, checkFunction, checkName, rejectUnknownOptions } from '@ackord/core/internal'
 import type { KafkaMessage, KafkaPort } from '../port.ts'
 import { Subscription } from './subscription.ts'
 
@@ -59,7 +58,7 @@ export function kafkaSource(kafka: KafkaPort, options: KafkaSourceOptions): Sour
     deadLetterTimeout,
     onUndeliverable,
     runtime = systemRuntime,
-    logger: given = consoleLogger,
+    logger,
     ...unknown
   } = options
   rejectUnknownOptions('A Kafka source', unknown)
@@ -73,8 +72,8 @@ export function kafkaSource(kafka: KafkaPort, options: KafkaSourceOptions): Sour
   checkDuration('commitInterval', commitInterval)
   checkDuration('maxDelay', maxDelay)
   checkFunction('backoff', backoff)
-  const logger = guardLogger(given)
   const receive = createReceiver({ deadLetter, deadLetterTimeout, onUndeliverable, runtime, logger })
-  const settings = { kafka, topics, group, from, prefetch, attributes, commitInterval, maxDelay, backoff, runtime, logger, receive }
-  return createSource(() => new Subscription(settings))
+  const limits = { prefetch, commitInterval, maxDelay, backoff }
+  const settings = { kafka, topics, group, from, attributes, ...limits, runtime, logger: receive.logger, receive }
+  return createSource(() => new Subscription(settings), receive)
 }

@@ -1,11 +1,11 @@
 import { type Attributes, parseMessage } from '@ackord/core'
-import { definedAttributes, isStructuredContentType } from '@ackord/core/broker'
+import { definedAttributes, isStructuredContentType, readTraceHeaders } from '@ackord/core/broker'
 import { attributeHeaders } from '../cloudevents.ts'
 import type { KafkaMessage } from '../port.ts'
 
 /**
- * CloudEvents in binary mode (headers) or structured mode (content type `application/cloudevents+json`); other records by their topic, offset, key and time.
- * Throws for a structured event that cannot be read.
+ * Reads a record as the source does, for tools that look into a topic. CloudEvents in binary mode (headers) or structured mode (content type `application/cloudevents+json`); other records by their topic, offset, key and time.
+ * A record without the attributes of a trace has those in its headers `traceparent`, `tracestate` and `baggage`. Throws for a structured event that cannot be read.
  */
 export function readRecord(native: KafkaMessage): { readonly data: Uint8Array; readonly attributes: Attributes } {
   const attributes = readHeaders(native)
@@ -14,7 +14,7 @@ export function readRecord(native: KafkaMessage): { readonly data: Uint8Array; r
     return { data: bytesOf(native), attributes: foreignAttributes(native) }
   }
   const { data, attributes: parsed } = parseMessage(bytesOf(native))
-  return { data, attributes: withKey(parsed, native) }
+  return { data, attributes: completed(parsed, native) }
 }
 
 /** A view, not a copy. Empty for a tombstone. */
@@ -32,10 +32,8 @@ export function foreignAttributes(native: KafkaMessage): Attributes {
     time: instantOf(native.timestamp),
     datacontenttype: headerText(native, 'content-type'),
     tombstone: native.value === null ? true : undefined,
-    traceparent: headerText(native, 'traceparent'),
-    tracestate: headerText(native, 'tracestate'),
   })
-  return withKey(attributes, native)
+  return completed(attributes, native)
 }
 
 function readHeaders(native: KafkaMessage): Attributes | undefined {
@@ -43,12 +41,14 @@ function readHeaders(native: KafkaMessage): Attributes | undefined {
   // Every CloudEvent has a specversion; other records may use the prefix too.
   if (attributes?.['specversion'] === undefined) return undefined
   if (native.value === null) attributes['tombstone'] = true
-  return withKey(attributes, native)
+  return completed(attributes, native)
 }
 
-/** The record's key is the ordering key, also in records of other producers. */
-function withKey(attributes: Attributes, { key }: KafkaMessage): Attributes {
-  return key === null || attributes.partitionkey !== undefined ? attributes : { ...attributes, partitionkey: key.toString() }
+/** The record's key is the ordering key, and its headers may have a trace, also in records of other producers. */
+function completed(attributes: Attributes, native: KafkaMessage): Attributes {
+  const traced = readTraceHeaders(attributes, (name) => headerText(native, name))
+  const { key } = native
+  return key === null || attributes.partitionkey !== undefined ? traced : { ...traced, partitionkey: key.toString() }
 }
 
 /** A header may occur several times; the first one counts. */

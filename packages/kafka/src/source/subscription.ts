@@ -1,5 +1,5 @@
 import { AckordError, type Attributes, type Backoff, type Logger, type RawMessage, type Runtime } from '@ackord/core'
-import { type Delivery, type FailureState, rejectUnreadable, type SourceDriver } from '@ackord/core/broker'
+import { type Delivery, type FailureState, parseAddress, rejectUnreadable, type SourceDriver } from '@ackord/core/broker'
 import type { KafkaFault, KafkaMessage } from '../port.ts'
 import { ConsumerSession, type SessionSettings } from './consumer-session.ts'
 import type { HeldRecord } from './partition-window.ts'
@@ -13,6 +13,7 @@ export interface SubscriptionSettings extends SessionSettings {
 
 /** One iteration: a member of the group from the first `next()` on, and another member when that one is lost. */
 export class Subscription implements SourceDriver<HeldRecord> {
+  readonly system = 'kafka'
   readonly backoff: Backoff
   readonly runtime: Runtime
   readonly logger: Logger
@@ -27,6 +28,14 @@ export class Subscription implements SourceDriver<HeldRecord> {
     this.runtime = settings.runtime
     this.logger = settings.logger
     this.fields = { topics: settings.topics, group: settings.group }
+  }
+
+  get serverAddress(): string | undefined {
+    return parseAddress(this.#settings.kafka.broker).serverAddress
+  }
+
+  get serverPort(): number | undefined {
+    return parseAddress(this.#settings.kafka.broker).serverPort
   }
 
   open(push: (record: HeldRecord) => void): ConsumerSession {
@@ -60,6 +69,7 @@ export class Subscription implements SourceDriver<HeldRecord> {
     return this.#settings.receive({
       ...content,
       deliveryCount: record.deliveries,
+      origin: record.native.topic,
       ack: () => record.window.ack(record),
       nack: (_error, { retryAfter = 0 }) => record.window.nack(record, retryAfter),
       park: () => this.#park(record),

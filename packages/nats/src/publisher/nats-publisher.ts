@@ -1,5 +1,6 @@
 import {
   type Closable,
+  InvalidOptionError,
   type Publisher,
   type PublishFailure,
   type PublishResult,
@@ -10,7 +11,7 @@ import {
 import { createPublisher, type Outgoing, type PublisherDriver, percentEncode, type SendOptions } from '@ackord/core/broker'
 import { checkChoice, checkDuration, checkFunction, inChunks, linkedController, rejectUnknownOptions } from '@ackord/core/internal'
 import { headers as clientHeaders } from '@nats-io/transport-node'
-import { isNotAllowed, type NatsConnection } from '../client.ts'
+import { isNotAllowed, type NatsConnection, ServerAddress } from '../client.ts'
 import { ConnectionWatch } from '../connection-watch.ts'
 import { checkSubject, checkToken } from '../headers.ts'
 import { checkAnswer, JetStreamError } from '../jetstream-api.ts'
@@ -29,6 +30,11 @@ export interface NatsPublisherOptions {
    * again and parks it in the end, and the others go on; but an unavailable JetStream looks the same. Default: 'destination'.
    */
   readonly unroutable?: 'destination' | 'record' | undefined
+  /**
+   * Whether messages have a `Nats-Msg-Id`, by which a stream drops what it was sent before. `false` for messages that were in the stream recently and must
+   * be stored again, such as replayed dead letters. Default: true.
+   */
+  readonly deduplicate?: boolean | undefined
   /** Milliseconds that the confirmation of a message may take, and that `publish()` waits for a connection that is being restored. Default: 5,000. */
   readonly timeout?: number | undefined
   readonly runtime?: Runtime | undefined
@@ -38,7 +44,7 @@ export interface NatsPublisherOptions {
  * Publishes to JetStream: a message that is `ok` is in a stream. The messages of a call are sent in their order, without waiting for each other, and confirmed one by one. Open the
  * connection with `connect({ maxReconnectAttempts: -1 })` of `@nats-io/transport-node`.
  *
- * Each message with an id has a `Nats-Msg-Id` made of its subject, source and id: a message that is published again because its confirmation was lost is dropped
+ * Unless `deduplicate` is false, each message with an id has a `Nats-Msg-Id` made of its subject, source and id: a message that is published again because its confirmation was lost is dropped
  * by the stream within its `duplicate_window`, two minutes by default, and counts as sent.
  */
 export function natsPublisher(connection: NatsConnection, options: NatsPublisherOptions = {}): Publisher & Closable {
@@ -47,6 +53,7 @@ export function natsPublisher(connection: NatsConnection, options: NatsPublisher
     mode = 'binary',
     expectedStream,
     unroutable = 'destination',
+    deduplicate = true,
     timeout = 5000,
     runtime = systemRuntime,
     ...unknown
@@ -56,8 +63,9 @@ export function natsPublisher(connection: NatsConnection, options: NatsPublisher
   checkChoice('mode', mode, ['binary', 'structured'])
   if (expectedStream !== undefined) checkToken('expectedStream', expectedStream)
   checkChoice('unroutable', unroutable, ['destination', 'record'])
+  if (typeof deduplicate !== 'boolean') throw new InvalidOptionError('deduplicate', 'must be true or false.')
   checkDuration('timeout', timeout, { min: 1 })
-  return createPublisher(new NatsPublisherDriver(connection, { subject, mode, expectedStream, unroutable, timeout, runtime }))
+  return createPublisher(new NatsPublisherDriver(connection, { subject, mode, expectedStream, unroutable, deduplicate, timeout, runtime }))
 }
 
 interface PublisherSettings {
@@ -65,6 +73,7 @@ interface PublisherSettings {
   readonly mode: 'binary' | 'structured'
   readonly expectedStream: string | undefined
   readonly unroutable: 'destination' | 'record'
+  readonly deduplicate: boolean
   readonly timeout: number
   readonly runtime: Runtime
 }
@@ -82,17 +91,28 @@ const ok: PublishResult = { ok: true }
 
 class NatsPublisherDriver implements PublisherDriver<SubjectMessage> {
   readonly broker = 'NATS'
+  readonly system = 'nats'
   readonly routeName = 'subject'
   // Every call ends by its time limits.
   readonly closeTimeout = Number.POSITIVE_INFINITY
   readonly #connection: NatsConnection
+  readonly #address: ServerAddress
   readonly #watch: ConnectionWatch
   readonly #settings: PublisherSettings
 
   constructor(connection: NatsConnection, settings: PublisherSettings) {
     this.#connection = connection
+    this.#address = new ServerAddress(connection)
     this.#watch = ConnectionWatch.of(connection)
     this.#settings = settings
+  }
+
+  get serverAddress(): string | undefined {
+    return this.#address.serverAddress
+  }
+
+  get serverPort(): number | undefined {
+    return this.#address.serverPort
   }
 
   route(destination: string, message: RawMessage): string {
@@ -100,9 +120,9 @@ class NatsPublisherDriver implements PublisherDriver<SubjectMessage> {
   }
 
   write(message: RawMessage, subject: string): SubjectMessage {
-    const { mode, expectedStream } = this.#settings
+    const { mode, expectedStream, deduplicate } = this.#settings
     const { headers, body } = writeMessage(message, mode)
-    if (message.id !== undefined) headers['Nats-Msg-Id'] = messageId(subject, message)
+    if (deduplicate && message.id !== undefined) headers['Nats-Msg-Id'] = messageId(subject, message)
     if (expectedStream !== undefined) headers['Nats-Expected-Stream'] = expectedStream
     const written = { headers, body }
     return { subject, written, size: writtenSize(written) }

@@ -1,5 +1,5 @@
 import type { RawMessage } from '@ackord/core'
-import { structuredContentType } from '@ackord/core/broker'
+import { structuredContentType, writeTraceHeaders } from '@ackord/core/broker'
 import { attributeHeaders } from '../headers.ts'
 
 /** A message as NATS carries it. The names and values of headers are encoded, in ASCII. */
@@ -8,12 +8,15 @@ export interface WrittenMessage {
   readonly body: Uint8Array
 }
 
-/** The CloudEvents binding for NATS. Binary mode: each attribute is a header, the data is the body. Structured mode: both are JSON in the body. */
+/**
+ * The CloudEvents binding for NATS. Binary mode: each attribute is a header, the data is the body. Structured mode: both are JSON in the body. The trace is also in headers
+ * without a prefix, in either mode.
+ */
 export function writeMessage(message: RawMessage, mode: 'binary' | 'structured'): WrittenMessage {
-  if (mode === 'structured') {
-    return { headers: { 'content-type': structuredContentType }, body: utf8.encode(JSON.stringify(message)) }
-  }
-  return { headers: attributeHeaders.write(message.attributes), body: message.data }
+  const { data, attributes } = message
+  const headers = mode === 'binary' ? attributeHeaders.write(attributes) : { 'content-type': structuredContentType }
+  writeTraceHeaders(headers, attributes)
+  return { headers, body: mode === 'binary' ? data : utf8.encode(JSON.stringify(message)) }
 }
 
 const utf8 = new TextEncoder()

@@ -255,6 +255,7 @@ export class NatsIteration implements SourceIteration {
     return this.#settings.receive({
       ...content,
       deliveryCount: held.deliveries,
+      origin: held.delivery.subject,
       ack: () => this.#held.ack(held),
       nack: (_error, { retryAfter = 0 }) => this.#nack(held, retryAfter),
       terminate: () => this.#held.terminate(held),

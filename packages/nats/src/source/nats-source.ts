@@ -1,7 +1,7 @@
-import { type Attributes, type Backoff, type Closable, consoleLogger, exponentialBackoff, type Source, systemRuntime } from '@ackord/core'
+import { type Attributes, type Backoff, type Closable, exponentialBackoff, type Source, systemRuntime } from '@ackord/core'
 import { createReceiver, IteratedSource, type ReceiverOptions } from '@ackord/core/broker'
-import { checkChoice, checkCount, checkFunction, guardLogger, rejectUnknownOptions } from '@ackord/core/internal'
-import type { NatsConnection } from '../client.ts'
+import { checkChoice, checkCount, checkFunction, rejectUnknownOptions } from '@ackord/core/internal'
+import { type NatsConnection, ServerAddress } from '../client.ts'
 import { ConnectionWatch } from '../connection-watch.ts'
 import { checkSubject, checkToken } from '../headers.ts'
 import { JetStreamApi } from '../jetstream-api.ts'
@@ -65,7 +65,7 @@ export function natsSource(connection: NatsConnection, options: NatsSourceOption
     deadLetterTimeout,
     onUndeliverable,
     runtime = systemRuntime,
-    logger: given = consoleLogger,
+    logger,
     ...unknown
   } = options
   rejectUnknownOptions('A NATS source', unknown)
@@ -77,12 +77,23 @@ export function natsSource(connection: NatsConnection, options: NatsSourceOption
   checkFunction('backoff', backoff)
   if (domain !== undefined) checkToken('domain', domain)
   checkSubject('inboxPrefix', inboxPrefix)
-  const logger = guardLogger(given)
   const receive = createReceiver({ deadLetter, deadLetterTimeout, onUndeliverable, runtime, logger })
   const topology = declare === undefined ? undefined : topologyOf(declare, { maxAckPending: order === 'none' ? 1000 : prefetch })
   const watch = ConnectionWatch.of(connection)
   const api = new JetStreamApi(connection, watch, domain)
-  const rest = { stream, consumer, declare: topology, prefetch, order, inboxPrefix, attributes, backoff, runtime, logger, receive }
+  const rest = {
+    stream,
+    consumer,
+    declare: topology,
+    prefetch,
+    order,
+    inboxPrefix,
+    attributes,
+    backoff,
+    runtime,
+    logger: receive.logger,
+    receive,
+  }
   const settings = { connection, watch, api, ...rest }
-  return new IteratedSource((signal, owner) => new NatsIteration(settings, signal, owner))
+  return new IteratedSource((signal, owner) => new NatsIteration(settings, signal, owner), receive, new ServerAddress(connection))
 }

@@ -1,5 +1,5 @@
 import { type Attributes, parseMessage } from '@ackord/core'
-import { bufferOf, definedAttributes, missingAttributes, percentDecode } from '@ackord/core/broker'
+import { bufferOf, definedAttributes, missingAttributes, percentDecode, readTraceHeaders } from '@ackord/core/broker'
 import { setAttribute } from '@ackord/core/internal'
 import type { NatsHeaders, NatsMessage } from '../client.ts'
 import { attributeHeaders } from '../headers.ts'
@@ -10,14 +10,18 @@ export interface ReadMessage {
 }
 
 /**
- * CloudEvents in binary mode (`ce-` headers) or structured mode (`content-type`, or no headers at all and a whole event in the body, as the binding
- * was before NATS had headers); other messages by their subject and stream. Throws for an invalid structured event.
+ * Reads a message as the source does, for tools that look into a stream. CloudEvents in binary mode (`ce-` headers) or structured mode (`content-type`, or no headers at all and a whole event in the body, as the binding
+ * was before NATS had headers); other messages by their subject and stream. A message without the attributes of a trace has those in its headers `traceparent`, `tracestate` and `baggage`.
+ * Throws for an invalid structured event.
  */
 export function readMessage(native: NatsStreamMessage): ReadMessage {
   const { data, headers } = native
   const attributes = headers === undefined ? undefined : readHeaders(headers)
-  if (attributes !== undefined) return { data, attributes }
-  if (structuredType.test(headerOf(native, 'content-type') ?? '')) return readStructured(data)
+  if (attributes !== undefined) return { data, attributes: withTrace(attributes, native) }
+  if (structuredType.test(headerOf(native, 'content-type') ?? '')) {
+    const event = readStructured(data)
+    return { ...event, attributes: withTrace(event.attributes, native) }
+  }
   return (headers === undefined ? undeclaredEvent(data) : undefined) ?? { data, attributes: foreignAttributes(native) }
 }
 
@@ -26,15 +30,18 @@ const structuredType = /^application\/cloudevents(\+json)?\s*(;|$)/i
 /** The attributes of a message that is no CloudEvent. Without a `Nats-Msg-Id`, its stream and sequence are the id. */
 export function foreignAttributes(native: NatsStreamMessage): Attributes {
   const { stream, sequence, subject, time } = native
-  return definedAttributes({
+  const attributes = definedAttributes({
     id: headerOf(native, 'Nats-Msg-Id') ?? `${stream}:${sequence}`,
     type: subject,
     source: stream,
     time: time.toISOString(),
     datacontenttype: headerOf(native, 'content-type'),
-    traceparent: headerOf(native, 'traceparent'),
-    tracestate: headerOf(native, 'tracestate'),
   })
+  return withTrace(attributes, native)
+}
+
+function withTrace(attributes: Attributes, native: NatsStreamMessage): Attributes {
+  return readTraceHeaders(attributes, (name) => headerOf(native, name))
 }
 
 function readStructured(body: Uint8Array): ReadMessage {
@@ -67,7 +74,8 @@ const openingBrace = 0x7b
 
 function headerOf({ headers }: NatsStreamMessage, name: string): string | undefined {
   const wanted = name.toLowerCase()
-  const found = headers?.keys().find((header) => header.toLowerCase() === wanted)
+  // The length first: this runs for every message, and few headers have the wanted one.
+  const found = headers?.keys().find((header) => header.length === wanted.length && header.toLowerCase() === wanted)
   const value = found === undefined ? undefined : headers?.get(found)
   return value === '' ? undefined : value
 }

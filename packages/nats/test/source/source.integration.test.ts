@@ -262,7 +262,7 @@ describe('a foreign message', () => {
     const own = headers()
     own.append('Nats-Msg-Id', 'f-1')
     own.append('Content-Type', 'text/plain')
-    own.append('traceparent', '00-1-2-01')
+    own.append('traceparent', '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01')
     await world.admin.request(`${stream}.invoice`, 'hello', { timeout: 5000, headers: own })
     await world.admin.request(`${stream}.invoice`, 'bare', { timeout: 5000 })
 
@@ -274,7 +274,7 @@ describe('a foreign message', () => {
       source: stream,
       time: expect.stringMatching(/^\d{4}-/),
       datacontenttype: 'text/plain',
-      traceparent: '00-1-2-01',
+      traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
     })
     expect(second?.attributes).toEqual({ id: `${stream}:2`, type: `${stream}.invoice`, source: stream, time: expect.any(String) })
   })

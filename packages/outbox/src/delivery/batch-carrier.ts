@@ -47,6 +47,8 @@ interface Part {
 
 interface Batch {
   readonly lease: Lease<ClaimedRecord>
+  /** By the runtime's clock. */
+  readonly claimedAt: number
   readonly cancelled: AbortSignal
   readonly slot: BatchSlot | undefined
 }
@@ -120,7 +122,7 @@ export class BatchCarrier {
     const cancelled = AbortSignal.any([forcing.signal, lease.signal])
     // Every destination of the batch listens to it. Avoids Node's MaxListenersExceededWarning.
     setMaxListeners(0, cancelled)
-    const batch = { lease, cancelled, slot }
+    const batch = { lease, cancelled, slot, claimedAt: until - this.#options.settings.lease }
     let slow: readonly Part[] = []
     const end = () => {
       this.#keeper.end(lease)
@@ -218,14 +220,22 @@ export class BatchCarrier {
     })
   }
 
-  async #sendTo(destination: string, records: readonly ClaimedRecord[], { lease, cancelled }: Batch): Promise<readonly Verdict[]> {
+  async #sendTo(
+    destination: string,
+    records: readonly ClaimedRecord[],
+    { lease, cancelled, claimedAt }: Batch,
+  ): Promise<readonly Verdict[]> {
     const { store, settings, stopping } = this.#options
-    const publish = (some: readonly ClaimedRecord[]) => this.#publish(destination, some, cancelled)
+    const publish = (some: readonly ClaimedRecord[]) => this.#publish(destination, some, { cancelled, claimedAt })
     if (isOrdered(store)) return await publishInOrder(records, { ...settings, lease, stopping, publish })
     return await publish(records.filter((record) => lease.holds(record)))
   }
 
-  async #publish(destination: string, records: readonly ClaimedRecord[], cancelled: AbortSignal): Promise<readonly Verdict[]> {
+  async #publish(
+    destination: string,
+    records: readonly ClaimedRecord[],
+    batch: Pick<Batch, 'cancelled' | 'claimedAt'>,
+  ): Promise<readonly Verdict[]> {
     const { settings, pauses, observer } = this.#options
     const { meter } = observer
     const verdicts: Verdict[] = []
@@ -236,7 +246,7 @@ export class BatchCarrier {
       else sendings.push(screened)
     }
     if (sendings.length === 0) return verdicts
-    const published = await publishGroup(destination, sendings, { settings, pauses, meter, cancelled })
+    const published = await publishGroup(destination, sendings, { settings, pauses, meter, ...batch })
     return verdicts.length === 0 ? published : [...verdicts, ...published]
   }
 
@@ -254,7 +264,7 @@ export class BatchCarrier {
     const settling = verdicts.filter((verdict) => (deadLetters === undefined || !isParking(verdict)) && lease.drop(verdict.record))
     const held = records.filter((record) => lease.holds(record))
     const undecided = parking.length === 0 ? held : without(held, parking)
-    this.#drop(lease, undecided)
+    this.#keeper.drop(lease, undecided)
     await Promise.all([settler.settle(settling, lease.until), settler.release(undecided, lease.until), this.#park(parking, batch)])
   }
 
@@ -278,13 +288,8 @@ export class BatchCarrier {
     slot?.sent()
     const held = (copied ?? parking).filter(({ record }) => lease.holds(record))
     const records = held.map(({ record }) => record)
-    this.#drop(lease, records)
+    this.#keeper.drop(lease, records)
     await (copied === undefined ? settler.release(records, lease.until) : settler.settle(held, lease.until))
-  }
-
-  #drop(lease: Lease<ClaimedRecord>, records: readonly ClaimedRecord[]): void {
-    for (const record of records) lease.drop(record)
-    if (lease.size === 0) this.#keeper.end(lease)
   }
 }
 

@@ -8,7 +8,7 @@ import {
   type Runtime,
   toError,
 } from '@ackord/core'
-import { abortable, checkResultCount, deadLetterForms, redactDestination, withTimeLimit } from '@ackord/core/internal'
+import { abortable, checkResultCount, deadLetterForms, deadLetterTooLate, redactDestination, withTimeLimit } from '@ackord/core/internal'
 import { backoffDelay, type Verdict } from './outcomes.ts'
 import type { RelayObserver } from './relay-observer.ts'
 
@@ -58,7 +58,7 @@ export class DeadLetters {
     const { destination } = deadLetter
     const refuse = (error: Error) => parking.map((): PublishResult => ({ ok: false, error }))
     if (runtime.monotonic() < this.#notBefore) return refuse(recentlyTimedOut(destination))
-    const late = tooLong(destination, timeout)
+    const late = deadLetterTooLate(destination, timeout)
     try {
       const results = await withTimeLimit(
         runtime,
@@ -129,13 +129,6 @@ export class DeadLetters {
 function marksOf({ record, reason }: Verdict): Attributes {
   const hasNoData = reason === 'unsettled' && record.message.data.byteLength === 0
   return { deadletterdestination: redactDestination(record.destination), ...(hasNoData ? { deadletterform: 'nodata' } : {}) }
-}
-
-function tooLong(destination: string, timeout: number): AckordError {
-  return new AckordError(
-    'ACKORD_PUBLISH_FAILED',
-    `The dead letter '${redactDestination(destination)}' did not confirm within ${timeout} ms.`,
-  )
 }
 
 function recentlyTimedOut(destination: string): AckordError {

@@ -91,6 +91,12 @@ export class LeaseKeeper<C extends Claim> {
     return lease
   }
 
+  /** For claims that are being settled or released. Stops renewing a lease that holds no other claim. */
+  drop(lease: Lease<C>, claims: readonly C[]): void {
+    for (const claim of claims) lease.drop(claim)
+    if (lease.size === 0) this.end(lease)
+  }
+
   /** Stops renewing. The caller must settle or release the claims that the lease still holds. */
   end(lease: Lease<C>): void {
     this.#leases.delete(lease)

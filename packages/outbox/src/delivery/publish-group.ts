@@ -22,6 +22,8 @@ export interface PublishGroupOptions {
   readonly meter: OutboxMeter
   /** Aborted when the relay no longer owns the records, or no longer waits for them. */
   readonly cancelled: AbortSignal
+  /** When the records had the `age` that the store returned, by the runtime's clock. */
+  readonly claimedAt: number
 }
 
 /** The result of a record that was sent. `fault`: its destination failed. */
@@ -157,7 +159,7 @@ async function publish(
   sendings: readonly Sending[],
   options: PublishGroupOptions,
 ): Promise<readonly PublishResult[]> {
-  const { settings, meter, cancelled } = options
+  const { settings, meter, cancelled, claimedAt } = options
   const { runtime, routes, publishTimeout } = settings
   const publisher = routes.publisherOf(destination)
   if (publisher === undefined) throw noPublisher(destination, routes.destinations ?? [])
@@ -165,15 +167,18 @@ async function publish(
     new AckordError('ACKORD_PUBLISH_FAILED', `Publishing to '${redactDestination(name)}' took longer than ${publishTimeout} ms.`)
   const messages = sendings.map(({ message }) => message)
   const startedAt = runtime.monotonic()
+  const oldestAge = Math.max(...sendings.map(({ record }) => record.age)) + startedAt - claimedAt
   meter.attempts(destination, messages.length)
   let timedOut: AbortSignal | undefined
   const call = (limit: AbortSignal) => {
     timedOut = limit
-    return abortable(publisher.publish(name, messages, { signal: AbortSignal.any([limit, cancelled]) }), cancelled)
+    return abortable(publisher.publish(name, messages, { signal: AbortSignal.any([limit, cancelled]), oldestAge }), cancelled)
   }
   const results = await withTimeLimit(runtime, publishTimeout, late, call, { useAbortResult: true })
   checkResultCount(results, messages.length, name)
-  meter.publishDuration(runtime.monotonic() - startedAt, destination)
+  const confirmedAt = runtime.monotonic()
+  meter.publishDuration(confirmedAt - startedAt, destination)
+  meter.delivered(sendings, results, { destination, sinceClaim: confirmedAt - claimedAt })
   const paused = probe('relay.published')
   if (paused !== undefined) await paused
   return timedOut?.aborted === true ? results.map((result) => afterTimeOut(result, timedOut?.reason)) : results

@@ -1,5 +1,5 @@
-import type { Logger, MetricLabels, Metrics } from '@ackord/core'
-import { safeLabels } from '@ackord/core/internal'
+import type { Logger, MetricLabels, Metrics, PublishResult } from '@ackord/core'
+import { type DescribedMetrics, logFields, safeLabels } from '@ackord/core/internal'
 import type { RelayEvent } from '../options/relay-events.ts'
 import type { OutboxState, OutboxStats } from '../store/outbox-admin.ts'
 import type { ClaimedRecord } from '../store/outbox-store.ts'
@@ -101,10 +101,13 @@ export class RelayObserver {
     }
     const [first] = verdicts
     if (first?.outcome.result !== 'parked') return
-    const { destination, id, attempts } = first.record
-    const fields = { parked: verdicts.length, destination, id, attempts, reason: first.reason, error: first.outcome.error }
+    const { destination, id: record, attempts, message } = first.record
+    const fields = { parked: verdicts.length, ...logFields(message), destination, record, attempts, reason: first.reason }
     // One line for the batch: a fault that parks one record often parks many.
-    this.#logger.warn(fields, 'Records were parked; they wait to be re-armed or discarded. The first of them is shown.')
+    this.#logger.warn(
+      { err: first.error ?? first.outcome.error, ...fields },
+      'Records were parked; they wait to be re-armed or discarded. The first of them is shown.',
+    )
   }
 }
 
@@ -134,7 +137,7 @@ const states: readonly OutboxState[] = ['ready', 'waiting', 'leased', 'parked', 
 
 /** Counts records by their outcome. The metrics port is guarded: if it throws, a number is lost, never a record. */
 export class OutboxMeter {
-  readonly #metrics: Metrics | undefined
+  readonly #metrics: DescribedMetrics | undefined
   readonly #totals = { published: 0, failed: 0, parked: 0, released: 0, leasesLost: 0, deadLetters: 0, deadLettersFailed: 0 }
   /** The destinations of the last statistics: one that has no records any more is reported as 0, not with its last number. */
   #shown: ReadonlySet<string> = new Set()
@@ -176,6 +179,19 @@ export class OutboxMeter {
     this.#metrics?.observe('ackord.outbox.publish_duration', duration, { destination })
   }
 
+  /** `sinceClaim`: the milliseconds between the claim and the answer of the broker. */
+  delivered(
+    sent: readonly { readonly record: ClaimedRecord }[],
+    results: readonly PublishResult[],
+    { destination, sinceClaim }: { readonly destination: string; readonly sinceClaim: number },
+  ): void {
+    if (this.#metrics === undefined) return
+    const labels = { destination }
+    for (const [index, { record }] of sent.entries()) {
+      if (results[index]?.ok === true) this.#metrics.observe('ackord.outbox.delivery_delay', record.age + sinceClaim, labels)
+    }
+  }
+
   destinationDown(destination: string, down: boolean): void {
     if (this.#metrics === undefined) return
     const label = this.#labelOf(destination)
@@ -195,24 +211,28 @@ export class OutboxMeter {
   backlog(stats: OutboxStats): void {
     if (this.#metrics === undefined) return
     this.#metrics.gauge('ackord.outbox.lag', stats.oldestAge ?? 0, {})
+    const lags = new Map<string, number>()
     // Summed by label: several destinations may share one.
     const sums = new Map<string, Record<OutboxState, number>>()
-    for (const { destination, ...counts } of stats.destinations) {
+    for (const { destination, oldestAge = 0, ...counts } of stats.destinations) {
       const label = this.#labelOf(destination)
+      lags.set(label, Math.max(oldestAge, lags.get(label) ?? 0))
       const sum = sums.get(label)
       if (sum === undefined) sums.set(label, counts)
       else for (const state of states) sum[state] += counts[state]
     }
     for (const [destination, sum] of sums)
       for (const state of states) this.#metrics.gauge('ackord.outbox.records', sum[state], { destination, state })
+    for (const [destination, lag] of lags) this.#metrics.gauge('ackord.outbox.destination_lag', lag, { destination })
     for (const destination of this.#shown) {
       if (sums.has(destination)) continue
+      this.#metrics.gauge('ackord.outbox.destination_lag', 0, { destination })
       for (const state of states) this.#metrics.gauge('ackord.outbox.records', 0, { destination, state })
     }
     this.#shown = new Set(sums.keys())
   }
 
-  #countByDestination(name: string, records: readonly ClaimedRecord[], labels: MetricLabels): void {
+  #countByDestination(name: (typeof metricNames)[keyof OutboxTotals], records: readonly ClaimedRecord[], labels: MetricLabels): void {
     if (this.#metrics === undefined) return
     const amounts = new Map<string, number>()
     for (const { destination } of records) amounts.set(destination, (amounts.get(destination) ?? 0) + 1)

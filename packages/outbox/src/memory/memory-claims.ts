@@ -41,7 +41,7 @@ export class MemoryRowLeases implements MemoryClaims {
       row.attempts += 1
       row.token = this.#runtime.uuid()
       row.leasedUntil = now + lease
-      return claimedRecord(row, row.token, row.attempts)
+      return claimedRecord(row, row.token, row.attempts, now)
     })
   }
 

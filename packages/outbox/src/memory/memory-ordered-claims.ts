@@ -42,7 +42,7 @@ export class MemoryOrderedClaims implements MemoryClaims {
     const chosen = this.#choose(this.#queues(this.#keep(), options, now), options.limit)
     const taken = withinBytes(inTurns(chosen), options.maxBytes, ({ row }) => row)
     if (taken.length < chosen.length) this.#endTurn(taken)
-    return taken.toSorted((a, b) => Number(a.row.id) - Number(b.row.id)).map((candidate) => this.#toClaimed(candidate))
+    return taken.toSorted((a, b) => Number(a.row.id) - Number(b.row.id)).map((candidate) => this.#toClaimed(candidate, now))
   }
 
   renew(claims: readonly Claim[], lease: number): readonly boolean[] {
@@ -162,9 +162,9 @@ export class MemoryOrderedClaims implements MemoryClaims {
     }
   }
 
-  #toClaimed({ row, behind }: Candidate): ClaimedRecord {
+  #toClaimed({ row, behind }: Candidate, now: number): ClaimedRecord {
     row.token = this.#runtime.uuid()
-    const claimed = claimedRecord(row, row.token, row.attempts + 1)
+    const claimed = claimedRecord(row, row.token, row.attempts + 1, now)
     return behind === undefined ? claimed : { ...claimed, behind }
   }
 

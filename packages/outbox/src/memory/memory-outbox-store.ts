@@ -210,8 +210,7 @@ export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter
     const now = this.#runtime.now()
     for (const row of this.#data.rows.all()) {
       const state = stateOf(row, now)
-      sum.add(row.destination, { [state]: 1 })
-      if (state !== 'parked' && state !== 'published') sum.addAge(now - row.createdAt)
+      sum.add(row.destination, { [state]: 1 }, state === 'parked' || state === 'published' ? undefined : now - row.createdAt)
     }
     return sum.stats
   }

@@ -158,9 +158,9 @@ export function rearmRow(row: MemoryRow, edit: OutboxEdit, { delay = 0, keepAtte
   row.attributes = { ...row.attributes, ...edit.attributes }
 }
 
-export function claimedRecord(row: MemoryRow, token: string, attempts: number): ClaimedRecord {
+export function claimedRecord(row: MemoryRow, token: string, attempts: number, now: number): ClaimedRecord {
   const { id, destination, createdAt } = row
-  return { id, token, destination, message: messageOf(row), attempts, createdAt }
+  return { id, token, destination, message: messageOf(row), attempts, createdAt, age: Math.max(0, now - createdAt) }
 }
 
 export function outboxRecord(row: MemoryRow, now: number): OutboxRecord {

@@ -8,18 +8,20 @@ import {
   type Middleware,
   type MiddlewareInfo,
   middleware,
+  type Part,
   type Process,
-  silentLogger,
 } from '@ackord/core'
 import {
+  announce,
+  channels,
   checkFunction,
   checkName,
   describeMessage,
   describeValue,
   enterWith,
-  guardLogger,
-  guardMetrics,
+  logFields,
   outputIdsKey,
+  PartPorts,
   probe,
 } from '@ackord/core/internal'
 
@@ -31,9 +33,9 @@ export interface InboxOptions {
   readonly key?: ((message: Message) => string) | undefined
   /** Called with each duplicate, before it is acked. An error it throws fails the message. Default: none. */
   readonly onDuplicate?: ((message: Message) => void | Promise<void>) | undefined
-  /** Receives a debug line per duplicate. Default: none. */
+  /** Receives a debug line per duplicate. Default: that of the router. */
   readonly logger?: Logger | undefined
-  /** Counts `ackord.inbox.duplicates`. Default: none. */
+  /** Counts `ackord.inbox.duplicates`. Default: those of the router. */
   readonly metrics?: Metrics | undefined
 }
 
@@ -66,7 +68,7 @@ export interface InboxStore {
 }
 
 /** The rules of one consumer, without the store. */
-export interface Inbox {
+export interface Inbox extends Required<Part> {
   readonly consumer: string
   /** Throws a non-retryable error for a message that no inbox could identify. */
   keyOf(message: Message): InboxKey
@@ -81,12 +83,12 @@ export type KeyProblem = (value: string) => string | undefined
 
 /** Checks the options that all stores share. A store with further options takes them out first, and rejects unknown ones. */
 export function openInbox(options: InboxOptions, problemOf: KeyProblem = () => undefined): Inbox {
-  const { consumer, key, onDuplicate, logger: givenLogger = silentLogger, metrics: givenMetrics } = options
+  const { consumer, key, onDuplicate, logger, metrics } = options
   checkName('consumer', consumer)
   if (key !== undefined) checkFunction('key', key)
   if (onDuplicate !== undefined) checkFunction('onDuplicate', onDuplicate)
-  const logger = guardLogger(givenLogger)
-  const metrics = givenMetrics === undefined ? undefined : guardMetrics(givenMetrics)
+  // Only debug lines, which the console does not show.
+  const ports = new PartPorts({ logger, metrics })
 
   function checkPart(message: Message, part: string, value: unknown): string {
     if (value === undefined || value === null || value === '') {
@@ -99,6 +101,7 @@ export function openInbox(options: InboxOptions, problemOf: KeyProblem = () => u
 
   return {
     consumer,
+    inheritPorts: ports.inheritPorts,
 
     keyOf(message) {
       if (key !== undefined) return { consumer, source: '', id: checkPart(message, 'inbox key', key(message)) }
@@ -114,8 +117,9 @@ export function openInbox(options: InboxOptions, problemOf: KeyProblem = () => u
     },
 
     async skip(message) {
-      metrics?.count('ackord.inbox.duplicates', 1, { consumer })
-      logger.debug({ consumer, type: message.type, id: message.id }, 'A duplicate was skipped.')
+      ports.metrics?.count('ackord.inbox.duplicates', 1, { consumer })
+      announce(channels.duplicate, () => ({ message, consumer }))
+      ports.logger.debug({ consumer, ...logFields(message) }, 'A duplicate was skipped.')
       await onDuplicate?.(message)
       await message.ack() // Also under `manual`, where nothing else acks it. In a transaction the ack waits for the commit.
       return none
@@ -140,7 +144,7 @@ export interface InboxMiddlewareParts {
 
 /** Handles a message once: asks the store whether it is new, and acks a duplicate without handling it. */
 export function createInboxMiddleware({ inbox, store, info, outputsAreStored = false }: InboxMiddlewareParts): Middleware {
-  return middleware(info, (next) => {
+  return middleware({ inheritPorts: inbox.inheritPorts, ...info }, (next) => {
     const process = outputsAreStored ? next : rejectOutputs(next)
 
     function proceed(finding: InboxFinding, message: Message, context: Context, key: InboxKey): Promise<readonly Message[]> {

@@ -8,6 +8,7 @@ import {
   type Metrics,
   type Publisher,
   type Runtime,
+  type SharedPorts,
   systemRuntime,
 } from '@ackord/core'
 import {
@@ -60,8 +61,9 @@ export interface ClaimingOptions {
    */
   readonly destinations?: readonly string[] | undefined
   readonly runtime?: Runtime | undefined
-  /** Default: the console, from `info` up. */
+  /** Also for the store and the publishers that have none. Default: the console, from `info` up. */
   readonly logger?: Logger | undefined
+  /** Also for a store that has none. Default: none. */
   readonly metrics?: Metrics | undefined
 }
 
@@ -130,6 +132,8 @@ export interface ClaimingSettings {
   readonly runtime: WatchedRuntime
   readonly logger: Logger
   readonly metrics: Metrics | undefined
+  /** What the reader was given, for the parts that it uses. */
+  readonly shared: SharedPorts
 }
 
 export interface RelaySettings extends ClaimingSettings {
@@ -177,8 +181,8 @@ export function claimingSettings(options: ClaimingOptions, store: OutboxStore): 
     backoff = exponentialBackoff(relayDefaults.backoff),
     destinations,
     runtime = systemRuntime,
-    logger = consoleLogger,
-    metrics,
+    logger,
+    metrics: givenMetrics,
     ...unknown
   } = options
   rejectUnknownOptions('A reader of an outbox', unknown)
@@ -188,7 +192,9 @@ export function claimingSettings(options: ClaimingOptions, store: OutboxStore): 
     throw new InvalidOptionError('maxPollInterval', `must not be shorter than pollInterval (${pollInterval}); it is ${maxPollInterval}.`)
   }
   if (destinations !== undefined) checkDestinations(destinations)
-  const guarded = guardLogger(logger)
+  const guarded = guardLogger(logger ?? consoleLogger)
+  const metrics = givenMetrics === undefined ? undefined : guardMetrics(givenMetrics)
+  const shared = { logger: logger === undefined ? undefined : guarded, metrics }
   return {
     pollInterval,
     maxPollInterval,
@@ -200,7 +206,8 @@ export function claimingSettings(options: ClaimingOptions, store: OutboxStore): 
     destinations,
     runtime: watchSuspensions(runtime, (suspendedFor) => guarded.warn({ suspendedFor }, suspended)),
     logger: guarded,
-    metrics: metrics === undefined ? undefined : guardMetrics(metrics),
+    metrics,
+    shared,
   }
 }
 
@@ -321,6 +328,10 @@ class PublisherRoutes {
   /** All destinations that can be served; `undefined` means any. */
   get destinations(): readonly string[] | undefined {
     return this.#rest === undefined ? [...this.#named.keys()] : undefined
+  }
+
+  get publishers(): readonly (Publisher | undefined)[] {
+    return [...this.#named.values(), this.#rest]
   }
 
   publisherOf(destination: string): Publisher | undefined {

@@ -1,4 +1,5 @@
-import { outside, type Runtime } from '@ackord/core'
+import type { Runtime } from '@ackord/core'
+import { inRoot } from '@ackord/core/internal'
 import type { BatchSlot, BatchSlots } from '../delivery/batch-slots.ts'
 import { leaseMargin } from '../delivery/lease-keeper.ts'
 import type { ClaimedRecord, RecordTaker } from '../store/outbox-store.ts'
@@ -46,8 +47,8 @@ export class HotPath implements RecordTaker {
     const { runtime, lease } = this.#options
     const until = runtime.monotonic() - age + lease
     for (const record of records) this.#waiting.push({ record, until })
-    // Runs outside the async context of the message that happened to be first.
-    outside(() => (this.#closed ? this.#releaseAll() : this.#pump()))
+    // Not in the async context of the message that happened to be first.
+    inRoot(() => (this.#closed ? this.#releaseAll() : this.#pump()))
   }
 
   /** Accepts no more records, and releases those that are not being published. Resolves when none is left. */

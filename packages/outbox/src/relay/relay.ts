@@ -1,13 +1,12 @@
-import { AckordError, InvalidOptionError, outside, toError } from '@ackord/core'
-import { checkFunction } from '@ackord/core/internal'
+import { AckordError, InvalidOptionError, idle, type Logger, outside, type Runtime, toError } from '@ackord/core'
+import { abortable, announce, checkFunction, inRoot, relayChannel } from '@ackord/core/internal'
 import { OutboxMeter, type OutboxTotals, RelayObserver } from '../delivery/relay-observer.ts'
 import { checkOrder } from '../options/key-order.ts'
-import { guardEvents } from '../options/relay-events.ts'
-import { type RelayOptions, type RelaySettings, relaySettings } from '../options/relay-options.ts'
+import { guardEvents, type RelayEvent } from '../options/relay-events.ts'
+import { type CleanupSettings, type RelayOptions, type RelaySettings, relaySettings } from '../options/relay-options.ts'
 import type { OutboxAdmin, OutboxStats } from '../store/outbox-admin.ts'
 import type { OutboxStore } from '../store/outbox-store.ts'
 import { BacklogWatch, type RelayBacklog } from './backlog-watch.ts'
-import { cleanPublished } from './published-cleanup.ts'
 import { RelayRun } from './relay-run.ts'
 
 export interface RelayHealth extends OutboxTotals {
@@ -44,10 +43,16 @@ export class Relay {
     const settings = relaySettings(options, store)
     checkOrder(store, settings.onExhausted)
     const { runtime, logger, metrics, onEvent, cleanup, statsInterval } = settings
+    for (const part of [store, ...settings.routes.publishers, settings.deadLetter?.publisher]) part?.inheritPorts?.(settings.shared)
     const meter = new OutboxMeter(metrics)
     this.#store = store
     this.#settings = settings
-    this.#observer = new RelayObserver({ meter, logger, emit: guardEvents(onEvent, logger) })
+    const toListener = guardEvents(onEvent, logger)
+    const emit = (event: RelayEvent) => {
+      toListener(event)
+      announce(relayChannel(event.type), () => ({ ...event, store }))
+    }
+    this.#observer = new RelayObserver({ meter, logger, emit })
     if (can(store, 'stats')) {
       const watch = new BacklogWatch({ admin: store, runtime, meter })
       this.#watch = watch
@@ -66,7 +71,8 @@ export class Relay {
     if (this.#run?.stopping === true) {
       throw new AckordError('ACKORD_ALREADY_STARTED', 'The relay is stopping. Await stop() before you start it again.')
     }
-    this.#run ??= outside(
+    // The relay belongs to no request or trace, whoever starts it.
+    this.#run ??= inRoot(
       () => new RelayRun({ store: this.#store, settings: this.#settings, observer: this.#observer, background: this.#background }),
     )
     return this
@@ -121,4 +127,43 @@ export class Relay {
 
 function can<Method extends keyof OutboxAdmin>(store: Partial<OutboxAdmin>, method: Method): store is Pick<OutboxAdmin, Method> {
   return typeof store[method] === 'function'
+}
+
+interface PublishedCleanupOptions extends CleanupSettings {
+  readonly admin: Pick<OutboxAdmin, 'deletePublished'>
+  readonly runtime: Runtime
+  readonly logger: Logger
+}
+
+const batchesPerRound = 100
+/** Pause between two batches, so that other statements get access to the table. */
+const batchPause = 20
+const background = { keepAlive: false }
+
+/** Deletes old published records, batch after batch, until the signal is aborted. Never rejects, and never keeps the process alive. */
+async function cleanPublished(options: PublishedCleanupOptions, signal: AbortSignal): Promise<void> {
+  const { interval, runtime, logger } = options
+  let failing = false
+  // Spreads the cleanups of relays that start together.
+  for (let wait = interval * runtime.random(); await idle(runtime, wait, signal, background); ) {
+    try {
+      await round(options, signal)
+      if (failing) logger.info({}, 'Deleting published records works again.')
+      failing = false
+    } catch (error) {
+      if (signal.aborted) return
+      if (!failing) logger.warn({ err: error }, 'Deleting published records failed; it will be retried.')
+      failing = true
+    }
+    wait = interval * (0.9 + 0.2 * runtime.random())
+  }
+}
+
+async function round({ admin, keepPublished, batchSize, runtime }: PublishedCleanupOptions, signal: AbortSignal): Promise<void> {
+  for (let batch = 0; batch < batchesPerRound; batch += 1) {
+    // A stop does not wait for a delete that hangs; the delete may still complete.
+    const deleted = await abortable(admin.deletePublished({ olderThan: keepPublished, limit: batchSize }), signal)
+    if (deleted < batchSize) return
+    if (!(await idle(runtime, batchPause, signal, background))) return
+  }
 }

@@ -26,7 +26,7 @@ import type { OutboxAdmin } from '../store/outbox-admin.ts'
 import type { OutboxStore, OutboxWriter } from '../store/outbox-store.ts'
 import { waitForSignal } from './signals.ts'
 
-/** What all parts of a service share. Pass it to the source and the publisher, so that they log where the service does. */
+/** What all parts of a service share. Its source, its publishers and its store inherit logger and metrics; one with another clock needs the runtime too. */
 export interface ServicePorts {
   readonly logger: Logger
   readonly metrics: Metrics | undefined
@@ -36,8 +36,8 @@ export interface ServicePorts {
 /** The options of a service on every store. */
 export interface ServiceOptions {
   /**
-   * Where messages come from: a source, or a function that creates one, such as `({ logger }) => rabbitmqSource(connection, { queue: 'orders', logger })`. Default:
-   * none; the service handles no messages.
+   * Where messages come from: a source, such as `rabbitmqSource(connection, { queue: 'orders' })`, or a function that creates one. Default: none; the service handles no
+   * messages.
    */
   readonly source?: Source | ((ports: ServicePorts) => Source) | undefined
   /** Handles the messages of the source, one handler per type. Required with `source`. */
@@ -65,12 +65,24 @@ export interface ServiceOptions {
   readonly relay?: Omit<RelayOptions, keyof ServicePorts | 'publisher'> | undefined
   /** Called by `close()` when everything else is closed, for connections that the service uses: `() => pool.end()`. Default: none. */
   readonly onClose?: (() => unknown) | undefined
-  /** Default: the console, from `info` up. */
+  /** For all parts that were given none. Default: the console, from `info` up. */
   readonly logger?: Logger | undefined
-  /** Default: none. */
+  /** For all parts that were given none. Default: those of `telemetry`, or none. */
   readonly metrics?: Metrics | undefined
+  /** Spans and metrics for all parts: `telemetry()` of `@ackord/telemetry`. Default: none. */
+  readonly telemetry?: ServiceTelemetry | undefined
   /** Default: `systemRuntime`. */
   readonly runtime?: Runtime | undefined
+}
+
+/** What telemetry adds to the parts of a service. Each function returns the same part, observed. */
+export interface ServiceTelemetry {
+  /** The outermost middleware. */
+  readonly middleware: Middleware
+  publisher<P extends Publisher>(publisher: P): P
+  source<S extends Source>(source: S): S
+  outbox<Outbox extends object>(outbox: Outbox): Outbox
+  readonly metrics: Metrics
 }
 
 /** What a store contributes to a service. */
@@ -125,23 +137,34 @@ export class Service<Outbox extends AnyOutbox = AnyOutbox> implements Closable {
 
   constructor(createStore: (ports: ServicePorts) => ServiceStore<Outbox>, options: ServiceOptions) {
     const { source, handlers, consumer, concurrency, use = [], publisher, destination = noDestination, eventSource, ...others } = options
-    const { marshaler, router, relay, onClose, logger: given = consoleLogger, metrics: givenMetrics, ...rest } = others
+    const { marshaler, router, relay, onClose, logger: given = consoleLogger, metrics: ownMetrics, telemetry, ...rest } = others
     const { runtime = systemRuntime, ...unknown } = rest
     rejectUnknownOptions('createService()', unknown)
     checkParts(options)
     if (onClose !== undefined) checkFunction('onClose', onClose)
+    if (telemetry !== undefined) checkTelemetry(telemetry)
+    const givenMetrics = ownMetrics ?? telemetry?.metrics
     const metrics = givenMetrics === undefined ? undefined : guardMetrics(givenMetrics)
     const ports: ServicePorts = { logger: guardLogger(given), metrics, runtime }
     this.#options = options
     this.#logger = ports.logger
     this.#store = createStore(ports)
-    this.outbox = this.#store.outbox
-    this.publisher = typeof publisher === 'function' ? publisher(ports) : publisher
-    this.source = typeof source === 'function' ? source(ports) : source
+    const { outbox } = this.#store
+    const publishers = typeof publisher === 'function' ? publisher(ports) : publisher
+    const reader = typeof source === 'function' ? source(ports) : source
+    this.outbox = telemetry?.outbox(outbox) ?? outbox
+    this.publisher = telemetry === undefined || publishers === undefined ? publishers : tracedPublishers(publishers, telemetry)
+    this.source = telemetry === undefined || reader === undefined ? reader : telemetry.source(reader)
+    // Already now: a connection may be lost before the start.
+    this.source?.inheritPorts?.(ports)
     if (this.publisher !== undefined) this.relay = new Relay(this.outbox, { ...relay, ...ports, publisher: this.publisher })
     if (this.source === undefined || handlers === undefined || consumer === undefined) return
     this.router = new Router({ ...router, ...ports, concurrency, source: eventSource })
-      .use(...use, this.#store.transactional(consumer, { destination, marshaler }))
+      .use(
+        ...(telemetry === undefined ? [] : [telemetry.middleware]),
+        ...use,
+        this.#store.transactional(consumer, { destination, marshaler }),
+      )
       .handleAll(...handlers)
   }
 
@@ -273,9 +296,26 @@ function noDestination(message: Message): never {
   throw new AckordError('ACKORD_INVALID_OUTPUT', text, { retryable: false })
 }
 
+function checkTelemetry({ middleware, publisher, source, outbox, metrics }: ServiceTelemetry): void {
+  for (const [name, part] of Object.entries({ middleware, publisher, source, outbox })) checkFunction(`telemetry.${name}`, part)
+  if (metrics === undefined)
+    throw new InvalidOptionError('telemetry.metrics', 'is missing. Pass what telemetry() of @ackord/telemetry returns.')
+}
+
+function tracedPublishers(publisher: Publisher | PublisherMap, telemetry: ServiceTelemetry): Publisher | PublisherMap {
+  if (isPublisher(publisher)) return telemetry.publisher(publisher)
+  // Several destinations may share a publisher.
+  const traced = new Map(Object.values(publisher).map((one) => [one, telemetry.publisher(one)]))
+  return Object.fromEntries(Object.entries(publisher).map(([destination, one]) => [destination, traced.get(one) ?? one]))
+}
+
+function isPublisher(publisher: Publisher | PublisherMap): publisher is Publisher {
+  return typeof publisher.publish === 'function'
+}
+
 function publishersOf(publisher: Publisher | PublisherMap | undefined): readonly Publisher[] {
   if (publisher === undefined) return []
-  return typeof publisher.publish === 'function' ? [publisher as Publisher] : [...new Set(Object.values(publisher as PublisherMap))]
+  return isPublisher(publisher) ? [publisher] : [...new Set(Object.values(publisher))]
 }
 
 /** Closes all, also if one fails, and then rejects with the first failure. */

@@ -40,7 +40,9 @@ export interface OutboxSource extends AsyncIterable<OutboxDelivery>, AsyncDispos
 export function outboxSource(store: OutboxStore, options: OutboxSourceOptions = {}): OutboxSource {
   checkFunction('store.claim', store?.claim)
   const { signal, ...claiming } = options
-  return new StoreReader(store, claimingSettings(claiming, store), signal)
+  const settings = claimingSettings(claiming, store)
+  store.inheritPorts?.(settings.shared)
+  return new StoreReader(store, settings, signal)
 }
 
 class StoreReader implements OutboxSource {
@@ -170,7 +172,7 @@ class StoreReader implements OutboxSource {
 
   async #settle(lease: Lease<ClaimedRecord>, record: ClaimedRecord, outcome: Outcome): Promise<void> {
     if (!lease.holds(record)) throw leaseLost(record.id)
-    this.#drop(lease, [record])
+    this.#keeper.drop(lease, [record])
     try {
       await this.#queue.add(outcome, lease.until)
       this.#meter.count(outcome.result, [record])
@@ -184,7 +186,7 @@ class StoreReader implements OutboxSource {
 
   async #releaseAll(lease: Lease<ClaimedRecord>, records: readonly ClaimedRecord[]): Promise<void> {
     const held = records.filter((record) => lease.holds(record))
-    this.#drop(lease, held)
+    this.#keeper.drop(lease, held)
     await this.#release(held, lease.until)
   }
 
@@ -198,10 +200,5 @@ class StoreReader implements OutboxSource {
       // The records wait for the lease to expire.
       this.#meter.count('leasesLost', records)
     }
-  }
-
-  #drop(lease: Lease<ClaimedRecord>, records: readonly ClaimedRecord[]): void {
-    for (const record of records) lease.drop(record)
-    if (lease.size === 0) this.#keeper.end(lease)
   }
 }

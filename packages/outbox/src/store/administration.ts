@@ -8,13 +8,14 @@ import type { DestinationStats, OutboxAdmin, OutboxEdit, OutboxFilter, OutboxSta
 /** Whether a record matches all criteria of the filter. For stores that filter records themselves. */
 export function matchesFilter(
   record: { readonly state: OutboxState; readonly destination: string; readonly attributes: Attributes },
-  { state, destination, type, orderingKey }: OutboxFilter,
+  { state, destination, type, orderingKey, messageId }: OutboxFilter,
 ): boolean {
   const { partitionkey } = record.attributes
   return (
     (state === undefined || state === record.state) &&
     (destination === undefined || destination === record.destination) &&
     (type === undefined || type === record.attributes.type) &&
+    (messageId === undefined || messageId === record.attributes.id) &&
     (orderingKey === undefined || (partitionkey !== undefined && orderingKey === String(partitionkey)))
   )
 }
@@ -36,13 +37,17 @@ export class StatsSum {
   readonly #destinations = new Map<string, { -readonly [Name in keyof DestinationStats]: DestinationStats[Name] }>()
   #oldestAge: number | undefined
 
-  add(destination: string, counts: { readonly [State in OutboxState]?: number | undefined }): void {
-    const sum = this.#destinations.get(destination) ?? { destination, ready: 0, waiting: 0, leased: 0, parked: 0, published: 0 }
+  /** `age`: milliseconds since a record of this destination that is neither parked nor published was stored; `undefined` if there is none. */
+  add(destination: string, counts: { readonly [State in OutboxState]?: number | undefined }, age: number | undefined): void {
+    const sum = this.#destinations.get(destination) ?? { destination, ...noRecords }
     this.#destinations.set(destination, sum)
     for (const state of states) sum[state] += counts[state] ?? 0
+    if (age === undefined) return
+    sum.oldestAge = Math.max(sum.oldestAge ?? 0, age)
+    this.addAge(age)
   }
 
-  /** `age`: milliseconds since a record that is neither parked nor published was stored. */
+  /** For a record whose destination is unknown. */
   addAge(age: number): void {
     this.#oldestAge = Math.max(this.#oldestAge ?? 0, age)
   }
@@ -51,6 +56,8 @@ export class StatsSum {
     return { destinations: [...this.#destinations.values()], oldestAge: this.#oldestAge }
   }
 }
+
+const noRecords = { ready: 0, waiting: 0, leased: 0, parked: 0, published: 0, oldestAge: undefined }
 
 const states: readonly OutboxState[] = ['ready', 'waiting', 'leased', 'parked', 'published']
 
@@ -72,6 +79,10 @@ export class OperatorLog {
 
   parked(parked: readonly unknown[], reason: string): void {
     if (parked.length > 0) this.#logger.info({ ...this.#fields, reason, parked }, 'An operator parked outbox records.')
+  }
+
+  forgotten(forgotten: readonly unknown[]): void {
+    if (forgotten.length > 0) this.#logger.info({ ...this.#fields, forgotten }, 'An operator deleted inbox entries.')
   }
 
   discarded(discarded: readonly unknown[], reason: string): void {

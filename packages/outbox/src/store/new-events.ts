@@ -9,7 +9,16 @@ import {
   type RawMessage,
   type Runtime,
 } from '@ackord/core'
-import { checkFunction, checkName, describeMessage, describeValue, destinationOf, isMessage, outputIdsKey } from '@ackord/core/internal'
+import {
+  checkFunction,
+  checkName,
+  describeMessage,
+  describeValue,
+  destinationOf,
+  isMessage,
+  outputIdsKey,
+  outputTraceKey,
+} from '@ackord/core/internal'
 import type { NewOutboxRecord } from './outbox-store.ts'
 
 /** An event with options of its own. */
@@ -61,7 +70,9 @@ export function eventCompleter(name: string, options: NewEventOptions, runtime: 
         `a source. Set one for all events, as in ${name}(…, { source: '/orders' }), or in the attributes of the event`,
       )
     }
+    const trace = message.attributes.traceparent === undefined ? currentContext()?.get(outputTraceKey)?.(message) : undefined
     const attributes = {
+      ...trace,
       id: id || (currentContext()?.get(outputIdsKey)?.(type) ?? runtime.uuid()),
       source: own || source,
       specversion: specversion || '1.0',

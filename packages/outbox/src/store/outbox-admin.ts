@@ -26,6 +26,11 @@ export interface OutboxFilter {
   readonly type?: string | undefined
   /** The `partitionkey` of its message. */
   readonly orderingKey?: string | undefined
+  /**
+   * The `id` of its message, which several records have if an event goes to several destinations. Only MySQL and MariaDB have an index for it: the
+   * other stores read all records that match the other criteria, so a `state` or `destination` makes the search cheaper.
+   */
+  readonly messageId?: string | undefined
 }
 
 export interface OutboxPage {
@@ -57,6 +62,8 @@ export interface DestinationStats {
   readonly leased: number
   readonly parked: number
   readonly published: number
+  /** Age in milliseconds of its oldest record that is neither published nor parked; `undefined` if it has none. */
+  readonly oldestAge: number | undefined
 }
 
 export interface OutboxStats {

@@ -1,4 +1,4 @@
-import type { RawMessage } from '@ackord/core'
+import type { Part, RawMessage } from '@ackord/core'
 import type { NewEvents } from './new-events.ts'
 
 /** An event to be stored. Its id, type, ordering key (`partitionkey`) and content type are the message's own attributes. */
@@ -63,6 +63,8 @@ export interface ClaimedRecord extends Claim {
   readonly attempts: number
   /** Milliseconds since the epoch, by the store's clock. */
   readonly createdAt: number
+  /** Milliseconds since the record was stored, by the store's clock at the time of the claim. With a stopwatch it tells how late a record is delivered, whatever the relay's clock shows. */
+  readonly age: number
   /**
    * The id of the parked record that this record must not overtake, if it was claimed with `behindParked: 'marked'`. The record must be parked too,
    * not published.
@@ -152,9 +154,10 @@ export interface RecordTaker {
  *       │                │    ─ release ──────────▶ the state before the claim
  *       └────────────────┴─ the lease expires ────▶ claimable, with the attempt counted
  *
- * Any number of relays may call a store concurrently. All instants are by the store's clock; callers pass durations.
+ * Any number of relays may call a store concurrently. All instants are by the store's clock; callers pass durations. A relay passes its logger and metrics on by
+ * `inheritPorts()`, if there is one.
  */
-export interface OutboxStore {
+export interface OutboxStore extends Part {
   readonly capabilities: OutboxCapabilities
 
   /**

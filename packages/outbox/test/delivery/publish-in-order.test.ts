@@ -17,6 +17,7 @@ function claimed(id: string, changes: Partial<ClaimedRecord> = {}): ClaimedRecor
     message: new Message(new Uint8Array(), attributes),
     attempts: 1,
     createdAt: 0,
+    age: 0,
     ...changes,
   }
 }

@@ -275,8 +275,8 @@ describe('operator queries', () => {
     await world.runtime.advance(10)
     expect(await world.store.stats()).toEqual({
       destinations: [
-        { destination: 'orders', ready: 0, waiting: 1, leased: 1, parked: 1, published: 1 },
-        { destination: 'stock', ready: 1, waiting: 0, leased: 0, parked: 0, published: 0 },
+        { destination: 'orders', ready: 0, waiting: 1, leased: 1, parked: 1, published: 1, oldestAge: 10 },
+        { destination: 'stock', ready: 1, waiting: 0, leased: 0, parked: 0, published: 0, oldestAge: 10 },
       ],
       oldestAge: 10,
     })

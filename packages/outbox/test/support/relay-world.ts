@@ -148,7 +148,11 @@ export function recordingMetrics(): RecordingMetrics {
     labels: (name) => named(name).map(({ labels }) => labels),
     level: (name, labels = {}) => levels.get(key(name, labels)),
     count: (name, amount, labels) => void counts.push({ name, amount, labels }),
-    observe: (name, value) => void observed.set(name, [...(observed.get(name) ?? []), value]),
+    observe(name, value) {
+      const values = observed.get(name) ?? []
+      values.push(value)
+      observed.set(name, values)
+    },
     gauge: (name, value, labels) => void levels.set(key(name, labels), value),
   }
 }
@@ -233,7 +237,7 @@ export function openWorld(
     async states() {
       const { destinations } = await memory.stats()
       const sums: Partial<Record<OutboxState, number>> = {}
-      for (const { destination: _, ...counts } of destinations) {
+      for (const { destination: _, oldestAge: __, ...counts } of destinations) {
         for (const [state, count] of Object.entries(counts)) {
           // `Object.entries` loses the key types.
           if (count > 0) sums[state as OutboxState] = (sums[state as OutboxState] ?? 0) + count

@@ -1,7 +1,6 @@
 import {
   AckordError,
   type Closable,
-  consoleLogger,
   InvalidOptionError,
   type Logger,
   outside,
@@ -19,13 +18,13 @@ import {
   checkDuration,
   checkFunction,
   groupBy,
-  guardLogger,
   linkedController,
+  PartPorts,
   rejectUnknownOptions,
   settledWithin,
 } from '@ackord/core/internal'
 import type { RabbitmqConnection } from '../client.ts'
-import { isOver, watchConnection } from '../connection-watch.ts'
+import { isOver, recordServer, serverOfConnection, watchConnection } from '../connection-watch.ts'
 import { PublishChannel } from './publish-channel.ts'
 import type { Envelope } from './publish-failures.ts'
 import { writeBinary, writeStructured } from './write-message.ts'
@@ -60,7 +59,7 @@ export interface RabbitmqPublisherOptions {
   /** Milliseconds that `publish()` waits for a connection that is being restored; then the destination is at fault. Default: 5,000. */
   readonly connectTimeout?: number | undefined
   readonly runtime?: Runtime | undefined
-  /** Logs failures of the connection. Default: the console, from `info` up. */
+  /** Logs failures of the connection. Default: that of the relay or router that uses the publisher; until then the console, from `info` up. */
   readonly logger?: Logger | undefined
 }
 
@@ -78,7 +77,7 @@ export function rabbitmqPublisher(connection: RabbitmqConnection, options: Rabbi
     mode = 'binary',
     connectTimeout = 5000,
     runtime = systemRuntime,
-    logger = consoleLogger,
+    logger,
     ...unknown
   } = options
   rejectUnknownOptions('A RabbitMQ publisher', unknown)
@@ -88,9 +87,9 @@ export function rabbitmqPublisher(connection: RabbitmqConnection, options: Rabbi
   checkFlag('persistent', persistent)
   checkChoice('mode', mode, ['binary', 'structured'])
   checkDuration('connectTimeout', connectTimeout, { min: 1 })
-  watchConnection(connection, guardLogger(logger))
+  const { inheritPorts } = new PartPorts({ logger: watchConnection(connection, logger) })
   return createPublisher(
-    new RabbitmqPublisherDriver(connection, { route, mandatory, unroutable, persistent, mode, connectTimeout, runtime }),
+    new RabbitmqPublisherDriver(connection, { route, mandatory, unroutable, persistent, mode, connectTimeout, runtime, inheritPorts }),
   )
 }
 
@@ -102,10 +101,13 @@ interface PublisherSettings {
   readonly mode: 'binary' | 'structured'
   readonly connectTimeout: number
   readonly runtime: Runtime
+  readonly inheritPorts: PartPorts['inheritPorts']
 }
 
 class RabbitmqPublisherDriver implements PublisherDriver<Envelope, RabbitmqRoute> {
   readonly broker = 'RabbitMQ'
+  readonly system = 'rabbitmq'
+  readonly inheritPorts: PartPorts['inheritPorts']
   readonly runtime: Runtime
   readonly #connection: RabbitmqConnection
   readonly #settings: PublisherSettings
@@ -116,6 +118,15 @@ class RabbitmqPublisherDriver implements PublisherDriver<Envelope, RabbitmqRoute
     this.#connection = connection
     this.#settings = settings
     this.runtime = settings.runtime
+    this.inheritPorts = settings.inheritPorts
+  }
+
+  get serverAddress(): string | undefined {
+    return serverOfConnection(this.#connection).serverAddress
+  }
+
+  get serverPort(): number | undefined {
+    return serverOfConnection(this.#connection).serverPort
   }
 
   route(destination: string, message: RawMessage): RabbitmqRoute {
@@ -170,6 +181,7 @@ class RabbitmqPublisherDriver implements PublisherDriver<Envelope, RabbitmqRoute
 
   async #open(exchange: string): Promise<PublishChannel> {
     const channel = await this.#connection.createConfirmChannel()
+    recordServer(this.#connection, channel)
     return new PublishChannel(channel, { ...this.#settings, onClosed: () => this.#channels.delete(exchange) })
   }
 

@@ -1,5 +1,5 @@
 import type { Attributes, RawMessage } from '@ackord/core'
-import { bufferOf, parseInstant, structuredContentType } from '@ackord/core/broker'
+import { bufferOf, parseInstant, structuredContentType, writeTraceHeaders } from '@ackord/core/broker'
 import type { RabbitmqProperties } from '../client.ts'
 import { attributeHeaders, isShort } from '../cloudevents.ts'
 
@@ -10,23 +10,24 @@ export interface WrittenMessage {
 }
 
 /**
- * The CloudEvents binding for AMQP, binary mode: the bytes are the body, each attribute is a header, the content type is the property of that name.
- * Throws for attributes that AMQP cannot represent.
+ * The CloudEvents binding for AMQP, binary mode: the bytes are the body, each attribute is a header, the content type is the property of that name. The trace
+ * is also in headers without a prefix, in either mode. Throws for attributes that AMQP cannot represent.
  */
 export function writeBinary({ data, attributes }: RawMessage): WrittenMessage {
   const { datacontenttype } = attributes
   const contentType = isShort(datacontenttype) ? { contentType: datacontenttype } : {}
-  return {
-    body: bufferOf(data),
-    properties: { headers: attributeHeaders.write(attributes), ...commonProperties(attributes), ...contentType },
-  }
+  const headers = attributeHeaders.write(attributes)
+  writeTraceHeaders(headers, attributes)
+  return { body: bufferOf(data), properties: { headers, ...commonProperties(attributes), ...contentType } }
 }
 
 /** Structured mode: attributes and data are one JSON text. Throws for a message that is no event. */
 export function writeStructured(message: RawMessage): WrittenMessage {
+  const headers: Record<string, unknown> = {}
+  writeTraceHeaders(headers, message.attributes)
   return {
     body: Buffer.from(JSON.stringify(message)),
-    properties: { headers: {}, ...commonProperties(message.attributes), contentType: `${structuredContentType}; charset=utf-8` },
+    properties: { headers, ...commonProperties(message.attributes), contentType: `${structuredContentType}; charset=utf-8` },
   }
 }
 

@@ -1,8 +1,7 @@
 import { AckordError, type Runtime, type Timer } from '@ackord/core'
 import { leaseLostError, type SourceSession, sourceDisposedError } from '@ackord/core/broker'
 import { answerTimeout, settledWithin } from '@ackord/core/internal'
-import type { RabbitmqChannel, RabbitmqMessage } from '../client.ts'
-import { type CountHeader, countHeader, serverVersion } from '../server-version.ts'
+import { type CountHeader, countHeader, type RabbitmqChannel, type RabbitmqMessage, serverVersion } from '../client.ts'
 import type { QueueDeclarer } from '../topology/declare-topology.ts'
 import type { RetryQueues } from './retry-queues.ts'
 

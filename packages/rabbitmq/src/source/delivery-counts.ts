@@ -1,9 +1,8 @@
 import { createHash } from 'node:crypto'
 import { isAckordError } from '@ackord/core'
-import type { RabbitmqMessage } from '../client.ts'
-import type { CountHeader } from '../server-version.ts'
+import type { CountHeader, RabbitmqMessage } from '../client.ts'
 import { headerOf } from './read-message.ts'
-import { carriedDeliveries } from './retry-message.ts'
+import { carriedDeliveries } from './retry-queues.ts'
 
 // Limits the memory: with more failing messages than this, the oldest counts start again.
 const maxEntries = 10_000

@@ -2,14 +2,13 @@ import {
   type Attributes,
   type Backoff,
   type Closable,
-  consoleLogger,
   exponentialBackoff,
   InvalidOptionError,
   type Source,
   systemRuntime,
 } from '@ackord/core'
 import { createReceiver, createSource, type ReceiverOptions } from '@ackord/core/broker'
-import { checkCount, checkDuration, checkFunction, checkName, guardLogger, rejectUnknownOptions } from '@ackord/core/internal'
+import { checkCount, checkDuration, checkFunction, checkName, rejectUnknownOptions } from '@ackord/core/internal'
 import type { RabbitmqConnection, RabbitmqMessage } from '../client.ts'
 import { watchConnection } from '../connection-watch.ts'
 import { queueDeclaration, queueDeclarer, type RabbitmqQueueOptions } from '../topology/declare-topology.ts'
@@ -75,7 +74,7 @@ export function rabbitmqSource(connection: RabbitmqConnection, options: Rabbitmq
     deadLetterTimeout,
     onUndeliverable,
     runtime = systemRuntime,
-    logger: given = consoleLogger,
+    logger: given,
     ...unknown
   } = options
   rejectUnknownOptions('A RabbitMQ source', unknown)
@@ -88,12 +87,11 @@ export function rabbitmqSource(connection: RabbitmqConnection, options: Rabbitmq
   if (typeof retryQueues !== 'boolean') throw new InvalidOptionError('retryQueues', 'must be true or false.')
   if (!retryQueues && options.retryConnection !== undefined)
     throw new InvalidOptionError('retryConnection', 'has no effect without retry queues. Omit it, or set retryQueues: true.')
-  const logger = guardLogger(given)
-  const receive = createReceiver({ deadLetter, deadLetterTimeout, onUndeliverable, runtime, logger })
   const declaration = declare === undefined ? undefined : queueDeclarer(queue, queueDeclaration(declare))
   const deadLetters = declare?.arguments?.['x-dead-letter-exchange'] !== undefined
-  watchConnection(connection, logger)
-  watchConnection(retryConnection, logger, 'retryConnection')
+  const shared = watchConnection(connection, given)
+  const receive = createReceiver({ deadLetter, deadLetterTimeout, onUndeliverable, runtime, logger: shared })
+  watchConnection(retryConnection, shared, 'retryConnection')
   const counts = new DeliveryCounts({ queue, counted: declare === undefined ? undefined : (declare.type ?? 'quorum') === 'quorum' })
   const settings = {
     connection,
@@ -108,8 +106,8 @@ export function rabbitmqSource(connection: RabbitmqConnection, options: Rabbitmq
     counts,
     backoff,
     runtime,
-    logger,
+    logger: receive.logger,
     receive,
   }
-  return createSource(() => new Subscription(settings))
+  return createSource(() => new Subscription(settings), receive)
 }

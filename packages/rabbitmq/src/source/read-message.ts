@@ -1,18 +1,18 @@
 import { type Attributes, parseMessage } from '@ackord/core'
-import { definedAttributes, isStructuredContentType } from '@ackord/core/broker'
+import { definedAttributes, isStructuredContentType, readTraceHeaders } from '@ackord/core/broker'
 import type { RabbitmqMessage } from '../client.ts'
 import { attributeHeaders, instantOf } from '../cloudevents.ts'
 
 /**
- * CloudEvents in binary mode (headers) or structured mode (content type `application/cloudevents+json`); anything else by its AMQP properties.
- * Throws for a structured event that cannot be read.
+ * Reads a message as the source does, for tools that look into a queue. CloudEvents in binary mode (headers) or structured mode (content type `application/cloudevents+json`); anything else by its AMQP properties.
+ * A message without the attributes of a trace has those in its headers `traceparent`, `tracestate` and `baggage`. Throws for a structured event that cannot be read.
  */
 export function readMessage(native: RabbitmqMessage, queue: string): { readonly data: Uint8Array; readonly attributes: Attributes } {
   const data = bytesOf(native)
   const attributes = readHeaders(native)
   if (attributes !== undefined) return { data, attributes }
   const { contentType } = native.properties
-  if (typeof contentType === 'string' && isStructuredContentType(contentType)) return parseMessage(data)
+  if (typeof contentType === 'string' && isStructuredContentType(contentType)) return readStructured(native, data)
   return { data, attributes: foreignAttributes(native, queue) }
 }
 
@@ -24,16 +24,15 @@ export function bytesOf({ content }: RabbitmqMessage): Uint8Array {
 /** The attributes of a message that is no CloudEvent, from its AMQP properties. A message without an id gets none: with a generated one, no inbox would recognise duplicates. */
 export function foreignAttributes({ properties }: RabbitmqMessage, queue: string): Attributes {
   const { headers, messageId, type, appId, correlationId, contentType, timestamp } = properties
-  return definedAttributes({
+  const attributes = definedAttributes({
     id: text(messageId),
     type: text(type),
     source: text(appId) ?? queue,
     time: instantOf(timestamp),
     datacontenttype: text(contentType),
     correlationid: text(correlationId),
-    traceparent: text(headerOf(headers, 'traceparent')),
-    tracestate: text(headerOf(headers, 'tracestate')),
   })
+  return readTraceHeaders(attributes, (name) => headerOf(headers, name))
 }
 
 /** A header of the message itself. */
@@ -45,8 +44,14 @@ function readHeaders({ properties }: RabbitmqMessage): Attributes | undefined {
   const { headers = {}, contentType } = properties
   // Own headers only: amqplib lets a header table named `__proto__` become the prototype.
   const attributes = attributeHeaders.read(Object.keys(headers), (name) => headers[name])
-  if (attributes !== undefined && typeof contentType === 'string') attributes['datacontenttype'] ??= contentType
-  return attributes
+  if (attributes === undefined) return undefined
+  if (typeof contentType === 'string') attributes['datacontenttype'] ??= contentType
+  return readTraceHeaders(attributes, (name) => headerOf(headers, name))
+}
+
+function readStructured({ properties }: RabbitmqMessage, body: Uint8Array): { readonly data: Uint8Array; readonly attributes: Attributes } {
+  const { data, attributes } = parseMessage(body)
+  return { data, attributes: readTraceHeaders(attributes, (name) => headerOf(properties.headers, name)) }
 }
 
 function text(value: unknown): string | undefined {

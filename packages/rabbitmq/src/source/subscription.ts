@@ -2,12 +2,11 @@ import { AckordError, type Attributes, type Backoff, isAckordError, type Logger,
 import { type Delivery, type FailureState, rejectUnreadable, type SourceDriver } from '@ackord/core/broker'
 import { abortable } from '@ackord/core/internal'
 import { type RabbitmqChannel, type RabbitmqConnection, type RabbitmqMessage, replyCode } from '../client.ts'
-import { isOver } from '../connection-watch.ts'
+import { isOver, recordServer, serverOfConnection } from '../connection-watch.ts'
 import { type ChannelDelivery, ConsumerChannel, type ConsumerSettings } from './consumer-channel.ts'
 import type { DeliveryCounts } from './delivery-counts.ts'
 import { bytesOf, foreignAttributes, readMessage } from './read-message.ts'
-import { restoreFields } from './retry-message.ts'
-import { RetryQueues } from './retry-queues.ts'
+import { RetryQueues, restoreFields } from './retry-queues.ts'
 
 export interface SubscriptionSettings extends Omit<ConsumerSettings, 'retries'> {
   readonly connection: RabbitmqConnection
@@ -22,6 +21,7 @@ export interface SubscriptionSettings extends Omit<ConsumerSettings, 'retries'> 
 
 /** One iteration: it consumes from the first `next()` on, and opens another channel when one is lost. */
 export class Subscription implements SourceDriver<ChannelDelivery> {
+  readonly system = 'rabbitmq'
   readonly backoff: SubscriptionSettings['backoff']
   readonly runtime: SubscriptionSettings['runtime']
   readonly logger: Logger
@@ -40,8 +40,18 @@ export class Subscription implements SourceDriver<ChannelDelivery> {
     this.#retries = settings.retryQueues ? new RetryQueues({ ...settings, connection: settings.retryConnection }) : undefined
   }
 
+  get serverAddress(): string | undefined {
+    return serverOfConnection(this.#settings.connection).serverAddress
+  }
+
+  get serverPort(): number | undefined {
+    return serverOfConnection(this.#settings.connection).serverPort
+  }
+
   async open(push: (delivery: ChannelDelivery) => void, signal: AbortSignal): Promise<ConsumerChannel> {
-    return new ConsumerChannel(await this.#createChannel(signal), { ...this.#settings, retries: this.#retries }, push)
+    const channel = await this.#createChannel(signal)
+    recordServer(this.#settings.connection, channel)
+    return new ConsumerChannel(channel, { ...this.#settings, retries: this.#retries }, push)
   }
 
   messageOf(delivery: ChannelDelivery): RawMessage | undefined {
@@ -91,13 +101,14 @@ export class Subscription implements SourceDriver<ChannelDelivery> {
   }
 
   #message(delivery: ChannelDelivery, content: { readonly data: Uint8Array; readonly attributes: Attributes }): RawMessage {
-    const { counts, receive } = this.#settings
+    const { counts, receive, queue } = this.#settings
     const { native, consumer } = delivery
     const { countHeader } = consumer
     const deliveryCount = counts.of(native, countHeader)
     return receive({
       ...content,
       deliveryCount,
+      origin: queue,
       ack: () => {
         consumer.ack(delivery)
         if (deliveryCount > 1) counts.settled(native)

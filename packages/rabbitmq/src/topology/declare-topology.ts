@@ -1,7 +1,6 @@
 import { AckordError, InvalidOptionError } from '@ackord/core'
 import { checkChoice, checkName, rejectUnknownOptions } from '@ackord/core/internal'
-import { type RabbitmqChannel, replyCode } from '../client.ts'
-import { serverVersion } from '../server-version.ts'
+import { type RabbitmqChannel, replyCode, serverVersion } from '../client.ts'
 import { retryTopology } from './retry-topology.ts'
 
 export interface RabbitmqExchangeOptions {

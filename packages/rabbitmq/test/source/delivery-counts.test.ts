@@ -1,7 +1,7 @@
 import { AckordError } from '@ackord/core'
 import { describe, expect, it } from 'vitest'
+import { countHeader, serverVersion } from '../../src/client.ts'
 import type { RabbitmqMessage } from '../../src/index.ts'
-import { countHeader, serverVersion } from '../../src/server-version.ts'
 import { DeliveryCounts } from '../../src/source/delivery-counts.ts'
 import { native } from '../support/fake-connection.ts'
 

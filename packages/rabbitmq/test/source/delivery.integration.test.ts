@@ -207,7 +207,10 @@ describe('a foreign message', () => {
       contentType: 'text/plain',
       timestamp: 1_772_360_430,
     }
-    world.admin.sendToQueue(queue, Buffer.from('hello'), { ...properties, headers: { traceparent: '00-1-2-01', other: 'x' } })
+    world.admin.sendToQueue(queue, Buffer.from('hello'), {
+      ...properties,
+      headers: { traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01', other: 'x' },
+    })
 
     const message = await pull(open(world.source(queue)))
 
@@ -218,7 +221,7 @@ describe('a foreign message', () => {
       correlationid: 'c-1',
       datacontenttype: 'text/plain',
       time: '2026-03-01T10:20:30.000Z',
-      traceparent: '00-1-2-01',
+      traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
     })
   })
 

@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from 'node:util'
 import { recordingLogger, settlePromises, VirtualRuntime } from '@ackord/testkit'
 import { describe, expect, it } from 'vitest'
+import { serverVersion } from '../../src/client.ts'
 import { rabbitmqSource } from '../../src/index.ts'
-import { serverVersion } from '../../src/server-version.ts'
 import {
   declareTopology,
   queueDeclaration,

@@ -1,8 +1,8 @@
 import { publishAll } from '@ackord/core'
 import { connect } from 'amqplib'
 import { describe, expect, it } from 'vitest'
+import { serverVersion } from '../../src/client.ts'
 import { declareTopology, type RabbitmqTopology } from '../../src/index.ts'
-import { serverVersion } from '../../src/server-version.ts'
 import { FakeConnection } from '../support/fake-connection.ts'
 import { event, open, openWorld, pull, rabbitmqUrl, type World } from '../support/world.ts'
 

@@ -42,7 +42,8 @@ export function toReal(command: string, value: number, { infinite = false }: { r
   throw new InvalidOptionError(`An argument of ${command}`, `must be a number; it is ${found}.`)
 }
 
-function toBuffer(bytes: Uint8Array): Buffer {
+/** A view of the same bytes, not a copy. */
+export function toBuffer(bytes: Uint8Array): Buffer {
   return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
 }
 

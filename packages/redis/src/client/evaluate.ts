@@ -26,6 +26,19 @@ function isUnknownScript(error: unknown): boolean {
   return error instanceof Error && error.message.startsWith('NOSCRIPT')
 }
 
+/** Opens a connection of a client's duplicate. An abort closes the duplicate, which ends the attempt; a failed attempt does as well. */
+export async function connectOrClose(connect: () => Promise<unknown>, close: () => void, signal: AbortSignal | undefined): Promise<void> {
+  signal?.addEventListener('abort', close, { once: true })
+  try {
+    await connect()
+  } catch (error) {
+    close()
+    throw error
+  } finally {
+    signal?.removeEventListener('abort', close)
+  }
+}
+
 /** The port, with calls that reject if there is no answer in time. The server may still carry them out, also later. */
 export function withDeadline<Port extends RedisPort>(port: Port, deadline: number, runtime: Runtime): Port {
   function within(name: string, answer: Promise<Reply>, onLate: SendOptions['onLate']): Promise<Reply> {

@@ -1,6 +1,15 @@
 import { InvalidOptionError } from '@ackord/core'
-import { evaluateBySha } from './evaluate.ts'
-import { type DedicatedPort, type RedisArgument, type RedisCommand, type RedisPort, type Reply, type SendOptions, script } from './port.ts'
+import { connectOrClose, evaluateBySha } from './evaluate.ts'
+import {
+  type DedicatedPort,
+  type RedisArgument,
+  type RedisCommand,
+  type RedisPort,
+  type Reply,
+  type SendOptions,
+  type ServerAddress,
+  script,
+} from './port.ts'
 import { toReply } from './reply.ts'
 
 /** The part of ioredis 5 and 6 that is used, including its cluster client. Nothing is imported from it. */
@@ -9,7 +18,13 @@ export interface IoredisClient {
     readonly enableAutoPipelining?: boolean | undefined
     readonly keyPrefix?: string | undefined
     readonly redisOptions?: { readonly keyPrefix?: string | undefined } | undefined
+    readonly host?: string | undefined
+    readonly port?: number | undefined
+    readonly path?: string | null | undefined
+    readonly sentinels?: readonly unknown[] | null | undefined
   }
+  /** The socket of a single server. */
+  readonly stream?: { readonly remoteAddress?: string | undefined; readonly remotePort?: number | undefined } | undefined
   readonly isCluster: boolean
   readonly status: string
   // biome-ignore lint/suspicious/noExplicitAny: the client's own overloads end in a callback, which a narrower type would reject.
@@ -54,7 +69,16 @@ export function ioredisPort(client: IoredisClient): RedisPort {
     send,
     evaluate,
     dedicate: (signal) => dedicate(client, signal),
+    server: () => serverOf(client),
   }
+}
+
+function serverOf({ isCluster, options, stream }: IoredisClient): ServerAddress {
+  const { host, port, path, sentinels } = options
+  if (isCluster || typeof path === 'string') return {}
+  // Sentinels choose the server.
+  if (Array.isArray(sentinels)) return { serverAddress: stream?.remoteAddress, serverPort: stream?.remotePort }
+  return { serverAddress: host, serverPort: port }
 }
 
 async function dedicate(client: IoredisClient, signal: AbortSignal | undefined): Promise<DedicatedPort> {
@@ -65,15 +89,7 @@ async function dedicate(client: IoredisClient, signal: AbortSignal | undefined):
   // A failed command rejects its own promise; without a listener the client prints the error.
   own.on('error', () => {})
   const close = () => own.disconnect()
-  signal?.addEventListener('abort', close, { once: true })
-  try {
-    // With `lazyConnect` the client connects only when asked to.
-    if (own.status === 'wait') await own.connect()
-  } catch (error) {
-    close()
-    throw error
-  } finally {
-    signal?.removeEventListener('abort', close)
-  }
+  // With `lazyConnect` the client connects only when asked to.
+  if (own.status === 'wait') await connectOrClose(() => own.connect(), close, signal)
   return { ...ioredisPort(own), close: async () => close() }
 }

@@ -1,10 +1,10 @@
-import { evaluateBySha } from './evaluate.ts'
-import type { DedicatedPort, RedisArgument, RedisCommand, RedisPort, Reply, SendOptions } from './port.ts'
+import { connectOrClose, evaluateBySha } from './evaluate.ts'
+import type { DedicatedPort, RedisArgument, RedisCommand, RedisPort, Reply, SendOptions, ServerAddress } from './port.ts'
 import { toReply } from './reply.ts'
 
 /** The part of node-redis that is used. Nothing is imported from it. */
 export interface NodeRedisClient {
-  readonly options?: { readonly keyPrefix?: RedisArgument | undefined } | undefined
+  readonly options?: { readonly keyPrefix?: RedisArgument | undefined; readonly socket?: object | undefined } | undefined
   sendCommand(args: RedisArgument[], options?: NodeRedisCommandOptions): Promise<unknown>
   duplicate(): NodeRedisClient
   connect(): Promise<unknown>
@@ -66,7 +66,15 @@ export function nodeRedisPort(client: NodeRedisClient | NodeRedisCluster): Redis
     send,
     evaluate: (script, keys, args, options) => evaluateBySha(send, script, keys, args, options),
     dedicate: (signal) => dedicate(client, signal),
+    server: () => (cluster ? {} : serverOf(client)),
   }
+}
+
+function serverOf({ options }: NodeRedisClient): ServerAddress {
+  // The client's type is a union of what sockets of several kinds have.
+  const socket = (options?.socket ?? {}) as { readonly host?: string; readonly port?: number; readonly path?: string }
+  // The defaults of the client.
+  return socket.path === undefined ? { serverAddress: socket.host ?? 'localhost', serverPort: socket.port ?? 6379 } : {}
 }
 
 function isCluster(client: NodeRedisClient | NodeRedisCluster): client is NodeRedisCluster {
@@ -85,14 +93,6 @@ async function dedicate(client: NodeRedisClient | NodeRedisCluster, signal: Abor
       // It was closed already, which is an error in some versions.
     }
   }
-  signal?.addEventListener('abort', close, { once: true })
-  try {
-    await own.connect()
-  } catch (error) {
-    close()
-    throw error
-  } finally {
-    signal?.removeEventListener('abort', close)
-  }
+  await connectOrClose(() => own.connect(), close, signal)
   return { ...nodeRedisPort(own), close: async () => close() }
 }

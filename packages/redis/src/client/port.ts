@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import type { BrokerAddress } from '@ackord/core'
 
 /** An argument of a command. */
 export type RedisArgument = string | Buffer
@@ -36,7 +37,11 @@ export interface RedisPort {
    * signal ends the attempt: clients retry by themselves, without an end.
    */
   dedicate(signal?: AbortSignal): Promise<DedicatedPort>
+  /** The server that the client is connected to, for telemetry. Empty for a cluster, and for a socket in the file system. */
+  server(): ServerAddress
 }
+
+export type ServerAddress = Pick<BrokerAddress, 'serverAddress' | 'serverPort'>
 
 export interface DedicatedPort extends RedisPort {
   /** Also while a command blocks, which then rejects. */
@@ -52,3 +57,13 @@ export interface Script {
 export function script(lua: string): Script {
   return { lua, sha: createHash('sha1').update(lua).digest('hex') }
 }
+
+/** For scripts: `split(text)` returns the words of a string, and their number. */
+export const splitLua = `local function split(text)
+  local parts, count = {}, 0
+  for part in string.gmatch(text, '%S+') do
+    count = count + 1
+    parts[count] = part
+  end
+  return parts, count
+end`

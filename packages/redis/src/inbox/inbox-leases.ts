@@ -1,8 +1,8 @@
 import { isAckordError, type Logger, type Runtime, StoreRefusesWritesError, type Timer } from '@ackord/core'
-import { callFailureOf, isRefusalOfWrites } from '../client/call-failure.ts'
 import { Coalescer } from '../client/coalescer.ts'
 import type { KeySpace } from '../client/keys.ts'
 import { type RedisPort, type Script, script } from '../client/port.ts'
+import { callFailureOf, isRefusalOfWrites } from '../client/reply.ts'
 
 export interface Lease {
   readonly marker: string

@@ -1,4 +1,3 @@
-import { hash } from 'node:crypto'
 import {
   type Context,
   deterministicIds,
@@ -15,9 +14,9 @@ import {
   checkDuration,
   checkName,
   describeMessage,
-  guardMetrics,
   isSettled,
   outputIdsKey,
+  PartPorts,
   rejectUnknownOptions,
 } from '@ackord/core/internal'
 import {
@@ -28,12 +27,13 @@ import {
   type InboxKey,
   openInbox,
 } from '@ackord/outbox'
-import { defaultTag, redisKey } from '../client/keys.ts'
+import { defaultTag } from '../client/keys.ts'
 import { InboxBusyError, PartialCommitError, TransactionAbortedError } from '../errors.ts'
-import { OvertakenError } from '../transaction/commit-errors.ts'
+import { OvertakenError } from '../transaction/committer.ts'
 import { internalsOf, type Redis } from '../transaction/redis.ts'
 import { type InboxClaim, UnitOfWork } from '../transaction/unit-of-work.ts'
 import { type Begun, InboxLeases, type Lease } from './inbox-leases.ts'
+import { markerMaker } from './marker.ts'
 
 export interface InboxOptions extends CommonInboxOptions {
   /**
@@ -74,9 +74,9 @@ export function inboxMiddleware(redis: Redis, options: InboxOptions): Middleware
   if (typeof tag !== 'function') checkName('tag', tag)
   checkDuration('lease', lease, { min: 10 })
   checkDuration('retention', retention, { min: 1 })
-  const metrics = givenMetrics === undefined ? undefined : guardMetrics(givenMetrics)
 
   const internals = internalsOf(redis)
+  const ports = new PartPorts({ logger: logger ?? internals.logger, metrics: givenMetrics }, [inbox, internals.ports])
   const { port, runtime, coalesce, queueContext, tokens } = internals
   const markerOf = markerMaker(consumer)
   const held = { exclusive: lease, optimistic: 0, 'mark-first': retention }[mode]
@@ -84,7 +84,7 @@ export function inboxMiddleware(redis: Redis, options: InboxOptions): Middleware
     port,
     space: queueContext.space,
     runtime,
-    logger: internals.logger,
+    logger: ports.logger,
     lease: Math.ceil(held),
     size: coalesce,
   })
@@ -93,7 +93,7 @@ export function inboxMiddleware(redis: Redis, options: InboxOptions): Middleware
   function met(message: Message, marker: string, remaining: number): 'duplicate' {
     if (marker.startsWith('done:')) return 'duplicate'
     if (marker.startsWith('partial:')) throw new PartialCommitError(describeMessage(message), `${marker.slice(8)}, at an earlier delivery`)
-    metrics?.count('ackord.inbox.busy', 1, { consumer })
+    ports.metrics?.count('ackord.inbox.busy', 1, { consumer })
     throw new InboxBusyError(describeMessage(message), remaining)
   }
 
@@ -169,7 +169,11 @@ export function inboxMiddleware(redis: Redis, options: InboxOptions): Middleware
     })
   }
 
-  return createInboxMiddleware({ inbox, store: { record }, info: { role: 'leasedInbox', resource: redis } })
+  return createInboxMiddleware({
+    inbox,
+    store: { record },
+    info: { role: 'leasedInbox', resource: redis, inheritPorts: ports.inheritPorts },
+  })
 }
 
 const unawaited = 'it was not awaited. Await redis.write() and next().'
@@ -177,20 +181,3 @@ const doNothing = () => {}
 const nothing: Promise<void> = Promise.resolve()
 
 const mayBeDone: readonly ErrorCode[] = ['ACKORD_COMMIT_UNKNOWN', 'ACKORD_PARTIAL_COMMIT', 'ACKORD_INVALID_OUTPUT']
-
-/**
- * `{tag}:inbox:consumer:hash`. Every message has a marker for the whole retention, so its key is short: half of a SHA-256
- * has enough bits that two messages never collide.
- */
-function markerMaker(consumer: string): (tag: string, key: InboxKey) => string {
-  // Most messages have the tag of the one before.
-  let lastTag: string | undefined
-  let start = ''
-  return (tag, { source, id }) => {
-    if (tag !== lastTag) {
-      start = redisKey(tag, 'inbox', consumer, '')
-      lastTag = tag
-    }
-    return start + hash('sha256', JSON.stringify([source, id]), 'base64url').slice(0, 22)
-  }
-}

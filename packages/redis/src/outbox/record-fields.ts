@@ -1,7 +1,8 @@
 import { AckordError, type Attributes, Message, type RawMessage } from '@ackord/core'
 import { checkAttributes, missingAttributes } from '@ackord/core/broker'
-import { checkDuration, describeMessage, describeValue, messageOf } from '@ackord/core/internal'
+import { checkDuration, describeMessage, describeValue, invalidMessageError, messageOf } from '@ackord/core/internal'
 import { attributesToJson, checkRecordSize, type NewOutboxRecord } from '@ackord/outbox'
+import { toBuffer } from '../client/argument.ts'
 import type { RedisArgument } from '../client/port.ts'
 
 /** The fields of a stored entry. */
@@ -39,9 +40,12 @@ export function fieldsOf(
   if (codec === undefined) return [ownField, header + attributes, dataField, toBuffer(message.data)]
   const fields: RedisArgument[] = [ownField, header]
   for (const [name, value] of Object.entries(codec.marshal(message))) {
-    if (name === ownField) throw invalid(message, `was marshalled to a field '${name}', which is the outbox's own`)
+    if (name === ownField) throw invalidMessageError(message, `was marshalled to a field '${name}', which is the outbox's own`)
     if (typeof value !== 'string' && !(value instanceof Uint8Array)) {
-      throw invalid(message, `was marshalled to a field '${name}' that is neither a string nor bytes but ${describeValue(value)}`)
+      throw invalidMessageError(
+        message,
+        `was marshalled to a field '${name}' that is neither a string nor bytes but ${describeValue(value)}`,
+      )
     }
     fields.push(name, typeof value === 'string' ? value : toBuffer(value))
   }
@@ -109,10 +113,12 @@ function isPlain(value: unknown): boolean {
 /** Throws if no store of this package could return the record. */
 export function checkRecord(destination: string, message: RawMessage): void {
   const { data, attributes } = message
-  if (!(data instanceof Uint8Array)) throw invalid(message, `has data that is not bytes but ${describeValue(data)}; marshal() it first`)
-  if (typeof destination !== 'string' || destination === '') throw invalid(message, 'cannot be stored: its destination is empty')
+  if (!(data instanceof Uint8Array))
+    throw invalidMessageError(message, `has data that is not bytes but ${describeValue(data)}; marshal() it first`)
+  if (typeof destination !== 'string' || destination === '')
+    throw invalidMessageError(message, 'cannot be stored: its destination is empty')
   // Encoded, every lone surrogate becomes the same replacement character, and two destinations would become one.
-  if (!destination.isWellFormed()) throw invalid(message, 'cannot be stored: its destination is not well-formed Unicode')
+  if (!destination.isWellFormed()) throw invalidMessageError(message, 'cannot be stored: its destination is not well-formed Unicode')
   checkAttributes(attributes, () => describeMessage(message))
   const missing = missingAttributes({ specversion: '1.0', ...attributes })
   if (missing.length === 0) return
@@ -120,15 +126,6 @@ export function checkRecord(destination: string, message: RawMessage): void {
     'ACKORD_MISSING_ATTRIBUTE',
     `Cannot store ${describeMessage(message)} in the outbox: it has no ${missing.join(', no ')}.`,
   )
-}
-
-function invalid(message: RawMessage, problem: string): AckordError {
-  const text = `${describeMessage(message)} ${problem}.`
-  return new AckordError('ACKORD_INVALID_ATTRIBUTES', text[0]?.toUpperCase() + text.slice(1))
-}
-
-export function toBuffer(bytes: Uint8Array): Buffer {
-  return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
 }
 
 /** Not a Buffer, whose methods differ. */

@@ -1,4 +1,5 @@
 export type { StreamContent, StreamEntry } from './entries/stream-entry.ts'
+export { readEntry } from './entries/stream-entry.ts'
 export type { StreamPublisherOptions } from './stream-publisher.ts'
 export { streamPublisher } from './stream-publisher.ts'
 export type { StreamSourceOptions } from './stream-source.ts'

@@ -1,6 +1,6 @@
 import { AckordError, exponentialBackoff, idle, isAckordError, type Logger, Message, type RawMessage, type Runtime } from '@ackord/core'
-import { createReceiver, type IterationOwner, PushedMessages, type ReceiverOptions } from '@ackord/core/broker'
-import { deadLetterForms, isRetryable } from '@ackord/core/internal'
+import { type IterationOwner, PushedMessages, type Receiver } from '@ackord/core/broker'
+import { ackingOf, deadLetterForms, isRetryable, logFields } from '@ackord/core/internal'
 import { type StreamContent, type StreamEntry, unreadContent, writeEntry } from './entries/stream-entry.ts'
 import type { HeldEntry } from './shards/held-entries.ts'
 import type { Reading } from './shards/shard.ts'
@@ -11,8 +11,9 @@ export interface IterationSettings {
   readonly group: string
   readonly read: (entry: StreamEntry) => StreamContent
   readonly maxDeliveries: number
-  /** Receives rejected entries, unless they go to a stream beside their own. */
-  readonly receiver: ReceiverOptions | undefined
+  readonly receive: Receiver
+  /** The dead-letter streams, by the streams of the entries; `undefined` if rejected entries go elsewhere, which the receiver does. */
+  readonly letterStreams: ReadonlyMap<string, string | undefined> | undefined
   readonly trim: { readonly interval: number; readonly run: () => Promise<unknown> } | undefined
   readonly open: (offer: (entries: readonly HeldEntry[]) => void) => Reading
 }
@@ -23,14 +24,12 @@ const refusedDelay = exponentialBackoff()
 export class StreamIteration {
   readonly #settings: IterationSettings
   readonly #owner: IterationOwner
-  readonly #receive: ReturnType<typeof createReceiver> | undefined
   #reading: Reading | undefined
   readonly messages: PushedMessages<HeldEntry>
 
   constructor(settings: IterationSettings, signal: AbortSignal, owner: IterationOwner) {
     this.#settings = settings
     this.#owner = owner
-    this.#receive = settings.receiver === undefined ? undefined : createReceiver(settings.receiver)
     this.messages = new PushedMessages<HeldEntry>(
       {
         start: () => this.#start(),
@@ -89,21 +88,26 @@ export class StreamIteration {
       const text = `Entry ${id} of stream '${stream}' cannot be read.`
       refused = { content: unreadContent(entry), error: new AckordError('ACKORD_INVALID_MESSAGE', text, { retryable: false, cause }) }
     }
-    logger.error({ err: refused.error, stream, group, id }, 'An entry is rejected without being handled.')
+    const message = this.#message(entry, refused.content)
+    const fields = { err: refused.error, ...logFields(message), deadLetter: ackingOf(message)?.deadLetter, group, entry: id }
+    logger.error(fields, 'An entry is rejected without being handled.')
     // If the server refuses it, the entry is delivered again, and rejected again.
-    void this.#message(entry, refused.content).reject(refused.error)
+    void message.reject(refused.error)
     return undefined
   }
 
   #message(entry: HeldEntry, content: StreamContent): RawMessage {
-    const { shard, deliveries } = entry
+    const { receive, letterStreams } = this.#settings
+    const { shard, stream: origin, deliveries } = entry
     const ack = () => shard.ack(entry)
     const nack = (error: unknown, { retryAfter = 0 }: { readonly retryAfter?: number | undefined }) =>
       shard.nack(entry, retryAfter, countsAsDelivery(error))
-    if (this.#receive !== undefined) return this.#receive({ ...content, deliveryCount: deliveries, ack, nack })
+    if (letterStreams === undefined) return receive({ ...content, deliveryCount: deliveries, origin, ack, nack })
+    const deadLetter = letterStreams.get(origin)
     const message: RawMessage = new Message(content.data, content.attributes, {
       deliveryCount: deliveries,
-      acking: { ack, nack, reject: (error) => this.#reject(entry, message, error) },
+      origin,
+      acking: { ack, nack, reject: (error) => this.#reject(entry, message, error), deadLetter },
     })
     return message
   }
@@ -112,7 +116,13 @@ export class StreamIteration {
   async #reject(entry: HeldEntry, message: RawMessage, error: unknown): Promise<void> {
     const { runtime, logger, group } = this.#settings
     const { shard, stream, id, deliveries } = entry
-    const origin = { deadletterstream: stream, deadlettergroup: group, deadletterentry: id, deadletterdeliveries: deliveries }
+    const origin = {
+      deadletterdestination: stream,
+      deadletterstream: stream,
+      deadlettergroup: group,
+      deadletterentry: id,
+      deadletterdeliveries: deliveries,
+    }
     let refusal: unknown
     for (const letter of deadLetterForms(message, error, runtime, origin)) {
       try {
@@ -125,8 +135,10 @@ export class StreamIteration {
         if (isRetryable(failure)) break
       }
     }
-    logger.error({ err: refusal, stream, id }, 'A rejected entry could not be added to the dead-letter stream. It is delivered again.')
-    await shard.nack(entry, refusedDelay(deliveries, runtime.random), true)
+    const retryAfter = refusedDelay(deliveries, runtime.random)
+    const fields = { err: refusal, ...logFields(message), deadLetter: ackingOf(message)?.deadLetter, entry: id, retryAfter }
+    logger.error(fields, 'A rejected entry could not be added to the dead-letter stream. It is delivered again.')
+    await shard.nack(entry, retryAfter, true)
     throw refusal
   }
 }

@@ -52,6 +52,7 @@ const chunkLimits = { count: 500, size: 4 * 1024 * 1024 }
 
 class StreamPublisherDriver implements PublisherDriver<NewEntry> {
   readonly broker = 'Redis'
+  readonly system = 'redis'
   readonly routeName = 'stream'
   // Every call ends by the deadline of the client.
   readonly closeTimeout = Number.POSITIVE_INFINITY
@@ -61,6 +62,14 @@ class StreamPublisherDriver implements PublisherDriver<NewEntry> {
   constructor(redis: RedisInternals, settings: PublisherSettings) {
     this.#redis = redis
     this.#settings = settings
+  }
+
+  get serverAddress(): string | undefined {
+    return this.#redis.port.server().serverAddress
+  }
+
+  get serverPort(): number | undefined {
+    return this.#redis.port.server().serverPort
   }
 
   route(destination: string, message: RawMessage): string | PublishFailure {

@@ -1,6 +1,6 @@
-import { type Backoff, type Closable, exponentialBackoff, type Logger, type Source } from '@ackord/core'
-import { IteratedSource, type ReceiverOptions } from '@ackord/core/broker'
-import { checkChoice, checkCount, checkDuration, checkFunction, checkName, guardLogger, rejectUnknownOptions } from '@ackord/core/internal'
+import { type Backoff, type BrokerAddress, type Closable, exponentialBackoff, type Logger, type Source } from '@ackord/core'
+import { createReceiver, IteratedSource, type ReceiverOptions } from '@ackord/core/broker'
+import { checkChoice, checkCount, checkDuration, checkFunction, checkName, rejectUnknownOptions } from '@ackord/core/internal'
 import { consumerName } from '../client/consumer-name.ts'
 import { internalsOf, type Redis, type RedisInternals } from '../transaction/redis.ts'
 import { readEntry, type StreamContent, type StreamEntry } from './entries/stream-entry.ts'
@@ -104,15 +104,13 @@ export function streamSource(redis: Redis, options: StreamSourceOptions): Source
 
   const internals = internalsOf(redis)
   const { port, runtime } = internals
-  const logger = given === undefined ? internals.logger : guardLogger(given)
   const streams = shardNames(stream, shards)
   const letters = deadLetterStreams(internals, streams, deadLetter)
   const elsewhere: ReceiverOptions['deadLetter'] =
     typeof deadLetter === 'object' ? deadLetter : deadLetter === 'discard' ? 'discard' : undefined
-  const receiver: ReceiverOptions | undefined =
-    elsewhere === undefined ? undefined : { deadLetter: elsewhere, deadLetterTimeout, onUndeliverable, runtime, logger }
-  if (onUndeliverable !== undefined) checkFunction('onUndeliverable', onUndeliverable)
-  if (deadLetterTimeout !== undefined) checkDuration('deadLetterTimeout', deadLetterTimeout, { min: 1 })
+  if (given !== undefined) internals.ports.inheritPorts({ logger: given })
+  const receive = createReceiver({ deadLetter: elsewhere, deadLetterTimeout, onUndeliverable, runtime, logger: given ?? internals.logger })
+  const { logger } = receive
   const leaseKeys = streams.map((name) => companionKey(port.keyPrefix, name, `lease:${group}`))
   const membersKey = companionKey(port.keyPrefix, stream, `members:${group}`)
 
@@ -145,8 +143,18 @@ export function streamSource(redis: Redis, options: StreamSourceOptions): Source
     })
   }
   const trim = trimInterval === undefined ? undefined : { interval: trimInterval, run: () => trimStream(redis, { stream, shards }) }
-  const settings = { runtime, logger, group, read, maxDeliveries, receiver, trim, open }
-  return new IteratedSource((signal, owner) => new StreamIteration(settings, signal, owner))
+  const letterStreams = elsewhere === undefined ? new Map(streams.map((name, index) => [name, letters[index]])) : undefined
+  const settings = { runtime, logger, group, read, maxDeliveries, receive, letterStreams, trim, open }
+  const address: BrokerAddress = {
+    system: 'redis',
+    get serverAddress() {
+      return port.server().serverAddress
+    },
+    get serverPort() {
+      return port.server().serverPort
+    },
+  }
+  return new IteratedSource((signal, owner) => new StreamIteration(settings, signal, owner), receive, address)
 }
 
 /** One per stream. Scripts need the key also where rejected messages go elsewhere. */

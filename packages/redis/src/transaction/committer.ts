@@ -1,13 +1,15 @@
-import { isAckordError } from '@ackord/core'
-import { callFailureOf } from '../client/call-failure.ts'
+import { isAckordError, StoreRefusesWritesError } from '@ackord/core'
+import { shownKey } from '../client/argument.ts'
 import { Coalescer } from '../client/coalescer.ts'
 import type { KeySpace } from '../client/keys.ts'
-import type { RedisArgument, RedisPort } from '../client/port.ts'
+import { type RedisArgument, type RedisPort, type Script, script } from '../client/port.ts'
 import type { CommitFragment } from '../client/queued-command.ts'
+import { callFailureOf, isRefusalOfWrites } from '../client/reply.ts'
+import { CommitUnknownError, LeaseLostError, PartialCommitError, TransactionAbortedError, TransactionConflictError } from '../errors.ts'
 import type { CommandQueue } from './command-queue.ts'
-import { addTransaction } from './commit-plan.ts'
+import { addTransaction, commandAt } from './commit-plan.ts'
 import { commitScriptFor } from './commit-script.ts'
-import { resolveScript } from './resolve-script.ts'
+import type { InboxClaim } from './unit-of-work.ts'
 
 /** When a transaction may commit, and how long its marker stays. */
 export interface CommitRule {
@@ -159,3 +161,100 @@ function readAnswer(reply: unknown): CommitAnswer {
   if (space === -1) return { verdict: text as CommitAnswer['verdict'], detail: '' }
   return { verdict: text.slice(0, space) as CommitAnswer['verdict'], detail: text.slice(space + 1) }
 }
+
+/** Another delivery of the message was committed while this one was handled. Nothing was written; the inbox acks the message. */
+export class OvertakenError extends LeaseLostError {}
+
+/** The error for the caller of a transaction that was not committed. `rule`: of the inbox around it. */
+export function commitError(
+  { verdict, detail, cause }: CommitAnswer,
+  queue: CommandQueue,
+  owner: string,
+  rule: InboxClaim['rule'] | undefined,
+): Error {
+  const [number = '', ...words] = detail.split(' ')
+  const text = words.join(' ')
+  const { name, key } = commandAt(queue, Number(number))
+  const of = key === undefined ? name : `${name} of ${shownKey(key)}`
+  switch (verdict) {
+    case 'PARTIAL':
+      return new PartialCommitError(owner, `${of}: ${text}`)
+    case 'UNKNOWN':
+      return new CommitUnknownError(owner, cause)
+    case 'CONFLICT':
+      return new TransactionConflictError(owner, key)
+    case 'TYPE':
+      return new TransactionAbortedError(owner, `${of} is not possible, because the key holds a ${text}. Look at what else writes to it.`)
+    case 'VALUE':
+      return new TransactionAbortedError(owner, `${of} is not possible: ${text}.`)
+    case 'MISSING':
+      return new TransactionAbortedError(owner, `${of} is not possible, because there is no such key.`)
+    case 'EVENT':
+      return new TransactionAbortedError(owner, eventProblem(text), { retryable: !text.startsWith('CONFLICT') })
+    case 'UNDONE':
+      return new TransactionAbortedError(owner, `${of} failed, and what came before it was undone: ${text}.`)
+    case 'REFUSED':
+      return refusedBy(owner, detail, undefined)
+    case 'FENCED':
+      return fencedError(owner, cause)
+    case 'LOST':
+      if (detail.startsWith('partial:')) return new PartialCommitError(owner, detail)
+      // Only `done:` proves that the message is done. Other values are of a worker in another mode, or of a stranger that wrote to the key.
+      return rule === 'once' && detail.startsWith('done:') ? new OvertakenError(owner) : new LeaseLostError(owner)
+    default:
+      return new TransactionAbortedError(owner, `the commit script answered ${verdict} ${detail}.`)
+  }
+}
+
+/** The commit did not reach the server in time, and is refused from now on. The failed call says why. */
+function fencedError(owner: string, cause: unknown): Error {
+  const { kind, text } = callFailureOf(cause)
+  switch (kind) {
+    case 'refusesWrites':
+    case 'server':
+      return refusedBy(owner, text, cause)
+    case 'process':
+      return new TransactionAbortedError(owner, `this process could not send it: ${text}.`, { cause, retryable: false })
+    default:
+      return new TransactionAbortedError(owner, 'Redis did not answer in time, and refuses the commit from now on.', { cause })
+  }
+}
+
+function refusedBy(owner: string, text: string, cause: unknown): Error {
+  if (isRefusalOfWrites(text)) return new StoreRefusesWritesError('Redis', text, { cause })
+  const why = /^(?:TRYAGAIN|MOVED|ASK)\b/.test(text) ? 'the slot of its keys is being moved to another node' : 'Redis refused it'
+  return new TransactionAbortedError(owner, `${why}: ${text}.`, { cause })
+}
+
+/** Why the outbox refuses the events of a transaction. */
+function eventProblem(text: string): string {
+  if (!text.startsWith('CONFLICT')) return `the outbox cannot be used: ${text}.`
+  return "the outbox has a different event with the id of one of its events. Give each event an id of its own, or set the outbox's onConflict: 'ignore'."
+}
+
+/**
+ * Finds out the result of a commit that was not answered. KEYS: the marker. ARGV: token, rule, how long to fence. A commit that has not arrived yet is
+ * refused from now on: with separate calls to read and to delete the marker, it could arrive in between.
+ */
+const resolveScript: Script = script(`
+local held, token = redis.call('GET', KEYS[1]), ARGV[1]
+if held == 'done:' .. token then return 'DONE' end
+if held and string.sub(held, 1, #token + 9) == 'partial:' .. token .. ':' then return 'PARTIAL ' .. string.sub(held, #token + 10) end
+if ARGV[2] == 'lease' then
+  if held == token then redis.call('DEL', KEYS[1]) end
+  return 'FENCED'
+end
+if ARGV[2] == 'fence' and not held then
+  redis.call('SET', KEYS[1], 'void', 'PX', ARGV[3])
+  return 'FENCED'
+end
+return 'LOST ' .. (held or '')`)
+
+/** KEYS: any. Returns a fingerprint of each key; '' for keys that do not exist. */
+export const fingerprintScript: Script = script(`
+local prints = {}
+for n = 1, #KEYS do
+  local held = redis.call('DUMP', KEYS[n])
+  prints[n] = held and redis.sha1hex(held) or ''
+end
+return prints`)

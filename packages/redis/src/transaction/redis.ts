@@ -2,7 +2,6 @@ import {
   AckordError,
   type Context,
   type ContextKey,
-  consoleLogger,
   contextKey,
   currentContext,
   type Logger,
@@ -11,7 +10,7 @@ import {
   systemRuntime,
   TransactionRequiredError,
 } from '@ackord/core'
-import { checkChoice, checkCount, checkDuration, guardLogger, rejectUnknownOptions } from '@ackord/core/internal'
+import { checkChoice, checkCount, checkDuration, PartPorts, rejectUnknownOptions } from '@ackord/core/internal'
 import { withDeadline } from '../client/evaluate.ts'
 import { KeySpace, redisKey } from '../client/keys.ts'
 import { KnownCommands } from '../client/known-commands.ts'
@@ -37,7 +36,7 @@ export interface RedisOptions {
    * own. Default: 50. 1: every message has its own call.
    */
   readonly coalesce?: number | undefined
-  /** Default: `consoleLogger`. */
+  /** For all parts on this object that have none. Default: that of the first router, relay or service that uses it; until then the console, from `info` up. */
   readonly logger?: Logger | undefined
   /** Default: `systemRuntime`. */
   readonly runtime?: Runtime | undefined
@@ -49,6 +48,8 @@ export interface RedisInternals {
   readonly port: RedisPort
   readonly deadline: number
   readonly logger: Logger
+  /** Of which the logger is a part. Whatever works on this object passes its own ports on to it. */
+  readonly ports: PartPorts
   readonly runtime: Runtime
   readonly coalesce: number
   readonly queueContext: QueueContext
@@ -89,11 +90,12 @@ export class Redis {
   }
 
   constructor(client: object, port: RedisPort, options: RedisOptions = {}) {
-    const { deadline = 5_000, slotCheck = 'always', coalesce = 50, logger = consoleLogger, runtime = systemRuntime, ...unknown } = options
+    const { deadline = 5_000, slotCheck = 'always', coalesce = 50, logger, runtime = systemRuntime, ...unknown } = options
     rejectUnknownOptions('Redis', unknown)
     checkDuration('deadline', deadline, { min: 1 })
     checkChoice('slotCheck', slotCheck, ['always', 'cluster'])
     checkCount('coalesce', coalesce)
+    const ports = new PartPorts({ logger })
     const key = keysOf(client)
     const limited = withDeadline(port, deadline, runtime)
     const space = new KeySpace(port.keyPrefix, { checked: port.cluster || slotCheck === 'always' })
@@ -101,7 +103,8 @@ export class Redis {
     this.#internals = {
       port: limited,
       deadline,
-      logger: guardLogger(logger),
+      logger: ports.logger,
+      ports,
       runtime,
       coalesce,
       queueContext: { space, known },

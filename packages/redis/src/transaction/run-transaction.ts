@@ -1,9 +1,9 @@
-import { type Context, consoleLogger, type Logger, type Message, type Metrics } from '@ackord/core'
-import { checkCount, checkDuration, checkFunction, guardLogger, guardMetrics, rejectUnknownOptions } from '@ackord/core/internal'
+import type { Context, Logger, Message, Metrics, Part } from '@ackord/core'
+import { checkCount, checkDuration, checkFunction, PartPorts, rejectUnknownOptions } from '@ackord/core/internal'
 import { type RedisKey, toKey } from '../client/argument.ts'
 import type { CommandQueue } from './command-queue.ts'
+import { fingerprintScript } from './committer.ts'
 import type { RedisInternals } from './redis.ts'
-import { fingerprintScript } from './resolve-script.ts'
 import { nestedTransaction } from './transaction.ts'
 import { type TransactionTerms, type TransactionWork, UnitOfWork } from './unit-of-work.ts'
 
@@ -34,18 +34,21 @@ export interface TransactionOptions {
 
 export type RunTransaction = <R>(work: TransactionWork<R>, context: Context) => Promise<R>
 
-export function transactionRunner(internals: RedisInternals, caller: string, options: TransactionOptions): RunTransaction {
+export function transactionRunner(internals: RedisInternals, caller: string, options: TransactionOptions): RunTransaction & Required<Part> {
   const { retries = 3, watch, rollback = false, replayWindow = 60_000, logger: given, metrics: givenMetrics, ...unknown } = options
   rejectUnknownOptions(caller, unknown)
   checkCount('retries', retries, { min: 0 })
   checkDuration('replayWindow', replayWindow, { min: 1 })
   if (watch !== undefined && !Array.isArray(watch)) checkFunction('watch', watch)
+  const ports = new PartPorts({ logger: given ?? internals.logger, metrics: givenMetrics }, [internals.ports])
   const terms: TransactionTerms = {
     retries,
     rollback,
     replayWindow,
-    logger: guardLogger(given ?? internals.logger ?? consoleLogger),
-    metrics: givenMetrics === undefined ? undefined : guardMetrics(givenMetrics),
+    logger: ports.logger,
+    get metrics() {
+      return ports.metrics
+    },
     startWatching: watch === undefined ? undefined : startWatching,
   }
 
@@ -64,7 +67,7 @@ export function transactionRunner(internals: RedisInternals, caller: string, opt
     })
   }
 
-  return function runTransaction(work, context) {
+  const runTransaction: RunTransaction = (work, context) => {
     const outer = internals.find(context)
     if (outer !== undefined) return nestedTransaction(internals, outer, work, context, terms)
     const unit = internals.findUnit(context)
@@ -72,4 +75,5 @@ export function transactionRunner(internals: RedisInternals, caller: string, opt
     if (unit === undefined || unit.state === 'committed') return new UnitOfWork(internals, undefined).run(terms, work, context)
     return unit.run(terms, work, context)
   }
+  return Object.assign(runTransaction, { inheritPorts: ports.inheritPorts })
 }

@@ -9,8 +9,9 @@ import { type TransactionOptions, transactionRunner } from './run-transaction.ts
  */
 export function transactionMiddleware(redis: Redis, options: TransactionOptions = {}): Middleware {
   const runTransaction = transactionRunner(internalsOf(redis), 'transactionMiddleware()', options)
+  const { inheritPorts } = runTransaction
 
-  return middleware({ role: 'transaction', resource: redis }, (next) => {
+  return middleware({ role: 'transaction', resource: redis, inheritPorts }, (next) => {
     return function transaction(message, context) {
       return runTransaction({ message, run: (inside) => next(message, inside), problemOf }, context)
     }

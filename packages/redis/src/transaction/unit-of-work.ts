@@ -1,9 +1,16 @@
-import { beginAttempt, type Context, enter, type Logger, type Message, type Metrics, type OutputIds } from '@ackord/core'
-import { describeMessage, isSettled, outputIdsKey, probe, TransactionScope, transactionScopeKey } from '@ackord/core/internal'
+import { beginAttempt, type Context, enter, type Logger, type Message, type OutputIds } from '@ackord/core'
+import {
+  type DescribedMetrics,
+  describeMessage,
+  isSettled,
+  outputIdsKey,
+  probe,
+  TransactionScope,
+  transactionScopeKey,
+} from '@ackord/core/internal'
 import { TransactionAbortedError } from '../errors.ts'
 import { CommandQueue } from './command-queue.ts'
-import { commitError } from './commit-errors.ts'
-import type { CommitAnswer } from './committer.ts'
+import { type CommitAnswer, commitError } from './committer.ts'
 import type { RedisInternals } from './redis.ts'
 
 /** What an inbox has on a message: the marker that commits together with the message's writes. */
@@ -37,7 +44,7 @@ export interface TransactionTerms {
   readonly rollback: boolean
   readonly replayWindow: number
   readonly logger: Logger
-  readonly metrics: Metrics | undefined
+  readonly metrics: DescribedMetrics | undefined
   /** Takes the fingerprints of the watched keys. `undefined`: nothing is watched. */
   readonly startWatching: ((queue: CommandQueue, message: Message | undefined) => Promise<void>) | undefined
 }

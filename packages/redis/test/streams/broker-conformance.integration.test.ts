@@ -39,6 +39,7 @@ const claims: BrokerClaims = {
   replay: true,
   types: true,
   names: true,
+  origin: true,
   sizeLimit: true,
 }
 for (const kind of redisKinds.filter(({ cluster }) => !cluster)) {

@@ -14,7 +14,12 @@ describe.each(['none', 'perKey'] as const)('the logger of a stream source with o
     const pulled = messages.next()
     await world.fill(['m0'])
     await until(() => logger.at('error').length === 1)
-    expect(logger.at('error')).toMatchObject([{ text: 'An entry is rejected without being handled.', fields: { stream: world.stream } }])
+    expect(logger.at('error')).toMatchObject([
+      {
+        text: 'An entry is rejected without being handled.',
+        fields: { origin: world.stream, deadLetter: expect.stringContaining('dead'), deliveryCount: 1, group: 'billing' },
+      },
+    ])
     await world.command('DEL', world.stream)
     await until(() => logger.at('warn').length === 1)
     expect(logger.at('warn')).toMatchObject([{ text: expect.stringContaining('The group is created again'), fields: { group: 'billing' } }])

@@ -1,3 +1,4 @@
+import type { Logger, Runtime } from '@ackord/core'
 import type { TransactionEndedError } from '../errors.ts'
 import type { Row } from '../records/row.ts'
 import type { QueryTracker } from './query-tracker.ts'
@@ -185,4 +186,16 @@ export function acquire<Connection>(
       },
     )
   })
+}
+
+export interface FollowOptions {
+  readonly signal: AbortSignal
+  readonly runtime: Runtime
+  readonly logger: Logger
+}
+
+/** Wakes relays when other processes commit. A hint only: commits missed while the connection is down are found by polling. */
+export interface Notifications {
+  /** Calls `wake` for every commit that stored rows in this outbox table (quoted), until the signal is aborted. Reconnects. Never rejects. */
+  follow(table: string, wake: () => void, options: FollowOptions): Promise<void>
 }

@@ -1,6 +1,6 @@
-import type { ClaimOptions, OutboxFilter, OutboxReference, Outcome, RearmOptions } from '@ackord/outbox'
+import type { ClaimOptions, InboxQuery, OutboxFilter, OutboxReference, Outcome, RearmOptions } from '@ackord/outbox'
 import type { RowKey } from '../records/claim-bytes.ts'
-import type { ClaimedRowKey } from '../records/claim-token.ts'
+import type { ClaimedRowKey } from '../records/claimed-record.ts'
 import type { OutboxRow } from '../records/outbox-row.ts'
 import type { Row } from '../records/row.ts'
 import type { Tables } from './database-options.ts'
@@ -30,7 +30,7 @@ export type ClaimedOutcome = ClaimedRowKey & { readonly outcome: Outcome }
 
 /**
  * The relay's statements. Each call is atomic and safe to run concurrently. All times are the database's. Rows have the columns `seq`, `state`,
- * `destination`, `id`, `type`, `data`, `attributes`, `attempts`, `created_at` (milliseconds).
+ * `destination`, `id`, `type`, `data`, `attributes`, `attempts`, `created_at` and `age` (milliseconds).
  */
 export interface ClaimStatements {
   /**
@@ -51,8 +51,8 @@ export interface ClaimStatements {
 export type ChosenRows = { readonly ids: readonly string[] } | { readonly filter: OutboxFilter }
 
 /**
- * The operators' statements. Rows have the columns of a claim, `shown_state` (which takes leases and due times into account), `last_error` and the
- * instants `available_at`, `lease_until`, `published_at`, `parked_at` (milliseconds).
+ * The operators' statements. Rows have the columns of a claim without `age`, and in addition `shown_state` (which takes leases and due times into
+ * account), `last_error` and the instants `available_at`, `lease_until`, `published_at`, `parked_at` (milliseconds).
  */
 export interface AdminStatements {
   /** Rows after this seq, ordered by seq. */
@@ -116,6 +116,11 @@ export interface StoreDialect {
   administration(port: StorePort): AdminStatements
   /** Deletes the referenced rows that are not due yet and not leased. `table` is the outbox, quoted. */
   cancel(table: string, references: readonly OutboxReference[]): Statement
+  /**
+   * Reads the inbox entries of a message id, ordered by consumer and source: `consumer`, `source`, `id` and `received_at` (milliseconds). Without a
+   * consumer or a source it steps from one (consumer, source) to the next in the primary key, because no index begins with the id.
+   */
+  findInbox(driver: Driver<unknown>, table: string, id: string, query: InboxQuery): Promise<readonly Row[]>
   /** Deletes a bounded number of messages received before the window. Resolves to the number of deleted rows. */
   cleanInbox(driver: Driver<unknown>, table: string, options: { readonly window: number; readonly limit: number }): Promise<number>
   /** Whether the caller may do this now: `true` for at most one caller per interval, by the database's clock. `meta` is that table, quoted. */

@@ -1,9 +1,9 @@
-import { type Message, type Middleware, middleware, outside, systemRuntime } from '@ackord/core'
+import { type Message, type Middleware, middleware, outside, type SharedPorts, systemRuntime } from '@ackord/core'
 import { checkCount, rejectUnknownOptions } from '@ackord/core/internal'
 import type { InboxKey } from '@ackord/outbox'
 import { type InboxOptions, openSqlInbox, type SqlInbox } from '../inbox/inbox.ts'
 import { type OutboxOptions, outboxMiddleware } from '../outbox/outbox-middleware.ts'
-import { textOf } from '../records/inbox-key.ts'
+import { textOf } from '../records/text-limits.ts'
 import { type Database, portOf } from '../transaction/database.ts'
 import { type TransactionOptions, transactionRules } from '../transaction/run-transaction.ts'
 import { GroupGatherer } from './group-gatherer.ts'
@@ -44,7 +44,12 @@ export function groupCommit<Handle>(database: Database<Handle>, alone: Middlewar
   const outbox = outboxMiddleware(database, options.outbox)
   const rules = transactionRules(port, 'transactional()', options.transaction ?? {})
 
-  return middleware({ parts: alone.parts, wantsConcurrency: size * groups }, (next) => {
+  function inheritPorts(ports: SharedPorts): void {
+    rules.inheritPorts(ports)
+    inbox.inheritPorts(ports)
+  }
+
+  return middleware({ parts: alone.parts, wantsConcurrency: size * groups, inheritPorts }, (next) => {
     const handleAlone = alone(next)
     const failed = new Set<string>()
 

@@ -1,9 +1,8 @@
 import { AsyncResource } from 'node:async_hooks'
 import type { Context, Message, Runtime } from '@ackord/core'
-import { type RunningTimeouts, timeoutsOf } from '@ackord/core/internal'
+import { AbortWatch, type RunningTimeouts, timeoutsOf } from '@ackord/core/internal'
 import type { InboxKey } from '@ackord/outbox'
-import { AbortWatch } from '../contract/abort-watch.ts'
-import { textOf } from '../records/inbox-key.ts'
+import { textOf } from '../records/text-limits.ts'
 
 /** A message that waits for others, or is handled together with them. */
 export class GroupMember extends AsyncResource {

@@ -1,20 +1,19 @@
 import { beginAttempt, type Context, type Message, type Process, type Runtime } from '@ackord/core'
 import { causesOf, probe, TransactionScope } from '@ackord/core/internal'
 import type { InboxKey } from '@ackord/outbox'
+import { explainMissing } from '../contract/dialect.ts'
 import type { Session } from '../contract/driver.ts'
 import { QueryTracker } from '../contract/query-tracker.ts'
-import { explainMissing } from '../contract/schema-missing.ts'
 import { CommitUnknownError, NeedsOwnTransactionError, TransactionAbortedError, TransactionEndedError } from '../errors.ts'
 import type { SqlInbox } from '../inbox/inbox.ts'
-import { textOf } from '../records/inbox-key.ts'
 import type { OutboxRow } from '../records/outbox-row.ts'
+import { textOf } from '../records/text-limits.ts'
 import type { DatabasePort } from '../transaction/open-transaction.ts'
 import type { TransactionRules } from '../transaction/run-transaction.ts'
 import { workInside } from '../transaction/transaction-work.ts'
 import type { GroupMember, RunGroup } from './group-gatherer.ts'
-import { groupRestorer } from './group-recovery.ts'
 import type { GroupSize } from './group-size.ts'
-import { type Group, rowStorer, sorted, type Work } from './group-state.ts'
+import { type Group, groupRestorer, rowStorer, sorted, type Work } from './group-state.ts'
 
 export interface GroupTransactionOptions extends TransactionRules {
   readonly inbox: SqlInbox

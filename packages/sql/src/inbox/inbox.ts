@@ -10,7 +10,7 @@ import {
   openInbox,
 } from '@ackord/outbox'
 import type { TableOptions } from '../contract/database-options.ts'
-import { explainMissing } from '../contract/schema-missing.ts'
+import { explainMissing } from '../contract/dialect.ts'
 import { problemOf } from '../records/text-limits.ts'
 import { type Database, portOf } from '../transaction/database.ts'
 import type { DatabasePort, OpenTransaction } from '../transaction/open-transaction.ts'

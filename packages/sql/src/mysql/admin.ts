@@ -1,13 +1,13 @@
 import type { OutboxFilter, OutboxReference, OutboxState } from '@ackord/outbox'
 import type { RunStatement } from '../contract/driver.ts'
 import type { AdminStatements, ChosenRows, Rearm, StorePort } from '../contract/store-dialect.ts'
-import { bySeq } from '../records/claim-token.ts'
+import { bySeq } from '../records/claimed-record.ts'
 import { type OutboxRow, writtenSource } from '../records/outbox-row.ts'
 import type { Row } from '../records/row.ts'
 import { findDestinations, readEach, type StateAndDestination } from './destinations.ts'
 import { deleteSql } from './settle.ts'
-import { claimedColumns, fromNow, instant, keyOf, keysSql, type RowKey, readRow, type SqlPart } from './sql-text.ts'
-import { storeTransaction } from './store-transaction.ts'
+import { fromNow, instant, joinParts, keyOf, keysSql, type RowKey, readRow, recordColumns, type SqlPart } from './sql-text.ts'
+import { storeTransaction } from './transaction-control.ts'
 
 const allStates = ['parked', 'published', 'ready', 'waiting']
 
@@ -16,9 +16,10 @@ export function mysqlAdministration({ driver, table }: StorePort): AdminStatemen
 
   /**
    * No index is ordered by seq with the state as prefix: each pair of state and destination yields a page of keys, and the first of all of them are
-   * read.
+   * read. A message id has an index of its own.
    */
   async function keysOfPage(filter: OutboxFilter, after: string, limit: number): Promise<readonly RowKey[]> {
+    if (filter.messageId !== undefined) return (await rowsOf(run, messageSql(table, filter, after, limit))).map(keyOf)
     const pairs = await findDestinations(run, table, filter.state === undefined ? allStates : storedStates[filter.state])
     const wanted = pairs.filter(({ destination }) => filter.destination === undefined || destination === filter.destination)
     const page = (pair: StateAndDestination) => pageSql(table, pair, filter, after, limit)
@@ -28,8 +29,17 @@ export function mysqlAdministration({ driver, table }: StorePort): AdminStatemen
 
   return {
     async list(filter, after, limit) {
-      const keys = await keysOfPage(filter, after, limit)
-      return keys.length === 0 ? [] : await rowsOf(run, rowsSql(table, keys))
+      const rows: Row[] = []
+      for (let from = after; rows.length < limit; ) {
+        const wanted = limit - rows.length
+        const keys = await keysOfPage(filter, from, wanted)
+        const last = keys.at(-1)
+        if (last !== undefined) rows.push(...(await rowsOf(run, rowsSql(table, keys, filter))))
+        // A relay may have changed some rows since their keys were read. Rows behind these take their place: a page that is not full is the last one.
+        if (last === undefined || keys.length < wanted) break
+        from = last.seq
+      }
+      return rows
     },
 
     async get(seq) {
@@ -94,7 +104,7 @@ async function remove(run: RunStatement, table: string, rows: readonly Row[]): P
 }
 
 /** Compares numbers as strings, because they may exceed the precision of a JavaScript number. */
-const columns = `${claimedColumns}, CAST(o.last_error AS BINARY) AS last_error, ${stateOf('o')} AS shown_state,
+const columns = `${recordColumns}, CAST(o.last_error AS BINARY) AS last_error, ${stateOf('o')} AS shown_state,
   ${instant('o.available_at')} AS available_at, ${instant('o.lease_until')} AS lease_until,
   ${instant('o.published_at')} AS published_at, ${instant('o.parked_at')} AS parked_at`
 
@@ -108,9 +118,19 @@ WHERE o.state = ? AND o.destination = ? AND o.seq > ${after} AND ${sql} ORDER BY
   }
 }
 
-/** Rows by key, ordered by seq. */
-function rowsSql(table: string, keys: readonly RowKey[]): SqlPart {
-  const { sql, parameters } = keysSql(keys)
+/** The keys that match a filter with a message id, after this seq, ordered by seq. Takes no locks. */
+function messageSql(table: string, filter: OutboxFilter, after: string, limit: number): SqlPart {
+  const { sql, parameters } = filterSql(filter)
+  return {
+    sql: `SELECT CAST(o.seq AS CHAR) AS seq, o.state, o.destination FROM ${table} AS o FORCE INDEX (message)
+WHERE o.seq > ${after} AND ${sql} ORDER BY o.seq LIMIT ${limit}`,
+    parameters,
+  }
+}
+
+/** Rows by key that match a filter, ordered by seq. */
+function rowsSql(table: string, keys: readonly RowKey[], filter: OutboxFilter): SqlPart {
+  const { sql, parameters } = joinParts([keysSql(keys), filterSql(filter)], ' AND ')
   return { sql: `SELECT ${columns} FROM ${table} AS o FORCE INDEX (PRIMARY) WHERE ${sql} ORDER BY o.seq`, parameters }
 }
 
@@ -122,14 +142,14 @@ function getSql(table: string, seq: string): string {
 /** The parked or published rows of these seqs, or of a filter, locked. */
 function chosenSql(table: string, state: 'parked' | 'published', which: ChosenRows): SqlPart {
   const { sql, parameters } = whichSql(which)
-  return { sql: `SELECT ${claimedColumns} FROM ${table} AS o WHERE o.state = '${state}' AND ${sql} ORDER BY o.seq FOR UPDATE`, parameters }
+  return { sql: `SELECT ${recordColumns} FROM ${table} AS o WHERE o.state = '${state}' AND ${sql} ORDER BY o.seq FOR UPDATE`, parameters }
 }
 
 /** The rows of these seqs that are ready or waiting and not leased, locked. */
 function pendingSql(table: string, ids: readonly string[]): SqlPart {
   const { sql, parameters } = whichSql({ ids })
   return {
-    sql: `SELECT ${claimedColumns} FROM ${table} AS o WHERE o.state IN ('ready', 'waiting') AND ${unleased} AND ${sql} ORDER BY o.seq FOR UPDATE`,
+    sql: `SELECT ${recordColumns} FROM ${table} AS o WHERE o.state IN ('ready', 'waiting') AND ${unleased} AND ${sql} ORDER BY o.seq FOR UPDATE`,
     parameters,
   }
 }
@@ -221,6 +241,7 @@ function filterSql(filter: OutboxFilter): SqlPart {
   equals('o.destination', filter.destination)
   equals('o.type', filter.type)
   equals('o.ordering_key', filter.orderingKey)
+  equals('o.id', filter.messageId)
   return { sql: conditions.join(' AND '), parameters }
 }
 

@@ -6,8 +6,8 @@ import type { Row } from '../records/row.ts'
 import { DestinationFinder, readEach, type StateAndDestination } from './destinations.ts'
 import { contentsSql } from './ordering/owned-claim.ts'
 import { applyOutcomes, heldSql, releaseSql, renewSql } from './settle.ts'
-import { claimedColumnsUpTo, fromNow, keyOf, keysSql, type RowKey, readRow, type SqlPart } from './sql-text.ts'
-import { storeTransaction } from './store-transaction.ts'
+import { claimedColumns, fromNow, keyOf, keysSql, type RowKey, readRow, type SqlPart } from './sql-text.ts'
+import { storeTransaction } from './transaction-control.ts'
 
 /**
  * A claim takes six round trips: the destinations (one more for a new one), READ COMMITTED, START TRANSACTION, the rows, their leases, COMMIT; one
@@ -121,7 +121,7 @@ export function claimableSql(
   // A ready row that was leased before has not failed: the relay that leased it is gone.
   const failed = waiting && retried !== undefined ? `AND o.attempts ${retried === 'only' ? '>' : '='} 0` : ''
   return {
-    sql: `SELECT ${claimedColumnsUpTo(inline)} FROM ${table} AS o FORCE INDEX (${waiting ? 'due' : 'PRIMARY'})
+    sql: `SELECT ${claimedColumns(inline)} FROM ${table} AS o FORCE INDEX (${waiting ? 'due' : 'PRIMARY'})
 WHERE o.state = '${waiting ? 'waiting' : 'ready'}' AND o.destination = ? ${due} ${failed}
   AND (o.lease_until IS NULL OR o.lease_until <= UTC_TIMESTAMP(6))
 ORDER BY ${waiting ? 'o.available_at, o.seq' : 'o.seq'} LIMIT ${quota} FOR UPDATE SKIP LOCKED`,

@@ -1,10 +1,10 @@
-import type { InboxKey } from '@ackord/outbox'
+import type { InboxKey, InboxQuery } from '@ackord/outbox'
 import type { RecordingSession } from '../contract/dialect.ts'
 import type { RunStatement, Statement } from '../contract/driver.ts'
-import { textOf } from '../records/inbox-key.ts'
 import type { Row } from '../records/row.ts'
+import { textOf } from '../records/text-limits.ts'
 import { errorNumberOf } from './errors.ts'
-import type { SqlPart } from './sql-text.ts'
+import { instant, joinParts, readRow, type SqlPart } from './sql-text.ts'
 
 /**
  * Records a message: one row if it is new; an error that undoes only the statement if it exists. INSERT IGNORE would hide other errors too, and ON
@@ -52,7 +52,7 @@ async function lockAll(run: RunStatement, table: string, keys: readonly InboxKey
     `SELECT i.consumer, i.source, i.id FROM ${table} AS i FORCE INDEX (PRIMARY) WHERE ${sql} FOR UPDATE`,
     parameters,
   )
-  return rows.map(({ consumer, source, id }) => ({ consumer: `${consumer}`, source: `${source}`, id: `${id}` }))
+  return rows.map(readRow).map(({ consumer, source, id }) => ({ consumer: `${consumer}`, source: `${source}`, id: `${id}` }))
 }
 
 async function insertAll(run: RunStatement, table: string, keys: readonly InboxKey[]): Promise<readonly InboxKey[]> {
@@ -79,6 +79,22 @@ export function oldInboxSql(table: string, { window, limit }: { readonly window:
   return `SELECT consumer, source, id FROM ${table} FORCE INDEX (received)
 WHERE received_at < UTC_TIMESTAMP(6) - INTERVAL ${Math.round(window * 1000)} MICROSECOND
 ORDER BY received_at LIMIT ${limit} FOR UPDATE SKIP LOCKED`
+}
+
+/** The entries of a message. The pairs are read with a loose index scan of the primary key. */
+export function findInboxSql(table: string, id: string, { consumer, source }: InboxQuery): SqlPart {
+  const all: SqlPart = { sql: 'true', parameters: [] }
+  const ofConsumer = consumer === undefined ? all : { sql: 'i.consumer = ?', parameters: [consumer] }
+  const ofSource = source === undefined ? all : { sql: 'i.source = ?', parameters: [source] }
+  // A source alone does not select a range of the key.
+  const pair = consumer === undefined ? all : joinParts([ofConsumer, ofSource], ' AND ')
+  return {
+    sql: `SELECT i.consumer, i.source, i.id, ${instant('i.received_at')} AS received_at
+FROM (SELECT DISTINCT i.consumer, i.source FROM ${table} AS i FORCE INDEX (PRIMARY) WHERE ${pair.sql}) AS pairs
+STRAIGHT_JOIN ${table} AS i FORCE INDEX (PRIMARY) ON i.consumer = pairs.consumer AND i.source = pairs.source AND i.id = ?
+WHERE ${ofSource.sql} ORDER BY i.consumer, i.source`,
+    parameters: [...pair.parameters, id, ...ofSource.parameters],
+  }
 }
 
 /** Deletes the messages of these rows. */

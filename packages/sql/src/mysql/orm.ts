@@ -1,17 +1,20 @@
 import { InvalidOptionError } from '@ackord/core'
 import { checkFunction, rejectUnknownOptions } from '@ackord/core/internal'
 import type { FromOptions } from '../contract/database-options.ts'
+import type { CallbackDialect } from '../orm/callback-driver.ts'
 import { type DrizzleClient, type DrizzleHandle, drizzleDriver } from '../orm/drizzle.ts'
 import { type KnexClient, type KnexWire, knexDriver } from '../orm/knex.ts'
 import { type KyselyClient, kyselyDriver } from '../orm/kysely.ts'
 import { type PrismaClientLike, type PrismaRules, type PrismaTransaction, prismaDriver } from '../orm/prisma.ts'
 import { type TypeormDataSource, typeormDriver } from '../orm/typeorm.ts'
 import { Database } from '../transaction/database.ts'
-import { callbackDialect } from './callback-dialect.ts'
 import { readMysql2Answer } from './client/from-mysql2.ts'
+import { explainSize, sizeOf, toWire } from './client/wire.ts'
 import { mysqlDialect } from './dialect.ts'
-import { isPrismaConflict, serverError } from './errors.ts'
-import { isRead } from './transaction-control.ts'
+import { errorNumberOf, isPrismaConflict, refusedCommit, serverError } from './errors.ts'
+import { splitScript } from './sql-text.ts'
+import { checkAutocommit, isolationOf, isRead, refuseControl } from './transaction-control.ts'
+import { transactionGuard } from './transaction-guard.ts'
 
 /** The type of a database of `fromDrizzle()`, to pass it around: `DrizzleDatabase<typeof db>`. */
 export type DrizzleDatabase<Client extends DrizzleClient> = Database<DrizzleHandle<Client>>
@@ -102,4 +105,49 @@ export function fromTypeorm<Source extends TypeormDataSource>(dataSource: Source
   const { schema, names, order, ...unknown } = options
   rejectUnknownOptions('fromTypeorm()', unknown)
   return new Database({ schema, names, order, dialect: mysqlDialect, driver: typeormDriver(dataSource, callbackDialect('fromTypeorm()')) })
+}
+
+/** For one adapter, with its name. */
+function callbackDialect(adapter: string): CallbackDialect {
+  let checked = false
+  return {
+    refuseControl,
+    refusedCommit,
+    undoesAlone: true,
+    ddlCommits: true,
+    isolationOf,
+    split: splitScript,
+    adapt: (run) =>
+      async function runWithBytes(handle, sql, parameters) {
+        const values = parameters.map(toWire)
+        try {
+          return await run(handle, sql, values)
+        } catch (error) {
+          throw explainPrepared(adapter, explainSize(error, sizeOf(sql, values)))
+        }
+      },
+    guard(options) {
+      const guard = transactionGuard(options)
+      return {
+        ...guard,
+        async begin(settings) {
+          // Once is enough: all connections of a pool are created alike.
+          if (!checked) await checkAutocommit(options.send, adapter)
+          checked = true
+          await guard.begin(settings)
+        },
+      }
+    },
+  }
+}
+
+/** MariaDB can prepare a SAVEPOINT, MySQL cannot. Of the supported ORMs only Prisma prepares the library's statements. */
+function explainPrepared(adapter: string, error: unknown): unknown {
+  // This command is not supported in the prepared statement protocol yet.
+  if (errorNumberOf(error) !== 1295) return error
+  return new InvalidOptionError(
+    adapter,
+    'was given a client that prepares every statement, but this server cannot prepare a SAVEPOINT. Create PrismaMariaDb with the option useTextProtocol: true.',
+    { cause: error },
+  )
 }

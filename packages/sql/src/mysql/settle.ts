@@ -1,7 +1,7 @@
 import { groupBy } from '@ackord/core/internal'
 import type { Outcome } from '@ackord/outbox'
 import type { RunStatement } from '../contract/driver.ts'
-import type { ClaimedRowKey } from '../records/claim-token.ts'
+import type { ClaimedRowKey } from '../records/claimed-record.ts'
 import { fromNow, joinParts, keysSql, type RowKey, type SqlPart } from './sql-text.ts'
 
 /** The rows whose claim is valid: by key, with the token that fences them and an unexpired lease. */

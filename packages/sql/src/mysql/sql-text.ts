@@ -47,17 +47,21 @@ export function splitScript(sql: string): readonly string[] {
   return parts.map((part) => part.trim()).filter((part) => part !== '')
 }
 
-/** The columns that a claim reads of a row, named `o`. As bytes where a character set could change them. Rows must be passed to `readRow`. */
-export const claimedColumns: string = `CAST(o.seq AS CHAR) AS seq, o.state, o.destination, o.id, o.type, o.data,
+/** The columns of a record, in a row named `o`. As bytes where a character set could change them. Rows must be passed to `readRow`. */
+export const recordColumns: string = `CAST(o.seq AS CHAR) AS seq, o.state, o.destination, o.id, o.type, o.data,
   CAST(o.attributes AS BINARY) AS attributes, o.attempts, ${instant('o.created_at')} AS created_at`
 
-/** The same columns and `bytes`, the size of the contents. Where that exceeds `inline`, data and attributes are null. */
-export function claimedColumnsUpTo(inline: number | undefined): string {
-  if (inline === undefined) return claimedColumns
+/**
+ * The columns that a claim reads: the same and `age`. With `inline` also `bytes`, the size of the contents; where that exceeds `inline`, data and
+ * attributes are null.
+ */
+export function claimedColumns(inline: number | undefined): string {
+  const age = 'TIMESTAMPDIFF(MICROSECOND, o.created_at, UTC_TIMESTAMP(6)) / 1000 AS age'
+  if (inline === undefined) return `${recordColumns}, ${age}`
   const bytes = 'OCTET_LENGTH(o.data) + OCTET_LENGTH(o.attributes)'
   const small = (column: string) => `IF(${bytes} <= ${inline}, ${column}, NULL)`
   return `CAST(o.seq AS CHAR) AS seq, o.state, o.destination, o.id, o.type, ${small('o.data')} AS data,
-  ${small('CAST(o.attributes AS BINARY)')} AS attributes, o.attempts, ${instant('o.created_at')} AS created_at, ${bytes} AS bytes`
+  ${small('CAST(o.attributes AS BINARY)')} AS attributes, o.attempts, ${instant('o.created_at')} AS created_at, ${age}, ${bytes} AS bytes`
 }
 
 /** Milliseconds since the epoch. */

@@ -2,8 +2,7 @@ import type { AckordError } from '@ackord/core'
 import { CommitUnknownError, TransactionAbortedError } from '../errors.ts'
 import type { GuardOptions, TransactionGuard } from '../orm/callback-driver.ts'
 import { endedByStatement, errorNumberOf, mayRollBack } from './errors.ts'
-import { keepsTransaction } from './transaction-control.ts'
-import { explainSetting, isIsolation, resetsOf } from './transaction-settings.ts'
+import { explainSetting, isIsolation, keepsTransaction, resetsOf } from './transaction-control.ts'
 
 /** Set at the beginning. It disappears with the transaction, and a new transaction does not have it. */
 const first = 'ackord_first'

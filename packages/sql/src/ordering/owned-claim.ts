@@ -1,6 +1,6 @@
 import type { InFlightRow, KeyLocation, OwnedClaim, OwnedClaimOptions, ReadPosition, ReadProgress } from '../contract/store-dialect.ts'
 import { inlineBytes, withinBytes } from '../records/claim-bytes.ts'
-import { compareSeq } from '../records/claim-token.ts'
+import { compareSeq } from '../records/claimed-record.ts'
 import type { Row } from '../records/row.ts'
 
 /** A row that may be claimed. Seqs are numbers as strings. */
@@ -8,6 +8,11 @@ export interface FoundRow {
   readonly seq: string
   readonly state: string
   readonly attempts: number
+}
+
+/** Reads the columns `seq`, `state` and `attempts`. */
+export function readFound(row: Row): FoundRow {
+  return { seq: String(row['seq']), state: String(row['state']), attempts: Number(row['attempts']) }
 }
 
 /** The first row of a key that has records to claim. */

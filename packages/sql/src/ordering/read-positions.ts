@@ -1,5 +1,5 @@
 import type { KeyLocation, ReadPosition, ReadProgress } from '../contract/store-dialect.ts'
-import { compareSeq } from '../records/claim-token.ts'
+import { compareSeq } from '../records/claimed-record.ts'
 import type { Row } from '../records/row.ts'
 
 /** How far the floor lags behind the rows that were read: by this many milliseconds, and at most this many seqs. */

@@ -14,8 +14,7 @@ import {
   StatsSum,
 } from '@ackord/outbox'
 import type { AdminStatements, StorePort } from '../contract/store-dialect.ts'
-import { isSeq } from '../records/claim-token.ts'
-import { storable } from '../records/claimed-record.ts'
+import { isSeq, storable } from '../records/claimed-record.ts'
 import { type OutboxRow, outboxRowOf, readMessage } from '../records/outbox-row.ts'
 import type { Row } from '../records/row.ts'
 
@@ -65,8 +64,8 @@ export function outboxAdministration(
       const sum = new StatsSum()
       for (const row of await statements.stats()) {
         const state = shownState(row)
-        sum.add(String(row['destination']), { [state]: Number(row['count']) })
-        if (state !== 'parked' && state !== 'published') sum.addAge(Number(row['age']))
+        const age = state === 'parked' || state === 'published' ? undefined : Number(row['age'])
+        sum.add(String(row['destination']), { [state]: Number(row['count']) }, age)
       }
       return sum.stats
     },

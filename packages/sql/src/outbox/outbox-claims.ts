@@ -3,8 +3,7 @@ import { checkCount, checkDuration } from '@ackord/core/internal'
 import type { Claim, ClaimedRecord, ClaimOptions, OutboxStore, Outcome } from '@ackord/outbox'
 import type { ClaimStatements } from '../contract/store-dialect.ts'
 import { bytesOf, withContents } from '../records/claim-bytes.ts'
-import { type ClaimedRowKey, compareSeq, toRowKeys, toToken } from '../records/claim-token.ts'
-import { readClaimed, settleOutcomes } from '../records/claimed-record.ts'
+import { type ClaimedRowKey, compareSeq, readClaimed, settleOutcomes, toRowKeys, toToken } from '../records/claimed-record.ts'
 import type { Row } from '../records/row.ts'
 
 export interface OutboxClaimsOptions {
@@ -28,7 +27,9 @@ export function outboxClaims(
     // Fair shares prevent one destination from taking all; unused shares go to destinations with more records.
     const spent = maxBytes === undefined ? 0 : bytesOf(rows)
     if (rows.length < limit && spent < (maxBytes ?? Infinity) && mayHaveMore(rows, limit)) {
-      rows = [...rows, ...(await statements.claim({ ...asked, limit: limit - rows.length, token, quota: limit, spent }))]
+      const more = { ...asked, limit: limit - rows.length, token, quota: limit, spent }
+      // The rows that are leased already are worth more than a full batch: if the claim failed, each of them would lose an attempt.
+      rows = [...rows, ...(await statements.claim(more).catch(() => []))]
     }
 
     const records: ClaimedRecord[] = []

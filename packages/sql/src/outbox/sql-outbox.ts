@@ -1,6 +1,6 @@
-import { AckordError, consoleLogger, type Logger, type Runtime, systemRuntime, TransactionRequiredError } from '@ackord/core'
+import { AckordError, type Logger, type Runtime, systemRuntime, TransactionRequiredError } from '@ackord/core'
 import { checkAttributes } from '@ackord/core/broker'
-import { checkCount, checkFunction, describeMessage, guardLogger, rejectUnknownOptions } from '@ackord/core/internal'
+import { checkCount, checkFunction, describeMessage, PartPorts, rejectUnknownOptions } from '@ackord/core/internal'
 import {
   checkReferences,
   defaultMaxSize,
@@ -15,12 +15,12 @@ import {
   type RecordTaker,
 } from '@ackord/outbox'
 import type { OrderOptions, TableOptions } from '../contract/database-options.ts'
-import type { Notifications } from '../contract/notifications.ts'
-import { explainMissing } from '../contract/schema-missing.ts'
+import { explainMissing } from '../contract/dialect.ts'
+import type { Notifications } from '../contract/driver.ts'
 import { orderedClaims } from '../ordering/ordered-claims.ts'
 import { type Database, portOf } from '../transaction/database.ts'
 import { type DatabasePort, foreignTransaction, type OpenTransaction } from '../transaction/open-transaction.ts'
-import { besideSavepoints } from '../transaction/savepoint.ts'
+import { besideSavepoints } from '../transaction/transaction-work.ts'
 import { recordAppender } from './append-records.ts'
 import { outboxAdministration, readPending } from './outbox-administration.ts'
 import { outboxClaims } from './outbox-claims.ts'
@@ -37,7 +37,7 @@ export interface SqlOutboxOptions extends TableOptions, OrderOptions, NewEventOp
    * Wakes relays when other processes commit, so that polling can be infrequent: `pgNotifications()`. Default: only this process wakes its relays.
    */
   readonly notifications?: Notifications | undefined
-  /** Receives unreadable records and operator actions. Default: `consoleLogger`. */
+  /** Receives unreadable records and operator actions. Default: that of the relay or of the database. */
   readonly logger?: Logger | undefined
   /** Creates the tokens of leases. Leases use the database's own clock. Default: `systemRuntime`. */
   readonly runtime?: Runtime | undefined
@@ -54,7 +54,7 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
   const {
     retain = false,
     maxSize = defaultMaxSize,
-    logger: givenLogger = consoleLogger,
+    logger: givenLogger,
     runtime = systemRuntime,
     schema,
     names,
@@ -69,8 +69,8 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
   checkCount('maxSize', maxSize)
   if (notifications !== undefined) checkFunction('notifications.follow', notifications.follow)
   const complete = eventCompleter('sqlOutbox', { source, destination, marshaler }, runtime)
-  const logger = guardLogger(givenLogger)
   const port = portOf(database)
+  const { logger, inheritPorts } = new PartPorts({ logger: givenLogger ?? port.ports.logger }, [port.ports])
   const { dialect, wakeUps, takers } = port
   const order = port.order(asked)
   const tables = port.tables({ schema, names })
@@ -110,6 +110,7 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
 
   return {
     capabilities: { order, delay: true, preLease, notifies: notifications !== undefined },
+    inheritPorts,
     ...claims,
     ...administration,
 

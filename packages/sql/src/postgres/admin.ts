@@ -76,10 +76,13 @@ const columns = `o.seq::text AS seq, o.state, o.destination, o.id, o.type, o.dat
 
 /**
  * Rows that match a filter, ordered by seq. Parameters: after which seq, limit, then those of the filter. Takes no locks. Steps from one (state,
- * destination) to the next in the key and reads a page of each, because no index is ordered by seq alone.
+ * destination) to the next in the key and reads a page of each, because no index is ordered by seq alone. Few rows have the same message id, so these
+ * are sorted instead.
  */
 function listSql(table: string, filter: OutboxFilter): { readonly sql: string; readonly parameters: readonly unknown[] } {
   const { sql, parameters } = filterSql(filter, 3)
+  if (filter.messageId !== undefined)
+    return { parameters, sql: `SELECT ${columns} FROM ${table} AS o WHERE o.seq > $1::bigint AND ${sql} ORDER BY o.seq LIMIT $2` }
   return {
     parameters,
     sql: `${targetsSql(table)}
@@ -175,6 +178,7 @@ function filterSql(filter: OutboxFilter, from: number): { readonly sql: string; 
   if (filter.destination !== undefined) conditions.push(`o.destination = ${next(filter.destination)}`)
   if (filter.type !== undefined) conditions.push(`o.type = ${next(filter.type)}`)
   if (filter.orderingKey !== undefined) conditions.push(`o.ordering_key = ${next(filter.orderingKey)}`)
+  if (filter.messageId !== undefined) conditions.push(`o.id = ${next(filter.messageId)}`)
   return { sql: conditions.join(' AND '), parameters }
 }
 

@@ -2,7 +2,7 @@ import type { ClaimStatements, StorePort } from '../contract/store-dialect.ts'
 import type { RowKey } from '../records/claim-bytes.ts'
 import type { Row } from '../records/row.ts'
 import { type ClaimStatement, releasing, renewal, settledSeqs, settlement } from './settle.ts'
-import { instant } from './sql-text.ts'
+import { ageOf, instant } from './sql-text.ts'
 
 /** One statement per call. */
 export function postgresClaims({ driver, table, retain }: StorePort): ClaimStatements {
@@ -95,7 +95,7 @@ SET attempts = o.attempts + 1, lease_token = $3::uuid, lease_until = clock_times
 WHERE o.ctid = ANY(ARRAY(SELECT ctid FROM counted WHERE $6::float8 IS NULL OR $7::float8 + bytes <= $6 OR (n = 1 AND $7 = 0)))
 RETURNING o.seq::text AS seq, o.state, o.destination, o.id, o.type,
   CASE WHEN octet_length(o.data) > $6 THEN NULL ELSE o.data END AS data, o.attributes, o.attempts,
-  ${instant('o.created_at')} AS created_at, (SELECT quota FROM share) AS quota`
+  ${instant('o.created_at')} AS created_at, ${ageOf('o.created_at')} AS age, (SELECT quota FROM share) AS quota`
 }
 
 function namedSql(): string {

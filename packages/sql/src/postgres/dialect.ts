@@ -1,12 +1,53 @@
 import type { FromOptions } from '../contract/database-options.ts'
 import type { Dialect } from '../contract/dialect.ts'
+import type { StoreDialect } from '../contract/store-dialect.ts'
+import { cancelSql, postgresAdministration } from './admin.ts'
 import { appender, leasedAppender } from './append.ts'
+import { postgresClaims } from './claims.ts'
 import { channelOf } from './client/pg-notifications.ts'
 import { deepSqlStateOf, sqlStateOf } from './errors.ts'
-import { forgetAll, recordAll, recorder } from './inbox.ts'
+import { cleanInboxSql, findInboxSql, forgetAll, recordAll, recorder } from './inbox.ts'
+import { postgresOwnership } from './ordering/ownership.ts'
+import { postgresSchema } from './schema.ts'
 import { quoteIdentifier } from './sql-text.ts'
-import { postgresStore } from './store.ts'
-import { transactionSettings } from './transaction-settings.ts'
+import { transactionSettings } from './transaction-control.ts'
+
+const postgresStore: StoreDialect = {
+  schema: postgresSchema,
+  claims: postgresClaims,
+  ownership: postgresOwnership,
+  administration: postgresAdministration,
+  cancel: cancelSql,
+
+  async findInbox(driver, table, id, query) {
+    const { sql, parameters } = findInboxSql(table, id, query)
+    return (await driver.run(driver.pool, sql, parameters)).rows
+  },
+
+  async cleanInbox(driver, table, { window, limit }) {
+    const { count } = await driver.run(driver.pool, cleanInboxSql(table), [window, limit])
+    return count
+  },
+
+  async takeTurn(driver, meta, { name, interval }) {
+    const sql = `INSERT INTO ${meta} AS turn (name, version, oldest_reader) VALUES ($1, 0, 0)
+ON CONFLICT (name) DO UPDATE SET changed_at = clock_timestamp()
+WHERE turn.changed_at <= clock_timestamp() - $2::float8 * interval '1 millisecond'`
+    return (await driver.run(driver.pool, sql, [name, interval])).count === 1
+  },
+
+  async inTransaction(driver, handle) {
+    try {
+      // Fails outside of a transaction, on every client, whatever status it hides.
+      await driver.run(handle, 'SAVEPOINT ackord_append', [])
+      await driver.run(handle, 'RELEASE SAVEPOINT ackord_append', [])
+      return true
+    } catch (error) {
+      if (sqlStateOf(error) === '25P01') return false
+      throw error
+    }
+  },
+}
 
 export const postgresDialect: Dialect = {
   store: postgresStore,

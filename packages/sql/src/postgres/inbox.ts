@@ -1,6 +1,7 @@
-import type { InboxKey } from '@ackord/outbox'
+import type { InboxKey, InboxQuery } from '@ackord/outbox'
 import type { RecordingSession } from '../contract/dialect.ts'
 import type { Statement } from '../contract/driver.ts'
+import { bindTo, instant } from './sql-text.ts'
 
 /** Deletes messages received before the window. $1 milliseconds, $2 limit. Locks the rows it deletes and skips locked ones. */
 export function cleanInboxSql(table: string): string {
@@ -8,6 +9,34 @@ export function cleanInboxSql(table: string): string {
   SELECT ctid FROM ${table}
   WHERE received_at < (SELECT clock_timestamp() - $1::float8 * interval '1 millisecond')
   ORDER BY received_at LIMIT $2 FOR UPDATE SKIP LOCKED))`
+}
+
+/** The entries of a message. $1 id, then consumer and source where the query has them. */
+export function findInboxSql(
+  table: string,
+  id: string,
+  { consumer, source }: InboxQuery,
+): { readonly sql: string; readonly parameters: readonly unknown[] } {
+  const parameters: unknown[] = [id]
+  const bind = bindTo(parameters)
+  const columns = `i.consumer, i.source, i.id, ${instant('i.received_at')} AS received_at`
+  const ofConsumer = consumer === undefined ? 'true' : `i.consumer = ${bind(consumer, 'text')}`
+  const ofSource = source === undefined ? 'true' : `i.source = ${bind(source, 'text')}`
+  if (consumer !== undefined && source !== undefined) {
+    return { sql: `SELECT ${columns} FROM ${table} AS i WHERE ${ofConsumer} AND ${ofSource} AND i.id = $1::text`, parameters }
+  }
+  // A comparison of rows beside an equality would read every entry of the consumer.
+  const later = consumer === undefined ? '(i.consumer, i.source) > (before.consumer, before.source)' : 'i.source > before.source'
+  const sql = `WITH RECURSIVE pairs(consumer, source) AS (
+  (SELECT i.consumer, i.source FROM ${table} AS i WHERE ${ofConsumer} ORDER BY i.consumer, i.source LIMIT 1)
+  UNION ALL
+  SELECT pair.consumer, pair.source FROM pairs AS before CROSS JOIN LATERAL (
+    SELECT i.consumer, i.source FROM ${table} AS i WHERE ${later} AND ${ofConsumer} ORDER BY i.consumer, i.source LIMIT 1
+  ) AS pair
+)
+SELECT ${columns} FROM pairs JOIN ${table} AS i ON i.consumer = pairs.consumer AND i.source = pairs.source AND i.id = $1::text
+WHERE ${ofSource} ORDER BY i.consumer, i.source`
+  return { sql, parameters }
 }
 
 /** Records a message: one row if it is new, none if it exists. A unique violation would abort the transaction instead. */

@@ -6,9 +6,9 @@ import { callbackDriver, type RunQuery, type RunTracked } from '../orm/callback-
 import { flushingDriver, type UnitOfWork } from '../orm/flushing-driver.ts'
 import { type KnexClient, knexDriver } from '../orm/knex.ts'
 import { Database } from '../transaction/database.ts'
-import { callbackDialect } from './callback-dialect.ts'
-import { readPgResult } from './client/pg-result.ts'
+import { readPgResult } from './client/pg-handle.ts'
 import { type PostgresOptions, postgresDialect } from './dialect.ts'
+import { callbackDialect } from './orm.ts'
 
 /** The part of a `MikroORM` that is used. */
 export interface MikroOrmClient {

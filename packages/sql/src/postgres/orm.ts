@@ -1,5 +1,6 @@
 import { InvalidOptionError } from '@ackord/core'
 import { checkFunction, rejectUnknownOptions } from '@ackord/core/internal'
+import { CommitUnknownError, TransactionAbortedError, TransactionEndedError } from '../errors.ts'
 import type { CallbackDialect } from '../orm/callback-driver.ts'
 import { type DrizzleClient, type DrizzleHandle, drizzleDriver } from '../orm/drizzle.ts'
 import { type KnexClient, type KnexWire, knexDriver } from '../orm/knex.ts'
@@ -7,11 +8,11 @@ import { type KyselyClient, kyselyDriver } from '../orm/kysely.ts'
 import { type PrismaClientLike, type PrismaRules, type PrismaTransaction, prismaDriver } from '../orm/prisma.ts'
 import { type TypeormDataSource, typeormDriver } from '../orm/typeorm.ts'
 import { Database } from '../transaction/database.ts'
-import { callbackDialect } from './callback-dialect.ts'
-import { isNative, nativeParameters, readPgResult } from './client/pg-result.ts'
+import { isNative, nativeParameters, readPgResult } from './client/pg-handle.ts'
 import { type PostgresOptions, postgresDialect } from './dialect.ts'
-import { isPrismaConflict, serverError } from './errors.ts'
+import { isPrismaConflict, refusedCommit, serverError, sqlStateOf } from './errors.ts'
 import { withArrayLiterals } from './sql-text.ts'
+import { refuseControl } from './transaction-control.ts'
 
 /** The type of a database of `fromDrizzle()`, to pass it around: `DrizzleDatabase<typeof db>`. */
 export type DrizzleDatabase<Client extends DrizzleClient> = Database<DrizzleHandle<Client>>
@@ -99,6 +100,35 @@ export function fromTypeorm<Source extends TypeormDataSource>(dataSource: Source
   const { schema, names, order, notify, ...unknown } = options
   rejectUnknownOptions('fromTypeorm()', unknown)
   return new Database({ schema, names, order, notify, dialect: postgresDialect, driver: typeormDriver(dataSource, dialect) })
+}
+
+/** PostgreSQL guards the transaction itself: after an error it rejects every statement until the transaction or a savepoint is rolled back. */
+export const callbackDialect: CallbackDialect = {
+  refuseControl,
+  refusedCommit,
+  undoesAlone: false,
+  ddlCommits: false,
+  isolationOf: () => undefined,
+  split: (script) => [script],
+  adapt: (run) => run,
+  guard: ({ send }) => ({
+    async begin(settings) {
+      for (const setting of settings) await send(setting)
+    },
+    run: (_, start) => start(() => {}),
+    failTransaction() {},
+    restore() {},
+    async finish() {
+      try {
+        // Fails in an aborted transaction, and outside of one.
+        await send('SAVEPOINT ackord_last')
+      } catch (error) {
+        if (sqlStateOf(error) === '25P02') throw new TransactionAbortedError()
+        throw sqlStateOf(error) === '25P01' ? new CommitUnknownError(new TransactionEndedError()) : error
+      }
+    },
+    leave: async () => {},
+  }),
 }
 
 /** TypeORM uses the native client of pg automatically if the package pg-native is installed. */

@@ -3,9 +3,9 @@ import { causesOf, checkFunction, rejectUnknownOptions } from '@ackord/core/inte
 import type { Driver, StatementResult } from '../contract/driver.ts'
 import { callbackDriver, type RunQuery, type RunTracked } from '../orm/callback-driver.ts'
 import { Database } from '../transaction/database.ts'
-import { callbackDialect } from './callback-dialect.ts'
-import { readPgResult } from './client/pg-result.ts'
+import { readPgResult } from './client/pg-handle.ts'
 import { type PostgresOptions, postgresDialect } from './dialect.ts'
+import { callbackDialect } from './orm.ts'
 
 /** The part of a `Sequelize` that is used. */
 export interface SequelizeClient {

@@ -1,6 +1,6 @@
 import type { Outcome } from '@ackord/outbox'
 import type { ClaimedOutcome } from '../contract/store-dialect.ts'
-import type { ClaimedRowKey } from '../records/claim-token.ts'
+import type { ClaimedRowKey } from '../records/claimed-record.ts'
 import { bindTo, numberArray } from './sql-text.ts'
 
 export interface ClaimStatement {

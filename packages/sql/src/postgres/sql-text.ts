@@ -47,6 +47,11 @@ export function instant(column: string): string {
   return `date_part('epoch', ${column}) * 1000`
 }
 
+/** Milliseconds since an instant. In a subquery, so that the clock is read once for all rows. */
+export function ageOf(column: string): string {
+  return `date_part('epoch', (SELECT clock_timestamp()) - ${column}) * 1000`
+}
+
 /** The body of a function, quoted. Table names are part of it and may contain any text, so the tag is one that does not occur in it. */
 export function dollarQuote(body: string): string {
   let tag = '$ackord$'

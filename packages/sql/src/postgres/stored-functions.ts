@@ -1,5 +1,5 @@
 import type { Tables } from '../contract/database-options.ts'
-import { partitionCount } from '../records/partition.ts'
+import { partitionCount } from '../records/outbox-row.ts'
 import { keyLockSql } from './append.ts'
 import { dollarQuote, quoteLiteral } from './sql-text.ts'
 

@@ -1,3 +1,5 @@
+import { checkChoice, checkDuration } from '@ackord/core/internal'
+import type { TransactionSettings } from '../contract/dialect.ts'
 import { type AdmitStatement, admitter, rollsBackTo, traitsReader } from '../contract/statement-traits.ts'
 
 /** All statements that can end a transaction block: the server rejects a procedure or a DO block that tries to. */
@@ -30,3 +32,22 @@ export const refuseControl: AdmitStatement = admitter(
   traitsOf,
   'A statement would begin or end the transaction that the middleware owns. Throw to roll it back; use SAVEPOINT for a part of it.',
 )
+
+/** The statements that are sent with BEGIN. They apply to the transaction only. */
+export function transactionSettings({ isolation, statementTimeout, lockTimeout, idleTimeout }: TransactionSettings): readonly string[] {
+  const statements: string[] = []
+  if (isolation !== undefined) {
+    checkChoice('isolation', isolation, ['read committed', 'repeatable read', 'serializable'])
+    statements.push(`SET TRANSACTION ISOLATION LEVEL ${isolation.toUpperCase()}`)
+  }
+  const limits = {
+    statementTimeout: ['statement_timeout', statementTimeout],
+    lockTimeout: ['lock_timeout', lockTimeout],
+    idleTimeout: ['idle_in_transaction_session_timeout', idleTimeout],
+  } as const
+  for (const [option, [setting, value]] of Object.entries(limits)) {
+    if (value === undefined) continue
+    statements.push(`SET LOCAL ${setting} = ${Math.ceil(checkDuration(option, value))}`)
+  }
+  return statements
+}

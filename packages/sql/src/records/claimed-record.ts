@@ -1,7 +1,6 @@
 import type { Logger } from '@ackord/core'
 import { checkDuration } from '@ackord/core/internal'
 import type { Claim, ClaimedRecord, Outcome } from '@ackord/outbox'
-import { compareSeq } from './claim-token.ts'
 import { readMessage } from './outbox-row.ts'
 import type { Row } from './row.ts'
 
@@ -13,7 +12,9 @@ export function readClaimed(row: Row, claim: Claim, attempts: number, logger: Lo
   const { id, token } = claim
   const { message, problem } = readMessage(row)
   if (problem === undefined) {
-    return { record: { id, token, destination: String(row['destination']), message, attempts, createdAt: Number(row['created_at']) } }
+    const [createdAt, age] = [Number(row['created_at']), Number(row['age'])]
+    // Negative if the database's clock was set back since the record was stored.
+    return { record: { id, token, destination: String(row['destination']), message, attempts, createdAt, age: Math.max(0, age) } }
   }
   logger.error({ id: row['id'], seq: id }, `An outbox record is parked, because it cannot be read: ${problem}`)
   return { unreadable: { id, token, result: 'parked', error: problem } }
@@ -62,4 +63,57 @@ function checked(outcome: Outcome): Outcome {
 /** A text column cannot contain NUL, and longer errors are of no use. */
 export function storable(error: string): string {
   return error.slice(0, 10_000).replaceAll('\0', '\uFFFD')
+}
+
+/** The key of a claimed row, and the token that fences it. The key is encoded in the token, because a row cannot be found by seq alone. */
+export interface ClaimedRowKey {
+  readonly state: string
+  readonly destination: string
+  readonly seq: string
+  readonly token: string
+}
+
+export function toToken(lease: string, state: string, destination: string): string {
+  return `${lease}/${state}/${destination}`
+}
+
+type Lease = Omit<ClaimedRowKey, 'seq'>
+
+/** The row keys of claims, in order; `undefined` for tokens that are not from this store. */
+export function toRowKeys(claims: readonly Claim[]): (ClaimedRowKey | undefined)[] {
+  // Records that were claimed together have few tokens.
+  const leases = new Map<string, Lease | undefined>()
+  let last: string | undefined
+  let lease: Lease | undefined
+  return claims.map(({ id, token }) => {
+    if (token !== last) {
+      if (!leases.has(token)) leases.set(token, leaseOf(token))
+      lease = leases.get(token)
+      last = token
+    }
+    if (lease === undefined || !isSeq(id)) return undefined
+    return { state: lease.state, destination: lease.destination, seq: id, token: lease.token }
+  })
+}
+
+function leaseOf(token: string): Lease | undefined {
+  const parts = /^([0-9a-f-]{36})\/(ready|waiting)\/(.+)$/s.exec(token)
+  if (parts === null) return undefined
+  const [, lease = '', state = '', destination = ''] = parts
+  return { state, destination, token: lease }
+}
+
+/** Whether an id is valid for this store: a positive number that fits into 63 bits. */
+export function isSeq(id: string): boolean {
+  return /^[1-9]\d{0,18}$/.test(id) && (id.length < 19 || BigInt(id) < 2n ** 63n)
+}
+
+/** The order of rows by their numbers. */
+export function bySeq(one: { readonly seq: string }, other: { readonly seq: string }): number {
+  return compareSeq(one.seq, other.seq)
+}
+
+/** Compares numbers as strings, because they may exceed the precision of a JavaScript number. */
+export function compareSeq(one: string, other: string): number {
+  return one.length - other.length || (one < other ? -1 : one > other ? 1 : 0)
 }

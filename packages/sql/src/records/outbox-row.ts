@@ -1,8 +1,7 @@
 import { AckordError, type Attributes, Message, type RawMessage } from '@ackord/core'
 import { missingAttributes } from '@ackord/core/broker'
-import { checkDuration, describeMessage, describeValue } from '@ackord/core/internal'
+import { checkDuration, describeMessage, describeValue, invalidMessageError } from '@ackord/core/internal'
 import { attributesToJson, checkRecordSize, type NewOutboxRecord, type OutboxReference } from '@ackord/outbox'
-import { partitionOf } from './partition.ts'
 import type { Order, Row } from './row.ts'
 import { problemOf } from './text-limits.ts'
 
@@ -31,7 +30,7 @@ export function outboxRowOf(record: NewOutboxRecord, order: Order = 'none', maxS
   const { destination, message, delay = 0 } = record
   const { data } = message
   if (!(data instanceof Uint8Array)) {
-    throw invalid(message, `has data that is not bytes but ${describeValue(data)}; marshal() it first`)
+    throw invalidMessageError(message, `has data that is not bytes but ${describeValue(data)}; marshal() it first`)
   }
   checkText(message, 'destination', destination)
   checkDuration('delay', delay)
@@ -89,12 +88,7 @@ function attributesFromJson(json: string): Attributes | undefined {
 
 function checkText(message: RawMessage, name: string, value: unknown): void {
   const problem = value === '' && name !== 'partitionkey' ? 'is empty' : problemOf(value)
-  if (problem !== undefined) throw invalid(message, `cannot be stored: its ${name} ${problem}`)
-}
-
-function invalid(message: RawMessage, problem: string): AckordError {
-  const text = `${describeMessage(message)} ${problem}.`
-  return new AckordError('ACKORD_INVALID_ATTRIBUTES', text[0]?.toUpperCase() + text.slice(1))
+  if (problem !== undefined) throw invalidMessageError(message, `cannot be stored: its ${name} ${problem}`)
 }
 
 /** The message of a row. If its attributes cannot be read, it has those with a column of their own, and `problem` says so. */
@@ -119,4 +113,30 @@ function bytesOf(value: unknown): Uint8Array {
  */
 export function writtenSource({ source }: OutboxReference): string {
   return `"source":${JSON.stringify(source)}`
+}
+
+/** The number of partitions that keys are hashed to. It is part of the stored format: changing it requires a migration. */
+export const partitionCount = 256
+
+/** The partition of an ordering key, or of an id if there is no key. FNV-1a, so that every database and every version agrees. */
+export function partitionOf(key: string): number {
+  let hash = 0x811c9dc5
+  for (let index = 0; index < key.length; index += 1) {
+    const unit = key.charCodeAt(index)
+    // Most keys are ASCII; allocating bytes for them would cost more than the hash.
+    if (unit > 0x7f) return partitionOfBytes(Buffer.from(key))
+    hash = Math.imul(hash ^ unit, 0x01000193)
+  }
+  return fold(hash)
+}
+
+function partitionOfBytes(bytes: Uint8Array): number {
+  let hash = 0x811c9dc5
+  for (const byte of bytes) hash = Math.imul(hash ^ byte, 0x01000193)
+  return fold(hash)
+}
+
+function fold(hash: number): number {
+  // The low bits of FNV are its weaker ones.
+  return ((hash >>> 16) ^ hash) & (partitionCount - 1)
 }

@@ -1,3 +1,5 @@
+import type { InboxKey } from '@ackord/outbox'
+
 /** In bytes. Together with the consumer's name, keys fit into an index entry of every database. */
 const maxKeyPartBytes = 1024
 
@@ -10,4 +12,9 @@ export function problemOf(value: unknown, maxBytes: number = maxKeyPartBytes): s
   // A UTF-16 unit takes at most three bytes, so most strings need not be measured.
   const isLong = value.length * 3 > maxBytes && Buffer.byteLength(value) > maxBytes
   return isLong ? `is longer than ${maxBytes} bytes` : undefined
+}
+
+/** A key of one consumer as a unique string. */
+export function textOf({ source, id }: InboxKey): string {
+  return `${source.length} ${source}${id}`
 }

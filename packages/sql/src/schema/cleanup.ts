@@ -1,5 +1,5 @@
-import { AckordError, consoleLogger, idle, type Logger, type Metrics, outside, type Runtime, systemRuntime } from '@ackord/core'
-import { checkCount, checkDuration, guardLogger, guardMetrics, rejectUnknownOptions } from '@ackord/core/internal'
+import { AckordError, idle, type Logger, type Metrics, outside, type Runtime, systemRuntime } from '@ackord/core'
+import { checkCount, checkDuration, PartPorts, rejectUnknownOptions } from '@ackord/core/internal'
 import type { TableOptions } from '../contract/database-options.ts'
 import type { Driver } from '../contract/driver.ts'
 import { cleanInbox } from '../inbox/clean-inbox.ts'
@@ -25,7 +25,7 @@ export interface CleanupOptions extends TableOptions {
   readonly batch?: number | undefined
   /** The maximum number of batches per table and round; the next round continues. Default: 100. */
   readonly batches?: number | undefined
-  /** Default: `consoleLogger`. */
+  /** Default: that of the database. */
   readonly logger?: Logger | undefined
   /** Counts `ackord.cleanup.deleted`. Default: none. */
   readonly metrics?: Metrics | undefined
@@ -58,7 +58,7 @@ export function startCleanup<Handle>(database: Database<Handle>, options: Cleanu
     batches = 100,
     ...ports
   } = options
-  const { logger: givenLogger = consoleLogger, metrics: givenMetrics, runtime = systemRuntime, schema, names, ...unknown } = ports
+  const { logger: givenLogger, metrics: givenMetrics, runtime = systemRuntime, schema, names, ...unknown } = ports
   rejectUnknownOptions('startCleanup()', unknown)
   if (inboxWindow !== false) checkDuration('inboxWindow', inboxWindow, { min: 1 })
   if (keepPublished !== false) checkDuration('keepPublished', keepPublished)
@@ -66,9 +66,8 @@ export function startCleanup<Handle>(database: Database<Handle>, options: Cleanu
   checkDuration('interval', interval, { min: 1 })
   checkCount('batch', batch)
   checkCount('batches', batches)
-  const logger = guardLogger(givenLogger)
-  const metrics = givenMetrics === undefined ? undefined : guardMetrics(givenMetrics)
-  const { driver, dialect, tables: tablesOf } = portOf(database)
+  const { driver, dialect, tables: tablesOf, ports: shared } = portOf(database)
+  const { logger, metrics } = new PartPorts({ logger: givenLogger ?? shared.logger, metrics: givenMetrics }, [shared])
   const tables = tablesOf({ schema, names })
   const outbox = sqlOutbox(database, { schema, names, logger })
   if (inboxWindow !== false && redeliveryHorizon !== undefined && inboxWindow < redeliveryHorizon) {

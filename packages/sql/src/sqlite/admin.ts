@@ -134,7 +134,7 @@ export function deletePublishedSql(table: string): string {
   SELECT seq FROM ${table} WHERE state = 'published' AND published_at <= ${now} - ? ORDER BY published_at LIMIT ?)`
 }
 
-function filterSql({ state, destination, type, orderingKey }: OutboxFilter): FilterSql {
+function filterSql({ state, destination, type, orderingKey, messageId }: OutboxFilter): FilterSql {
   const parameters: unknown[] = []
   const conditions = ['true']
   const where = (condition: string, value: unknown) => {
@@ -145,6 +145,7 @@ function filterSql({ state, destination, type, orderingKey }: OutboxFilter): Fil
   if (destination !== undefined) where('destination = ?', destination)
   if (type !== undefined) where('type = ?', type)
   if (orderingKey !== undefined) where('ordering_key = ?', orderingKey)
+  if (messageId !== undefined) where('id = ?', messageId)
   return { sql: conditions.join(' AND '), parameters }
 }
 

@@ -3,7 +3,7 @@ import type { ClaimOptions } from '@ackord/outbox'
 import type { Session, Statement } from '../contract/driver.ts'
 import type { ClaimRowsOptions, ClaimStatements, StorePort } from '../contract/store-dialect.ts'
 import { inAnyOrder, type RowKey, withinBytes } from '../records/claim-bytes.ts'
-import type { ClaimedRowKey } from '../records/claim-token.ts'
+import type { ClaimedRowKey } from '../records/claimed-record.ts'
 import type { Row } from '../records/row.ts'
 import { byLease, releaseSql, renewSql, settlement } from './settle.ts'
 import { now } from './sql-text.ts'
@@ -134,7 +134,8 @@ ORDER BY ${state === 'waiting' ? 'available_at, ' : ''}${table}.seq LIMIT ?`
 export function leaseSql(table: string): string {
   return `UPDATE ${table} SET attempts = attempts + 1, lease_token = ?, lease_until = ${now} + ?
 WHERE seq IN (SELECT CAST(value AS INTEGER) FROM json_each(?))
-RETURNING CAST(seq AS TEXT) AS seq, state, destination, id, type, iif(length(data) <= ifnull(?, length(data)), data, NULL) AS data, attributes, attempts, created_at, ? AS quota`
+RETURNING CAST(seq AS TEXT) AS seq, state, destination, id, type, iif(length(data) <= ifnull(?, length(data)), data, NULL) AS data, attributes, attempts, created_at,
+  ${now} - created_at AS age, ? AS quota`
 }
 
 /** The contents of rows. Seqs as JSON. */

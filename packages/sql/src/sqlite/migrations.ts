@@ -1,5 +1,5 @@
 import type { Migration } from '../contract/store-dialect.ts'
-import { partitionCount } from '../records/partition.ts'
+import { partitionCount } from '../records/outbox-row.ts'
 import { now, quoteIndex } from './sql-text.ts'
 
 /**

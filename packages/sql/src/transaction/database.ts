@@ -1,4 +1,14 @@
-import { AckordError, type Context, type ContextKey, contextKey, currentContext, rootContext, TransactionRequiredError } from '@ackord/core'
+import {
+  AckordError,
+  type Context,
+  type ContextKey,
+  contextKey,
+  currentContext,
+  type Logger,
+  rootContext,
+  TransactionRequiredError,
+} from '@ackord/core'
+import { PartPorts } from '@ackord/core/internal'
 import { type FromOptions, orderOf, tablesOf } from '../contract/database-options.ts'
 import type { Dialect } from '../contract/dialect.ts'
 import type { Driver } from '../contract/driver.ts'
@@ -27,6 +37,8 @@ export interface DatabaseOptions<Handle> extends FromOptions {
   readonly dialect: Dialect
   /** Whether storing events notifies other processes. Default: false. */
   readonly notify?: boolean | undefined
+  /** For whatever works on the database and has none. Default: that of the first router, relay or service that uses it; until then the console, from `info` up. */
+  readonly logger?: Logger | undefined
 }
 
 /**
@@ -52,6 +64,7 @@ export class Database<Handle> {
     this.#port = {
       dialect,
       driver,
+      ports: new PartPorts({ logger: options.logger }),
       wakeUps,
       takers,
       tables: (asked) => tablesOf(dialect, asked, options),

@@ -1,5 +1,5 @@
 import type { Context } from '@ackord/core'
-import type { TransactionScope } from '@ackord/core/internal'
+import type { PartPorts, TransactionScope } from '@ackord/core/internal'
 import { eachWakeUp } from '@ackord/core/internal'
 import type { RecordTaker } from '@ackord/outbox'
 import type { TableOptions, Tables } from '../contract/database-options.ts'
@@ -60,6 +60,8 @@ interface Savepoints {
 export interface DatabasePort<Handle> {
   readonly dialect: Dialect
   readonly driver: Driver<Handle>
+  /** Of the database. Whatever works on it passes its own ports on. */
+  readonly ports: PartPorts
   readonly wakeUps: WakeUps
   readonly takers: RecordTakers
   tables(options: TableOptions): Tables

@@ -1,50 +1,62 @@
-import { AckordError, beginAttempt, type Context, consoleLogger, type Logger, type Metrics, StoreRefusesWritesError } from '@ackord/core'
-import { checkCount, guardLogger, guardMetrics, isSettled, probe, rejectUnknownOptions, TransactionScope } from '@ackord/core/internal'
+import { AckordError, beginAttempt, type Context, type Logger, type Metrics, type Part, StoreRefusesWritesError } from '@ackord/core'
+import {
+  checkCount,
+  type DescribedMetrics,
+  isSettled,
+  logFields,
+  PartPorts,
+  probe,
+  rejectUnknownOptions,
+  TransactionScope,
+} from '@ackord/core/internal'
 import type { TransactionSettings } from '../contract/dialect.ts'
 import type { Session } from '../contract/driver.ts'
 import { QueryTracker } from '../contract/query-tracker.ts'
 import { isOutcomeUnknown, TransactionAbortedError } from '../errors.ts'
 import type { DatabasePort } from './open-transaction.ts'
-import { savepoint } from './savepoint.ts'
-import { RollbackOnly, type TransactionWork, workInside } from './transaction-work.ts'
+import { RollbackOnly, savepoint, type TransactionWork, workInside } from './transaction-work.ts'
 
 export interface TransactionOptions extends TransactionSettings {
   /** The number of retries, work included, of a transaction that lost a conflict (serialization failure, deadlock). Default: 3. */
   readonly retries?: number | undefined
-  /** Default: `consoleLogger`. */
+  /** Default: that of the router or of the database. */
   readonly logger?: Logger | undefined
-  /** Counts `ackord.transaction.retries`. Default: none. */
+  /** Counts `ackord.transaction.retries`. Default: those of the router. */
   readonly metrics?: Metrics | undefined
 }
 
 export type RunTransaction = <R>(work: TransactionWork<R>, context: Context) => Promise<R>
 
 /** The validated options. */
-export interface TransactionRules {
+export interface TransactionRules extends Required<Part> {
   /** The function they were passed to, for error texts. */
   readonly caller: string
   readonly retries: number
   readonly settings: readonly string[]
   readonly logger: Logger
-  readonly metrics: Metrics | undefined
+  readonly metrics: DescribedMetrics | undefined
 }
 
 export function transactionRules<Handle>(port: DatabasePort<Handle>, caller: string, options: TransactionOptions): TransactionRules {
   const { retries = 3, isolation, statementTimeout, lockTimeout, idleTimeout, ...ports } = options
-  const { logger = consoleLogger, metrics, ...unknown } = ports
+  const { logger, metrics, ...unknown } = ports
   rejectUnknownOptions(caller, unknown)
+  const own = new PartPorts({ logger: logger ?? port.ports.logger, metrics }, [port.ports])
   return {
     caller,
     retries: checkCount('retries', retries, { min: 0 }),
     settings: port.dialect.settings({ isolation, statementTimeout, lockTimeout, idleTimeout }),
-    logger: guardLogger(logger),
-    metrics: metrics === undefined ? undefined : guardMetrics(metrics),
+    logger: own.logger,
+    get metrics() {
+      return own.metrics
+    },
+    inheritPorts: own.inheritPorts,
   }
 }
 
 /** Does work in a transaction of its own: inside of a transaction of the library on the same database, in a savepoint. */
 export function transactionRunner<Handle>(port: DatabasePort<Handle>, rules: TransactionRules): RunTransaction {
-  const { caller, retries, logger, metrics } = rules
+  const { caller, retries, logger } = rules
 
   /**
    * Asks the database itself whether it refuses writes, because the reason may be a single transaction or a connection that outlived a failover: only
@@ -68,8 +80,8 @@ export function transactionRunner<Handle>(port: DatabasePort<Handle>, rules: Tra
       if (isRefused && (await confirmRefusal(error))) throw refusesWrites(error)
       if (retry > retries || !(isRefused || port.dialect.isConflict(error)) || context.signal.aborted) throw error
       if (message !== undefined && isSettled(message)) throw error
-      metrics?.count('ackord.transaction.retries', 1, {})
-      const fields = { err: error, type: message?.type, id: message?.id, retry }
+      rules.metrics?.count('ackord.transaction.retries', 1, {})
+      const fields = { err: error, ...(message !== undefined && logFields(message)), retry }
       logger.debug(
         fields,
         isRefused

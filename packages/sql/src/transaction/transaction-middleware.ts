@@ -8,9 +8,10 @@ import { type TransactionOptions, transactionRules, transactionRunner } from './
  */
 export function transactionMiddleware<Handle>(database: Database<Handle>, options: TransactionOptions = {}): Middleware {
   const port = portOf(database)
-  const runTransaction = transactionRunner(port, transactionRules(port, 'transactionMiddleware()', options))
+  const rules = transactionRules(port, 'transactionMiddleware()', options)
+  const runTransaction = transactionRunner(port, rules)
 
-  return middleware({ role: 'transaction', resource: database }, (next) => {
+  return middleware({ role: 'transaction', resource: database, inheritPorts: rules.inheritPorts }, (next) => {
     return function transaction(message, context) {
       return runTransaction({ message, run: (inside) => next(message, inside) }, context)
     }

@@ -156,7 +156,8 @@ describe.each(mysqlKinds)('a router and a relay on $name', ({ open }) => {
     await running
     expect([await world.orders(), await world.inbox(), await world.outbox(), events.ids.size]).toEqual([total, total, 0, total])
     expect(broker.published('orders.dead')).toEqual([])
-    for (const { text } of logs.router.lines) expect(text).toMatch(/does not exist.*Run createSchema/)
+    for (const { text } of logs.router.lines.filter(({ level }) => level !== 'debug'))
+      expect(text).toMatch(/does not exist.*Run createSchema/)
   })
 
   it('report that the schema is older when a column is missing, and nack', async () => {

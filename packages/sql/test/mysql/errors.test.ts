@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest'
 import { deepErrorNumberOf, endsConnection, errorNumberOf, isConflict, mayRollBack, refusedCommit } from '../../src/mysql/errors.ts'
 import { checkServerVersion } from '../../src/mysql/schema.ts'
 import { splitScript } from '../../src/mysql/sql-text.ts'
-import { explainSetting, resetsOf, transactionSettings } from '../../src/mysql/transaction-settings.ts'
+import { explainSetting, resetsOf, transactionSettings } from '../../src/mysql/transaction-control.ts'
 
 function numbered(errno: unknown, more: object = {}): Error {
   return Object.assign(new Error('driver error'), { errno }, more)

@@ -2,7 +2,7 @@ import { silentLogger } from '@ackord/core'
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { sqlOutbox } from '../../src/index.ts'
-import { partitionOf } from '../../src/records/partition.ts'
+import { partitionOf } from '../../src/records/outbox-row.ts'
 import { failureOf, worldKinds } from '../support/world.ts'
 
 describe.each(worldKinds)('ackord_append() on $name', ({ open }) => {

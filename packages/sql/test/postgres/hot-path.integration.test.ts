@@ -1,5 +1,5 @@
 import { jsonMarshaler, marshal, type PublishResult, type RawMessage, rootContext, silentLogger } from '@ackord/core'
-import { type OutboxStore, Relay } from '@ackord/outbox'
+import { type ClaimedRecord, type OutboxStore, Relay } from '@ackord/outbox'
 import { deferred } from '@ackord/testkit'
 import { describe, expect, it } from 'vitest'
 import { type SqlOutbox, sqlOutbox, transactional } from '../../src/index.ts'
@@ -139,13 +139,13 @@ describe.each(worldKinds)('the hot path on $name', (kind) => {
     const { outbox } = world
     const other = sqlOutbox(world.database, world.options)
     await world.relay.stop()
-    const taken: string[] = []
-    const detach = outbox.attach?.({ lease: () => 60_000, take: (records) => void taken.push(...records.map(({ id }) => id)) })
+    const taken: ClaimedRecord[] = []
+    const detach = outbox.attach?.({ lease: () => 60_000, take: (records) => void taken.push(...records) })
     await world.append(record('e-1'))
     const claim = () => other.claim({ limit: 10, lease: 1000 })
-    expect([taken.length, await claim()]).toEqual([1, []])
+    expect([taken.map(({ age }) => age), await claim()]).toEqual([[0], []])
     const [held] = (await other.list({}, { limit: 1 })).records
-    expect(held).toMatchObject({ id: taken[0], state: 'leased', attempts: 1 })
+    expect(held).toMatchObject({ id: taken[0]?.id, state: 'leased', attempts: 1 })
     await world.query(`UPDATE ${world.schema}.ackord_outbox SET lease_until = clock_timestamp() - interval '1 second'`)
     expect((await claim()).map(({ attempts }) => attempts)).toEqual([2])
     detach?.()

@@ -6,5 +6,5 @@ const run = async (handle: TestHandle, text: string, parameters: unknown[]) => (
 
 // The complete suites run on pg by default; on PGlite they run only in `make proof`.
 
-testOrder('pg', async () => ({ ...(await openPg()), run }))
+testOrder('pg', async () => ({ ...(await openPg()), run }), 'whole')
 testOrder('PGlite', async () => ({ ...(await openPglite()), oneWriter: true, run }), depthOfOtherClients)

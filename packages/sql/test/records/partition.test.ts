@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest'
-import { partitionCount, partitionOf } from '../../src/records/partition.ts'
+import { partitionCount, partitionOf } from '../../src/records/outbox-row.ts'
 
 it('never changes: these values are stored', () => {
   expect(['', 'a', 'customer-1', 'ключ'].map(partitionOf)).toMatchInlineSnapshot(`

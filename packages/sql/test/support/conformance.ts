@@ -19,8 +19,8 @@ export function testConformance<Handle>(name: string, open: OpenConformanceWorld
 }
 
 /** Runs the suites for order per key. */
-export function testOrder<Handle>(name: string, open: OpenConformanceWorld<Handle>, depth?: SuiteDepth): void {
-  testSqlOrder<Handle>(name, sqlWorld(open), depth)
+export function testOrder<Handle>(name: string, open: OpenConformanceWorld<Handle>, depth: SuiteDepth): void {
+  testSqlOrder<Handle>(name, sqlWorld(open), depth, depth)
 }
 
 function sqlWorld<Handle>(open: OpenConformanceWorld<Handle>): OpenSqlWorld<Handle> {

@@ -9,14 +9,24 @@ import {
   type SuiteDepth,
   type TransactionWorld,
   testInbox,
+  testInboxAdmin,
   testOrderedOutbox,
   testOutboxStore,
   testRelay,
   testTransaction,
 } from '@ackord/testkit/suites'
 import { describe, it } from 'vitest'
+import { depthOfOtherClients } from '../../../../scripts/test-depth.mjs'
 import { afterEachFile } from '../../../../test/leftovers/after-each-file.ts'
-import { type Database, type SqlOutbox, sqlOutbox, type TableOptions, transactional, transactionMiddleware } from '../../src/index.ts'
+import {
+  type Database,
+  type SqlOutbox,
+  sqlInbox,
+  sqlOutbox,
+  type TableOptions,
+  transactional,
+  transactionMiddleware,
+} from '../../src/index.ts'
 
 /** The functions that the suites require of every database. */
 interface SqlWorld<Handle> extends AsyncDisposable {
@@ -66,6 +76,7 @@ export function testSqlConformance<Handle>(
   const runner = { describe, it }
   testTransaction(runner, { name, open: transactionWorld(open), features: { savepoints: true, failCommit, commitByHand: true }, results })
   testInbox(runner, { name, open: transactionWorld(open), results })
+  testInboxAdmin(runner, { name, open: transactionWorld(open), searches: true, results })
   testOutboxStore(runner, {
     name,
     open: outboxWorld(open),
@@ -77,12 +88,26 @@ export function testSqlConformance<Handle>(
   testRelay(runner, { name, openStore: outboxWorld(open), createRelay: (store, setup) => new Relay(store, setup), depth, results })
 }
 
-/** Runs the suites for order per key on a database that supports it. */
-export function testSqlOrder<Handle>(name: string, open: OpenSqlWorld<Handle>, depth?: SuiteDepth): void {
+/**
+ * Runs the suites for order per key on a database that supports it. The relay's scenarios have passed on the same database without order, so in `make test` all of
+ * them run on one database only.
+ */
+export function testSqlOrder<Handle>(
+  name: string,
+  open: OpenSqlWorld<Handle>,
+  depth?: SuiteDepth,
+  relayDepth: SuiteDepth = depthOfOtherClients,
+): void {
   const runner = { describe, it }
   const openStore = outboxWorld(open, 'perKey')
   testOrderedOutbox(runner, { name, open: openStore, depth, results })
-  testRelay(runner, { name: `${name}, order per key`, openStore, createRelay: (store, setup) => new Relay(store, setup), depth, results })
+  testRelay(runner, {
+    name: `${name}, order per key`,
+    openStore,
+    createRelay: (store, setup) => new Relay(store, setup),
+    depth: relayDepth,
+    results,
+  })
 }
 
 function outboxWorld<Handle>(open: OpenSqlWorld<Handle>, order: 'none' | 'perKey' = 'none'): OpenOutboxWorld {
@@ -160,6 +185,7 @@ function transactionWorld<Handle>(open: OpenSqlWorld<Handle>): OpenTransactionWo
       write: (context, key, value) => world.writeEntry(database.executor(context), key, value),
       failWrite: (context) => world.writeEntry(database.executor(context), 'key', null),
       commitByHand: async (context) => void (await world.send(database.executor(context), '/* by hand */ COMMIT')),
+      inbox: sqlInbox(database, { ...tables, logger: silentLogger }),
       read: (key) => world.readEntry(key),
       async events() {
         const { records } = await sqlOutbox(database, { ...tables, logger: silentLogger }).list({}, { limit: 100 })

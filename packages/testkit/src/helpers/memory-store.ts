@@ -19,6 +19,7 @@ import { probe, rejectUnknownOptions, TransactionScope, transactionScopeKey } fr
 import {
   createInboxMiddleware,
   createOutboxMiddleware,
+  type InboxAdmin,
   type InboxFinding,
   type InboxKey,
   MemoryOutboxStore,
@@ -27,6 +28,7 @@ import {
   type NewOutboxRecord,
   openInbox,
 } from '@ackord/outbox'
+import { inboxKeyText, MemoryInbox } from './memory-inbox.ts'
 
 export interface MemoryStoreOptions extends NewEventOptions {
   /** Default: `systemRuntime`. */
@@ -60,13 +62,17 @@ interface Opened {
  */
 export class MemoryStore {
   readonly outbox: MemoryOutboxStore
-  readonly #records = new MemoryRecords()
+  /** For operators: which messages were handled. */
+  readonly inbox: InboxAdmin
+  readonly #records: MemoryRecords
   readonly #key: ContextKey<Opened> = contextKey('ackord.testkit.memoryStore', { callScoped: true })
   readonly #handles = new WeakMap<MemoryStoreTransaction, Opened>()
 
   constructor(options: MemoryStoreOptions = {}) {
     const { runtime, source, destination, marshaler } = options
     this.outbox = new MemoryOutboxStore({ runtime, source, destination, marshaler })
+    this.#records = new MemoryRecords(new MemoryInbox(runtime))
+    this.inbox = this.#records.inbox
   }
 
   /** The transaction of this context, or `undefined`. `context` defaults to the ambient one. */
@@ -123,10 +129,10 @@ export class MemoryStore {
     )
   }
 
-  #record(context: Context, { consumer, source, id }: InboxKey): InboxFinding {
+  #record(context: Context, key: InboxKey): InboxFinding {
     const opened = context.get(this.#key)
     if (opened === undefined) throw new TransactionRequiredError('transactional()')
-    return opened.changes.recordOnce(JSON.stringify([consumer, source, id])) ? 'new' : 'duplicate'
+    return opened.changes.recordOnce(inboxKeyText(key)) ? 'new' : 'duplicate'
   }
 
   async #append({ events }: MemoryStoreTransaction, records: readonly NewOutboxRecord[]): Promise<void> {
@@ -212,9 +218,13 @@ interface Entry {
 
 /** The committed data. */
 class MemoryRecords implements MemoryTable {
-  readonly inbox: Set<string> = new Set()
+  readonly inbox: MemoryInbox
   readonly #values = new Map<string, unknown>()
   readonly #versions = new Map<string, number>()
+
+  constructor(inbox: MemoryInbox) {
+    this.inbox = inbox
+  }
 
   get(key: string): unknown {
     return this.#values.get(key)

@@ -30,6 +30,7 @@ export function memoryStoreWorld(store: MemoryStore): TransactionWorld {
     async commitByHand() {
       throw new AckordError('ACKORD_TRANSACTION_REQUIRED', 'The middleware commits: a handler has no way to do it.')
     },
+    inbox: store.inbox,
     async read(key) {
       return store.executor(outside).get(key) as string | undefined
     },

@@ -1,7 +1,8 @@
 import { AckordError, describeValue, InvalidOptionError } from '../../errors.ts'
 import type { RawMessage } from '../../message/message.ts'
 import { checkChoice, checkCount, checkDuration, checkName, rejectUnknownOptions } from '../../options.ts'
-import { consoleLogger, guardLogger, type Logger } from '../../ports/observability.ts'
+import type { Logger } from '../../ports/observability.ts'
+import { PartPorts, type SharedPorts } from '../../ports/part-ports.ts'
 import { type Runtime, systemRuntime } from '../../ports/runtime.ts'
 import type { DeadLetter } from '../dead-letter.ts'
 import type { Publisher, PublishResult } from '../publisher.ts'
@@ -16,7 +17,7 @@ export interface MemoryBrokerOptions {
   /** The number of most recently published messages that each topic keeps for `published()`, settled or not. Default: 0. */
   readonly history?: number | undefined
   readonly runtime?: Runtime | undefined
-  /** Default: the console, from `info` up. */
+  /** Default: that of the first router or relay that uses the broker; until then the console, from `info` up. */
   readonly logger?: Logger | undefined
 }
 
@@ -62,8 +63,9 @@ export interface MemorySourceOptions {
  * does not block them.
  */
 export class MemoryBroker implements Publisher {
+  readonly system: string = 'memory'
   readonly #runtime: Runtime
-  readonly #logger: Logger
+  readonly #ports: PartPorts
   readonly #history: number
   readonly #schedule: MemorySchedule
   readonly #topics = new Map<string, MemoryTopic>()
@@ -71,11 +73,11 @@ export class MemoryBroker implements Publisher {
   #closed = false
 
   constructor(options: MemoryBrokerOptions = {}) {
-    const { history = 0, runtime = systemRuntime, logger = consoleLogger, ...unknown } = options
+    const { history = 0, runtime = systemRuntime, logger, ...unknown } = options
     rejectUnknownOptions('A memory broker', unknown)
     this.#history = checkCount('history', history, { min: 0, infinite: true })
     this.#runtime = runtime
-    this.#logger = guardLogger(logger)
+    this.#ports = new PartPorts({ logger })
     this.#schedule = new MemorySchedule(runtime)
   }
 
@@ -118,10 +120,14 @@ export class MemoryBroker implements Publisher {
     const receive = createReceiver({
       deadLetter: this.#deadLetter(topic, deadLetter),
       runtime: this.#runtime,
-      logger: this.#logger,
+      logger: this.#ports.logger,
     })
     const shared = this.#group(topic, group, orderPerKey, from)
-    return new MemorySource(shared, this.#schedule, { receive, prefetch, ackTimeout })
+    return new MemorySource(shared, this.#schedule, { receive, prefetch, ackTimeout, origin: topic })
+  }
+
+  inheritPorts(ports: SharedPorts): void {
+    this.#ports.inheritPorts(ports)
   }
 
   /** The numbers of one group, or the sum of all groups. All are 0 for a topic or group that does not exist. */

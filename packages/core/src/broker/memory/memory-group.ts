@@ -1,5 +1,5 @@
+import { type Linked, LinkedList } from '../../async/collections.ts'
 import type { Attributes } from '../../message/attributes.ts'
-import { type Linked, LinkedList } from './memory-list.ts'
 import type { MemorySchedule } from './memory-schedule.ts'
 
 /** A message as the topic keeps it. */

@@ -1,10 +1,12 @@
+import { type Linked, LinkedList } from '../../async/collections.ts'
+import { AckordError, type ErrorCode } from '../../errors.ts'
+import type { NackOptions } from '../../message/acking.ts'
+import type { Attributes } from '../../message/attributes.ts'
 import type { RawMessage } from '../../message/message.ts'
-import type { Delivery } from '../receiver.ts'
+import type { SharedPorts } from '../../ports/part-ports.ts'
+import type { Delivery, Receiver } from '../receiver.ts'
 import type { Source } from '../source.ts'
-import { type DeliveryHolder, type Loss, MemoryDelivery } from './memory-delivery.ts'
 import type { GroupEntry, GroupReader, MemoryGroup } from './memory-group.ts'
-import { MemoryIteration, type PullSource, type WaitingPull } from './memory-iteration.ts'
-import { LinkedList } from './memory-list.ts'
 import type { MemorySchedule, ScheduledTask } from './memory-schedule.ts'
 
 /**
@@ -12,9 +14,12 @@ import type { MemorySchedule, ScheduledTask } from './memory-schedule.ts'
  * messages to return.
  */
 export class MemorySource implements Source, GroupReader, PullSource, DeliveryHolder {
+  readonly system: string = 'memory'
   readonly #group: MemoryGroup
   readonly #schedule: MemorySchedule
-  readonly #receive: (delivery: Delivery) => RawMessage
+  /** The topic. */
+  readonly origin: string
+  readonly #receive: Receiver
   readonly #prefetch: number
   readonly #ackTimeout: number
   readonly #pulls = new Set<WaitingPull>()
@@ -27,9 +32,10 @@ export class MemorySource implements Source, GroupReader, PullSource, DeliveryHo
     group: MemoryGroup,
     schedule: MemorySchedule,
     options: {
-      readonly receive: (delivery: Delivery) => RawMessage
+      readonly receive: Receiver
       readonly prefetch: number
       readonly ackTimeout: number
+      readonly origin: string
     },
   ) {
     this.#group = group
@@ -37,6 +43,7 @@ export class MemorySource implements Source, GroupReader, PullSource, DeliveryHo
     this.#receive = options.receive
     this.#prefetch = options.prefetch
     this.#ackTimeout = options.ackTimeout
+    this.origin = options.origin
     group.readers.add(this)
   }
 
@@ -50,6 +57,10 @@ export class MemorySource implements Source, GroupReader, PullSource, DeliveryHo
 
   messages(options: { readonly signal: AbortSignal }): AsyncIterableIterator<RawMessage> {
     return new MemoryIteration(this, options.signal)
+  }
+
+  inheritPorts(ports: SharedPorts): void {
+    this.#receive.inheritPorts(ports)
   }
 
   /** Ends the iterations. The group redelivers the yielded but unsettled messages at once. Idempotent. */
@@ -152,4 +163,148 @@ export class MemorySource implements Source, GroupReader, PullSource, DeliveryHo
     this.#group.readers.delete(this)
     this.#lose(loss, Infinity)
   }
+}
+
+/** The source from which an iteration pulls. */
+interface PullSource {
+  readonly ended: boolean
+  /** Returns a message if one is available immediately. */
+  take(): RawMessage | undefined
+  wait(pull: WaitingPull): void
+  /** Removes and returns the waiting pulls of this iteration. */
+  leave(iteration: MemoryIteration): readonly WaitingPull[]
+}
+
+/** A call to `next()` that waits for a message. */
+interface WaitingPull {
+  readonly iteration: MemoryIteration
+  readonly resolve: (result: PullResult) => void
+}
+
+type PullResult = IteratorResult<RawMessage, undefined>
+
+const done = { value: undefined, done: true } as const
+
+/** Not a generator: a generator cannot be ended while it waits, and costs several microtasks per message. */
+class MemoryIteration implements AsyncIterableIterator<RawMessage> {
+  readonly #source: PullSource
+  readonly #signal: AbortSignal
+  #ended = false
+  #listening = false
+
+  constructor(source: PullSource, signal: AbortSignal) {
+    this.#source = source
+    this.#signal = signal
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this
+  }
+
+  next(): Promise<PullResult> {
+    if (this.#signal.aborted || this.#source.ended) this.end()
+    if (this.#ended) return Promise.resolve(done)
+    const value = this.#source.take()
+    if (value !== undefined) return Promise.resolve({ value, done: false })
+
+    if (!this.#listening) {
+      this.#listening = true
+      this.#signal.addEventListener('abort', this.#onAbort, { once: true })
+    }
+    return new Promise((resolve) => this.#source.wait({ iteration: this, resolve }))
+  }
+
+  return(): Promise<PullResult> {
+    this.end()
+    return Promise.resolve(done)
+  }
+
+  /** Idempotent. */
+  end(): void {
+    this.#ended = true
+    if (this.#listening) this.#signal.removeEventListener('abort', this.#onAbort)
+    this.#listening = false
+    for (const pull of this.#source.leave(this)) pull.resolve(done)
+  }
+
+  readonly #onAbort = (): void => this.end()
+}
+
+/** The owner of a message until it is settled. */
+interface DeliveryHolder {
+  readonly origin: string
+  finish(delivery: MemoryDelivery, verdict: 'acked' | 'rejected'): void
+  retry(delivery: MemoryDelivery, delay: number): void
+}
+
+/** The reasons for which a delivery ends without a verdict. */
+type Loss = 'closed' | 'disposed' | 'expired'
+
+/** One delivery of a message. A redelivery is a new object, so a late verdict on the old one has no effect. */
+class MemoryDelivery implements Delivery, Linked<MemoryDelivery> {
+  readonly entry: GroupEntry
+  readonly deliveryCount: number
+  /** When it expires; unused without an ackTimeout. */
+  readonly deadline: number
+  previous: MemoryDelivery | undefined
+  next: MemoryDelivery | undefined
+  readonly #holder: DeliveryHolder
+  #loss: Loss | undefined
+
+  constructor(holder: DeliveryHolder, entry: GroupEntry, deadline: number) {
+    this.#holder = holder
+    this.entry = entry
+    this.deliveryCount = entry.deliveries
+    this.deadline = deadline
+  }
+
+  get origin(): string {
+    return this.#holder.origin
+  }
+
+  get data(): Uint8Array {
+    return this.entry.stored.data
+  }
+
+  get attributes(): Attributes {
+    return this.entry.stored.attributes
+  }
+
+  ack(): void {
+    this.#checkHeld()
+    this.#holder.finish(this, 'acked')
+  }
+
+  nack(_error: unknown, options: NackOptions): void {
+    this.#checkHeld()
+    this.#holder.retry(this, options.retryAfter ?? 0)
+  }
+
+  terminate(): void {
+    this.#checkHeld()
+    this.#holder.finish(this, 'rejected')
+  }
+
+  /** From now on, a verdict throws. */
+  lose(loss: Loss): void {
+    this.#loss = loss
+  }
+
+  #checkHeld(): void {
+    if (this.#loss === undefined) return
+    const [code, text] = losses[this.#loss]
+    throw new AckordError(code, text)
+  }
+}
+
+const losses: Readonly<Record<Loss, readonly [ErrorCode, string]>> = {
+  closed: ['ACKORD_SHUTDOWN', 'The memory broker was closed before the message was settled; the verdict has no effect.'],
+  disposed: [
+    'ACKORD_SHUTDOWN',
+    'The source was disposed before the message was settled; it is delivered again, and the late verdict has no effect. Settle what was yielded before disposing the source.',
+  ],
+  expired: [
+    'ACKORD_LEASE_LOST',
+    'The message was not settled within the ackTimeout of its source; it is delivered again, and the late verdict has no effect.',
+  ],
 }

@@ -1,6 +1,6 @@
+import { LinkedList } from '../../async/collections.ts'
 import { Message, type RawMessage } from '../../message/message.ts'
 import { MemoryGroup, type StoredMessage } from './memory-group.ts'
-import { LinkedList } from './memory-list.ts'
 import type { MemorySchedule } from './memory-schedule.ts'
 
 interface IdleWaiter {

@@ -1,7 +1,7 @@
-import { InvalidOptionError, type Logger, type Metrics, type Runtime } from '@ackord/core'
+import { InvalidOptionError, type Logger, type Runtime } from '@ackord/core'
+import type { DescribedMetrics } from '@ackord/core/internal'
 import type { RedisArgument, RedisPort, Reply, SendOptions } from '../../client/port.ts'
-import type { LuaShard } from './layout.ts'
-import type { LuaShards } from './lua-shards.ts'
+import type { LuaShard, LuaShards } from './layout.ts'
 import type { OutboxScript } from './scripts/prelude.ts'
 
 /** Shared by the parts of a Lua outbox. */
@@ -10,7 +10,7 @@ export interface LuaOutboxContext {
   readonly shards: LuaShards
   readonly runtime: Runtime
   readonly logger: Logger
-  readonly metrics: Metrics | undefined
+  readonly metrics: DescribedMetrics | undefined
   /** The maximum size of a record in bytes. */
   readonly maxSize: number
   /** Whether it has order per key. */

@@ -1,9 +1,11 @@
+import type { Runtime } from '@ackord/core'
+import { startStopwatch } from '@ackord/core/internal'
+import type { ClaimedRecord, RecordTaker } from '@ackord/outbox'
 import { Coalescer } from '../../client/coalescer.ts'
 import type { RedisArgument } from '../../client/port.ts'
 import { type LuaOutboxContext, runOn } from './context.ts'
 import type { LuaShard } from './layout.ts'
-import type { PreLeases } from './pre-lease.ts'
-import type { StoredRecord } from './record-body.ts'
+import { readBody, type StoredRecord } from './record-body.ts'
 import { enqueueScript } from './scripts/enqueue.ts'
 
 /** Whether a record was stored, was stored before, or was not stored because a different record has its id. */
@@ -27,7 +29,7 @@ export function enqueueArguments(records: readonly StoredRecord[], { strict, ord
   return args
 }
 
-export interface EnqueueAnswer {
+interface EnqueueAnswer {
   /** By the server's clock. */
   readonly now: number
   readonly results: readonly EnqueueResult[]
@@ -35,7 +37,7 @@ export interface EnqueueAnswer {
 
 const signs: Readonly<Record<string, EnqueueResult>> = { '+': 'inserted', '=': 'duplicate', '!': 'conflict' }
 
-export function readEnqueueAnswer(reply: string): EnqueueAnswer {
+function readEnqueueAnswer(reply: string): EnqueueAnswer {
   const colon = reply.indexOf(':')
   return { now: Number(reply.slice(0, colon)), results: Array.from(reply.slice(colon + 1), (sign) => signs[sign] ?? 'conflict') }
 }
@@ -111,4 +113,63 @@ export function countEnqueued({ metrics }: LuaOutboxContext, answer: string): re
     metrics.count('ackord.outbox.enqueued', results.filter((one) => one === result).length, { result })
   }
   return results
+}
+
+/** A lease with which records are stored for a relay of this process. */
+interface PreLease {
+  readonly token: string
+  /** Milliseconds. */
+  readonly duration: number
+  /** Passes stored records to the relay. Duplicates are not passed on: they may be leased to others. */
+  handOver(shard: LuaShard, answer: string): void
+}
+
+/** More records are not from one message, and a claim is as good for them. */
+const maxRecords = 16
+
+/** The relay of this process that receives stored records without a claim, if there is one. */
+export class PreLeases {
+  readonly #runtime: Runtime
+  readonly #tokens: () => string
+  #taker: RecordTaker | undefined
+
+  constructor(runtime: Runtime, tokens: () => string) {
+    this.#runtime = runtime
+    this.#tokens = tokens
+  }
+
+  attach(taker: RecordTaker): () => void {
+    this.#taker = taker
+    return () => {
+      if (this.#taker === taker) this.#taker = undefined
+    }
+  }
+
+  /** Whether the records of one call or one transaction may be passed to the relay. */
+  takes(records: readonly StoredRecord[]): boolean {
+    return this.#taker !== undefined && records.length <= maxRecords && records.every(({ delay }) => delay === 0)
+  }
+
+  /** `undefined` if no relay accepts them now. */
+  lease(records: readonly StoredRecord[]): PreLease | undefined {
+    const taker = this.#taker
+    if (taker === undefined) return undefined
+    const age = startStopwatch(this.#runtime)
+    const duration = taker.lease([...new Set(records.map(({ destination }) => destination))])
+    if (duration === undefined) return undefined
+    const token = this.#tokens()
+    return {
+      token,
+      duration,
+      handOver(shard, answer) {
+        const { now, results } = readEnqueueAnswer(answer)
+        const taken = records.flatMap(({ id, destination, body }, index): ClaimedRecord[] => {
+          if (results[index] !== 'inserted') return []
+          // Read as a claim reads it, so that publishers see no difference. The age when the lease began; `take()` gets the time since then.
+          return [{ id: shard.idOf(id), token, destination, message: readBody(body).message, attempts: 1, createdAt: now, age: 0 }]
+        })
+        if (taken.length > 0) taker.take(taken, age())
+      },
+    }
+  }
 }

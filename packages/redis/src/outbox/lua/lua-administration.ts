@@ -18,8 +18,7 @@ import type { Reply } from '../../client/port.ts'
 import { asList } from '../../client/reply.ts'
 import { mergeByAge } from '../merge-by-age.ts'
 import { type LuaOutboxContext, runOn } from './context.ts'
-import type { LuaShard } from './layout.ts'
-import type { ShardEntry } from './lua-shards.ts'
+import type { LuaShard, ShardEntry } from './layout.ts'
 import { bodyOf, hashDestination, keyDigest, readBody } from './record-body.ts'
 import { discardScript, parkScript, rearmScript, replaceScript, retentionScript } from './scripts/operate.ts'
 import { getScript, listScript, statsScript } from './scripts/read.ts'
@@ -48,7 +47,7 @@ const letters: Readonly<Record<OutboxState, string>> = { ready: 'o', waiting: 'o
 
 /** The store for operators. */
 export function luaAdministration(context: LuaOutboxContext): OutboxAdmin {
-  const { shards, ordered, logger, metrics } = context
+  const { shards, ordered, logger } = context
   const log = new OperatorLog(logger)
 
   /** The records of a shard behind a sequence number, in the order in which they were stored. */
@@ -165,7 +164,7 @@ export function luaAdministration(context: LuaOutboxContext): OutboxAdmin {
       const located = 'ids' in which ? entriesWith(which.ids) : await matchingEntries(which.filter, state)
       const count = await rearmEntries(located, edit, rearming)
       log.rearmed(count, state, which, edit)
-      if (count > 0) metrics?.count('ackord.outbox.rearmed', count, {})
+      if (count > 0) context.metrics?.count('ackord.outbox.rearmed', count, {})
       return count
     },
 
@@ -187,19 +186,20 @@ export function luaAdministration(context: LuaOutboxContext): OutboxAdmin {
       })
       const all = discarded.flat()
       log.discarded(all, reason)
-      if (all.length > 0) metrics?.count('ackord.outbox.discarded', all.length, {})
+      if (all.length > 0) context.metrics?.count('ackord.outbox.discarded', all.length, {})
       return all.length
     },
 
     async stats() {
       const sum = new StatsSum()
       for (const reply of await Promise.all(shards.all.map((shard) => runOn(context, shard, statsScript, [])))) {
-        const [age, ...rows] = asList(reply)
-        if (Number(age) >= 0) sum.addAge(Number(age))
+        const [oldest, ...rows] = asList(reply)
+        // Of a destination whose name is missing, as before a repair.
+        if (Number(oldest) >= 0) sum.addAge(Number(oldest))
         for (const row of rows) {
           const [name, ...numbers] = asList(row)
-          const [ready = 0, waiting = 0, leased = 0, parked = 0, published = 0] = numbers.map(Number)
-          sum.add(String(name), { ready, waiting, leased, parked, published })
+          const [ready = 0, waiting = 0, leased = 0, parked = 0, published = 0, age = -1] = numbers.map(Number)
+          sum.add(String(name), { ready, waiting, leased, parked, published }, age >= 0 ? age : undefined)
         }
       }
       return sum.stats
@@ -217,7 +217,7 @@ export function luaAdministration(context: LuaOutboxContext): OutboxAdmin {
           full = Number(reply[1]) === asked
         }
       }
-      if (deleted > 0) metrics?.count('ackord.outbox.retention', deleted, {})
+      if (deleted > 0) context.metrics?.count('ackord.outbox.retention', deleted, {})
       return deleted
     },
   }

@@ -3,9 +3,9 @@ import { checkCount, checkDuration, checkFraction, rejectUnknownOptions } from '
 import { type Claim, type ClaimedRecord, type ClaimOptions, type OutboxStore, type Outcome, relayDefaults } from '@ackord/outbox'
 import type { Reply } from '../../client/port.ts'
 import { asList } from '../../client/reply.ts'
+import { ClaimFailures, failureOf } from '../claim-failures.ts'
 import { ClaimPace } from '../claim-pace.ts'
-import { byteArguments, ClaimRoom, type Portion, type Share } from '../claim-room.ts'
-import { fillInShares } from '../fair-shares.ts'
+import { byteArguments, ClaimRoom, fillInShares, type Portion, type Share } from '../claim-room.ts'
 import { type LuaOutboxContext, runOn } from './context.ts'
 import type { LuaShard } from './layout.ts'
 import { hashDestination, readBody } from './record-body.ts'
@@ -61,14 +61,13 @@ export class LuaClaims implements Pick<OutboxStore, 'renew' | 'release'> {
   readonly #rules: ClaimRules
   readonly #tokens: () => string
   readonly #pace: ClaimPace
+  readonly #failures: ClaimFailures
   /** The name of this store object among the pollers, with order per key. */
   readonly #name: string
   /** Shards whose next record was too large for the bytes that the others left. */
   readonly #passedOver = new Set<LuaShard>()
   /** Which shard is asked first: another one each time. */
   #turn = 0
-  /** Whether the last claim did only a part, which is logged once. */
-  #hasWarned = false
 
   constructor(context: LuaOutboxContext, rules: ClaimRules, tokens: () => string) {
     this.#context = context
@@ -76,6 +75,7 @@ export class LuaClaims implements Pick<OutboxStore, 'renew' | 'release'> {
     this.#tokens = tokens
     this.#name = tokens()
     this.#pace = new ClaimPace(context.runtime)
+    this.#failures = new ClaimFailures(context.logger)
   }
 
   async claim({
@@ -107,19 +107,11 @@ export class LuaClaims implements Pick<OutboxStore, 'renew' | 'release'> {
     const first = this.#turn % shards.length
     const inTurn = [...shards.slice(first), ...shards.slice(0, first)]
     const room = new ClaimRoom(limit, terms.claimBytes)
-    let failure: { readonly error: unknown } | undefined
-    try {
-      await fillInShares(records, inTurn, room, (shard, share) => this.#take(shard, share, terms, unreadable), this.#passedOver)
-    } catch (error) {
-      failure = { error }
-    }
+    const take = (shard: LuaShard, share: Share) => this.#take(shard, share, terms, unreadable)
+    const failure = await failureOf(fillInShares(records, inTurn, room, take, this.#passedOver))
     // A record that cannot be parked now is found again when its lease has expired; the others do not wait for that.
-    if (unreadable.length > 0) await this.#park(unreadable).catch((error: unknown) => this.#warn(error))
-    // Records that were taken before a step failed are leased by now: not returned, they would wait until the lease has expired.
-    if (failure !== undefined && records.length === 0) throw failure.error
-    if (failure !== undefined) this.#warn(failure.error)
-    else this.#hasWarned = false
-    return records
+    if (unreadable.length > 0) await this.#park(unreadable).catch((error: unknown) => this.#failures.warn(error))
+    return this.#failures.recordsOf(records, failure)
   }
 
   async renew(claims: readonly Claim[], lease: number): Promise<readonly boolean[]> {
@@ -194,10 +186,10 @@ export class LuaClaims implements Pick<OutboxStore, 'renew' | 'release'> {
       } catch (error) {
         if (taken.length === 0) throw error
         // The records are leased by now: not returned, they would wait until the lease has expired.
-        this.#warn(error)
+        this.#failures.warn(error)
         break
       }
-      const [cursor, isMore, removed, parked, size, isFull, keyCursors] = asList(reply)
+      const [cursor, isMore, removed, parked, size, isFull, now, keyCursors] = asList(reply)
       const rows = rowsOf(reply, ordered)
       if (ordered) keepCursors(shard, String(keyCursors))
       shard.cursor = String(cursor)
@@ -211,7 +203,10 @@ export class LuaClaims implements Pick<OutboxStore, 'renew' | 'release'> {
         const seq = String(seqText)
         const line = String(lineText)
         if (problem === undefined) {
-          const record = { ...claim, destination, message, attempts: Number(attempts), createdAt: Number(String(created)) }
+          const createdAt = Number(String(created))
+          // The server's clock may have been set back.
+          const age = Math.max(0, Number(now) - createdAt)
+          const record = { ...claim, destination, message, attempts: Number(attempts), createdAt, age }
           const parkedBefore = String(behind)
           taken.push({ seq, line, record: parkedBefore === '' ? record : { ...record, behind: shard.idOf(parkedBefore) } })
         } else {
@@ -224,7 +219,8 @@ export class LuaClaims implements Pick<OutboxStore, 'renew' | 'release'> {
     }
     // Records behind one that cannot be read are released: the next claim knows whether they may be delivered.
     const isBehind = ({ seq, line }: TakenRecord) => seq > (ended.get(line) ?? '~')
-    if (ended.size > 0) await this.release(taken.filter(isBehind).map(({ record }) => record)).catch((error: unknown) => this.#warn(error))
+    if (ended.size > 0)
+      await this.release(taken.filter(isBehind).map(({ record }) => record)).catch((error: unknown) => this.#failures.warn(error))
     const items = taken
       .filter((one) => !isBehind(one))
       .sort((one, other) => (one.seq < other.seq ? -1 : one.seq > other.seq ? 1 : 0))
@@ -295,19 +291,13 @@ export class LuaClaims implements Pick<OutboxStore, 'renew' | 'release'> {
       metrics?.count('ackord.outbox.quarantined', parked, {})
     }
   }
-
-  #warn(error: unknown): void {
-    const text = 'Some records of an outbox could not be claimed. They are tried again; the others are published.'
-    if (!this.#hasWarned) this.#context.logger.warn({ err: error }, text)
-    this.#hasWarned = true
-  }
 }
 
 /** Id, body, attempts, created and seq of each claimed record; with order per key also the parked record before it, and the hashes of its destination and key. */
 function rowsOf(reply: Reply, ordered: boolean): readonly (readonly (Reply | undefined)[])[] {
   const words = asList(reply)
   const rows: (readonly (Reply | undefined)[])[] = []
-  const [head, width] = ordered ? [7, 7] : [6, 5]
+  const [head, width] = ordered ? [8, 7] : [7, 5]
   for (let at = head; at < words.length; at += width) rows.push(words.slice(at, at + width))
   return rows
 }

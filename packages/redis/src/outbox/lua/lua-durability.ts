@@ -64,7 +64,7 @@ export interface LuaDurability extends AsyncDisposable {
 export function luaDurability(redis: Redis, outbox: LuaOutbox, options: LuaDurabilityOptions = {}): LuaDurability {
   const context = contextOf(outbox)
   const { interval = 60_000, failAtStart, accept = [], onReport, logger: givenLogger = context.logger, ...ports } = options
-  const { metrics: givenMetrics = context.metrics, ...unknown } = ports
+  const { metrics: givenMetrics, ...unknown } = ports
   rejectUnknownOptions('luaDurability()', unknown)
   checkDuration('interval', interval, { min: 1 })
   if (failAtStart !== undefined) checkChoice('failAtStart', failAtStart, ['violated', 'unknown'])
@@ -91,9 +91,11 @@ export function luaDurability(redis: Redis, outbox: LuaOutbox, options: LuaDurab
 
   function logChanges(report: LuaDurabilityReport): void {
     lastReport = report
+    // The outbox may inherit its metrics later.
+    const current = metrics ?? context.metrics
     for (const { name, server, state, text, accepted } of report.checks) {
       if (accepted) continue
-      if (state === 'violated') metrics?.count('ackord.outbox.durability_violations', 1, { check: name })
+      if (state === 'violated') current?.count('ackord.outbox.durability_violations', 1, { check: name })
       const key = `${name} ${server}`
       const before = logged.get(key) ?? 'ok'
       logged.set(key, state)

@@ -5,8 +5,7 @@ import {
   checkDuration,
   checkFunction,
   checkName,
-  guardLogger,
-  guardMetrics,
+  PartPorts,
   probe,
   rejectUnknownOptions,
 } from '@ackord/core/internal'
@@ -29,15 +28,13 @@ import type { RedisArgument } from '../../client/port.ts'
 import { asList } from '../../client/reply.ts'
 import { internalsOf, type Redis } from '../../transaction/redis.ts'
 import type { RedisTransaction } from '../../transaction/transaction.ts'
+import { followWakeStream, type WakeUpsOptions, wakeUps } from '../wake-ups.ts'
 import { cancelDirectly, cancelInTransaction } from './cancel-records.ts'
 import { type LuaOutboxContext, runOn, withContext } from './context.ts'
-import { countEnqueued, EnqueueCalls, type EnqueueResult, enqueueArguments } from './enqueue.ts'
-import { keyCount, type LuaShard } from './layout.ts'
+import { countEnqueued, EnqueueCalls, type EnqueueResult, enqueueArguments, PreLeases } from './enqueue.ts'
+import { keyCount, type LuaShard, LuaShards } from './layout.ts'
 import { luaAdministration } from './lua-administration.ts'
 import { checkBackoff, type LuaBackoff, LuaClaims, type LuaOutcome } from './lua-claims.ts'
-import { LuaShards } from './lua-shards.ts'
-import { luaWakeUps } from './lua-wake-ups.ts'
-import { PreLeases } from './pre-lease.ts'
 import { type StoredRecord, storedRecord } from './record-body.ts'
 import { outboxFragment } from './scripts/commit-fragment.ts'
 import { enqueueScript } from './scripts/enqueue.ts'
@@ -155,12 +152,15 @@ export function luaOutbox(redis: Redis, options: LuaOutboxOptions = {}): LuaOutb
   checkCount('maxAttempts', maxAttempts)
   checkDuration('block', block, { min: 1 })
   if (redact !== undefined) checkFunction('redact', redact)
+  const ports = new PartPorts({ logger: logger ?? internals.logger, metrics }, [internals.ports])
   const context: LuaOutboxContext = {
     port,
     shards: new LuaShards({ tag, name, count, keyPrefix: port.keyPrefix }),
     runtime,
-    logger: logger === undefined ? internals.logger : guardLogger(logger),
-    metrics: metrics === undefined ? undefined : guardMetrics(metrics),
+    logger: ports.logger,
+    get metrics() {
+      return ports.metrics
+    },
     maxSize,
     ordered,
   }
@@ -194,6 +194,7 @@ export function luaOutbox(redis: Redis, options: LuaOutboxOptions = {}): LuaOutb
 
   const outbox: LuaOutbox = {
     capabilities: { order, delay: true, preLease: !ordered },
+    inheritPorts: ports.inheritPorts,
     claim: (asked) => claims.claim(asked),
     renew: (held, lease) => claims.renew(held, lease),
     release: (held) => claims.release(held),
@@ -297,4 +298,9 @@ function unusable({ tag }: LuaShard, problems: readonly string[]): AckordError {
 function sameId({ destination, message }: NewOutboxRecord): AckordError {
   const text = `Two records for '${destination}' have the id '${message.id}' and different content. Give each event an id of its own.`
   return new AckordError('ACKORD_DUPLICATE_ID', text)
+}
+
+/** Yields when a record was stored or re-armed. */
+function luaWakeUps(context: LuaOutboxContext, options: WakeUpsOptions): AsyncGenerator<void, void, void> {
+  return wakeUps(context, context.shards.all, options, (shard, follower) => followWakeStream(shard.key('wake'), options.block, follower))
 }

@@ -2,7 +2,8 @@ import { createHash } from 'node:crypto'
 import { type AttributeValue, Message, type RawMessage } from '@ackord/core'
 import { checkDuration, messageOf } from '@ackord/core/internal'
 import { attributesToJson, checkRecordSize, type NewOutboxRecord, type OutboxReference } from '@ackord/outbox'
-import { attributesFromJson, checkRecord, toBuffer, toBytes } from '../record-fields.ts'
+import { toBuffer } from '../../client/argument.ts'
+import { attributesFromJson, checkRecord, toBytes } from '../record-fields.ts'
 
 /** A record as an argument of the scripts. */
 export interface StoredRecord {

@@ -1,4 +1,5 @@
-import type { Logger, Metrics, Runtime } from '@ackord/core'
+import type { Logger, Runtime } from '@ackord/core'
+import type { DescribedMetrics } from '@ackord/core/internal'
 import type { RedisPort } from '../../client/port.ts'
 import type { StreamCodec } from '../record-fields.ts'
 import type { DestinationStreams } from './destination-stream.ts'
@@ -12,5 +13,5 @@ export interface StreamOutboxContext {
   readonly codec: StreamCodec | undefined
   readonly runtime: Runtime
   readonly logger: Logger
-  readonly metrics: Metrics | undefined
+  readonly metrics: DescribedMetrics | undefined
 }

@@ -239,8 +239,7 @@ export function streamAdministration(context: StreamOutboxContext, nextOrder: ()
         const reply = asList(await port.evaluate(countEntries, stream.allKeys, [group]))
         const [ready = 0, waiting = 0, leased = 0, parked = 0, age = -1] = reply.map(Number)
         if (ready + waiting + leased + parked === 0) return
-        sum.add(stream.destination, { ready, waiting, leased, parked })
-        if (age >= 0) sum.addAge(age)
+        sum.add(stream.destination, { ready, waiting, leased, parked }, age >= 0 ? age : undefined)
       })
       await Promise.all(counting)
       return sum.stats

@@ -2,11 +2,11 @@ import { checkCount, checkDuration, groupBy } from '@ackord/core/internal'
 import type { Claim, ClaimedRecord, ClaimOptions, OutboxStore, Outcome } from '@ackord/outbox'
 import type { Script } from '../../client/port.ts'
 import { asList } from '../../client/reply.ts'
+import { ClaimFailures, failureOf } from '../claim-failures.ts'
 import { ClaimRoom } from '../claim-room.ts'
 import { readFields } from '../record-fields.ts'
-import { argumentsOf, claimsByStream, type StreamClaim } from './claims-by-stream.ts'
 import type { StreamOutboxContext } from './context.ts'
-import { tokenOf } from './destination-stream.ts'
+import { type DestinationStream, type DestinationStreams, readToken, tokenOf } from './destination-stream.ts'
 import type { EmptyDestinationsOptions } from './empty-destinations.ts'
 import { putAside } from './scripts/claim-scripts.ts'
 import { releaseHeld, renewHeld, settleHeld } from './scripts/settle-scripts.ts'
@@ -22,12 +22,12 @@ export class StreamClaims implements Pick<OutboxStore, 'claim' | 'renew' | 'rele
   readonly #context: StreamOutboxContext
   readonly #options: StreamClaimsOptions
   readonly #taker: EntryTaker
-  /** Whether the last claim did only a part, which is logged once. */
-  #hasWarned = false
+  readonly #failures: ClaimFailures
 
   constructor(context: StreamOutboxContext, options: StreamClaimsOptions) {
     this.#context = context
     this.#options = options
+    this.#failures = new ClaimFailures(context.logger)
     // Delayed entries are put aside first: released, they would be ready at once.
     const releaseLate = async (entries: readonly TakenEntry[], request: ClaimRequest) =>
       await this.release(await this.#toRecords(entries, request))
@@ -62,11 +62,7 @@ export class StreamClaims implements Pick<OutboxStore, 'claim' | 'renew' | 'rele
       isShort = more.length > given.length && !room.isOpen && records.length < limit
     }
     this.#taker.advance(new Set(records.map(({ destination }) => destination)).size)
-    // Records that were taken before a step failed are leased by now: not returned, they would wait until the lease has run out.
-    if (failure !== undefined && records.length === 0) throw failure.error
-    if (failure !== undefined) this.#warn(failure.error)
-    else this.#hasWarned = false
-    return records
+    return this.#failures.recordsOf(records, failure)
   }
 
   async renew(claims: readonly Claim[], lease: number): Promise<readonly boolean[]> {
@@ -99,20 +95,22 @@ export class StreamClaims implements Pick<OutboxStore, 'claim' | 'renew' | 'rele
         unreadable.push([entry, problem])
         continue
       }
+      const createdAt = createdAtOf(id)
       records.push({
         id: stream.idOf(id),
         token: delivery === 1 ? firstToken : tokenOf(this.#options.consumer, delivery),
         destination: stream.destination,
         message,
         attempts: delivery - entry.uncounted,
-        createdAt: createdAt(id),
+        createdAt,
+        age: this.#taker.ageOf(stream, createdAt),
       })
     }
     // An entry that cannot be parked or put aside now is found again when its lease has run out; the others do not wait for that.
-    if (unreadable.length > 0) await this.#park(unreadable).catch((error: unknown) => this.#warn(error))
+    if (unreadable.length > 0) await this.#park(unreadable).catch((error: unknown) => this.#failures.warn(error))
     if (delayed.length === 0) return records
     const early = await this.#putAside(delayed, consumer).catch((error: unknown) => {
-      this.#warn(error)
+      this.#failures.warn(error)
       return new Set(delayed.map(([{ stream, id }]) => stream.idOf(id)))
     })
     return records.filter(({ id }) => !early.has(id))
@@ -159,12 +157,6 @@ export class StreamClaims implements Pick<OutboxStore, 'claim' | 'renew' | 'rele
     await Promise.all(running)
     return lost
   }
-
-  #warn(error: unknown): void {
-    const text = 'Some records of an outbox could not be claimed. They are tried again; the others are published.'
-    if (!this.#hasWarned) this.#context.logger.warn({ err: error }, text)
-    this.#hasWarned = true
-  }
 }
 
 /** The size of the entries that became records. */
@@ -186,15 +178,94 @@ function wordsOf(outcome: Outcome): readonly string[] {
 
 const maxErrorLength = 10_000
 
-async function failureOf(work: Promise<void>): Promise<{ readonly error: unknown } | undefined> {
-  try {
-    await work
-    return undefined
-  } catch (error) {
-    return { error }
-  }
+function createdAtOf(entry: string): number {
+  return Number(entry.slice(0, entry.indexOf('-')))
 }
 
-function createdAt(entry: string): number {
-  return Number(entry.slice(0, entry.indexOf('-')))
+/** A claim, and the entry of its record. */
+interface StreamClaim<C extends Claim> {
+  readonly claim: C
+  /** The id of its entry in the stream. */
+  readonly entry: string
+  /** The delivery count of the entry at the time of the claim. */
+  readonly delivery: number
+}
+
+/** The claims of one relay on one stream, in the order of the stream. */
+interface StreamClaimGroup<C extends Claim> {
+  readonly stream: DestinationStream
+  readonly consumer: string
+  readonly claims: StreamClaim<C>[]
+}
+
+/** Groups claims by their stream and their relay. `lost`: those that this outbox cannot have made. */
+function claimsByStream<C extends Claim>(
+  streams: DestinationStreams,
+  claims: readonly C[],
+): { readonly groups: readonly StreamClaimGroup<C>[]; readonly lost: Set<C> } {
+  const groups = new Map<string, StreamClaimGroup<C>>()
+  const lost = new Set<C>()
+  // Most claims are in the group of the one before.
+  let group: StreamClaimGroup<C> | undefined
+  let token: string | undefined
+  let delivery = 0
+  for (const claim of claims) {
+    const { id } = claim
+    if (group === undefined || claim.token !== token || !id.endsWith(group.stream.suffix)) {
+      const read = readToken(claim.token)
+      const found = streams.find(id)
+      if (read === undefined || found === undefined) {
+        lost.add(claim)
+        continue
+      }
+      const name = `${read.consumer}${found.stream.suffix}`
+      group = groups.get(name) ?? { stream: found.stream, consumer: read.consumer, claims: [] }
+      groups.set(name, group)
+      token = claim.token
+      delivery = read.delivery
+    }
+    group.claims.push({ claim, entry: id.slice(0, -group.stream.suffix.length), delivery })
+  }
+  for (const { claims: own } of groups.values()) if (!isInOrder(own)) own.sort((one, other) => compareEntries(one.entry, other.entry))
+  return { groups: [...groups.values()], lost }
+}
+
+/** The arguments of the scripts: the consumer, the ids, a word for each or one for all, and the arguments of the words. */
+function argumentsOf<C extends Claim>(
+  { consumer, claims }: StreamClaimGroup<C>,
+  wordsOf: (claim: C) => readonly string[],
+): readonly string[] {
+  const words: string[] = []
+  const more: string[] = []
+  let ids = ''
+  let same = true
+  for (const { claim, entry, delivery } of claims) {
+    const [letter, ...others] = wordsOf(claim)
+    const word = `${delivery}${letter}`
+    same &&= words.length === 0 || word === words[0]
+    words.push(word)
+    for (const other of others) more.push(other)
+    ids += ` ${entry}`
+  }
+  return [consumer, ids, same ? (words[0] ?? '') : words.join(' '), ...more]
+}
+
+function isInOrder<C extends Claim>(claims: readonly StreamClaim<C>[]): boolean {
+  for (let index = 1; index < claims.length; index += 1) {
+    if (compareEntries((claims[index - 1] as StreamClaim<C>).entry, (claims[index] as StreamClaim<C>).entry) > 0) return false
+  }
+  return true
+}
+
+/** Compares ids in the order of the stream: two numbers each, without leading zeros. */
+function compareEntries(one: string, other: string): number {
+  // A dash sorts before all digits, so that strings of the same length compare as their numbers do.
+  if (one.length === other.length) return one < other ? -1 : one > other ? 1 : 0
+  const [ms = '', seq = ''] = one.split('-')
+  const [otherMs = '', otherSeq = ''] = other.split('-')
+  return compareNumbers(ms, otherMs) || compareNumbers(seq, otherSeq)
+}
+
+function compareNumbers(one: string, other: string): number {
+  return one.length - other.length || (one < other ? -1 : one > other ? 1 : 0)
 }

@@ -1,14 +1,5 @@
 import { InvalidOptionError, type Logger, type Metrics, TransactionRequiredError } from '@ackord/core'
-import {
-  checkCount,
-  checkDuration,
-  checkFunction,
-  checkName,
-  guardLogger,
-  guardMetrics,
-  probe,
-  rejectUnknownOptions,
-} from '@ackord/core/internal'
+import { checkCount, checkDuration, checkFunction, checkName, PartPorts, probe, rejectUnknownOptions } from '@ackord/core/internal'
 import {
   checkReferences,
   defaultMaxSize,
@@ -28,12 +19,12 @@ import { internalsOf, type Redis } from '../../transaction/redis.ts'
 import { splitCommand } from '../../transaction/split-command.ts'
 import type { RedisTransaction } from '../../transaction/transaction.ts'
 import { fieldsOf, type StreamCodec } from '../record-fields.ts'
+import { followWakeStream, type WakeUpsOptions, wakeUps } from '../wake-ups.ts'
 import { cancelCommand, rememberDelayed } from './cancel-entries.ts'
 import type { StreamOutboxContext } from './context.ts'
 import { DestinationStreams, largeEntry } from './destination-stream.ts'
 import { streamAdministration } from './stream-administration.ts'
 import { StreamClaims } from './stream-claims.ts'
-import { streamWakeUps } from './stream-wake-ups.ts'
 
 export interface StreamOutboxOptions extends NewEventOptions {
   /** The name of the keys, behind their tag: `{tag}:outbox:…`. Default: `outbox`. */
@@ -113,14 +104,17 @@ export function streamOutbox(redis: Redis, options: StreamOutboxOptions = {}): S
   checkDuration('claimInterval', claimInterval)
   checkDuration('idleTime', idleTime, { min: 1 })
   const streams = new DestinationStreams(checkTags(tags), name)
+  const ports = new PartPorts({ logger: logger ?? internals.logger, metrics }, [internals.ports])
   const context: StreamOutboxContext = {
     port,
     streams,
     group,
     codec: codecOf(marshal, unmarshal),
     runtime,
-    logger: logger === undefined ? internals.logger : guardLogger(logger),
-    metrics: metrics === undefined ? undefined : guardMetrics(metrics),
+    logger: ports.logger,
+    get metrics() {
+      return ports.metrics
+    },
   }
   const nextOrder = orderOf(runtime.uuid())
   const claims = new StreamClaims(context, { consumer, claimInterval, idleTime })
@@ -152,6 +146,7 @@ export function streamOutbox(redis: Redis, options: StreamOutboxOptions = {}): S
 
   return {
     capabilities: { order: 'none', delay: true, preLease: false },
+    inheritPorts: ports.inheritPorts,
     claim: (asked) => claims.claim(asked),
     renew: (claimed, lease) => claims.renew(claimed, lease),
     release: (claimed) => claims.release(claimed),
@@ -223,4 +218,11 @@ function orderOf(random: string): () => string {
     count += 1
     return prefix + count.toString(36).padStart(9, '0')
   }
+}
+
+/** Yields when a record was stored. Each tag is followed by itself: on a cluster they are on several nodes. */
+function streamWakeUps(context: StreamOutboxContext, options: WakeUpsOptions): AsyncGenerator<void, void, void> {
+  return wakeUps(context, context.streams.tags, options, (tag, follower) =>
+    followWakeStream(context.streams.wakeKey(tag), options.block, follower),
+  )
 }

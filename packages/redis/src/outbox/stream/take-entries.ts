@@ -2,8 +2,7 @@ import type { ClaimOptions } from '@ackord/outbox'
 import type { RedisCommand, Reply, Script, SendOptions } from '../../client/port.ts'
 import { asList, says } from '../../client/reply.ts'
 import { ClaimPace } from '../claim-pace.ts'
-import { byteArguments, type ClaimRoom, type Portion, type Share } from '../claim-room.ts'
-import { fillInShares } from '../fair-shares.ts'
+import { byteArguments, type ClaimRoom, fillInShares, type Portion, type Share } from '../claim-room.ts'
 import type { StreamOutboxContext } from './context.ts'
 import { type DestinationStream, largeEntry } from './destination-stream.ts'
 import { EmptyDestinations, type EmptyDestinationsOptions } from './empty-destinations.ts'
@@ -57,6 +56,8 @@ export class EntryTaker {
   readonly #emptyDestinations: EmptyDestinations
   /** Tags whose next record was too large for the bytes that the others left: among the due entries, and among the new ones. */
   readonly #passedOver = { due: new Set<string>(), fresh: new Set<string>() }
+  /** The time that the server of each tag last returned, and when that was, by the monotonic clock. */
+  readonly #serverTimes = new Map<string, { readonly time: number; readonly at: number }>()
   /** Which tag and which stream is asked first: another one each time. */
   #tagTurn = 0
   #streamTurn = 0
@@ -83,6 +84,18 @@ export class EntryTaker {
     if (retried !== 'only' && room.isOpen) await this.takeFresh(taken, request)
   }
 
+  /**
+   * Milliseconds since an entry was stored, by the server's clock. Every claim asks for due entries first, and the answer has the time: XREADGROUP does
+   * not return it, and TIME would be another command per claim.
+   */
+  ageOf({ tag }: DestinationStream, createdAt: number): number {
+    const known = this.#serverTimes.get(tag)
+    // Records of a late answer are released, so their age is of no use.
+    if (known === undefined) return 0
+    // Negative if the server's clock was set back.
+    return Math.max(0, known.time + (this.#context.runtime.monotonic() - known.at) - createdAt)
+  }
+
   /** Lets the next claim begin behind the streams that this one took from. */
   advance(count: number): void {
     this.#streamTurn += Math.max(1, count)
@@ -99,9 +112,10 @@ export class EntryTaker {
       const given = await inChunks(wanted, share, true, async (some, left, isFirst) => {
         const keys = [streams.destinationsKey(tag), ...some.flatMap((stream) => stream.allKeys)]
         const reply = await this.#askScript(tag, takeDue, keys, [...flags, isFirst ? '1' : '0'], request, left, 1, (late) =>
-          some.flatMap((stream, index) => this.#entriesOf(stream, asList(late)[index + 3])),
+          some.flatMap((stream, index) => this.#entriesOf(stream, asList(late)[index + 4])),
         )
-        const [names, bytes, isFull, ...answers] = asList(reply)
+        const [names, bytes, isFull, time, ...answers] = asList(reply)
+        this.#serverTimes.set(tag, { time: Number(time), at: this.#context.runtime.monotonic() })
         if (isFirst) learnt = streams.learn(tag, asList(names).map(String))
         const items = some.flatMap((stream, index) => this.#entriesOf(stream, answers[index]))
         return { items, bytes: Number(bytes), stopped: String(isFull) === '1' }

@@ -1,5 +1,5 @@
 import { AckordError, type Attributes, type AttributeValue } from '@ackord/core'
-import { checkAttributes } from '@ackord/core/broker'
+import { checkAttributes, readTraceHeaders } from '@ackord/core/broker'
 
 /** An entry of a stream. */
 export interface StreamEntry {
@@ -38,7 +38,7 @@ export function writeEntry({ data, attributes }: StreamContent): (string | Buffe
   return fields
 }
 
-/** Entries without `data` are those of other writers: they are read as a JSON object of their fields, with the entry's id. Throws if an entry cannot be read. */
+/** Reads an entry as the source does, for tools that look into a stream. Entries without `data` are those of other writers: they are read as a JSON object of their fields, with the entry's id, and the trace in their fields `traceparent`, `tracestate` and `baggage`. Throws if an entry cannot be read. */
 export function readEntry(entry: StreamEntry): StreamContent {
   const values = new Map<string, Buffer>()
   for (let index = 0; index < entry.fields.length; index += 2) {
@@ -70,9 +70,10 @@ export function unreadContent({ stream, id, fields }: StreamEntry): StreamConten
 function foreign({ stream, id }: StreamEntry, values: ReadonlyMap<string, Buffer>): StreamContent {
   const members: Record<string, string> = {}
   for (const [name, value] of values) define(members, name, text(`the field '${name}'`, value))
+  const attributes = { id, source: stream, datacontenttype: 'application/json' }
   return {
     data: new TextEncoder().encode(JSON.stringify(members)),
-    attributes: { id, source: stream, datacontenttype: 'application/json' },
+    attributes: readTraceHeaders(attributes, (name) => (Object.hasOwn(members, name) ? members[name] : undefined)),
   }
 }
 

@@ -1,5 +1,5 @@
 import { idle, type Runtime } from '@ackord/core'
-import { FailurePause } from '@ackord/core/internal'
+import { FailurePause, WakeSignal } from '@ackord/core/internal'
 import type { RedisArgument } from '../../client/port.ts'
 import { says } from '../../client/reply.ts'
 import { nextId } from '../entries/stream-entry.ts'
@@ -7,7 +7,6 @@ import { FreshEntries } from '../group/blocking-reader.ts'
 import type { DeliveredEntry, PendingEntry, StreamGroup } from '../group/stream-group.ts'
 import { HeldEntries, type HeldEntry } from './held-entries.ts'
 import { deadAfter, type Reading, reportDeleted, type Shard, ShardHealth, type ShardSettings } from './shard.ts'
-import { WakeSignal } from './wake-signal.ts'
 
 const pageSize = 500
 /** Milliseconds for which idle entries wait for a quarter of the room, so that they are not taken over one by one. After that any room will do. */

@@ -1,5 +1,6 @@
 import { idle, outside, type Runtime, type Timer } from '@ackord/core'
 import { KeyQueues } from '@ackord/core/broker'
+import { WakeSignal } from '@ackord/core/internal'
 import type { RedisArgument } from '../../client/port.ts'
 import { says } from '../../client/reply.ts'
 import { compareIds, nextId, type StreamEntry } from '../entries/stream-entry.ts'
@@ -8,7 +9,6 @@ import type { DeliveredEntry, StreamGroup } from '../group/stream-group.ts'
 import { HeldEntries, type HeldEntry, lossError } from './held-entries.ts'
 import { deadAfter, type Reading, reportDeleted, type Shard, ShardHealth, type ShardSettings } from './shard.ts'
 import type { ShardLease } from './shard-ownership.ts'
-import { WakeSignal } from './wake-signal.ts'
 
 export interface OrderedShardSettings extends ShardSettings {
   readonly lease: ShardLease

@@ -1,11 +1,11 @@
 import type { Runtime } from '@ackord/core'
+import { WakeSignal } from '@ackord/core/internal'
 import type { StreamEntry } from '../entries/stream-entry.ts'
 import type { StreamGroup } from '../group/stream-group.ts'
 import type { HeldEntry } from './held-entries.ts'
 import { OrderedShard } from './ordered.ts'
 import { type Reading, ShardHealth, type ShardSettings, sharing } from './shard.ts'
 import { ShardLease, type ShardMembers } from './shard-ownership.ts'
-import { WakeSignal } from './wake-signal.ts'
 
 export interface OwnedShardsSettings extends Omit<ShardSettings, 'group' | 'share' | 'offer'> {
   /** The name of the stream without shard numbers. */

@@ -1,6 +1,5 @@
 import { expect, it } from 'vitest'
-import { ClaimRoom, type Portion, type Share } from '../../../src/outbox/claim-room.ts'
-import { fillInShares } from '../../../src/outbox/fair-shares.ts'
+import { ClaimRoom, fillInShares, type Portion, type Share } from '../../../src/outbox/claim-room.ts'
 
 /** Returns items by their sizes, as a claim script does. */
 function give(backlog: number[], { count, maxBytes, atLeastOne }: Share): Portion<number> {

@@ -1,11 +1,15 @@
 import { describe, expect, it } from 'vitest'
+import { foreignRoot } from '../../../../../scripts/servers/foreign/root.mjs'
 import { startRedis } from '../../../../../scripts/servers/index.mjs'
 import type { RedisPort } from '../../../src/client/port.ts'
 import { largeEntry } from '../../../src/outbox/stream/destination-stream.ts'
 import { type StreamOutbox, streamOutbox } from '../../../src/outbox/stream/stream-outbox.ts'
 import { Redis } from '../../../src/transaction/redis.ts'
+import { startClockServer } from '../../support/clock-server.ts'
 import { type RedisKind, redisKinds } from '../../support/redis-clients.ts'
 import { idsOf, lease, record, records, StreamWorld } from './stream-world.ts'
+
+const hour = 3_600_000
 
 /** A store that records its calls: the name of each command, and 'a script' for a script. */
 function recorded(world: StreamWorld): { readonly store: StreamOutbox; readonly calls: string[] } {
@@ -78,6 +82,25 @@ describe('a busy destination', () => {
     expect(calls).toContain('XREADGROUP')
   })
 })
+
+// The library that moves the clock is not available inside the unpacked root file system of a foreign server.
+it.skipIf(foreignRoot('redis') !== '')(
+  'XREADGROUP claims records with their age by the clock of the server, which is never negative',
+  async () => {
+    await using server = await startClockServer()
+    await using world = await StreamWorld.open({ url: server.url })
+    await world.append(...records(30))
+    await server.setClock(hour)
+    const { store, calls } = await busyStore(world, 10)
+    for (const { age } of await store.claim({ limit: 10, lease })) {
+      expect(age).toBeGreaterThanOrEqual(hour)
+      expect(age).toBeLessThan(hour + lease)
+    }
+    await server.setClock(-hour)
+    expect((await store.claim({ limit: 10, lease })).map(({ age }) => age)).toEqual(Array.from({ length: 10 }, () => 0))
+    expect(calls).toEqual(['a script', 'XREADGROUP', 'a script', 'XREADGROUP'])
+  },
+)
 
 describe('the gate is closed', () => {
   it('by a large record: no claim takes more bytes than it may', async () => {

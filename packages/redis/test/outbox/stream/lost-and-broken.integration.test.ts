@@ -121,7 +121,7 @@ it('B14: continues after all keys were deleted', async () => {
   await world.append(record('after'))
   expect(idsOf(await world.store.claim({ limit: 10, lease }))).toEqual(['after'])
   expect((await world.store.stats()).destinations).toEqual([
-    { destination: 'orders', ready: 0, waiting: 0, leased: 1, parked: 0, published: 0 },
+    { destination: 'orders', ready: 0, waiting: 0, leased: 1, parked: 0, published: 0, oldestAge: expect.any(Number) },
   ])
 })
 

@@ -1,7 +1,7 @@
 import type { RunStatement } from '../../contract/driver.ts'
 import type { KeyLocation, OwnedClaimOptions, ReadPosition } from '../../contract/store-dialect.ts'
 import type { FoundRow, KeyHead, KeyWalk, RunAsk } from '../../ordering/owned-claim.ts'
-import { bySeq, compareSeq } from '../../records/claim-token.ts'
+import { bySeq, compareSeq } from '../../records/claimed-record.ts'
 import type { Row } from '../../records/row.ts'
 import { joinParts, readRow, type SqlPart } from '../sql-text.ts'
 import { firstKeysSql, type KeySeek, nextKeySql, nextRowsSql, type PendingState } from './owned-claim.ts'

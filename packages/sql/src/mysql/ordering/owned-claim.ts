@@ -1,8 +1,8 @@
 import type { Tables } from '../../contract/database-options.ts'
 import type { InFlightRow, OwnedClaimOptions, ReadPosition } from '../../contract/store-dialect.ts'
 import type { RunAsk } from '../../ordering/owned-claim.ts'
-import { partitionCount } from '../../records/partition.ts'
-import { claimedColumnsUpTo, keysSql, type RowKey, type SqlPart } from '../sql-text.ts'
+import { partitionCount } from '../../records/outbox-row.ts'
+import { claimedColumns, keysSql, type RowKey, type SqlPart } from '../sql-text.ts'
 
 export type PendingState = 'ready' | 'waiting'
 
@@ -125,7 +125,7 @@ ORDER BY o.available_at, o.seq LIMIT ${max}`,
 export function contentsSql(table: string, keys: readonly RowKey[], inline?: number | undefined): SqlPart {
   const { sql, parameters } = keysSql(keys)
   return {
-    sql: `SELECT ${claimedColumnsUpTo(inline)}, o.\`partition\`, o.ordering_key FROM ${table} AS o FORCE INDEX (PRIMARY) WHERE ${sql}`,
+    sql: `SELECT ${claimedColumns(inline)}, o.\`partition\`, o.ordering_key FROM ${table} AS o FORCE INDEX (PRIMARY) WHERE ${sql}`,
     parameters,
   }
 }

@@ -1,8 +1,8 @@
 import { groupBy } from '@ackord/core/internal'
 import type { RunStatement } from '../../contract/driver.ts'
 import type { OwnedClaimOptions } from '../../contract/store-dialect.ts'
-import type { FoundRow, KeyWalk, OwnedReads, PlainRows } from '../../ordering/owned-claim.ts'
-import { bySeq } from '../../records/claim-token.ts'
+import { type FoundRow, type KeyWalk, type OwnedReads, type PlainRows, readFound } from '../../ordering/owned-claim.ts'
+import { bySeq } from '../../records/claimed-record.ts'
 import type { Row } from '../../records/row.ts'
 import { readRow } from '../sql-text.ts'
 import { KeyRows, type KeyWalker, runUnion } from './key-walker.ts'
@@ -53,7 +53,7 @@ export function mysqlOwnedReads(run: RunStatement, options: OwnedClaimOptions, g
       ])
       const rows = await runUnion(run, selects)
       const found = (kind: string, number: number) =>
-        rows.filter((row) => row['kind'] === kind && Number(row['number']) === number).map(foundOf)
+        rows.filter((row) => row['kind'] === kind && Number(row['number']) === number).map(readFound)
       const all = positions.map((_, number) => ({
         fresh: found('fresh', number).sort(bySeq),
         swept: found('swept', number).sort(bySeq),
@@ -79,8 +79,4 @@ export function mysqlOwnedReads(run: RunStatement, options: OwnedClaimOptions, g
 function windowOf(end: Row | undefined): PlainRows['window'] {
   if (end === undefined) return undefined
   return { count: Number(end['count']), last: end['last'] === null ? undefined : String(end['last']) }
-}
-
-function foundOf(row: Row): FoundRow {
-  return { seq: String(row['seq']), state: String(row['state']), attempts: Number(row['attempts']) }
 }

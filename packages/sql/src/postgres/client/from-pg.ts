@@ -1,5 +1,5 @@
-import { consoleLogger, InvalidOptionError, type Logger } from '@ackord/core'
-import { checkFunction, guardLogger, rejectUnknownOptions } from '@ackord/core/internal'
+import { InvalidOptionError, type Logger } from '@ackord/core'
+import { checkFunction, PartPorts, rejectUnknownOptions } from '@ackord/core/internal'
 import { acquire, type Driver, workInSession } from '../../contract/driver.ts'
 import { Database } from '../../transaction/database.ts'
 import { type PostgresOptions, postgresDialect } from '../dialect.ts'
@@ -20,7 +20,7 @@ export interface FromPgOptions extends PostgresOptions {
    * and does not track prepared statements, such as PgBouncer before 1.21. Default: true.
    */
   readonly preparedStatements?: boolean | undefined
-  /** Receives errors of idle connections. Default: `consoleLogger`. */
+  /** Receives errors of idle connections, and what the parts on this database log that have no logger. Default: that of the first router, relay or service that uses it; until then the console, from `info` up. */
   readonly logger?: Logger | undefined
 }
 
@@ -33,24 +33,29 @@ export type PgDatabase<Pool extends PgPool> = Database<Pick<Pool, 'query'>>
  * where `pg` would end the process.
  */
 export function fromPg<Pool extends PgPool>(pool: Pool, options: FromPgOptions = {}): PgDatabase<Pool> {
-  const { preparedStatements = true, logger: givenLogger = consoleLogger, schema, names, order, notify, ...unknown } = options
+  const { preparedStatements = true, logger, schema, names, order, notify, ...unknown } = options
   rejectUnknownOptions('fromPg()', unknown)
-  const logger = guardLogger(givenLogger)
   checkFunction('fromPg(pool).connect', pool?.connect)
   checkFunction('fromPg(pool).query', pool.query)
-  if (!watched.has(pool)) {
-    watched.add(pool)
-    pool.on('error', (error) => logger.warn({ err: error }, 'An idle connection to the database broke; the pool replaces it.'))
-    // Not in PgPool, so that wrappers of a pool need not implement it.
-    const { on } = pool as { on(event: string, listener: (client: object) => void): unknown }
-    on.call(pool, 'connect', preparedBy)
-  }
+  const ports = watched.get(pool) ?? watchPool(pool)
+  ports.inheritPorts({ logger })
   // Inside, only the form of `query` in PgQueryable is used; outside, all forms are passed through.
   const driver = pgDriver(pool, { named: preparedStatements }) as unknown as Driver<Pick<Pool, 'query'>>
-  return new Database({ schema, names, order, notify, dialect: postgresDialect, driver })
+  return new Database({ schema, names, order, notify, logger: logger ?? ports.logger, dialect: postgresDialect, driver })
 }
 
-const watched = new WeakSet<object>()
+/** The ports of pools, however often they are wrapped. */
+const watched = new WeakMap<object, PartPorts>()
+
+function watchPool(pool: PgPool): PartPorts {
+  const ports = new PartPorts()
+  watched.set(pool, ports)
+  pool.on('error', (error) => ports.logger.warn({ err: error }, 'An idle connection to the database broke; the pool replaces it.'))
+  // Not in PgPool, so that wrappers of a pool need not implement it.
+  const { on } = pool as { on(event: string, listener: (client: object) => void): unknown }
+  on.call(pool, 'connect', preparedBy)
+  return ports
+}
 
 function pgDriver(pool: PgPool, options: PgSessionOptions): Driver<PgQueryable> {
   return {

@@ -1,6 +1,6 @@
 import { exponentialBackoff, idle, type Runtime, type Timer } from '@ackord/core'
 import { checkFunction } from '@ackord/core/internal'
-import type { FollowOptions, Notifications } from '../../contract/notifications.ts'
+import type { FollowOptions, Notifications } from '../../contract/driver.ts'
 import { quoteIdentifier } from '../sql-text.ts'
 
 /** The part of a `pg.Client` that is used. */

@@ -4,9 +4,8 @@ import type { QueryTracker } from '../../contract/query-tracker.ts'
 import { StatementQueue } from '../../contract/statement-queue.ts'
 import { CommitUnknownError, TransactionAbortedError, TransactionEndedError } from '../../errors.ts'
 import { endsConnection, refusedCommit, sqlStateOf } from '../errors.ts'
-import { trackedHandle } from './pg-handle.ts'
+import { countOf, isNative, nativeParameters, trackedHandle } from './pg-handle.ts'
 import { canPipeline, nameOf, type PipelineClient, type PipelineOutcome, rowsInTag, sendPipelined } from './pg-pipeline.ts'
-import { countOf, isNative, nativeParameters } from './pg-result.ts'
 import { PgTransactionWatch } from './pg-transaction-watch.ts'
 
 export interface PgResult {

@@ -1,9 +1,8 @@
 import type { Tables } from '../../contract/database-options.ts'
 import type { OwnedClaimOptions } from '../../contract/store-dialect.ts'
-import { partitionCount } from '../../records/partition.ts'
-import { type BindParameter, bindTo, instant, numberArray } from '../sql-text.ts'
-import { keyRunsSql, walkedSql } from './key-runs.ts'
-import { dataSql, foundSql, keyed, now, unleased } from './owned-rows.ts'
+import { partitionCount } from '../../records/outbox-row.ts'
+import { ageOf, type BindParameter, bindTo, instant, numberArray } from '../sql-text.ts'
+import { dataSql, foundSql, keyed, keyRunsSql, notInFlightSql, now, unleased, walkedSql } from './owned-rows.ts'
 
 export interface OwnedClaimStatement {
   readonly sql: string
@@ -31,8 +30,7 @@ export function ownedClaimSql({ outbox, relays, partitions, hands }: Tables, opt
   const window = bind(options.window, 'integer')
   // If the member owns all partitions, no comparison is needed.
   const owned = options.partitions.length === partitionCount ? undefined : bind(numberArray(options.partitions), 'smallint[]')
-  const inFlightSeqs = options.inFlight.filter(({ key }) => key === undefined).map(({ seq }) => seq)
-  const notInFlight = inFlightSeqs.length === 0 ? 'true' : `o.seq NOT IN (SELECT unnest(${bind(numberArray(inFlightSeqs), 'bigint[]')}))`
+  const notInFlight = notInFlightSql(options, bind)
   const mine = `o.ordering_key IS NULL AND ${owned === undefined ? 'true' : `o.partition = ANY(${owned})`} AND ${unleased}`
   const sweeps = positions.some(({ sweep: [after, to] }) => after !== to)
 
@@ -122,11 +120,11 @@ SELECT NULL::text AS seq, NULL::text AS state, NULL::text AS destination, NULL::
     ${discover ? discovered : ''}
     'progress', (SELECT json_agg(progress) FROM progress)
   )::text AS attributes,
-  NULL::integer AS attempts, NULL::float8 AS created_at, NULL::smallint AS partition, NULL::text AS location${jumps > 0 ? ', NULL::text AS ordering_key, NULL::integer AS turn, NULL::text AS behind' : ''}
+  NULL::integer AS attempts, NULL::float8 AS created_at, NULL::float8 AS age, NULL::smallint AS partition, NULL::text AS location${jumps > 0 ? ', NULL::text AS ordering_key, NULL::integer AS turn, NULL::text AS behind' : ''}
 FROM me
 UNION ALL
 SELECT found.seq::text, found.state, found.destination, ${dataSql(options, bind)}, found.attributes, found.attempts, ${instant('found.created_at')},
-  found.partition, found.ctid::text${jumps > 0 ? ', found.ordering_key, found.turn::integer, found.behind::text' : ''}
+  ${ageOf('found.created_at')}, found.partition, found.ctid::text${jumps > 0 ? ', found.ordering_key, found.turn::integer, found.behind::text' : ''}
 FROM found`
   return { sql, parameters }
 }

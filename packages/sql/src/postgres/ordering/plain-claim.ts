@@ -1,9 +1,9 @@
 import type { Tables } from '../../contract/database-options.ts'
 import type { OwnedClaimOptions, ReadPosition } from '../../contract/store-dialect.ts'
-import { partitionCount } from '../../records/partition.ts'
-import { bindTo, instant, numberArray } from '../sql-text.ts'
+import { partitionCount } from '../../records/outbox-row.ts'
+import { ageOf, bindTo, instant, numberArray } from '../sql-text.ts'
 import type { OwnedClaimStatement } from './owned-claim.ts'
-import { dataSql, foundSql, now, unleased } from './owned-rows.ts'
+import { dataSql, foundSql, notInFlightSql, now, unleased } from './owned-rows.ts'
 
 /** The only destination to read, if the claim is that simple: no discovery, no keys, no sweep. */
 export function plainPosition(options: OwnedClaimOptions): ReadPosition | undefined {
@@ -25,8 +25,7 @@ export function plainClaimSql({ outbox, relays, hands }: Tables, options: OwnedC
   const destination = bind(position.destination, 'text')
   const limit = bind(options.limit, 'integer')
   const window = bind(options.window, 'integer')
-  const inFlightSeqs = options.inFlight.filter(({ key }) => key === undefined).map(({ seq }) => seq)
-  const notInFlight = inFlightSeqs.length === 0 ? 'true' : `o.seq NOT IN (SELECT unnest(${bind(numberArray(inFlightSeqs), 'bigint[]')}))`
+  const notInFlight = notInFlightSql(options, bind)
   const isOwned = partitions.length === partitionCount ? 'true' : `o.partition = ANY(${bind(numberArray(partitions), 'smallint[]')})`
   const mine = `o.ordering_key IS NULL AND ${isOwned} AND ${unleased}`
   const readSql = (columns: string, more = '') => `SELECT ${columns} FROM ${outbox} AS o
@@ -67,13 +66,13 @@ SELECT NULL::text AS seq, NULL::text AS state, NULL::text AS destination, NULL::
       'more', counted.count >= ${limit} OR read.count >= ${window}
     ))
   )::text AS attributes,
-  NULL::integer AS attempts, NULL::float8 AS created_at, NULL::smallint AS partition, NULL::text AS location
+  NULL::integer AS attempts, NULL::float8 AS created_at, NULL::float8 AS age, NULL::smallint AS partition, NULL::text AS location
 FROM me CROSS JOIN counted CROSS JOIN LATERAL (
   SELECT count(*) AS count, max(o.seq) AS last FROM (${readSql('o.seq', `AND counted.count < ${limit}`)}) AS o
 ) AS read
 UNION ALL
-SELECT found.seq::text, found.state, ${destination}, ${dataSql(options, bind)}, found.attributes, found.attempts, ${instant('found.created_at')}, found.partition,
-  found.ctid::text
+SELECT found.seq::text, found.state, ${destination}, ${dataSql(options, bind)}, found.attributes, found.attempts, ${instant('found.created_at')},
+  ${ageOf('found.created_at')}, found.partition, found.ctid::text
 FROM found`
   return { sql, parameters }
 }

@@ -1,14 +1,13 @@
-import { consoleLogger, InvalidOptionError, type Logger, type Runtime, systemRuntime } from '@ackord/core'
-import { checkChoice, checkDuration, checkFunction, guardLogger, rejectUnknownOptions } from '@ackord/core/internal'
+import { InvalidOptionError, type Logger, type Runtime, systemRuntime } from '@ackord/core'
+import { checkChoice, checkDuration, checkFunction, PartPorts, rejectUnknownOptions } from '@ackord/core/internal'
 import type { FromOptions } from '../../contract/database-options.ts'
 import type { Driver } from '../../contract/driver.ts'
 import { Database } from '../../transaction/database.ts'
 import { sqliteDialect } from '../dialect.ts'
 import { quoteIdentifier } from '../sql-text.ts'
 import type { SqliteClient, SqliteHandle } from './client.ts'
-import type { Synchronous } from './connection.ts'
+import { fileOf, type Synchronous } from './connection.ts'
 import { sqliteDriver } from './driver.ts'
-import { fileOf } from './file.ts'
 
 export interface FromSqliteOptions<Client> extends FromOptions {
   /**
@@ -23,7 +22,7 @@ export interface FromSqliteOptions<Client> extends FromOptions {
   readonly lockTimeout?: number | undefined
   /** `normal` is faster, but a power failure may lose the latest commits, whose messages are acked. Default: `full`. */
   readonly synchronous?: Synchronous | undefined
-  /** Warned if the file cannot have a write-ahead log. Default: `consoleLogger`. */
+  /** Warned if the file cannot have a write-ahead log. Also for the parts on this database that have none. Default: that of the first router, relay or service that uses it; until then the console, from `info` up. */
   readonly logger?: Logger | undefined
   /** Default: `systemRuntime`. */
   readonly runtime?: Runtime | undefined
@@ -38,7 +37,7 @@ export type SqliteDatabase<Client extends SqliteClient> = Database<Pick<Client, 
  * transaction of a message. It is set to WAL and to a `busy_timeout` of 0 when it is first used.
  */
 export function fromSqlite<Client extends SqliteClient>(client: Client, options: FromSqliteOptions<Client> = {}): SqliteDatabase<Client> {
-  const { reader, lockTimeout = 5000, synchronous, logger: givenLogger = consoleLogger, runtime = systemRuntime, ...tables } = options
+  const { reader, lockTimeout = 5000, synchronous, logger: givenLogger, runtime = systemRuntime, ...tables } = options
   const { schema, names, order, ...unknown } = tables
   rejectUnknownOptions('fromSqlite()', unknown)
   checkClient('fromSqlite(client)', client)
@@ -46,7 +45,7 @@ export function fromSqlite<Client extends SqliteClient>(client: Client, options:
   checkDuration('lockTimeout', lockTimeout)
   if (synchronous !== undefined) checkChoice('synchronous', synchronous, ['full', 'normal'])
   if (schema !== undefined) quoteIdentifier('schema', schema)
-  const logger = guardLogger(givenLogger)
+  const { logger } = new PartPorts({ logger: givenLogger })
   const file = fileOf(client)
   const connection = file.connect(client, { reader, synchronous })
   const driver = sqliteDriver(file, connection, { logger, runtime, lockTimeout })
@@ -55,6 +54,7 @@ export function fromSqlite<Client extends SqliteClient>(client: Client, options:
     schema,
     names,
     order,
+    logger,
     dialect: sqliteDialect,
     driver: driver as unknown as Driver<Pick<Client, keyof SqliteHandle>>,
   })

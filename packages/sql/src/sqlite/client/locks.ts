@@ -1,5 +1,5 @@
 import { AckordError, exponentialBackoff, type Runtime, sleep } from '@ackord/core'
-import { AbortWatch } from '../../contract/abort-watch.ts'
+import { AbortWatch } from '@ackord/core/internal'
 import { isLocked } from '../errors.ts'
 
 interface Waiting {

@@ -1,7 +1,7 @@
 import type { Tables } from '../../contract/database-options.ts'
 import type { OwnedClaimOptions, ReadPosition } from '../../contract/store-dialect.ts'
 import type { RunAsk } from '../../ordering/owned-claim.ts'
-import { partitionCount } from '../../records/partition.ts'
+import { partitionCount } from '../../records/outbox-row.ts'
 import type { FilterSql } from '../admin.ts'
 import { bytes } from '../claims.ts'
 import { indexedBy, now } from '../sql-text.ts'
@@ -140,7 +140,7 @@ ORDER BY o.available_at, o.seq LIMIT ?`,
 /** Rows with their sizes; data and attributes are null if they are larger than the first parameter, unless that is null. Seqs as JSON. */
 export function contentsSql({ outbox }: Tables): string {
   const small = (column: string) => `CASE WHEN ?1 IS NULL OR ${bytes} <= ?1 THEN ${column} END AS ${column}`
-  return `SELECT CAST(seq AS TEXT) AS seq, state, destination, ${small('data')}, ${small('attributes')}, attempts, created_at, partition, ordering_key,
+  return `SELECT CAST(seq AS TEXT) AS seq, state, destination, ${small('data')}, ${small('attributes')}, attempts, created_at, ${now} - created_at AS age, partition, ordering_key,
   ${bytes} AS bytes FROM ${outbox}
 WHERE seq IN (SELECT CAST(value AS INTEGER) FROM json_each(?2))`
 }

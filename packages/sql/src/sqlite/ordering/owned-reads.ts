@@ -1,7 +1,7 @@
 import type { Tables } from '../../contract/database-options.ts'
 import type { RunStatement } from '../../contract/driver.ts'
 import type { KeyLocation, OwnedClaimOptions, ReadPosition } from '../../contract/store-dialect.ts'
-import type { FoundRow, KeyHead, KeyWalk, OwnedReads } from '../../ordering/owned-claim.ts'
+import { type FoundRow, type KeyHead, type KeyWalk, type OwnedReads, readFound } from '../../ordering/owned-claim.ts'
 import type { Row } from '../../records/row.ts'
 import type { FilterSql } from '../admin.ts'
 import { destinationsSql } from '../claims.ts'
@@ -10,7 +10,7 @@ import { contentsSql, followSql, freshSql, retriedSql, sweptSql, walkSql, window
 /** The reads of a claim with order per key, in its transaction. */
 export function sqliteOwnedReads(run: RunStatement, tables: Tables, options: OwnedClaimOptions): OwnedReads {
   const rowsOf = async ({ sql, parameters }: FilterSql) => (await run(sql, parameters)).rows
-  const find = async (select: FilterSql) => (await rowsOf(select)).map(foundOf)
+  const find = async (select: FilterSql) => (await rowsOf(select)).map(readFound)
 
   /** The keys after the end of the last claim, then those from the beginning up to it. */
   async function walkThrough(position: ReadPosition, max: number): Promise<KeyWalk> {
@@ -51,7 +51,7 @@ export function sqliteOwnedReads(run: RunStatement, tables: Tables, options: Own
       const runs = asks.map((): FoundRow[] => [])
       const after = new Set(asks.map((ask) => ask.after))
       for (const row of await rowsOf(followSql(tables, options, asks))) {
-        const found = foundOf(row)
+        const found = readFound(row)
         // Each run starts with the row it continues from.
         if (!after.has(found.seq)) runs[Number(row['number'])]?.push(found)
       }
@@ -78,12 +78,8 @@ export function sqliteOwnedReads(run: RunStatement, tables: Tables, options: Own
   }
 }
 
-function foundOf(row: Row): FoundRow {
-  return { seq: String(row['seq']), state: String(row['state']), attempts: Number(row['attempts']) }
-}
-
 function headOf(destination: string, row: Row): KeyHead {
-  return { ...foundOf(row), ...keyOf(row), destination, parked: textOf(row['parked']) }
+  return { ...readFound(row), ...keyOf(row), destination, parked: textOf(row['parked']) }
 }
 
 function keyOf(row: Row): KeyLocation {

@@ -3,7 +3,7 @@ import { CommitUnknownError } from '../../../src/errors.ts'
 import { CompoundStatements } from '../../../src/mysql/client/compound-statements.ts'
 import { openSession } from '../../../src/mysql/client/session.ts'
 import type { MysqlConnection, MysqlWire } from '../../../src/mysql/client/wire.ts'
-import { resetsOf, transactionSettings } from '../../../src/mysql/transaction-settings.ts'
+import { resetsOf, transactionSettings } from '../../../src/mysql/transaction-control.ts'
 import type { Row } from '../../../src/records/row.ts'
 import { failureOf } from '../../support/world.ts'
 

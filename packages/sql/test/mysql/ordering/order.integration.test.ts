@@ -19,7 +19,7 @@ import {
 } from '../../../src/mysql/ordering/owned-claim.ts'
 import { fenceSql, ownedRowsSql } from '../../../src/mysql/ordering/ownership.ts'
 import { type SqlPart, splitScript } from '../../../src/mysql/sql-text.ts'
-import { partitionOf } from '../../../src/records/partition.ts'
+import { partitionOf } from '../../../src/records/outbox-row.ts'
 import { command, event, failureOf, handle } from '../../support/world.ts'
 import { isMariadb, numbersTo } from '../support/flavour.ts'
 import { type MysqlWorld, mysqlKinds, openMysql2 } from '../support/mysql-world.ts'

@@ -1,7 +1,7 @@
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { describe, expect, it } from 'vitest'
-import { partitionOf } from '../../../src/records/partition.ts'
+import { partitionOf } from '../../../src/records/outbox-row.ts'
 import { crashProgram } from '../../support/crash-program.ts'
 import { openPg, type World } from '../../support/world.ts'
 import { idsOf, keyed, lease, ordered, published, record, skewed } from '../support/ordered-store.ts'

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import type { Publisher } from '@ackord/core'
+import { type Publisher, type SharedPorts, silentLogger } from '@ackord/core'
 import { assertRefused, BrokerSession, checkComplete, event, events, idsOf } from './broker-session.ts'
 import type { BrokerClaims, BrokerScenario } from './broker-world.ts'
 
@@ -20,7 +20,7 @@ function withoutLargeAttributes(publisher: Publisher): Publisher {
   }
 }
 
-export function ackScenarios({ settlesEach = false }: BrokerClaims): readonly BrokerScenario[] {
+export function ackScenarios({ settlesEach = false, origin = false }: BrokerClaims): readonly BrokerScenario[] {
   return [
     {
       name: 'an acked message is not redelivered',
@@ -114,6 +114,7 @@ export function ackScenarios({ settlesEach = false }: BrokerClaims): readonly Br
         assert.deepEqual(Buffer.from(letter.data), Buffer.from(sent.data))
         for (const name in sent.attributes) assert.deepEqual(letter.attributes[name], sent.attributes[name])
         assert.equal(letter.attributes['deadletterreason'], 'it makes no sense')
+        if (origin) assert.equal(letter.attributes['deadletterdestination'], session.topic.destination)
         await letter.ack()
         await reader.dispose()
         assert.deepEqual(await session.left(), [])
@@ -140,6 +141,22 @@ export function ackScenarios({ settlesEach = false }: BrokerClaims): readonly Br
         for (const name in sent.attributes) assert.deepEqual(came.get(name), sent.attributes[name])
         await reader.dispose()
         assert.deepEqual(await session.left(), [])
+      },
+    },
+    {
+      name: 'a source that can inherit a logger passes it on to the publisher of its dead letter',
+      async run(open) {
+        await using session = await BrokerSession.open(open)
+        const inherited: SharedPorts[] = []
+        const publisher: Publisher = { publish: async () => [], inheritPorts: (ports) => void inherited.push(ports) }
+        const { source } = session.read({ deadLetter: { publisher, destination: 'dead' } })
+        if (source.inheritPorts === undefined) return
+        source.inheritPorts({ logger: silentLogger })
+        // It is another one if the source was given its own.
+        assert.ok(
+          inherited.some(({ logger }) => logger !== undefined),
+          'the publisher of the dead letter has no logger',
+        )
       },
     },
     {

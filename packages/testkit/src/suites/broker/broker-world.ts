@@ -27,6 +27,8 @@ export interface BrokerClaims {
   readonly names?: boolean | undefined
   /** A destination must be created before it can be published to. */
   readonly declared?: boolean | undefined
+  /** The dead letter of a rejected message names the destination that the message was published to. */
+  readonly origin?: boolean | undefined
   /** Messages may be too large: the world has `tooLarge`. */
   readonly sizeLimit?: boolean | undefined
   /** A message that is published again with the same source and id is dropped. */
@@ -88,6 +90,7 @@ export const memoryBrokerClaims: BrokerClaims = {
   groups: true,
   types: true,
   names: true,
+  origin: true,
 }
 
 /** The in-memory broker, with order per key. */
@@ -107,12 +110,14 @@ export async function openMemoryBrokerWorld(): Promise<BrokerWorld> {
 
 /** The broker stays open when one of its publishers is disposed. */
 class MemoryPublisher implements Publisher, AsyncDisposable {
+  readonly system: string
   readonly #broker: MemoryBroker
   readonly #publishing = new Set<Promise<unknown>>()
   #disposed = false
 
   constructor(broker: MemoryBroker) {
     this.#broker = broker
+    this.system = broker.system
   }
 
   readonly publish: Publisher['publish'] = async (destination, messages, options) => {

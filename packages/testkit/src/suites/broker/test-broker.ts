@@ -8,6 +8,7 @@ import { lifecycleScenarios } from './lifecycle-scenarios.ts'
 import { orderScenarios } from './order-scenarios.ts'
 import { declaredScenarios, publishScenarios, repeatScenarios, sizeScenarios } from './publish-scenarios.ts'
 import { restartScenarios } from './restart-scenarios.ts'
+import { publisherTelemetryScenarios, sourceTelemetryScenarios } from './telemetry-scenarios.ts'
 
 /** All scenarios for a source with these claims: the base, and the scenarios that each claim adds. */
 export function sourceScenarios(claims: BrokerClaims): readonly BrokerScenario[] {
@@ -24,6 +25,7 @@ export function sourceScenarios(claims: BrokerClaims): readonly BrokerScenario[]
     ...(claims.groups === true ? groupScenarios : []),
     ...(claims.replay === true ? replayScenarios : []),
     ...lifecycleScenarios(claims),
+    ...sourceTelemetryScenarios,
     ...(claims.restart === true ? restartScenarios : []),
   ]
 }
@@ -38,6 +40,7 @@ export function testSource(runner: TestRunner, subject: BrokerSubject): void {
 export function publisherScenarios(claims: BrokerClaims): readonly BrokerScenario[] {
   return [
     ...publishScenarios(claims),
+    ...publisherTelemetryScenarios,
     ...(claims.declared === true ? declaredScenarios : []),
     ...(claims.sizeLimit === true ? sizeScenarios : []),
     ...(claims.dropsRepeats === true ? repeatScenarios : []),

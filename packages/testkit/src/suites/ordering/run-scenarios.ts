@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
-import { claim, commit, failed, hour, idsOf, published, record, records } from '../outbox/outbox-world.ts'
+import type { ClaimedRecord } from '@ackord/outbox'
+import { checkAges, claim, claimAll, commit, failed, hour, idsOf, published, record, records } from '../outbox/outbox-world.ts'
 import type { RelayScenario } from '../relay/relay-world.ts'
-import { keyedIds, keyedRun, keyNames, keyOf, ofKey, upTo } from './order-world.ts'
+import { keyed, keyedIds, keyedRun, keyNames, keyOf, ofKey, upTo } from './order-world.ts'
 
 /** The records of a key that a claim returns, and when it returns more. */
 export const runScenarios: readonly RelayScenario[] = [
@@ -73,6 +74,26 @@ export const runScenarios: readonly RelayScenario[] = [
           [...keyedIds('a', 2), 1],
         ],
       )
+    },
+  },
+  {
+    name: "a claim reports how long ago each record was stored, by the store's clock, with a key or without",
+    basic: true,
+    async run({ openStore }) {
+      await using world = await openStore({ retain: false })
+      await commit(world, record('e1'))
+      await world.advance(hour)
+      await commit(world, ...records(2, 'f'))
+      // A store may read the records of a busy destination without keys in another way.
+      const plain: ClaimedRecord[] = []
+      for (let round = 0; round < 3; round += 1) plain.push(...(await claim(world.store, { limit: 1 })))
+      checkAges(plain, { e1: hour, f1: 0, f2: 0 })
+      await world.store.settle(plain.map((one) => failed(one)))
+      await commit(world, keyed('a', 1))
+      await world.advance(hour)
+      await commit(world, keyed('a', 2))
+      // Counted from the commit, not from the failure.
+      checkAges(await claimAll(world.store), { 'a/0001': hour, 'a/0002': 0, e1: 2 * hour, f1: hour, f2: hour })
     },
   },
   {

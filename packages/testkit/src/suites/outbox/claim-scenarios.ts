@@ -1,7 +1,20 @@
 import assert from 'node:assert/strict'
 import { randomBytes } from 'node:crypto'
 import type { ClaimedRecord, NewOutboxRecord, OutboxStore } from '@ackord/outbox'
-import { claim, claimAll, claimOne, commit, failed, hour, idsOf, lease, type OutboxScenario, record, records } from './outbox-world.ts'
+import {
+  checkAges,
+  claim,
+  claimAll,
+  claimOne,
+  commit,
+  failed,
+  hour,
+  idsOf,
+  lease,
+  type OutboxScenario,
+  record,
+  records,
+} from './outbox-world.ts'
 
 export const claimScenarios: readonly OutboxScenario[] = [
   {
@@ -117,6 +130,25 @@ export const claimScenarios: readonly OutboxScenario[] = [
       await world.store.settle([failed(claimed)])
       assert.equal((await world.store.get(claimed.id))?.attempts, 1)
       assert.equal((await claimOne(world.store)).attempts, 2)
+    },
+  },
+  {
+    name: "a claim reports how long ago each record was stored, by the store's clock",
+    basic: true,
+    async run(open) {
+      await using world = await open({ retain: false })
+      await commit(world, record('e1'))
+      await world.advance(hour)
+      await commit(world, record('e2'), ...sized([100], 'large'))
+      const first = await claim(world.store)
+      checkAges(first, { e1: hour, e2: 0, large1: 0 })
+      await world.store.settle(first.map((one) => failed(one)))
+      await world.advance(hour)
+      // Counted from the commit, not from the failure. The large record exceeds the bytes of the claim and is read separately, where a store does that.
+      const again = [...(await claim(world.store, { destinations: ['orders'] })), ...(await claim(world.store, { maxBytes: 1000 }))]
+      checkAges(again, { e1: 2 * hour, e2: hour, large1: hour })
+      await world.advance(hour)
+      checkAges(await claim(world.store), { e1: 3 * hour, e2: 2 * hour, large1: 2 * hour })
     },
   },
   {

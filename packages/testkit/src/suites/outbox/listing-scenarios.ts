@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { isAckordError } from '@ackord/core'
 import type { OutboxFilter } from '@ackord/outbox'
+import { eventLoopTurn } from '../../helpers/virtual-runtime.ts'
 import {
   claim,
   claimOne,
@@ -95,6 +96,76 @@ export const listingScenarios: readonly OutboxScenario[] = [
     },
   },
   {
+    name: 'list finds the records of a message id, together with other criteria and page by page',
+    async run(open) {
+      await using world = await open({ retain: false })
+      // Fewer records would fit into one page of any store.
+      await commit(world, ...records(150))
+      await commitParked(
+        world,
+        record('wanted', { destination: 'a', attributes: { partitionkey: 'k' } }),
+        record('Wanted', { destination: 'a' }),
+      )
+      for (const destination of ['b', 'c'])
+        await commit(world, record('wanted', { destination, type: 'order.paid' }), record('wanted ', { destination }))
+      const find = (filter: OutboxFilter, limit: number, after?: string) =>
+        world.store.list({ messageId: 'wanted', ...filter }, { limit, after })
+      const found = async (filter: OutboxFilter) =>
+        (await find(filter, 10)).records.map(({ destination, message }) => [destination, message.id])
+      const [a, b, c] = ['a', 'b', 'c'].map((destination) => [destination, 'wanted'])
+      assert.deepEqual(await found({}), [a, b, c])
+      assert.deepEqual(await found({ destination: 'b' }), [b])
+      assert.deepEqual(await found({ state: 'parked' }), [a])
+      assert.deepEqual(await found({ state: 'ready', type: 'order.paid' }), [b, c])
+      assert.deepEqual(await found({ orderingKey: 'k' }), [a])
+      assert.deepEqual(await found({ messageId: 'unknown' }), [])
+      const first = await find({}, 2)
+      const second = await find({}, 2, first.next)
+      assert.deepEqual(
+        [first, second].map((page) => page.records.map(({ destination }) => destination)),
+        [['a', 'b'], ['c']],
+      )
+      assert.equal(second.next, undefined)
+      assert.equal(await world.store.rearm({ filter: { messageId: 'wanted', destination: 'b' } }), 0)
+      assert.equal(await world.store.rearm({ filter: { messageId: 'wanted' } }), 1)
+      assert.deepEqual(await found({ state: 'parked' }), [])
+    },
+  },
+  {
+    name: 'a listing by state returns full pages of records in that state, while a relay claims and releases',
+    async run(open) {
+      await using world = await open({ retain: false })
+      const relay = await world.another()
+      await commit(world, ...records(20))
+      let ended = false
+      const claimAndRelease = async () => {
+        while (!ended) {
+          const claimed = await claim(relay, { limit: 5 })
+          await eventLoopTurn()
+          await relay.release(claimed)
+          await eventLoopTurn()
+        }
+      }
+      const running = claimAndRelease()
+      try {
+        for (let round = 0; round < 100; round += 1) {
+          const state = round % 3 === 0 ? 'leased' : 'ready'
+          const page = await world.store.list({ state }, { limit: 8 })
+          const others = page.records.filter((one) => one.state !== state || one.attempts !== (state === 'leased' ? 1 : 0))
+          const found = others.map((one) => `${one.state} with ${one.attempts} attempts`)
+          assert.deepEqual(found, [], `a listing of ${state} records returned others`)
+          if (state === 'leased') continue
+          // At least 15 records are ready at any time.
+          assert.equal(page.records.length, 8)
+          assert.ok(page.next !== undefined, 'the listing ended early')
+        }
+      } finally {
+        ended = true
+        await running
+      }
+    },
+  },
+  {
     name: 'operators see the record and its message',
     basic: true,
     async run(open) {
@@ -135,7 +206,7 @@ export const listingScenarios: readonly OutboxScenario[] = [
       await commitStates(world, 'a')
       await commit(world, ...records(3, 'b', { destination: 'b' }))
       const { destinations } = await world.store.stats()
-      const counts = new Map(destinations.map((one) => [one.destination, one]))
+      const counts = new Map(destinations.map(({ oldestAge: _, ...one }) => [one.destination, one]))
       assert.deepEqual(counts.get('a'), { destination: 'a', ready: 1, waiting: 1, leased: 1, parked: 1, published: 0 })
       assert.deepEqual(counts.get('b'), { destination: 'b', ready: 3, waiting: 0, leased: 0, parked: 0, published: 0 })
       assert.equal(destinations.length, 2)
@@ -157,6 +228,31 @@ export const listingScenarios: readonly OutboxScenario[] = [
       await world.store.settle((await claim(world.store, { limit: 1 })).map(published))
       const young = (await world.store.stats()).oldestAge ?? Infinity
       assert.ok(young < 60_000, `the age is ${young}`)
+    },
+  },
+  {
+    name: 'each destination has the age of its oldest record that is neither published nor parked',
+    async run(open) {
+      await using world = await open({ retain: false })
+      await commitParked(world, record('p1', { destination: 'parked' }))
+      await commit(world, ...records(2, 'b', { destination: 'leased' }))
+      await claim(world.store, { destinations: ['leased'] })
+      await world.advance(hour)
+      // So many that the oldest record of another destination is far behind the first of the store.
+      await commit(world, ...records(1200, 'c', { destination: 'many' }))
+      await world.advance(hour)
+      await commit(world, record('d1', { destination: 'few' }), ...records(2, 'e', { destination: 'failed' }))
+      await world.store.settle((await claim(world.store, { destinations: ['failed'] })).map((one) => failed(one, hour)))
+      const ages = async () => new Map((await world.store.stats()).destinations.map((one) => [one.destination, one.oldestAge]))
+      const expected = { leased: 2 * hour, many: hour, few: 0, failed: 0 }
+      const found = await ages()
+      assert.equal(found.get('parked'), undefined)
+      for (const [destination, age] of Object.entries(expected)) {
+        const actual = found.get(destination) ?? Number.NaN
+        assert.ok(actual >= age && actual < age + 60_000, `the age of ${destination} is ${actual}`)
+      }
+      await world.store.settle((await claim(world.store, { destinations: ['few'] })).map(published))
+      assert.equal((await ages()).get('few'), undefined)
     },
   },
 ]

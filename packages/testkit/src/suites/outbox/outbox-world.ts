@@ -1,3 +1,4 @@
+import assert from 'node:assert/strict'
 import { type Attributes, Message } from '@ackord/core'
 import {
   type Claim,
@@ -176,6 +177,15 @@ export async function claimOne(store: OutboxStore, options: Partial<ClaimOptions
 
 export function idsOf(claimed: readonly { readonly message: Message }[]): (string | undefined)[] {
   return claimed.map(({ message }) => message.id)
+}
+
+/** Checks that these records were claimed, and their ages by message id. A database's clock goes on while a scenario runs, so an age may be a little higher. */
+export function checkAges(claimed: readonly ClaimedRecord[], expected: Readonly<Record<string, number>>): void {
+  assert.deepEqual(idsOf(claimed).toSorted(), Object.keys(expected).toSorted())
+  for (const { message, age } of claimed) {
+    const least = expected[message.id ?? ''] ?? 0
+    assert.ok(age >= least && age < least + 60_000, `the age of ${message.id} is ${age} ms, not ${least} ms`)
+  }
 }
 
 export function published({ id, token }: Claim): Outcome {

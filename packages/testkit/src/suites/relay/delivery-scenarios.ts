@@ -1,7 +1,12 @@
 import assert from 'node:assert/strict'
+import type { Metrics } from '@ackord/core'
 import { deferred } from '../../helpers/tracked-message.ts'
 import { settlePromises } from '../../helpers/virtual-runtime.ts'
+import { hour } from '../outbox/outbox-world.ts'
 import { distinct, numbered, type RelayScenario, RelayWorld, relayLease, relayPublishTimeout, takeAll } from './relay-world.ts'
+
+/** Shorter than the time limit of a publish. */
+const brokerDelay = 15_000
 
 export const deliveryScenarios: readonly RelayScenario[] = [
   {
@@ -17,6 +22,44 @@ export const deliveryScenarios: readonly RelayScenario[] = [
       assert.deepEqual(world.arrived.toSorted(), [...numbered(50, 'a'), ...numbered(10, 'b')])
       for (const { destination, messages } of world.calls) {
         for (const { id } of messages) assert.equal(id?.[0], destination)
+      }
+    },
+  },
+  {
+    name: 'the delay of each record, from storing it until the broker confirms it, is observed in milliseconds, per destination',
+    basic: true,
+    async run(ports) {
+      await using world = await RelayWorld.open(ports)
+      const observed: { readonly destination: string; readonly delay: number }[] = []
+      const metrics: Metrics = {
+        count() {},
+        gauge() {},
+        observe(name, delay, { destination = '' }) {
+          if (name === 'ackord.outbox.delivery_delay') observed.push({ destination: String(destination), delay })
+        },
+      }
+      let refused = false
+      world.answer = async (call) => {
+        if (call.destination === 'slow') await new Promise<void>((resolve) => void world.runtime.setTimeout(resolve, brokerDelay))
+        if (call.destination === 'slow' || refused) return await takeAll(call)
+        refused = true
+        return call.messages.map(() => ({ ok: false, error: new Error('not now') }))
+      }
+      await world.add('slow', 'e001')
+      // Only the clock of the store shows how long the record has been there.
+      await world.outbox.advance(hour)
+      await world.add('failing', 'e002')
+      await world.start(() => {}, { metrics })
+      await world.until(() => world.isEmpty(), 'everything is published')
+      // One observation per confirmed record. A retry counts from storing the record, not from the last attempt, and the back-off is 5 s.
+      assert.deepEqual(observed.map(({ destination }) => destination).toSorted(), ['failing', 'slow'])
+      const expected = new Map([
+        ['slow', hour + brokerDelay],
+        ['failing', 5000],
+      ])
+      for (const { destination, delay } of observed) {
+        const least = expected.get(destination) ?? 0
+        assert.ok(delay >= least && delay < least + 60_000, `the delay of '${destination}' is ${delay} ms, not ${least} ms`)
       }
     },
   },

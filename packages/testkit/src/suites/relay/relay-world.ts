@@ -1,4 +1,4 @@
-import type { Backoff, DeadLetter, Logger, Publisher, PublishResult, RawMessage, Runtime } from '@ackord/core'
+import type { Backoff, DeadLetter, Logger, Metrics, Publisher, PublishResult, RawMessage, Runtime } from '@ackord/core'
 import type { Claim, NewOutboxRecord, OutboxRecord, OutboxStore, PublisherMap, RelayOptions } from '@ackord/outbox'
 import { type RecordingLogger, recordingLogger } from '../../helpers/tracked-message.ts'
 import { eventLoopTurn, VirtualRuntime } from '../../helpers/virtual-runtime.ts'
@@ -19,6 +19,8 @@ export interface RelaySetup {
   readonly shutdownTimeout: number
   /** Default: none. */
   readonly deadLetter?: DeadLetter | undefined
+  /** Default: none. */
+  readonly metrics?: Metrics | undefined
   /** Default: 1. */
   readonly concurrency?: number | undefined
   /** Only if the store has order per key. */

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { type Context, Message, type Middleware, type RawMessage, Router, type RouterOptions } from '@ackord/core'
+import type { InboxAdmin } from '@ackord/outbox'
 import { recordingLogger, sourceOf, type TrackedMessage, trackedMessage } from '../../helpers/tracked-message.ts'
 import type { Scenario } from '../../run/scenario.ts'
 
@@ -32,6 +33,8 @@ export interface TransactionWorld extends AsyncDisposable {
   commitByHand?(context: Context): Promise<void>
   /** The committed value of the key. Called outside of transactions. */
   read(key: string): Promise<string | undefined>
+  /** The interface of the inbox for operators. Required by `testInboxAdmin()`. */
+  readonly inbox?: InboxAdmin | undefined
   /** The committed events in the outbox, oldest first. Called outside of transactions. */
   events(): Promise<readonly RawMessage[]>
 }

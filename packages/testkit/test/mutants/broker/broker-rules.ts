@@ -1,4 +1,4 @@
-import type { DeadLetter, MemorySourceOptions, PublishResult, RawMessage } from '@ackord/core'
+import type { BrokerAddress, DeadLetter, MemorySourceOptions, PublishResult, RawMessage } from '@ackord/core'
 
 /** The messages that a source has delivered, for rules that act on them. */
 interface DeliveredMessages {
@@ -10,6 +10,7 @@ interface DeliveredMessages {
 
 /** Every promise of sources and publishers as a rule, so that a mutant can break exactly one. */
 export interface BrokerRules {
+  readonly address: BrokerAddress
   /** The messages of a call as the broker stores them. */
   readonly store: (messages: readonly RawMessage[]) => readonly RawMessage[]
   readonly destination: (destination: string) => string
@@ -45,6 +46,7 @@ export interface BrokerRules {
 }
 
 export const brokerRules: BrokerRules = {
+  address: { system: 'memory', serverAddress: 'localhost', serverPort: 5672 },
   store: (messages) => messages,
   destination: (destination) => destination,
   results: (results) => results,

@@ -16,6 +16,7 @@ export const decoratedBrokerClaims: BrokerClaims = {
   replay: true,
   types: true,
   names: true,
+  origin: true,
   declared: true,
   sizeLimit: true,
   dropsRepeats: true,
@@ -74,6 +75,14 @@ export function decoratedBroker(broken: Partial<BrokerRules> = {}): OpenBrokerWo
       [Symbol.asyncDispose]: () => broker.close(),
     }
   }
+}
+
+/** Addresses that must not reach telemetry. */
+export const wrongAddresses: Readonly<Record<string, Partial<BrokerRules>>> = {
+  'there is no system': { address: {} },
+  'the system has no name': { address: { system: '' } },
+  'the server is a URL with a password': { address: { system: 'memory', serverAddress: 'amqp://guest:guest@localhost' } },
+  'the port is not a number': { address: { system: 'memory', serverAddress: 'localhost', serverPort: Number.NaN } },
 }
 
 /** The broker mutants that one scenario must catch. */

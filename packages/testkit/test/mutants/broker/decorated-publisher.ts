@@ -22,6 +22,18 @@ export class DecoratedPublisher implements Publisher, AsyncDisposable {
     this.#store = store
   }
 
+  get system(): string | undefined {
+    return this.#store.rules.address.system
+  }
+
+  get serverAddress(): string | undefined {
+    return this.#store.rules.address.serverAddress
+  }
+
+  get serverPort(): number | undefined {
+    return this.#store.rules.address.serverPort
+  }
+
   async publish(
     destination: string,
     messages: readonly RawMessage[],

@@ -1,4 +1,4 @@
-import { AckordError, Message, type RawMessage, type Source } from '@ackord/core'
+import { AckordError, Message, type RawMessage, type SharedPorts, type Source } from '@ackord/core'
 import type { BrokerRules } from './broker-rules.ts'
 
 export interface DecoratedSourceParts {
@@ -26,9 +26,25 @@ export class DecoratedSource implements Source, AsyncDisposable {
     this.#inner = parts.open()
   }
 
+  get system(): string | undefined {
+    return this.#parts.rules.address.system
+  }
+
+  get serverAddress(): string | undefined {
+    return this.#parts.rules.address.serverAddress
+  }
+
+  get serverPort(): number | undefined {
+    return this.#parts.rules.address.serverPort
+  }
+
   messages(options: { readonly signal: AbortSignal }): AsyncIterableIterator<RawMessage> {
     const { honoursSignal } = this.#parts.rules
     return new DecoratedIteration(this, this.#parts.rules, honoursSignal ? options.signal : never)
+  }
+
+  inheritPorts(ports: SharedPorts): void {
+    this.#inner.inheritPorts?.(ports)
   }
 
   get restarts(): number {

@@ -1,7 +1,7 @@
 import { systemRuntime } from '@ackord/core'
 import type { OpenBrokerWorld } from '../../../src/suites/broker/broker-world.ts'
 import type { Mutant } from '../../support/mutant.ts'
-import { brokenBroker } from './decorated-broker.ts'
+import { brokenBroker, wrongAddresses } from './decorated-broker.ts'
 
 /** Publishers with one defect each, and the scenario that must catch it. */
 export const publisherMutants: readonly Mutant<OpenBrokerWorld>[] = [
@@ -32,6 +32,7 @@ export const publisherMutants: readonly Mutant<OpenBrokerWorld>[] = [
   ...brokenBroker('dispose waits for publishes that run, and later publishes are rejected', {
     'dispose does not wait': { publisherWaits: false },
   }),
+  ...brokenBroker('a publisher names its system, and its server by a valid host and port if at all', wrongAddresses),
   ...brokenBroker('a missing destination is reported as a failure of the destination, not of the messages', {
     'the destination is created': { refusesMissing: false },
     'the failure is that of the messages': {

@@ -2,7 +2,7 @@ import { type Attributes, Message, type PublishResult, type RawMessage } from '@
 import type { OpenBrokerWorld } from '../../../src/suites/broker/broker-world.ts'
 import type { Mutant } from '../../support/mutant.ts'
 import type { BrokerRules } from './broker-rules.ts'
-import { brokenBroker } from './decorated-broker.ts'
+import { brokenBroker, wrongAddresses } from './decorated-broker.ts'
 
 /** Sources with one defect each, and the scenario that must catch it. */
 export const sourceMutants: readonly Mutant<OpenBrokerWorld>[] = [
@@ -108,13 +108,8 @@ export const sourceMutants: readonly Mutant<OpenBrokerWorld>[] = [
   }),
   ...brokenBroker('a rejected message is in the dead letter, unchanged and with the reason, and is not redelivered', {
     'the message is dropped': { deadLetter: () => 'discard' },
-    'there is no reason': {
-      deadLetter: (given) =>
-        given && {
-          ...given,
-          publisher: { publish: (name, letters, options) => given.publisher.publish(name, letters.map(reasonless), options) },
-        },
-    },
+    'there is no reason': { deadLetter: sending((letter) => letter.withAttributes({ deadletterreason: undefined })) },
+    'there is no origin': { deadLetter: sending((letter) => letter.withAttributes({ deadletterdestination: undefined })) },
     'the message is redelivered as well': {
       deadLetter: (given) =>
         given && {
@@ -142,6 +137,9 @@ export const sourceMutants: readonly Mutant<OpenBrokerWorld>[] = [
       },
     },
   ),
+  ...brokenBroker('a source that can inherit a logger passes it on to the publisher of its dead letter', {
+    'the dead letter keeps its default': { deadLetter: answering((result) => result) },
+  }),
   ...brokenBroker('a rejected message is redelivered if the dead letter does not confirm it', {
     'the answer of the dead letter is ignored': {
       deadLetter: (given) =>
@@ -202,6 +200,25 @@ export const sourceMutants: readonly Mutant<OpenBrokerWorld>[] = [
   ...brokenBroker('a new source continues where the last one stopped', {
     'every source begins with the first message': { group: (group, source) => `${group} ${source}` },
   }),
+  ...brokenBroker('a source names its system, and its server by a valid host and port if at all', wrongAddresses),
+  ...brokenBroker('carries traceparent and tracestate unchanged', {
+    'the trace is dropped': { store: changeAttributes(({ traceparent: _, ...attributes }) => attributes) },
+    'tracestate is dropped': { store: changeAttributes(({ tracestate: _, ...attributes }) => attributes) },
+    'baggage is dropped': { store: changeAttributes(({ baggage: _, ...attributes }) => attributes) },
+    'a message without a trace gets one': {
+      store: changeAttributes((attributes) => ({ traceparent: `00-${'d'.repeat(32)}-${'d'.repeat(16)}-01`, ...attributes })),
+    },
+    'every message is sampled': {
+      store: changeTexts((value) => value.replace(/^(00-[\da-f]{32}-[\da-f]{16})-00$/, '$1-01')),
+    },
+    'all messages of a call have the trace of the first one': {
+      store: (messages) =>
+        messages.map((message) => {
+          const { traceparent, tracestate } = messages[0]?.attributes ?? {}
+          return traceparent === undefined ? message : message.withAttributes({ traceparent, tracestate })
+        }),
+    },
+  }),
   ...brokenBroker('a broker that is restarted twice during a run loses no confirmed message', {
     'unsettled messages are lost': { survivesRestart: false },
   }),
@@ -258,6 +275,15 @@ function lateVerdict(state: RawMessage['state'], verdict: 'ack' | 'nack'): Broke
     })
 }
 
+/** A dead letter whose letters are changed. */
+function sending(change: (letter: RawMessage) => RawMessage): BrokerRules['deadLetter'] {
+  return (given) =>
+    given && {
+      ...given,
+      publisher: { publish: (name, letters, options) => given.publisher.publish(name, letters.map(change), options) },
+    }
+}
+
 /** A dead letter whose answers are changed. */
 function answering(change: (result: PublishResult) => PublishResult): BrokerRules['deadLetter'] {
   return (given) =>
@@ -279,8 +305,4 @@ function isRefusal(result: PublishResult): boolean {
 function dataless(letter: RawMessage): RawMessage {
   if (letter.attributes['deadletterform'] !== 'envelope') return letter
   return letter.copy(utf8.encode(JSON.stringify({ ...JSON.parse(text.decode(letter.data)), data_base64: '' })))
-}
-
-function reasonless(letter: RawMessage): RawMessage {
-  return letter.withAttributes({ deadletterreason: undefined })
 }

@@ -11,6 +11,7 @@ import {
   overriding,
   recordsOf,
   viewsOf,
+  wrongAges,
 } from '../outbox/decorated-outbox.ts'
 import { brokenOrder, orderingAs } from './decorated-ordered-outbox.ts'
 
@@ -173,6 +174,7 @@ export const orderingMutants: readonly Mutant<RelayPorts>[] = [
     'a failed record is skipped': failedRecordIsSkipped,
     'a failed record holds up all': waitingRecordHoldsUpAll,
   }),
+  ...brokenOrder("a claim reports how long ago each record was stored, by the store's clock, with a key or without", wrongAges),
   ...brokenOrder('an attempt counts when a record is settled as failed, not when it is claimed or released', {
     'failures are not counted': failuresAreNotCounted,
     'releases are counted': overriding((store) => ({

@@ -14,6 +14,7 @@ import {
   showing,
   viewsOf,
   wakeUpsOf,
+  wrongAges,
 } from './decorated-outbox.ts'
 
 /** Longer than any scenario lasts. */
@@ -145,6 +146,7 @@ export const claimMutants: readonly Mutant<OpenOutboxWorld>[] = [
       }
     },
   }),
+  ...brokenOutbox("a claim reports how long ago each record was stored, by the store's clock", wrongAges),
   ...brokenOutbox('every claim has its own token', {
     'all claims have the same token': () => {
       const latest = new LatestClaims()

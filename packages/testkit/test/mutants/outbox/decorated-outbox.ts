@@ -118,9 +118,47 @@ export async function claimChosen(
   return chosen
 }
 
+/** Claims report another age. `now` is the time by the clock of the store. */
+function reportingAge(ageOf: (claimed: ClaimedRecord, now: number) => number): Decorate {
+  return ({ now }) => ({
+    store: (store) => ({
+      claim: async (options) => (await store.claim(options)).map((claimed) => ({ ...claimed, age: ageOf(claimed, now()) })),
+    }),
+  })
+}
+
+/** Ages that are not those of the records. */
+export const wrongAges: Readonly<Record<string, Decorate>> = {
+  'the age is always 0': reportingAge(() => 0),
+  'the age is in seconds': reportingAge(({ age }) => age / 1000),
+  'the age is that of the oldest record of the claim': overriding((store) => ({
+    async claim(options) {
+      const claimed = await store.claim(options)
+      const oldest = Math.max(...claimed.map(({ age }) => age))
+      return claimed.map((one) => ({ ...one, age: oldest }))
+    },
+  })),
+  'the age counts from the first claim': (decorated) => {
+    const claimedAt = new Map<string, number>()
+    return reportingAge(({ id }, now) => {
+      if (!claimedAt.has(id)) claimedAt.set(id, now)
+      return now - (claimedAt.get(id) ?? now)
+    })(decorated)
+  },
+  'the age is 0 after a failure': reportingAge(({ attempts, age }) => (attempts > 1 ? 0 : age)),
+  'the age is by the clock of this process': reportingAge(({ createdAt }) => Date.now() - createdAt),
+}
+
 /** Changes the outcomes before they are settled. */
 export function settling(change: (outcome: Outcome) => Outcome): Decorate {
   return overriding((store) => ({ settle: (outcomes) => store.settle(outcomes.map(change)) }))
+}
+
+type Rearm = Parameters<OutboxAdmin['rearm']>
+
+/** Changes the arguments of `rearm()`. */
+export function rearming(change: (...call: Rearm) => Rearm): Decorate {
+  return overriding((store) => ({ rearm: (...call) => store.rearm(...change(...call)) }))
 }
 
 /** Changes the records that operators see. */

@@ -1,5 +1,4 @@
-import { Message } from '@ackord/core'
-import type { OutboxAdmin, OutboxRecord, OutboxReference, OutboxState } from '@ackord/outbox'
+import type { OutboxAdmin, OutboxRecord, OutboxReference } from '@ackord/outbox'
 import type { OpenOutboxWorld } from '../../../src/suites/outbox/outbox-world.ts'
 import type { Mutant } from '../../support/mutant.ts'
 import {
@@ -9,17 +8,10 @@ import {
   LatestClaims,
   type Outbox,
   overriding,
+  rearming,
   removeRecords,
-  showing,
   viewsOf,
 } from './decorated-outbox.ts'
-
-type Rearm = Parameters<OutboxAdmin['rearm']>
-
-/** Changes the arguments of `rearm()`. */
-function rearming(change: (...call: Rearm) => Rearm): Decorate {
-  return overriding((store) => ({ rearm: (...call) => store.rearm(...change(...call)) }))
-}
 
 /** `park()` ignores the ids of which `isParked` says no. */
 function parking(isParked: (record: OutboxRecord) => boolean): Decorate {
@@ -66,17 +58,6 @@ function cancellingOthers(
   })
 }
 
-/** `list()` sorts and pages all records itself. */
-function listing(page: (records: readonly OutboxRecord[], after: string | undefined) => readonly OutboxRecord[]): Decorate {
-  return overriding((store) => ({
-    async list(filter, { limit, after }) {
-      const { records } = await store.list(filter, { limit: 10_000 })
-      const rest = page(records, after)
-      return { records: rest.slice(0, limit), next: rest.length > limit ? rest[limit - 1]?.id : undefined }
-    },
-  }))
-}
-
 /** `deletePublished()` deletes other records. Leased ones cannot be deleted this way. */
 function deleting(isDeleted: (record: OutboxRecord, before: number) => boolean): Decorate {
   return ({ now }) => ({
@@ -87,28 +68,6 @@ function deleting(isDeleted: (record: OutboxRecord, before: number) => boolean):
           store,
           old.slice(0, limit).map(({ id }) => id),
         )
-      },
-    }),
-  })
-}
-
-/** `stats()` counts one state as another. */
-function counting(from: Exclude<OutboxState, 'ready'>): Decorate {
-  return overriding((store) => ({
-    async stats() {
-      const stats = await store.stats()
-      return { ...stats, destinations: stats.destinations.map((one) => ({ ...one, ready: one.ready + one[from], [from]: 0 })) }
-    },
-  }))
-}
-
-/** `stats()` computes the oldest age from other records. */
-function ageing(counts: (record: OutboxRecord) => boolean): Decorate {
-  return ({ now }) => ({
-    store: (store) => ({
-      async stats() {
-        const ages = (await allRecords(store)).filter(counts).map(({ createdAt }) => now() - createdAt)
-        return { ...(await store.stats()), oldestAge: ages.length === 0 ? undefined : Math.max(...ages) }
       },
     }),
   })
@@ -281,60 +240,6 @@ export const operatorMutants: readonly Mutant<OpenOutboxWorld>[] = [
   ...brokenOutbox('deletePublished never deletes unpublished records, however old', {
     'every old record is deleted': deleting(({ createdAt }, before) => createdAt <= before),
     'parked records are deleted too': deleting(({ state }) => state === 'published' || state === 'parked'),
-  }),
-  ...brokenOutbox('list returns all records, oldest first, page by page', {
-    'a page begins with the last record of the page before': listing((records, after) =>
-      records.filter(({ id }) => Number(id) >= Number(after ?? 0)),
-    ),
-    'records are sorted by destination': listing((records, after) =>
-      records.toSorted((a, b) => a.destination.localeCompare(b.destination)).filter(({ id }) => Number(id) > Number(after ?? 0)),
-    ),
-  }),
-  ...brokenOutbox('a page continues where the previous one ended, even if records were removed meanwhile', {
-    'a page is found by counting': listing((records, after) => records.slice(Number(after ?? 0))),
-  }),
-  ...brokenOutbox('rejects an invalid cursor instead of starting over or ending', {
-    'an invalid cursor is taken for the start': listing((records, after) =>
-      records.filter(({ id }) => Number(id) > (Number.parseInt(after ?? '0', 10) || 0)),
-    ),
-    'an invalid cursor is taken for the end': listing((records, after) =>
-      records.filter(({ id }) => after === undefined || Number(id) > Number(after)),
-    ),
-    'text after a cursor is ignored': overriding((store) => ({
-      list: (filter, page) => store.list(filter, { ...page, after: page.after?.replace(/(?<=\d)\D.*$/, '') }),
-    })),
-  }),
-  ...brokenOutbox('list filters by state, destination and type', {
-    'the state is ignored': overriding((store) => ({ list: (filter, page) => store.list({ ...filter, state: undefined }, page) })),
-    'the destination is ignored': overriding((store) => ({
-      list: (filter, page) => store.list({ ...filter, destination: undefined }, page),
-    })),
-    'the type is ignored': overriding((store) => ({ list: (filter, page) => store.list({ ...filter, type: undefined }, page) })),
-  }),
-  ...brokenOutbox('operators see the record and its message', {
-    'the message can be settled': showing(({ message, ...record }) => ({
-      ...record,
-      message: new Message(message.data, message.attributes, { acking: { ack() {}, nack() {}, reject() {} } }),
-    })),
-  }),
-  ...brokenOutbox('get of a deleted record resolves to undefined', {
-    'get throws': overriding((store) => ({
-      async get(id) {
-        const record = await store.get(id)
-        if (record === undefined) throw new Error('not found')
-        return record
-      },
-    })),
-  }),
-  ...brokenOutbox('stats count each state of each destination', {
-    'leased records count as ready': counting('leased'),
-    'waiting records count as ready': counting('waiting'),
-  }),
-  ...brokenOutbox('the oldest age is that of the oldest record that is neither published nor parked', {
-    'parked records count': ageing(() => true),
-    'records that were claimed do not count': ageing(
-      ({ state, attempts }) => state !== 'parked' && state !== 'published' && attempts === 0,
-    ),
   }),
 ]
 

@@ -76,6 +76,10 @@ export class ClaimedMessages {
     return claimed
   }
 
+  get all(): readonly ClaimedRecord[] {
+    return [...this.#claimed.values()]
+  }
+
   of(messages: readonly RawMessage[]): ClaimedRecord[] {
     return messages.flatMap(({ id = '' }) => this.#claimed.get(id) ?? [])
   }

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { type PublishResult, toError } from '@ackord/core'
+import { type Metrics, type PublishResult, toError } from '@ackord/core'
 import { type OutboxStore, type Outcome, Relay } from '@ackord/outbox'
 import { eventLoopTurn } from '../../../src/helpers/virtual-runtime.ts'
 import type { RelayPorts } from '../../../src/suites/relay/relay-world.ts'
@@ -74,6 +74,16 @@ function settlingAfterLetters(waits: (outcome: Outcome) => boolean): DecorateRel
   }
 }
 
+type Observe = Metrics['observe']
+
+/** The metrics port receives other observations: `change` calls the original port. */
+function observing(change: (observe: Observe, ...call: Parameters<Observe>) => void): DecorateRelay {
+  return withSetup(({ metrics }) => {
+    if (metrics === undefined) return {}
+    return { metrics: { ...metrics, observe: (...call) => change(metrics.observe, ...call) } }
+  })
+}
+
 /** Changes the outcomes before they are settled. */
 function settling(change: (outcome: Outcome) => Outcome): (store: OutboxStore) => Pick<OutboxStore, 'settle'> {
   return (store) => ({ settle: (outcomes) => store.settle(outcomes.map(change)) })
@@ -84,6 +94,28 @@ export const relayMutants: readonly Mutant<RelayPorts>[] = [
   ...brokenRelay('every committed record is published once, to its destination', {
     'every batch is sent twice': sendsTwice,
     'all records go to one destination': publishing((publish) => (_, messages, options) => publish('orders', messages, options)),
+  }),
+  ...brokenRelay('the delay of each record, from storing it until the broker confirms it, is observed in milliseconds, per destination', {
+    'nothing is observed': withSetup(() => ({ metrics: undefined })),
+    'the delay is in seconds': observing((observe, name, value, labels) => observe(name, value / 1000, labels)),
+    'all destinations are observed as one': observing((observe, name, value) => observe(name, value, { destination: 'all' })),
+    'the delay counts from the claim': withStore((store) => ({
+      claim: async (options) => (await store.claim(options)).map((claimed) => ({ ...claimed, age: 0 })),
+    })),
+    'the delay ends with the claim': (store, setup) => {
+      const claimed = new ClaimedMessages()
+      const isDelay = (name: string) => name === 'ackord.outbox.delivery_delay'
+      return {
+        store: { claim: (options) => claimed.claim(store, options) },
+        ...observing((observe, name, value, labels) => {
+          const record = claimed.all.find(({ destination }) => destination === labels['destination'])
+          observe(name, isDelay(name) ? (record?.age ?? value) : value, labels)
+        })(store, setup),
+      }
+    },
+    'every publish is observed': observing((observe, name, value, labels) =>
+      observe(name === 'ackord.outbox.publish_duration' ? 'ackord.outbox.delivery_delay' : name, value, labels),
+    ),
   }),
   ...brokenRelay('a relay that is killed while it publishes loses nothing', {
     'records are settled before they are published': settlesFirst,

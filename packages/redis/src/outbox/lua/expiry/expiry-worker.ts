@@ -34,7 +34,7 @@ const jitter = 0.2
 /** Any number of workers may run, in any number of processes: they make the same decisions, and each counts once. */
 export function expiryWorker(expiry: LuaExpiry, event: ExpiryEvent, options: ExpiryWorkerOptions = {}): ExpiryWorker {
   const context = contextOf(expiry)
-  const { batchSize = 100, pollInterval = 1000, logger = context.logger, metrics = context.metrics, ...unknown } = options
+  const { batchSize = 100, pollInterval = 1000, logger = context.logger, metrics, ...unknown } = options
   rejectUnknownOptions('expiryWorker()', unknown)
   checkFunction('event', event)
   checkCount('batchSize', batchSize)
@@ -46,7 +46,9 @@ export function expiryWorker(expiry: LuaExpiry, event: ExpiryEvent, options: Exp
   async function round(signal: AbortSignal): Promise<number> {
     const { expiries, now, nextIn } = await expiry.dueExpiries(batchSize)
     const [oldest] = expiries
-    meter?.gauge('ackord.outbox.expiry_lag', oldest === undefined || Number.isNaN(oldest.dueAt) ? 0 : now - oldest.dueAt, {})
+    // The outbox may inherit its metrics later.
+    const current = meter ?? context.metrics
+    current?.gauge('ackord.outbox.expiry_lag', oldest === undefined || Number.isNaN(oldest.dueAt) ? 0 : now - oldest.dueAt, {})
     if (signal.aborted) return 0
     // A failed decision does not keep the others from being made; it is tried again.
     const results = await Promise.allSettled(expiries.map((due) => expiry.decideExpiry(due, event)))

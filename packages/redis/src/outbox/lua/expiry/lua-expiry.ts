@@ -10,19 +10,30 @@ import {
   rejectUnknownOptions,
 } from '@ackord/core/internal'
 import type { NewOutboxRecord } from '@ackord/outbox'
+import { toBuffer } from '../../../client/argument.ts'
 import type { RedisArgument, Reply } from '../../../client/port.ts'
 import type { QueuedCommand } from '../../../client/queued-command.ts'
 import { asList } from '../../../client/reply.ts'
 import type { RedisTransaction } from '../../../transaction/transaction.ts'
-import { toBuffer } from '../../record-fields.ts'
 import { contextOf, runWith, withContext } from '../context.ts'
 import { enqueueArguments } from '../enqueue.ts'
 import type { LuaShard } from '../layout.ts'
 import type { LuaOutbox, PreparedRecords } from '../lua-outbox.ts'
 import { storedRecord } from '../record-body.ts'
 import type { OutboxScript } from '../scripts/prelude.ts'
-import { byAge, checkTime, type DueExpiries, type DueExpiry, isTime, toExpiries } from './due-expiry.ts'
-import { type ExpiryKeyName, expiryId, expiryKey, keysWithExpiry, namespaceBytes } from './expiry-keys.ts'
+import {
+  byAge,
+  checkTime,
+  type DueExpiries,
+  type DueExpiry,
+  type ExpiryKeyName,
+  expiryId,
+  expiryKey,
+  isTime,
+  keysWithExpiry,
+  namespaceBytes,
+  toExpiries,
+} from './due-expiry.ts'
 import { type ParkedExpiries, parkedExpiries } from './parked-expiries.ts'
 import { decideScript, dueScript, extendFragment, recordScript, revokeScript } from './scripts.ts'
 
@@ -105,7 +116,7 @@ const maxReasonLength = 1000
 /** `namespace`: a UUID of your own. Event ids are made from it, the subject and the due time, so it must never change. */
 export function luaExpiry(outbox: LuaOutbox, namespace: string, options: LuaExpiryOptions = {}): LuaExpiry {
   const outboxContext = contextOf(outbox)
-  const { shards, logger, metrics, maxSize, ordered } = outboxContext
+  const { shards, logger, maxSize, ordered } = outboxContext
   const { name = 'expiry', grace = 7 * day, remember = 7 * day, ...unknown } = options
   rejectUnknownOptions('luaExpiry()', unknown)
   const bytes = namespaceBytes(namespace)
@@ -201,7 +212,7 @@ export function luaExpiry(outbox: LuaOutbox, namespace: string, options: LuaExpi
       const [reason, stored] = typeof made === 'string' ? [made, []] : ['', made]
       const args = [subject, isTime(dueAt) ? String(dueAt) : '', cutoffText(cutoff), rememberText, reason, ...stored]
       const decision = String(await run(shard, decideScript, args)) as ExpiryDecision
-      metrics?.count('ackord.outbox.expiry', 1, { decision })
+      outboxContext.metrics?.count('ackord.outbox.expiry', 1, { decision })
       if (decision === 'parked') {
         const why = reason === '' ? 'Its context is missing.' : reason
         logger.error({ tag: shard.tag, subject, dueAt }, `An expiry is parked: it has no event until rearmParked(). ${why}`)
@@ -213,7 +224,7 @@ export function luaExpiry(outbox: LuaOutbox, namespace: string, options: LuaExpi
       const args = revokeArguments(subject, event, settings)
       try {
         const revocation = String(await run(shardOf(subject), revokeScript, args)) as Revocation
-        metrics?.count('ackord.outbox.revoked', 1, { result: revocation })
+        outboxContext.metrics?.count('ackord.outbox.revoked', 1, { result: revocation })
         return revocation
       } catch (error) {
         if (error instanceof Error && /\bCONFLICT\b/.test(error.message)) throw conflict(subject, event, error)

@@ -2,7 +2,7 @@ import { script } from '../../../client/port.ts'
 import type { CommitFragment } from '../../../client/queued-command.ts'
 import { keyCount } from '../layout.ts'
 import { type OutboxScript, outboxLua, outboxScript } from '../scripts/prelude.ts'
-import { expiryKeyTypes } from './expiry-keys.ts'
+import { expiryKeyTypes } from './due-expiry.ts'
 
 /**
  * The steps of expiry, for any script that has `outboxLua` before it. `k` is the index of a shard's first key in KEYS, with those of the expiry behind the

@@ -1,5 +1,4 @@
-import { claimLua, destinationsLua, oldestLua } from './claim-fragment.ts'
-import { pollerLua } from './poller-fragment.ts'
+import { claimLua, destinationsLua, oldestLua, pollerLua } from './claim-fragment.ts'
 import { type OutboxScript, outboxScript, shardLua } from './prelude.ts'
 
 /**
@@ -12,8 +11,8 @@ import { type OutboxScript, outboxScript, shardLua } from './prelude.ts'
  *           bytes of all bodies together, '1' if the first record is claimed even if it is larger; what happens to records behind a parked one: 'given', 'kept'
  *           or 'marked'; '1' if one store object at a time may poll; '1' if records with a key come before those without; destination hashes, and the key to begin behind in each
  *     returns: the destination to begin behind next time; '1' if there may be more that it did not read; the number of removed members; the number
- *            of parked records; the bytes of all bodies; '1' if it stopped before a record that was too large; destination hashes, and the key to begin behind in each;
- *            then for each record id, body, attempts, created, seq, the parked record before it or '', and destinationHash and key or ''
+ *            of parked records; the bytes of all bodies; '1' if it stopped before a record that was too large; the time; destination hashes, and the key to begin
+ *            behind in each; then for each record id, body, attempts, created, seq, the parked record before it or '', and destinationHash and key or ''
  *     writes: pollers; for each inflight, keys, state, then out of ready, waiting and keys; counts
  */
 export const claimOrderedScript: OutboxScript = outboxScript(
@@ -29,7 +28,7 @@ local behindParked, exclusive, keyedFirst, cursors = ARGV[11], ARGV[12] == '1', 
 for destinationHash, key in string.gmatch(ARGV[14], '(%S+) (%S+)') do cursors[destinationHash] = key end
 
 if exclusive then
-  for name in pairs(living()) do if name ~= mine then return { ARGV[8], '0', 0, 0, 0, '0', '' } end end
+  for name in pairs(living()) do if name ~= mine then return { ARGV[8], '0', 0, 0, 0, '0', now, '' } end end
 end
 ${claimLua}
 
@@ -79,7 +78,7 @@ end
 local classes, known = 'fkr', 'fkr'
 ${destinationsLua}
 
-local reply, count, looked, bytes, full = { cursor, '0', 0, 0, 0, '0', '' }, 0, 0, 0, false
+local reply, count, looked, bytes, full = { cursor, '0', 0, 0, 0, '0', now, '' }, 0, 0, 0, false
 local given = {}
 ${oldestLua}
 
@@ -283,10 +282,10 @@ while hasMore and count < limit and not full do
     end
   end
 end
-for i, body in ipairs(fetch(entries, given)) do reply[7 + 7 * (i - 1) + 2] = body end
+for i, body in ipairs(fetch(entries, given)) do reply[8 + 7 * (i - 1) + 2] = body end
 ackord.flush(1)
 local met = {}
 for _, queue in ipairs(queues) do if queue.met then met[#met + 1] = queue.destinationHash .. ' ' .. queue.met end end
-reply[2], reply[3], reply[4], reply[5], reply[6], reply[7] = more, removed, parked, bytes, full and '1' or '0', table.concat(met, ' ')
+reply[2], reply[3], reply[4], reply[5], reply[6], reply[8] = more, removed, parked, bytes, full and '1' or '0', table.concat(met, ' ')
 return reply`,
 )

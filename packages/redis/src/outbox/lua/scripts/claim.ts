@@ -9,8 +9,8 @@ import { type OutboxScript, outboxScript, shardLua } from './prelude.ts'
  *     ARGV: limit, lease, token, class ('f', 'r' or 'fr'), how many further records to read, 'all', 'only' or 'except', destination hashes, the one to begin behind,
  *           the most bytes of all bodies together, '1' if the first record is claimed even if it is larger
  *     returns: the destination to begin behind next time; '1' if there may be more that it did not read; the number of removed members; the number
- *            of parked records; the bytes of all bodies; '1' if it stopped before a record that was too large; then for each record id, body, attempts, created
- *            and seq
+ *            of parked records; the bytes of all bodies; '1' if it stopped before a record that was too large; the time; then for each record id, body, attempts,
+ *            created and seq
  *     writes: for each inflight, state, then out of ready; counts
  */
 export const claimScript: OutboxScript = outboxScript(
@@ -43,7 +43,7 @@ if #due == budget or #expired == budget then more = '1' end
 local known = 'fr'
 ${destinationsLua}
 
-local reply, count, looked, bytes, full = { cursor, more, 0, 0, 0, '0' }, 0, 0, 0, false
+local reply, count, looked, bytes, full = { cursor, more, 0, 0, 0, '0', now }, 0, 0, 0, false
 ${oldestLua}
 -- The length of a body is known before the body is read, so that only claimed bodies are in memory.
 local function take(destinationHash, most)

@@ -1,6 +1,6 @@
 import { script } from '../../../client/port.ts'
 import type { CommitFragment } from '../../../client/queued-command.ts'
-import { cancelLua } from './cancel-fragment.ts'
+import { cancelLua } from './cancel.ts'
 import { enqueueLua } from './enqueue-fragment.ts'
 import { ackordLua } from './prelude.ts'
 

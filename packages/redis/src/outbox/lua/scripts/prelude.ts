@@ -1,5 +1,4 @@
-import { type Script, script } from '../../../client/port.ts'
-import { splitLua } from '../../../client/split-lua.ts'
+import { type Script, script, splitLua } from '../../../client/port.ts'
 import { keyNames, keyTypes, layoutVersion, offsetOf, orderedLayoutVersion } from '../layout.ts'
 import { enqueueLua } from './enqueue-fragment.ts'
 

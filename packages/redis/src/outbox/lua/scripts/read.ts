@@ -38,11 +38,12 @@ return reply`,
 
 /**
  * Counts records by destination and state. Writes nothing. Beyond 1,000 each, due records and those with an expired lease count as waiting
- * and as leased, until a claim has moved them.
+ * and as leased, until a claim has moved them. The age of a destination is exact if its oldest open record is among the first 1,000 of the shard; else it
+ * is the oldest of its ready records, and of the first 1,000 each that wait and are leased.
  *
  *     KEYS: those of a shard
  *     ARGV: none
- *     returns: the age of the oldest open one in milliseconds, or -1; then for each destination its name and the numbers of ready, waiting, leased, parked and published records
+ *     returns: the age of the oldest open one in milliseconds, or -1; then for each destination its name and the numbers of ready, waiting, leased, parked and published records, and the age of its oldest open one, or -1
  */
 export const statsScript: OutboxScript = outboxScript(
   'stats',
@@ -59,10 +60,43 @@ end
 local counted = {}
 local flat = redis.call('HGETALL', counts)
 for i = 1, #flat, 2 do counted[flat[i]] = tonumber(flat[i + 1]) or 0 end
-local first = redis.call('ZRANGEBYLEX', index, '[o', '(p', 'LIMIT', 0, 1)[1]
-local oldest = first and ackord.read(redis.call('HGET', state, string.sub(first, 18)))
-local reply = { oldest and math.max(0, now - tonumber(oldest.created)) or -1 }
 local names = redis.call('HGETALL', destinations)
+local ages, wanted, missing, oldest = {}, {}, 0, -1
+for i = 1, #names, 2 do
+  if (counted[names[i] .. 'o'] or 0) > 0 then wanted[names[i]], missing = true, missing + 1 end
+end
+local function see(ids)
+  for _, text in ipairs(fetch(state, ids)) do
+    local s = ackord.read(text)
+    if s and s.status == 'O' then
+      local age, known = math.max(0, now - tonumber(s.created)), ages[s.destinationHash]
+      if wanted[s.destinationHash] then wanted[s.destinationHash], missing = nil, missing - 1 end
+      if not known or age > known then ages[s.destinationHash] = age end
+      if age > oldest then oldest = age end
+    end
+  end
+end
+local after, seen = '[o', 0
+repeat
+  local page = redis.call('ZRANGEBYLEX', index, after, '(p', 'LIMIT', 0, 100)
+  local ids = {}
+  for i, one in ipairs(page) do ids[i] = string.sub(one, 18) end
+  see(ids)
+  after, seen = '(' .. (page[#page] or ''), seen + #page
+until #page < 100 or missing <= 0 or seen >= 1000
+if missing > 0 and seen >= 1000 then
+  local ids = redis.call('ZRANGEBYSCORE', inflight, '-inf', '+inf', 'LIMIT', 0, 1000)
+  for _, one in ipairs(redis.call('ZRANGEBYSCORE', waiting, '-inf', '+inf', 'LIMIT', 0, 1000)) do ids[#ids + 1] = string.sub(one, 26) end
+  for destinationHash in pairs(wanted) do
+    for _, class in ipairs({ 'f', 'k', 'r' }) do
+      local start = destinationHash .. class
+      local head = redis.call('ZRANGEBYLEX', ready, '[' .. start, '(' .. start .. '~', 'LIMIT', 0, 1)[1]
+      if head then ids[#ids + 1] = string.sub(head, 26) end
+    end
+  end
+  see(ids)
+end
+local reply = { oldest }
 for i = 1, #names, 2 do
   local destinationHash = names[i]
   local opened, leased = counted[destinationHash .. 'o'] or 0, counted[destinationHash .. 'i'] or 0
@@ -74,7 +108,7 @@ for i = 1, #names, 2 do
     local wait = math.max(0, opened - leased - unclaimed)
     -- With order per key records have no leases: those in flight are shown with their state before the claim.
     if ackord.ordered(1) then late, inFlight = late + inFlight, 0 end
-    reply[#reply + 1] = { names[i + 1], unclaimed + late, wait, inFlight, parked, published }
+    reply[#reply + 1] = { names[i + 1], unclaimed + late, wait, inFlight, parked, published, ages[destinationHash] or -1 }
   end
 end
 return reply`,

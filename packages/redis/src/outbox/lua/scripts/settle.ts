@@ -1,4 +1,4 @@
-import { pollerLua } from './poller-fragment.ts'
+import { pollerLua } from './claim-fragment.ts'
 import { type OutboxScript, outboxScript, shardLua } from './prelude.ts'
 
 /**

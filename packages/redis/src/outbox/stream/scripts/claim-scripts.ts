@@ -11,8 +11,8 @@ const maxPassed = 1000
  * Takes entries that were read before and are due.
  * KEYS: the set of destinations; per destination its six keys. ARGV: group, consumer, limit, the most bytes, whether the first entry is taken even if it is larger,
  * whether to take from `ready` (1 or 0), and from `retry`, and whether to return the destinations.
- * Returns these, the bytes, '1' if it stopped before an entry that did not fit, and per destination a list of { id, fields, delivery, uncounted } and one of ids whose entry is missing,
- * or the problem of its keys.
+ * Returns these, the bytes, '1' if it stopped before an entry that did not fit, the time, and per destination a list of { id, fields, delivery, uncounted } and one of ids whose entry
+ * is missing, or the problem of its keys.
  */
 export const takeDue: Script = script(`${clock}
 ${members}
@@ -22,7 +22,7 @@ local group, consumer, limit = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local destinations = (#KEYS - 1) / 6
 local problem = check(1, 'set')
 if problem then return problem end
-local reply = { ARGV[8] == '1' and redis.call('SMEMBERS', KEYS[1]) or {}, 0, '0' }
+local reply = { ARGV[8] == '1' and redis.call('SMEMBERS', KEYS[1]) or {}, 0, '0', now }
 local function take(destination, key, most)
   local first = 6 * destination - 4
   local stream, uncounted = KEYS[first], KEYS[first + 5]
@@ -39,12 +39,12 @@ local function take(destination, key, most)
         if not fits(found[2]) then return false end
         local delivery = pending and pending[4] + 1 or 1
         redis.call('XCLAIM', stream, group, consumer, 0, id, 'FORCE', 'RETRYCOUNT', delivery, 'JUSTID')
-        table.insert(reply[destination + 3][1], { id, found[2], delivery, tonumber(redis.call('HGET', uncounted, id)) or 0 })
+        table.insert(reply[destination + 4][1], { id, found[2], delivery, tonumber(redis.call('HGET', uncounted, id)) or 0 })
       else
         redis.call('XACK', stream, group, id)
         redis.call('HDEL', uncounted, id)
         redis.call('HDEL', KEYS[first + 4], id)
-        table.insert(reply[destination + 3][2], id)
+        table.insert(reply[destination + 4][2], id)
       end
     end
     redis.call('ZREM', key, member)
@@ -54,7 +54,7 @@ end
 local more = {}
 for destination = 1, destinations do
   local wrong = checkKeys(6 * destination - 4)
-  reply[destination + 3] = wrong and wrong.err or { {}, {} }
+  reply[destination + 4] = wrong and wrong.err or { {}, {} }
   more[destination] = { not wrong and ARGV[6] == '1', not wrong and ARGV[7] == '1' }
 end
 -- In shares, so that no destination waits for the others; what some do not use is for those that have more.

@@ -1,4 +1,4 @@
-import { splitLua } from '../../../client/split-lua.ts'
+import { splitLua } from '../../../client/port.ts'
 
 // Parts that the scripts share.
 

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { Message } from '@ackord/core'
 import type { NewOutboxRecord } from '@ackord/outbox'
-import { type ExpiryKeyName, expiryKey, keysWithExpiry } from '../../../../src/outbox/lua/expiry/expiry-keys.ts'
+import { type ExpiryKeyName, expiryKey, keysWithExpiry } from '../../../../src/outbox/lua/expiry/due-expiry.ts'
 import {
   type Expiry,
   type ExpiryDecision,

@@ -1,7 +1,7 @@
 import { Message } from '@ackord/core'
 import { describe, expect, it } from 'vitest'
 import { startRedis } from '../../../../../../scripts/servers/index.mjs'
-import { expiryKeyNames, expiryKeyTypes } from '../../../../src/outbox/lua/expiry/expiry-keys.ts'
+import { expiryKeyNames, expiryKeyTypes } from '../../../../src/outbox/lua/expiry/due-expiry.ts'
 import { type LuaExpiryOptions, luaExpiry } from '../../../../src/outbox/lua/expiry/lua-expiry.ts'
 import { expiryLua } from '../../../../src/outbox/lua/expiry/scripts.ts'
 import { keyCount, keyNames, keyTypes } from '../../../../src/outbox/lua/layout.ts'

@@ -1,5 +1,5 @@
 import { silentLogger, systemRuntime } from '@ackord/core'
-import { Relay } from '@ackord/outbox'
+import { type ClaimedRecord, Relay } from '@ackord/outbox'
 import { deferred } from '@ackord/testkit'
 import { describe, expect, it, vi } from 'vitest'
 import { luaOutbox } from '../../../../src/outbox/lua/lua-outbox.ts'
@@ -20,6 +20,15 @@ describe('claims', () => {
     expect(idsOf(await world.store.claim({ limit: 10, lease }))).toEqual(['later'])
     await world.advance(hour)
     expect(idsOf(await world.store.claim({ limit: 10, lease, retried: 'only' }))).toEqual(['later', 'now'])
+  })
+
+  it.each([undefined, 'perKey'] as const)('the age of a record is never negative, with order %s', async (order) => {
+    await using world = await LuaWorld.open({ outbox: { order } })
+    await world.store.enqueue([record('e1')])
+    // As if the clock of the server had been set back.
+    await world.advance(-hour)
+    const [claimed] = await world.store.claim({ limit: 10, lease })
+    expect([claimed?.message.id, claimed?.age]).toEqual(['e1', 0])
   })
 
   it('R10: every settlement is guarded by state and token, and reports what it did', async () => {
@@ -271,18 +280,18 @@ describe('R8: the relay of the process that stores', () => {
 
   it('leaves records that it could not accept to others when the lease has expired', async () => {
     await using world = await LuaWorld.open()
-    const taken: string[] = []
+    const taken: ClaimedRecord[] = []
     const detach = world.store.attach?.({
       lease: () => lease,
-      take: (given) => void taken.push(...given.map(({ id }) => id)),
+      take: (given) => void taken.push(...given),
     })
     expect(await world.store.enqueue([record('e1')])).toEqual(['inserted'])
     expect(await world.store.enqueue([record('e1')])).toEqual(['duplicate'])
-    expect(taken).toHaveLength(1)
+    expect(taken.map(({ age }) => age)).toEqual([0])
     expect(await world.store.claim({ limit: 10, lease })).toEqual([])
     await world.advance(lease + 1)
     const [claimed] = await world.store.claim({ limit: 10, lease })
-    expect([claimed?.id, claimed?.attempts]).toEqual([taken[0], 2])
+    expect([claimed?.id, claimed?.attempts]).toEqual([taken[0]?.id, 2])
     detach?.()
     await world.store.enqueue([record('e2')])
     expect(idsOf(await world.store.claim({ limit: 10, lease }))).toEqual(['e2'])

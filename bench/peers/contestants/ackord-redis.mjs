@@ -1,0 +1,65 @@
+// @ts-check
+import { Router, silentLogger } from '@ackord/core'
+import { fromIoredis, streamOutbox, transactional } from '@ackord/redis'
+import { commands, connect, events, orderHandler, recordOf } from '../ackord.mjs'
+import { chunksOf, redisConcurrency } from '../contestant.mjs'
+import { openRedis } from '../redis.mjs'
+
+/** @type {import('../contestant.mjs').Contestant} */
+export const ackordRedisRelay = {
+  name: 'redis_ackord',
+  store: 'Redis',
+  settings: `ioredis; Relay on streamOutbox() into the in-memory broker, transactional() with inbox and outbox, concurrency: ${redisConcurrency}`,
+  measures: ['drain', 'append', 'latency'],
+  open: () => open('relay'),
+}
+
+/** @type {import('../contestant.mjs').Contestant} */
+export const ackordRedisSource = {
+  name: 'redis_ackord_source',
+  store: 'Redis',
+  settings: 'the same with outboxSource() instead of relay and broker',
+  measures: ['drain', 'latency'],
+  open: () => open('source'),
+}
+
+/** @param {import('../ackord.mjs').Way} way @returns {Promise<import('../contestant.mjs').Session>} */
+async function open(way) {
+  const { tag, client, key, close } = await openRedis()
+  const writer = client.duplicate()
+  const redis = fromIoredis(client, { logger: silentLogger })
+  const writing = fromIoredis(writer, { logger: silentLogger })
+  const outbox = streamOutbox(redis, { tags: [tag], logger: silentLogger })
+  const written = streamOutbox(writing, { tags: [tag], logger: silentLogger })
+  let stop = async () => {}
+
+  const append = (/** @type {import('../contestant.mjs').Order} */ order) =>
+    writing.write(async (transaction) => {
+      await writing.commands().hset(key('requests'), order.id, order.total)
+      await written.append(transaction, [recordOf(order)])
+    })
+
+  return {
+    async fill(orders) {
+      for (const chunk of chunksOf(orders, 500)) await redis.write((transaction) => outbox.append(transaction, chunk.map(recordOf)))
+    },
+    async start(onOrder) {
+      const router = new Router({ concurrency: redisConcurrency, logger: silentLogger })
+        .use(transactional(redis, { inbox: { consumer: 'orders', tag }, outbox: { outbox, destination: events } }))
+        .handle(orderHandler(({ id, total }) => redis.commands().hset(key('orders'), id, total), onOrder))
+      stop = connect(router, outbox, { way, prefetch: 2 * redisConcurrency })
+    },
+    append,
+    send: append,
+    state: async () => ({
+      orders: await client.hlen(key('orders')),
+      waiting: await client.xlen(key(`outbox:to:${commands}`)),
+      events: await client.xlen(key(`outbox:to:${events}`)),
+    }),
+    async close() {
+      await stop()
+      writer.disconnect()
+      await close()
+    },
+  }
+}

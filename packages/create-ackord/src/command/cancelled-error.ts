@@ -1,0 +1,6 @@
+/** The user has ended the questions with Ctrl-C or Escape. */
+export class CancelledError extends Error {
+  static {
+    this.prototype.name = 'CancelledError'
+  }
+}

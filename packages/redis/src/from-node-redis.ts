@@ -1,7 +1,0 @@
-import { type NodeRedisClient, type NodeRedisCluster, nodeRedisPort } from './client/node-redis.ts'
-import { Redis, type RedisOptions } from './transaction/redis.ts'
-
-/** Redis on a client of node-redis, or on a cluster client. The caller connects and closes the client. */
-export function fromNodeRedis(client: NodeRedisClient | NodeRedisCluster, options: RedisOptions = {}): Redis {
-  return new Redis(client, nodeRedisPort(client), options)
-}

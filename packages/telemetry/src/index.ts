@@ -1,0 +1,2 @@
+export type { Telemetry, TelemetryOptions } from './telemetry.ts'
+export { telemetry } from './telemetry.ts'
