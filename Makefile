@@ -1,6 +1,6 @@
 # Needs Node >= 20.19, npm and make. Everything else is installed by the targets themselves.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-packages test-latest test-servers build vet docs bench proof services clean
+.PHONY: help demo test test-docs test-packages test-latest test-servers build vet docs bench proof services clean
 
 installed := node_modules/.installed
 
@@ -19,6 +19,9 @@ demo: $(installed) ## run the main job: orders through duplicates, failures and 
 test: $(installed) ## set up everything and run all tests
 	@node scripts/pg-native.mjs
 	@scripts/services run -- node scripts/test.mjs
+
+test-docs: $(installed) ## what users read and copy: the examples of the READMEs and guides, the example services, the code that create-ackord writes
+	@scripts/services run -- node scripts/test.mjs --config vitest.docs.config.ts
 
 test-packages: $(installed) ## what users get: packed packages, the projects of create-ackord, the pages of docs/start; ONLY="sqlite …" for some
 	@scripts/services run --only postgres,mariadb,redis,rabbitmq,nats,kafka -- node scripts/test-packages.mjs $(ONLY)

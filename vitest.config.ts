@@ -16,6 +16,14 @@ class SlowFirst extends BaseSequencer {
   }
 }
 
+/** Tests of what users read and copy: they compile and run whole programs. `make test-docs` runs them, with vitest.docs.config.ts. */
+export const documentTests = [
+  'scripts/test/{readme,docs-code}.test.ts',
+  'scripts/test/docs-run.integration.test.ts',
+  'packages/create-ackord/test/project/generated-code.test.ts',
+  'examples/*/test/**/*.test.ts',
+]
+
 export default defineConfig({
   resolve: { conditions },
   ssr: { resolve: { conditions } },
@@ -25,8 +33,8 @@ export default defineConfig({
       'test/**/*.test.ts',
       'scripts/test/**/*.test.ts',
       'proof/test/**/*.test.ts',
-      'examples/*/test/**/*.test.ts',
     ],
+    exclude: ['**/node_modules/**', ...documentTests],
     typecheck: { enabled: true, include: ['packages/*/test/**/*.test-d.ts'], tsconfig: './tsconfig.types.json' },
     // For a test that hangs; a busy machine takes its time. The whole matrix of kills has tests that run for a minute without hanging.
     testTimeout: isProof ? 300_000 : 60_000,

@@ -7,6 +7,13 @@
 export const isProof = process.env['ACKORD_PROOF'] === '1'
 
 /**
+ * The depth of suites on the first client of a database or broker, where their scenarios are many and slow.
+ *
+ * @type {import('@ackord/testkit/suites').SuiteDepth}
+ */
+export const depthOfFirstClient = isProof ? 'whole' : 'once'
+
+/**
  * The depth of suites on a client whose database or broker has passed all scenarios with another client.
  *
  * @type {import('@ackord/testkit/suites').SuiteDepth}
@@ -14,15 +21,8 @@ export const isProof = process.env['ACKORD_PROOF'] === '1'
 export const depthOfOtherClients = isProof ? 'whole' : 'basic'
 
 /**
- * The extent of the runs that kill a service at its probes, on the first store.
- *
- * @type {'full' | 'small'}
- */
-export const crashMatrix = isProof ? 'full' : 'small'
-
-/**
- * The extent of the runs that kill a service at its probes, on a store whose service differs from the first one's only by the store.
+ * The extent of the runs that kill a service at its probes. `brief` kills it at every one of them too, but in one run instead of one run each.
  *
  * @type {'full' | 'brief'}
  */
-export const crashMatrixOfOtherStores = isProof ? 'full' : 'brief'
+export const crashMatrix = isProof ? 'full' : 'brief'

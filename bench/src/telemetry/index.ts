@@ -3,9 +3,10 @@ import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import { createTables, dropTables, type Round, url, type Variant } from './tables.ts'
 
-const rounds = 9
-/** The compiler of V8 takes about this many rounds until the figures no longer improve. */
-const warmUps = 3
+/** Each generation has new processes: how V8 compiles and lays out the same code differs by some per cent from process to process. */
+const generations = 3
+const rounds = 3
+const warmUps = 2
 
 /**
  * What telemetry costs when messages are handled on PostgreSQL: without an SDK, and with traces and metrics of every message. Each variant is a process of its own, as a
@@ -14,22 +15,11 @@ const warmUps = 3
 export async function telemetry(): Promise<Record<string, unknown>> {
   const schema = `ackord_bench_telemetry_${process.pid}`
   const pool = new pg.Pool({ connectionString: url, max: 1 })
-  const variants: readonly Variant[] = ['plain', 'off', 'on']
   const results: Record<Variant, Round[]> = { plain: [], off: [], on: [] }
-  const processes = new Map<Variant, ChildProcess>()
   try {
     await createTables(pool, schema)
-    for (const variant of variants) processes.set(variant, start(variant, schema))
-    for (let round = -warmUps; round < rounds; round += 1) {
-      for (let turn = 0; turn < variants.length; turn += 1) {
-        // In another order each time: the server's own background work must not always hit the same variant.
-        const variant = variants[(turn + round + warmUps) % variants.length] as Variant
-        const result = await ask(processes.get(variant) as ChildProcess)
-        if (round >= 0) results[variant].push(result)
-      }
-    }
+    for (let generation = 0; generation < generations; generation += 1) await runGeneration(schema, generation, results)
   } finally {
-    for (const child of processes.values()) child.kill()
     await dropTables(pool, schema)
     await pool.end()
   }
@@ -48,6 +38,23 @@ export async function telemetry(): Promise<Record<string, unknown>> {
     off_cpu_us: cpu('off'),
     on_cpu_us: cpu('on'),
     spans: results.on.at(-1)?.spans,
+  }
+}
+
+async function runGeneration(schema: string, generation: number, results: Record<Variant, Round[]>): Promise<void> {
+  const variants: readonly Variant[] = generation % 2 === 0 ? ['plain', 'off', 'on'] : ['on', 'off', 'plain']
+  const processes = variants.map((variant) => ({ variant, child: start(variant, schema) }))
+  try {
+    for (let round = -warmUps; round < rounds; round += 1) {
+      // In another order each time: the server's own background work must not always hit the same variant.
+      const first = (round + warmUps) % processes.length
+      for (const { variant, child } of [...processes.slice(first), ...processes.slice(0, first)]) {
+        const result = await ask(child)
+        if (round >= 0) results[variant].push(result)
+      }
+    }
+  } finally {
+    for (const { child } of processes) child.kill()
   }
 }
 

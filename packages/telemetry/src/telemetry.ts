@@ -5,7 +5,7 @@ import { MessagingMetrics } from './metrics/messaging-metrics.ts'
 import { otelMetrics } from './metrics/otel-metrics.ts'
 import { Carrier } from './trace/carrier.ts'
 import { type ProcessRelation, processMiddleware } from './trace/process-middleware.ts'
-import { subscribeOnce } from './trace/span-events.ts'
+import { followRelays } from './trace/span-events.ts'
 import { tracedOutbox } from './trace/traced-outbox.ts'
 import { tracedPublisher } from './trace/traced-publisher.ts'
 import { tracedSource } from './trace/traced-source.ts'
@@ -55,7 +55,7 @@ export function telemetry(options: TelemetryOptions = {}): Telemetry {
   checkFunction('propagator.extract', propagator.extract)
   checkChoice('process', relation, ['link', 'parent'])
   if (typeof create !== 'boolean') throw new InvalidOptionError('create', 'must be true or false.')
-  subscribeOnce()
+  followRelays()
   const tracing: Tracing = {
     ...tracerOf(tracerProvider),
     carrier: new Carrier(propagator),

@@ -1,6 +1,6 @@
 import { crashScenarios, formatTable, ResultTable, testCrashPoints } from '@ackord/testkit/suites'
 import { afterAll, describe, it, vi } from 'vitest'
-import { isProof, crashMatrixOfOtherStores as matrix } from '../../../../scripts/test-depth.mjs'
+import { isProof, crashMatrix as matrix } from '../../../../scripts/test-depth.mjs'
 import { crashProgram } from '../support/crash-program.ts'
 import { crashWorld } from '../support/crash-world.ts'
 

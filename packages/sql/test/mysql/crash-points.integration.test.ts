@@ -1,6 +1,6 @@
 import { crashScenarios, formatTable, ResultTable, testCrashPoints } from '@ackord/testkit/suites'
 import { afterAll, describe, it, vi } from 'vitest'
-import { crashMatrixOfOtherStores } from '../../../../scripts/test-depth.mjs'
+import { crashMatrix } from '../../../../scripts/test-depth.mjs'
 import { crashProgram } from '../support/crash-program.ts'
 import { crashWorld } from './crash/crash-world.ts'
 
@@ -12,11 +12,11 @@ const service = crashProgram(new URL('./crash/crash-service.ts', import.meta.url
 testCrashPoints(
   // The tests run concurrently: most of the time they wait for processes to start and for leases to expire.
   { describe, it: it.concurrent },
-  { name: 'MariaDB (mysql2) and RabbitMQ', open: crashWorld(service), matrix: crashMatrixOfOtherStores, results },
+  { name: 'MariaDB (mysql2) and RabbitMQ', open: crashWorld(service), matrix: crashMatrix, results },
 )
 
 afterAll(() => {
-  const order = crashScenarios({ matrix: crashMatrixOfOtherStores }).map(({ name }) => name)
+  const order = crashScenarios({ matrix: crashMatrix }).map(({ name }) => name)
   const rows = results.rows.toSorted((one, other) => order.indexOf(one.scenario) - order.indexOf(other.scenario))
   console.log(formatTable(rows))
 })

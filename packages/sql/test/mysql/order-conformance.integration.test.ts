@@ -1,4 +1,4 @@
-import { depthOfOtherClients } from '../../../../scripts/test-depth.mjs'
+import { depthOfFirstClient, depthOfOtherClients } from '../../../../scripts/test-depth.mjs'
 import { testMysqlOrder } from './support/mysql-conformance.ts'
 import { type MysqlHandle, mysqlKinds } from './support/mysql-world.ts'
 
@@ -9,6 +9,6 @@ for (const [index, { name, open }] of mysqlKinds.entries()) {
     name,
     open,
     (_, handle: MysqlHandle, sql, values) => handle.query(sql, values),
-    index === 0 ? 'whole' : depthOfOtherClients,
+    index === 0 ? depthOfFirstClient : depthOfOtherClients,
   )
 }

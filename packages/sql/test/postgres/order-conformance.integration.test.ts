@@ -1,4 +1,4 @@
-import { depthOfOtherClients } from '../../../../scripts/test-depth.mjs'
+import { depthOfFirstClient, depthOfOtherClients } from '../../../../scripts/test-depth.mjs'
 import { testOrder } from '../support/conformance.ts'
 import { openPg, openPglite, type TestHandle } from '../support/world.ts'
 
@@ -6,5 +6,5 @@ const run = async (handle: TestHandle, text: string, parameters: unknown[]) => (
 
 // The complete suites run on pg by default; on PGlite they run only in `make proof`.
 
-testOrder('pg', async () => ({ ...(await openPg()), run }), 'whole')
+testOrder('pg', async () => ({ ...(await openPg()), run }), depthOfFirstClient)
 testOrder('PGlite', async () => ({ ...(await openPglite()), oneWriter: true, run }), depthOfOtherClients)

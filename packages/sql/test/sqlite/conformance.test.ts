@@ -1,4 +1,4 @@
-import { depthOfOtherClients } from '../../../../scripts/test-depth.mjs'
+import { depthOfFirstClient, depthOfOtherClients } from '../../../../scripts/test-depth.mjs'
 import type { Database } from '../../src/index.ts'
 import { fromSqlite } from '../../src/sqlite/index.ts'
 import { type OpenSqlWorld, testSqlConformance, testSqlOrder } from '../support/sql-conformance.ts'
@@ -9,7 +9,7 @@ import { type SqliteKind, sqliteKinds, type TestHandle } from './support/sqlite-
 for (const [index, { name, open }] of sqliteKinds.entries()) {
   const own = index === 0 ? 'whole' : depthOfOtherClients
   testSqlConformance(name, sqlWorld(open), { depth: own })
-  testSqlOrder(name, sqlWorld(open), own)
+  testSqlOrder(name, sqlWorld(open), index === 0 ? depthOfFirstClient : depthOfOtherClients)
 }
 
 function sqlWorld(open: SqliteKind['open']): OpenSqlWorld<TestHandle> {

@@ -15,6 +15,7 @@ import { withTrace } from './carrier.ts'
 import { createSpan } from './create-span.ts'
 import { type Operation, Operations } from './operations.ts'
 import { type Processing, processingOf, setProcessing } from './processing.ts'
+import { followMessages } from './span-events.ts'
 import { errorType, recordFailure, type Tracing } from './tracing.ts'
 
 export type ProcessRelation = 'link' | 'parent'
@@ -68,6 +69,7 @@ export function processMiddleware(tracing: Tracing, relation: ProcessRelation): 
 
   // No async/await: this is the path of every message, and each promise costs more with a context manager.
   function traced(next: Process, message: Message, context: AckordContext): Promise<readonly Message[]> {
+    followMessages()
     const broker = processingOf(message)?.broker
     const operation = operations.on(message.origin, broker)
     const { span, parent } = start(message, operation)

@@ -11,12 +11,20 @@ import { errorType, recordFailure, type Tracing } from './tracing.ts'
 /** The stores whose relays report parked records, by the wrapped store. */
 export const tracingOfStores: WeakMap<object, Tracing> = new WeakMap()
 
-let subscribed = false
+let followsRelays = false
+let followsMessages = false
 
-/** Turns what inbox, transaction, router and relay announce into span events and spans. One subscription serves all objects of this module; each event belongs to one of them. */
-export function subscribeOnce(): void {
-  if (subscribed) return
-  subscribed = true
+/** Turns what relays announce into spans. One subscription serves all objects of this module; each event belongs to one of them. */
+export function followRelays(): void {
+  if (followsRelays) return
+  followsRelays = true
+  subscribe(relayChannel('parked').name, (event) => parked(event as ParkedEvent))
+}
+
+/** Turns what inbox, transaction and router announce about each message into span events and spans. Called when there is a span: without an SDK nothing is announced. */
+export function followMessages(): void {
+  if (followsMessages) return
+  followsMessages = true
   subscribe(channels.duplicate.name, (event) => {
     const { message, consumer } = event as { readonly message: Message; readonly consumer: string }
     processingOf(message)?.span?.addEvent('ackord.duplicate', { [attribute.consumerGroup]: consumer })
@@ -26,7 +34,6 @@ export function subscribeOnce(): void {
     if (message !== undefined) processingOf(message)?.span?.addEvent(outcomeEvents[outcome])
   })
   subscribe(channels.settled.name, (event) => settled(event as SettledEvent))
-  subscribe(relayChannel('parked').name, (event) => parked(event as ParkedEvent))
 }
 
 const outcomeEvents = { committed: 'ackord.committed', rolledBack: 'ackord.rolled_back', unknown: 'ackord.commit_unknown' } as const

@@ -7,6 +7,8 @@ export interface Scenario<Open> {
   readonly name: string
   /** Whether it belongs to the `basic` depth of its suite, which shows that each operation works. Default: false. */
   readonly basic?: boolean | undefined
+  /** Whether another scenario of the suite does the same with other random numbers, or with another number of participants. Default: false. */
+  readonly repeats?: boolean | undefined
   /** Rejects if the implementation breaks the promise. Resolves to an optional note for the table, such as the number of duplicates. */
   readonly run: (open: Open) => Promise<string | void>
 }
@@ -55,8 +57,12 @@ export interface TestRunner {
   readonly it: (name: string, body: () => Promise<void>) => unknown
 }
 
-/** `whole`: every scenario. `basic`: scenarios that show that each operation works, for a client of a store whose whole suite runs with another client. */
-export type SuiteDepth = 'whole' | 'basic'
+/**
+ * - `whole`: every scenario.
+ * - `once`: every scenario that does not repeat another one with other random numbers.
+ * - `basic`: scenarios that show that each operation works, for a client of a store whose other scenarios run with another client.
+ */
+export type SuiteDepth = 'whole' | 'once' | 'basic'
 
 export interface Suite<Open> {
   /** The name of the suite, such as 'outbox store'. */
@@ -74,7 +80,7 @@ export interface Suite<Open> {
 /** Registers one test per scenario. */
 export function registerSuite<Open>(runner: TestRunner, suite: Suite<Open>): void {
   const { name, scenarios, open, depth = 'whole', results } = suite
-  const chosen = depth === 'whole' ? scenarios : scenarios.filter(({ basic }) => basic === true)
+  const chosen = scenarios.filter(({ basic, repeats }) => depth === 'whole' || (depth === 'once' ? repeats !== true : basic === true))
   runner.describe(`${suite.suite}: ${name}`, () => {
     for (const scenario of chosen) {
       runner.it(scenario.name, async () => {

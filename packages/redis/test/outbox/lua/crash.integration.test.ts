@@ -1,6 +1,6 @@
 import { crashScenarios, formatTable, ResultTable, testCrashPoints } from '@ackord/testkit/suites'
 import { afterAll, describe, it, vi } from 'vitest'
-import { crashMatrixOfOtherStores } from '../../../../../scripts/test-depth.mjs'
+import { crashMatrix } from '../../../../../scripts/test-depth.mjs'
 import { crashProgram } from '../../support/crash-program.ts'
 import { crashWorld } from '../../support/crash-world.ts'
 
@@ -13,10 +13,10 @@ const service = crashProgram()
 testCrashPoints(
   // Concurrent, because the tests mostly wait for processes to start and for leases to expire.
   { describe, it: it.concurrent },
-  { name: 'Redis (Lua outbox) and RabbitMQ', open: crashWorld(service, 'exclusive', 'lua'), matrix: crashMatrixOfOtherStores, results },
+  { name: 'Redis (Lua outbox) and RabbitMQ', open: crashWorld(service, 'exclusive', 'lua'), matrix: crashMatrix, results },
 )
 
 afterAll(() => {
-  const order = crashScenarios({ matrix: crashMatrixOfOtherStores }).map(({ name }) => name)
+  const order = crashScenarios({ matrix: crashMatrix }).map(({ name }) => name)
   console.log(formatTable(results.rows.toSorted((one, other) => order.indexOf(one.scenario) - order.indexOf(other.scenario))))
 })

@@ -1,7 +1,7 @@
 import { Relay } from '@ackord/outbox'
 import { ResultTable, testOrderedOutbox } from '@ackord/testkit/suites'
 import { afterAll, describe, it } from 'vitest'
-import { depthOfOtherClients, isProof } from '../../../../../scripts/test-depth.mjs'
+import { depthOfFirstClient, depthOfOtherClients, isProof } from '../../../../../scripts/test-depth.mjs'
 import { redisKinds, typicalKinds } from '../../support/redis-clients.ts'
 import { luaOutboxWorld } from './conformance-world.ts'
 
@@ -17,7 +17,7 @@ for (const kind of isProof ? redisKinds : typicalKinds) {
       name: `LuaOutbox, ${kind.name}`,
       open,
       createRelay: (store, setup) => new Relay(store, setup),
-      depth: kind.name === 'ioredis 6' ? 'whole' : depthOfOtherClients,
+      depth: kind.name === 'ioredis 6' ? depthOfFirstClient : depthOfOtherClients,
       results,
     },
   )

@@ -67,7 +67,8 @@ export const memberScenarios: readonly RelayScenario[] = [
     },
   },
   ...[3, 17].map(
-    (seed): RelayScenario => ({
+    (seed, index): RelayScenario => ({
+      repeats: index > 0,
       name: `whatever four members do, no key has two owners and each key is settled in order (seed ${seed})`,
       run: ({ openStore }) => wander(openStore({ retain: false }), seed),
     }),

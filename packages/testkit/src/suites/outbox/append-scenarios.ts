@@ -65,7 +65,6 @@ export const appendScenarios: readonly OutboxScenario[] = [
   },
   {
     name: 'append takes one event or several, marshals their data, and adds the attributes that they do not have',
-    basic: true,
     async run(open) {
       await using world = await open({ retain: false })
       const event = (total: number) => new Message({ total }, { type: 'order.placed', source: '/orders' })
@@ -190,7 +189,6 @@ export const appendScenarios: readonly OutboxScenario[] = [
   },
   {
     name: 'records of a destination are claimed in the order they were appended',
-    basic: true,
     async run(open) {
       await using world = await open({ retain: false })
       const all = records(30)

@@ -19,7 +19,6 @@ import {
 export const claimScenarios: readonly OutboxScenario[] = [
   {
     name: 'a claim returns no more records than its limit',
-    basic: true,
     async run(open) {
       await using world = await open({ retain: false })
       await commit(world, ...records(10), ...records(10, 'f', { destination: 'invoices' }))
@@ -167,7 +166,6 @@ export const claimScenarios: readonly OutboxScenario[] = [
   },
   {
     name: 'a claim can select destinations',
-    basic: true,
     async run(open) {
       await using world = await open({ retain: false })
       for (const destination of ['a', 'b', 'c']) await commit(world, ...records(2, destination, { destination }))

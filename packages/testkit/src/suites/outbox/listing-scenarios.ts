@@ -189,7 +189,6 @@ export const listingScenarios: readonly OutboxScenario[] = [
   },
   {
     name: 'get of a deleted record resolves to undefined',
-    basic: true,
     async run(open) {
       await using world = await open({ retain: false })
       const [id = ''] = await commitParked(world, record('e1'))

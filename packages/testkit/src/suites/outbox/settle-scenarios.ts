@@ -112,7 +112,6 @@ export const settleScenarios: readonly OutboxScenario[] = [
   },
   {
     name: 'settle with a stale token changes nothing',
-    basic: true,
     async run(open) {
       await using world = await open({ retain: false })
       const other = await world.another()
@@ -161,7 +160,6 @@ export const settleScenarios: readonly OutboxScenario[] = [
   },
   {
     name: 'an error text of almost 2,000 characters is kept complete',
-    basic: true,
     async run(open) {
       await using world = await open({ retain: false })
       await commit(world, ...records(2))
