@@ -1,4 +1,4 @@
-import type { RawMessage, Source } from '@ackord/core'
+import type { Publisher, PublishResult, RawMessage, Source } from '@ackord/core'
 import { describe, expect, it } from 'vitest'
 import { until } from '../pipeline/until.ts'
 import { release as current, type Release } from './release.ts'
@@ -25,8 +25,21 @@ class Topic {
   }
 }
 
+/** Fails each event once, and then for good: a relay lets it wait, and then parks it. */
+class RefusingTopic {
+  readonly #refused = new Set<unknown>()
+
+  readonly publish = async (_destination: string, messages: readonly RawMessage[]): Promise<readonly PublishResult[]> =>
+    messages.map(({ id }) => {
+      const error = new Error(`There is no route for ${id}.`)
+      if (this.#refused.has(id)) return { ok: false, error, permanent: true }
+      this.#refused.add(id)
+      return { ok: false, error }
+    })
+}
+
 /** A service of one release on the shared store, with a relay that publishes to the topic; without a topic there is no relay. */
-async function startService(release: Release, shared: SharedStore, topic: Topic | undefined) {
+async function startService(release: Release, shared: SharedStore, topic: Publisher | undefined) {
   const { Router, Relay, MemoryBroker, Message, eventHandler, silentLogger } = release
   const store = await shared.connect(release)
   const broker = new MemoryBroker({ logger: silentLogger })
@@ -38,7 +51,8 @@ async function startService(release: Release, shared: SharedStore, topic: Topic 
       return [new Message({ id }, { type: 'order.accepted', source: '/orders', id: `accepted-${id}`, partitionkey: key })]
     }),
   )
-  const relay = topic && new Relay(store.outbox, { publisher: topic, pollInterval: 20, batchSize: 20, logger: silentLogger }).start()
+  const options = { pollInterval: 20, batchSize: 20, backoff: () => 0, logger: silentLogger }
+  const relay = topic && new Relay(store.outbox, { publisher: topic, ...options }).start()
   const source: Source = broker.source('orders')
   const running = router.run(source)
   return {
@@ -99,4 +113,49 @@ describe.each(storeKinds)('during a rolling deployment on $name', (kind) => {
     await until(async () => new Set(topic.published.map(({ id }) => id)).size === 40, 'the events of both are published')
     expect([...(await shared.applied())].filter(([, count]) => count !== 1)).toEqual([])
   }, 120_000)
+})
+
+describe.each(storeKinds.filter(({ hasTables }) => hasTables))('the failures of relays of both releases on $name', (kind) => {
+  it.each([
+    ['with a cause and a history on the tables of the new release', 'current'],
+    ['without them on the tables of the release before', 'previous'],
+  ] as const)(
+    'are settled %s',
+    async (_, creator) => {
+      await using shared = await kind.open()
+      await shared.migrate(releases[creator])
+      await using operator = await shared.connect(current)
+      const { outbox } = operator
+      const parked = async () => (await outbox.list({ state: 'parked' }, { limit: 100 })).records
+      const refusedBy = async (release: Release) => {
+        await using _service = await startService(release, shared, new RefusingTopic())
+        await until(async () => (await parked()).length === 20, 'every event is parked')
+      }
+      {
+        await using old = await startService(previous, shared, undefined)
+        for (let index = 0; index < 20; index += 1) await old.place(index)
+        await until(async () => (await shared.applied()).size === 20, 'every order is applied')
+      }
+
+      await refusedBy(previous)
+      for (const { lastError, cause } of await parked()) expect([lastError, cause]).toEqual([expect.stringMatching(/no route/), undefined])
+
+      expect(await outbox.rearm({ filter: {} })).toBe(20)
+      await refusedBy(current)
+      const isCurrent = creator === 'current'
+      for (const { id, lastError, cause } of await parked()) {
+        expect([lastError, cause]).toEqual([expect.stringMatching(/no route/), isCurrent ? expect.any(String) : undefined])
+        expect(await outbox.history?.(id)).toHaveLength(isCurrent ? 2 : 0)
+      }
+
+      // The relay of the previous release also publishes records that have a cause and a history, and fails them.
+      expect(await outbox.rearm({ filter: {} })).toBe(20)
+      await refusedBy(previous)
+      expect(await outbox.rearm({ filter: {} })).toBe(20)
+      const topic = new Topic()
+      await using _service = await startService(previous, shared, topic)
+      await until(async () => topic.published.length === 20, 'every event is published')
+    },
+    120_000,
+  )
 })

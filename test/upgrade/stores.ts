@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Middleware } from '@ackord/core'
-import type { OutboxStore } from '@ackord/outbox'
+import type { OutboxAdmin, OutboxStore } from '@ackord/outbox'
 import { DatabaseSync } from '@photostructure/sqlite'
 import { Redis as Ioredis } from 'ioredis'
 import { createPool } from 'mysql2/promise'
@@ -16,7 +16,7 @@ const destination = 'order-events'
 /** The access of one release to the store that all releases share, with its own connections. */
 interface ReleaseStore extends AsyncDisposable {
   readonly middleware: Middleware
-  readonly outbox: OutboxStore
+  readonly outbox: OutboxStore & OutboxAdmin
   /** Counts one more application of an order, in the transaction of the message. */
   apply(order: string): Promise<void>
 }
@@ -31,6 +31,8 @@ export interface SharedStore extends AsyncDisposable {
 
 export interface StoreKind {
   readonly name: string
+  /** Whether it has tables, whose version may be that of either release. */
+  readonly hasTables: boolean
   readonly order: 'none' | 'perKey'
   open(): Promise<SharedStore>
 }
@@ -41,6 +43,7 @@ const sqlOptions = (order: StoreKind['order']) => ({ inbox: { consumer }, outbox
 function postgres(order: StoreKind['order']): StoreKind {
   return {
     name: `PostgreSQL, order ${order}`,
+    hasTables: true,
     order,
     async open() {
       const schema = await openSchema()
@@ -73,6 +76,7 @@ function postgres(order: StoreKind['order']): StoreKind {
 function mariadb(order: StoreKind['order']): StoreKind {
   return {
     name: `MariaDB, order ${order}`,
+    hasTables: true,
     order,
     async open() {
       const door = await openDoor()
@@ -105,6 +109,7 @@ function mariadb(order: StoreKind['order']): StoreKind {
 function sqlite(order: StoreKind['order']): StoreKind {
   return {
     name: `SQLite, order ${order}`,
+    hasTables: true,
     order,
     async open() {
       const folder = mkdtempSync(join(tmpdir(), 'ackord-upgrade-'))
@@ -148,6 +153,7 @@ function sqlite(order: StoreKind['order']): StoreKind {
 function redis(kind: 'stream' | 'lua'): StoreKind {
   return {
     name: `Redis, ${kind} outbox`,
+    hasTables: false,
     order: 'none',
     async open() {
       const url = process.env['REDIS_URL'] ?? 'redis://127.0.0.1:6379'

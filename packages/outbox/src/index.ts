@@ -26,20 +26,35 @@ export type { RelayHealth } from './relay/relay.ts'
 export { Relay } from './relay/relay.ts'
 export type { OutboxDelivery, OutboxSource, OutboxSourceOptions } from './source/outbox-source.ts'
 export { outboxSource } from './source/outbox-source.ts'
+export type { FilteredRecord } from './store/administration.ts'
 export { editMessage, isEmptyEdit, matchesFilter, OperatorLog, StatsSum } from './store/administration.ts'
+export { addToHistory, historyLine, maxHistoryLength, readHistory } from './store/failure-text.ts'
 export type { InboxAdmin, InboxEntry, InboxQuery } from './store/inbox-admin.ts'
 export type { EventCompleter, NewEventOptions, NewEvents, OutboxEvent } from './store/new-events.ts'
 export { eventCompleter } from './store/new-events.ts'
+export type { BaseAdministration, CompleteAdministration } from './store/note-administration.ts'
+export { completeAdministration } from './store/note-administration.ts'
+export type { Note, NoteKind, OutboxNotes } from './store/notes.ts'
 export type {
+  AuditEntry,
+  ChosenRecords,
+  DestinationPause,
   DestinationStats,
+  Operator,
   OutboxAdmin,
   OutboxEdit,
   OutboxFilter,
+  OutboxGroup,
+  OutboxGroups,
   OutboxPage,
+  OutboxRate,
   OutboxRecord,
   OutboxState,
   OutboxStats,
+  PauseOptions,
   RearmOptions,
+  RecordFailure,
+  RelayReport,
 } from './store/outbox-admin.ts'
 export type {
   Claim,

@@ -75,6 +75,12 @@ export class DestinationPauses {
     return [...this.#down.keys()]
   }
 
+  /** For how many milliseconds each of them has been down. */
+  get downFor(): readonly { readonly destination: string; readonly downFor: number }[] {
+    const now = this.#options.runtime.monotonic()
+    return [...this.#down].map(([destination, { since }]) => ({ destination, downFor: Math.round(now - since) }))
+  }
+
   /** Milliseconds before the next trial is due. */
   get nextTrial(): number {
     const now = this.#options.runtime.monotonic()

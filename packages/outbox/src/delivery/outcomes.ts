@@ -21,11 +21,11 @@ export function failed(record: ClaimedRecord, failure: Omit<PublishFailure, 'ok'
   const { maxAttempts, backoff, runtime } = options
   if (failure.permanent === true || attempts >= maxAttempts) return parked(record, failure.error)
   const retryAfter = Math.max(backoffDelay(backoff, attempts, runtime), delayOf(failure.retryAfter ?? 0))
-  return { id, token, result: 'failed', error: errorText(failure.error), retryAfter }
+  return { id, token, result: 'failed', error: errorText(failure.error), cause: causeOf(failure.error), retryAfter }
 }
 
 export function parked({ id, token }: ClaimedRecord, error: unknown): Outcome {
-  return { id, token, result: 'parked', error: errorText(error) }
+  return { id, token, result: 'parked', error: errorText(error), cause: causeOf(error) }
 }
 
 /** For a record that has used up its attempts without an outcome: its relays crashed, or stalled past their lease. It is not sent again. */
@@ -45,6 +45,25 @@ function errorText(error: unknown): string {
   // Leaves room for the truncation mark.
   return escapeText(messageOf(toError(error)), maxTextLength - 50)
 }
+
+const maxCauseLength = 200
+
+/** What many failures have in common: the error code, and the text without what differs from record to record. */
+export function causeOf(thrown: unknown): string {
+  const error = toError(thrown)
+  const { code } = error as { readonly code?: unknown }
+  const text = masks.reduce((masked, [pattern, mask]) => masked.replace(pattern, mask), errorText(error))
+  const known = typeof code === 'string' && code !== '' && !text.includes(code)
+  return (known ? `${code}: ${text}` : text).slice(0, maxCauseLength)
+}
+
+const masks: readonly (readonly [RegExp, string])[] = [
+  [/\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b/gi, '…'],
+  [/'[^']*'|"[^"]*"|`[^`]*`/g, "'…'"],
+  // Ids of letters and digits, such as ULIDs and hashes.
+  [/\b(?=\w*\d)(?=\w*[a-z])\w{12,}\b/gi, '…'],
+  [/\d+/g, 'N'],
+]
 
 /** The result for a claimed record, before it is settled in the store. A record without one is released. */
 export interface Verdict {

@@ -1,7 +1,7 @@
 import type { Logger, MetricLabels, Metrics, PublishResult } from '@ackord/core'
 import { type DescribedMetrics, logFields, safeLabels } from '@ackord/core/internal'
 import type { RelayEvent } from '../options/relay-events.ts'
-import type { OutboxState, OutboxStats } from '../store/outbox-admin.ts'
+import type { OutboxRate, OutboxState, OutboxStats } from '../store/outbox-admin.ts'
 import type { ClaimedRecord } from '../store/outbox-store.ts'
 import type { Verdict } from './outcomes.ts'
 
@@ -135,12 +135,17 @@ const metricNames = {
 
 const states: readonly OutboxState[] = ['ready', 'waiting', 'leased', 'parked', 'published']
 
+/** Destinations whose rates are reported. */
+const maxRates = 200
+
 /** Counts records by their outcome. The metrics port is guarded: if it throws, a number is lost, never a record. */
 export class OutboxMeter {
   readonly #metrics: DescribedMetrics | undefined
   readonly #totals = { published: 0, failed: 0, parked: 0, released: 0, leasesLost: 0, deadLetters: 0, deadLettersFailed: 0 }
   /** The destinations of the last statistics: one that has no records any more is reported as 0, not with its last number. */
   #shown: ReadonlySet<string> = new Set()
+
+  readonly #rates = new Map<string, { published: number; failed: number; parked: number }>()
 
   /** The destinations that are down, by label. */
   readonly #down = new Map<string, Set<string>>()
@@ -159,7 +164,15 @@ export class OutboxMeter {
   /** `labels` are added to the destination's. */
   count(what: keyof OutboxTotals, records: readonly ClaimedRecord[], labels: MetricLabels = {}): void {
     this.#totals[what] += records.length
+    if (what === 'published' || what === 'failed' || what === 'parked') this.#addRates(what, records)
     this.#countByDestination(metricNames[what], records, labels)
+  }
+
+  /** What happened since the last call, by destination. */
+  takeRates(): readonly Pick<OutboxRate, 'destination' | 'published' | 'failed' | 'parked'>[] {
+    const rates = [...this.#rates].map(([destination, counts]) => ({ destination, ...counts }))
+    this.#rates.clear()
+    return rates
   }
 
   /** Records that are being passed to the publisher. */
@@ -230,6 +243,15 @@ export class OutboxMeter {
       for (const state of states) this.#metrics.gauge('ackord.outbox.records', 0, { destination, state })
     }
     this.#shown = new Set(sums.keys())
+  }
+
+  #addRates(what: 'published' | 'failed' | 'parked', records: readonly ClaimedRecord[]): void {
+    for (const { destination } of records) {
+      const known = this.#rates.get(destination)
+      if (known !== undefined) known[what] += 1
+      // Names that an application invents must not fill the memory, nor the store.
+      else if (this.#rates.size < maxRates) this.#rates.set(destination, { published: 0, failed: 0, parked: 0, [what]: 1 })
+    }
   }
 
   #countByDestination(name: (typeof metricNames)[keyof OutboxTotals], records: readonly ClaimedRecord[], labels: MetricLabels): void {

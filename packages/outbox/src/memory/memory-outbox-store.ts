@@ -1,9 +1,27 @@
 import { AckordError, type Attributes, InvalidOptionError, type Runtime, systemRuntime } from '@ackord/core'
 import { checkAttributes } from '@ackord/core/broker'
 import { checkCount, describeMessage, eachWakeUp } from '@ackord/core/internal'
-import { StatsSum } from '../store/administration.ts'
 import { type EventCompleter, eventCompleter, type NewEventOptions, type NewEvents } from '../store/new-events.ts'
-import type { OutboxAdmin, OutboxEdit, OutboxFilter, OutboxPage, OutboxRecord, OutboxStats, RearmOptions } from '../store/outbox-admin.ts'
+import { type CompleteAdministration, completeAdministration } from '../store/note-administration.ts'
+import type { OutboxNotes } from '../store/notes.ts'
+import type {
+  AuditEntry,
+  ChosenRecords,
+  DestinationPause,
+  Operator,
+  OutboxAdmin,
+  OutboxEdit,
+  OutboxFilter,
+  OutboxGroups,
+  OutboxPage,
+  OutboxRate,
+  OutboxRecord,
+  OutboxStats,
+  PauseOptions,
+  RearmOptions,
+  RecordFailure,
+  RelayReport,
+} from '../store/outbox-admin.ts'
 import type {
   Claim,
   ClaimedRecord,
@@ -16,21 +34,12 @@ import type {
   OutboxWriter,
   Outcome,
 } from '../store/outbox-store.ts'
-import { attributesToJson, checkRearm, checkRecordSize, checkReferences, defaultMaxSize, invalidCursor } from '../store/record-checks.ts'
+import { attributesToJson, checkRecordSize, checkReferences, defaultMaxSize } from '../store/record-checks.ts'
+import { memoryAdministration } from './memory-administration.ts'
 import { type MemoryClaims, MemoryRowLeases } from './memory-claims.ts'
+import { MemoryNotes } from './memory-notes.ts'
 import { MemoryOrderedClaims, MemoryPartitions } from './memory-ordered-claims.ts'
-import {
-  applyOutcome,
-  isCancellable,
-  isPending,
-  type MemoryRow,
-  MemoryRows,
-  matches,
-  outboxRecord,
-  parkRow,
-  rearmRow,
-  stateOf,
-} from './memory-rows.ts'
+import { applyOutcome, isCancellable, isPending, MemoryRows, outboxRecord } from './memory-rows.ts'
 import { MemoryTransaction } from './memory-transaction.ts'
 
 export interface MemoryOutboxStoreOptions extends NewEventOptions {
@@ -51,6 +60,7 @@ interface SharedData {
   readonly rows: MemoryRows
   readonly partitions: MemoryPartitions
   readonly transactions: WeakSet<MemoryTransaction>
+  readonly notes: MemoryNotes
 }
 
 /** An outbox in memory, for tests and demos, and the reference implementation of the contracts. Its records are lost when the process ends. */
@@ -61,8 +71,9 @@ export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter
   readonly #retain: boolean
   readonly #maxSize: number
   readonly #complete: EventCompleter
-  #data: SharedData = { rows: new MemoryRows(), partitions: new MemoryPartitions(), transactions: new WeakSet() }
+  #data: SharedData
   #claims: MemoryClaims
+  #administration: CompleteAdministration
 
   constructor(options: MemoryOutboxStoreOptions = {}) {
     const { retain = false, order = 'none', maxSize = defaultMaxSize, runtime = systemRuntime } = options
@@ -72,8 +83,19 @@ export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter
     this.#retain = retain
     this.#maxSize = checkCount('maxSize', maxSize)
     this.#runtime = runtime
+    this.#data = {
+      rows: new MemoryRows(),
+      partitions: new MemoryPartitions(),
+      transactions: new WeakSet(),
+      notes: new MemoryNotes(runtime),
+    }
     this.capabilities = { order, delay: true, preLease: false }
     this.#claims = this.#createClaims()
+    this.#administration = this.#createAdministration()
+  }
+
+  get notes(): OutboxNotes {
+    return this.#data.notes
   }
 
   /** Another store object on the same records, as another process would have. With order `perKey` the two share the partitions. */
@@ -81,6 +103,7 @@ export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter
     const other = new MemoryOutboxStore(this.#options)
     other.#data = this.#data
     other.#claims = other.#createClaims()
+    other.#administration = other.#createAdministration()
     return other
   }
 
@@ -158,70 +181,68 @@ export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter
     return eachWakeUp((hint) => this.#data.rows.listen(hint), signal)
   }
 
-  async list(filter: OutboxFilter, page: { readonly limit: number; readonly after?: string | undefined }): Promise<OutboxPage> {
-    const after = page.after === undefined ? 0 : cursorOf(page.after)
-    const now = this.#runtime.now()
-    const records = [...this.#data.rows.all()]
-      .filter((row) => Number(row.id) > after && matches(row, filter, now))
-      .slice(0, page.limit + 1)
-      .map((row) => outboxRecord(row, now))
-    const more = records.length > page.limit
-    const shown = more ? records.slice(0, page.limit) : records
-    return { records: shown, next: more ? shown.at(-1)?.id : undefined }
+  list(filter: OutboxFilter, page: { readonly limit: number; readonly after?: string | undefined }): Promise<OutboxPage> {
+    return this.#administration.list(filter, page)
   }
 
-  async get(id: string): Promise<OutboxRecord | undefined> {
-    const row = this.#data.rows.get(id)
-    return row === undefined ? undefined : outboxRecord(row, this.#runtime.now())
+  get(id: string): Promise<OutboxRecord | undefined> {
+    return this.#administration.get(id)
   }
 
-  async rearm(
-    which: { readonly ids: readonly string[] } | { readonly filter: OutboxFilter },
-    edit: OutboxEdit = {},
-    options: RearmOptions = {},
-  ): Promise<number> {
-    const { state = 'parked' } = checkRearm(options)
-    const now = this.#runtime.now()
-    const found =
-      'ids' in which ? this.#data.rows.find(which.ids) : [...this.#data.rows.all()].filter((row) => matches(row, which.filter, now))
-    const rows = found.filter((row) => row.state === state)
-    for (const row of rows) rearmRow(row, edit, options, now)
-    if (rows.length > 0) this.#data.rows.wake()
-    return rows.length
+  find(which: { readonly messageId: string }): Promise<readonly OutboxRecord[]> {
+    return this.#administration.find(which)
   }
 
-  async park(ids: readonly string[], reason: string): Promise<number> {
-    const now = this.#runtime.now()
-    const rows = this.#data.rows.find(ids).filter((row) => isPending(row) && !this.#claims.isHeld(row))
-    for (const row of rows) parkRow(row, reason, now)
-    return rows.length
+  rearm(which: ChosenRecords, edit?: OutboxEdit, options?: RearmOptions): Promise<number> {
+    return this.#administration.rearm(which, edit, options)
   }
 
-  async discard(ids: readonly string[], _reason: string): Promise<number> {
-    const rows = this.#parked(ids)
-    for (const row of rows) this.#data.rows.delete(row)
-    // With order per key, other records may have waited behind them.
-    if (rows.length > 0) this.#data.rows.wake()
-    return rows.length
+  park(ids: readonly string[], reason: string, operator?: Pick<Operator, 'by'>): Promise<number> {
+    return this.#administration.park(ids, reason, operator)
   }
 
-  async stats(): Promise<OutboxStats> {
-    const sum = new StatsSum()
-    const now = this.#runtime.now()
-    for (const row of this.#data.rows.all()) {
-      const state = stateOf(row, now)
-      sum.add(row.destination, { [state]: 1 }, state === 'parked' || state === 'published' ? undefined : now - row.createdAt)
-    }
-    return sum.stats
+  discard(which: readonly string[] | { readonly filter: OutboxFilter }, reason: string, operator?: Pick<Operator, 'by'>): Promise<number> {
+    return this.#administration.discard(which, reason, operator)
   }
 
-  async deletePublished(options: { readonly olderThan: number; readonly limit: number }): Promise<number> {
-    const before = this.#runtime.now() - options.olderThan
-    const old = [...this.#data.rows.all()]
-      .filter((row) => row.publishedAt !== undefined && row.publishedAt <= before)
-      .slice(0, options.limit)
-    for (const row of old) this.#data.rows.delete(row)
-    return old.length
+  stats(options?: { readonly limit?: number | undefined }): Promise<OutboxStats> {
+    return this.#administration.stats(options)
+  }
+
+  groups(by: 'failure' | 'type' | 'destination', filter?: OutboxFilter): Promise<OutboxGroups> {
+    return this.#administration.groups(by, filter)
+  }
+
+  history(id: string): Promise<readonly RecordFailure[]> {
+    return this.#administration.history(id)
+  }
+
+  pause(destination: string, options?: PauseOptions): Promise<void> {
+    return this.#administration.pause(destination, options)
+  }
+
+  resume(destination: string, options?: Operator): Promise<boolean> {
+    return this.#administration.resume(destination, options)
+  }
+
+  pauses(): Promise<readonly DestinationPause[]> {
+    return this.#administration.pauses()
+  }
+
+  relays(): Promise<readonly RelayReport[]> {
+    return this.#administration.relays()
+  }
+
+  rates(options: { readonly maxAge: number }): Promise<readonly OutboxRate[]> {
+    return this.#administration.rates(options)
+  }
+
+  audit(options: { readonly limit: number }): Promise<readonly AuditEntry[]> {
+    return this.#administration.audit(options)
+  }
+
+  deletePublished(options: { readonly olderThan: number; readonly limit: number }): Promise<number> {
+    return this.#administration.deletePublished(options)
   }
 
   #checkTransaction(caller: string, transaction: MemoryTransaction): void {
@@ -229,8 +250,9 @@ export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter
     throw new AckordError('ACKORD_TRANSACTION_REQUIRED', `${caller} requires a transaction created by this store's begin().`)
   }
 
-  #parked(ids: readonly string[]): MemoryRow[] {
-    return this.#data.rows.find(ids).filter((row) => row.state === 'parked')
+  #createAdministration(): CompleteAdministration {
+    const { rows, notes } = this.#data
+    return completeAdministration(memoryAdministration(rows, this.#claims, this.#runtime), { notes, runtime: this.#runtime })
   }
 
   #createClaims(): MemoryClaims {
@@ -239,9 +261,4 @@ export class MemoryOutboxStore implements OutboxStore, OutboxAdmin, OutboxWriter
       ? new MemoryRowLeases(rows, this.#runtime)
       : new MemoryOrderedClaims(rows, partitions, this.#runtime)
   }
-}
-
-function cursorOf(after: string): number {
-  if (/^[1-9]\d*$/.test(after)) return Number(after)
-  throw invalidCursor(after)
 }

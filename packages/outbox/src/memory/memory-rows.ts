@@ -1,5 +1,6 @@
 import { type Attributes, Message, type RawMessage } from '@ackord/core'
 import { matchesFilter } from '../store/administration.ts'
+import { addToHistory } from '../store/failure-text.ts'
 import type { OutboxEdit, OutboxFilter, OutboxRecord, OutboxState, RearmOptions } from '../store/outbox-admin.ts'
 import type { ClaimedRecord, NewOutboxRecord, Outcome } from '../store/outbox-store.ts'
 import { attributesToJson } from '../store/record-checks.ts'
@@ -18,6 +19,9 @@ export interface MemoryRow {
   /** With order per key rows have no leases, and it stays 0. */
   leasedUntil: number
   lastError: string | undefined
+  cause: string | undefined
+  /** As `failure-text.ts` writes it. */
+  history: string | undefined
   publishedAt: number | undefined
   parkedAt: number | undefined
   /** A running transaction has cancelled the row; it must not be claimed meanwhile. */
@@ -61,6 +65,8 @@ export class MemoryRows {
         token: undefined,
         leasedUntil: 0,
         lastError: undefined,
+        cause: undefined,
+        history: undefined,
         publishedAt: undefined,
         parkedAt: undefined,
         locked: false,
@@ -97,7 +103,7 @@ export function orderingKeyOf({ attributes }: MemoryRow): string | undefined {
 }
 
 export function matches(row: MemoryRow, filter: OutboxFilter, now: number): boolean {
-  return matchesFilter({ state: stateOf(row, now), destination: row.destination, attributes: row.attributes }, filter)
+  return matchesFilter({ ...row, state: stateOf(row, now) }, filter, now)
 }
 
 export function wants(
@@ -127,12 +133,18 @@ export function applyOutcome(row: MemoryRow, outcome: Outcome, now: number): voi
   } else if (outcome.result === 'failed') {
     row.state = 'waiting'
     row.availableAt = now + outcome.retryAfter
-    row.lastError = outcome.error
+    fail(row, outcome.error, outcome.cause, now)
   } else {
     row.state = 'parked'
     row.parkedAt = now
-    row.lastError = outcome.error
+    fail(row, outcome.error, outcome.cause, now)
   }
+}
+
+function fail(row: MemoryRow, error: string, cause: string | undefined, now: number): void {
+  row.lastError = error
+  row.cause = cause
+  row.history = addToHistory(row.history, now, error)
 }
 
 /** Whether the row waits for its time, so that it can still be cancelled. */
@@ -144,7 +156,7 @@ export function parkRow(row: MemoryRow, reason: string, now: number): void {
   row.state = 'parked'
   row.token = undefined
   row.parkedAt = now
-  row.lastError = reason
+  fail(row, reason, reason.slice(0, 200), now)
 }
 
 export function rearmRow(row: MemoryRow, edit: OutboxEdit, { delay = 0, keepAttempts = false }: RearmOptions, now: number): void {
@@ -164,11 +176,11 @@ export function claimedRecord(row: MemoryRow, token: string, attempts: number, n
 }
 
 export function outboxRecord(row: MemoryRow, now: number): OutboxRecord {
-  const { id, destination, attempts, createdAt, availableAt, lastError, publishedAt, parkedAt } = row
+  const { id, destination, attempts, createdAt, availableAt, lastError, cause, publishedAt, parkedAt } = row
   const state = stateOf(row, now)
   const leasedUntil = state === 'leased' ? row.leasedUntil : undefined
   const message = messageOf(row)
-  return { id, state, destination, message, attempts, createdAt, availableAt, lastError, leasedUntil, publishedAt, parkedAt }
+  return { id, state, destination, message, attempts, createdAt, availableAt, lastError, cause, leasedUntil, publishedAt, parkedAt }
 }
 
 function messageOf(row: MemoryRow): RawMessage {

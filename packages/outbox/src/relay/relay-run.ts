@@ -12,7 +12,9 @@ import { behindParked, isOrdered, leaveStore, maxPause } from '../options/key-or
 import type { RelaySettings } from '../options/relay-options.ts'
 import type { ClaimedRecord, ClaimOptions, OutboxStore } from '../store/outbox-store.ts'
 import { HotPath } from './hot-path.ts'
+import { OperatorPauses } from './operator-pauses.ts'
 import { followWakeUps, PollPause } from './polling.ts'
+import { sendReports } from './relay-reports.ts'
 import { Shutdown } from './shutdown.ts'
 
 interface ClaimedBatch {
@@ -49,6 +51,7 @@ export class RelayRun {
   readonly #hot: HotPath
   readonly #poll: PollPause
   readonly #slots: BatchSlots
+  readonly #operatorPauses: OperatorPauses
   readonly #budget: ByteBudget
   readonly #batches = new Set<Promise<void>>()
   readonly #trials = new Set<Promise<void>>()
@@ -68,6 +71,7 @@ export class RelayRun {
     this.#observer = observer
     this.#lostBefore = observer.meter.totals.leasesLost
     this.#slots = new BatchSlots(concurrency)
+    this.#operatorPauses = new OperatorPauses(store.notes, runtime)
     // In each slot, one batch is sent or settled while the next is claimed.
     const records = maxBatches * concurrency * batchSize
     this.#budget = new ByteBudget({ bytes: 2 * concurrency * maxBatchBytes, records, claim: maxBatchBytes })
@@ -154,7 +158,7 @@ export class RelayRun {
     const { stopping: signal, forced } = this.#shutdown
     forced.addEventListener('abort', () => this.calls.close({ within: lastCalls }), { once: true })
     const following = followWakeUps(this.#store, () => this.#poll.wake(), { signal, runtime, logger })
-    const others = background.map((work) => work(signal))
+    const others = [...background.map((work) => work(signal)), this.#report(signal)]
     const detach = this.#store.attach?.(this.#hot)
     while (!this.stopping) {
       try {
@@ -173,6 +177,14 @@ export class RelayRun {
     await Promise.all([following, ...others])
     await leaveStore(this.#store, { runtime, logger })
     this.#observer.ended(this.pauses.destinations)
+  }
+
+  async #report(signal: AbortSignal): Promise<void> {
+    const { notes } = this.#store
+    if (notes === undefined) return
+    const { runtime, destinations } = this.#settings
+    const state = () => ({ inFlight: this.inFlight, down: this.pauses.downFor, partitions: this.#store.ownedPartitions?.() })
+    await sendReports({ notes, runtime, meter: this.#observer.meter, destinations, state }, signal)
   }
 
   async #round(): Promise<void> {
@@ -221,6 +233,7 @@ export class RelayRun {
       // The wake-up of a concurrent stop would be mistaken for one that this poll answers. A relay that has lost records leaves first.
       if (this.stopping || this.#hasLost) return []
       this.#poll.polling()
+      await this.#operatorPauses.refresh()
       const avoided = this.#avoided
       const except = avoided.length === 0 ? undefined : avoided
       const background = this.#isBusy
@@ -234,11 +247,13 @@ export class RelayRun {
     }
   }
 
-  /** Destinations that are down, and those that have reached their limit of publishes in flight. */
+  /** Destinations that are down, those that operators have paused, and those that have reached their limit of publishes in flight. */
   get #avoided(): readonly string[] {
     const { busyDestinations } = this.#carrier
     const { destinations } = this.pauses
-    return busyDestinations.length === 0 ? destinations : [...new Set([...destinations, ...busyDestinations])]
+    const { destinations: paused } = this.#operatorPauses
+    if (busyDestinations.length === 0 && paused.length === 0) return destinations
+    return [...new Set([...destinations, ...paused, ...busyDestinations])]
   }
 
   get #hasLost(): boolean {
@@ -285,7 +300,7 @@ export class RelayRun {
     try {
       while (!this.stopping && !this.#hasLost) {
         const trial = this.pauses.trial(destination)
-        if (trial === undefined) break
+        if (trial === undefined || this.#operatorPauses.destinations.includes(destination)) break
         const batch = await this.#claim({ limit: trial.claim, destinations: [destination] })
         if (batch.records.length === 0) {
           this.pauses.worked(destination, 0)

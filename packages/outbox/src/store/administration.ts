@@ -1,22 +1,30 @@
 import type { Attributes, Logger, RawMessage } from '@ackord/core'
 import { checkAttributes } from '@ackord/core/broker'
-import { describeMessage } from '@ackord/core/internal'
-import type { DestinationStats, OutboxAdmin, OutboxEdit, OutboxFilter, OutboxState, OutboxStats } from './outbox-admin.ts'
+import { checkCount, describeMessage } from '@ackord/core/internal'
+import type { DestinationStats, OutboxAdmin, OutboxEdit, OutboxFilter, OutboxRecord, OutboxState, OutboxStats } from './outbox-admin.ts'
 
 // The parts of `OutboxAdmin` that all stores share.
 
+/** What a filter looks at. */
+export interface FilteredRecord extends Pick<OutboxRecord, 'state' | 'destination' | 'createdAt' | 'lastError' | 'cause'> {
+  readonly attributes: Attributes
+}
+
 /** Whether a record matches all criteria of the filter. For stores that filter records themselves. */
-export function matchesFilter(
-  record: { readonly state: OutboxState; readonly destination: string; readonly attributes: Attributes },
-  { state, destination, type, orderingKey, messageId }: OutboxFilter,
-): boolean {
+export function matchesFilter(record: FilteredRecord, filter: OutboxFilter, now: number): boolean {
+  const { state, destination, type, orderingKey, messageId, cause, error, minAge = 0, maxAge = Infinity } = filter
   const { partitionkey } = record.attributes
+  const age = now - record.createdAt
   return (
     (state === undefined || state === record.state) &&
     (destination === undefined || destination === record.destination) &&
     (type === undefined || type === record.attributes.type) &&
     (messageId === undefined || messageId === record.attributes.id) &&
-    (orderingKey === undefined || (partitionkey !== undefined && orderingKey === String(partitionkey)))
+    (orderingKey === undefined || (partitionkey !== undefined && orderingKey === String(partitionkey))) &&
+    (cause === undefined || cause === record.cause) &&
+    (error === undefined || record.lastError?.toLowerCase().includes(error.toLowerCase()) === true) &&
+    age >= minAge &&
+    age <= maxAge
   )
 }
 
@@ -32,16 +40,26 @@ export function editMessage(message: RawMessage, { attributes, data }: OutboxEdi
   return edited
 }
 
-/** Adds up the numbers of `stats()`. A destination may be added several times, from several places. */
+/** Adds up the numbers of `stats()`, up to its `limit`. A destination may be added several times, from several places. */
 export class StatsSum {
+  readonly #limit: number
   readonly #destinations = new Map<string, { -readonly [Name in keyof DestinationStats]: DestinationStats[Name] }>()
   #oldestAge: number | undefined
+
+  constructor(limit: number = Infinity) {
+    this.#limit = limit === Infinity ? limit : checkCount('limit', limit)
+  }
 
   /** `age`: milliseconds since a record of this destination that is neither parked nor published was stored; `undefined` if there is none. */
   add(destination: string, counts: { readonly [State in OutboxState]?: number | undefined }, age: number | undefined): void {
     const sum = this.#destinations.get(destination) ?? { destination, ...noRecords }
     this.#destinations.set(destination, sum)
-    for (const state of states) sum[state] += counts[state] ?? 0
+    for (const state of states) {
+      sum[state] += counts[state] ?? 0
+      if (sum[state] < this.#limit) continue
+      sum[state] = this.#limit
+      sum.capped = true
+    }
     if (age === undefined) return
     sum.oldestAge = Math.max(sum.oldestAge ?? 0, age)
     this.addAge(age)

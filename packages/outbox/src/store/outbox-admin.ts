@@ -15,6 +15,11 @@ export interface OutboxRecord {
   /** When the record may be claimed. */
   readonly availableAt: number
   readonly lastError: string | undefined
+  /**
+   * What its last failure has in common with others: the error code, and the text without numbers and ids. `undefined` for a record that has not failed, or failed at a relay
+   * of an older version.
+   */
+  readonly cause: string | undefined
   readonly leasedUntil: number | undefined
   readonly publishedAt: number | undefined
   readonly parkedAt: number | undefined
@@ -26,11 +31,15 @@ export interface OutboxFilter {
   readonly type?: string | undefined
   /** The `partitionkey` of its message. */
   readonly orderingKey?: string | undefined
-  /**
-   * The `id` of its message, which several records have if an event goes to several destinations. Only MySQL and MariaDB have an index for it: the
-   * other stores read all records that match the other criteria, so a `state` or `destination` makes the search cheaper.
-   */
+  /** The `id` of its message, which several records have if an event goes to several destinations. */
   readonly messageId?: string | undefined
+  /** The `cause` of its last failure. */
+  readonly cause?: string | undefined
+  /** Its last error contains this text, in upper or lower case. */
+  readonly error?: string | undefined
+  /** It was stored at least, and at most, this many milliseconds ago, by the store's clock. */
+  readonly minAge?: number | undefined
+  readonly maxAge?: number | undefined
 }
 
 export interface OutboxPage {
@@ -46,7 +55,14 @@ export interface OutboxEdit {
   readonly data?: Uint8Array | undefined
 }
 
-export interface RearmOptions {
+/** Who does something, and why: for the audit of the store. */
+export interface Operator {
+  /** A name, such as that of the signed-in user. Default: unknown. */
+  readonly by?: string | undefined
+  readonly reason?: string | undefined
+}
+
+export interface RearmOptions extends Operator {
   /** Which records to publish again: those that are parked, or those that were published and kept by `retain`. Default: `parked`. */
   readonly state?: 'parked' | 'published' | undefined
   /** Milliseconds before the records may be published, by the store's clock. Requires a store that supports `delay`. Default: none. */
@@ -64,6 +80,8 @@ export interface DestinationStats {
   readonly published: number
   /** Age in milliseconds of its oldest record that is neither published nor parked; `undefined` if it has none. */
   readonly oldestAge: number | undefined
+  /** Whether one of the numbers is the `limit` of the query, so that there may be more. Default: false. */
+  readonly capped?: boolean | undefined
 }
 
 export interface OutboxStats {
@@ -71,6 +89,93 @@ export interface OutboxStats {
   /** Age in milliseconds of the oldest record that is neither published nor parked. */
   readonly oldestAge: number | undefined
 }
+
+/** An error of one attempt. */
+export interface RecordFailure {
+  /** Milliseconds since the epoch, by the store's clock. */
+  readonly at: number
+  readonly error: string
+}
+
+export interface OutboxGroup {
+  /** The cause, type or destination that its records share. */
+  readonly name: string
+  readonly count: number
+  /** When the oldest and the latest of its records were stored: milliseconds since the epoch, by the store's clock. */
+  readonly first: number
+  readonly last: number
+}
+
+export interface OutboxGroups {
+  /** The largest first. */
+  readonly groups: readonly OutboxGroup[]
+  /** Whether all records were read. If not, the numbers are lower limits. */
+  readonly complete: boolean
+}
+
+/** A destination to which no relay publishes, because an operator has paused it. */
+export interface DestinationPause extends Operator {
+  readonly destination: string
+  /** Milliseconds since the epoch, by the store's clock. */
+  readonly since: number
+  /** When it ends by itself; `undefined`: never. */
+  readonly until: number | undefined
+}
+
+export interface PauseOptions extends Operator {
+  /** Milliseconds after which the pause ends by itself. Default: it lasts until `resume()`. */
+  readonly duration?: number | undefined
+}
+
+/** A relay that is alive, as it reported last. */
+export interface RelayReport {
+  readonly id: string
+  readonly host: string
+  readonly pid: number
+  /** Milliseconds since the relay started. */
+  readonly uptime: number
+  /** Milliseconds since the report. */
+  readonly age: number
+  /** The destinations that it serves; `undefined`: all. */
+  readonly destinations: readonly string[] | undefined
+  /** Records that it is publishing or settling. */
+  readonly inFlight: number
+  /** Destinations that it has paused because they failed, and for how many milliseconds. */
+  readonly down: readonly { readonly destination: string; readonly downFor: number }[]
+  /** With order per key: how many partitions it owns. */
+  readonly partitions: number | undefined
+  /** Since the relay started. */
+  readonly published: number
+  readonly failed: number
+  readonly parked: number
+}
+
+/** What one relay did for one destination, in about a minute. */
+export interface OutboxRate {
+  /** The end of the interval: milliseconds since the epoch, by the store's clock. */
+  readonly at: number
+  /** The length of the interval in milliseconds. */
+  readonly duration: number
+  readonly destination: string
+  readonly published: number
+  readonly failed: number
+  readonly parked: number
+}
+
+export interface AuditEntry extends Operator {
+  readonly id: string
+  /** Milliseconds since the epoch, by the store's clock. */
+  readonly at: number
+  readonly action: 'rearm' | 'park' | 'discard' | 'pause' | 'resume'
+  /** What it was done to, for people: the filter, a destination, or the first ids. */
+  readonly what: string
+  /** How many records; `undefined` if the action has not ended, or its process did before it could say. */
+  readonly count: number | undefined
+  /** Why the action failed. */
+  readonly error: string | undefined
+}
+
+export type ChosenRecords = { readonly ids: readonly string[] } | { readonly filter: OutboxFilter }
 
 /** The interface for operators; the same on every store. */
 export interface OutboxAdmin {
@@ -82,20 +187,43 @@ export interface OutboxAdmin {
    * published records instead: they are published a second time, with the same message id. Records in any other state are not changed, so calling it
    * twice is safe. Resolves to the number of records.
    */
-  rearm(
-    which: { readonly ids: readonly string[] } | { readonly filter: OutboxFilter },
-    edit?: OutboxEdit,
-    options?: RearmOptions,
-  ): Promise<number>
+  rearm(which: ChosenRecords, edit?: OutboxEdit, options?: RearmOptions): Promise<number>
   /**
    * Parks records that are ready or waiting, so that no relay publishes them until they are re-armed. The reason becomes their `lastError`. Leased,
    * parked and published records are not changed. With order `perKey` a store may not know that a relay has a record in memory; such a record can
    * still be published after it was parked. Resolves to the number of records.
    */
-  park(ids: readonly string[], reason: string): Promise<number>
+  park(ids: readonly string[], reason: string, operator?: Pick<Operator, 'by'>): Promise<number>
   /** Deletes parked records permanently. The reason is for the store's audit. Resolves to the number of deleted records. */
-  discard(ids: readonly string[], reason: string): Promise<number>
-  stats(): Promise<OutboxStats>
+  discard(which: readonly string[] | { readonly filter: OutboxFilter }, reason: string, operator?: Pick<Operator, 'by'>): Promise<number>
+  /**
+   * Counts the records by destination and state. `limit`: how many to count at most in each of them, so that an outbox with millions of records is not read as a whole.
+   * Default: all.
+   */
+  stats(options?: { readonly limit?: number | undefined }): Promise<OutboxStats>
   /** Deletes at most `limit` published records that are older than `olderThan` milliseconds, and no others. Resolves to the number of deleted records. */
   deletePublished(options: { readonly olderThan: number; readonly limit: number }): Promise<number>
+
+  // The following are optional: a store that an application wrote itself may lack them. All stores of Ackord have them.
+
+  /** The records of a message id, in any state, by an index. At most 1,000. */
+  find?(which: { readonly messageId: string }): Promise<readonly OutboxRecord[]>
+  /**
+   * Parked and waiting records by what they have in common: the `failure` that they had last (its `cause`), their type or their destination. Reads a bounded number of
+   * records. Records that have not failed are not grouped by failure.
+   */
+  groups?(by: 'failure' | 'type' | 'destination', filter?: OutboxFilter): Promise<OutboxGroups>
+  /** The last errors of a record, at most ten, the latest first. */
+  history?(id: string): Promise<readonly RecordFailure[]>
+  /** Stops all relays of the store from publishing to a destination: within about a second, and also relays that start later. Records that are in flight are still published. */
+  pause?(destination: string, options?: PauseOptions): Promise<void>
+  /** Ends a pause. Resolves to whether there was one. */
+  resume?(destination: string, options?: Operator): Promise<boolean>
+  pauses?(): Promise<readonly DestinationPause[]>
+  /** The relays that have reported in the last half minute. */
+  relays?(): Promise<readonly RelayReport[]>
+  /** What relays have published in the last `maxAge` milliseconds, at most 24 hours, the latest first. At most 10,000. */
+  rates?(options: { readonly maxAge: number }): Promise<readonly OutboxRate[]>
+  /** The actions of operators in the last 90 days, the latest first. */
+  audit?(options: { readonly limit: number }): Promise<readonly AuditEntry[]>
 }

@@ -1,5 +1,6 @@
 import type { Part, RawMessage } from '@ackord/core'
 import type { NewEvents } from './new-events.ts'
+import type { OutboxNotes } from './notes.ts'
 
 /** An event to be stored. Its id, type, ordering key (`partitionkey`) and content type are the message's own attributes. */
 export interface NewOutboxRecord {
@@ -100,14 +101,21 @@ export interface ClaimOptions {
   readonly behindParked?: 'given' | 'kept' | 'marked' | undefined
 }
 
+/** Why a record could not be published. The store keeps the last ten errors of a record, with their times. */
+interface Failure {
+  readonly error: string
+  /** What it has in common with other failures. At most 200 characters. Default: unknown. */
+  readonly cause?: string | undefined
+}
+
 /** The outcome of a claimed record. */
 export type Outcome = Claim &
   (
     | { readonly result: 'published' }
     /** The record may be claimed again after `retryAfter` milliseconds, by the store's clock. */
-    | { readonly result: 'failed'; readonly error: string; readonly retryAfter: number }
+    | (Failure & { readonly result: 'failed'; readonly retryAfter: number })
     /** The record stays until an operator re-arms or discards it; no timer ever changes it. */
-    | { readonly result: 'parked'; readonly error: string }
+    | (Failure & { readonly result: 'parked' })
   )
 
 export interface OutboxCapabilities {
@@ -159,6 +167,12 @@ export interface RecordTaker {
  */
 export interface OutboxStore extends Part {
   readonly capabilities: OutboxCapabilities
+
+  /** What relays and operators tell each other. Without it destinations cannot be paused, and relays are not listed. */
+  readonly notes?: OutboxNotes | undefined
+
+  /** With order `perKey`: how many partitions this object owns, as far as it knows. */
+  ownedPartitions?(): number
 
   /**
    * Leases up to `limit` claimable records to the caller, oldest first within a destination. Records that another relay has leased are skipped, not

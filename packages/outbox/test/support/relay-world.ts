@@ -237,7 +237,7 @@ export function openWorld(
     async states() {
       const { destinations } = await memory.stats()
       const sums: Partial<Record<OutboxState, number>> = {}
-      for (const { destination: _, oldestAge: __, ...counts } of destinations) {
+      for (const { destination: _, oldestAge: __, capped: ___, ...counts } of destinations) {
         for (const [state, count] of Object.entries(counts)) {
           // `Object.entries` loses the key types.
           if (count > 0) sums[state as OutboxState] = (sums[state as OutboxState] ?? 0) + count

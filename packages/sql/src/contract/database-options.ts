@@ -22,6 +22,8 @@ export interface TableNames {
   readonly hands: string
   /** The function with which relays renew and share the partitions; PostgreSQL only. */
   readonly keep: string
+  /** Small facts that relays and operators share: pauses, the list of relays, rates and the audit. */
+  readonly notes: string
 }
 
 export interface TableOptions {
@@ -56,6 +58,7 @@ export function tablesOf(dialect: Dialect, options: TableOptions, defaults: Tabl
     partitions: named('partitions'),
     hands: named('hands'),
     keep: named('keep'),
+    notes: named('notes'),
   }
 }
 

@@ -1,4 +1,4 @@
-import type { ClaimOptions, InboxQuery, OutboxFilter, OutboxReference, Outcome, RearmOptions } from '@ackord/outbox'
+import type { ClaimOptions, InboxQuery, Note, OutboxFilter, OutboxReference, Outcome, RearmOptions } from '@ackord/outbox'
 import type { RowKey } from '../records/claim-bytes.ts'
 import type { ClaimedRowKey } from '../records/claimed-record.ts'
 import type { OutboxRow } from '../records/outbox-row.ts'
@@ -13,6 +13,11 @@ export interface StorePort {
   readonly table: string
   /** Whether published rows are kept. */
   readonly retain: boolean
+  /**
+   * Whether the table has the columns `cause` and `history`, which version 4 added. It may read the version of the tables, so it is not called to settle
+   * published records.
+   */
+  readonly keepsFailures: () => Promise<boolean>
 }
 
 export interface ClaimRowsOptions extends ClaimOptions {
@@ -52,29 +57,53 @@ export type ChosenRows = { readonly ids: readonly string[] } | { readonly filter
 
 /**
  * The operators' statements. Rows have the columns of a claim without `age`, and in addition `shown_state` (which takes leases and due times into
- * account), `last_error` and the instants `available_at`, `lease_until`, `published_at`, `parked_at` (milliseconds).
+ * account), `last_error`, the instants `available_at`, `lease_until`, `published_at`, `parked_at` (milliseconds) and, if the table has it, `cause`. In a
+ * table without that column, a filter by cause matches nothing.
  */
 export interface AdminStatements {
   /** Rows after this seq, ordered by seq. */
   list(filter: OutboxFilter, after: string, limit: number): Promise<readonly Row[]>
   get(seq: string): Promise<Row | undefined>
+  /** The column `history` of a row; no row where the table has no such column. */
+  history(seq: string): Promise<Row | undefined>
   /**
    * Makes parked or published rows ready, or waiting if there is a delay, and replaces each with the result of `edit`, if given. Resolves to the
    * number of rows.
    */
   rearm(which: ChosenRows, edit: ((row: Row) => OutboxRow) | undefined, options: Rearm): Promise<number>
   /** Parks rows that are ready or waiting and not leased. Resolves to their `seq`, `id` and `type`. */
-  park(ids: readonly string[], reason: string): Promise<readonly Row[]>
+  park(ids: readonly string[], reason: string, cause: string): Promise<readonly Row[]>
   /** Deletes parked rows. Resolves to their `seq`, `id` and `type`. */
   discard(ids: readonly string[]): Promise<readonly Row[]>
-  /** By destination and shown state: `destination`, `shown_state`, `count`, and the `age` of the oldest in milliseconds. */
-  stats(): Promise<readonly Row[]>
+  /**
+   * By destination and shown state: `destination`, `shown_state`, `count`, and the `age` of the oldest in milliseconds. With a limit, at most that many
+   * rows of each stored state and destination are read, and `reached` says whether there were so many; there may be several rows per shown state.
+   */
+  stats(limit: number | undefined): Promise<readonly Row[]>
+  /**
+   * Counts rows that are stored as parked or waiting, by `state` and `name`: their cause, type or destination. `name` is null for rows that do not match
+   * the filter or have no cause. Reads at most `limit` rows of each state, the oldest of a destination first. `first` and `last`: when the oldest and the
+   * latest of them were stored (milliseconds).
+   */
+  groups(by: GroupedBy, filter: OutboxFilter, limit: number): Promise<readonly Row[]>
   /** Deletes published rows older than this many milliseconds. Skips rows locked by another cleanup. Resolves to the number of deleted rows. */
   deletePublished(olderThan: number, limit: number): Promise<number>
 }
 
 /** `RearmOptions` with defaults applied. */
-export type Rearm = { readonly [K in keyof RearmOptions]-?: NonNullable<RearmOptions[K]> }
+export type Rearm = Required<Pick<{ readonly [K in keyof RearmOptions]: NonNullable<RearmOptions[K]> }, 'state' | 'delay' | 'keepAttempts'>>
+
+export type GroupedBy = 'failure' | 'type' | 'destination'
+
+/** The notes. All times are the database's. */
+export interface NoteStatements {
+  /** Writes the notes with one statement, and deletes those of the kind that were written more than `keep` milliseconds ago. Names are sorted and unique. */
+  put(kind: string, notes: readonly Pick<Note, 'name' | 'value'>[], keep: number): Promise<void>
+  /** The latest first: `name`, `value`, when it was written (`at`), and the milliseconds since then (`age`). */
+  read(kind: string, options: { readonly limit: number; readonly maxAge: number | undefined }): Promise<readonly Row[]>
+  /** Whether there was one. */
+  delete(kind: string, name: string): Promise<boolean>
+}
 
 export interface Migration {
   /** The version of the tables after this migration. */
@@ -114,6 +143,8 @@ export interface StoreDialect {
   /** Absent where order per key is not supported. */
   ownership?(port: OwnershipPort): OwnershipStatements
   administration(port: StorePort): AdminStatements
+  /** `table` is that of the notes, quoted. */
+  notes(driver: Driver<unknown>, table: string): NoteStatements
   /** Deletes the referenced rows that are not due yet and not leased. `table` is the outbox, quoted. */
   cancel(table: string, references: readonly OutboxReference[]): Statement
   /**

@@ -1,40 +1,42 @@
 import type { OutboxFilter, OutboxReference, OutboxState } from '@ackord/outbox'
 import type { RunStatement } from '../contract/driver.ts'
-import type { AdminStatements, ChosenRows, Rearm, StorePort } from '../contract/store-dialect.ts'
-import { bySeq } from '../records/claimed-record.ts'
+import type { AdminStatements, ChosenRows, GroupedBy, Rearm, StorePort } from '../contract/store-dialect.ts'
+import { bySeq, lineOf } from '../records/claimed-record.ts'
 import { type OutboxRow, writtenSource } from '../records/outbox-row.ts'
 import type { Row } from '../records/row.ts'
 import { findDestinations, readEach, type StateAndDestination } from './destinations.ts'
-import { deleteSql } from './settle.ts'
-import { fromNow, instant, joinParts, keyOf, keysSql, type RowKey, readRow, recordColumns, type SqlPart } from './sql-text.ts'
+import { deleteSql, historySql } from './settle.ts'
+import { asText, fromNow, instant, joinParts, keyOf, keysSql, type RowKey, readRow, recordColumns, type SqlPart } from './sql-text.ts'
 import { storeTransaction } from './transaction-control.ts'
 
 const allStates = ['parked', 'published', 'ready', 'waiting']
 
-export function mysqlAdministration({ driver, table }: StorePort): AdminStatements {
+export function mysqlAdministration({ driver, table, keepsFailures }: StorePort): AdminStatements {
   const run: RunStatement = (sql, parameters = []) => driver.run(driver.pool, sql, parameters)
 
   /**
    * No index is ordered by seq with the state as prefix: each pair of state and destination yields a page of keys, and the first of all of them are
    * read. A message id has an index of its own.
    */
-  async function keysOfPage(filter: OutboxFilter, after: string, limit: number): Promise<readonly RowKey[]> {
-    if (filter.messageId !== undefined) return (await rowsOf(run, messageSql(table, filter, after, limit))).map(keyOf)
+  async function keysOfPage(matching: SqlPart, filter: OutboxFilter, after: string, limit: number): Promise<readonly RowKey[]> {
+    if (filter.messageId !== undefined) return (await rowsOf(run, messageSql(table, matching, after, limit))).map(keyOf)
     const pairs = await findDestinations(run, table, filter.state === undefined ? allStates : storedStates[filter.state])
     const wanted = pairs.filter(({ destination }) => filter.destination === undefined || destination === filter.destination)
-    const page = (pair: StateAndDestination) => pageSql(table, pair, filter, after, limit)
+    const page = (pair: StateAndDestination) => pageSql(table, pair, matching, after, limit)
     const keys = (await readEach(run, wanted, limit * wanted.length, page)).map(keyOf)
     return keys.sort(bySeq).slice(0, limit)
   }
 
   return {
     async list(filter, after, limit) {
+      const failures = await keepsFailures()
+      const matching = filterSql(filter, failures)
       const rows: Row[] = []
       for (let from = after; rows.length < limit; ) {
         const wanted = limit - rows.length
-        const keys = await keysOfPage(filter, from, wanted)
+        const keys = await keysOfPage(matching, filter, from, wanted)
         const last = keys.at(-1)
-        if (last !== undefined) rows.push(...(await rowsOf(run, rowsSql(table, keys, filter))))
+        if (last !== undefined) rows.push(...(await rowsOf(run, rowsSql(table, keys, matching, failures))))
         // A relay may have changed some rows since their keys were read. Rows behind these take their place: a page that is not full is the last one.
         if (last === undefined || keys.length < wanted) break
         from = last.seq
@@ -43,17 +45,24 @@ export function mysqlAdministration({ driver, table }: StorePort): AdminStatemen
     },
 
     async get(seq) {
-      const { rows } = await run(getSql(table, seq))
+      const { rows } = await run(getSql(table, columnsOf(await keepsFailures()), seq))
+      return rows.map(readRow)[0]
+    },
+
+    async history(seq) {
+      if (!(await keepsFailures())) return undefined
+      const { rows } = await run(getSql(table, 'CAST(o.history AS BINARY) AS history', seq))
       return rows.map(readRow)[0]
     },
 
     async rearm(which, edit, options) {
+      const chosen = whichSql(which, await keepsFailures())
       if (edit === undefined) {
-        const { sql, parameters } = rearmSql(table, which, options)
+        const { sql, parameters } = rearmSql(table, chosen, options)
         return await storeTransaction(driver, async (inside) => (await inside(sql, parameters)).count)
       }
       return await storeTransaction(driver, async (inside) => {
-        const rows = await rowsOf(inside, chosenSql(table, options.state, which))
+        const rows = await rowsOf(inside, chosenSql(table, options.state, chosen))
         for (const row of rows) {
           const { sql, parameters } = rearmAsSql(table, keyOf(row), edit(row), options)
           await inside(sql, parameters)
@@ -62,25 +71,34 @@ export function mysqlAdministration({ driver, table }: StorePort): AdminStatemen
       })
     },
 
-    park: (ids, reason) =>
-      storeTransaction(driver, async (inside) => {
+    async park(ids, reason, cause) {
+      const failures = await keepsFailures()
+      return await storeTransaction(driver, async (inside) => {
         const rows = await rowsOf(inside, pendingSql(table, ids))
         if (rows.length === 0) return []
-        const { sql, parameters } = parkSql(table, rows.map(keyOf), reason)
+        const { sql, parameters } = parkSql(table, rows.map(keyOf), failures ? { reason, cause } : { reason })
         await inside(sql, parameters)
         return rows.map(({ seq, id, type }) => ({ seq, id, type }))
-      }),
+      })
+    },
 
     discard: (ids) =>
       storeTransaction(driver, async (inside) => {
-        const rows = await rowsOf(inside, chosenSql(table, 'parked', { ids }))
+        const rows = await rowsOf(inside, chosenSql(table, 'parked', idsSql(ids)))
         await remove(inside, table, rows)
         return rows.map(({ seq, id, type }) => ({ seq, id, type }))
       }),
 
-    async stats() {
-      const { rows } = await run(statsSql(table))
-      return rows.map(readRow)
+    async stats(limit) {
+      if (limit === undefined) return await rowsOf(run, { sql: statsSql(table), parameters: [] })
+      const pairs = await findDestinations(run, table, allStates)
+      // A stored state has two shown states besides its own at most.
+      return await readEach(run, pairs, pairs.length * 3, (pair) => limitedStatsSql(table, pair, limit))
+    },
+
+    async groups(by, filter, limit) {
+      const failures = await keepsFailures()
+      return by === 'failure' && !failures ? [] : await rowsOf(run, groupsSql(table, by, filter, { failures, limit }))
     },
 
     deletePublished: (olderThan, limit) =>
@@ -103,14 +121,20 @@ async function remove(run: RunStatement, table: string, rows: readonly Row[]): P
   await run(sql, parameters)
 }
 
-/** Compares numbers as strings, because they may exceed the precision of a JavaScript number. */
-const columns = `${recordColumns}, CAST(o.last_error AS BINARY) AS last_error, ${stateOf('o')} AS shown_state,
+function columnsOf(failures: boolean): string {
+  return `${recordColumns}, CAST(o.last_error AS BINARY) AS last_error, ${failures ? 'o.cause, ' : ''}${stateOf('o')} AS shown_state,
   ${instant('o.available_at')} AS available_at, ${instant('o.lease_until')} AS lease_until,
   ${instant('o.published_at')} AS published_at, ${instant('o.parked_at')} AS parked_at`
+}
 
 /** The keys that match a filter for one state and destination, after this seq, ordered by seq. Takes no locks. */
-function pageSql(table: string, { state, destination }: StateAndDestination, filter: OutboxFilter, after: string, limit: number): SqlPart {
-  const { sql, parameters } = filterSql(filter)
+function pageSql(
+  table: string,
+  { state, destination }: StateAndDestination,
+  { sql, parameters }: SqlPart,
+  after: string,
+  limit: number,
+): SqlPart {
   return {
     sql: `SELECT CAST(o.seq AS CHAR) AS seq, o.state, o.destination FROM ${table} AS o FORCE INDEX (PRIMARY)
 WHERE o.state = ? AND o.destination = ? AND o.seq > ${after} AND ${sql} ORDER BY o.seq LIMIT ${limit}`,
@@ -119,8 +143,7 @@ WHERE o.state = ? AND o.destination = ? AND o.seq > ${after} AND ${sql} ORDER BY
 }
 
 /** The keys that match a filter with a message id, after this seq, ordered by seq. Takes no locks. */
-function messageSql(table: string, filter: OutboxFilter, after: string, limit: number): SqlPart {
-  const { sql, parameters } = filterSql(filter)
+function messageSql(table: string, { sql, parameters }: SqlPart, after: string, limit: number): SqlPart {
   return {
     sql: `SELECT CAST(o.seq AS CHAR) AS seq, o.state, o.destination FROM ${table} AS o FORCE INDEX (message)
 WHERE o.seq > ${after} AND ${sql} ORDER BY o.seq LIMIT ${limit}`,
@@ -129,38 +152,42 @@ WHERE o.seq > ${after} AND ${sql} ORDER BY o.seq LIMIT ${limit}`,
 }
 
 /** Rows by key that match a filter, ordered by seq. */
-function rowsSql(table: string, keys: readonly RowKey[], filter: OutboxFilter): SqlPart {
-  const { sql, parameters } = joinParts([keysSql(keys), filterSql(filter)], ' AND ')
-  return { sql: `SELECT ${columns} FROM ${table} AS o FORCE INDEX (PRIMARY) WHERE ${sql} ORDER BY o.seq`, parameters }
+function rowsSql(table: string, keys: readonly RowKey[], matching: SqlPart, failures: boolean): SqlPart {
+  const { sql, parameters } = joinParts([keysSql(keys), matching], ' AND ')
+  return { sql: `SELECT ${columnsOf(failures)} FROM ${table} AS o FORCE INDEX (PRIMARY) WHERE ${sql} ORDER BY o.seq`, parameters }
 }
 
 /** One row. */
-function getSql(table: string, seq: string): string {
+function getSql(table: string, columns: string, seq: string): string {
   return `SELECT ${columns} FROM ${table} AS o FORCE INDEX (seq) WHERE o.seq = ${seq}`
 }
 
 /** The parked or published rows of these seqs, or of a filter, locked. */
-function chosenSql(table: string, state: 'parked' | 'published', which: ChosenRows): SqlPart {
-  const { sql, parameters } = whichSql(which)
+function chosenSql(table: string, state: 'parked' | 'published', { sql, parameters }: SqlPart): SqlPart {
   return { sql: `SELECT ${recordColumns} FROM ${table} AS o WHERE o.state = '${state}' AND ${sql} ORDER BY o.seq FOR UPDATE`, parameters }
 }
 
 /** The rows of these seqs that are ready or waiting and not leased, locked. */
 function pendingSql(table: string, ids: readonly string[]): SqlPart {
-  const { sql, parameters } = whichSql({ ids })
+  const { sql, parameters } = idsSql(ids)
   return {
     sql: `SELECT ${recordColumns} FROM ${table} AS o WHERE o.state IN ('ready', 'waiting') AND ${unleased} AND ${sql} ORDER BY o.seq FOR UPDATE`,
     parameters,
   }
 }
 
-/** Parks rows by their keys. */
-function parkSql(table: string, keys: readonly RowKey[], reason: string): SqlPart {
+/** Parks rows by their keys. The cause, and a line of the history, are written if there is a cause. */
+function parkSql(
+  table: string,
+  keys: readonly RowKey[],
+  { reason, cause }: { readonly reason: string; readonly cause?: string | undefined },
+): SqlPart {
   const { sql, parameters } = keysSql(keys)
+  const kept = cause === undefined ? '' : ` o.cause = ?, o.history = ${historySql('?')},`
   return {
-    sql: `UPDATE ${table} AS o FORCE INDEX (PRIMARY) SET o.state = 'parked', o.parked_at = UTC_TIMESTAMP(6), o.last_error = ?,
+    sql: `UPDATE ${table} AS o FORCE INDEX (PRIMARY) SET o.state = 'parked', o.parked_at = UTC_TIMESTAMP(6), o.last_error = ?,${kept}
   o.lease_token = NULL, o.lease_until = NULL WHERE ${sql}`,
-    parameters: [reason, ...parameters],
+    parameters: [reason, ...(cause === undefined ? [] : [cause, lineOf(reason)]), ...parameters],
   }
 }
 
@@ -185,8 +212,7 @@ export function cancelSql(table: string, references: readonly OutboxReference[])
 }
 
 /** Makes parked or published rows ready, unchanged. */
-function rearmSql(table: string, which: ChosenRows, options: Rearm): SqlPart {
-  const { sql, parameters } = whichSql(which)
+function rearmSql(table: string, { sql, parameters }: SqlPart, options: Rearm): SqlPart {
   return { sql: `UPDATE ${table} AS o SET ${ready(options)} WHERE o.state = '${options.state}' AND ${sql}`, parameters }
 }
 
@@ -207,6 +233,49 @@ function statsSql(table: string): string {
 FROM ${table} AS o GROUP BY o.destination, shown_state ORDER BY o.destination, shown_state`
 }
 
+/** The same for one state and destination, reading at most `limit` rows, the oldest first. */
+function limitedStatsSql(table: string, { state, destination }: StateAndDestination, limit: number): SqlPart {
+  return {
+    sql: `SELECT o.destination, o.shown_state, COUNT(*) AS \`count\`, TIMESTAMPDIFF(MICROSECOND, MIN(o.created_at), UTC_TIMESTAMP(6)) / 1000 AS age,
+  SUM(COUNT(*)) OVER () >= ${limit} AS reached
+FROM (
+  SELECT o.destination, ${stateOf('o')} AS shown_state, o.created_at FROM ${table} AS o FORCE INDEX (PRIMARY)
+  WHERE o.state = ? AND o.destination = ? ORDER BY o.seq LIMIT ${limit}
+) AS o GROUP BY o.destination, o.shown_state`,
+    parameters: [state, destination],
+  }
+}
+
+const groupColumns = { failure: 'cause', type: 'type', destination: 'destination' } as const
+
+/**
+ * Counts parked and waiting rows by what they have in common, reading at most `limit` rows of each state. The filter is applied to the rows that were
+ * read.
+ */
+function groupsSql(
+  table: string,
+  by: GroupedBy,
+  { state, ...filter }: OutboxFilter,
+  { failures, limit }: { readonly failures: boolean; readonly limit: number },
+): SqlPart {
+  const matching = filterSql(filter, failures)
+  const { destination } = filter
+  const states = state === undefined ? ['parked', 'waiting'] : [state]
+  const rows = states.map((one) => ({
+    sql: `(SELECT o.state, o.destination, o.id, o.type, o.ordering_key, o.last_error, o.created_at${failures ? ', o.cause' : ''}
+  FROM ${table} AS o FORCE INDEX (PRIMARY) WHERE o.state = ?${destination === undefined ? '' : ' AND o.destination = ?'}
+  ORDER BY o.destination, o.seq LIMIT ${limit})`,
+    parameters: destination === undefined ? [one] : [one, destination],
+  }))
+  const read = joinParts(rows, '\n  UNION ALL\n  ')
+  return {
+    sql: `SELECT o.state, CASE WHEN ${matching.sql} THEN o.${groupColumns[by]} END AS name, COUNT(*) AS \`count\`,
+  ${instant('MIN(o.created_at)')} AS first, ${instant('MAX(o.created_at)')} AS last
+FROM (${read.sql}) AS o GROUP BY o.state, name`,
+    parameters: [...matching.parameters, ...read.parameters],
+  }
+}
+
 /** The keys of published rows older than this many milliseconds. Locks them and skips rows locked by another cleanup. */
 function oldSql(table: string, olderThan: number, limit: number): string {
   return `SELECT CAST(o.seq AS CHAR) AS seq, o.state, o.destination FROM ${table} AS o FORCE INDEX (published)
@@ -224,12 +293,15 @@ const storedStates: Readonly<Record<OutboxState, readonly string[]>> = {
 
 const unleased = '(o.lease_until IS NULL OR o.lease_until <= UTC_TIMESTAMP(6))'
 
-function whichSql(which: ChosenRows): SqlPart {
-  if ('filter' in which) return filterSql(which.filter)
-  return { sql: which.ids.length === 0 ? 'FALSE' : `o.seq IN (${which.ids.join(', ')})`, parameters: [] }
+function whichSql(which: ChosenRows, failures: boolean): SqlPart {
+  return 'filter' in which ? filterSql(which.filter, failures) : idsSql(which.ids)
 }
 
-function filterSql(filter: OutboxFilter): SqlPart {
+function idsSql(ids: readonly string[]): SqlPart {
+  return { sql: ids.length === 0 ? 'FALSE' : `o.seq IN (${ids.join(', ')})`, parameters: [] }
+}
+
+function filterSql(filter: OutboxFilter, failures: boolean): SqlPart {
   const parameters: unknown[] = []
   const conditions = ['TRUE']
   const equals = (column: string, value: string | undefined) => {
@@ -242,6 +314,14 @@ function filterSql(filter: OutboxFilter): SqlPart {
   equals('o.type', filter.type)
   equals('o.ordering_key', filter.orderingKey)
   equals('o.id', filter.messageId)
+  if (failures) equals('o.cause', filter.cause)
+  else if (filter.cause !== undefined) conditions.push('FALSE')
+  if (filter.error !== undefined) {
+    conditions.push(`LOCATE(LOWER(${asText('?')}), LOWER(o.last_error)) > 0`)
+    parameters.push(filter.error)
+  }
+  if (filter.minAge !== undefined) conditions.push(`o.created_at <= ${fromNow(-filter.minAge)}`)
+  if (filter.maxAge !== undefined) conditions.push(`o.created_at >= ${fromNow(-filter.maxAge)}`)
   return { sql: conditions.join(' AND '), parameters }
 }
 

@@ -2,6 +2,7 @@ import type { ClaimOptions } from '@ackord/outbox'
 import type { RunStatement } from '../contract/driver.ts'
 import type { ClaimRowsOptions, ClaimStatements, StorePort } from '../contract/store-dialect.ts'
 import { ClaimWidth, inAnyOrder, inlineBytes, withinBytes } from '../records/claim-bytes.ts'
+import { settlesFailures } from '../records/claimed-record.ts'
 import type { Row } from '../records/row.ts'
 import { DestinationFinder, readEach, type StateAndDestination } from './destinations.ts'
 import { contentsSql } from './ordering/owned-claim.ts'
@@ -13,7 +14,7 @@ import { storeTransaction } from './transaction-control.ts'
  * A claim takes six round trips: the destinations (one more for a new one), READ COMMITTED, START TRANSACTION, the rows, their leases, COMMIT; one
  * more if retries are due, and one for records of more than a few kilobytes. Settling takes five, renewing and releasing one.
  */
-export function mysqlClaims({ driver, table, retain }: StorePort): ClaimStatements {
+export function mysqlClaims({ driver, table, retain, keepsFailures }: StorePort): ClaimStatements {
   const run: RunStatement = (sql, parameters = []) => driver.run(driver.pool, sql, parameters)
   const finder = new DestinationFinder(table)
   const width = new ClaimWidth()
@@ -65,10 +66,11 @@ export function mysqlClaims({ driver, table, retain }: StorePort): ClaimStatemen
     },
 
     async settle(outcomes) {
+      const failures = await settlesFailures(outcomes, keepsFailures)
       return await storeTransaction(driver, async (inside) => {
         const held = seqsOf((await send(inside, heldSql(table, outcomes, { lock: true }))).rows)
         const applied = outcomes.filter(({ seq }) => held.has(seq))
-        await applyOutcomes(inside, table, applied, { retain, counts: false })
+        await applyOutcomes(inside, table, applied, { retain, counts: false, failures })
         return held
       })
     },

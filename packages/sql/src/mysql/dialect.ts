@@ -5,6 +5,7 @@ import { appender } from './append.ts'
 import { mysqlClaims } from './claims.ts'
 import { deepErrorNumberOf, errorNumberOf, isConflict, refusesWrites } from './errors.ts'
 import { findInboxSql, forgetAll, forgetSql, oldInboxSql, recordAll, recorder } from './inbox.ts'
+import { mysqlNotes } from './notes.ts'
 import { mysqlOwnership } from './ordering/ownership.ts'
 import { mysqlSchema } from './schema.ts'
 import { quoteIdentifier, readRow } from './sql-text.ts'
@@ -15,6 +16,7 @@ const mysqlStore: StoreDialect = {
   claims: mysqlClaims,
   ownership: mysqlOwnership,
   administration: mysqlAdministration,
+  notes: mysqlNotes,
   cancel: cancelSql,
 
   async findInbox(driver, table, id, query) {

@@ -16,8 +16,8 @@ const numbers = Array.from({ length: partitionCount }, (_, partition) => `(${par
  * with state and destination. AUTO_INCREMENT requires an index of its own on seq; claims name the index to use, because the optimizer might scan a
  * stalled destination otherwise. VARBINARY compares bytes: a collation could treat two ids as equal. Instants are UTC.
  *
- * DDL commits statement by statement: each statement can be run again after an interrupted migration. Creating an index must be the last one, because
- * it fails the second time.
+ * DDL commits statement by statement: each statement can be run again after an interrupted migration. Changing a table must be the last one, because it
+ * fails the second time.
  */
 export const migrations: readonly Migration[] = [
   {
@@ -104,6 +104,23 @@ ALTER TABLE ${outbox} ADD INDEX ordered (state, destination, \`partition\`, orde
     oldestReader: 1,
     sql: ({ outbox }) => `
 ALTER TABLE ${outbox} ADD INDEX message (id);
+`,
+  },
+  {
+    // Causes and histories of failures, and the notes.
+    version: 4,
+    oldestReader: 1,
+    sql: ({ outbox, notes }) => `
+CREATE TABLE IF NOT EXISTS ${notes} (
+  kind        VARBINARY(64) NOT NULL,
+  name        VARBINARY(1024) NOT NULL,
+  value       MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL,
+  written_at  DATETIME(6) NOT NULL,
+  PRIMARY KEY (kind, name),
+  KEY written (kind, written_at)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
+
+ALTER TABLE ${outbox} ADD COLUMN cause VARBINARY(1024), ADD COLUMN history MEDIUMTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 `,
   },
 ]

@@ -27,8 +27,10 @@ export const mysqlSchema: SchemaStatements = {
     `INSERT INTO ${meta} (name, version, oldest_reader, changed_at) VALUES ('schema', ${version}, ${oldestReader}, UTC_TIMESTAMP(6))
 ON DUPLICATE KEY UPDATE version = ${version}, oldest_reader = ${oldestReader}, changed_at = UTC_TIMESTAMP(6)`,
 
-  // Duplicate key name.
-  alreadyExists: (error) => deepErrorNumberOf(error) === 1061,
+  alreadyExists(error) {
+    const number = deepErrorNumberOf(error)
+    return number === 1061 || number === 1060 // duplicate key name, duplicate column name
+  },
 
   // Two processes that find an older version at the same time would both migrate it.
   lock: (tables) => [`SELECT GET_LOCK(${lockName(tables)}, ${lockWait})`],

@@ -1,8 +1,8 @@
 import { groupBy } from '@ackord/core/internal'
-import type { Outcome } from '@ackord/outbox'
+import { maxHistoryLength, type Outcome } from '@ackord/outbox'
 import type { RunStatement } from '../contract/driver.ts'
-import type { ClaimedRowKey } from '../records/claimed-record.ts'
-import { fromNow, joinParts, keysSql, type RowKey, type SqlPart } from './sql-text.ts'
+import { type ClaimedRowKey, type FailedOutcome, lineOf } from '../records/claimed-record.ts'
+import { asText, fromNow, instant, joinParts, keysSql, type RowKey, type SqlPart } from './sql-text.ts'
 
 /** The rows whose claim is valid: by key, with the token that fences them and an unexpired lease. */
 function holdsSql(rows: readonly ClaimedRowKey[]): SqlPart {
@@ -47,25 +47,53 @@ function keepSql(table: string, keys: readonly RowKey[]): SqlPart {
   return moveSql(table, keys, { sql: `o.state = 'published', o.published_at = UTC_TIMESTAMP(6)`, parameters: [] })
 }
 
+/** The history of the row `o` with one more line, the value of an expression. */
+export function historySql(line: string): string {
+  const time = `FLOOR(${instant('UTC_TIMESTAMP(6)')})`
+  return `RIGHT(CONCAT_WS(CHAR(10 USING utf8mb4), o.history, CONCAT(${time}, ' ', ${asText(line)})), ${maxHistoryLength})`
+}
+
+type KeyedFailure = RowKey & { readonly outcome: FailedOutcome }
+
 /** Applies outcomes that are all `failed` or all `parked`. `counts`: with one more attempt. */
 function failSql(
   table: string,
   result: 'failed' | 'parked',
-  outcomes: readonly KeyedOutcome[],
-  { counts }: { readonly counts: boolean },
+  outcomes: readonly KeyedFailure[],
+  { counts, failures }: Omit<SettleOptions, 'retain'>,
 ): SqlPart {
-  const errors = outcomes.map(({ seq, outcome }) => ({
-    sql: `WHEN ${seq} THEN ?`,
-    parameters: [outcome.result === 'published' ? null : outcome.error],
-  }))
-  const { sql, parameters } = joinParts(errors, ' ')
+  const bySeq = (read: (outcome: FailedOutcome) => unknown): SqlPart => ({
+    sql: `CASE o.seq ${outcomes.map(({ seq }) => `WHEN ${seq} THEN ?`).join(' ')} END`,
+    parameters: outcomes.map(({ outcome }) => read(outcome)),
+  })
+  const texts: SqlPart[] = [
+    assign(
+      'last_error',
+      bySeq(({ error }) => error),
+    ),
+  ]
+  if (failures) {
+    const lines = bySeq(({ error }) => lineOf(error))
+    texts.push(
+      assign(
+        'cause',
+        bySeq(({ cause = null }) => cause),
+      ),
+      assign('history', { ...lines, sql: historySql(lines.sql) }),
+    )
+  }
+  const { sql, parameters } = joinParts(texts, ', ')
   const next = outcomes.map(({ seq, outcome }) => `WHEN ${seq} THEN ${fromNow(outcome.result === 'failed' ? outcome.retryAfter : 0)}`)
   const change =
     result === 'failed'
       ? `o.state = 'waiting', o.available_at = CASE o.seq ${next.join(' ')} END`
       : `o.state = 'parked', o.parked_at = UTC_TIMESTAMP(6)`
   const counted = counts ? ', o.attempts = o.attempts + 1' : ''
-  return moveSql(table, outcomes, { sql: `${change}${counted}, o.last_error = CASE o.seq ${sql} END`, parameters })
+  return moveSql(table, outcomes, { sql: `${change}${counted}, ${sql}`, parameters })
+}
+
+function assign(column: string, { sql, parameters }: SqlPart): SqlPart {
+  return { sql: `o.${column} = ${sql}`, parameters }
 }
 
 function moveSql(table: string, keys: readonly RowKey[], change: SqlPart): SqlPart {
@@ -81,12 +109,20 @@ export type KeyedOutcome = RowKey & { readonly outcome: Outcome }
 /** Errors are long strings: this many fit into a statement. */
 const failureBatchSize = 100
 
-/** Applies outcomes to locked rows. `counts`: failed and parked rows get one more attempt. */
+export interface SettleOptions {
+  readonly retain: boolean
+  /** Whether failed and parked rows get one more attempt. */
+  readonly counts: boolean
+  /** Whether cause and history are written too. */
+  readonly failures: boolean
+}
+
+/** Applies outcomes to locked rows. */
 export async function applyOutcomes(
   run: RunStatement,
   table: string,
   outcomes: readonly KeyedOutcome[],
-  { retain, counts }: { readonly retain: boolean; readonly counts: boolean },
+  { retain, ...failing }: SettleOptions,
 ): Promise<void> {
   const resultsIn = (result: Outcome['result']) => outcomes.filter(({ outcome }) => outcome.result === result)
   const published = resultsIn('published')
@@ -95,9 +131,10 @@ export async function applyOutcomes(
     await run(sql, parameters)
   }
   for (const result of ['failed', 'parked'] as const) {
-    const failures = resultsIn(result)
-    for (let start = 0; start < failures.length; start += failureBatchSize) {
-      const { sql, parameters } = failSql(table, result, failures.slice(start, start + failureBatchSize), { counts })
+    // Chosen by their result.
+    const failed = resultsIn(result) as readonly KeyedFailure[]
+    for (let start = 0; start < failed.length; start += failureBatchSize) {
+      const { sql, parameters } = failSql(table, result, failed.slice(start, start + failureBatchSize), failing)
       await run(sql, parameters)
     }
   }

@@ -29,6 +29,11 @@ export function quoteLiteral(text: string): string {
   return `X'${Buffer.from(text).toString('hex')}'`
 }
 
+/** A parameter as characters: clients send strings as bytes, and functions would count and compare these. */
+export function asText(parameter: string): string {
+  return `CONVERT(${parameter} USING utf8mb4)`
+}
+
 /** A part of a statement, with the values for its question marks. */
 export interface SqlPart {
   readonly sql: string

@@ -17,6 +17,7 @@ export interface OrderedClaimsOptions {
 
 export interface OrderedClaims extends Pick<OutboxStore, 'claim' | 'renew' | 'release' | 'settle'> {
   leave(): Promise<void>
+  ownedPartitions(): number
 }
 
 /** The maximum number of keys of a destination per statement, and of statements per claim. */
@@ -275,6 +276,7 @@ export function orderedClaims(statements: OwnershipStatements, { runtime, logger
     renew,
     release: async (claims) => release(claims),
     settle,
+    ownedPartitions: () => member.epochs.size,
     // Records that are still in flight are counted as if their relay had died: they may have been published.
     async leave() {
       const inFlight = [...inFlightRecords.all, ...unsettled]

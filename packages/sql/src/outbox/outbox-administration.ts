@@ -1,35 +1,43 @@
 import type { Logger } from '@ackord/core'
 import { checkCount, checkDuration } from '@ackord/core/internal'
 import {
+  type BaseAdministration,
   checkRearm,
   editMessage,
   invalidCursor,
   isEmptyEdit,
   type NewOutboxRecord,
   OperatorLog,
-  type OutboxAdmin,
   type OutboxEdit,
+  type OutboxFilter,
+  type OutboxGroup,
+  type OutboxGroups,
   type OutboxRecord,
   type OutboxState,
+  type OutboxStats,
+  readHistory,
   StatsSum,
 } from '@ackord/outbox'
 import type { AdminStatements, StorePort } from '../contract/store-dialect.ts'
-import { isSeq, storable } from '../records/claimed-record.ts'
+import { isSeq, storable, storableCause } from '../records/claimed-record.ts'
 import { type OutboxRow, outboxRowOf, readMessage } from '../records/outbox-row.ts'
 import type { Row } from '../records/row.ts'
+
+/** How many parked, and how many waiting, rows `groups()` reads at most. */
+const maxGrouped = 10_000
 
 /** The operators' side of the store. */
 export function outboxAdministration(
   statements: AdminStatements,
   { table, logger }: { readonly table: string; readonly logger: Logger },
-): OutboxAdmin {
+): BaseAdministration {
   const log = new OperatorLog(logger, { table })
 
   return {
     async list(filter, { limit, after }) {
       checkCount('limit', limit)
       if (after !== undefined && !isSeq(after)) throw invalidCursor(after)
-      const rows = await statements.list(filter, after ?? '0', limit + 1)
+      const rows = await statements.list(checkedFilter(filter), after ?? '0', limit + 1)
       const records = rows.slice(0, limit).map(recordOf)
       return { records, next: rows.length > limit ? records.at(-1)?.id : undefined }
     },
@@ -42,14 +50,14 @@ export function outboxAdministration(
 
     async rearm(which, edit = {}, options = {}) {
       const { state = 'parked', delay = 0, keepAttempts = false } = checkRearm(options)
-      const known = 'ids' in which ? { ids: which.ids.filter(isSeq) } : which
+      const known = 'ids' in which ? { ids: which.ids.filter(isSeq) } : { filter: checkedFilter(which.filter) }
       const count = await statements.rearm(known, editing(edit), { state, delay, keepAttempts })
       log.rearmed(count, state, which, edit)
       return count
     },
 
     async park(ids, reason) {
-      const parked = await statements.park(ids.filter(isSeq), storable(reason))
+      const parked = await statements.park(ids.filter(isSeq), storable(reason), storableCause(reason))
       log.parked(parked, reason)
       return parked.length
     },
@@ -60,14 +68,28 @@ export function outboxAdministration(
       return discarded.length
     },
 
-    async stats() {
-      const sum = new StatsSum()
-      for (const row of await statements.stats()) {
+    async stats({ limit } = {}) {
+      const sum = new StatsSum(limit)
+      const reached = new Set<string>()
+      for (const row of await statements.stats(limit)) {
         const state = shownState(row)
         const age = state === 'parked' || state === 'published' ? undefined : Number(row['age'])
-        sum.add(String(row['destination']), { [state]: Number(row['count']) }, age)
+        const destination = String(row['destination'])
+        sum.add(destination, { [state]: Number(row['count']) }, age)
+        if (Number(row['reached']) === 1) reached.add(destination)
       }
-      return sum.stats
+      return cappedStats(sum.stats, reached)
+    },
+
+    async history(id) {
+      const row = isSeq(id) ? await statements.history(id) : undefined
+      return readHistory(optional(row?.['history'], String))
+    },
+
+    async groups(by, filter = {}) {
+      const { state } = filter
+      if (state !== undefined && state !== 'parked' && state !== 'waiting') return { groups: [], complete: true }
+      return groupsOf(await statements.groups(by, checkedFilter(filter), maxGrouped))
     },
 
     async deletePublished({ olderThan, limit }) {
@@ -75,6 +97,51 @@ export function outboxAdministration(
       checkCount('limit', limit)
       return await statements.deletePublished(olderThan, limit)
     },
+  }
+}
+
+const century = 100 * 365 * 24 * 60 * 60 * 1000
+
+/** Texts are compared as they are stored. An instant before the first year that a database knows would be an error. */
+function checkedFilter(filter: OutboxFilter): OutboxFilter {
+  const { cause, error, minAge, maxAge } = filter
+  const age = (option: string, value: number | undefined) =>
+    value === undefined ? undefined : Math.min(checkDuration(option, value), century)
+  return {
+    ...filter,
+    cause: cause === undefined ? undefined : storableCause(cause),
+    error: error === undefined ? undefined : storable(error),
+    minAge: age('minAge', minAge),
+    maxAge: age('maxAge', maxAge),
+  }
+}
+
+/** Leased rows are shown apart from ready ones, and count towards the same limit: either number may be incomplete though it is lower. */
+function cappedStats({ destinations, oldestAge }: OutboxStats, reached: ReadonlySet<string>): OutboxStats {
+  return { destinations: destinations.map((one) => (reached.has(one.destination) ? { ...one, capped: true } : one)), oldestAge }
+}
+
+/** The parked and the waiting rows of a name together. */
+function groupsOf(rows: readonly Row[]): OutboxGroups {
+  const read = new Map<unknown, number>()
+  const groups = new Map<string, OutboxGroup>()
+  for (const row of rows) {
+    const count = Number(row['count'])
+    read.set(row['state'], (read.get(row['state']) ?? 0) + count)
+    const name = optional(row['name'], String)
+    if (name === undefined) continue
+    const [first, last] = [Number(row['first']), Number(row['last'])]
+    const other = groups.get(name) ?? { name, count: 0, first, last }
+    groups.set(name, {
+      name,
+      count: other.count + count,
+      first: Math.min(other.first, first),
+      last: Math.max(other.last, last),
+    })
+  }
+  return {
+    groups: [...groups.values()].sort((one, other) => other.count - one.count),
+    complete: [...read.values()].every((count) => count < maxGrouped),
   }
 }
 
@@ -99,6 +166,7 @@ function recordOf(row: Row): OutboxRecord {
     createdAt: Number(row['created_at']),
     availableAt: Number(row['available_at']),
     lastError: optional(row['last_error'], String) ?? problem,
+    cause: optional(row['cause'], String),
     leasedUntil: state === 'leased' ? optional(row['lease_until'], Number) : undefined,
     publishedAt: optional(row['published_at'], Number),
     parkedAt: optional(row['parked_at'], Number),
@@ -120,7 +188,7 @@ const pageSize = 500
 export async function readPending(
   port: StorePort,
   transaction: unknown,
-  administrationOf: (port: StorePort) => OutboxAdmin,
+  administrationOf: (port: StorePort) => Pick<BaseAdministration, 'list'>,
 ): Promise<readonly NewOutboxRecord[]> {
   const { driver } = port
   const inside: StorePort['driver'] = {
@@ -128,7 +196,8 @@ export async function readPending(
     pool: transaction,
     run: (_, sql, parameters, options) => driver.run(transaction, sql, parameters, options),
   }
-  const administration = administrationOf({ ...port, driver: inside })
+  // Nothing is read that only newer tables have, so the transaction need not read their version.
+  const administration = administrationOf({ ...port, driver: inside, keepsFailures: async () => false })
   const found: NewOutboxRecord[] = []
   let after: string | undefined
   do {

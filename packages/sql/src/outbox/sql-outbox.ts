@@ -2,21 +2,24 @@ import { AckordError, type Logger, type Runtime, systemRuntime, TransactionRequi
 import { checkAttributes } from '@ackord/core/broker'
 import { checkCount, checkFunction, describeMessage, PartPorts, rejectUnknownOptions } from '@ackord/core/internal'
 import {
+  type CompleteAdministration,
   checkReferences,
+  completeAdministration,
   defaultMaxSize,
   eventCompleter,
   type NewEventOptions,
   type NewEvents,
-  type OutboxAdmin,
+  type OutboxNotes,
   type OutboxReader,
   type OutboxReference,
   type OutboxStore,
   type OutboxWriter,
   type RecordTaker,
 } from '@ackord/outbox'
-import type { OrderOptions, TableOptions } from '../contract/database-options.ts'
+import type { OrderOptions, TableOptions, Tables } from '../contract/database-options.ts'
 import { explainMissing } from '../contract/dialect.ts'
 import type { Notifications } from '../contract/driver.ts'
+import { failuresCheck, readVersion, type TableVersion } from '../contract/table-version.ts'
 import { orderedClaims } from '../ordering/ordered-claims.ts'
 import { type Database, portOf } from '../transaction/database.ts'
 import { type DatabasePort, foreignTransaction, type OpenTransaction } from '../transaction/open-transaction.ts'
@@ -24,6 +27,7 @@ import { besideSavepoints } from '../transaction/transaction-work.ts'
 import { recordAppender } from './append-records.ts'
 import { outboxAdministration, readPending } from './outbox-administration.ts'
 import { outboxClaims } from './outbox-claims.ts'
+import { outboxNotes } from './outbox-notes.ts'
 
 export interface SqlOutboxOptions extends TableOptions, OrderOptions, NewEventOptions {
   /** Whether published records are kept until `deletePublished()`. Costs an update instead of a delete, and the space. Default: false. */
@@ -44,7 +48,8 @@ export interface SqlOutboxOptions extends TableOptions, OrderOptions, NewEventOp
 }
 
 /** An outbox table: the interfaces for the relay, operators, writers and tests. */
-export interface SqlOutbox<Handle> extends OutboxStore, OutboxAdmin, OutboxWriter<Handle>, OutboxReader<Handle> {
+export interface SqlOutbox<Handle> extends OutboxStore, CompleteAdministration, OutboxWriter<Handle>, OutboxReader<Handle> {
+  readonly notes: OutboxNotes
   /** Deletes delayed records that are no longer wanted. Resolves to the number of deleted records. See `OutboxWriter.cancel()`. */
   cancel(transaction: Handle, references: readonly OutboxReference[]): Promise<number>
 }
@@ -76,7 +81,9 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
   const tables = port.tables({ schema, names })
   const table = tables.outbox
   // The store uses the handle of the driver, whatever its type.
-  const storePort = { driver: port.driver as DatabasePort<unknown>['driver'], table, retain }
+  const driver = port.driver as DatabasePort<unknown>['driver']
+  const keepsFailures = failuresCheck(() => versionOf(port, tables), runtime)
+  const storePort = { driver, table, retain, keepsFailures }
   const explain = (error: unknown) => explainMissing(dialect, error, table)
   // Present: the order was checked.
   const ownership = order === 'perKey' ? dialect.store.ownership?.({ ...storePort, tables }) : undefined
@@ -84,7 +91,12 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
     ownership === undefined
       ? outboxClaims(explaining(dialect.store.claims(storePort), explain), { runtime, logger })
       : orderedClaims(explaining(ownership, explain), { runtime, logger })
-  const administration = outboxAdministration(explaining(dialect.store.administration(storePort), explain), { table, logger })
+  const noteStatements = explaining(dialect.store.notes(driver, tables.notes), (error) => explainMissing(dialect, error, tables.notes))
+  const notes = outboxNotes(noteStatements, { table: tables.notes, exists: keepsFailures })
+  const administration = completeAdministration(
+    outboxAdministration(explaining(dialect.store.administration(storePort), explain), { table, logger }),
+    { notes: auditNotes(notes, keepsFailures), runtime },
+  )
   const appendRecords = recordAppender(port, { table, order, maxSize, runtime })
   const preLease = order === 'none' && dialect.leasedAppender !== undefined
 
@@ -111,6 +123,7 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
   return {
     capabilities: { order, delay: true, preLease, notifies: notifications !== undefined },
     inheritPorts,
+    notes,
     ...claims,
     ...administration,
 
@@ -154,6 +167,26 @@ export function sqlOutbox<Handle>(database: Database<Handle>, options: SqlOutbox
     wakeUps({ signal }) {
       void notifications?.follow(table, () => wakeUps.wake(), { signal, runtime, logger })
       return wakeUps.listen(signal)
+    },
+  }
+}
+
+/** `undefined` if the tables do not exist: the statement that needs them says so. */
+async function versionOf<Handle>({ driver, dialect }: DatabasePort<Handle>, tables: Tables): Promise<TableVersion | undefined> {
+  try {
+    return await readVersion((sql, parameters = []) => driver.run(driver.pool, sql, parameters), tables)
+  } catch (error) {
+    if (dialect.isSchemaMissing(error)) return undefined
+    throw error
+  }
+}
+
+/** Without entries in tables that cannot keep them yet: the actions of operators must not fail in the middle of a rolling deployment. */
+function auditNotes(notes: OutboxNotes, exists: () => Promise<boolean>): OutboxNotes {
+  return {
+    ...notes,
+    async put(kind, entries, keep) {
+      if (kind !== 'audit' || (await exists())) await notes.put(kind, entries, keep)
     },
   }
 }

@@ -1,37 +1,53 @@
 import { rootContext } from '@ackord/core'
 import type { OutboxFilter, OutboxReference, OutboxState } from '@ackord/outbox'
 import type { RunStatement, Statement } from '../contract/driver.ts'
-import type { AdminStatements, ChosenRows, Rearm, StorePort } from '../contract/store-dialect.ts'
+import type { AdminStatements, ChosenRows, GroupedBy, Rearm, StorePort } from '../contract/store-dialect.ts'
+import { lineOf } from '../records/claimed-record.ts'
 import { type OutboxRow, writtenSource } from '../records/outbox-row.ts'
 import type { Row } from '../records/row.ts'
+import { historySql } from './settle.ts'
 import { instant } from './sql-text.ts'
 
-export function postgresAdministration({ driver, table }: StorePort): AdminStatements {
+export function postgresAdministration({ driver, table, keepsFailures }: StorePort): AdminStatements {
   const run: RunStatement = (sql, parameters = []) => driver.run(driver.pool, sql, parameters)
   return {
     async list(filter, after, limit) {
-      const { sql, parameters } = listSql(table, filter)
+      const { sql, parameters } = listSql(table, filter, await keepsFailures())
       return (await run(sql, [after, limit, ...parameters])).rows
     },
 
     async get(seq) {
-      return (await run(getSql(table), [seq])).rows[0]
+      return (await run(getSql(table, columnsOf(await keepsFailures())), [seq])).rows[0]
     },
 
-    rearm: (which, edit, options) =>
-      driver.transaction([], (session) => rearm(session.run, table, which, edit, options), rootContext().signal),
+    async history(seq) {
+      return (await keepsFailures()) ? (await run(getSql(table, 'o.history'), [seq])).rows[0] : undefined
+    },
 
-    async park(ids, reason) {
-      return (await run(parkSql(table), [ids, reason])).rows
+    async rearm(which, edit, options) {
+      const chosen = chosenSql(table, options.state, which, await keepsFailures())
+      return await driver.transaction([], (session) => rearm(session.run, table, chosen, edit, options), rootContext().signal)
+    },
+
+    async park(ids, reason, cause) {
+      const failures = await keepsFailures()
+      return (await run(parkSql(table, failures), failures ? [ids, reason, cause, lineOf(reason)] : [ids, reason])).rows
     },
 
     async discard(ids) {
-      const { sql, parameters } = chosenSql(table, 'parked', { ids })
+      const { sql, parameters } = chosenSql(table, 'parked', { ids }, false)
       return (await run(`DELETE FROM ${table} WHERE ctid = ANY(ARRAY(${sql})) RETURNING seq::text AS seq, id, type`, parameters)).rows
     },
 
-    async stats() {
-      return (await run(statsSql(table))).rows
+    async stats(limit) {
+      return (await (limit === undefined ? run(statsSql(table)) : run(limitedStatsSql(table), [limit]))).rows
+    },
+
+    async groups(by, filter, limit) {
+      const failures = await keepsFailures()
+      if (by === 'failure' && !failures) return []
+      const { sql, parameters } = groupsSql(table, by, filter, failures)
+      return (await run(sql, [limit, ...parameters])).rows
     },
 
     async deletePublished(olderThan, limit) {
@@ -43,11 +59,10 @@ export function postgresAdministration({ driver, table }: StorePort): AdminState
 async function rearm(
   run: RunStatement,
   table: string,
-  which: ChosenRows,
+  { sql, parameters }: FilterSql,
   edit: ((row: Row) => OutboxRow) | undefined,
-  { state, delay, keepAttempts }: Rearm,
+  { delay, keepAttempts }: Rearm,
 ): Promise<number> {
-  const { sql, parameters } = chosenSql(table, state, which)
   const ready = `state = '${delay > 0 ? 'waiting' : 'ready'}', ${keepAttempts ? '' : 'attempts = 0, '}parked_at = NULL, published_at = NULL,
 available_at = clock_timestamp() + interval '${delay} milliseconds'`
   if (edit === undefined) {
@@ -69,18 +84,26 @@ partition = $8::smallint, attributes = $9 WHERE ctid = $1::tid`,
   return rows.length
 }
 
-const columns = `o.seq::text AS seq, o.state, o.destination, o.id, o.type, o.data, o.attributes, o.attempts, o.last_error,
+function columnsOf(failures: boolean): string {
+  return `o.seq::text AS seq, o.state, o.destination, o.id, o.type, o.data, o.attributes, o.attempts, o.last_error,${failures ? ' o.cause,' : ''}
   ${stateOf('o')} AS shown_state,
   ${instant('o.created_at')} AS created_at, ${instant('o.available_at')} AS available_at, ${instant('o.lease_until')} AS lease_until,
   ${instant('o.published_at')} AS published_at, ${instant('o.parked_at')} AS parked_at`
+}
+
+interface FilterSql {
+  readonly sql: string
+  readonly parameters: readonly unknown[]
+}
 
 /**
  * Rows that match a filter, ordered by seq. Parameters: after which seq, limit, then those of the filter. Takes no locks. Steps from one (state,
  * destination) to the next in the key and reads a page of each, because no index is ordered by seq alone. Few rows have the same message id, so these
  * are sorted instead.
  */
-function listSql(table: string, filter: OutboxFilter): { readonly sql: string; readonly parameters: readonly unknown[] } {
-  const { sql, parameters } = filterSql(filter, 3)
+export function listSql(table: string, filter: OutboxFilter, failures: boolean): FilterSql {
+  const columns = columnsOf(failures)
+  const { sql, parameters } = filterSql(filter, 3, failures)
   if (filter.messageId !== undefined)
     return { parameters, sql: `SELECT ${columns} FROM ${table} AS o WHERE o.seq > $1::bigint AND ${sql} ORDER BY o.seq LIMIT $2` }
   return {
@@ -95,24 +118,25 @@ SELECT page.* FROM targets CROSS JOIN LATERAL (
 }
 
 /** One row. $1 seq. */
-function getSql(table: string): string {
+function getSql(table: string, columns: string): string {
   return `${targetsSql(table)}
 SELECT ${columns} FROM targets JOIN ${table} AS o ON o.state = targets.state AND o.destination = targets.destination AND o.seq = $1::bigint`
 }
 
 /** The parked or published rows of these seqs, $1, or of a filter: their ctids, locked. */
-function chosenSql(
-  table: string,
-  state: 'parked' | 'published',
-  which: ChosenRows,
-): { readonly sql: string; readonly parameters: readonly unknown[] } {
-  const { sql, parameters } = 'ids' in which ? { sql: 'o.seq = ANY($1::bigint[])', parameters: [which.ids] } : filterSql(which.filter, 1)
+function chosenSql(table: string, state: 'parked' | 'published', which: ChosenRows, failures: boolean): FilterSql {
+  const { sql, parameters } =
+    'ids' in which ? { sql: 'o.seq = ANY($1::bigint[])', parameters: [which.ids] } : filterSql(which.filter, 1, failures)
   return { parameters, sql: `SELECT o.ctid FROM ${table} AS o WHERE o.state = '${state}' AND ${sql} ORDER BY o.seq FOR UPDATE` }
 }
 
-/** Parks rows of these seqs, $1, with the reason $2, unless they are leased. Locks them in the order of seq. */
-function parkSql(table: string): string {
-  return `UPDATE ${table} AS o SET state = 'parked', parked_at = clock_timestamp(), last_error = $2, lease_token = NULL, lease_until = NULL
+/**
+ * Parks rows of these seqs, $1, with the reason $2, and with `failures` the cause $3 and the line of the history $4, unless they are leased. Locks them in
+ * the order of seq.
+ */
+function parkSql(table: string, failures: boolean): string {
+  const kept = failures ? `cause = $3, history = ${historySql('$4::text')}, ` : ''
+  return `UPDATE ${table} AS o SET state = 'parked', parked_at = clock_timestamp(), last_error = $2, ${kept}lease_token = NULL, lease_until = NULL
 WHERE o.ctid = ANY(ARRAY(SELECT p.ctid FROM ${table} AS p
   WHERE p.state IN ('ready', 'waiting') AND p.seq = ANY($1::bigint[]) AND (p.lease_until IS NULL OR p.lease_until <= clock_timestamp())
   ORDER BY p.seq FOR UPDATE))
@@ -151,6 +175,45 @@ function statsSql(table: string): string {
 FROM ${table} AS o GROUP BY 1, 2 ORDER BY 1, 2`
 }
 
+/** The same, reading at most $1 rows of each state and destination, the oldest first. */
+function limitedStatsSql(table: string): string {
+  return `${targetsSql(table)}
+SELECT targets.destination, counted.* FROM targets CROSS JOIN LATERAL (
+  SELECT o.shown_state, count(*)::float8 AS count, (extract(epoch FROM clock_timestamp() - min(o.created_at)) * 1000)::float8 AS age,
+    sum(count(*)) OVER () >= $1 AS reached
+  FROM (
+    SELECT ${stateOf('o')} AS shown_state, o.created_at FROM ${table} AS o
+    WHERE o.state = targets.state AND o.destination = targets.destination ORDER BY o.seq LIMIT (SELECT $1::bigint)
+  ) AS o GROUP BY o.shown_state
+) AS counted`
+}
+
+const groupColumns = { failure: 'cause', type: 'type', destination: 'destination' } as const
+
+/**
+ * Counts parked and waiting rows by what they have in common. $1 the number of rows to read of each state, then the parameters of the filter, which is applied to
+ * the rows that were read.
+ */
+function groupsSql(table: string, by: GroupedBy, { state, ...filter }: OutboxFilter, failures: boolean): FilterSql {
+  const { sql, parameters } = filterSql(filter, 2, failures)
+  const { destination } = filter
+  const ofDestination = destination === undefined ? '' : ` AND targets.destination = $${parameters.length + 2}`
+  const columns = `o.state, o.destination, o.id, o.type, o.ordering_key, o.last_error, o.created_at${failures ? ', o.cause' : ''}`
+  // Steps through the key, as a list does. The limits are subqueries: if the planner knew them, it might read and sort all rows of the destination.
+  const rowsOf = (one: string) => `(SELECT page.* FROM targets CROSS JOIN LATERAL (
+    SELECT ${columns} FROM ${table} AS o
+    WHERE o.state = targets.state AND o.destination = targets.destination ORDER BY o.seq LIMIT (SELECT $1::bigint)
+  ) AS page WHERE targets.state = '${one}'${ofDestination} LIMIT $1)`
+  const states = state === undefined ? ['parked', 'waiting'] : [state]
+  return {
+    sql: `${targetsSql(table)}
+SELECT o.state, CASE WHEN ${sql} THEN o.${groupColumns[by]} END AS name, count(*)::float8 AS count,
+  ${instant('min(o.created_at)')} AS first, ${instant('max(o.created_at)')} AS last
+FROM (${states.map(rowsOf).join('\n  UNION ALL\n  ')}) AS o GROUP BY 1, 2`,
+    parameters: destination === undefined ? parameters : [...parameters, destination],
+  }
+}
+
 /** Deletes published rows. $1 milliseconds, $2 limit. Skips rows locked by another cleanup. */
 function deletePublishedSql(table: string): string {
   return `DELETE FROM ${table} WHERE ctid = ANY(ARRAY(
@@ -170,7 +233,7 @@ function targetsSql(table: string): string {
 )`
 }
 
-function filterSql(filter: OutboxFilter, from: number): { readonly sql: string; readonly parameters: readonly unknown[] } {
+function filterSql(filter: OutboxFilter, from: number, failures: boolean): FilterSql {
   const parameters: unknown[] = []
   const next = (value: unknown) => `$${from - 1 + parameters.push(value)}`
   const conditions = ['true']
@@ -179,6 +242,11 @@ function filterSql(filter: OutboxFilter, from: number): { readonly sql: string; 
   if (filter.type !== undefined) conditions.push(`o.type = ${next(filter.type)}`)
   if (filter.orderingKey !== undefined) conditions.push(`o.ordering_key = ${next(filter.orderingKey)}`)
   if (filter.messageId !== undefined) conditions.push(`o.id = ${next(filter.messageId)}`)
+  if (filter.cause !== undefined) conditions.push(failures ? `o.cause = ${next(filter.cause)}` : 'false')
+  if (filter.error !== undefined) conditions.push(`position(lower(${next(filter.error)}::text) IN lower(o.last_error)) > 0`)
+  const ago = (age: number) => `(SELECT clock_timestamp()) - ${next(age)}::float8 * interval '1 millisecond'`
+  if (filter.minAge !== undefined) conditions.push(`o.created_at <= ${ago(filter.minAge)}`)
+  if (filter.maxAge !== undefined) conditions.push(`o.created_at >= ${ago(filter.maxAge)}`)
   return { sql: conditions.join(' AND '), parameters }
 }
 

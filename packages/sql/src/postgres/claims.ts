@@ -1,11 +1,12 @@
 import type { ClaimStatements, StorePort } from '../contract/store-dialect.ts'
 import type { RowKey } from '../records/claim-bytes.ts'
+import { settlesFailures } from '../records/claimed-record.ts'
 import type { Row } from '../records/row.ts'
 import { type ClaimStatement, releasing, renewal, settledSeqs, settlement } from './settle.ts'
 import { ageOf, instant } from './sql-text.ts'
 
 /** One statement per call. */
-export function postgresClaims({ driver, table, retain }: StorePort): ClaimStatements {
+export function postgresClaims({ driver, table, retain, keepsFailures }: StorePort): ClaimStatements {
   const run = (sql: string, parameters: readonly unknown[]) => driver.run(driver.pool, sql, parameters)
   const send = ({ sql, parameters }: ClaimStatement) => run(sql, parameters)
   return {
@@ -28,7 +29,8 @@ export function postgresClaims({ driver, table, retain }: StorePort): ClaimState
     },
 
     async settle(outcomes) {
-      const { rows } = await send(settlement(table, retain, outcomes))
+      const failures = await settlesFailures(outcomes, keepsFailures)
+      const { rows } = await send(settlement(table, outcomes, { retain, failures }))
       return settledSeqs(rows)
     },
   }

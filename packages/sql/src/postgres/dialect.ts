@@ -7,6 +7,7 @@ import { postgresClaims } from './claims.ts'
 import { channelOf } from './client/pg-notifications.ts'
 import { deepSqlStateOf, sqlStateOf } from './errors.ts'
 import { cleanInboxSql, findInboxSql, forgetAll, recordAll, recorder } from './inbox.ts'
+import { postgresNotes } from './notes.ts'
 import { postgresOwnership } from './ordering/ownership.ts'
 import { postgresSchema } from './schema.ts'
 import { quoteIdentifier } from './sql-text.ts'
@@ -17,6 +18,7 @@ const postgresStore: StoreDialect = {
   claims: postgresClaims,
   ownership: postgresOwnership,
   administration: postgresAdministration,
+  notes: postgresNotes,
   cancel: cancelSql,
 
   async findInbox(driver, table, id, query) {

@@ -1,5 +1,6 @@
 import type { Migration } from '../contract/store-dialect.ts'
 import { partitionCount } from '../records/outbox-row.ts'
+import { dollarQuote, quoteLiteral } from './sql-text.ts'
 import { appendFunctionSql, keepFunctionSql } from './stored-functions.ts'
 
 /**
@@ -114,6 +115,38 @@ ${keepFunctionSql(tables)};
     oldestReader: 1,
     sql: ({ outbox }) => `
 CREATE INDEX ON ${outbox} (id) WHERE state = 'waiting';
+`,
+  },
+  {
+    // Causes and histories of failures, and the notes. Operators find all records of a message id by the new index, which replaces that of waiting rows: its name was
+    // chosen by the server.
+    version: 4,
+    oldestReader: 1,
+    sql: ({ outbox, notes }) => `
+ALTER TABLE ${outbox} ADD COLUMN cause text COLLATE "C", ADD COLUMN history text;
+
+DO ${dollarQuote(`
+DECLARE
+  replaced regclass;
+BEGIN
+  FOR replaced IN
+    SELECT i.indexrelid FROM pg_index AS i JOIN pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+    WHERE i.indrelid = ${quoteLiteral(outbox)}::regclass AND i.indnatts = 1 AND i.indpred IS NOT NULL AND a.attname = 'id'
+  LOOP
+    EXECUTE format('DROP INDEX %s', replaced);
+  END LOOP;
+END
+`)};
+CREATE INDEX ON ${outbox} (id);
+
+CREATE TABLE ${notes} (
+  kind        text COLLATE "C" NOT NULL,
+  name        text COLLATE "C" NOT NULL,
+  value       text NOT NULL,
+  written_at  timestamptz NOT NULL,
+  PRIMARY KEY (kind, name)
+);
+CREATE INDEX ON ${notes} (kind, written_at);
 `,
   },
 ]

@@ -1,7 +1,7 @@
-import type { Outcome } from '@ackord/outbox'
+import { maxHistoryLength, type Outcome } from '@ackord/outbox'
 import type { ClaimedOutcome } from '../contract/store-dialect.ts'
-import type { ClaimedRowKey } from '../records/claimed-record.ts'
-import { bindTo, numberArray } from './sql-text.ts'
+import { type ClaimedRowKey, type FailedOutcome, lineOf } from '../records/claimed-record.ts'
+import { bindTo, instant, numberArray } from './sql-text.ts'
 
 export interface ClaimStatement {
   readonly sql: string
@@ -55,19 +55,39 @@ WHERE ${holds('claim')}`
   return { sql, parameters: claimParameters(rows, grouped(rows)) }
 }
 
-/** The changes of the row `o` by an `outcome` with a result, an error and a retry delay. */
-export const outcomeChanges = `    state = CASE outcome.result WHEN 'failed' THEN 'waiting' ELSE outcome.result END,
+/** The history of the row `o` with one more line. */
+export function historySql(line: string): string {
+  return `right(concat_ws(chr(10), o.history, concat((${instant('clock_timestamp()')})::bigint, ' ', ${line})), ${maxHistoryLength})`
+}
+
+/** The changes of the row `o` by an `outcome` with the columns of `resultColumns()`. */
+export function outcomeChanges({ failures }: ResultOptions): string {
+  const kept = `
+    cause = CASE outcome.result WHEN 'published' THEN o.cause ELSE outcome.cause END,
+    history = CASE outcome.result WHEN 'published' THEN o.history ELSE ${historySql('outcome.line')} END,`
+  return `    state = CASE outcome.result WHEN 'failed' THEN 'waiting' ELSE outcome.result END,
     available_at = CASE outcome.result WHEN 'failed' THEN clock_timestamp() + outcome.retry_after * interval '1 millisecond' ELSE o.available_at END,
-    last_error = coalesce(outcome.error, o.last_error),
+    last_error = coalesce(outcome.error, o.last_error),${failures ? kept : ''}
     parked_at = CASE outcome.result WHEN 'parked' THEN clock_timestamp() END,
     published_at = CASE outcome.result WHEN 'published' THEN clock_timestamp() END,
     lease_token = NULL, lease_until = NULL`
+}
+
+/** `failures`: whether cause and history are written too. */
+export interface ResultOptions {
+  readonly failures: boolean
+}
+
+export interface SettleOptions extends ResultOptions {
+  readonly retain: boolean
+}
 
 /**
  * Applies outcomes. Returns the seqs whose claim was valid, as one string. One statement: published rows are deleted, or kept with `retain`; the
  * others change their state.
  */
-export function settlement(table: string, retain: boolean, outcomes: readonly ClaimedOutcome[]): ClaimStatement {
+export function settlement(table: string, outcomes: readonly ClaimedOutcome[], options: SettleOptions): ClaimStatement {
+  const { retain } = options
   const kinds = grouped(outcomes)
   const { groups } = kinds
   if (!retain && isDeletable(outcomes, groups)) {
@@ -81,13 +101,15 @@ export function settlement(table: string, retain: boolean, outcomes: readonly Cl
     })
     return { sql: `WITH ${deleteGroupsSql(table, conditions)}`, parameters }
   }
-  return { sql: settleSql(table, retain), parameters: [...claimParameters(outcomes, kinds), ...resultColumns(outcomes)] }
+  return { sql: settleSql(table, options), parameters: [...claimParameters(outcomes, kinds), ...resultColumns(outcomes, options)] }
 }
 
-/** The claims as above, $6 results, $7 errors, $8 milliseconds until the next attempt. */
-function settleSql(table: string, retain: boolean): string {
+/** The claims as above, and the columns of `resultColumns()` from $6 on. */
+function settleSql(table: string, options: SettleOptions): string {
+  const { retain } = options
+  const { arrays, names } = resultsSql(6, options)
   const update = `UPDATE ${table} AS o SET
-${outcomeChanges}
+${outcomeChanges(options)}
   FROM outcome
   WHERE ${retain ? '' : `outcome.result <> 'published' AND `}${holds('outcome')}
   RETURNING o.seq`
@@ -96,7 +118,7 @@ ${outcomeChanges}
   RETURNING o.seq`
   return `WITH outcome AS MATERIALIZED (
   SELECT ($1::text[])[kind] AS state, ($2::text[])[kind] AS destination, ($3::uuid[])[kind] AS token, given.*
-  FROM unnest($4::bigint[], $5::integer[], $6::text[], $7::text[], $8::float8[]) AS given(seq, kind, result, error, retry_after)
+  FROM unnest($4::bigint[], $5::integer[], ${arrays}) AS given(seq, kind, ${names})
 ),
 changed AS (${update})${retain ? '' : `,\nremoved AS (${remove})`}
 ${settledSql(retain ? ['changed'] : ['changed', 'removed'])}`
@@ -170,11 +192,23 @@ export function settledSeqs([row]: readonly Readonly<Record<string, unknown>>[])
   return new Set(typeof seqs === 'string' ? seqs.split(',') : [])
 }
 
-/** Results, errors and milliseconds until the next attempt, as the columns of a statement. */
-export function resultColumns(outcomes: readonly { readonly outcome: Outcome }[]): readonly unknown[] {
+/** Results, errors and milliseconds until the next attempt, and with `failures` causes and lines of the history, as the columns of a statement. */
+export function resultColumns(outcomes: readonly { readonly outcome: Outcome }[], { failures }: ResultOptions): readonly unknown[] {
+  const column = (read: (failure: FailedOutcome) => unknown) =>
+    outcomes.map(({ outcome }) => (outcome.result === 'published' ? null : read(outcome)))
   return [
     outcomes.map(({ outcome }) => outcome.result),
-    outcomes.map(({ outcome }) => (outcome.result === 'published' ? null : outcome.error)),
-    outcomes.map(({ outcome }) => (outcome.result === 'failed' ? outcome.retryAfter : null)),
+    column(({ error }) => error),
+    column((failure) => (failure.result === 'failed' ? failure.retryAfter : null)),
+    ...(failures ? [column(({ cause = null }) => cause), column(({ error }) => lineOf(error))] : []),
   ]
+}
+
+/** The same columns as arguments of `unnest()`, from this parameter on, and their names. */
+export function resultsSql(from: number, { failures }: ResultOptions): { readonly arrays: string; readonly names: string } {
+  const types = ['text', 'text', 'float8', ...(failures ? ['text', 'text'] : [])]
+  return {
+    arrays: types.map((type, index) => `$${from + index}::${type}[]`).join(', '),
+    names: `result, error, retry_after${failures ? ', cause, line' : ''}`,
+  }
 }

@@ -1,6 +1,6 @@
 import type { Logger } from '@ackord/core'
 import { checkDuration } from '@ackord/core/internal'
-import type { Claim, ClaimedRecord, Outcome } from '@ackord/outbox'
+import { type Claim, type ClaimedRecord, historyLine, type Outcome } from '@ackord/outbox'
 import { readMessage } from './outbox-row.ts'
 import type { Row } from './row.ts'
 
@@ -17,7 +17,7 @@ export function readClaimed(row: Row, claim: Claim, attempts: number, logger: Lo
     return { record: { id, token, destination: String(row['destination']), message, attempts, createdAt, age: Math.max(0, age) } }
   }
   logger.error({ id: row['id'], seq: id }, `An outbox record is parked, because it cannot be read: ${problem}`)
-  return { unreadable: { id, token, result: 'parked', error: problem } }
+  return { unreadable: { id, token, result: 'parked', error: problem, cause: problem } }
 }
 
 export interface Settling<Found> {
@@ -57,12 +57,39 @@ function firstOfEach(outcomes: readonly Outcome[]): readonly Outcome[] {
 function checked(outcome: Outcome): Outcome {
   if (outcome.result === 'published') return outcome
   if (outcome.result === 'failed') checkDuration('retryAfter', outcome.retryAfter)
-  return { ...outcome, error: storable(outcome.error) }
+  const { cause } = outcome
+  return { ...outcome, error: storable(outcome.error), cause: cause === undefined ? undefined : storableCause(cause) }
 }
 
-/** A text column cannot contain NUL, and longer errors are of no use. */
-export function storable(error: string): string {
-  return error.slice(0, 10_000).replaceAll('\0', '\uFFFD')
+/** Longer errors are of no use. A text column cannot contain NUL, and databases refuse half of a surrogate pair, or replace it differently. */
+export function storable(text: string, maxLength: number = maxErrorLength): string {
+  return text.slice(0, maxLength).replaceAll('\0', '\uFFFD').toWellFormed()
+}
+
+const maxErrorLength = 10_000
+
+export function storableCause(cause: string): string {
+  return storable(cause, maxCauseLength)
+}
+
+const maxCauseLength = 200
+
+/** The line of the history for an error, without the time, which the database adds. Well-formed again: it may be cut inside of a surrogate pair. */
+export function lineOf(error: string): string {
+  return historyLine(error).toWellFormed()
+}
+
+/** The outcome of a record that was not published. */
+export type FailedOutcome = Exclude<Outcome, { readonly result: 'published' }>
+
+/** Whether these outcomes are settled with cause and history. Not asked for published records. */
+export async function settlesFailures(
+  outcomes: readonly { readonly outcome: Outcome }[],
+  keepsFailures: () => Promise<boolean>,
+): Promise<boolean> {
+  if (outcomes.every(({ outcome }) => outcome.result === 'published')) return false
+  // Settling a record is worth more than the history of its failures.
+  return await keepsFailures().catch(() => false)
 }
 
 /** The key of a claimed row, and the token that fences it. The key is encoded in the token, because a row cannot be found by seq alone. */

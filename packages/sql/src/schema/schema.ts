@@ -2,15 +2,11 @@ import { rootContext } from '@ackord/core'
 import type { TableOptions, Tables } from '../contract/database-options.ts'
 import type { RunStatement, Session } from '../contract/driver.ts'
 import type { SchemaStatements } from '../contract/store-dialect.ts'
+import { readVersion, type TableVersion } from '../contract/table-version.ts'
 import { SchemaError } from '../errors.ts'
 import { type Database, portOf } from '../transaction/database.ts'
 
 type SchemaSession = Pick<Session<unknown>, 'run' | 'script'>
-
-interface Version {
-  readonly version: number
-  readonly oldestReader: number
-}
 
 /** Creates the tables, or migrates older ones, in one transaction where the database supports it. Idempotent, and safe to run concurrently. */
 export async function createSchema<Handle>(database: Database<Handle>, options: TableOptions = {}): Promise<void> {
@@ -27,7 +23,7 @@ export async function validateSchema<Handle>(database: Database<Handle>, options
   const known = versionOf(dialect.store.schema)
   const run: RunStatement = (sql, parameters = []) => driver.run(driver.pool, sql, parameters)
   await dialect.store.schema.check?.(run)
-  let found: Version | undefined
+  let found: TableVersion | undefined
   try {
     found = await readVersion(run, tables)
   } catch (error) {
@@ -89,13 +85,7 @@ function versionOf({ migrations }: SchemaStatements): number {
   return migrations.at(-1)?.version ?? 0
 }
 
-async function readVersion(run: RunStatement, { meta }: Tables): Promise<Version | undefined> {
-  const { rows } = await run(`SELECT version, oldest_reader FROM ${meta} WHERE name = 'schema'`)
-  const [row] = rows
-  return row === undefined ? undefined : { version: Number(row['version']), oldestReader: Number(row['oldest_reader']) }
-}
-
-function checkReadable({ version, oldestReader }: Version, known: number, { meta }: Tables): void {
+function checkReadable({ version, oldestReader }: TableVersion, known: number, { meta }: Tables): void {
   if (oldestReader <= known) return
   throw new SchemaError(
     'newer',

@@ -1,37 +1,53 @@
 import { rootContext } from '@ackord/core'
 import type { OutboxFilter, OutboxReference, OutboxState } from '@ackord/outbox'
 import type { RunStatement, Statement } from '../contract/driver.ts'
-import type { AdminStatements, ChosenRows, Rearm, StorePort } from '../contract/store-dialect.ts'
+import type { AdminStatements, ChosenRows, GroupedBy, Rearm, StorePort } from '../contract/store-dialect.ts'
 import type { OutboxRow } from '../records/outbox-row.ts'
 import type { Row } from '../records/row.ts'
-import { now } from './sql-text.ts'
+import { destinationsSql } from './claims.ts'
+import { failureParameters, failureSql } from './settle.ts'
+import { indexedBy, now } from './sql-text.ts'
 
-export function sqliteAdministration({ driver, table }: StorePort): AdminStatements {
+export function sqliteAdministration({ driver, table, keepsFailures }: StorePort): AdminStatements {
   const run: RunStatement = (sql, parameters = []) => driver.run(driver.pool, sql, parameters)
   return {
     async list(filter, after, limit) {
-      const { sql, parameters } = listSql(table, filter, after, limit)
+      const { sql, parameters } = listSql(table, filter, after, limit, await keepsFailures())
       return (await run(sql, parameters)).rows
     },
 
     async get(seq) {
-      return (await run(getSql(table), [seq])).rows[0]
+      return (await run(getSql(table, columnsOf(await keepsFailures())), [seq])).rows[0]
     },
 
-    rearm: (which, edit, options) =>
-      driver.transaction([], (session) => rearm(session.run, table, which, edit, options), rootContext().signal),
+    async history(seq) {
+      return (await keepsFailures()) ? (await run(getSql(table, 'history'), [seq])).rows[0] : undefined
+    },
 
-    async park(ids, reason) {
-      return (await run(parkSql(table), [reason, JSON.stringify(ids)])).rows
+    async rearm(which, edit, options) {
+      const chosen = chosenRowsSql(options.state, which, await keepsFailures())
+      return await driver.transaction([], (session) => rearm(session.run, table, chosen, edit, options), rootContext().signal)
+    },
+
+    async park(ids, reason, cause) {
+      const failures = await keepsFailures()
+      return (await run(parkSql(table, failures), [...failureParameters(reason, cause, failures), JSON.stringify(ids)])).rows
     },
 
     async discard(ids) {
-      const { sql, parameters } = chosenRowsSql('parked', { ids })
+      const { sql, parameters } = chosenRowsSql('parked', { ids }, false)
       return (await run(`DELETE FROM ${table} WHERE ${sql} RETURNING CAST(seq AS TEXT) AS seq, id, type`, parameters)).rows
     },
 
-    async stats() {
-      return (await run(statsSql(table))).rows
+    async stats(limit) {
+      return limit === undefined ? (await run(statsSql(table))).rows : await limitedStats(run, table, limit)
+    },
+
+    async groups(by, filter, limit) {
+      const failures = await keepsFailures()
+      if (by === 'failure' && !failures) return []
+      const { sql, parameters } = groupsSql(table, by, filter, { failures, limit })
+      return (await run(sql, parameters)).rows
     },
 
     async deletePublished(olderThan, limit) {
@@ -40,14 +56,26 @@ export function sqliteAdministration({ driver, table }: StorePort): AdminStateme
   }
 }
 
+/** Statement by statement: in process there is no round trip to save. */
+async function limitedStats(run: RunStatement, table: string, limit: number): Promise<readonly Row[]> {
+  const rows: Row[] = []
+  for (const state of ['ready', 'waiting', 'parked'] as const) {
+    const found = await run(destinationsSql(table, state))
+    for (const { destination } of found.rows) rows.push(...(await run(limitedStatsSql(table, state), [destination, limit])).rows)
+  }
+  const published = (await run(limitedPublishedSql(table), [limit])).rows
+  // The rows that were not read may be of any destination.
+  const isReached = published.some(({ reached }) => Number(reached) === 1)
+  return [...rows, ...published].map((row) => (isReached ? { ...row, reached: 1 } : row))
+}
+
 async function rearm(
   run: RunStatement,
   table: string,
-  which: ChosenRows,
+  { sql, parameters }: FilterSql,
   edit: ((row: Row) => OutboxRow) | undefined,
-  { state, delay, keepAttempts }: Rearm,
+  { delay, keepAttempts }: Rearm,
 ): Promise<number> {
-  const { sql, parameters } = chosenRowsSql(state, which)
   const ready = `state = '${delay > 0 ? 'waiting' : 'ready'}', ${keepAttempts ? '' : 'attempts = 0, '}parked_at = NULL, published_at = NULL,
 available_at = ${now} + ${delay}`
   if (edit === undefined) return (await run(`UPDATE ${table} SET ${ready} WHERE ${sql}`, parameters)).count
@@ -71,8 +99,10 @@ const shownState = `CASE WHEN state IN ('parked', 'published') THEN state
   WHEN lease_until > ${now} THEN 'leased'
   WHEN state = 'waiting' AND available_at > ${now} THEN 'waiting' ELSE 'ready' END`
 
-const columns = `CAST(seq AS TEXT) AS seq, state, destination, id, type, data, attributes, attempts, last_error, ${shownState} AS shown_state,
+function columnsOf(failures: boolean): string {
+  return `CAST(seq AS TEXT) AS seq, state, destination, id, type, data, attributes, attempts, last_error, ${failures ? 'cause, ' : ''}${shownState} AS shown_state,
   created_at, available_at, lease_until, published_at, parked_at`
+}
 
 export interface FilterSql {
   readonly sql: string
@@ -80,31 +110,31 @@ export interface FilterSql {
 }
 
 /** Rows that match a filter, ordered by seq. */
-export function listSql(table: string, filter: OutboxFilter, after: string, limit: number): FilterSql {
-  const { sql, parameters } = filterSql(filter)
+export function listSql(table: string, filter: OutboxFilter, after: string, limit: number, failures: boolean): FilterSql {
+  const { sql, parameters } = filterSql(filter, failures)
   return {
-    sql: `SELECT ${columns} FROM ${table} WHERE seq > CAST(? AS INTEGER) AND ${sql} ORDER BY ${table}.seq LIMIT ?`,
+    sql: `SELECT ${columnsOf(failures)} FROM ${table} WHERE seq > CAST(? AS INTEGER) AND ${sql} ORDER BY ${table}.seq LIMIT ?`,
     parameters: [after, ...parameters, limit],
   }
 }
 
 /** One row. Seq. */
-function getSql(table: string): string {
+function getSql(table: string, columns: string): string {
   return `SELECT ${columns} FROM ${table} WHERE seq = CAST(? AS INTEGER)`
 }
 
 /** The condition for parked or published rows, of these seqs or of a filter. */
-function chosenRowsSql(chosenState: 'parked' | 'published', which: ChosenRows): FilterSql {
+function chosenRowsSql(chosenState: 'parked' | 'published', which: ChosenRows, failures: boolean): FilterSql {
   const { sql, parameters } =
     'ids' in which
       ? { sql: 'seq IN (SELECT CAST(value AS INTEGER) FROM json_each(?))', parameters: [JSON.stringify(which.ids)] }
-      : filterSql(which.filter)
+      : filterSql(which.filter, failures)
   return { sql: `state = '${chosenState}' AND ${sql}`, parameters }
 }
 
-/** Parks rows that are ready or waiting and not leased. Reason, seqs as JSON. */
-function parkSql(table: string): string {
-  return `UPDATE ${table} SET state = 'parked', parked_at = ${now}, last_error = ?, lease_token = NULL, lease_until = NULL
+/** Parks rows that are ready or waiting and not leased. Parameters of the failure, seqs as JSON. */
+function parkSql(table: string, failures: boolean): string {
+  return `UPDATE ${table} SET state = 'parked', parked_at = ${now}, ${failureSql(failures)}, lease_token = NULL, lease_until = NULL
 WHERE state IN ('ready', 'waiting') AND ${unleased} AND seq IN (SELECT CAST(value AS INTEGER) FROM json_each(?))
 RETURNING CAST(seq AS TEXT) AS seq, id, type`
 }
@@ -128,13 +158,52 @@ function statsSql(table: string): string {
 FROM ${table} GROUP BY 1, 2 ORDER BY 1, 2`
 }
 
+/** The same for one destination, reading at most this many rows. Destination, limit. */
+export function limitedStatsSql(table: string, state: 'ready' | 'waiting' | 'parked'): string {
+  return `SELECT destination, shown_state, count(*) AS count, ${now} - min(created_at) AS age, sum(count(*)) OVER () >= ?2 AS reached
+FROM (SELECT destination, ${shownState} AS shown_state, created_at FROM ${table} WHERE state = '${state}' AND destination = ?1 LIMIT ?2)
+GROUP BY destination, shown_state`
+}
+
+/** The same for published rows, which have no index by destination: reads at most this many in all. */
+function limitedPublishedSql(table: string): string {
+  return `SELECT destination, 'published' AS shown_state, count(*) AS count, NULL AS age, sum(count(*)) OVER () >= ?1 AS reached
+FROM (SELECT destination FROM ${table} INDEXED BY ${indexedBy(table, 'published')} WHERE state = 'published' LIMIT ?1) GROUP BY destination`
+}
+
+const groupColumns = { failure: 'cause', type: 'type', destination: 'destination' } as const
+
+/**
+ * Counts parked and waiting rows by what they have in common, reading at most `limit` rows of each state. The filter is applied to the rows that were
+ * read.
+ */
+export function groupsSql(
+  table: string,
+  by: GroupedBy,
+  { state, ...filter }: OutboxFilter,
+  { failures, limit }: { readonly failures: boolean; readonly limit: number },
+): FilterSql {
+  const { sql, parameters } = filterSql(filter, failures)
+  const { destination } = filter
+  const states = state === undefined ? ['parked', 'waiting'] : [state]
+  const rowsSql = (one: string) => `SELECT * FROM (
+    SELECT state, destination, id, type, ordering_key, last_error, created_at${failures ? ', cause' : ''} FROM ${table}
+    ${destination === undefined ? `INDEXED BY ${indexedBy(table, one)} WHERE` : 'WHERE destination = ? AND'} state = '${one}' LIMIT ${limit})`
+  return {
+    sql: `SELECT state, CASE WHEN ${sql} THEN ${groupColumns[by]} END AS name, count(*) AS count, min(created_at) AS first, max(created_at) AS last
+FROM (${states.map(rowsSql).join('\n  UNION ALL ')}) GROUP BY 1, 2`,
+    parameters: destination === undefined ? parameters : [...parameters, ...states.map(() => destination)],
+  }
+}
+
 /** Deletes published rows. Milliseconds, limit. */
 export function deletePublishedSql(table: string): string {
   return `DELETE FROM ${table} WHERE seq IN (
   SELECT seq FROM ${table} WHERE state = 'published' AND published_at <= ${now} - ? ORDER BY published_at LIMIT ?)`
 }
 
-function filterSql({ state, destination, type, orderingKey, messageId }: OutboxFilter): FilterSql {
+function filterSql(filter: OutboxFilter, failures: boolean): FilterSql {
+  const { state, destination, type, orderingKey, messageId, cause, error, minAge, maxAge } = filter
   const parameters: unknown[] = []
   const conditions = ['true']
   const where = (condition: string, value: unknown) => {
@@ -146,6 +215,12 @@ function filterSql({ state, destination, type, orderingKey, messageId }: OutboxF
   if (type !== undefined) where('type = ?', type)
   if (orderingKey !== undefined) where('ordering_key = ?', orderingKey)
   if (messageId !== undefined) where('id = ?', messageId)
+  if (cause !== undefined && failures) where('cause = ?', cause)
+  else if (cause !== undefined) conditions.push('false')
+  // Without an extension, SQLite knows the case of ASCII letters only.
+  if (error !== undefined) where('instr(lower(last_error), lower(?)) > 0', error)
+  if (minAge !== undefined) where(`created_at <= ${now} - ?`, minAge)
+  if (maxAge !== undefined) where(`created_at >= ${now} - ?`, maxAge)
   return { sql: conditions.join(' AND '), parameters }
 }
 

@@ -3,13 +3,13 @@ import type { ClaimOptions } from '@ackord/outbox'
 import type { Session, Statement } from '../contract/driver.ts'
 import type { ClaimRowsOptions, ClaimStatements, StorePort } from '../contract/store-dialect.ts'
 import { inAnyOrder, type RowKey, withinBytes } from '../records/claim-bytes.ts'
-import type { ClaimedRowKey } from '../records/claimed-record.ts'
+import { type ClaimedRowKey, settlesFailures } from '../records/claimed-record.ts'
 import type { Row } from '../records/row.ts'
 import { byLease, releaseSql, renewSql, settlement } from './settle.ts'
 import { now } from './sql-text.ts'
 
 /** One transaction per call, of small statements: in process there is no round trip to save. */
-export function sqliteClaims({ driver, table, retain }: StorePort): ClaimStatements {
+export function sqliteClaims({ driver, table, retain, keepsFailures }: StorePort): ClaimStatements {
   const alone = <R>(work: (session: Session<unknown>) => Promise<R>) => driver.transaction([], work, rootContext().signal)
 
   /** Runs a statement per row, and returns the seqs of those that changed a row. */
@@ -36,7 +36,10 @@ export function sqliteClaims({ driver, table, retain }: StorePort): ClaimStateme
     async release(rows) {
       await each(rows, ({ seq, token }) => ({ sql: releasing, parameters: [seq, token] }))
     },
-    settle: (outcomes) => each(outcomes, ({ seq, token, outcome }) => settling(outcome, [seq, token])),
+    async settle(outcomes) {
+      const failures = await settlesFailures(outcomes, keepsFailures)
+      return await each(outcomes, ({ seq, token, outcome }) => settling(outcome, [seq, token], failures))
+    },
   }
 }
 
@@ -111,7 +114,7 @@ export const bytes = 'length(data) + length(CAST(attributes AS BLOB))'
 export type PendingState = 'ready' | 'waiting'
 
 /** The destinations that have rows in a state, found by stepping from one to the next in the index. */
-export function destinationsSql(table: string, state: PendingState): string {
+export function destinationsSql(table: string, state: PendingState | 'parked'): string {
   return `WITH RECURSIVE destinations(destination) AS (
   SELECT * FROM (SELECT destination FROM ${table} WHERE state = '${state}' ORDER BY destination LIMIT 1)
   UNION ALL

@@ -7,6 +7,7 @@ import { appender } from './append.ts'
 import { sqliteClaims } from './claims.ts'
 import { isLocked, sqliteCodeOf } from './errors.ts'
 import { cleanInboxSql, findInboxSql, forgetAll, recordAll, recorder } from './inbox.ts'
+import { sqliteNotes } from './notes.ts'
 import { sqliteOwnership } from './ordering/ownership.ts'
 import { sqliteSchema } from './schema.ts'
 import { now, quoteIdentifier } from './sql-text.ts'
@@ -17,6 +18,7 @@ const sqliteStore: StoreDialect = {
   claims: sqliteClaims,
   ownership: sqliteOwnership,
   administration: sqliteAdministration,
+  notes: sqliteNotes,
   cancel: cancelSql,
 
   async findInbox(driver, table, id, query) {

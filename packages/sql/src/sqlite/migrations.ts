@@ -1,6 +1,6 @@
 import type { Migration } from '../contract/store-dialect.ts'
 import { partitionCount } from '../records/outbox-row.ts'
-import { now, quoteIndex } from './sql-text.ts'
+import { indexedBy, now, quoteIndex } from './sql-text.ts'
 
 /**
  * The outbox. States and transitions, enforced by the checks:
@@ -98,6 +98,27 @@ WHERE ordering_key IS NULL AND state = 'waiting';
     oldestReader: 1,
     sql: ({ outbox }) => `
 CREATE INDEX ${quoteIndex(outbox, 'waiting_messages')} (id) WHERE state = 'waiting';
+`,
+  },
+  {
+    // Causes and histories of failures, and the notes. Operators find all records of a message id, and count parked records by destination.
+    version: 4,
+    oldestReader: 1,
+    sql: ({ outbox, notes }) => `
+ALTER TABLE ${outbox} ADD COLUMN cause TEXT;
+ALTER TABLE ${outbox} ADD COLUMN history TEXT;
+DROP INDEX ${indexedBy(outbox, 'waiting_messages')};
+CREATE INDEX ${quoteIndex(outbox, 'messages')} (id);
+CREATE INDEX ${quoteIndex(outbox, 'parked_destinations')} (destination, seq) WHERE state = 'parked';
+
+CREATE TABLE ${notes} (
+  kind        TEXT NOT NULL,
+  name        TEXT NOT NULL,
+  value       TEXT NOT NULL,
+  written_at  INTEGER NOT NULL,
+  PRIMARY KEY (kind, name)
+) STRICT;
+CREATE INDEX ${quoteIndex(notes, 'written')} (kind, written_at);
 `,
   },
 ]

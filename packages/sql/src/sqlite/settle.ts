@@ -1,5 +1,6 @@
-import type { Outcome } from '@ackord/outbox'
+import { maxHistoryLength, type Outcome } from '@ackord/outbox'
 import type { Statement } from '../contract/driver.ts'
+import { lineOf } from '../records/claimed-record.ts'
 import { now } from './sql-text.ts'
 
 /** The fence of a lease. Seq, token. */
@@ -36,31 +37,38 @@ export function publishedSql(table: string, retain: boolean, { where }: HeldSql)
   return `UPDATE ${table} SET state = 'published', published_at = ${now}, lease_token = NULL, lease_until = NULL WHERE ${where}`
 }
 
-/** Milliseconds until the next attempt, error, parameters of the condition. */
-function failedSql(table: string, { where, counted }: HeldSql): string {
-  return `UPDATE ${table} SET ${counted}state = 'waiting', available_at = ${now} + ?, last_error = ?, lease_token = NULL, lease_until = NULL
+/** The error, with `failures` also the cause and the line of the history. */
+export function failureSql(failures: boolean): string {
+  const kept = `, cause = ?, history = substr(coalesce(history || char(10), '') || ${now} || ' ' || ?, -${maxHistoryLength})`
+  return `last_error = ?${failures ? kept : ''}`
+}
+
+export function failureParameters(error: string, cause: string | undefined, failures: boolean): readonly unknown[] {
+  return failures ? [error, cause ?? null, lineOf(error)] : [error]
+}
+
+/** Milliseconds until the next attempt, those of the failure, parameters of the condition. */
+function failedSql(table: string, { where, counted }: HeldSql, failures: boolean): string {
+  return `UPDATE ${table} SET ${counted}state = 'waiting', available_at = ${now} + ?, ${failureSql(failures)}, lease_token = NULL, lease_until = NULL
 WHERE ${where}`
 }
 
-/** Error, parameters of the condition. */
-function parkedSql(table: string, { where, counted }: HeldSql): string {
-  return `UPDATE ${table} SET ${counted}state = 'parked', parked_at = ${now}, last_error = ?, lease_token = NULL, lease_until = NULL
+/** Those of the failure, parameters of the condition. */
+function parkedSql(table: string, { where, counted }: HeldSql, failures: boolean): string {
+  return `UPDATE ${table} SET ${counted}state = 'parked', parked_at = ${now}, ${failureSql(failures)}, lease_token = NULL, lease_until = NULL
 WHERE ${where}`
 }
 
-/** The statement of an outcome, with the parameters of the condition. */
-export function settlement(table: string, retain: boolean, held: HeldSql): (outcome: Outcome, by: readonly unknown[]) => Statement {
+/** The statement of an outcome, with the parameters of the condition. `failures`: whether cause and history are written too. */
+export type Settlement = (outcome: Outcome, by: readonly unknown[], failures: boolean) => Statement
+
+export function settlement(table: string, retain: boolean, held: HeldSql): Settlement {
   const published = publishedSql(table, retain, held)
-  const failed = failedSql(table, held)
-  const parked = parkedSql(table, held)
-  return function settle(outcome, by) {
-    switch (outcome.result) {
-      case 'published':
-        return { sql: published, parameters: by, prepare: true }
-      case 'failed':
-        return { sql: failed, parameters: [Math.ceil(outcome.retryAfter), outcome.error, ...by], prepare: true }
-      case 'parked':
-        return { sql: parked, parameters: [outcome.error, ...by], prepare: true }
-    }
+  return function settle(outcome, by, failures) {
+    if (outcome.result === 'published') return { sql: published, parameters: by, prepare: true }
+    const { error, cause } = outcome
+    const parameters = [...failureParameters(error, cause, failures), ...by]
+    if (outcome.result === 'parked') return { sql: parkedSql(table, held, failures), parameters, prepare: true }
+    return { sql: failedSql(table, held, failures), parameters: [Math.ceil(outcome.retryAfter), ...parameters], prepare: true }
   }
 }

@@ -5,27 +5,11 @@ import { claimableSql, leaseSql } from '../../src/mysql/claims.ts'
 import { DestinationFinder, destinationsSql, unionSql } from '../../src/mysql/destinations.ts'
 import { deleteSql, heldSql } from '../../src/mysql/settle.ts'
 import type { SqlPart } from '../../src/mysql/sql-text.ts'
-import { numbersTo } from './support/flavour.ts'
+import { fill, readsOf } from './support/large-table.ts'
 import { type MysqlWorld, openMysql2 } from './support/mysql-world.ts'
 
 const table = 'ackord_outbox'
 const token = '00000000-0000-4000-8000-000000000001'
-
-interface Filling {
-  readonly state: 'ready' | 'waiting'
-  readonly destination: string
-  readonly count: number
-  /** When the records become available. */
-  readonly at?: string
-}
-
-async function fill(world: MysqlWorld, { state, destination, count, at = 'UTC_TIMESTAMP(6)' }: Filling): Promise<void> {
-  await world.query(
-    `INSERT INTO ${table} (state, destination, id, type, \`partition\`, data, attributes, created_at, available_at, attempts)
-SELECT '${state}', ${destination}, CONCAT('e', seq), 'order.placed', 0, REPEAT('x', 200), '{"id":"e","type":"order.placed"}', UTC_TIMESTAMP(6), ${at}, ${state === 'waiting' ? 1 : 0}
-FROM ${numbersTo(count)}`,
-  )
-}
 
 /** The EXPLAIN output for each table that a statement reads. */
 async function plansOf(world: MysqlWorld, { sql, parameters }: SqlPart) {
@@ -33,19 +17,6 @@ async function plansOf(world: MysqlWorld, { sql, parameters }: SqlPart) {
   return rows
     .filter((row) => row['table'] === 'o' || row['table'] === table)
     .map((row) => ({ type: row['type'], key: row['key'], extra: String(row['Extra']) }))
-}
-
-/** The number of rows and index entries that the pool's only connection reads for `work`. */
-async function readsOf(world: MysqlWorld, work: () => Promise<unknown>): Promise<number> {
-  const count = async () => {
-    const rows = await world.run("SHOW SESSION STATUS LIKE 'Handler_read%'")
-    return rows.reduce((sum, row) => sum + Number(row['Value']), 0)
-  }
-  const before = await count()
-  await work()
-  // Querying the status also reads entries, the same number each time.
-  const after = await count()
-  return after - before - ((await count()) - after)
 }
 
 describe('the claim on a table of 200,000 records', () => {

@@ -77,7 +77,7 @@ describe('the claim on a table of 100,000 records', () => {
     const parked = published.map((placed): ClaimedOutcome => ({ ...placed, outcome: { ...placed.outcome, result: 'parked', error: 'no' } }))
     const farApart = published.map((placed, index) => ({ ...placed, seq: String(1 + index * 100) }))
     for (const outcomes of [published, farApart, [...published.slice(1), ...parked.slice(0, 1)], parked]) {
-      const { sql, parameters } = settlement(table, false, outcomes)
+      const { sql, parameters } = settlement(table, outcomes, { retain: false, failures: true })
       const plan = (await pool.query(`EXPLAIN (FORMAT JSON) ${sql}`, [...parameters])).rows[0]
       const scans = scansOf(plan)
       expect(scans.length).toBeGreaterThan(0)

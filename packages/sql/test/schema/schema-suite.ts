@@ -1,4 +1,5 @@
 import { compose, jsonMarshaler, marshal, silentLogger } from '@ackord/core'
+import { VirtualRuntime } from '@ackord/testkit'
 import { describe, expect, it } from 'vitest'
 import {
   createSchema,
@@ -55,7 +56,7 @@ export function testSchema<Handle>(options: SchemaSuiteOptions<Handle>): void {
       await validateSchema(world.database)
       expect(await world.query('SELECT changed_at FROM ackord_meta')).toEqual(changed)
       expect(await world.query('SELECT name, version, oldest_reader FROM ackord_meta')).toEqual([
-        { name: 'schema', version: 3, oldest_reader: 1 },
+        { name: 'schema', version: 4, oldest_reader: 1 },
       ])
     })
 
@@ -69,7 +70,7 @@ export function testSchema<Handle>(options: SchemaSuiteOptions<Handle>): void {
       await setVersion(7, 1)
       await validateSchema(database)
       await createSchema(database)
-      await setVersion(7, 4)
+      await setVersion(7, 5)
       for (const call of [validateSchema, createSchema]) {
         const error = await failureOf(call(database))
         expect(error).toBeInstanceOf(SchemaError)
@@ -77,7 +78,7 @@ export function testSchema<Handle>(options: SchemaSuiteOptions<Handle>): void {
       }
       expect(await world.query('SELECT version FROM ackord_meta')).toEqual([{ version: 7 }])
       // The failed call has released its lock.
-      await setVersion(3, 1)
+      await setVersion(4, 1)
       await createSchema(database)
       await world.query('DELETE FROM ackord_meta')
       expect(await failureOf(validateSchema(database))).toMatchObject({ problem: 'missing' })
@@ -151,6 +152,79 @@ export function testSchema<Handle>(options: SchemaSuiteOptions<Handle>): void {
       await append('e3')
       const claimed = await sqlOutbox(database, { order: 'perKey', ...quiet }).claim({ limit: 10, lease: 1000 })
       expect(claimed.map(({ message }) => message.id)).toEqual(['e1', 'e2', 'e3'])
+    })
+
+    it.each(['none', 'perKey'] as const)('may have version 3 while relays of this version start, with order %s', async (order) => {
+      await using world = await open({ empty: true })
+      const { database } = world
+      const { dialect, tables } = portOf(database)
+      const { migrations, meta, setVersion } = dialect.store.schema
+      const old = migrations.slice(0, 3).map(({ sql }) => sql(tables({})))
+      await runScript(database, [meta(tables({})), ...old, setVersion(tables({}), 3, 1)].join(';\n'))
+      const runtime = new VirtualRuntime()
+      const store = sqlOutbox(database, { order, runtime, ...quiet })
+      const append = (...ids: string[]) =>
+        database.write((transaction) =>
+          store.append(
+            transaction,
+            ids.map((id) => ({ destination: 'd', message: marshal(event(id), jsonMarshaler) })),
+          ),
+        )
+      const settle = async (cause: string) => {
+        const claimed = await store.claim({ limit: 10, lease: 60_000 })
+        const answers = await store.settle(
+          claimed.map(({ id, token, message }) =>
+            message.id?.startsWith('published') === true
+              ? { id, token, result: 'published' }
+              : { id, token, result: 'parked', error: `no route for ${message.id}`, cause },
+          ),
+        )
+        expect(answers).toEqual(claimed.map(() => 'applied'))
+      }
+      await append('e1', 'e2', 'published-1')
+      await settle('no route')
+
+      const { records } = await store.list({}, { limit: 10 })
+      expect(records.map(({ state, lastError, cause }) => [state, lastError, cause])).toEqual([
+        ['parked', 'no route for e1', undefined],
+        ['parked', 'no route for e2', undefined],
+      ])
+      const [first = '', second = ''] = records.map(({ id }) => id)
+      expect(await store.get(first)).toMatchObject({ cause: undefined })
+      expect(await store.history(first)).toEqual([])
+      expect((await store.list({ cause: 'no route' }, { limit: 10 })).records).toEqual([])
+      expect((await store.list({ error: 'ROUTE FOR E2', maxAge: 60_000 }, { limit: 10 })).records).toHaveLength(1)
+      expect(await store.find({ messageId: 'e1' })).toHaveLength(1)
+      expect(await store.groups('failure')).toEqual({ groups: [], complete: true })
+      expect((await store.groups('destination', { destination: 'd' })).groups).toMatchObject([{ name: 'd', count: 2 }])
+      expect((await store.stats({ limit: 10 })).destinations).toMatchObject([{ destination: 'd', parked: 2 }])
+
+      const olderTables = { problem: 'older', message: expect.stringMatching(/createSchema\(database\).*ackord migrate/) }
+      const { notes } = store
+      for (const call of [
+        () => notes.read('pause', { limit: 1 }),
+        () => notes.put('relay', [], 1),
+        () => notes.delete('pause', 'd'),
+        () => store.pause('d'),
+        () => store.pauses(),
+        () => store.audit({ limit: 1 }),
+      ]) {
+        expect(await failureOf(call())).toMatchObject(olderTables)
+      }
+      // Actions that need no notes work, without an entry in the audit.
+      expect(await store.rearm({ filter: { cause: 'no route' } })).toBe(0)
+      expect(await store.rearm({ ids: [first, second] })).toBe(2)
+      expect(await store.park([first], 'wrong')).toBe(1)
+      expect(await store.discard([first], 'obsolete')).toBe(1)
+
+      await createSchema(database)
+      await runtime.advance(60_000)
+      await append('published-2')
+      await settle('no route')
+      expect((await store.list({ cause: 'no route' }, { limit: 10 })).records.map(({ id }) => id)).toEqual([second])
+      expect(await store.history(second)).toMatchObject([{ error: 'no route for e2' }])
+      await store.pause('d')
+      expect(await store.pauses()).toMatchObject([{ destination: 'd' }])
     })
 
     it('is valid if the statements of printSchema() are run', async () => {

@@ -27,6 +27,7 @@ function sqlWorld(open: SqliteKind['open']): OpenSqlWorld<TestHandle> {
         await database.write(async (handle) => {
           handle.exec(`UPDATE ackord_outbox SET ${earlier.join(', ')}`)
           handle.exec(`UPDATE ackord_relays SET alive_until = CAST(round(alive_until - ${duration}) AS INTEGER)`)
+          handle.exec(`UPDATE ackord_notes SET written_at = CAST(round(written_at - ${duration}) AS INTEGER)`)
         })
       },
       async createEntries() {

@@ -35,8 +35,10 @@ function sqlWorld<Handle>(open: OpenConformanceWorld<Handle>): OpenSqlWorld<Hand
         const earlier = columns.map((column) => `${column} = ${column} - make_interval(secs => ${duration} / 1000.0)`)
         const table = `${schema}.ackord_outbox`
         // Locks the tables first: locking row by row could deadlock with the relay's statements.
-        await world.query(`DO $$ BEGIN LOCK TABLE ${schema}.ackord_relays, ${table} IN EXCLUSIVE MODE; UPDATE ${table} SET ${earlier.join(', ')};
-          UPDATE ${schema}.ackord_relays SET alive_until = alive_until - make_interval(secs => ${duration} / 1000.0); END $$`)
+        await world.query(`DO $$ BEGIN LOCK TABLE ${schema}.ackord_relays, ${table}, ${schema}.ackord_notes IN EXCLUSIVE MODE;
+          UPDATE ${table} SET ${earlier.join(', ')};
+          UPDATE ${schema}.ackord_relays SET alive_until = alive_until - make_interval(secs => ${duration} / 1000.0);
+          UPDATE ${schema}.ackord_notes SET written_at = written_at - make_interval(secs => ${duration} / 1000.0); END $$`)
       },
       async createEntries() {
         await world.addTables(

@@ -36,7 +36,7 @@ interface SqlWorld<Handle> extends AsyncDisposable {
   readonly oneWriter?: boolean | undefined
   /** Opens another client for the same tables, for a second relay. Default: the same client. */
   another?(): Database<unknown>
-  /** Atomically makes these columns of all outbox rows `duration` milliseconds earlier, and shortens the leases of relays by the same amount. */
+  /** Atomically makes these columns of all outbox rows, and the times of all notes, `duration` milliseconds earlier, and shortens the leases of relays by the same amount. */
   age(columns: readonly string[], duration: number): Promise<void>
   /** Creates a table of entries whose value must not be null. */
   createEntries(): Promise<void>
@@ -80,12 +80,19 @@ export function testSqlConformance<Handle>(
   testOutboxStore(runner, {
     name,
     open: outboxWorld(open),
-    features: { savepoints: true, delay: true, retain: true },
+    features: { savepoints: true, delay: true, retain: true, insight: true },
     model: { runs: 10 },
     depth,
     results,
   })
-  testRelay(runner, { name, openStore: outboxWorld(open), createRelay: (store, setup) => new Relay(store, setup), depth, results })
+  testRelay(runner, {
+    name,
+    openStore: outboxWorld(open),
+    createRelay: (store, setup) => new Relay(store, setup),
+    insight: true,
+    depth,
+    results,
+  })
 }
 
 /**

@@ -39,7 +39,7 @@ export async function expectUnreadableParked<Handle>({ database, breakAttributes
   await relay.stop()
   expect(published.toSorted()).toEqual(ids.filter((id) => !unreadable.includes(id)))
   const { records: left } = await outbox.list({}, { limit: 100 })
-  expect(left.map(({ state, lastError }) => [state, lastError])).toEqual(
-    unreadable.map(() => ['parked', expect.stringContaining('attributes')]),
-  )
+  const problem = expect.stringContaining('attributes')
+  expect(left.map(({ state, lastError, cause }) => [state, lastError, cause])).toEqual(unreadable.map(() => ['parked', problem, problem]))
+  for (const { id } of left) expect(await outbox.history(id)).toEqual([{ at: expect.any(Number), error: problem }])
 }

@@ -2,9 +2,9 @@ import { Relay } from '@ackord/outbox'
 import { describe, expect, it } from 'vitest'
 import { openMemoryOutboxWorld } from '../../src/suites/outbox/outbox-world.ts'
 import type { RelayPorts } from '../../src/suites/relay/relay-world.ts'
-import { relayScenarios } from '../../src/suites/relay/test-relay.ts'
+import { relayOperatorScenarios, relayScenarios } from '../../src/suites/relay/test-relay.ts'
 import { relayMutants } from '../mutants/relay/relay-mutants.ts'
 import { checkMutants } from '../support/check-mutants.ts'
 
 const ports: RelayPorts = { openStore: openMemoryOutboxWorld, createRelay: (store, setup) => new Relay(store, setup) }
-checkMutants(relayScenarios, relayMutants, ports, { describe, expect, it })
+checkMutants([...relayScenarios, ...relayOperatorScenarios], relayMutants, ports, { describe, expect, it })

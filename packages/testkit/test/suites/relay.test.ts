@@ -5,5 +5,10 @@ import { testRelay } from '../../src/suites/relay/test-relay.ts'
 
 testRelay(
   { describe, it },
-  { name: 'Relay on MemoryOutboxStore', openStore: openMemoryOutboxWorld, createRelay: (store, setup) => new Relay(store, setup) },
+  {
+    name: 'Relay on MemoryOutboxStore',
+    openStore: openMemoryOutboxWorld,
+    createRelay: (store, setup) => new Relay(store, setup),
+    insight: true,
+  },
 )

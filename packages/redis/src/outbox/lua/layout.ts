@@ -8,7 +8,7 @@ import type { RedisArgument } from '../../client/port.ts'
  *
  *     entries       hash    id → body (`record-body.ts`); never decoded in Lua, changed only by an operator's edit
  *     state         hash    id → status attempts seq created at destinationHash print until token, with blanks between them
- *     errors        hash    id → the last error
+ *     errors        hash    id → its failures (`failure-field.ts`)
  *     ready         zset    destinationHash class seq id, all with score 0, so that they sort by these: records that may be claimed now
  *     waiting       zset    the same members, by when they may be claimed: delayed, or backing off
  *     inflight      zset    id, by when the lease ends
@@ -21,6 +21,8 @@ import type { RedisArgument } from '../../client/port.ts'
  *     wake          stream  a few entries; a new one is a hint that there are records to claim
  *     keys          zset    place destinationHash key seq id, all with score 0: records with an ordering key, only with order per key
  *     pollers       zset    the store objects that claim, by when the lease of each ends: only with order per key
+ *
+ * The first shard also has the notes (`redis-notes.ts`), in keys of their own.
  *
  * - **id**: 22 characters, a digest of destination, source and message id (`record-body.ts`). A record that is appended twice is stored once.
  * - **status**: `O` open, `S` published, `F` parked; in `index` and `counts` in lower case.

@@ -1,12 +1,12 @@
 import { checkCount, checkDuration } from '@ackord/core/internal'
 import {
+  type BaseAdministration,
   checkRearm,
   editMessage,
   invalidCursor,
   isEmptyEdit,
   matchesFilter,
   OperatorLog,
-  type OutboxAdmin,
   type OutboxEdit,
   type OutboxFilter,
   type OutboxRecord,
@@ -16,6 +16,7 @@ import {
 } from '@ackord/outbox'
 import type { Reply } from '../../client/port.ts'
 import { asList } from '../../client/reply.ts'
+import { failureArguments, readFailure, readHistoryField } from '../failure-field.ts'
 import { mergeByAge } from '../merge-by-age.ts'
 import { type LuaOutboxContext, runOn } from './context.ts'
 import type { LuaShard, ShardEntry } from './layout.ts'
@@ -29,12 +30,13 @@ interface Listed {
   readonly seq: string
   /** The state as it was read. */
   readonly state: string
+  /** When it was read, by the server's clock. */
+  readonly now: number
 }
 
 /** How many records one script reads or changes: other clients wait meanwhile. */
 const pageSize = 100
 const maxDeleted = 1000
-const maxErrorLength = 10_000
 
 /** `RearmOptions` as arguments of the scripts. */
 interface Rearming {
@@ -46,7 +48,7 @@ interface Rearming {
 const letters: Readonly<Record<OutboxState, string>> = { ready: 'o', waiting: 'o', leased: 'o', parked: 'f', published: 's' }
 
 /** The store for operators. */
-export function luaAdministration(context: LuaOutboxContext): OutboxAdmin {
+export function luaAdministration(context: LuaOutboxContext): BaseAdministration {
   const { shards, ordered, logger } = context
   const log = new OperatorLog(logger)
 
@@ -77,8 +79,7 @@ export function luaAdministration(context: LuaOutboxContext): OutboxAdmin {
     })
     const merged = mergeByAge(sources, ({ record }) => record.createdAt, inOrder)
     for await (const one of merged) {
-      const { state: shown, destination, message } = one.record
-      if (matchesFilter({ state: shown, destination, attributes: message.attributes }, filter)) yield one
+      if (matchesFilter({ ...one.record, attributes: one.record.message.attributes }, filter, one.now)) yield one
     }
   }
 
@@ -169,9 +170,9 @@ export function luaAdministration(context: LuaOutboxContext): OutboxAdmin {
     },
 
     async park(ids, reason) {
-      const text = reason.slice(0, maxErrorLength)
+      const failure = failureArguments(reason, reason)
       const parked = await byShard(entriesWith(ids), async (shard, entries) => {
-        const own = asList(await runOn(context, shard, parkScript, [text, ...entries]))
+        const own = asList(await runOn(context, shard, parkScript, [...failure, ...entries]))
         return own.map((entry) => shard.idOf(String(entry)))
       })
       const all = parked.flat()
@@ -190,8 +191,8 @@ export function luaAdministration(context: LuaOutboxContext): OutboxAdmin {
       return all.length
     },
 
-    async stats() {
-      const sum = new StatsSum()
+    async stats({ limit } = {}) {
+      const sum = new StatsSum(limit)
       for (const reply of await Promise.all(shards.all.map((shard) => runOn(context, shard, statsScript, [])))) {
         const [oldest, ...rows] = asList(reply)
         // Of a destination whose name is missing, as before a repair.
@@ -203,6 +204,11 @@ export function luaAdministration(context: LuaOutboxContext): OutboxAdmin {
         }
       }
       return sum.stats
+    },
+
+    async history(id) {
+      const one = shards.find(id)
+      return one === undefined ? [] : await readHistoryField(context.port, one.shard.key('errors'), one.entry)
     },
 
     async deletePublished({ olderThan, limit }) {
@@ -229,7 +235,7 @@ function rearmingOf(options: RearmOptions): Rearming {
 }
 
 function toListed(shard: LuaShard, entry: string, rest: readonly Reply[], now: number): Listed | undefined {
-  const [text, body, error] = rest
+  const [text, body, failure] = rest
   if (text === null || text === undefined || text === false) return undefined
   const state = String(text)
   const [status, attempts, seq = '', created, at, , , until, token] = state.split(' ')
@@ -237,6 +243,7 @@ function toListed(shard: LuaShard, entry: string, rest: readonly Reply[], now: n
   // With order per key, which a slash in the token shows, records in flight are listed with their state before the claim.
   const leased = status === 'O' && token !== '' && token?.includes('/') !== true && Number(until) > now
   const availableAt = Number(at)
+  const { lastError = read === undefined ? 'Its body is missing.' : read.problem, cause } = readFailure(failure)
   const record: OutboxRecord = {
     id: shard.idOf(entry),
     state: status === 'F' ? 'parked' : status === 'S' ? 'published' : leased ? 'leased' : availableAt > now ? 'waiting' : 'ready',
@@ -245,13 +252,13 @@ function toListed(shard: LuaShard, entry: string, rest: readonly Reply[], now: n
     attempts: Number(attempts),
     createdAt: Number(created),
     availableAt,
-    lastError:
-      typeof error === 'string' || Buffer.isBuffer(error) ? String(error) : read === undefined ? 'Its body is missing.' : read.problem,
+    lastError,
+    cause,
     leasedUntil: leased ? Number(until) : undefined,
     publishedAt: status === 'S' ? availableAt : undefined,
     parkedAt: status === 'F' ? availableAt : undefined,
   }
-  return { record, shard, seq, state }
+  return { record, shard, seq, state, now }
 }
 
 function inOrder(one: Listed, other: Listed): number {

@@ -6,6 +6,7 @@ import { asList } from '../../client/reply.ts'
 import { ClaimFailures, failureOf } from '../claim-failures.ts'
 import { ClaimPace } from '../claim-pace.ts'
 import { byteArguments, ClaimRoom, fillInShares, type Portion, type Share } from '../claim-room.ts'
+import { failureArguments, unreadableCause } from '../failure-field.ts'
 import { type LuaOutboxContext, runOn } from './context.ts'
 import type { LuaShard } from './layout.ts'
 import { hashDestination, readBody } from './record-body.ts'
@@ -234,7 +235,7 @@ export class LuaClaims implements Pick<OutboxStore, 'renew' | 'release'> {
       logger.error({ id: claim.id }, `An outbox record is parked. ${problem}`)
       metrics?.count('ackord.outbox.unreadable', 1, {})
     }
-    await this.settle(unreadable.map(({ claim, problem }) => ({ ...claim, result: 'parked', error: problem })))
+    await this.settle(unreadable.map(({ claim, problem }) => ({ ...claim, result: 'parked', error: problem, cause: unreadableCause })))
   }
 
   /** Runs a script for the claims of each shard. Resolves to the indexes of claims that no longer hold, or never did. */
@@ -313,7 +314,14 @@ function keepCursors({ keyCursors }: LuaShard, text: string): void {
 }
 
 /** The outcome of a claimed record. A failed one without `retryAfter` waits for the back-off of the store, and is parked at its `maxAttempts`. */
-export type LuaOutcome = Outcome | (Claim & { readonly result: 'failed'; readonly error: string; readonly retryAfter?: undefined })
+export type LuaOutcome =
+  | Outcome
+  | (Claim & {
+      readonly result: 'failed'
+      readonly error: string
+      readonly cause?: string | undefined
+      readonly retryAfter?: undefined
+    })
 
 export interface LuaBackoff {
   /** Milliseconds after the first failure. Default: 1,000. */
@@ -354,11 +362,12 @@ function settleSettings({ retain, backoff, maxAttempts }: SettleRules, random: n
 /** The letter of an outcome, and its arguments. */
 function wordsOf(outcome: LuaOutcome, { redact }: SettleRules): readonly string[] {
   if (outcome.result === 'published') return ['p']
-  const error = shortened(redacted(outcome.error, redact))
-  if (outcome.result === 'parked') return ['k', error]
-  if (outcome.retryAfter === undefined) return ['f', '', error]
+  const { error, cause } = outcome
+  const failure = failureArguments(redacted(error, redact), cause === undefined ? undefined : redacted(cause, redact))
+  if (outcome.result === 'parked') return ['k', ...failure]
+  if (outcome.retryAfter === undefined) return ['f', '', ...failure]
   checkDuration('retryAfter', outcome.retryAfter)
-  return ['f', String(Math.ceil(outcome.retryAfter)), error]
+  return ['f', String(Math.ceil(outcome.retryAfter)), ...failure]
 }
 
 /** If `redact` throws, the outcome is stored all the same, without the text. */
@@ -368,13 +377,4 @@ function redacted(error: string, redact: SettleRules['redact']): string {
   } catch {
     return 'The error is not shown: redact() threw.'
   }
-}
-
-const mostCharacters = 10_000
-
-/** Longer texts are cut, but not within a surrogate pair. */
-function shortened(error: string): string {
-  if (error.length <= mostCharacters) return error
-  const last = error.charCodeAt(mostCharacters - 1)
-  return error.slice(0, last >= 0xd800 && last <= 0xdbff ? mostCharacters - 1 : mostCharacters)
 }

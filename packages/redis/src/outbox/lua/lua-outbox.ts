@@ -10,13 +10,15 @@ import {
   rejectUnknownOptions,
 } from '@ackord/core/internal'
 import {
+  type CompleteAdministration,
   checkReferences,
+  completeAdministration,
   defaultMaxSize,
   eventCompleter,
   type NewEventOptions,
   type NewEvents,
   type NewOutboxRecord,
-  type OutboxAdmin,
+  type OutboxNotes,
   type OutboxReference,
   type OutboxStore,
   type OutboxWriter,
@@ -28,6 +30,7 @@ import type { RedisArgument } from '../../client/port.ts'
 import { asList } from '../../client/reply.ts'
 import { internalsOf, type Redis } from '../../transaction/redis.ts'
 import type { RedisTransaction } from '../../transaction/transaction.ts'
+import { redisNotes } from '../redis-notes.ts'
 import { followWakeStream, type WakeUpsOptions, wakeUps } from '../wake-ups.ts'
 import { cancelDirectly, cancelInTransaction } from './cancel-records.ts'
 import { type LuaOutboxContext, runOn, withContext } from './context.ts'
@@ -74,7 +77,7 @@ export interface LuaOutboxOptions extends NewEventOptions {
   readonly backoff?: LuaBackoff | undefined
   /** The number of attempts after which an outcome without `retryAfter` parks its record. Default: 10. */
   readonly maxAttempts?: number | undefined
-  /** Redacts an error text before it is stored. Default: the text, up to 10,000 characters. */
+  /** Redacts an error text, and its cause, before it is stored. Default: the text, up to 10,000 characters. */
   readonly redact?: ((error: string) => string) | undefined
   /** Milliseconds for which a read for wake-ups blocks. Default: 1,000. */
   readonly block?: number | undefined
@@ -93,8 +96,12 @@ export interface PreparedRecords {
   readonly args: readonly RedisArgument[]
 }
 
-/** An outbox in which every transition is one script: for the relay, for operators, and for transactions that store records. */
-export interface LuaOutbox extends OutboxStore, OutboxAdmin, OutboxWriter<RedisTransaction> {
+/**
+ * An outbox in which every transition is one script: for the relay, for operators, and for transactions that store records. Records are indexed by their state and age: `find()`, and
+ * every filter but the state, reads all records, in pages of 100.
+ */
+export interface LuaOutbox extends OutboxStore, CompleteAdministration, OutboxWriter<RedisTransaction> {
+  readonly notes: OutboxNotes
   settle(outcomes: readonly LuaOutcome[]): Promise<readonly ('applied' | 'lost')[]>
   /**
    * Stores records without a transaction. Resolves to the result of each, in their order. Those of one shard are stored in one step, maybe with those of
@@ -166,6 +173,7 @@ export function luaOutbox(redis: Redis, options: LuaOutboxOptions = {}): LuaOutb
   }
   const { shards } = context
   const claims = new LuaClaims(context, { retain, backoff: checkBackoff(backoff), maxAttempts, redact, exclusive }, internals.tokens)
+  const notes = redisNotes(port, (...parts) => (shards.all[0] as LuaShard).key(...parts))
   const preLeases = new PreLeases(runtime, internals.tokens)
   const calls = new EnqueueCalls(context, preLeases)
   const strict = onConflict === 'refuse'
@@ -199,7 +207,8 @@ export function luaOutbox(redis: Redis, options: LuaOutboxOptions = {}): LuaOutb
     renew: (held, lease) => claims.renew(held, lease),
     release: (held) => claims.release(held),
     settle: (outcomes) => claims.settle(outcomes),
-    ...luaAdministration(context),
+    ...completeAdministration(luaAdministration(context), { notes, runtime }),
+    notes,
     ...(ordered ? { leave: () => claims.leave() } : { attach: (taker: RecordTaker) => preLeases.attach(taker) }),
     wakeUps: ({ signal }) => luaWakeUps(context, { signal, block, deadline }),
 

@@ -1,12 +1,12 @@
 import { checkCount, checkDuration } from '@ackord/core/internal'
 import {
+  type BaseAdministration,
   checkRearm,
   editMessage,
   invalidCursor,
   isEmptyEdit,
   matchesFilter,
   OperatorLog,
-  type OutboxAdmin,
   type OutboxEdit,
   type OutboxFilter,
   type OutboxRecord,
@@ -15,6 +15,7 @@ import {
 } from '@ackord/outbox'
 import type { Reply } from '../../client/port.ts'
 import { asList } from '../../client/reply.ts'
+import { failureArguments, readFailure, readHistoryField } from '../failure-field.ts'
 import { mergeByAge } from '../merge-by-age.ts'
 import { fieldsOf, readFields } from '../record-fields.ts'
 import type { StreamOutboxContext } from './context.ts'
@@ -27,11 +28,12 @@ interface Listed {
   readonly record: OutboxRecord
   readonly entry: string
   readonly order: string
+  /** When it was read, by the server's clock. */
+  readonly now: number
 }
 
 /** How many entries one script reads: other clients wait meanwhile. */
 const pageSize = 100
-const maxErrorLength = 10_000
 
 interface Rearming {
   /** Milliseconds. */
@@ -40,7 +42,7 @@ interface Rearming {
 }
 
 /** The store for operators. */
-export function streamAdministration(context: StreamOutboxContext, nextOrder: () => string): OutboxAdmin {
+export function streamAdministration(context: StreamOutboxContext, nextOrder: () => string): BaseAdministration {
   const { port, streams, group, codec, logger } = context
   const log = new OperatorLog(logger, { group })
 
@@ -92,21 +94,22 @@ export function streamAdministration(context: StreamOutboxContext, nextOrder: ()
       (one, other) => compare(keyOf(one), keyOf(other)),
     )) {
       if (cursor !== undefined && compare(keyOf(one), cursor) <= 0) continue
-      const { state, destination, message } = one.record
-      if (matchesFilter({ state, destination, attributes: message.attributes }, filter)) yield one
+      if (matchesFilter({ ...one.record, attributes: one.record.message.attributes }, filter, one.now)) yield one
     }
   }
 
   function listed(stream: DestinationStream, reply: readonly Reply[], now: number): Listed | { readonly entry: string } {
-    const [id, fields, state, attempts, available, leased, parked, error] = reply
+    const [id, fields, state, attempts, available, leased, parked, failure] = reply
     const entry = String(id)
     if (!Array.isArray(fields)) return { entry }
     const { message, problem, delay, order } = readFields(fields as readonly Buffer[], codec)
     const createdAt = Number(entry.slice(0, entry.indexOf('-')))
     const availableAt = numberOf(available) || createdAt + delay
+    const { lastError = problem, cause } = readFailure(failure)
     return {
       entry,
       order,
+      now,
       record: {
         id: stream.idOf(entry),
         state: String(state) === 'unread' ? (availableAt > now ? 'waiting' : 'ready') : (String(state) as OutboxState),
@@ -115,7 +118,8 @@ export function streamAdministration(context: StreamOutboxContext, nextOrder: ()
         attempts: Number(attempts),
         createdAt,
         availableAt,
-        lastError: error === null || error === undefined ? problem : String(error),
+        lastError,
+        cause,
         leasedUntil: numberOf(leased),
         publishedAt: undefined,
         parkedAt: numberOf(parked),
@@ -158,7 +162,8 @@ export function streamAdministration(context: StreamOutboxContext, nextOrder: ()
     const destination = edit.destination ?? record.destination
     const fields = fieldsOf({ destination, message: editMessage(record.message, edit), delay }, codec, nextOrder())
     const to = streams.get(stream.tag, destination).keys
-    const keys = [...stream.allKeys, to.entries, streams.destinationsKey(stream.tag), streams.wakeKey(stream.tag), to.uncounted, to.gate]
+    const shared = [streams.destinationsKey(stream.tag), streams.wakeKey(stream.tag)]
+    const keys = [...stream.allKeys, to.entries, ...shared, to.errors, to.uncounted, to.gate]
     const added = await port.evaluate(replaceParked, keys, [group, entry, destination, keepAttempts ? '1' : '0', ...fields])
     return String(added) === '' ? 0 : 1
   }
@@ -213,9 +218,9 @@ export function streamAdministration(context: StreamOutboxContext, nextOrder: ()
     },
 
     async park(ids, reason) {
-      const text = reason.slice(0, maxErrorLength)
+      const failure = failureArguments(reason, reason)
       const parked = await byStream(entriesWith(ids), async (stream, entries) => {
-        const own = asList(await port.evaluate(parkEntries, [...stream.allKeys, stream.keys.gate], [group, text, ...entries]))
+        const own = asList(await port.evaluate(parkEntries, [...stream.allKeys, stream.keys.gate], [group, ...failure, ...entries]))
         return own.map((entry) => stream.idOf(String(entry)))
       })
       const all = parked.flat()
@@ -233,8 +238,8 @@ export function streamAdministration(context: StreamOutboxContext, nextOrder: ()
       return all.length
     },
 
-    async stats() {
-      const sum = new StatsSum()
+    async stats({ limit } = {}) {
+      const sum = new StatsSum(limit)
       const counting = (await allStreams()).map(async (stream) => {
         const reply = asList(await port.evaluate(countEntries, stream.allKeys, [group]))
         const [ready = 0, waiting = 0, leased = 0, parked = 0, age = -1] = reply.map(Number)
@@ -243,6 +248,11 @@ export function streamAdministration(context: StreamOutboxContext, nextOrder: ()
       })
       await Promise.all(counting)
       return sum.stats
+    },
+
+    async history(id) {
+      const found = streams.find(id)
+      return found === undefined ? [] : await readHistoryField(port, found.stream.keys.errors, found.entry)
     },
 
     /** Published records are deleted when they are settled. */

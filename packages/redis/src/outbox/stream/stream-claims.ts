@@ -4,6 +4,7 @@ import type { Script } from '../../client/port.ts'
 import { asList } from '../../client/reply.ts'
 import { ClaimFailures, failureOf } from '../claim-failures.ts'
 import { ClaimRoom } from '../claim-room.ts'
+import { failureArguments, unreadableCause } from '../failure-field.ts'
 import { readFields } from '../record-fields.ts'
 import type { StreamOutboxContext } from './context.ts'
 import { type DestinationStream, type DestinationStreams, readToken, tokenOf } from './destination-stream.ts'
@@ -132,7 +133,7 @@ export class StreamClaims implements Pick<OutboxStore, 'claim' | 'renew' | 'rele
       const id = stream.idOf(entry)
       logger.error({ id, stream: stream.keys.entries }, `An outbox record is parked. ${problem}`)
       metrics?.count('ackord.outbox.unreadable', 1, { destination: stream.destination })
-      return { id, token: tokenOf(this.#options.consumer, delivery), result: 'parked', error: problem }
+      return { id, token: tokenOf(this.#options.consumer, delivery), result: 'parked', error: problem, cause: unreadableCause }
     })
     await this.settle(outcomes)
   }
@@ -170,13 +171,11 @@ function bytesOf(taken: readonly TakenEntry[], records: readonly ClaimedRecord[]
 
 function wordsOf(outcome: Outcome): readonly string[] {
   if (outcome.result === 'published') return ['p']
-  const error = outcome.error.slice(0, maxErrorLength)
-  if (outcome.result === 'parked') return ['k', error]
+  const failure = failureArguments(outcome.error, outcome.cause)
+  if (outcome.result === 'parked') return ['k', ...failure]
   checkDuration('retryAfter', outcome.retryAfter)
-  return ['f', String(Math.ceil(outcome.retryAfter)), error]
+  return ['f', String(Math.ceil(outcome.retryAfter)), ...failure]
 }
-
-const maxErrorLength = 10_000
 
 function createdAtOf(entry: string): number {
   return Number(entry.slice(0, entry.indexOf('-')))

@@ -1,12 +1,14 @@
 import { InvalidOptionError, type Logger, type Metrics, TransactionRequiredError } from '@ackord/core'
 import { checkCount, checkDuration, checkFunction, checkName, PartPorts, probe, rejectUnknownOptions } from '@ackord/core/internal'
 import {
+  type CompleteAdministration,
   checkReferences,
+  completeAdministration,
   defaultMaxSize,
   eventCompleter,
   type NewEventOptions,
   type NewOutboxRecord,
-  type OutboxAdmin,
+  type OutboxNotes,
   type OutboxReference,
   type OutboxStore,
   type OutboxWriter,
@@ -19,6 +21,7 @@ import { internalsOf, type Redis } from '../../transaction/redis.ts'
 import { splitCommand } from '../../transaction/split-command.ts'
 import type { RedisTransaction } from '../../transaction/transaction.ts'
 import { fieldsOf, type StreamCodec } from '../record-fields.ts'
+import { redisNotes } from '../redis-notes.ts'
 import { followWakeStream, type WakeUpsOptions, wakeUps } from '../wake-ups.ts'
 import { cancelCommand, rememberDelayed } from './cancel-entries.ts'
 import type { StreamOutboxContext } from './context.ts'
@@ -31,7 +34,8 @@ export interface StreamOutboxOptions extends NewEventOptions {
   readonly stream?: string | undefined
   /**
    * The hash tags of the records. A transaction stores its records under the tag in the slot of its other keys, or under the first tag if it has no key yet; a relay
-   * reads all. Each tag is one slot: use several to spread the records over the nodes of a cluster. Default: `['ackord']`.
+   * reads all. Each tag is one slot: use several to spread the records over the nodes of a cluster. The notes of relays and operators are under the first tag, which must be the
+   * same for all of them. Default: `['ackord']`.
    */
   readonly tags?: readonly string[] | undefined
   /** The consumer group that all relays of this outbox share. Default: `relay`. */
@@ -62,8 +66,12 @@ export interface StreamOutboxOptions extends NewEventOptions {
   readonly metrics?: Metrics | undefined
 }
 
-/** An outbox in streams: for the relay, for operators, and for transactions that store records. */
-export interface StreamOutbox extends OutboxStore, OutboxAdmin, OutboxWriter<RedisTransaction> {
+/**
+ * An outbox in streams: for the relay, for operators, and for transactions that store records. It has no index of its records: `find()`, and every filter but `destination` and
+ * the state `parked`, reads all of them, in pages of 100.
+ */
+export interface StreamOutbox extends OutboxStore, CompleteAdministration, OutboxWriter<RedisTransaction> {
+  readonly notes: OutboxNotes
   /**
    * Removes delayed records when the transaction commits. See `OutboxWriter.cancel()`. It resolves to `undefined`, because the outcome is known only at the commit.
    * It reads the whole streams of these destinations to find the records; a Lua outbox finds them by their ids. A record under a tag in another slot than the
@@ -117,6 +125,7 @@ export function streamOutbox(redis: Redis, options: StreamOutboxOptions = {}): S
     },
   }
   const nextOrder = orderOf(runtime.uuid())
+  const notes = redisNotes(port, (...parts) => streams.noteKey(...parts))
   const claims = new StreamClaims(context, { consumer, claimInterval, idleTime })
   const slots = new Map(tags.map((tag) => [slotOf(streams.destinationsKey(tag)), tag]))
 
@@ -151,7 +160,8 @@ export function streamOutbox(redis: Redis, options: StreamOutboxOptions = {}): S
     renew: (claimed, lease) => claims.renew(claimed, lease),
     release: (claimed) => claims.release(claimed),
     settle: (outcomes) => claims.settle(outcomes),
-    ...streamAdministration(context, nextOrder),
+    ...completeAdministration(streamAdministration(context, nextOrder), { notes, runtime }),
+    notes,
 
     async append(transaction, events) {
       if (typeof transaction?.queueEvent !== 'function') throw new TransactionRequiredError('append()')

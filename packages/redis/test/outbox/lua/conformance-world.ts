@@ -6,6 +6,7 @@ import { LuaShard, tagOfShard } from '../../../src/outbox/lua/layout.ts'
 import { type LuaOutboxOptions, luaOutbox } from '../../../src/outbox/lua/lua-outbox.ts'
 import { internalsOf, Redis } from '../../../src/transaction/redis.ts'
 import type { RedisTransaction } from '../../../src/transaction/transaction.ts'
+import { noteKeys } from '../../support/note-keys.ts'
 import type { RedisKind } from '../../support/redis-clients.ts'
 import { clockKeys, movedServer } from './moved-server.ts'
 
@@ -97,5 +98,8 @@ export async function removeShards(
   shards: readonly LuaShard[],
   prefix = '',
 ): Promise<void> {
-  for (const shard of shards) await command('DEL', ...[...shard.keys, ...clockKeys([shard.tag])].map((key) => prefix + key))
+  for (const shard of shards) {
+    const keys = [...shard.keys, ...noteKeys((...parts) => shard.key(...parts)), ...clockKeys([shard.tag])]
+    await command('DEL', ...keys.map((key) => prefix + key))
+  }
 }

@@ -19,6 +19,7 @@ export async function useLuaOutbox(redis: Redis): Promise<void> {
   await store.claim({ limit: 10, lease, destinations: ['orders'], retried: 'never' })
   await store.list({}, { limit: 2 })
   await store.get(given.id)
+  await store.history(given.id)
   await store.rearm({ ids: [given.id] }, { attributes: { note: 'mended' } })
   const rest = await store.claim({ limit: 10, lease })
   await store.settle(rest.map((claim) => parked(claim)))
@@ -26,6 +27,9 @@ export async function useLuaOutbox(redis: Redis): Promise<void> {
   await store.rearm({ ids: ids.slice(0, 1) })
   await store.discard(ids.slice(1), 'not needed')
   await store.stats()
+  await store.pause('orders', { duration: 1 })
+  await store.pauses()
+  await store.resume('orders')
   await store.deletePublished({ olderThan: 0, limit: 10 })
 
   const ordered = luaOutbox(redis, { ...settings, name: 'ordered', order: 'perKey', exclusive: true })

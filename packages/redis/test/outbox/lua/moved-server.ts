@@ -16,7 +16,8 @@ export function movedServer(port: RedisPort, tags: readonly string[]): MovedServ
     local time = redis.call('TIME')
     local moved = redis.call('GET', string.match(KEYS[1], '^[^{]*{[^}]*}') .. ':clock') or '0'
     local ms = tonumber(string.match(moved, '^at (%d+)$')) or time[1] * 1000 + math.floor(time[2] / 1000) + moved
-    return { math.floor(ms / 1000), (ms % 1000) * 1000 }
+    local microseconds = string.find(moved, '^at') and 0 or time[2] % 1000
+    return { math.floor(ms / 1000), (ms % 1000) * 1000 + microseconds }
   end)()`
 
   function later(given: Script): Script {

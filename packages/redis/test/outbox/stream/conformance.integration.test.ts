@@ -17,7 +17,7 @@ for (const kind of kinds) {
   testOutboxStore(
     { describe, it },
     // No savepoints: a Redis transaction is a list of commands. No retention: published records are deleted immediately.
-    { name, open, features: { savepoints: false, delay: true, retain: false }, model: { runs: 10 }, results },
+    { name, open, features: { savepoints: false, delay: true, retain: false, insight: true }, model: { runs: 10 }, results },
   )
-  testRelay({ describe, it }, { name, openStore: open, createRelay: (store, setup) => new Relay(store, setup), results })
+  testRelay({ describe, it }, { name, openStore: open, createRelay: (store, setup) => new Relay(store, setup), insight: true, results })
 }

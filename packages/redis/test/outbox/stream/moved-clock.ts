@@ -32,7 +32,7 @@ export function movedClock(port: RedisPort, key: string): MovedClock {
   const time = `(function()
     local time = redis.call('TIME')
     local ms = time[1] * 1000 + math.floor(time[2] / 1000) + ${offset}
-    return { math.floor(ms / 1000), (ms % 1000) * 1000 }
+    return { math.floor(ms / 1000), (ms % 1000) * 1000 + time[2] % 1000 }
   end)()`
 
   function later(given: Script): Script {

@@ -4,6 +4,7 @@ import { ownName } from '../../../../../scripts/test-run.mjs'
 import { redisKey } from '../../../src/client/keys.ts'
 import { type StreamOutboxOptions, streamOutbox } from '../../../src/outbox/stream/stream-outbox.ts'
 import { internalsOf, Redis } from '../../../src/transaction/redis.ts'
+import { noteKeys } from '../../support/note-keys.ts'
 import type { RedisKind } from '../../support/redis-clients.ts'
 import { movedClock } from './moved-clock.ts'
 import { TestTransaction } from './test-transaction.ts'
@@ -20,7 +21,10 @@ export function streamOutboxWorld(kind: RedisKind, options: StreamOutboxOptions 
     const redis = new Redis({}, port, { logger: silentLogger })
     const settings = { tags: [tag], claimInterval: 0, ...options }
     const store = streamOutbox(redis, settings)
-    const own = ['destinations', 'empty', 'wake'].map((name) => redisKey(tag, 'outbox', name))
+    const own = [
+      ...['destinations', 'empty', 'wake'].map((name) => redisKey(tag, 'outbox', name)),
+      ...noteKeys((...parts) => redisKey(tag, 'outbox', ...parts)),
+    ]
     const keysOf = async () => {
       const destinations = [
         ...((await command('SMEMBERS', redisKey(tag, 'outbox', 'destinations'))) as string[]),

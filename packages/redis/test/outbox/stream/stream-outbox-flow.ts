@@ -34,6 +34,7 @@ export async function useStreamOutbox(redis: Redis): Promise<void> {
 
   await store.list({}, { limit: 2 })
   await store.get(parked.id)
+  await store.history(parked.id)
   await store.rearm({ ids: [parked.id] }, { attributes: { note: 'mended' } })
   const { records } = await store.list({ state: 'parked' }, { limit: 10 })
   await store.rearm({ ids: records.slice(0, 1).map(({ id }) => id) })
@@ -42,6 +43,9 @@ export async function useStreamOutbox(redis: Redis): Promise<void> {
     'not needed',
   )
   await store.stats()
+  await store.pause('orders', { duration: 1 })
+  await store.pauses()
+  await store.resume('orders')
   await store.deletePublished({ olderThan: 0, limit: 10 })
 
   const stop = new AbortController()

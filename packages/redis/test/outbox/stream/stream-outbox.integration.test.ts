@@ -114,7 +114,7 @@ it('stores and reads with custom marshal and unmarshal functions', async () => {
   expect(others).toEqual([])
   expect([claimed?.message.attributes, [...(claimed?.message.data ?? [])]]).toEqual([{ id: 'e1', type: 'order.placed' }, [0, 255]])
   const { records: parked } = await world.store.list({ state: 'parked' }, { limit: 10 })
-  expect(parked.map(({ lastError }) => lastError)).toEqual(['It cannot be read: the number is odd'])
+  expect(parked).toMatchObject([{ lastError: 'It cannot be read: the number is odd', cause: 'It cannot be read.' }])
 })
 
 it('records that are delayed or cannot be read do not block the others, however many they are', async () => {

@@ -6,6 +6,7 @@ import { redisKey } from '../../../src/client/keys.ts'
 import type { RedisPort } from '../../../src/client/port.ts'
 import { type StreamOutbox, type StreamOutboxOptions, streamOutbox } from '../../../src/outbox/stream/stream-outbox.ts'
 import { internalsOf, type Redis } from '../../../src/transaction/redis.ts'
+import { noteKeys } from '../../support/note-keys.ts'
 import { type ClientSettings, type RedisKind, redisKinds, type TestRedis } from '../../support/redis-clients.ts'
 import { TestTransaction } from './test-transaction.ts'
 
@@ -132,7 +133,8 @@ export class StreamWorld implements AsyncDisposable {
       const keysOf = (destination: string) => [...this.allKeys(destination), this.key('gate', destination)].map((key) => prefix + key)
       await Promise.all(destinations.map((destination) => this.command('DEL', ...keysOf(destination))))
       await this.command('DEL', prefix + this.emptyKey)
-      await this.command('DEL', prefix + redisKey(this.tag, 'outbox', 'wake'))
+      const others = [redisKey(this.tag, 'outbox', 'wake'), ...noteKeys((...parts) => redisKey(this.tag, 'outbox', ...parts))]
+      await this.command('DEL', ...others.map((key) => prefix + key))
     } catch {
       // The server is already stopped, or a test has stored something else under a key.
     }

@@ -5,6 +5,7 @@ import type { InFlightRow, OwnedClaim, OwnedClaimOptions, OwnershipPort, Ownersh
 import { chooseOwned, journalText, readJournal } from '../../ordering/owned-claim.ts'
 import { type KeepStatements, keepPartitions, readPartition } from '../../ordering/partition-membership.ts'
 import { ClaimWidth } from '../../records/claim-bytes.ts'
+import { settlesFailures } from '../../records/claimed-record.ts'
 import { DestinationFinder } from '../destinations.ts'
 import { applyOutcomes } from '../settle.ts'
 import { fromNow, keyOf, keysSql, readRow, type SqlPart } from '../sql-text.ts'
@@ -19,7 +20,7 @@ import { mysqlOwnedReads } from './owned-reads.ts'
  *
  * No lock of an owner is held across a round trip: a process that stalls between two statements would block all the others.
  */
-export function mysqlOwnership({ driver, tables, retain }: OwnershipPort): OwnershipStatements {
+export function mysqlOwnership({ driver, tables, retain, keepsFailures }: OwnershipPort): OwnershipStatements {
   const { outbox, relays, partitions, hands } = tables
   const run: RunStatement = (sql, parameters = []) => retryConflicts(() => driver.run(driver.pool, sql, parameters))
   const send = ({ sql, parameters }: SqlPart) => run(sql, parameters)
@@ -87,6 +88,7 @@ WHERE r.member = ? AND r.alive_until > UTC_TIMESTAMP(6)`
       const owned = new Set((await send(fenceSql(tables, member, held))).rows.map((row) => Number(row['partition'])))
       const ours = outcomes.filter((one) => owned.has(one.row.partition))
       if (ours.length === 0) return new Set()
+      const failures = await settlesFailures(ours, keepsFailures)
       return await storeTransaction(driver, async (inside) => {
         const { sql, parameters } = ownedRowsSql(
           tables,
@@ -95,7 +97,7 @@ WHERE r.member = ? AND r.alive_until > UTC_TIMESTAMP(6)`
         )
         const seqs = new Set((await inside(sql, parameters)).rows.map((row) => String(row['seq'])))
         const applied = ours.filter((one) => seqs.has(one.row.seq)).map((one) => ({ ...one.row, outcome: one.outcome }))
-        await applyOutcomes(inside, outbox, applied, { retain, counts: true })
+        await applyOutcomes(inside, outbox, applied, { retain, counts: true, failures })
         return seqs
       })
     },

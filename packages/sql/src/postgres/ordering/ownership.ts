@@ -1,13 +1,24 @@
 import type { Tables } from '../../contract/database-options.ts'
 import type { OwnedOutcome, OwnershipPort, OwnershipStatements, ReadProgress } from '../../contract/store-dialect.ts'
+import { settlesFailures } from '../../records/claimed-record.ts'
 import { readContents } from '../claims.ts'
-import { deleteGroupsSql, groupRows, isDeletable, outcomeChanges, resultColumns, settledSeqs, settledSql } from '../settle.ts'
+import {
+  deleteGroupsSql,
+  groupRows,
+  isDeletable,
+  outcomeChanges,
+  resultColumns,
+  resultsSql,
+  type SettleOptions,
+  settledSeqs,
+  settledSql,
+} from '../settle.ts'
 import { bindTo, numberArray } from '../sql-text.ts'
 import { type OwnedClaimStatement, ownedClaimSql } from './owned-claim.ts'
 import { plainClaimSql, plainPosition } from './plain-claim.ts'
 
 /** One statement per call; settling takes a second one if rows have moved. */
-export function postgresOwnership({ driver, tables, retain }: OwnershipPort): OwnershipStatements {
+export function postgresOwnership({ driver, tables, retain, keepsFailures }: OwnershipPort): OwnershipStatements {
   const { outbox, keep, relays, partitions, hands } = tables
   const run = (sql: string, parameters: readonly unknown[]) => driver.run(driver.pool, sql, parameters)
   const keeping = `SELECT owned, owned_epoch::text AS epoch, live FROM ${keep}($1::uuid, $2::float8, $3::boolean, $4::smallint[])`
@@ -60,9 +71,10 @@ UPDATE ${partitions} SET owner = NULL, epoch = epoch + 1 WHERE owner IN (SELECT 
     contents: (keys) => readContents(driver, outbox, keys),
 
     async settle(member, outcomes) {
+      const failures = await settlesFailures(outcomes, keepsFailures)
       const settle = async (some: readonly OwnedOutcome[], byLocation: boolean): Promise<ReadonlySet<string>> => {
         if (some.length === 0) return new Set()
-        const { sql, parameters } = ownedSettlement(tables, some, { retain, member, byLocation })
+        const { sql, parameters } = ownedSettlement(tables, some, { retain, failures, member, byLocation })
         return settledSeqs((await run(sql, parameters)).rows)
       }
       const settled = await settle(
@@ -110,11 +122,8 @@ function progressOf({ read, partition, key, all_keys: allKeys, ...same }: Report
  * With `byLocation` rows are found by their ctid at the time of the claim. That needs no index and no statistics, with which the planner could be
  * wrong; a row that has moved since is not found, and must be settled by key. Each row is checked: another one may have taken its ctid.
  */
-function ownedSettlement(
-  tables: Tables,
-  outcomes: readonly OwnedOutcome[],
-  { retain, member, byLocation }: { readonly retain: boolean; readonly member: string; readonly byLocation: boolean },
-): OwnedClaimStatement {
+function ownedSettlement(tables: Tables, outcomes: readonly OwnedOutcome[], options: OwnedSettleOptions): OwnedClaimStatement {
+  const { retain, member, byLocation } = options
   // Arrays of numbers are formatted here: drivers inspect every element, and there are hundreds.
   const epochs = new Map(outcomes.map(({ row }) => [row.partition, row.epoch]))
   const fence = [member, numberArray([...epochs.keys()]), numberArray([...epochs.values()])]
@@ -140,7 +149,12 @@ function ownedSettlement(
     numberArray(numbers),
   ]
   const found = byLocation ? [locationsOf(outcomes)] : []
-  return { sql: settleSql(tables, retain, byLocation), parameters: [...fence, ...keys, ...resultColumns(outcomes), ...found] }
+  return { sql: settleSql(tables, options), parameters: [...fence, ...keys, ...found, ...resultColumns(outcomes, options)] }
+}
+
+interface OwnedSettleOptions extends SettleOptions {
+  readonly member: string
+  readonly byLocation: boolean
 }
 
 /** As an array; a ctid contains a comma. */
@@ -157,15 +171,17 @@ function fencedSql({ relays, partitions }: Tables): string {
 }
 
 /**
- * $4 states and $5 destinations, each pair once; then for each outcome $6 the seq, $7 the partition, $8 the number of the pair, $9 the result, $10
- * the error, $11 milliseconds until the next attempt, and, with `byLocation`, $12 the ctid.
+ * $4 states and $5 destinations, each pair once; then for each outcome $6 the seq, $7 the partition, $8 the number of the pair, with `byLocation` $9
+ * the ctid, and the columns of `resultColumns()`.
  */
-function settleSql(tables: Tables, retain: boolean, byLocation: boolean): string {
+function settleSql(tables: Tables, options: OwnedSettleOptions): string {
   const { outbox } = tables
+  const { retain, byLocation } = options
+  const { arrays, names } = resultsSql(byLocation ? 10 : 9, options)
   const found = `${byLocation ? 'o.ctid = outcome.location AND ' : ''}o.state = outcome.state AND o.destination = outcome.destination AND o.seq = outcome.seq`
   const update = `UPDATE ${outbox} AS o SET
     attempts = CASE outcome.result WHEN 'published' THEN o.attempts ELSE o.attempts + 1 END,
-${outcomeChanges}
+${outcomeChanges(options)}
   FROM outcome
   WHERE ${retain ? '' : `outcome.result <> 'published' AND `}${found}
   RETURNING o.seq`
@@ -175,8 +191,8 @@ ${outcomeChanges}
   return `WITH ${fencedSql(tables)},
 outcome AS MATERIALIZED (
   SELECT given.*, ($4::text[])[pair] AS state, ($5::text[])[pair] AS destination
-  FROM unnest($6::bigint[], $7::smallint[], $8::integer[], $9::text[], $10::text[], $11::float8[]${byLocation ? ', $12::tid[]' : ''})
-    AS given(seq, partition, pair, result, error, retry_after${byLocation ? ', location' : ''})
+  FROM unnest($6::bigint[], $7::smallint[], $8::integer[], ${byLocation ? '$9::tid[], ' : ''}${arrays})
+    AS given(seq, partition, pair, ${byLocation ? 'location, ' : ''}${names})
   WHERE given.partition IN (SELECT partition FROM fenced)
 ),
 changed AS (${update})${retain ? '' : `,\nremoved AS (${remove})`}

@@ -4,6 +4,7 @@ import type { RunStatement, Session } from '../../contract/driver.ts'
 import type { OwnedClaim, OwnedClaimOptions, OwnershipPort, OwnershipStatements } from '../../contract/store-dialect.ts'
 import { chooseOwned, type JournalRow, journalText, readJournal } from '../../ordering/owned-claim.ts'
 import { type KeepStatements, keepPartitions, readPartition } from '../../ordering/partition-membership.ts'
+import { settlesFailures } from '../../records/claimed-record.ts'
 import { readContents } from '../claims.ts'
 import { byOwner, settlement } from '../settle.ts'
 import { now } from '../sql-text.ts'
@@ -11,7 +12,7 @@ import { statusSql } from './owned-claim.ts'
 import { sqliteOwnedReads } from './owned-reads.ts'
 
 /** One transaction per call, of small statements: in process there is no round trip to save. */
-export function sqliteOwnership({ driver, tables, retain }: OwnershipPort): OwnershipStatements {
+export function sqliteOwnership({ driver, tables, retain, keepsFailures }: OwnershipPort): OwnershipStatements {
   const { relays, partitions, hands, outbox } = tables
   const alone = <R>(work: (session: Session<unknown>) => Promise<R>) => driver.transaction([], work, rootContext().signal)
   const settling = settlement(outbox, retain, byOwner)
@@ -33,17 +34,19 @@ WHERE p.owner = ? AND r.alive_until > ${now}`
 
     contents: (keys) => alone((session) => readContents(session, outbox, keys)),
 
-    settle: (member, outcomes) =>
-      alone(async ({ run, change }) => {
+    async settle(member, outcomes) {
+      const failures = await settlesFailures(outcomes, keepsFailures)
+      return await alone(async ({ run, change }) => {
         const { rows } = await run(owning, [member])
         const epochs = new Map(rows.map((row) => [Number(row['partition']), row['epoch']]))
         const settled = new Set<string>()
         for (const { row, outcome } of outcomes) {
           if (epochs.get(row.partition) !== row.epoch) continue
-          if ((await change(settling(outcome, [row.seq, row.state, row.destination]))) === 1) settled.add(row.seq)
+          if ((await change(settling(outcome, [row.seq, row.state, row.destination], failures))) === 1) settled.add(row.seq)
         }
         return settled
-      }),
+      })
+    },
   }
 }
 

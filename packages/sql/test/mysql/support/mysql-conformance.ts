@@ -46,9 +46,10 @@ function sqlWorld<Handle, World extends ConformanceWorld<Handle>>(
       async age(columns, duration) {
         const earlierBy = (column: string) => `${column} = ${column} - INTERVAL ${Math.round(duration * 1000)} MICROSECOND`
         // Locks the tables first: locking row by row could deadlock with the relay's statements.
-        await clock.query('LOCK TABLES ackord_outbox WRITE, ackord_relays WRITE')
+        await clock.query('LOCK TABLES ackord_outbox WRITE, ackord_relays WRITE, ackord_notes WRITE')
         await clock.query(`UPDATE ackord_outbox SET ${columns.map(earlierBy).join(', ')}`)
         await clock.query(`UPDATE ackord_relays SET ${earlierBy('alive_until')}`)
+        await clock.query(`UPDATE ackord_notes SET ${earlierBy('written_at')}`)
         await clock.query('UNLOCK TABLES')
       },
       async createEntries() {

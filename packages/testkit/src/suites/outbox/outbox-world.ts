@@ -24,6 +24,8 @@ export interface OutboxFeatures {
   readonly delay: boolean
   /** Published records can be retained until `deletePublished()`. */
   readonly retain: boolean
+  /** The optional parts of `OutboxAdmin` exist: causes, history, groups, pauses, relays, rates and the audit. Default: false. */
+  readonly insight?: boolean | undefined
 }
 
 /** An open transaction on the store. */
@@ -53,7 +55,7 @@ export interface OutboxWorld extends AsyncDisposable {
   openTransaction?(): Promise<OpenOutboxTransaction>
   /**
    * Puts the store into the state of `duration` milliseconds later. A store with its own clock does not wait: it moves all stored
-   * timestamps (created, available, leased until, published, parked, and the expiry of the members of
+   * timestamps (created, available, leased until, published, parked, those of notes, and the expiry of the members of
    * partitions) back by the same amount.
    */
   advance(duration: number): Promise<void>
@@ -67,7 +69,7 @@ export interface OutboxWorldOptions {
 export type OpenOutboxWorld = (options: OutboxWorldOptions) => Promise<OutboxWorld>
 export type OutboxScenario = Scenario<OpenOutboxWorld>
 
-export const memoryOutboxFeatures: OutboxFeatures = { savepoints: true, delay: true, retain: true }
+export const memoryOutboxFeatures: OutboxFeatures = { savepoints: true, delay: true, retain: true, insight: true }
 
 /** The in-memory store with a virtual clock: an example for other worlds. */
 export async function openMemoryOutboxWorld(options: OutboxWorldOptions): Promise<OutboxWorld> {

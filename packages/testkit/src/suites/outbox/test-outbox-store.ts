@@ -3,6 +3,7 @@ import { registerSuite, type SuiteDepth, type TestRunner } from '../../run/scena
 import { appendScenarios, cancelScenarios, delayScenarios, fixtureScenario, savepointScenarios } from './append-scenarios.ts'
 import { claimScenarios } from './claim-scenarios.ts'
 import { contentScenarios } from './content-scenarios.ts'
+import { insightScenarios } from './insight-scenarios.ts'
 import { leaseScenarios } from './lease-scenarios.ts'
 import { listingScenarios } from './listing-scenarios.ts'
 import { type ModelOptions, modelScenario } from './model-scenario.ts'
@@ -37,6 +38,7 @@ export function outboxScenarios(features: OutboxFeatures, model: ModelOptions = 
     ...operatorScenarios,
     ...listingScenarios,
     ...(features.retain ? retainScenarios : []),
+    ...(features.insight === true ? insightScenarios : []),
     modelScenario(model),
   ]
 }

@@ -1,5 +1,5 @@
 import type { Backoff, DeadLetter, Logger, Metrics, Publisher, PublishResult, RawMessage, Runtime } from '@ackord/core'
-import type { Claim, NewOutboxRecord, OutboxRecord, OutboxStore, PublisherMap, RelayOptions } from '@ackord/outbox'
+import type { Claim, NewOutboxRecord, OutboxNotes, OutboxRecord, OutboxStore, PublisherMap, RelayOptions } from '@ackord/outbox'
 import { type RecordingLogger, recordingLogger } from '../../helpers/tracked-message.ts'
 import { eventLoopTurn, VirtualRuntime } from '../../helpers/virtual-runtime.ts'
 import type { Scenario } from '../../run/scenario.ts'
@@ -53,7 +53,7 @@ export interface PublishCall {
 }
 
 export type Answer = (call: PublishCall) => Promise<readonly PublishResult[]>
-type ProcessPoint = 'claim' | 'renew' | 'release' | 'settle' | 'settled' | 'publish' | 'published' | 'deadLetter' | 'leave'
+type ProcessPoint = 'claim' | 'renew' | 'release' | 'settle' | 'settled' | 'publish' | 'published' | 'deadLetter' | 'leave' | 'note'
 export type OnPoint = (point: ProcessPoint, process: RelayProcess) => void | Promise<void>
 
 /** The options in which a relay differs from the others; a function if it needs publishers that end with its process, one for each broker. */
@@ -73,6 +73,11 @@ export const relayShutdownTimeout = 10_000
 const mainBroker = 'main'
 /** The broker of the dead letter. Its messages do not count as arrived. */
 export const deadBroker = 'dead'
+
+export interface RelayWorldOptions {
+  /** Whether relays have the notes of the store. Default: false, because a simulated minute has sixty calls for them. */
+  readonly notes?: boolean | undefined
+}
 
 /** An outbox, a broker and relays, with synchronised clocks. */
 export class RelayWorld {
@@ -101,13 +106,16 @@ export class RelayWorld {
   /** The claims that are neither settled nor released, by name. */
   readonly #claimsInFlight = new Set<string>()
 
-  constructor(outbox: OutboxWorld, createRelay: CreateRelay) {
+  readonly #notes: boolean
+
+  constructor(outbox: OutboxWorld, createRelay: CreateRelay, { notes = false }: RelayWorldOptions = {}) {
     this.outbox = outbox
     this.#createRelay = createRelay
+    this.#notes = notes
   }
 
-  static async open({ openStore, createRelay }: RelayPorts): Promise<RelayWorld> {
-    return new RelayWorld(await openStore({ retain: false }), createRelay)
+  static async open({ openStore, createRelay }: RelayPorts, options?: RelayWorldOptions): Promise<RelayWorld> {
+    return new RelayWorld(await openStore({ retain: false }), createRelay, options)
   }
 
   /** Commits events with these ids. */
@@ -158,6 +166,7 @@ export class RelayWorld {
         return answers
       },
       leave: () => call('leave', async () => store.leave?.()),
+      ...(this.#notes && store.notes !== undefined ? { notes: mortalNotes(store.notes, (work) => call('note', work)) } : {}),
     }
     const publisherOf = (broker: string): Publisher => ({
       publish: async (destination, messages, { signal }) => {
@@ -302,6 +311,14 @@ export class RelayWorld {
     if (call.broker === deadBroker) this.letters.push(...taken)
     else this.arrived.push(...taken.map(({ id = '' }) => id))
     return results
+  }
+}
+
+function mortalNotes(notes: OutboxNotes, call: <T>(work: () => Promise<T>) => Promise<T>): OutboxNotes {
+  return {
+    put: (...given) => call(() => notes.put(...given)),
+    read: (...given) => call(() => notes.read(...given)),
+    delete: (...given) => call(() => notes.delete(...given)),
   }
 }
 

@@ -227,9 +227,11 @@ export async function* wakeUpsOf(store: Outbox, signal: AbortSignal): AsyncGener
 }
 
 /** Bound to the store, whose private state a copy would not have. */
-function methodsOf(store: Outbox): Outbox {
+function methodsOf(memory: Outbox): Outbox {
+  const store = memory as Outbox & Required<OutboxAdmin>
   return {
     capabilities: store.capabilities,
+    notes: store.notes,
     claim: (options) => store.claim(options),
     renew: (claims, lease) => store.renew(claims, lease),
     release: (claims) => store.release(claims),
@@ -239,9 +241,18 @@ function methodsOf(store: Outbox): Outbox {
     list: (filter, page) => store.list(filter, page),
     get: (id) => store.get(id),
     rearm: (which, edit, options) => store.rearm(which, edit, options),
-    park: (ids, reason) => store.park(ids, reason),
-    discard: (ids, reason) => store.discard(ids, reason),
-    stats: () => store.stats(),
+    park: (ids, reason, operator) => store.park(ids, reason, operator),
+    discard: (which, reason, operator) => store.discard(which, reason, operator),
+    stats: (options) => store.stats(options),
     deletePublished: (options) => store.deletePublished(options),
+    find: (which) => store.find(which),
+    groups: (by, filter) => store.groups(by, filter),
+    history: (id) => store.history(id),
+    pause: (destination, options) => store.pause(destination, options),
+    resume: (destination, options) => store.resume(destination, options),
+    pauses: () => store.pauses(),
+    relays: () => store.relays(),
+    rates: (options) => store.rates(options),
+    audit: (options) => store.audit(options),
   }
 }

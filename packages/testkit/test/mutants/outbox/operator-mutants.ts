@@ -218,7 +218,7 @@ export const operatorMutants: readonly Mutant<OpenOutboxWorld>[] = [
     'any delayed record is cancelled': cancellingAlso(({ state, availableAt, createdAt }) => state === 'ready' && availableAt > createdAt),
   }),
   ...brokenOutbox('discard deletes parked records and no others', {
-    'discard removes any record': overriding((store) => ({ discard: (ids) => removeRecords(store, ids) })),
+    'discard removes any record': overriding((store) => ({ discard: (which) => removeRecords(store, which as readonly string[]) })),
   }),
   ...brokenOutbox('a retained published record is listed, and is not pending in any way', {
     'rearm takes published records': rearmingPublishedToo,

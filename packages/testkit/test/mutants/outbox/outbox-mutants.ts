@@ -3,6 +3,7 @@ import type { Mutant } from '../../support/mutant.ts'
 import { appendMutants } from './append-mutants.ts'
 import { claimMutants } from './claim-mutants.ts'
 import { contentMutants } from './content-mutants.ts'
+import { insightMutants } from './insight-mutants.ts'
 import { listingMutants } from './listing-mutants.ts'
 import { operatorMutants } from './operator-mutants.ts'
 
@@ -13,4 +14,5 @@ export const outboxMutants: readonly Mutant<OpenOutboxWorld>[] = [
   ...contentMutants,
   ...listingMutants,
   ...operatorMutants,
+  ...insightMutants,
 ]

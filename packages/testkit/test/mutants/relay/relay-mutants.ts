@@ -392,6 +392,20 @@ export const relayMutants: readonly Mutant<RelayPorts>[] = [
       }
     },
   }),
+  ...brokenRelay('a relay publishes nothing to a destination that an operator has paused, and continues when it is resumed', {
+    'pauses are not read': withStore(() => ({ notes: undefined })),
+    'pauses are read once': withStore(({ notes }) => {
+      const first = notes?.read('pause', { limit: 10 })
+      return { notes: notes && { ...notes, read: async () => (await first) ?? [] } }
+    }),
+  }),
+  ...brokenRelay('a relay is listed while it runs, with its state, and reports what it has published once a minute', {
+    'nothing is reported': withStore(() => ({ notes: undefined })),
+    'a relay that stops is still listed': withStore(({ notes }) => ({ notes: notes && { ...notes, delete: async () => true } })),
+    'no rates are reported': withStore(({ notes }) => ({
+      notes: notes && { ...notes, put: async (kind, some, keep) => (kind === 'rate' ? undefined : await notes.put(kind, some, keep)) },
+    })),
+  }),
   ...brokenRelay('a publish that never answers times out, has its signal aborted, and is retried', {
     'a publish may take for ever': withSetup(() => ({ publishTimeout: 1_000_000_000, lease: 2_000_000_000 })),
   }),

@@ -92,7 +92,7 @@ local function lapse(id, s)
 end
 local function park(id, s, reason)
   write('ZADD', index, 0, 'f' .. s.seq .. id)
-  write('HSET', errors, id, reason)
+  if not dry then fail(id, reason) end
   local one, before = member(id, s), lineOf(id, s)
   if s.token ~= '' then count(s.destinationHash, 'i', -1) end
   count(s.destinationHash, 'o', -1)
@@ -347,7 +347,7 @@ local s = ackord.read(redis.call('HGET', state, id))
 if s and statuses[s.status] and #s.seq == 16 and #s.destinationHash == 8 or redis.call('HEXISTS', entries, id) == 0 then return 0 end
 open()
 local number = string.format('%016.0f', redis.call('INCRBY', seq, 1))
-redis.call('HSET', errors, id, 'Its state was missing or broken: whether it was published is not known.')
+fail(id, 'Its state was missing or broken: whether it was published is not known.')
 redis.call('ZADD', index, 0, 'f' .. number .. id)
 local said, key = ackord.parts(print)
 if not ackord.ordered(1) then key = '' end

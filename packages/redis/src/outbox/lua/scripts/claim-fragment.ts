@@ -13,7 +13,7 @@ open()
 local function park(id, s, reason)
   s.status, s.at, s.expires, s.token = 'F', now, 0, ''
   redis.call('ZADD', index, 0, 'f' .. s.seq .. id)
-  redis.call('HSET', errors, id, reason)
+  fail(id, reason)
   redis.call('HSET', state, id, ackord.write(s))
   redis.call('ZREM', index, 'o' .. s.seq .. id)
   ackord.count(s.destinationHash, 'o', -1)

@@ -133,14 +133,14 @@ return { #gone, #ids }`,
  * Parks open records that no claim holds: ready, waiting, or with an expired lease.
  *
  *     KEYS: those of a shard
- *     ARGV: the reason, ids
+ *     ARGV: the reason as error, cause and line of the history; ids
  *     returns: the ids of the parked records
  *     writes: for each index, keys, error, state, then out of ready, waiting and inflight; counts
  */
 export const parkScript: OutboxScript = outboxScript(
   'park',
   `${shardLua}
-local ids = { unpack(ARGV, 2) }
+local ids = { unpack(ARGV, 4) }
 local found, parked, members = fetch(state, ids), {}, {}
 local seen = {}
 open()
@@ -154,7 +154,7 @@ for i, id in ipairs(ids) do
     s.status, s.at, s.expires, s.token = 'F', now, 0, ''
     redis.call('ZADD', index, 0, 'f' .. s.seq .. id)
     addToKey('f', id, s)
-    redis.call('HSET', errors, id, ARGV[1])
+    fail(id, ARGV[1], ARGV[2], ARGV[3])
     redis.call('HSET', state, id, ackord.write(s))
     redis.call('ZREM', index, 'o' .. s.seq .. id)
     removeFromKey(letter, id, s)

@@ -1,4 +1,5 @@
 import { type Script, script, splitLua } from '../../../client/port.ts'
+import { failureLua } from '../../failure-field.ts'
 import { keyNames, keyTypes, layoutVersion, offsetOf, orderedLayoutVersion } from '../layout.ts'
 import { enqueueLua } from './enqueue-fragment.ts'
 
@@ -124,6 +125,8 @@ local function removeFromKey(letter, id, s)
   local one = ackord.line(letter, id, s)
   if one then redis.call('ZREM', keys, one) end
 end
+${failureLua}
+local function fail(id, ...) redis.call('HSET', errors, id, failureField(redis.call('HGET', errors, id), now, ...)) end
 -- Lets the server accept the rest of the script if its memory is full.
 local function open() redis.call('ZREM', inflight, '') end
 local function await(id, s)

@@ -5,7 +5,7 @@ import { type OutboxScript, outboxScript, shardLua } from './prelude.ts'
  *
  *     KEYS: those of a shard
  *     ARGV: ids
- *     returns: the time; then for each its id, state, body and error
+ *     returns: the time; then for each its id, state, body and failures
  */
 export const getScript: OutboxScript = outboxScript(
   'get',
@@ -21,7 +21,7 @@ return reply`,
  *
  *     KEYS: those of a shard
  *     ARGV: the letter of their status, the seq behind which to begin, or '', how many
- *     returns: the time; then for each its member of the index, state, body and error
+ *     returns: the time; then for each its member of the index, state, body and failures
  */
 export const listScript: OutboxScript = outboxScript(
   'list',

@@ -7,7 +7,7 @@ import { type OutboxScript, outboxScript, shardLua } from './prelude.ts'
  *     KEYS: those of a shard
  *     ARGV: '1' if published records are kept; initial, factor, max and jitter of the back-off; a number from 0 to 1; the maximum of attempts; '1' if
  *           the ages are wanted; ids; tokens, or one for all; letters; then the arguments of the letters. `p` published: none. `f` failed: milliseconds until it may be claimed, or ''
- *           for the back-off of its attempts and parking at their maximum, and the error. `k` parked: the error
+ *           for the back-off of its attempts and parking at their maximum, and the failure. `k` parked: the failure. A failure is an error, its cause and the line of the history
  *     returns: the indexes of lost claims, from 0; and the milliseconds from storing to now of published records, if wanted
  *     writes: published and not kept: state, body, error, index, inflight, keys. The others: error, their new index entries, state, inflight, keys. counts
  */
@@ -43,7 +43,8 @@ local function close(id, s, status, letter)
 end
 
 for i, id in ipairs(ids) do
-  local letter = string.sub(letters, i, i)
+  local letter, delay = string.sub(letters, i, i), nil
+  if letter == 'f' then delay, at = ARGV[at], at + 1 end
   local s = ackord.read(found[i])
   local held = holds(s, several == 1 and tokens[1] or tokens[i]) and not seen[id]
   if not held then
@@ -69,9 +70,7 @@ for i, id in ipairs(ids) do
       end
       removeFromKey('i', id, s)
     else
-      local delay = letter == 'f' and ARGV[at] or false
-      local error = letter == 'f' and ARGV[at + 1] or ARGV[at]
-      redis.call('HSET', errors, id, error)
+      fail(id, ARGV[at], ARGV[at + 1], ARGV[at + 2])
       if letter == 'k' or delay == '' and s.attempts >= mostAttempts then
         addToKey('f', id, s)
         close(id, s, 'F', 'f')
@@ -85,7 +84,7 @@ for i, id in ipairs(ids) do
       done[#done + 1] = id
     end
   end
-  if letter == 'f' then at = at + 2 elseif letter == 'k' then at = at + 1 end
+  if letter ~= 'p' then at = at + 3 end
 end
 forget(gone, goneMembers)
 remove('ZREM', inflight, gone)

@@ -1,9 +1,10 @@
 import { type Script, script } from '../../../client/port.ts'
+import { failureLua } from '../../failure-field.ts'
 import { clock, groupInfo, members, parkedConsumer, types, waitingConsumer } from './prelude.ts'
 
 /**
  * KEYS: the six of a destination. ARGV: group, first id, last id, maximum number, and the consumer whose entries are listed, or '' for all.
- * Returns the time, and for each entry, in order: id, fields, state, deliveries that count, when it can be claimed, until when it is leased, when it was parked, last error.
+ * Returns the time, and for each entry, in order: id, fields, state, deliveries that count, when it can be claimed, until when it is leased, when it was parked, the field of its failures.
  * 'unread': no consumer has read it yet.
  */
 export const listEntries: Script = script(`${clock}
@@ -75,7 +76,7 @@ end
 return count`)
 
 /**
- * Parks entries that no claim holds. KEYS: the six of a destination, its gate. ARGV: group, the reason, then ids. Returns the ids of the parked entries.
+ * Parks entries that no claim holds. KEYS: the six of a destination, its gate. ARGV: group, the reason as error, cause and line of the history, then ids. Returns the ids of the parked entries.
  *
  * An entry that the group has not read yet becomes pending for the consumer `parked` without being read: the group's last id is not changed, so that the entries
  * before it are still read in their turn. Such an entry always has a field in `uncounted`, by which `takeFresh` recognises and skips it. XREADGROUP would read it, so the gate is closed.
@@ -86,6 +87,7 @@ export const parkEntries: Script = script(`${clock}
 ${members}
 ${types}
 ${groupInfo}
+${failureLua}
 local problem = checkKeys(1)
 if problem then return problem end
 local stream, group, parked = KEYS[1], ARGV[1], {}
@@ -96,7 +98,7 @@ if not found then
   for i = 2, 6 do redis.call('DEL', KEYS[i]) end
   redis.call('SET', KEYS[7], 'closed')
 end
-for i = 3, #ARGV do
+for i = 5, #ARGV do
   local id = ARGV[i]
   if redis.call('XRANGE', stream, id, id)[1] then
     local pending = redis.call('XPENDING', stream, group, id, id, 1)[1]
@@ -105,7 +107,7 @@ for i = 3, #ARGV do
       redis.call('ZREM', KEYS[2], member(id))
       redis.call('ZREM', KEYS[3], member(id))
       redis.call('ZADD', KEYS[4], now, member(id))
-      redis.call('HSET', KEYS[5], id, ARGV[2])
+      redis.call('HSET', KEYS[5], id, failureField(redis.call('HGET', KEYS[5], id), now, ARGV[2], ARGV[3], ARGV[4]))
       if pending then
         redis.call('XCLAIM', stream, group, '${parkedConsumer}', 0, id, 'JUSTID')
       else
@@ -120,13 +122,13 @@ end
 return parked`)
 
 /**
- * Replaces a parked entry. KEYS: the six of a destination, the stream of the new entry, the set of destinations, the stream for wake-ups,
- * and `uncounted` and the gate of the new entry's destination. ARGV: group, id, the destination, '1' if the attempts still count, then the fields of the new entry. Returns its id, or '' if the
+ * Replaces a parked entry by one with the same failures. KEYS: the six of a destination, the stream of the new entry, the set of destinations, the stream for wake-ups,
+ * and `errors`, `uncounted` and the gate of the new entry's destination. ARGV: group, id, the destination, '1' if the attempts still count, then the fields of the new entry. Returns its id, or '' if the
  * old one was not parked.
  */
 export const replaceParked: Script = script(`${members}
 ${types}
-local problem = checkKeys(1) or check(7, 'stream', 'set', 'stream', 'hash')
+local problem = checkKeys(1) or check(7, 'stream', 'set', 'stream', 'hash', 'hash')
 if problem then return problem end
 local id = ARGV[2]
 local answer = redis.pcall('XPENDING', KEYS[1], ARGV[1], id, id, 1)
@@ -134,13 +136,13 @@ local pending = not answer.err and answer[1]
 if not pending or pending[2] ~= '${parkedConsumer}' then return '' end
 local attempts = ARGV[4] == '1' and pending[4] - (tonumber(redis.call('HGET', KEYS[6], id)) or 0) or 0
 -- XREADGROUP must not read the new entry: it may be large, and it may have attempts.
-redis.call('SET', KEYS[11], 'closed')
+redis.call('SET', KEYS[12], 'closed')
 local added = redis.call('XADD', KEYS[7], '*', unpack(ARGV, 5))
-if attempts > 0 then
-  -- Without a group the first claim would mistake the attempts for those of a lost group.
-  if redis.call('XLEN', KEYS[7]) == 1 then redis.pcall('XGROUP', 'CREATE', KEYS[7], ARGV[1], '0') end
-  redis.call('HSET', KEYS[10], added, 1 - attempts)
-end
+-- Without a group the first claim would mistake the attempts and failures for those of a lost group.
+if redis.call('XLEN', KEYS[7]) == 1 then redis.pcall('XGROUP', 'CREATE', KEYS[7], ARGV[1], '0') end
+local failures = redis.call('HGET', KEYS[5], id)
+if failures then redis.call('HSET', KEYS[10], added, failures) end
+if attempts > 0 then redis.call('HSET', KEYS[11], added, 1 - attempts) end
 redis.call('SADD', KEYS[8], ARGV[3])
 redis.call('XADD', KEYS[9], 'MAXLEN', '~', 1, '*', 'n', 1)
 redis.call('XACK', KEYS[1], ARGV[1], id)

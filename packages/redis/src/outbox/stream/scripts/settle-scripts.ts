@@ -1,4 +1,5 @@
 import { type Script, script } from '../../../client/port.ts'
+import { failureLua } from '../../failure-field.ts'
 import { clock, holding, members, parkedConsumer, types, waitingConsumer } from './prelude.ts'
 
 // Common to all. KEYS: the six of a destination, for each relay with claims there. ARGV: group, then for each of these: the relay's name; the
@@ -38,34 +39,37 @@ for first = 1, #KEYS - 5, 6 do
   end`
 
 /**
- * `p`: published. `f`: failed, with the milliseconds until it may be retried, and the error. `k`: parked, with the error.
+ * `p`: published. `f`: failed, with the milliseconds until it may be retried, and the failure. `k`: parked, with the failure. A failure is an error, its cause and the line of the history.
  * The first write is one that a server accepts when its memory is full; then it accepts the following ones. The claim is given up
  * last: if the server refuses a write before that, for a missing permission, the record is still claimed, and taken over later.
  */
 export const settleHeld: Script = script(`${clock}
 ${members}
+${failureLua}
 ${forEachHeld(`if letter == 'p' then
       if held then
         finished = finished + 1
         done[finished] = id
-        if delivery > 1 then
-          redis.call('HDEL', KEYS[first + 4], id)
-          redis.call('HDEL', KEYS[first + 5], id)
-        end
+        if delivery > 1 then redis.call('HDEL', KEYS[first + 5], id) end
       end
     else
       local failed = letter == 'f'
+      if failed then at = at + 1 end
       if held then
         local key = KEYS[first + (failed and 2 or 3)]
         redis.call('ZREM', key, member(id))
-        redis.call('ZADD', key, failed and now + tonumber(ARGV[at]) or now, member(id))
-        redis.call('HSET', KEYS[first + 4], id, ARGV[failed and at + 1 or at])
+        redis.call('ZADD', key, failed and now + tonumber(ARGV[at - 1]) or now, member(id))
+        local before = redis.call('HGET', KEYS[first + 4], id)
+        redis.call('HSET', KEYS[first + 4], id, failureField(before, now, ARGV[at], ARGV[at + 1], ARGV[at + 2]))
         redis.call('XCLAIM', stream, group, failed and '${waitingConsumer}' or '${parkedConsumer}', 0, id, 'JUSTID')
       end
-      at = at + (failed and 2 or 1)
+      at = at + 3
     end`)}
+  -- Also those of first deliveries: an entry that replaces a parked one has its failures.
+  local hasFailures = finished > 0 and redis.call('HLEN', KEYS[first + 4]) > 0
   for i = 1, finished, 1000 do
     local last = math.min(i + 999, finished)
+    if hasFailures then redis.call('HDEL', KEYS[first + 4], unpack(done, i, last)) end
     redis.call('XACK', stream, group, unpack(done, i, last))
     redis.call('XDEL', stream, unpack(done, i, last))
   end

@@ -204,7 +204,7 @@ describe('R15: records that cannot be claimed are removed from the indexes of cl
 
     const { records: left } = await world.store.list({ state: 'parked' }, { limit: 1000 })
     expect(left).toHaveLength(400)
-    for (const { lastError } of left) expect(lastError).toMatch(/^It cannot be read: /)
+    for (const { lastError, cause } of left) expect(`${cause} ${lastError}`).toMatch(/^It cannot be read[.:].* It cannot be read: /)
     const sum = (name: string) =>
       world.counted.filter((line) => line.startsWith(name)).reduce((total, line) => total + Number(line.split(' ').at(-1)), 0)
     expect([sum('ackord.outbox.quarantined'), sum('ackord.outbox.unreadable'), sum('ackord.outbox.orphans')]).toEqual([300, 100, 100])

@@ -1,0 +1,207 @@
+import { isAckordError, type Runtime, toError } from '@ackord/core'
+import { checkCount, checkDuration, checkName, messageOf } from '@ackord/core/internal'
+import type { OutboxNotes } from './notes.ts'
+import type {
+  AuditEntry,
+  DestinationPause,
+  Operator,
+  OutboxAdmin,
+  OutboxFilter,
+  OutboxGroup,
+  OutboxRate,
+  OutboxRecord,
+  RelayReport,
+} from './outbox-admin.ts'
+
+/** What a store implements itself. `groups`: only where it can count without reading whole records. */
+export type BaseAdministration = Pick<OutboxAdmin, 'list' | 'get' | 'rearm' | 'park' | 'deletePublished' | 'stats'> &
+  Pick<Required<OutboxAdmin>, 'history'> &
+  Pick<OutboxAdmin, 'groups'> & {
+    discard(ids: readonly string[], reason: string): Promise<number>
+  }
+
+export type CompleteAdministration = Required<OutboxAdmin>
+
+const second = 1000
+const day = 24 * 60 * 60 * second
+/** How long a relay counts as alive after its last report. Relays report every 10 seconds. */
+export const relayLifetime: number = 30 * second
+export const rateLifetime: number = day
+const auditLifetime = 90 * day
+/** A pause stays until it is resumed or its time is over. */
+const pauseLifetime = 100 * 365 * day
+const maxNotes = 10_000
+const maxFound = 1000
+/** How many records `groups()` reads where the store has no statement for it, and how many a step of a long action changes. */
+const stepSize = 500
+const maxGrouped = 2000
+const maxWhat = 500
+
+/** The operators' side of a store, completed: the audit, and everything that notes are enough for. */
+export function completeAdministration(
+  base: BaseAdministration,
+  { notes, runtime }: { readonly notes: OutboxNotes; readonly runtime: Runtime },
+): CompleteAdministration {
+  /** Writes the entry before the action, so that an action whose process ends is in the audit too, and again with its result. */
+  async function audited<R extends number | boolean | void>(
+    entry: Pick<AuditEntry, 'action' | 'what'> & Operator,
+    work: () => Promise<R>,
+  ): Promise<R> {
+    const name = runtime.uuid()
+    const { action, what, by, reason } = entry
+    const write = (result: { readonly count?: number; readonly error?: string }) =>
+      notes.put(
+        'audit',
+        [{ name, value: JSON.stringify({ action, what: what.slice(0, maxWhat), by, reason: reason?.slice(0, maxWhat), ...result }) }],
+        auditLifetime,
+      )
+    // Tables of an older version have no audit; the log has the action then.
+    await write({}).catch((error: unknown) => {
+      if (!isAckordError(error, 'ACKORD_SCHEMA')) throw error
+    })
+    try {
+      const result = await work()
+      // The action is done: that its entry cannot be completed must not make it look as if it had failed.
+      await write({ count: Number(result ?? 1) }).catch(() => {})
+      return result
+    } catch (error) {
+      await write({ error: messageOf(toError(error)).slice(0, maxWhat) }).catch(() => {})
+      throw error
+    }
+  }
+
+  /** In steps, so that no statement locks everything. */
+  async function discardMatching(filter: OutboxFilter, reason: string): Promise<number> {
+    let count = 0
+    let after: string | undefined
+    do {
+      const page = await base.list({ ...filter, state: 'parked' }, { limit: stepSize, after })
+      count += await base.discard(
+        page.records.map(({ id }) => id),
+        reason,
+      )
+      after = page.next
+    } while (after !== undefined)
+    return count
+  }
+
+  return {
+    ...base,
+
+    rearm: (which, edit, options = {}) =>
+      audited({ action: 'rearm', what: describe(which), by: options.by, reason: options.reason }, () => base.rearm(which, edit, options)),
+
+    park: (ids, reason, { by } = {}) => audited({ action: 'park', what: describe({ ids }), by, reason }, () => base.park(ids, reason)),
+
+    discard: (which, reason, { by } = {}) => {
+      const chosen = Array.isArray(which) ? { ids: which as readonly string[] } : (which as { readonly filter: OutboxFilter })
+      return audited({ action: 'discard', what: describe(chosen), by, reason }, () =>
+        'ids' in chosen ? base.discard(chosen.ids, reason) : discardMatching(chosen.filter, reason),
+      )
+    },
+
+    async find({ messageId }) {
+      return (await base.list({ messageId }, { limit: maxFound })).records
+    },
+
+    async groups(by, filter = {}) {
+      if (base.groups !== undefined) return await base.groups(by, filter)
+      const groups = new Map<string, Mutable<OutboxGroup>>()
+      let complete = true
+      for (const state of ['parked', 'waiting'] as const) {
+        if (filter.state !== undefined && filter.state !== state) continue
+        let after: string | undefined
+        let count = 0
+        do {
+          const page = await base.list({ ...filter, state }, { limit: stepSize, after })
+          for (const record of page.records) addToGroup(groups, by, record)
+          count += page.records.length
+          after = page.next
+        } while (after !== undefined && count < maxGrouped)
+        complete &&= after === undefined
+      }
+      return { groups: [...groups.values()].sort((one, other) => other.count - one.count), complete }
+    },
+
+    async pause(destination, { duration, by, reason } = {}) {
+      checkName('destination', destination)
+      if (duration !== undefined) checkDuration('duration', duration, { min: 1 })
+      await audited({ action: 'pause', what: destination, by, reason }, () =>
+        notes.put('pause', [{ name: destination, value: JSON.stringify({ duration, by, reason }) }], pauseLifetime),
+      )
+    },
+
+    async resume(destination, { by, reason } = {}) {
+      checkName('destination', destination)
+      return await audited({ action: 'resume', what: destination, by, reason }, () => notes.delete('pause', destination))
+    },
+
+    pauses: () => readPauses(notes),
+
+    async relays() {
+      const found = await notes.read('relay', { limit: maxNotes, maxAge: relayLifetime })
+      return found.flatMap(({ name, value, age }) => {
+        const report = parsed<Omit<RelayReport, 'id' | 'age'>>(value)
+        return report === undefined ? [] : [{ ...report, id: name, age }]
+      })
+    },
+
+    async rates({ maxAge }) {
+      checkDuration('maxAge', maxAge, { min: 1 })
+      const found = await notes.read('rate', { limit: maxNotes, maxAge: Math.min(maxAge, rateLifetime) })
+      return found.flatMap(({ value, at }) => {
+        const rate = parsed<Omit<OutboxRate, 'at'>>(value)
+        return rate === undefined ? [] : [{ ...rate, at }]
+      })
+    },
+
+    async audit({ limit }) {
+      checkCount('limit', limit)
+      const found = await notes.read('audit', { limit: Math.min(limit, maxNotes), maxAge: auditLifetime })
+      return found.flatMap(({ name, value, at }) => {
+        const entry = parsed<Omit<AuditEntry, 'id' | 'at'>>(value)
+        return entry === undefined ? [] : [{ ...entry, id: name, at }]
+      })
+    },
+  }
+}
+
+/** The pauses that are not over, by destination. */
+export async function readPauses(notes: OutboxNotes): Promise<readonly DestinationPause[]> {
+  const found = await notes.read('pause', { limit: maxNotes })
+  return found.flatMap(({ name: destination, value, at, age }) => {
+    const { duration, by, reason } = parsed<{ readonly duration?: number } & Operator>(value) ?? {}
+    if (duration !== undefined && age >= duration) return []
+    return [{ destination, since: at, until: duration === undefined ? undefined : at + duration, by, reason }]
+  })
+}
+
+function addToGroup(groups: Map<string, Mutable<OutboxGroup>>, by: 'failure' | 'type' | 'destination', record: OutboxRecord): void {
+  const name = by === 'failure' ? record.cause : by === 'type' ? record.message.type : record.destination
+  if (name === undefined) return
+  const { createdAt } = record
+  const group = groups.get(name) ?? { name, count: 0, first: createdAt, last: createdAt }
+  groups.set(name, group)
+  group.count += 1
+  group.first = Math.min(group.first, createdAt)
+  group.last = Math.max(group.last, createdAt)
+}
+
+type Mutable<T> = { -readonly [Name in keyof T]: T[Name] }
+
+/** Of many ids the first, and how many there are. */
+function describe(which: { readonly ids: readonly string[] } | { readonly filter: OutboxFilter }): string {
+  if ('filter' in which) return JSON.stringify(which.filter)
+  const { ids } = which
+  return ids.length <= 5 ? ids.join(', ') : `${ids.slice(0, 5).join(', ')} and ${ids.length - 5} more`
+}
+
+/** `undefined` for a value that a newer version wrote in another form. */
+function parsed<T>(value: string): T | undefined {
+  try {
+    const found: unknown = JSON.parse(value)
+    return typeof found === 'object' && found !== null ? (found as T) : undefined
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,56 @@
+import { describe, expect, it } from 'vitest'
+import { cancelSql, groupsSql, limitedStatsSql, listSql } from '../../src/sqlite/admin.ts'
+import { nodeKind } from './support/sqlite-world.ts'
+
+const table = '"ackord_outbox"'
+
+interface Planned {
+  readonly sql: string
+  readonly parameters?: readonly unknown[] | undefined
+}
+
+async function openPlanner() {
+  const world = await nodeKind.open()
+  const planOf = ({ sql, parameters = [] }: Planned) =>
+    world
+      .query(`EXPLAIN QUERY PLAN ${sql}`, ...parameters)
+      .map(({ detail }) => String(detail))
+      .filter((line) => line.includes('ackord_outbox'))
+  return { planOf, [Symbol.asyncDispose]: () => world[Symbol.asyncDispose]() }
+}
+
+describe('the operators use an index', () => {
+  it('for a message id, and to cancel', async () => {
+    await using planner = await openPlanner()
+    expect(planner.planOf(listSql(table, { messageId: 'e1' }, '0', 10, true))).toEqual([
+      'SEARCH ackord_outbox USING INDEX ackord_outbox_messages (id=? AND rowid>?)',
+    ])
+    expect(planner.planOf(cancelSql(table, [{ destination: 'd', source: '/s', id: 'e1' }]))).toEqual([
+      'SEARCH ackord_outbox USING INDEX ackord_outbox_messages (id=?)',
+    ])
+  })
+
+  it('for groups, in whose order they read a bounded number of records', async () => {
+    await using planner = await openPlanner()
+    const options = { failures: true, limit: 10_000 }
+    expect(planner.planOf(groupsSql(table, 'failure', { cause: 'c' }, options))).toEqual([
+      'SCAN ackord_outbox USING INDEX ackord_outbox_parked',
+      'SCAN ackord_outbox USING INDEX ackord_outbox_waiting',
+    ])
+    expect(planner.planOf(groupsSql(table, 'failure', { destination: 'd' }, options))).toEqual([
+      'SEARCH ackord_outbox USING INDEX ackord_outbox_parked_destinations (destination=?)',
+      'SEARCH ackord_outbox USING INDEX ackord_outbox_waiting (destination=?)',
+    ])
+  })
+
+  it.each([
+    ['ready', 'ready'],
+    ['waiting', 'waiting'],
+    ['parked', 'parked_destinations'],
+  ] as const)('to count the %s records of a destination up to a limit', async (state, index) => {
+    await using planner = await openPlanner()
+    expect(planner.planOf({ sql: limitedStatsSql(table, state), parameters: ['d', 10] })).toEqual([
+      `SEARCH ackord_outbox USING INDEX ackord_outbox_${index} (destination=?)`,
+    ])
+  })
+})
